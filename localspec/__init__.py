@@ -1,0 +1,1 @@
+"""localspec: a small model guesses ahead, a large one checks, and the text stays the same."""

@@ -1,0 +1,1 @@
+"""A conversation becomes events: templates, detokenizing, stop strings. Receives protocols, never llama.cpp."""

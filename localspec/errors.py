@@ -1,0 +1,65 @@
+"""The exception tree. Every error says in one line what, which value, and what to do next.
+
+    LocalspecError            1   something that the user should read
+    ├─ UsageError             2   a value that was asked for cannot be used
+    ├─ ModelUnavailable       3   a model is not here and cannot be obtained
+    │  └─ IntegrityError      3   bytes arrived, but not the promised ones
+    ├─ PairMismatch           4   two models do not fit each other
+    ├─ ModelFileError         1   a file is not a GGUF that llama.cpp can load
+    ├─ ModelLoadError         1   llama.cpp refused to load a model or to make a context
+    ├─ ContextOverflow        1   a prompt does not fit into the context
+    ├─ TemplateError          1   a chat template is missing or does not render
+    └─ PassFailed             1   llama.cpp failed in the middle of a pass
+
+The number is the exit code of the command line. Cancelling is no error: it is a `StopReason`.
+"""
+
+from typing import ClassVar
+
+
+class LocalspecError(Exception):
+    """Base of all errors that are shown to a user as one line."""
+
+    exit_code: ClassVar[int] = 1
+
+
+class UsageError(LocalspecError):
+    """A value that was asked for is out of range, contradictory or of the wrong kind."""
+
+    exit_code = 2
+
+
+class ModelUnavailable(LocalspecError):
+    """A model is not on this machine and none of its sources could bring it."""
+
+    exit_code = 3
+
+
+class IntegrityError(ModelUnavailable):
+    """A file arrived with another size or sha256 than the registry promises."""
+
+
+class PairMismatch(LocalspecError):
+    """The token ids of target and draft model mean different things."""
+
+    exit_code = 4
+
+
+class ModelFileError(LocalspecError):
+    """A file is missing parts, or is no GGUF at all."""
+
+
+class ModelLoadError(LocalspecError):
+    """llama.cpp could not load a model or create a context."""
+
+
+class ContextOverflow(LocalspecError):
+    """A prompt is longer than the context it has to fit into."""
+
+
+class TemplateError(LocalspecError):
+    """A chat template is missing, or failed to render."""
+
+
+class PassFailed(LocalspecError):
+    """`llama_decode` reported a failure that is neither a cancel nor a bad request."""
