@@ -1,0 +1,150 @@
+"""speculative_round: the algorithm. drive: one sequence, one round after the other.
+
+Neither knows llama.cpp, text or time: models, policy and clock are handed in.
+"""
+
+from collections.abc import Collection, Generator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+from localspec.decoding.cancel import Cancelled
+from localspec.decoding.choose import Chooser
+from localspec.decoding.drafter import Draft
+from localspec.decoding.model import LanguageModel, Logits, Pass, Role
+from localspec.decoding.policy import Plan, Policy
+from localspec.decoding.timings import Timings
+from localspec.decoding.verify import Verdict, verify
+
+
+class StopReason(Enum):
+    """Why a generation ended."""
+
+    EOG = "eog"
+    LENGTH = "length"
+    STOP_STRING = "stop_string"
+    CANCELLED = "cancelled"
+    CONTEXT_FULL = "context_full"
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """One propose and verify cycle."""
+
+    draft: Draft
+    verdict: Verdict
+
+    @property
+    def confirmed(self) -> tuple[int, ...]:
+        """The accepted tokens and the target's next one: never empty."""
+        return (*self.draft.tokens[: self.verdict.accepted], self.verdict.next_token)
+
+
+@dataclass(frozen=True, slots=True)
+class Confirmed:
+    """What one round adds to the text: its confirmed tokens, cut at the end of the generation."""
+
+    tokens: tuple[int, ...]
+    round: Round
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Where a generation ends.
+
+    Args:
+        max_tokens: most tokens to generate; None leaves only the context as a limit.
+        eog: ids that end it; the first of them is the last token that is handed out.
+    """
+
+    max_tokens: int | None
+    eog: Collection[int]
+
+
+def speculative_round(
+    tokens: Sequence[int], plan: Plan, chooser: Chooser
+) -> Generator[Pass, Logits, Round]:
+    """Propose, evaluate the target once, verify; asks for passes and makes none itself."""
+    draft = yield from plan.drafter.propose(tokens, plan.draft_length, chooser)
+    logits = yield Pass(Role.TARGET, [*tokens, *draft.tokens], rows=len(draft.tokens) + 1)
+    verdict = verify(tokens, draft, logits, chooser)
+    return Round(draft, verdict)
+
+
+def drive(
+    prompt: Sequence[int],
+    models: Mapping[Role, LanguageModel],
+    policy: Policy,
+    chooser: Chooser,
+    limits: Limits,
+    timings: Timings,
+) -> Generator[Confirmed, None, StopReason]:
+    """Generate after `prompt`, yielding what each round confirms, and return why it ended.
+
+    Args:
+        prompt: token ids, at least one and fewer than the target's `n_ctx`.
+        models: the target, and the draft model where the policy may use one.
+        policy: plans every round.
+        chooser: fixes every choice.
+        limits: where to end.
+        timings: filled while running; its clock is the only one.
+    """
+    tokens = list(prompt)
+    n_ctx = models[Role.TARGET].n_ctx
+    end = n_ctx if limits.max_tokens is None else min(len(tokens) + limits.max_tokens, n_ctx)
+    try:
+        _prefill(tokens, models, timings)
+        timings.start_decode()
+        while True:
+            room = end - len(tokens)
+            plan = policy.plan(len(tokens), room)
+            plan = Plan(plan.drafter, max(0, min(plan.draft_length, room - 1)))
+            done = _run(speculative_round(tokens, plan, chooser), models, timings)
+            confirmed = _until_eog(done.confirmed, limits.eog)
+            tokens += confirmed
+            timings.mark_confirmed()
+            yield Confirmed(confirmed, done)
+            if confirmed[-1] in limits.eog:
+                return StopReason.EOG
+            if len(tokens) - len(prompt) == limits.max_tokens:
+                return StopReason.LENGTH
+            if len(tokens) == end:
+                return StopReason.CONTEXT_FULL
+    except Cancelled:
+        return StopReason.CANCELLED
+
+
+def _prefill(tokens: Sequence[int], models: Mapping[Role, LanguageModel], timings: Timings) -> None:
+    """Evaluate all but the last token, so that no pass of a round is wider than draft + 1."""
+    for role, model in models.items():
+        timings.lap()
+        try:
+            # A draft model with the smaller context proposes nothing beyond it.
+            model.prefill(tokens[: min(len(tokens), model.n_ctx) - 1])
+        finally:
+            timings.add_prefill(role, timings.lap())
+
+
+def _run(
+    asking: Generator[Pass, Logits, Round], models: Mapping[Role, LanguageModel], timings: Timings
+) -> Round:
+    """Serve the passes that one round asks for, and time what lies between them."""
+    timings.lap()
+    request = next(asking)
+    timings.draft_s += timings.lap()
+    while True:
+        logits = models[request.role].logits(request.tokens, request.rows)
+        timings.add_pass(request.role, timings.lap())
+        try:
+            request = asking.send(logits)
+        except StopIteration as finished:
+            done: Round = finished.value
+            return done
+        finally:
+            timings.sample_s += timings.lap()
+
+
+def _until_eog(tokens: tuple[int, ...], eog: Collection[int]) -> tuple[int, ...]:
+    for index, token in enumerate(tokens):
+        if token in eog:
+            return tokens[: index + 1]
+    return tokens

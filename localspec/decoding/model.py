@@ -1,0 +1,66 @@
+"""A model is a function from tokens to logits, and `Pass` is the request for a call of it.
+
+What a model has cached is its own business: it keeps the longest common prefix with the
+request before, evaluates the rest, and nobody above ever rolls anything back.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+Logits = NDArray[np.float32]
+"""Rows of logits, shape (rows, n_vocab). Valid only until the next call of the same model."""
+
+
+class Role(Enum):
+    """Which of the two models a pass is meant for."""
+
+    TARGET = "target"
+    DRAFT_MODEL = "draft_model"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Pass:
+    """The request for the logits after each of the last `rows` tokens of `tokens`."""
+
+    role: Role
+    tokens: Sequence[int]
+    rows: int
+
+
+class LanguageModel(Protocol):
+    """A causal language model over a context of `n_ctx` tokens."""
+
+    @property
+    def n_vocab(self) -> int:
+        """Number of token ids, and the width of a row of logits."""
+        ...
+
+    @property
+    def n_ctx(self) -> int:
+        """Most tokens that a request may hold."""
+        ...
+
+    def prefill(self, tokens: Sequence[int]) -> int:
+        """Evaluate `tokens` ahead of a request for rows; return how many were not yet cached.
+
+        Raises:
+            Cancelled: the model's `CancelFlag` was set; what was evaluated stays cached.
+        """
+        ...
+
+    def logits(self, tokens: Sequence[int], rows: int) -> Logits:
+        """Return the logits after each of the last `rows` tokens, in order, zero-copy.
+
+        Raises:
+            Cancelled: the model's `CancelFlag` was set.
+        """
+        ...
+
+    def truncate(self, n_past: int) -> None:
+        """Forget everything cached beyond the first `n_past` tokens."""
+        ...

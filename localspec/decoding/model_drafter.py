@@ -1,0 +1,40 @@
+"""ModelDrafter: a small language model proposes, choosing under the target's own noise."""
+
+from collections.abc import Collection, Generator, Sequence
+from dataclasses import dataclass
+
+from localspec.decoding.choose import Chooser, choose
+from localspec.decoding.drafter import Draft
+from localspec.decoding.model import Logits, Pass, Role
+
+
+@dataclass(frozen=True, slots=True)
+class ModelDrafter:
+    """Proposes what the draft model would choose, one pass per token.
+
+    Args:
+        n_ctx: the draft model's context; beyond it nothing is proposed.
+        n_vocab: number of ids that both models share; ids beyond it are masked out of the draft.
+        eog: ids that end a generation; nothing useful follows them.
+    """
+
+    n_ctx: int
+    n_vocab: int
+    eog: Collection[int]
+    name: str = "model"
+
+    def propose(
+        self, tokens: Sequence[int], draft_length: int, chooser: Chooser
+    ) -> Generator[Pass, Logits, Draft]:
+        """Propose up to `draft_length` tokens; fewer when one of them ends the generation."""
+        prefix = list(tokens)
+        confidences: list[float] = []
+        for _ in range(min(draft_length, self.n_ctx - len(prefix))):
+            logits = yield Pass(Role.DRAFT_MODEL, [*prefix], rows=1)
+            kept = chooser.candidates(logits[0, : self.n_vocab], prefix)
+            token = choose(kept, chooser.noise, len(prefix))
+            confidences.append(float(kept.probabilities()[kept.ids.searchsorted(token)]))
+            prefix.append(token)
+            if token in self.eog:
+                break
+        return Draft(tuple(prefix[len(tokens) :]), tuple(confidences), self.name)

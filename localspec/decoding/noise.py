@@ -1,0 +1,54 @@
+"""Noise: Gumbel numbers that depend on (seed, position, token id) and on nothing else."""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+_MASK = (1 << 64) - 1
+_GAMMA = 0x9E3779B97F4A7C15
+_FIRST = 0xBF58476D1CE4E5B9
+_SECOND = 0x94D049BB133111EB
+
+
+def _mix(word: int) -> int:
+    """Scramble 64 bits (SplitMix64's finaliser, Steele, Lea and Flood 2014)."""
+    word = ((word ^ (word >> 30)) * _FIRST) & _MASK
+    word = ((word ^ (word >> 27)) * _SECOND) & _MASK
+    return word ^ (word >> 31)
+
+
+def _mix_each(words: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """Scramble each word as `_mix` does; uint64 arithmetic wraps as intended."""
+    words = (words ^ (words >> np.uint64(30))) * np.uint64(_FIRST)
+    words = (words ^ (words >> np.uint64(27))) * np.uint64(_SECOND)
+    return words ^ (words >> np.uint64(31))
+
+
+@dataclass(frozen=True, slots=True)
+class Noise:
+    """A source of Gumbel(0, 1) numbers without state: asking twice gives the same answer.
+
+    Args:
+        seed: any integer; its lowest 64 bits count.
+    """
+
+    seed: int
+    _key: int = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_key", _mix((self.seed + _GAMMA) & _MASK))
+
+    def gumbel(self, position: int, ids: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Return one Gumbel number per token id, for the token at `position`.
+
+        Args:
+            position: index of the token in the sequence, prompt included.
+            ids: token ids, shape (n,).
+        """
+        key = _mix((self._key ^ _mix((position + _GAMMA) & _MASK)) & _MASK)
+        # Two rounds over (key, id): one alone leaves neighbouring ids visibly related.
+        words = _mix_each(_mix_each(ids.astype(np.uint64) * np.uint64(_GAMMA) + np.uint64(key)))
+        # 53 bits, centred in their cells: never 0 or 1, where the logarithms are infinite.
+        uniform = ((words >> np.uint64(11)).astype(np.float64) + 0.5) * 2.0**-53
+        return -np.log(-np.log(uniform))

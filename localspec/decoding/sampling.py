@@ -1,0 +1,182 @@
+"""SamplingParams, and what they make of a row of logits: a sparse set of Candidates.
+
+Order and meaning of the transforms are llama.cpp's: logit bias, penalties, top-k, top-p,
+min-p, temperature. A row is truncated to its candidates first and in float64 from there on.
+"""
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from localspec.errors import PassFailed, UsageError
+
+_BLOCK = 64
+
+
+@dataclass(frozen=True, slots=True)
+class SamplingParams:
+    """How a row of logits becomes a choice.
+
+    Args:
+        temperature: 0 takes the likeliest token; 1 leaves the model's distribution as it is.
+        top_k: keep this many of the likeliest tokens; 0 keeps all.
+        top_p: keep the smallest set of likeliest tokens that holds this much probability; 1 keeps all.
+        min_p: drop tokens less likely than this fraction of the likeliest; 0 keeps all.
+        repeat_penalty: divide positive and multiply negative logits of recent tokens; 1 is off.
+        presence_penalty: subtract this from the logits of recent tokens; 0 is off.
+        frequency_penalty: subtract this for each recent occurrence; 0 is off.
+        penalty_last_n: how many tokens count as recent, prompt included; 0 switches penalties off.
+        logit_bias: (token id, bias) pairs added to the logits before everything else.
+
+    Raises:
+        UsageError: a value is outside its range.
+    """
+
+    temperature: float = 0.8
+    top_k: int = 40
+    top_p: float = 0.95
+    min_p: float = 0.05
+    repeat_penalty: float = 1.0
+    presence_penalty: float = 0.0
+    frequency_penalty: float = 0.0
+    penalty_last_n: int = 64
+    logit_bias: tuple[tuple[int, float], ...] = ()
+
+    def __post_init__(self) -> None:
+        finite = math.isfinite
+        rules = (
+            ("temperature", finite(self.temperature) and self.temperature >= 0, "0 or more"),
+            ("top_k", self.top_k >= 0, "0 (off) or more"),
+            ("top_p", 0 < self.top_p <= 1, "above 0, and 1 (off) at most"),
+            ("min_p", 0 <= self.min_p <= 1, "between 0 (off) and 1"),
+            ("repeat_penalty", finite(self.repeat_penalty) and self.repeat_penalty > 0, "above 0"),
+            ("presence_penalty", finite(self.presence_penalty), "a finite number"),
+            ("frequency_penalty", finite(self.frequency_penalty), "a finite number"),
+            ("penalty_last_n", self.penalty_last_n >= 0, "0 (off) or more"),
+        )
+        for name, holds, range_text in rules:
+            if not holds:
+                raise UsageError(f"{name} is {getattr(self, name)}: it must be {range_text}")
+        for token, bias in self.logit_bias:
+            if token < 0 or not bias < math.inf:
+                raise UsageError(
+                    f"logit_bias of token {token} is {bias}: give an id from 0 on and a number, or -inf"
+                )
+
+    @property
+    def penalises(self) -> bool:
+        """Whether the tokens before a position change its logits."""
+        return self.penalty_last_n > 0 and (
+            self.repeat_penalty != 1 or self.presence_penalty != 0 or self.frequency_penalty != 0
+        )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Candidates:
+    """The token ids that sampling kept, ascending, and a log weight for each, shapes (n,)."""
+
+    ids: NDArray[np.int64]
+    log_weights: NDArray[np.float64]
+
+    def probabilities(self) -> NDArray[np.float64]:
+        """Return the normalised weights, shape (n,)."""
+        weights: NDArray[np.float64] = np.exp(self.log_weights - self.log_weights.max())
+        return weights / weights.sum()
+
+
+def candidates(
+    row: NDArray[np.float32], history: Sequence[int], params: SamplingParams
+) -> Candidates:
+    """Apply every sampling transform to one row of logits.
+
+    Args:
+        row: logits, shape (n_vocab,); not modified.
+        history: all tokens before the position, prompt and drafted prefix included.
+        params: the transforms.
+
+    Raises:
+        PassFailed: the row holds NaN, or nothing but -inf.
+
+    Source: the order of llama.cpp's `common_sampler`; ties go to the lowest id.
+    """
+    row = penalised(row, history, params)
+    if params.temperature == 0:
+        best = int(np.argmax(row))
+        _require_finite(float(row[best]))
+        return Candidates(np.array([best], dtype=np.int64), np.zeros(1))
+    ids = top_ids(row, params.top_k)
+    scores = row[ids].astype(np.float64)
+    _require_finite(float(scores.max(initial=-math.inf)))
+    if params.top_p < 1:
+        kept = _top_p(scores, params.top_p)
+        ids, scores = ids[kept], scores[kept]
+    if params.min_p > 0:
+        kept = np.flatnonzero(scores >= scores.max() + math.log(params.min_p))
+        ids, scores = ids[kept], scores[kept]
+    return Candidates(ids, (scores - scores.max()) / params.temperature)
+
+
+def penalised(
+    row: NDArray[np.float32], history: Sequence[int], params: SamplingParams
+) -> NDArray[np.float32]:
+    """Return the row after logit bias and penalties; the row itself when neither applies."""
+    if not params.logit_bias and not params.penalises:
+        return row
+    row = row.copy()
+    for token, bias in params.logit_bias:
+        if token < row.size:
+            row[token] += np.float32(bias)
+    if not params.penalises:
+        return row
+    counts = Counter(history[-params.penalty_last_n :])
+    ids = np.array([token for token in counts if token < row.size], dtype=np.int64)
+    if ids.size == 0:
+        return row
+    times = np.array([counts[int(token)] for token in ids], dtype=np.float32)
+    scores = row[ids]
+    repeat = np.float32(params.repeat_penalty)
+    scores = np.where(scores <= 0, scores * repeat, scores / repeat)
+    subtract = times * np.float32(params.frequency_penalty) + np.float32(params.presence_penalty)
+    row[ids] = scores - subtract
+    return row
+
+
+def top_ids(row: NDArray[np.float32], top_k: int) -> NDArray[np.int64]:
+    """Return the ids of the `top_k` highest logits, ascending; all ids when `top_k` is 0.
+
+    A row of 152k logits is never sorted: the k-th highest of its column maxima (of a folded
+    view) bounds the k-th highest logit from below, and few logits reach that bound.
+    """
+    columns = row.size // _BLOCK
+    if top_k == 0 or top_k >= row.size:
+        return np.arange(row.size, dtype=np.int64)
+    if top_k > columns // 4:
+        bound = np.partition(row, -top_k)[-top_k]
+    else:
+        maxima = row[: columns * _BLOCK].reshape(_BLOCK, columns).max(axis=0)
+        bound = np.partition(maxima, -top_k)[-top_k]
+    ids = np.flatnonzero(row >= bound)
+    if ids.size > top_k:
+        # A stable sort over ascending ids: among equals the lowest ids stay.
+        ids = np.sort(ids[np.argsort(-row[ids], kind="stable")[:top_k]])
+    return ids
+
+
+def _top_p(scores: NDArray[np.float64], top_p: float) -> NDArray[np.int64]:
+    """Return the indices, ascending, of the smallest set of best scores that reaches `top_p`."""
+    order = np.argsort(-scores, kind="stable")
+    weights = np.exp(scores[order] - scores[order[0]])
+    reached = np.cumsum(weights) >= top_p * weights.sum()
+    return np.sort(order[: int(np.argmax(reached)) + 1])
+
+
+def _require_finite(best: float) -> None:
+    if not math.isfinite(best):
+        raise PassFailed(
+            f"the model gave no usable logits (the best is {best}): "
+            "the file may be damaged or the device at fault; try another file or device"
+        )

@@ -1,0 +1,82 @@
+"""AcceptanceStats, and the textbook formulas for what drafting is worth."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+
+@dataclass(slots=True)
+class AcceptanceStats:
+    """Counts over the rounds of one reply, in all and by drafter."""
+
+    rounds: int = 0
+    drafted: int = 0
+    accepted: int = 0
+    confirmed: int = 0
+    by_drafter: dict[str, "AcceptanceStats"] = field(default_factory=dict)
+
+    def add(self, drafter: str, drafted: int, accepted: int, confirmed: int) -> None:
+        """Count one round: tokens drafted, accepted by the target, and handed out."""
+        for stats in (self, self.by_drafter.setdefault(drafter, AcceptanceStats())):
+            stats.rounds += 1
+            stats.drafted += drafted
+            stats.accepted += accepted
+            stats.confirmed += confirmed
+
+    @property
+    def acceptance_rate(self) -> float | None:
+        """Accepted over drafted tokens; None when nothing was drafted."""
+        return self.accepted / self.drafted if self.drafted else None
+
+    @property
+    def mean_acceptance_length(self) -> float | None:
+        """Confirmed tokens per target pass; None before the first round."""
+        return self.confirmed / self.rounds if self.rounds else None
+
+
+def expected_confirmed(acceptance_rate: float, draft_length: int) -> float:
+    """Return the mean of confirmed tokens a round when each token is accepted independently.
+
+    Source: Leviathan, Kalman and Matias 2023, arXiv:2211.17192, equation 1.
+    """
+    if acceptance_rate == 1:
+        return draft_length + 1.0
+    return (1 - acceptance_rate ** (draft_length + 1)) / (1 - acceptance_rate)
+
+
+def expected_target_passes(n_tokens: int, confirmed_per_round: float) -> int:
+    """Return how many target passes `n_tokens` need; the last one may confirm fewer."""
+    return math.ceil(n_tokens / confirmed_per_round)
+
+
+def target_step_equivalents(passes: int, draft_length: int, cost_ratio: float) -> float:
+    """Return the cost of `passes` rounds, in units of one plain target step.
+
+    Args:
+        passes: target passes, one a round.
+        draft_length: tokens drafted each round.
+        cost_ratio: cost of a draft step over that of a target step.
+    """
+    return passes * (1 + draft_length * cost_ratio)
+
+
+def expected_speed_up(
+    acceptance_rate: float,
+    draft_length: int,
+    cost_ratio: float,
+    pass_costs: Mapping[int, float] | None = None,
+) -> float:
+    """Return the predicted speed over plain decoding; below 1 drafting is a loss.
+
+    Args:
+        acceptance_rate: chance that a drafted token is accepted, 0 to 1.
+        draft_length: tokens drafted each round.
+        cost_ratio: cost of a draft step over that of a target step of width 1.
+        pass_costs: cost of a target pass by width, in steps of width 1; without it every width
+            is assumed to cost one step, as the textbook does and no CPU does.
+
+    Source: Leviathan et al. 2023, theorem 3.8, with the width's cost in place of 1.
+    """
+    pass_cost = 1.0 if pass_costs is None else pass_costs[draft_length + 1]
+    gain = expected_confirmed(acceptance_rate, draft_length)
+    return gain / (pass_cost + draft_length * cost_ratio)
