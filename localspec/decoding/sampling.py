@@ -84,8 +84,8 @@ class Candidates:
 
     def probabilities(self) -> NDArray[np.float64]:
         """Return the normalised weights, shape (n,)."""
-        weights: NDArray[np.float64] = np.exp(self.log_weights - self.log_weights.max())
-        return weights / weights.sum()
+        weights = np.exp(self.log_weights - self.log_weights.max())
+        return np.asarray(weights / weights.sum())
 
 
 def candidates(

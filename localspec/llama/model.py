@@ -1,0 +1,143 @@
+"""LlamaModel: a GGUF file loaded by llama.cpp."""
+
+import ctypes
+import weakref
+from collections.abc import Callable
+from pathlib import Path
+from typing import Protocol
+
+import llama_cpp.llama_cpp as native
+
+from localspec.decoding.cancel import CancelFlag, Cancelled
+from localspec.errors import ModelLoadError
+from localspec.llama.backend import clear_log, initialise, last_complaint
+from localspec.llama.devices import select, supports_offload
+from localspec.llama.options import LOAD_MODES, LoadOptions
+from localspec.llama.vocabulary import Vocabulary
+
+_ALL_LAYERS = -1
+
+
+class Closable(Protocol):
+    """What a model asks of its contexts."""
+
+    def close(self) -> None:
+        """Free what is native; closing twice is harmless."""
+        ...
+
+
+class LlamaModel:
+    """Weights and vocabulary of one file; contexts are made from it.
+
+    Closing it closes its contexts first, so that the order in which a caller lets go of
+    things never matters.
+
+    Args:
+        path: a GGUF whose header was already found sound.
+        options: how to load it.
+        cancel: stops the loading when set.
+        on_progress: called with the share of the file that is loaded, 0 to 1.
+
+    Raises:
+        Cancelled: `cancel` was set.
+        ModelLoadError: llama.cpp refuses the file, or cannot decode with such a model.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        options: LoadOptions,
+        cancel: CancelFlag | None = None,
+        on_progress: Callable[[float], None] | None = None,
+    ) -> None:
+        initialise()
+        clear_log()
+        self.path = path
+        self.options = options
+        params = native.llama_model_default_params()
+        chosen = select(options.devices)
+        if chosen is not None:
+            params.devices = ctypes.cast(chosen, ctypes.c_void_p)
+        params.n_gpu_layers = _gpu_layers(options)
+        params.use_extra_bufts = options.repack
+        params.load_mode = _load_mode(options, params.n_gpu_layers)
+
+        def progress(share: float, _user_data: object) -> bool:
+            if on_progress is not None:
+                on_progress(share)
+            return cancel is None or not cancel.is_set
+
+        params.progress_callback = native.llama_progress_callback(progress)
+        handle = native.llama_model_load_from_file(str(path).encode(), params)
+        if not handle:
+            if cancel is not None and cancel.is_set:
+                raise Cancelled
+            detail = last_complaint() or "no reason given"
+            raise ModelLoadError(f"llama.cpp cannot load {path}: {detail}")
+        self._handle: int | None = handle
+        self._free = weakref.finalize(self, native.llama_model_free, handle)
+        self._contexts: weakref.WeakSet[Closable] = weakref.WeakSet()
+        if native.llama_model_has_encoder(handle) or not native.llama_model_has_decoder(handle):
+            self.close()
+            raise ModelLoadError(
+                f"{path} is not a decoder-only language model: choose a text generation model"
+            )
+        self.vocabulary = Vocabulary(native.llama_model_get_vocab(handle))
+
+    @property
+    def handle(self) -> int:
+        """llama.cpp's pointer.
+
+        Raises:
+            ModelLoadError: the model was closed.
+        """
+        if self._handle is None:
+            raise ModelLoadError(f"{self.path} was closed: load it again")
+        return self._handle
+
+    @property
+    def n_ctx_train(self) -> int:
+        """Tokens of context that the model was trained for."""
+        return int(native.llama_model_n_ctx_train(self.handle))
+
+    @property
+    def chat_template(self) -> str | None:
+        """The template in the file, as jinja2 source; None when it has none."""
+        raw = native.llama_model_chat_template(self.handle, None)
+        return None if raw is None else raw.decode("utf-8", errors="replace")
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of all tensors."""
+        return int(native.llama_model_size(self.handle))
+
+    @property
+    def description(self) -> str:
+        """llama.cpp's own one-line description: architecture, size, quantisation."""
+        buffer = ctypes.create_string_buffer(128)
+        native.llama_model_desc(self.handle, buffer, len(buffer))
+        return buffer.value.decode(errors="replace")
+
+    def adopt(self, context: Closable) -> None:
+        """Remember a context that has to be closed before the model."""
+        self._contexts.add(context)
+
+    def close(self) -> None:
+        """Free the weights, and every context that still uses them."""
+        for context in list(self._contexts):
+            context.close()
+        self._handle = None
+        self._free()
+
+
+def _gpu_layers(options: LoadOptions) -> int:
+    if options.gpu_layers is not None:
+        return options.gpu_layers
+    return _ALL_LAYERS if supports_offload() else 0
+
+
+def _load_mode(options: LoadOptions, gpu_layers: int) -> int:
+    if options.load_mode is not None:
+        return LOAD_MODES[options.load_mode]
+    # Repacked weights are a copy: mapping the file beside them doubles the resident memory.
+    return LOAD_MODES["copy" if options.repack and gpu_layers == 0 else "mmap"]

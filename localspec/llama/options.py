@@ -1,0 +1,62 @@
+"""LoadOptions: how a model is loaded and its context made."""
+
+from dataclasses import dataclass, replace
+
+from localspec.errors import UsageError
+
+KV_TYPES = {"f32": 0, "f16": 1, "q8_0": 8, "bf16": 30}
+"""ggml's type numbers of the KV caches that we offer."""
+
+LOAD_MODES = {"copy": 0, "mmap": 1, "mlock": 2, "direct": 4}
+"""llama.cpp's `load_mode` by our name for it."""
+
+
+@dataclass(frozen=True, slots=True)
+class LoadOptions:
+    """How a model is loaded and its context made.
+
+    Args:
+        n_ctx: tokens of context; None takes 4096, or what the model was trained for if less.
+        gpu_layers: layers to offload; None offloads all where there is a GPU.
+        devices: names of devices to use; empty uses all GPUs.
+        threads: CPU threads for passes of one token; None takes the physical cores.
+        threads_batch: CPU threads for wider passes, verification among them; None the same.
+        kv_type: f16, bf16, f32 or q8_0.
+        flash_attention: True or False force it; None lets llama.cpp decide.
+        repack: rearrange weights for the CPU's widest kernels: faster, but a wide pass rounds
+            differently from a narrow one.
+        load_mode: copy, mmap, mlock or direct; None maps the file where its pages are used as they
+            are, and copies where repacking would keep a second copy beside the mapped one.
+        n_batch: most tokens in one native call; prefill is cut into chunks of it.
+        max_rows: most rows of logits that one pass may ask for.
+    """
+
+    n_ctx: int | None = None
+    gpu_layers: int | None = None
+    devices: tuple[str, ...] = ()
+    threads: int | None = None
+    threads_batch: int | None = None
+    kv_type: str = "f16"
+    flash_attention: bool | None = None
+    repack: bool = True
+    load_mode: str | None = None
+    n_batch: int = 512
+    max_rows: int = 16
+
+    def __post_init__(self) -> None:
+        for name, least in (("n_ctx", 2), ("gpu_layers", 0), ("threads", 1), ("threads_batch", 1)):
+            value = getattr(self, name)
+            if value is not None and value < least:
+                raise UsageError(f"{name} is {value}: it must be {least} or more")
+        if self.kv_type not in KV_TYPES:
+            raise UsageError(f"kv_type is {self.kv_type!r}: choose of {', '.join(KV_TYPES)}")
+        if self.load_mode is not None and self.load_mode not in LOAD_MODES:
+            raise UsageError(f"load_mode is {self.load_mode!r}: choose of {', '.join(LOAD_MODES)}")
+
+    def exact(self) -> "LoadOptions":
+        """Return these options with the kernels whose narrow passes round alike on a CPU.
+
+        Without repacking, with flash attention and a bf16 cache, passes of 2 to 6 tokens equal
+        those of one token bit for bit; `docs/decisions.md` has the measurements.
+        """
+        return replace(self, repack=False, flash_attention=True, kv_type="bf16")

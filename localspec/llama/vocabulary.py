@@ -1,0 +1,90 @@
+"""Vocabulary: text to token ids and back, as the model's own file says."""
+
+import ctypes
+
+import llama_cpp.llama_cpp as native
+
+_CONTROL_OR_USER_DEFINED = (1 << 3) | (1 << 4)  # LLAMA_TOKEN_ATTR_CONTROL, _USER_DEFINED
+
+
+class Vocabulary:
+    """The tokenizer of a loaded model. Valid as long as the model is.
+
+    Args:
+        handle: llama.cpp's vocabulary of the model.
+    """
+
+    def __init__(self, handle: int) -> None:
+        self._handle = handle
+        self._pieces: dict[tuple[int, bool], bytes] = {}
+        self.n_vocab: int = native.llama_vocab_n_tokens(handle)
+        self.bos_id = _id_or_none(native.llama_vocab_bos(handle))
+        self.eos_id = _id_or_none(native.llama_vocab_eos(handle))
+        self.add_bos = bool(native.llama_vocab_get_add_bos(handle))
+        self.eog = frozenset(
+            token for token in range(self.n_vocab) if native.llama_vocab_is_eog(handle, token)
+        )
+
+    @property
+    def bos_text(self) -> str:
+        """Text of the token that begins a sequence; empty when there is none."""
+        return "" if self.bos_id is None else self.text(self.bos_id)
+
+    @property
+    def eos_text(self) -> str:
+        """Text of the token that ends a sequence; empty when there is none."""
+        return "" if self.eos_id is None else self.text(self.eos_id)
+
+    def tokenize(self, text: str, *, add_special: bool, parse_special: bool) -> list[int]:
+        """Return the ids of a text.
+
+        Args:
+            text: any text; a NUL in it is text like any other.
+            add_special: add what the model's file wants around a text (a BOS, mostly).
+            parse_special: let the texts of control tokens become these tokens.
+        """
+        encoded = text.encode("utf-8", errors="replace")
+        # Every token but added ones takes at least one byte, so that one call nearly always does.
+        room = len(encoded) + 8
+        while True:
+            ids = (ctypes.c_int32 * room)()
+            count = native.llama_tokenize(
+                self._handle, encoded, len(encoded), ids, room, add_special, parse_special
+            )
+            if count >= 0:
+                return list(ids[:count])
+            room = -count
+
+    def piece(self, token: int, *, special: bool = False) -> bytes:
+        """Return the bytes that a token stands for; control tokens are empty unless `special`."""
+        known = self._pieces.get((token, special))
+        if known is None:
+            known = self._pieces[token, special] = self._read_piece(token, special)
+        return known
+
+    def _read_piece(self, token: int, special: bool) -> bytes:
+        room = 64
+        while True:
+            buffer = ctypes.create_string_buffer(room)
+            count = native.llama_token_to_piece(self._handle, token, buffer, room, 0, special)
+            if count >= 0:
+                return buffer.raw[:count]
+            room = -count
+
+    def text(self, token: int) -> str:
+        """Return the text of a token as its file writes it, control tokens included."""
+        raw = native.llama_vocab_get_text(self._handle, token)
+        return "" if raw is None else raw.decode("utf-8", errors="replace")
+
+    def special_texts(self) -> frozenset[str]:
+        """Return the texts that become one token wherever `parse_special` is set."""
+        wanted = (
+            self.text(token)
+            for token in range(self.n_vocab)
+            if native.llama_vocab_get_attr(self._handle, token) & _CONTROL_OR_USER_DEFINED
+        )
+        return frozenset(text for text in wanted if text)
+
+
+def _id_or_none(token: int) -> int | None:
+    return token if token >= 0 else None
