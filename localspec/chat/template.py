@@ -1,0 +1,149 @@
+"""A model's own chat template, rendered as Hugging Face and llama.cpp render it.
+
+A template comes out of a model file, so it is a stranger's program: it runs in jinja2's immutable sandbox, with
+bounds on its source, its output, what `*` may build, and its time between two pieces of output. Knows no tokens.
+
+Source: `transformers/utils/chat_template_utils.py` for the dialect, llama.cpp `common/chat.cpp` for the variables.
+"""
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
+
+from jinja2 import Template
+
+from localspec.chat.dialect import Dialect
+from localspec.errors import TemplateError
+
+MAX_SOURCE_CHARS = 1 << 20
+MAX_OUTPUT_CHARS = 1 << 26
+MAX_RENDER_S = 10.0
+
+_PROBE = "localspec-probe"  # a content that no template writes by itself
+
+
+def _now() -> datetime:
+    return datetime.now().astimezone()
+
+
+class ChatTemplate:
+    """Turns messages into the text that a model was trained to continue.
+
+    Args:
+        source: the template, as a GGUF has it under `tokenizer.chat_template`; None or empty where it has none.
+        bos_token: text of the BOS token, "" where the vocabulary has none.
+        eos_token: likewise for EOS.
+        model: how errors call the model.
+        clock: what `strftime_now` reads.
+
+    Raises:
+        TemplateError: there is no template, or it is no jinja.
+    """
+
+    def __init__(
+        self,
+        source: str | None,
+        bos_token: str,
+        eos_token: str,
+        *,
+        model: str = "the model",
+        clock: Callable[[], datetime] = _now,
+    ) -> None:
+        if not source or not source.strip():
+            raise TemplateError(f"{model} has no chat template: use --raw")
+        if len(source) > MAX_SOURCE_CHARS:
+            raise TemplateError(
+                f"{model}'s chat template has {len(source)} characters, more than {MAX_SOURCE_CHARS}: use --raw"
+            )
+        self.source = source
+        self._model = model
+        self._constants = {"bos_token": bos_token, "eos_token": eos_token}
+        self._template = self._compiled(source, clock)
+        self._takes_system: bool | None = None
+
+    def render(
+        self,
+        messages: Sequence[Mapping[str, str]],
+        *,
+        add_generation_prompt: bool = True,
+        enable_thinking: bool = True,
+    ) -> str:
+        """Return the text of a conversation, by default up to where the assistant's reply begins.
+
+        A template that refuses a system message, or passes over it in silence, gets the system text in front of the
+        first user turn, a blank line between: what Gemma's makers and llama.cpp do, rather than to lose it.
+
+        Args:
+            messages: `role` and `content`, and `reasoning_content` where a reply had thoughts.
+            add_generation_prompt: end with the header of the assistant's turn.
+            enable_thinking: read by the templates of models whose thinking can be switched off; True unless
+                asked otherwise, as in llama-server.
+
+        Raises:
+            TemplateError: the template refuses these messages, or fails, or grows out of bounds.
+        """
+        variables = {
+            "add_generation_prompt": add_generation_prompt,
+            "enable_thinking": enable_thinking,
+        }
+        if messages and messages[0]["role"] == "system" and not self._system_is_read():
+            messages = _with_system_in_first_user_turn(messages)
+        return self._run(messages, variables)
+
+    def _compiled(self, source: str, clock: Callable[[], datetime]) -> Template:
+        try:
+            return Dialect(clock).from_string(source)
+        except (
+            Exception
+        ) as error:  # a stranger's program: jinja2 lets some ValueErrors through as they are
+            raise self._failure(error) from error
+
+    def _system_is_read(self) -> bool:
+        if self._takes_system is None:
+            user = {"role": "user", "content": "hello"}
+            variables = {"add_generation_prompt": True, "enable_thinking": True}
+            try:
+                text = self._run([{"role": "system", "content": _PROBE}, user], variables)
+            except TemplateError:
+                text = ""
+            self._takes_system = _PROBE in text
+        return self._takes_system
+
+    def _run(self, messages: Sequence[Mapping[str, str]], variables: Mapping[str, object]) -> str:
+        # `tools` and `documents` stay undefined, as in llama.cpp: templates for tool use iterate over them unasked
+        context = {"messages": [dict(m) for m in messages], **self._constants, **variables}
+        try:
+            return "".join(_bounded(self._template.generate(context)))
+        except Exception as error:  # a template may raise whatever Python can
+            raise self._failure(error) from error
+
+    def _failure(self, error: Exception) -> TemplateError:
+        reason = " ".join(str(error).split()) or type(error).__name__
+        line = getattr(error, "lineno", None)
+        where = f" (line {line})" if line else ""
+        return TemplateError(
+            f"{self._model}'s chat template failed: {reason[:300]}{where}; use --raw to go without it"
+        )
+
+
+def _bounded(pieces: Iterable[str]) -> Iterator[str]:
+    deadline_s = time.monotonic() + MAX_RENDER_S
+    written = 0
+    for piece in pieces:
+        written += len(piece)
+        if written > MAX_OUTPUT_CHARS:
+            raise OverflowError(f"it wrote more than {MAX_OUTPUT_CHARS} characters")
+        if time.monotonic() > deadline_s:
+            raise TimeoutError(f"it took longer than {MAX_RENDER_S:g} s")
+        yield piece
+
+
+def _with_system_in_first_user_turn(
+    messages: Sequence[Mapping[str, str]],
+) -> list[Mapping[str, str]]:
+    system, *rest = messages
+    at = next((at for at, message in enumerate(rest) if message["role"] == "user"), None)
+    if at is None:
+        return [{"role": "user", "content": system["content"]}, *rest]
+    text = "\n\n".join(filter(None, (system["content"], rest[at]["content"])))
+    return [*rest[:at], {**rest[at], "content": text}, *rest[at + 1 :]]

@@ -1,0 +1,165 @@
+"""Tells a reasoning model's thoughts from its answer. Works on text alone; which tags count, the template says.
+
+A block of thoughts opens a reply or nothing does: a tag that an answer mentions later is just text, as in llama.cpp.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from enum import Enum, auto
+
+from localspec.chat.tokenizer import Tokenizer
+
+
+@dataclass(frozen=True, slots=True)
+class ThinkingTags:
+    """The texts around a block of thoughts; an empty `close` marks an answer that opens without any."""
+
+    open: str
+    close: str
+
+
+KNOWN_TAGS = (
+    ThinkingTags(
+        "<think>", "</think>"
+    ),  # Qwen3, DeepSeek R1, GLM, SmolLM3, Nemotron and most others
+    ThinkingTags("[THINK]", "[/THINK]"),  # Magistral, Ministral
+    ThinkingTags("<seed:think>", "</seed:think>"),  # Seed-OSS
+    ThinkingTags("<mm:think>", "</mm:think>"),  # MiniMax M3
+    ThinkingTags("<|START_THINKING|>", "<|END_THINKING|>"),  # Command
+    ThinkingTags("<|channel>thought", "<channel|>"),  # Gemma 4
+    ThinkingTags(  # gpt-oss
+        "<|channel|>analysis<|message|>", "<|end|><|start|>assistant<|channel|>final<|message|>"
+    ),
+    ThinkingTags("<|channel|>final<|message|>", ""),  # gpt-oss, when it answers at once
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Some text that is either thoughts or answer."""
+
+    text: str
+    thinking: bool
+
+
+class _Stage(Enum):
+    START = auto()
+    THINKING = auto()
+    ANSWER = auto()
+
+
+def thinking_tags(template_source: str) -> tuple[ThinkingTags, ...]:
+    """Return the known tags of which a chat template mentions one side; none for a model that does not think."""
+    return tuple(
+        tags
+        for tags in KNOWN_TAGS
+        if tags.open in template_source or (tags.close and tags.close in template_source)
+    )
+
+
+def opened_by(prompt: str, tags: Iterable[ThinkingTags]) -> ThinkingTags | None:
+    """Return the tags whose block a rendered prompt ends in, white space aside."""
+    end = prompt.rstrip()
+    return next((pair for pair in tags if pair.close and end.endswith(pair.open)), None)
+
+
+def tag_pieces(tags: Iterable[ThinkingTags], tokenizer: Tokenizer) -> dict[int, bytes]:
+    """Return the bytes of those control tokens that tags are made of, by id.
+
+    A vocabulary may have its tags as control tokens (`[THINK]`, `<|channel|>`), whose piece is b"". A caller that
+    looks here before it asks `Tokenizer.piece` lets the filter see them.
+    """
+    texts = [text for pair in tags for text in (pair.open, pair.close)]
+    pieces = {}
+    for special in tokenizer.special_texts() if texts else ():
+        if any(special in text for text in texts):
+            ids = tokenizer.tokenize(special, add_special=False, parse_special=True)
+            if len(ids) == 1 and not tokenizer.piece(ids[0]):
+                pieces[ids[0]] = special.encode()
+    return pieces
+
+
+class ThinkingFilter:
+    """Cuts a growing reply into thoughts and answer; the tags are in neither.
+
+    White space after either tag and before an opening one is dropped. A block that never closes is all thoughts.
+
+    Args:
+        tags: what may open the reply; without any, text passes untouched.
+        opened: the block that the prompt has opened already, if any.
+    """
+
+    def __init__(self, tags: Sequence[ThinkingTags], opened: ThinkingTags | None = None) -> None:
+        self._tags = tags
+        self._stage = _Stage.THINKING if opened else _Stage.START
+        self._close = opened.close if opened else ""
+        self._drop_space = opened is not None
+        self._held = ""
+
+    def feed(self, text: str) -> list[Span]:
+        """Take the next text and return what it makes certain, in order, without empty spans."""
+        self._held += text
+        return self._spans(final=False)
+
+    def flush(self) -> list[Span]:
+        """Return what was held back as the beginning of a tag that never came."""
+        return self._spans(final=True)
+
+    def _spans(self, *, final: bool) -> list[Span]:
+        spans = []
+        if self._stage is _Stage.START:
+            self._start(final=final)
+        if self._stage is _Stage.THINKING:
+            spans.append(Span(self._thoughts(final=final), thinking=True))
+        if self._stage is _Stage.ANSWER:
+            self._skip_space()
+            spans.append(Span(self._held, thinking=False))
+            self._held = ""
+        return [span for span in spans if span.text]
+
+    def _start(self, *, final: bool) -> None:
+        text = self._held.lstrip()
+        for tags in self._tags:
+            if text.startswith(tags.open):
+                self._held, self._close = text.removeprefix(tags.open), tags.close
+                self._stage = _Stage.THINKING if tags.close else _Stage.ANSWER
+                self._drop_space = True
+                return
+        if final or not any(tags.open.startswith(text) for tags in self._tags):
+            self._stage = _Stage.ANSWER
+
+    def _thoughts(self, *, final: bool) -> str:
+        self._skip_space()
+        thoughts, close, rest = self._held.partition(self._close)
+        if close:
+            self._held, self._stage, self._drop_space = rest, _Stage.ANSWER, True
+            return thoughts
+        cut = len(thoughts) if final else len(thoughts) - _overlap(thoughts, self._close)
+        self._held = thoughts[cut:]
+        return thoughts[:cut]
+
+    def _skip_space(self) -> None:
+        if self._drop_space:
+            self._held = self._held.lstrip()
+            self._drop_space = not self._held
+
+
+def split_thinking(
+    text: str, tags: Sequence[ThinkingTags], opened: ThinkingTags | None = None
+) -> tuple[str, str]:
+    """Return a whole reply's thoughts and its answer, as `ThinkingFilter` tells them apart.
+
+    Templates want them apart: those that know `reasoning_content` (Qwen3, GLM, Seed-OSS, Kimi) decide by themselves
+    what of it earlier turns keep; for the others, leaving it out of `content` is how thoughts of earlier turns go.
+    """
+    thinking = ThinkingFilter(tags, opened)
+    spans = [*thinking.feed(text), *thinking.flush()]
+    return (
+        "".join(span.text for span in spans if span.thinking),
+        "".join(span.text for span in spans if not span.thinking),
+    )
+
+
+def _overlap(text: str, tag: str) -> int:
+    longest = min(len(text), len(tag) - 1)
+    return next((n for n in range(longest, 0, -1) if tag.startswith(text[-n:])), 0)

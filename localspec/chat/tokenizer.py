@@ -1,0 +1,105 @@
+"""What a conversation needs of a tokenizer, and how text becomes ids without content passing for structure."""
+
+import re
+from collections.abc import Collection
+from typing import Protocol
+
+# A lone surrogate: no text that can be written as UTF-8 contains one, so no content can forge or lose it.
+_BREAK = "\ud800"
+_SURROGATES = re.compile("[\ud800-\udfff]")
+
+
+class Tokenizer(Protocol):
+    """A vocabulary. Two that are equal (`==`) give the same ids for the same text."""
+
+    def tokenize(self, text: str, *, add_special: bool, parse_special: bool) -> list[int]:
+        """Return the ids of `text`, as `llama_tokenize` does with these two flags."""
+        ...
+
+    def piece(self, token: int) -> bytes:
+        """Return the bytes of a token; b"" for a control token."""
+        ...
+
+    def special_texts(self) -> Collection[str]:
+        """Return the texts of control tokens, such as `<|im_end|>`; user-defined ones may be among them."""
+        ...
+
+    @property
+    def bos_id(self) -> int | None:
+        """Id of the BOS token."""
+        ...
+
+    @property
+    def add_bos(self) -> bool:
+        """Whether the vocabulary wants every sequence to begin with BOS."""
+        ...
+
+    @property
+    def bos_text(self) -> str:
+        """Text of the BOS token, "" where there is none."""
+        ...
+
+    @property
+    def eos_text(self) -> str:
+        """Text of the EOS token, "" where there is none."""
+        ...
+
+
+def break_up(
+    content: str, tokenizer: Tokenizer, template_source: str, exempt: Collection[str] = ()
+) -> str:
+    """Return content in which the text of a special token no longer reads as that token.
+
+    Every occurrence, overlapping ones too, gets a break behind its first character; `tokenize_rendered` cuts there.
+    So only such texts tokenize unusually, and a template may trim or move the content. Lone surrogates, which
+    no tokenizer takes, become U+FFFD.
+
+    Left alone are white space, which structures nothing, and user-defined tokens that the template does not mention:
+    Gemma has `<table>` as one, and llama.cpp parses those in any text, whatever `parse_special` says.
+    """
+    content = _SURROGATES.sub("\ufffd", content)
+    found = [
+        text
+        for text in tokenizer.special_texts()
+        if len(text) > 1
+        and text in content
+        and text not in exempt
+        and text.strip()
+        and (text in template_source or not _is_user_defined(text, tokenizer))
+    ]
+    if not found:
+        return content
+    beginnings = re.compile("(?=" + "|".join(map(re.escape, found)) + ").", re.DOTALL)
+    return beginnings.sub(lambda first: first[0] + _BREAK, content)
+
+
+def tokenize_rendered(text: str, tokenizer: Tokenizer, *, at_start: bool) -> list[int]:
+    """Return the ids of a template's text; special tokens are parsed, except where `break_up` broke them.
+
+    Args:
+        text: what a template made of contents that went through `break_up`.
+        tokenizer: the vocabulary of the model that will read it.
+        at_start: nothing precedes it: BOS is added if the vocabulary wants it and the template did not write it.
+    """
+    ids = [
+        token
+        for part in text.split(_BREAK)
+        for token in tokenizer.tokenize(part, add_special=False, parse_special=True)
+    ]
+    bos = tokenizer.bos_id
+    if at_start and tokenizer.add_bos and bos is not None and ids[:1] != [bos]:
+        return [bos, *ids]
+    return ids
+
+
+def raw_tokens(text: str, tokenizer: Tokenizer) -> list[int]:
+    """Return the ids of a text that no template touches (`--raw`): special tokens are parsed, BOS is never doubled."""
+    text = _SURROGATES.sub("\ufffd", text)
+    if tokenizer.add_bos and tokenizer.bos_text:
+        text = text.removeprefix(tokenizer.bos_text)
+    return tokenizer.tokenize(text, add_special=True, parse_special=True)
+
+
+def _is_user_defined(text: str, tokenizer: Tokenizer) -> bool:
+    plain = tokenizer.tokenize(text, add_special=False, parse_special=False)
+    return plain == tokenizer.tokenize(text, add_special=False, parse_special=True)
