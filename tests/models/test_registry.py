@@ -1,0 +1,161 @@
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from localspec.errors import ModelUnavailable, UsageError
+from localspec.models.registry import (
+    HubSource,
+    Registry,
+    WheelSource,
+    load_registry,
+    parse_registry,
+)
+
+VALID = """
+default_pair = "p"
+[models.toy]
+repo = "owner/Toy-GGUF"
+file = "sub/toy.Q4.gguf"
+revision = "abc"
+size_bytes = 10
+sha256 = "{sha}"
+params = "0.5B"
+context = 512
+licence = "apache-2.0"
+[[models.toy.sources]]
+kind = "wheels"
+requirement = "toy-part{{part}}==1.0"
+parts = 11
+member = "*/data/part{{part:02}}.bin"
+[pairs.p]
+target = "toy"
+draft = "lookup"
+good_for = "tests"
+""".format(sha="0" * 64)
+
+
+def changed(old: str, new: str) -> Registry:
+    assert old in VALID
+    return parse_registry(VALID.replace(old, new), "my.toml")
+
+
+def test_an_entry_is_read_whole() -> None:
+    model = parse_registry(VALID, "my.toml").model("toy")
+    assert (model.size_bytes, model.sha256, model.context) == (10, "0" * 64, 512)
+    assert (model.params, model.licence) == ("0.5B", "apache-2.0")
+    assert model.sources == (
+        HubSource("owner/Toy-GGUF", "sub/toy.Q4.gguf", "abc"),
+        WheelSource("toy-part{part}==1.0", "*/data/part{part:02}.bin", 11),
+    )
+
+
+def test_parts_come_in_numeric_order() -> None:
+    source = parse_registry(VALID, "my.toml").model("toy").sources[1]
+    assert isinstance(source, WheelSource)
+    assert source.in_order()[8:] == [
+        ("toy-part9==1.0", "*/data/part09.bin"),
+        ("toy-part10==1.0", "*/data/part10.bin"),
+        ("toy-part11==1.0", "*/data/part11.bin"),
+    ]
+
+
+def test_a_pair_may_have_a_draft_model() -> None:
+    pair = changed('draft = "lookup"', 'draft = "model"\ndraft_model = "toy"').pair("p")
+    assert (pair.target, pair.draft, pair.draft_model) == ("toy", "model", "toy")
+
+
+def test_a_name_that_is_almost_right_is_suggested() -> None:
+    registry = parse_registry(VALID, "my.toml")
+    with pytest.raises(
+        ModelUnavailable, match=r"no model 'toyy': did you mean toy\? known are toy"
+    ):
+        registry.model("toyy")
+    with pytest.raises(ModelUnavailable, match=r"no pair 'xyz\\n': known are p"):
+        registry.pair("xyz\n")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "key"),
+    [
+        ("size_bytes = 10", "", "models.toy.size_bytes is missing"),
+        ("size_bytes = 10", "size_bytes = 0", "models.toy.size_bytes must be"),
+        ("size_bytes = 10", "size_bytes = true", "models.toy.size_bytes must be"),
+        ("size_bytes = 10", "size_bytes = 1.5", "models.toy.size_bytes must be"),
+        ("context = 512", 'context = "512"', "models.toy.context must be"),
+        ("0" * 64, "0" * 63, "models.toy.sha256 cannot be"),
+        ("0" * 64, "G" * 64, "models.toy.sha256 cannot be"),
+        ("owner/Toy", "../Toy", "models.toy.repo cannot be"),
+        ("owner/Toy", "a/b/Toy", "models.toy.repo cannot be"),
+        ("sub/toy", "../toy", "models.toy.file cannot be"),
+        ("sub/toy", "/toy", "models.toy.file cannot be"),
+        ("sub/toy", "sub//toy", "models.toy.file cannot be"),
+        ("sub/toy", r"sub\\toy", "models.toy.file cannot be"),
+        ('"abc"', '"../abc"', "models.toy.revision cannot be"),
+        ("[models.toy]", '[models."../toy"]\n[models.toy]', "is not a usable name"),
+        ("[models.toy]", '[models."a/b"]\n[models.toy]', "is not a usable name"),
+        ("[models.toy]", "[models]\nx = 1\n[models.toy]", "models.x is not a table"),
+        ('"wheels"', '"torrent"', r"models.toy.sources\[1\].kind is 'torrent', known are wheels"),
+        ("toy-part{part}==1.0", "toy-part{part}", "requirement cannot be"),
+        ("toy-part{part}==1.0", "--index-url=x{part}==1.0", "requirement cannot be"),
+        ("toy-part{part}==1.0", "toy{part} @ https://x==1", "requirement cannot be"),
+        ("toy-part{part}==1.0", "toy==1.0", "requirement names no {part}"),
+        ("toy-part{part}==1.0", "toy{0.__class__}==1.0", "requirement cannot be"),
+        ("parts = 11", "parts = -1", "parts must be"),
+        ("*/data", "/data", "member cannot be"),
+        ("*/data", "*/../data", "member cannot be"),
+        ("*/data", "..", "member cannot be"),
+        ('target = "toy"', 'target = "other"', "pairs.p.target is 'other', known are toy"),
+        ('"lookup"', '"guess"', "pairs.p.draft is 'guess', known are model, lookup"),
+        ('"lookup"', '"model"', "pairs.p.draft_model is missing"),
+        ('default_pair = "p"', "", "my.toml: default_pair is missing"),
+        ('default_pair = "p"', 'default_pair = "q"', "default_pair is 'q', known are p"),
+        ("params =", "parms =", "models.toy.params is missing"),
+        ("[pairs.p]", "[pairs.p]\ntypo = 1", "pairs.p.'typo' is not a known key"),
+        ('default_pair = "p"', 'default_pair = "p"\nextra = 1', "'extra' is not a known key"),
+        ("default_pair", "default pair", "my.toml is not TOML"),
+    ],
+)
+def test_an_unusable_key_is_named_with_the_file(old: str, new: str, key: str) -> None:
+    with pytest.raises(UsageError, match=key) as caught:
+        changed(old, new)
+    assert "my.toml" in str(caught.value)
+    assert str(caught.value).isprintable()
+
+
+def test_a_model_needs_a_source() -> None:
+    text = VALID[: VALID.index("[[")] + VALID[VALID.index("[pairs") :]
+    for line in ('repo = "owner/Toy-GGUF"\n', 'file = "sub/toy.Q4.gguf"\n', 'revision = "abc"\n'):
+        text = text.replace(line, "")
+    with pytest.raises(UsageError, match=r"models.toy.sources is empty and there is no repo"):
+        parse_registry(text, "my.toml")
+
+
+def test_an_unreadable_registry_is_named(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"gone.toml cannot be read \(No such file"):
+        load_registry(tmp_path / "gone.toml")
+    (tmp_path / "latin.toml").write_bytes(b"\xff")
+    with pytest.raises(UsageError, match=r"latin.toml cannot be read \(it is not UTF-8"):
+        load_registry(tmp_path / "latin.toml")
+
+
+def test_the_registry_of_the_program_is_found_and_sound() -> None:
+    registry = load_registry()
+    assert registry.pair(registry.default_pair).target == "smollm2-135m"
+    pair = registry.pair("qwen2.5-coder-1.5b")
+    assert (pair.target, pair.draft_model) == ("qwen2.5-coder-1.5b", "qwen2.5-coder-0.5b")
+    assert len(registry.models) == 3
+    for model in registry.models.values():
+        assert any(isinstance(source, WheelSource) for source in model.sources)
+
+
+def test_importing_the_room_is_cheap() -> None:
+    rooms = ", ".join(
+        f"localspec.models.{name}"
+        for name in ("download", "reference", "store", "tokenizer", "wheels")
+    )
+    code = f"import sys, {rooms}; print([m for m in ('huggingface_hub', 'llama_cpp') if m in sys.modules])"
+    loaded: Any = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
+    assert loaded.stdout.strip() == b"[]"

@@ -1,0 +1,73 @@
+from pathlib import Path
+
+import pytest
+
+from localspec.errors import ModelFileError
+from localspec.models.gguf_header import parse_header, read_header
+from localspec.models.tokenizer_header import TokenizerHeader
+from tests.models.gguf_builder import TOKENS, Content, build, model_file
+
+
+def tokenizer_of(**changes: Content | None) -> TokenizerHeader:
+    return parse_header(model_file(**changes), name="toy.gguf").tokenizer
+
+
+def test_all_parts_of_a_tokenizer_are_found() -> None:
+    tokenizer = tokenizer_of(scores=[5, 4, 3, 2, 1, 0], eot_token_id=2, add_eos_token=False)
+    assert (tokenizer.model, tokenizer.pre) == ("gpt2", "toy-bpe")
+    assert [token.decode() for token in tokenizer.tokens] == TOKENS
+    assert tokenizer.types is not None
+    assert tokenizer.types.tolist() == [2, 3, 3, 1, 1, 1]
+    assert tokenizer.scores is not None
+    assert tokenizer.scores.tolist() == [5, 4, 3, 2, 1, 0]
+    assert tokenizer.merges is not None
+    assert list(tokenizer.merges) == [b"a b"]
+    assert tokenizer.special_ids == {"bos": 1, "eos": 2, "eot": 2}
+    assert tokenizer.flags == {"add_bos_token": True, "add_eos_token": False}
+    assert tokenizer.piece(5) == "ab"
+
+
+def test_optional_parts_may_be_absent() -> None:
+    tokenizer = tokenizer_of(pre=None, token_type=None, merges=None)
+    parts = (tokenizer.pre, tokenizer.types, tokenizer.scores, tokenizer.merges)
+    assert parts == (None, None, None, None)
+
+
+def test_a_file_without_a_tokenizer_says_so() -> None:
+    with pytest.raises(ModelFileError, match=r"toy.gguf has no tokenizer"):
+        _ = parse_header(build({}), name="toy.gguf").tokenizer
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("token_type", [1, 2]),
+        ("scores", [1, 2]),
+        ("scores", "text"),
+        ("merges", [1, 2]),
+        ("tokens", [1, 2]),
+    ],
+)
+def test_parts_that_contradict_each_other_are_refused(key: str, value: Content) -> None:
+    with pytest.raises(ModelFileError, match=r"toy.gguf"):
+        tokenizer_of(**{key: value})
+
+
+@pytest.mark.weights
+def test_the_tokenizer_of_smollm2_is_read(smollm2_path: Path) -> None:
+    header = read_header(smollm2_path)
+    assert header.architecture == "llama"
+    assert header.context_length == 8192
+    assert (header.tokenizer.model, header.tokenizer.pre) == ("gpt2", "smollm")
+    assert header.tokenizer.n_vocab == 49152
+    assert header.tokenizer.piece(0) == "<|endoftext|>"
+    assert header.tokenizer.special_ids["eos"] == 2
+
+
+@pytest.mark.weights
+def test_real_weights_that_are_cut_off_are_recognised(smollm2_path: Path, tmp_path: Path) -> None:
+    cut = tmp_path / "cut.gguf"
+    with smollm2_path.open("rb") as whole:
+        cut.write_bytes(whole.read(4_000_000))
+    with pytest.raises(ModelFileError, match="cut off after 4000000 bytes"):
+        read_header(cut)
