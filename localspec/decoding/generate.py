@@ -52,7 +52,7 @@ class Limits:
     """Where a generation ends.
 
     Args:
-        max_tokens: most tokens to generate; None leaves only the context as a limit.
+        max_tokens: most tokens to generate, 0 or more; None leaves only the context as a limit.
         eog: ids that end it; the first of them is the last token that is handed out.
     """
 
@@ -94,8 +94,7 @@ def drive(
     try:
         _prefill(tokens, models, timings)
         timings.start_decode()
-        while True:
-            room = end - len(tokens)
+        while (room := end - len(tokens)) > 0:
             plan = policy.plan(len(tokens), room)
             plan = Plan(plan.drafter, max(0, min(plan.draft_length, room - 1)))
             done = _run(speculative_round(tokens, plan, chooser), models, timings)
@@ -105,23 +104,24 @@ def drive(
             yield Confirmed(confirmed, done)
             if confirmed[-1] in limits.eog:
                 return StopReason.EOG
-            if len(tokens) - len(prompt) == limits.max_tokens:
-                return StopReason.LENGTH
-            if len(tokens) == end:
-                return StopReason.CONTEXT_FULL
     except Cancelled:
         return StopReason.CANCELLED
+    if len(tokens) - len(prompt) == limits.max_tokens:
+        return StopReason.LENGTH
+    return StopReason.CONTEXT_FULL
 
 
 def _prefill(tokens: Sequence[int], models: Mapping[Role, LanguageModel], timings: Timings) -> None:
     """Evaluate all but the last token, so that no pass of a round is wider than draft + 1."""
     for role, model in models.items():
         timings.lap()
+        evaluated = 0
         try:
-            # A draft model with the smaller context proposes nothing beyond it.
-            model.prefill(tokens[: min(len(tokens), model.n_ctx) - 1])
+            # Nothing is proposed beyond a draft model's context, nor after an id that it has not.
+            known = next((i for i, t in enumerate(tokens) if t >= model.n_vocab), len(tokens))
+            evaluated = model.prefill(tokens[: min(known, len(tokens) - 1, model.n_ctx - 1)])
         finally:
-            timings.add_prefill(role, timings.lap())
+            timings.add_prefill(role, evaluated)
 
 
 def _run(

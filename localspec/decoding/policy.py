@@ -17,6 +17,16 @@ class Plan:
 class Policy(Protocol):
     """Decides before each round, and may learn from every one."""
 
+    @property
+    def drafter_name(self) -> str:
+        """One word for figures and screens: what it may draft with."""
+        ...
+
+    @property
+    def uses_draft_model(self) -> bool:
+        """Whether a round may ask for passes of the draft model."""
+        ...
+
     def plan(self, n_past: int, room: int) -> Plan:
         """Plan a round.
 
@@ -29,10 +39,22 @@ class Policy(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class FixedPolicy:
-    """Always the same drafter and draft length."""
+    """Always the same drafter and draft length.
+
+    Args:
+        drafter: proposes in every round.
+        draft_length: how far.
+        uses_draft_model: whether the drafter asks for passes of the draft model.
+    """
 
     drafter: Drafter
     draft_length: int
+    uses_draft_model: bool = False
+
+    @property
+    def drafter_name(self) -> str:
+        """The drafter's own name."""
+        return self.drafter.name
 
     def plan(self, n_past: int, room: int) -> Plan:  # noqa: ARG002 - the protocol's signature
         """Plan the fixed length."""

@@ -15,6 +15,7 @@ class Timings:
 
     Attributes:
         prefill_s: evaluating the prompt with the target.
+        prefill_tokens: how many tokens of it were not cached from before.
         draft_prefill_s: evaluating the prompt with the draft model.
         decode_s: from the end of prefill to the last confirmed token.
         draft_s: draft model passes and lookups, within `decode_s`.
@@ -24,6 +25,7 @@ class Timings:
 
     clock: Callable[[], float]
     prefill_s: float = 0.0
+    prefill_tokens: int = 0
     draft_prefill_s: float = 0.0
     decode_s: float = 0.0
     draft_s: float = 0.0
@@ -42,10 +44,12 @@ class Timings:
         start, self._lap_start = self._lap_start, self.clock()
         return self._lap_start - start
 
-    def add_prefill(self, role: Role, seconds: float) -> None:
-        """Count a prefill."""
+    def add_prefill(self, role: Role, n_tokens: int) -> None:
+        """Count a prefill that ends now and evaluated `n_tokens`."""
+        seconds = self.lap()
         if role is Role.TARGET:
             self.prefill_s += seconds
+            self.prefill_tokens += n_tokens
         else:
             self.draft_prefill_s += seconds
 

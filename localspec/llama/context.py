@@ -31,8 +31,13 @@ class LlamaContext:
 
     Args:
         model: where the weights are.
-        options: how to make the context; the model's own by default.
         cancel: stops prefill and passes when set.
+        options: how to make the context; the model's own by default.
+
+    Attributes:
+        n_ctx: most tokens that it holds.
+        n_vocab: width of a row of logits.
+        can_truncate: whether a part of its memory can be removed; of a recurrent state, none can.
 
     Raises:
         ModelLoadError: llama.cpp cannot make such a context, mostly for want of memory.
@@ -46,7 +51,7 @@ class LlamaContext:
     ) -> None:
         options = model.options if options is None else options
         clear_log()
-        self._model = model
+        self.model = model
         self._cancel = CancelFlag() if cancel is None else cancel
         handle = native.llama_init_from_model(model.handle, self._params(model, options))
         if not handle:
@@ -81,7 +86,7 @@ class LlamaContext:
         params.flash_attn_type = -1 if options.flash_attention is None else options.flash_attention
         params.no_perf = True
         params.abort_callback = ctypes.cast(_STRLEN, native.ggml_abort_callback)
-        params.abort_callback_data = self._cancel.address
+        params.abort_callback_data = ctypes.c_void_p(self._cancel.address)
         return params
 
     def _probe_truncation(self) -> bool:
@@ -151,7 +156,7 @@ class LlamaContext:
 
     def _live(self) -> int:
         if self._handle is None:
-            raise PassFailed(f"the context of {self._model.path} was closed: load the model again")
+            raise PassFailed(f"the context of {self.model.path} was closed: load the model again")
         return self._handle
 
     def _clear(self) -> None:

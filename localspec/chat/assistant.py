@@ -1,0 +1,268 @@
+"""Assistant: a conversation goes in, events come out. Receives models as protocols, never llama.cpp."""
+
+import secrets
+import time
+from collections.abc import Callable, Collection, Generator, Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from localspec.chat.conversation import Conversation, raw_tokens
+from localspec.chat.events import Event, Finished, Reply
+from localspec.chat.reply_text import ReplyText
+from localspec.chat.stop_strings import StopStrings
+from localspec.chat.template import ChatTemplate
+from localspec.chat.thinking import ThinkingFilter, tag_pieces, thinking_tags
+from localspec.chat.tokenizer import Tokenizer
+from localspec.decoding.cancel import CancelFlag
+from localspec.decoding.choose import Chooser
+from localspec.decoding.generate import Confirmed, Limits, StopReason, drive
+from localspec.decoding.model import LanguageModel, Role
+from localspec.decoding.noise import Noise
+from localspec.decoding.policy import Policy
+from localspec.decoding.sampling import SamplingParams
+from localspec.decoding.stats import AcceptanceStats
+from localspec.decoding.timings import Timings
+from localspec.errors import ContextOverflow, UsageError
+
+_SEED_BITS = 32  # short enough to be copied by hand
+
+
+@dataclass(frozen=True, slots=True)
+class ReplyOptions:
+    """How one reply is made.
+
+    Args:
+        sampling: how a row of logits becomes a choice.
+        seed: the same seed gives the same text; None draws one, which the reply reports.
+        max_tokens: most tokens to generate; None goes on until the model ends or the context is full.
+        stop: texts that end the answer and are not part of it.
+    """
+
+    sampling: SamplingParams = field(default_factory=SamplingParams)
+    seed: int | None = None
+    max_tokens: int | None = None
+    stop: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.max_tokens is not None and self.max_tokens < 1:
+            raise UsageError(f"max_tokens is {self.max_tokens}: it must be 1 or more")
+        StopStrings(self.stop)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LoadedModels:
+    """What an assistant needs of the models, whoever loaded them.
+
+    Args:
+        target: decides every token.
+        draft_model: proposes, where the policy may want it.
+        tokenizer: the target's; the draft model's means the same.
+        eog: ids that end a generation.
+        template_source: the target's chat template; None where its file has none.
+        target_name: how messages and figures call the target.
+        draft_model_name: likewise the draft model.
+        cancel: stops whatever pass is running.
+        close: frees everything.
+    """
+
+    target: LanguageModel
+    draft_model: LanguageModel | None
+    tokenizer: Tokenizer
+    eog: Collection[int]
+    template_source: str | None
+    target_name: str
+    draft_model_name: str | None
+    cancel: CancelFlag
+    close: Callable[[], None]
+
+
+@dataclass(slots=True)
+class _Progress:
+    """Figures of a reply that is being made."""
+
+    acceptance: AcceptanceStats = field(default_factory=AcceptanceStats)
+    completion_tokens: int = 0
+    first_token_at: float | None = None
+
+
+class Assistant:
+    """Answers prompts and conversations, one at a time.
+
+    Args:
+        models: what to answer with.
+        policy: which drafter to use and how far; never changes the text.
+        notes: what the user should know of how it was set up, a sentence each.
+        load_s: seconds that loading took.
+        clock: seconds, monotonic.
+    """
+
+    def __init__(
+        self,
+        models: LoadedModels,
+        policy: Policy,
+        *,
+        notes: tuple[str, ...] = (),
+        load_s: float = 0.0,
+        clock: Callable[[], float] = time.perf_counter,
+    ) -> None:
+        self.models = models
+        self.policy = policy
+        self.notes = notes
+        self.load_s = load_s
+        self._clock = clock
+
+    @cached_property
+    def template(self) -> ChatTemplate:
+        """The target's chat template.
+
+        Raises:
+            TemplateError: the model has none.
+        """
+        tokenizer = self.models.tokenizer
+        return ChatTemplate(
+            self.models.template_source,
+            tokenizer.bos_text,
+            tokenizer.eos_text,
+            model=self.models.target_name,
+        )
+
+    def reply(
+        self, prompt: str | Conversation, options: ReplyOptions | None = None, *, raw: bool = False
+    ) -> Reply:
+        """Answer, and return when the answer is complete; see `stream`."""
+        for event in self.stream(prompt, options, raw=raw):
+            if isinstance(event, Finished):
+                return event.reply
+        raise AssertionError("a stream of events ends with Finished")
+
+    def stream(
+        self, prompt: str | Conversation, options: ReplyOptions | None = None, *, raw: bool = False
+    ) -> Iterator[Event]:
+        """Answer, yielding text as it is confirmed and `Finished` at the end.
+
+        Args:
+            prompt: a text, or a conversation whose last turn is the user's; it gets the reply
+                appended before `Finished` comes.
+            options: how to answer.
+            raw: let a text go to the model as it is, without the chat template.
+
+        Raises:
+            ContextOverflow: the prompt leaves no room for an answer.
+            TemplateError: the template is missing, or does not render.
+            PassFailed: llama.cpp failed in the middle.
+        """
+        start = self._clock()
+        options = ReplyOptions() if options is None else options
+        conversation = _as_conversation(prompt, raw=raw)
+        if conversation is None:
+            tokens = raw_tokens(str(prompt), self.models.tokenizer)
+        else:
+            tokens = conversation.prompt_tokens(self.template, self.models.tokenizer)
+        self._require_room(len(tokens))
+        seed = secrets.randbits(_SEED_BITS) if options.seed is None else options.seed
+        timings = Timings(self._clock)
+        text = self._reply_text(conversation, options)
+        progress = _Progress()
+        rounds = drive(
+            tokens,
+            self._models_in_use(),
+            self.policy,
+            Chooser(options.sampling, Noise(seed)),
+            Limits(options.max_tokens, self.models.eog),
+            timings,
+        )
+        reason = yield from self._answer(rounds, text, progress)
+        # What plain decoding would not have evaluated is forgotten: the next turn then starts
+        # from the same cache, and rounds alike, however this one was drafted.
+        self.models.target.truncate(len(tokens) + len(text.tokens) - 1)
+        if conversation is not None:
+            conversation.append_reply(text.written, text.tokens)
+        first = progress.first_token_at
+        yield Finished(
+            Reply(
+                text=text.answer,
+                thinking=text.thoughts,
+                tokens=text.tokens,
+                stop_reason=reason,
+                seed=seed,
+                prompt_tokens=len(tokens),
+                cached_tokens=max(0, len(tokens) - 1 - timings.prefill_tokens),
+                completion_tokens=progress.completion_tokens,
+                first_token_s=None if first is None else first - start,
+                timings=timings,
+                drafter=self.policy.drafter_name,
+                acceptance=progress.acceptance,
+            )
+        )
+
+    def _answer(
+        self,
+        rounds: Generator[Confirmed, None, StopReason],
+        text: ReplyText,
+        progress: "_Progress",
+    ) -> Generator[Event, None, StopReason]:
+        """Turn rounds into text until they end or a stop string is met; return which it was."""
+        try:
+            while not text.stopped:
+                confirmed = next(rounds)
+                if progress.first_token_at is None:
+                    progress.first_token_at = self._clock()
+                draft, handed_out = confirmed.round.draft, len(confirmed.tokens)
+                progress.acceptance.add(
+                    draft.drafter,
+                    drafted=len(draft.tokens),
+                    accepted=min(confirmed.round.verdict.accepted, handed_out),
+                    confirmed=handed_out,
+                )
+                for token in confirmed.tokens:
+                    progress.completion_tokens += 1
+                    if token not in self.models.eog:
+                        yield from text.feed(token)
+                    if text.stopped:
+                        break
+            reason = StopReason.STOP_STRING
+        except StopIteration as ended:
+            reason = ended.value
+        finally:
+            rounds.close()
+        yield from text.flush()
+        return StopReason.STOP_STRING if text.stopped else reason
+
+    def close(self) -> None:
+        """Free the models."""
+        self.models.close()
+
+    def _models_in_use(self) -> dict[Role, LanguageModel]:
+        used = {Role.TARGET: self.models.target}
+        if self.models.draft_model is not None and self.policy.uses_draft_model:
+            used[Role.DRAFT_MODEL] = self.models.draft_model
+        return used
+
+    def _reply_text(self, conversation: Conversation | None, options: ReplyOptions) -> ReplyText:
+        tokenizer = self.models.tokenizer
+        if conversation is None:
+            thinking, pieces = ThinkingFilter(()), {}
+        else:
+            thinking = conversation.thinking_filter()
+            pieces = tag_pieces(thinking_tags(self.template.source), tokenizer)
+        return ReplyText(tokenizer, thinking, StopStrings(options.stop), pieces)
+
+    def _require_room(self, n_tokens: int) -> None:
+        n_ctx = self.models.target.n_ctx
+        if n_tokens == 0:
+            raise UsageError("the prompt has no tokens: write something")
+        if n_tokens >= n_ctx:
+            raise ContextOverflow(
+                f"the prompt has {n_tokens} tokens and the context holds {n_ctx}: "
+                "shorten it, or raise --ctx"
+            )
+
+
+def _as_conversation(prompt: str | Conversation, *, raw: bool) -> Conversation | None:
+    if isinstance(prompt, Conversation):
+        return prompt
+    if raw:
+        return None
+    conversation = Conversation()
+    conversation.append_user(prompt)
+    return conversation

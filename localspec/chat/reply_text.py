@@ -1,0 +1,93 @@
+"""ReplyText: confirmed tokens become the text of one reply. Knows no models and no rounds."""
+
+from collections.abc import Mapping
+
+from localspec.chat.detokenize import Detokenizer
+from localspec.chat.events import TextChunk
+from localspec.chat.stop_strings import StopStrings
+from localspec.chat.thinking import Span, ThinkingFilter
+from localspec.chat.tokenizer import Tokenizer
+
+
+class ReplyText:
+    """Detokenizes, tells thoughts from the answer, and ends the answer at a stop string.
+
+    Stop strings count in the answer alone: nobody who does not see the thoughts would
+    understand why they ended.
+
+    Args:
+        tokenizer: turns ids into bytes.
+        thinking: what tells thoughts from the answer.
+        stops: what ends the answer.
+        tag_pieces: bytes of control tokens that the filter has to see, by id.
+    """
+
+    def __init__(
+        self,
+        tokenizer: Tokenizer,
+        thinking: ThinkingFilter,
+        stops: StopStrings,
+        tag_pieces: Mapping[int, bytes],
+    ) -> None:
+        self._tokenizer = tokenizer
+        self._thinking = thinking
+        self._stops = stops
+        self._tag_pieces = tag_pieces
+        self._detokenizer = Detokenizer()
+        self._tokens: list[int] = []
+        self._before_answer = 0
+        self._written = ""
+        self._answer_chars = 0
+        self.thoughts = ""
+        self.answer = ""
+
+    @property
+    def stopped(self) -> bool:
+        """Whether a stop string ended the answer."""
+        return self._stops.stopped
+
+    @property
+    def tokens(self) -> tuple[int, ...]:
+        """The ids that spell the kept text; the last may spell some of the stop string, too."""
+        if not self.stopped:
+            return tuple(self._tokens)
+        return tuple(self._tokens[: self._before_answer + self._stops.kept_feeds])
+
+    @property
+    def written(self) -> str:
+        """All that the model wrote up to a stop string, thoughts and their tags included."""
+        # The answer is the end of what was written, so what follows it counts from there.
+        return self._written[: len(self._written) - self._answer_chars + len(self.answer)]
+
+    def feed(self, token: int) -> list[TextChunk]:
+        """Take a confirmed token and return what can be shown of the text now."""
+        piece = self._tag_pieces.get(token)
+        if piece is None:
+            piece = self._tokenizer.piece(token)
+        self._tokens.append(token)
+        text = self._detokenizer.feed(piece)
+        self._written += text
+        return self._show(self._thinking.feed(text))
+
+    def flush(self) -> list[TextChunk]:
+        """Return what was held back, at the end of the reply."""
+        if self.stopped:
+            return []
+        rest = self._detokenizer.flush()
+        self._written += rest
+        chunks = self._show([*self._thinking.feed(rest), *self._thinking.flush()])
+        self.answer += (held := self._stops.flush())
+        return [*chunks, *([TextChunk(held)] if held else [])]
+
+    def _show(self, spans: list[Span]) -> list[TextChunk]:
+        thoughts = "".join(span.text for span in spans if span.thinking)
+        answer = "".join(span.text for span in spans if not span.thinking)
+        self.thoughts += thoughts
+        chunks = [TextChunk(thoughts, thinking=True)] if thoughts else []
+        if not answer and not self._answer_chars:
+            self._before_answer = len(self._tokens)
+            return chunks
+        self._answer_chars += len(answer)
+        shown = self._stops.feed(answer).emit
+        self.answer += shown
+        return [*chunks, *([TextChunk(shown)] if shown else [])]

@@ -1,0 +1,43 @@
+"""Ctrl-C while native code runs: a flag that llama.cpp watches, set at once."""
+
+import os
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from localspec.cli import INTERRUPTED
+from localspec.decoding.cancel import CancelFlag
+
+
+@contextmanager
+def cancel_on_interrupt(cancel: CancelFlag) -> Iterator[None]:
+    """Let Ctrl-C set `cancel`, also in the middle of a native call; a second one ends the program.
+
+    Python runs its signal handlers only between bytecodes of the main thread, and that thread
+    may spend seconds in one prefill. So the signal's number is written to a pipe, which Python
+    does at once, and a thread that reads the pipe sets the flag.
+    """
+    reader, writer = os.pipe()
+    os.set_blocking(writer, False)
+
+    def watch() -> None:
+        while number := os.read(reader, 1):
+            if number[0] != signal.SIGINT:
+                continue
+            if cancel.is_set:
+                os._exit(INTERRUPTED)
+            cancel.set()
+
+    before = signal.signal(signal.SIGINT, lambda *_: None)
+    fd_before = signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
+    watcher = threading.Thread(target=watch, daemon=True, name="localspec-interrupt")
+    watcher.start()
+    try:
+        yield
+    finally:
+        signal.set_wakeup_fd(fd_before)
+        signal.signal(signal.SIGINT, before)
+        os.close(writer)
+        watcher.join()
+        os.close(reader)

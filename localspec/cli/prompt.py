@@ -1,0 +1,54 @@
+"""Where a prompt comes from: the command line, stdin, or both."""
+
+import os
+import stat
+import sys
+
+import click
+
+from localspec.errors import LocalspecError, UsageError
+
+
+def read_prompt(argument: str | None) -> str:
+    """Return the prompt: the argument, what stdin brings, or the argument about what stdin brings.
+
+    An argument `-`, or none, reads stdin. With an argument, stdin is read only where it is a pipe
+    or a file: it is the material that the prompt speaks about.
+
+    Raises:
+        UsageError: there is no prompt.
+        LocalspecError: stdin is not UTF-8.
+    """
+    if argument is None or argument == "-":
+        if sys.stdin is None or sys.stdin.closed:
+            raise UsageError("there is no prompt: give one as an argument or on stdin")
+        if sys.stdin.isatty():
+            click.echo("Type the prompt; end it with Ctrl-D on a line of its own.", err=True)
+        text = _read_stdin()
+        if not text.strip():
+            raise UsageError("stdin is empty: give a prompt there or as an argument")
+        return text
+    if not argument.strip():
+        raise UsageError("the prompt is empty: write something, or leave it away to read stdin")
+    material = _read_stdin() if _stdin_brings_material() else ""
+    return f"{argument}\n\n{material}" if material.strip() else argument
+
+
+def _stdin_brings_material() -> bool:
+    try:
+        mode = os.fstat(sys.stdin.fileno()).st_mode
+    except (AttributeError, OSError, ValueError):  # closed, or replaced by something unreal
+        return False
+    return stat.S_ISFIFO(mode) or stat.S_ISREG(mode)
+
+
+def _read_stdin() -> str:
+    raw = sys.stdin.buffer.read()
+    try:
+        text = raw.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise LocalspecError(
+            f"stdin is not UTF-8 text (byte {raw[error.start]:#04x} at offset {error.start}): "
+            "convert it, for example with iconv"
+        ) from None
+    return text.rstrip("\n")

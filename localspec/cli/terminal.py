@@ -1,0 +1,49 @@
+"""AnswerStream: the answer on stdout, as it is confirmed."""
+
+import sys
+
+from localspec.chat.events import TextChunk
+
+# What a terminal would obey instead of show: C0 controls but tab and newline, DEL, and C1.
+_OBEYED = {code: None for code in (*range(32), *range(127, 160)) if chr(code) not in "\t\n"}
+
+
+class AnswerStream:
+    """Writes chunks as they come.
+
+    A pipe or a file gets every character; a terminal gets none that it would obey.
+
+    Args:
+        silent: write nothing.
+        show_thinking: write thoughts, too, set off from the answer.
+    """
+
+    def __init__(self, *, silent: bool, show_thinking: bool) -> None:
+        self._silent = silent
+        self._show_thinking = show_thinking
+        self._to_terminal = sys.stdout.isatty()
+        self._in_thoughts = False
+        self._last = "\n"
+
+    def write(self, chunk: TextChunk) -> None:
+        """Write one chunk and flush."""
+        if self._silent or (chunk.thinking and not self._show_thinking):
+            return
+        if chunk.thinking != self._in_thoughts:
+            self._emit("<think>\n" if chunk.thinking else "\n</think>\n\n")
+            self._in_thoughts = chunk.thinking
+        self._emit(chunk.text.translate(_OBEYED) if self._to_terminal else chunk.text)
+        sys.stdout.flush()
+
+    def end(self) -> None:
+        """Close what is open, and end the last line."""
+        if self._in_thoughts:
+            self._emit("\n</think>")
+        if not self._silent and self._last != "\n":
+            self._emit("\n")
+        sys.stdout.flush()
+
+    def _emit(self, text: str) -> None:
+        if text:
+            sys.stdout.write(text)
+            self._last = text[-1]

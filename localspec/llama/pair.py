@@ -1,0 +1,92 @@
+"""Pair: a target and, where there is one, its draft model, loaded and ready for passes."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from localspec.decoding.cancel import CancelFlag
+from localspec.llama.context import LlamaContext
+from localspec.llama.model import LlamaModel
+from localspec.llama.options import LoadOptions
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Pair:
+    """Two contexts under one cancel flag.
+
+    Args:
+        target: decides every token.
+        draft_model: proposes; None where nothing is to be drafted by a model.
+        cancel: stops whatever pass of either is running.
+        notes: what the user should know of how they were loaded, a sentence each.
+    """
+
+    target: LlamaContext
+    draft_model: LlamaContext | None
+    cancel: CancelFlag
+    notes: tuple[str, ...]
+
+    @property
+    def can_draft(self) -> bool:
+        """Whether a rejected draft can be removed from the target's memory."""
+        return self.target.can_truncate
+
+    def close(self) -> None:
+        """Free both, contexts and weights."""
+        for context in (self.draft_model, self.target):
+            if context is not None:
+                context.model.close()
+
+
+def open_pair(
+    target: Path,
+    draft_model: Path | None,
+    options: LoadOptions,
+    cancel: CancelFlag,
+    on_progress: Callable[[Path, float], None] | None = None,
+) -> Pair:
+    """Load the models and make their contexts.
+
+    Args:
+        target: file of the target.
+        draft_model: file of the draft model, if one is wanted.
+        options: of the target; the draft model shares them, with a row at a time and no more
+            context than it was trained for.
+        cancel: stops loading, prefill and passes.
+        on_progress: called with a file and the share of it that is loaded, 0 to 1.
+
+    Raises:
+        Cancelled: `cancel` was set while loading.
+        ModelLoadError: llama.cpp refuses a file or a context.
+    """
+    main = _open(target, options, cancel, on_progress)
+    if not main.can_truncate:
+        note = (
+            f"{target.name} keeps a recurrent state, of which no part can be taken back: "
+            "it runs without drafting"
+        )
+        return Pair(main, None, cancel, (note,))
+    if draft_model is None:
+        return Pair(main, None, cancel, ())
+    small = _open(draft_model, replace(options, n_ctx=main.n_ctx, max_rows=1), cancel, on_progress)
+    if not small.can_truncate:
+        small.model.close()
+        note = (
+            f"{draft_model.name} keeps a recurrent state, of which no part can be taken back: "
+            "it is not used for drafting"
+        )
+        return Pair(main, None, cancel, (note,))
+    return Pair(main, small, cancel, ())
+
+
+def _open(
+    path: Path,
+    options: LoadOptions,
+    cancel: CancelFlag,
+    on_progress: Callable[[Path, float], None] | None,
+) -> LlamaContext:
+    report = None if on_progress is None else lambda share: on_progress(path, share)
+    model = LlamaModel(path, options, cancel, report)
+    if options.n_ctx is not None and options.n_ctx > model.n_ctx_train:
+        options = replace(options, n_ctx=model.n_ctx_train)
+    return LlamaContext(model, cancel, options)

@@ -1,0 +1,45 @@
+"""Fixtures that need real weights, and hypothesis' profiles."""
+
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+from localspec.models.pull import pull
+
+# Timed by nobody: these machines are noisy. In CI the same examples every time.
+settings.register_profile("default", deadline=None)
+settings.register_profile(
+    "ci",
+    deadline=None,
+    derandomize=True,
+    print_blob=True,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
+
+
+@pytest.fixture(scope="session")
+def smollm2_path() -> Path:
+    """The file of SmolLM2-135M, fetched on first use."""
+    return pull("smollm2-135m")[0]
+
+
+@pytest.fixture(scope="session")
+def qwen_paths() -> tuple[Path, Path]:
+    """The files of the Qwen2.5-Coder pair: target, draft model."""
+    target, draft_model = pull("qwen2.5-coder-1.5b")
+    return target, draft_model
+
+
+@pytest.fixture(scope="session")
+def qwen_target_path(qwen_paths: tuple[Path, Path]) -> Path:
+    """The file of Qwen2.5-Coder-1.5B."""
+    return qwen_paths[0]
+
+
+@pytest.fixture(scope="session")
+def qwen_draft_path(qwen_paths: tuple[Path, Path]) -> Path:
+    """The file of Qwen2.5-Coder-0.5B."""
+    return qwen_paths[1]
