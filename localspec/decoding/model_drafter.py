@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from localspec.decoding.choose import Chooser, choose
 from localspec.decoding.drafter import Draft
 from localspec.decoding.model import Logits, Pass, Role
+from localspec.errors import PassFailed
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,7 +15,8 @@ class ModelDrafter:
 
     Args:
         n_ctx: the draft model's context; beyond it nothing is proposed.
-        n_vocab: number of ids that both models share; ids beyond it are masked out of the draft.
+        n_vocab: number of ids that both models share; ids beyond it are masked out of the draft,
+            and nothing is proposed after one of them.
         eog: ids that end a generation; nothing useful follows them.
     """
 
@@ -28,10 +30,15 @@ class ModelDrafter:
     ) -> Generator[Pass, Logits, Draft]:
         """Propose up to `draft_length` tokens; fewer when one of them ends the generation."""
         prefix = list(tokens)
+        if max(prefix) >= self.n_vocab:
+            return Draft(drafter=self.name)
         confidences: list[float] = []
         for _ in range(min(draft_length, self.n_ctx - len(prefix))):
             logits = yield Pass(Role.DRAFT_MODEL, [*prefix], rows=1)
-            kept = chooser.candidates(logits[0, : self.n_vocab], prefix)
+            try:
+                kept = chooser.candidates(logits[0, : self.n_vocab], prefix)
+            except PassFailed:
+                break  # no shared id may follow, or the row is unusable: the target goes on alone
             token = choose(kept, chooser.noise, len(prefix))
             confidences.append(float(kept.probabilities()[kept.ids.searchsorted(token)]))
             prefix.append(token)

@@ -49,6 +49,6 @@ class Noise:
         key = _mix((self._key ^ _mix((position + _GAMMA) & _MASK)) & _MASK)
         # Two rounds over (key, id): one alone leaves neighbouring ids visibly related.
         words = _mix_each(_mix_each(ids.astype(np.uint64) * np.uint64(_GAMMA) + np.uint64(key)))
-        # 53 bits, centred in their cells: never 0 or 1, where the logarithms are infinite.
-        uniform = ((words >> np.uint64(11)).astype(np.float64) + 0.5) * 2.0**-53
+        # 52 bits, centred in their cells: never 0 or 1, where the logarithms are infinite.
+        uniform = ((words >> np.uint64(12)).astype(np.float64) + 0.5) * 2.0**-52
         return -np.log(-np.log(uniform))

@@ -104,20 +104,19 @@ def candidates(
     Source: the order of llama.cpp's `common_sampler`; ties go to the lowest id.
     """
     row = penalised(row, history, params)
+    _require_finite(float(row.max()))  # NaN as soon as one logit is
     if params.temperature == 0:
-        best = int(np.argmax(row))
-        _require_finite(float(row[best]))
-        return Candidates(np.array([best], dtype=np.int64), np.zeros(1))
+        return Candidates(np.array([np.argmax(row)], dtype=np.int64), np.zeros(1))
     ids = top_ids(row, params.top_k)
     scores = row[ids].astype(np.float64)
-    _require_finite(float(scores.max(initial=-math.inf)))
     if params.top_p < 1:
         kept = _top_p(scores, params.top_p)
         ids, scores = ids[kept], scores[kept]
     if params.min_p > 0:
         kept = np.flatnonzero(scores >= scores.max() + math.log(params.min_p))
         ids, scores = ids[kept], scores[kept]
-    return Candidates(ids, (scores - scores.max()) / params.temperature)
+    with np.errstate(over="ignore"):  # a temperature of next to nothing: -inf is right
+        return Candidates(ids, (scores - scores.max()) / params.temperature)
 
 
 def penalised(

@@ -46,7 +46,7 @@ def expected_confirmed(acceptance_rate: float, draft_length: int) -> float:
 
 def expected_target_passes(n_tokens: int, confirmed_per_round: float) -> int:
     """Return how many target passes `n_tokens` need; the last one may confirm fewer."""
-    return math.ceil(n_tokens / confirmed_per_round)
+    return math.ceil(round(n_tokens / confirmed_per_round, 9))  # 21 / 1.4 is a little over 15
 
 
 def target_step_equivalents(passes: int, draft_length: int, cost_ratio: float) -> float:
