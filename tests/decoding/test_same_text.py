@@ -1,0 +1,61 @@
+"""Speculative output equals plain output: the same text and stop reason, in every world."""
+
+from random import Random
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from localspec.decoding.cancel import Cancelled
+from tests.decoding.worlds import World, check_same_text, random_world
+from tests.toy import CachedModel, Countdown, UncachedModel, random_table
+
+N_CTX = 24
+
+
+@given(st.randoms(use_true_random=False).map(random_world))
+@settings(max_examples=1000, deadline=None)
+def test_drafting_changes_neither_text_nor_stop_reason(world: World) -> None:
+    check_same_text(world)
+
+
+@pytest.mark.parametrize("thousand", range(1, 6))
+def test_drafting_changes_neither_text_nor_stop_reason_in_seeded_worlds(thousand: int) -> None:
+    """Hypothesis likes small worlds; these are drawn evenly, the same ones every time."""
+    for seed in range(1000 * thousand, 1000 * (thousand + 1)):
+        check_same_text(random_world(Random(seed)))
+
+
+requests = st.lists(
+    st.tuples(
+        st.lists(st.integers(0, 2), min_size=1, max_size=N_CTX),
+        st.integers(0, 4),  # rows; 0 is prefill
+        st.one_of(st.none(), st.integers(0, N_CTX)),  # truncate first
+    ),
+    min_size=2,
+    max_size=8,
+)
+
+
+@given(requests, st.integers(0, 1000), st.sampled_from((1, 2, 64)), st.integers(0, 8))
+@settings(max_examples=500, deadline=None)
+def test_cached_model_returns_what_an_uncached_one_does(
+    asked: list[tuple[list[int], int, int | None]], seed: int, window: int, cancel_after: int
+) -> None:
+    """Any sequence of requests: sharing a prefix, diverging, shorter, repeated, cancelled."""
+    table = random_table(seed, n_vocab=3, window=window)
+    uncached = UncachedModel(table, N_CTX)
+    cached = CachedModel(table, N_CTX, Countdown(cancel_after))
+    for tokens, rows, truncated in asked:
+        if truncated is not None:
+            cached.truncate(truncated)
+        try:
+            if rows == 0:
+                cached.prefill(tokens)
+                continue
+            logits = cached.logits(tokens, min(rows, len(tokens)))
+        except Cancelled:
+            continue
+        assert np.array_equal(logits, uncached.logits(tokens, min(rows, len(tokens))))
+        assert cached.cells == tokens
