@@ -115,12 +115,13 @@ def _prefill(tokens: Sequence[int], models: Mapping[Role, LanguageModel], timing
     """Evaluate all but the last token, so that no pass of a round is wider than draft + 1."""
     for role, model in models.items():
         timings.lap()
+        evaluated = 0
         try:
             # Nothing is proposed beyond a draft model's context, nor after an id that it has not.
             known = next((i for i, t in enumerate(tokens) if t >= model.n_vocab), len(tokens))
-            model.prefill(tokens[: min(known, len(tokens) - 1, model.n_ctx - 1)])
+            evaluated = model.prefill(tokens[: min(known, len(tokens) - 1, model.n_ctx - 1)])
         finally:
-            timings.add_prefill(role, timings.lap())
+            timings.add_prefill(role, evaluated)
 
 
 def _run(
