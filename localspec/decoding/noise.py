@@ -46,9 +46,10 @@ class Noise:
             position: index of the token in the sequence, prompt included.
             ids: token ids, shape (n,).
         """
-        key = _mix((self._key ^ _mix((position + _GAMMA) & _MASK)) & _MASK)
-        # Two rounds over (key, id): one alone leaves neighbouring ids visibly related.
-        words = _mix_each(_mix_each(ids.astype(np.uint64) * np.uint64(_GAMMA) + np.uint64(key)))
+        # SplitMix64 thrice: a seed opens a stream of positions, each of them a stream of ids.
+        # Steps, not an exclusive or: seed and position must not be exchangeable.
+        key = _mix((self._key + position * _GAMMA) & _MASK)
+        words = _mix_each(ids.astype(np.uint64) * np.uint64(_GAMMA) + np.uint64(key))
         # 52 bits, centred in their cells: never 0 or 1, where the logarithms are infinite.
         uniform = ((words >> np.uint64(12)).astype(np.float64) + 0.5) * 2.0**-52
         return -np.log(-np.log(uniform))
