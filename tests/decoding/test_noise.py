@@ -1,0 +1,144 @@
+"""Gumbel numbers: keyed, of the right law, and unrelated to their neighbours.
+
+All draws are fixed; see `law` for the false-alarm rate of a check, one in a thousand.
+"""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from localspec.decoding import noise as noise_module
+from localspec.decoding.noise import Noise
+from tests.decoding.law import are_independent, are_uniform
+
+N_DRAWS = 20_000
+SEEDS = (0, 1, 2, 12345, -1, -(2**63), 2**63, 2**64 - 1, 10**30)
+WRAP = 1 << 64
+
+
+def uniform(gumbel: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Undo the transform: Gumbel numbers become uniform on 0 to 1."""
+    return np.asarray(np.exp(-np.exp(-gumbel)))
+
+
+def ids(*values: int) -> NDArray[np.int64]:
+    return np.array(values, dtype=np.int64)
+
+
+def over_ids(seed: int, position: int) -> NDArray[np.float64]:
+    return uniform(Noise(seed).gumbel(position, np.arange(N_DRAWS)))
+
+
+def over_positions(seed: int, token: int, start: int = 0) -> NDArray[np.float64]:
+    noise, token_ids = Noise(seed), ids(token)
+    numbers = [noise.gumbel(position, token_ids)[0] for position in range(start, start + N_DRAWS)]
+    return uniform(np.array(numbers))
+
+
+def over_seeds(position: int, token: int) -> NDArray[np.float64]:
+    numbers = [Noise(seed).gumbel(position, ids(token))[0] for seed in range(N_DRAWS)]
+    return uniform(np.array(numbers))
+
+
+@given(
+    seed=st.integers(),
+    position=st.integers(0, 1 << 20),
+    token_ids=st.lists(st.integers(0, 262_143), min_size=1, max_size=30, unique=True),
+    data=st.data(),
+)
+@settings(max_examples=300, deadline=None)
+def test_any_order_and_any_subset_of_ids_get_the_same_numbers(
+    seed: int, position: int, token_ids: list[int], data: st.DataObject
+) -> None:
+    numbers = Noise(seed).gumbel(position, ids(*token_ids))
+    by_id = dict(zip(token_ids, numbers, strict=True))
+    some = data.draw(st.lists(st.sampled_from(token_ids), min_size=1))
+    again = Noise(seed).gumbel(position, ids(*some))
+    assert again.tolist() == [by_id[token] for token in some]
+
+
+def test_asking_twice_gives_the_same_numbers_whatever_was_asked_between() -> None:
+    noise = Noise(7)
+    first = noise.gumbel(3, np.arange(100))
+    noise.gumbel(4, np.arange(100))
+    assert np.array_equal(first, noise.gumbel(3, np.arange(100)))
+
+
+def test_lowest_64_bits_of_a_seed_count() -> None:
+    token_ids = np.arange(10)
+    numbers = Noise(5).gumbel(0, token_ids)
+    assert np.array_equal(numbers, Noise(5 + WRAP).gumbel(0, token_ids))
+    assert np.array_equal(numbers, Noise(5 - WRAP).gumbel(0, token_ids))
+    assert not np.array_equal(numbers, Noise(5 + (1 << 63)).gumbel(0, token_ids))
+
+
+def test_seed_position_and_id_each_change_the_number() -> None:
+    number = Noise(1).gumbel(2, ids(3))[0]
+    others = (
+        Noise(2).gumbel(2, ids(3))[0],
+        Noise(1).gumbel(3, ids(3))[0],
+        Noise(1).gumbel(2, ids(4))[0],
+        Noise(2).gumbel(1, ids(3))[0],
+        Noise(3).gumbel(2, ids(1))[0],
+    )
+    assert number not in others
+    assert len(set(others)) == len(others)
+
+
+def test_no_number_repeats_over_a_long_text() -> None:
+    noise = Noise(0)
+    numbers = np.concatenate([noise.gumbel(position, np.arange(500)) for position in range(400)])
+    assert np.unique(numbers).size == numbers.size
+
+
+@pytest.mark.parametrize("word", [0, (1 << 64) - 1])
+def test_extreme_words_give_finite_numbers(word: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        noise_module, "_mix_each", lambda words: np.full_like(words, np.uint64(word))
+    )
+    assert np.isfinite(Noise(0).gumbel(0, ids(1))).all()
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("position", [0, 100_000])
+def test_numbers_over_ids_are_gumbel(seed: int, position: int) -> None:
+    assert are_uniform(over_ids(seed, position))
+
+
+@pytest.mark.parametrize("token", [0, 1, 151_935, 262_143])
+def test_numbers_over_positions_are_gumbel(token: int) -> None:
+    assert are_uniform(over_positions(seed=0, token=token))
+    assert are_uniform(over_positions(seed=0, token=token, start=100_000))
+
+
+@pytest.mark.parametrize(("position", "token"), [(0, 0), (17, 5), (100_000, 262_143)])
+def test_numbers_over_seeds_are_gumbel(position: int, token: int) -> None:
+    assert are_uniform(over_seeds(position, token))
+
+
+@pytest.mark.parametrize("step", [1, 2, 3, 8, 256, 4096])
+def test_neighbouring_ids_are_independent(step: int) -> None:
+    numbers = over_ids(seed=3, position=11)
+    assert are_independent(numbers[:-step], numbers[step:])
+
+
+@pytest.mark.parametrize("step", [1, 2, 3, 8, 256, 4096])
+def test_neighbouring_positions_are_independent(step: int) -> None:
+    numbers = over_positions(seed=3, token=11)
+    assert are_independent(numbers[:-step], numbers[step:])
+
+
+@pytest.mark.parametrize("step", [1, 2, 3, 8, 256, 4096])
+def test_neighbouring_seeds_are_independent(step: int) -> None:
+    numbers = over_seeds(position=3, token=11)
+    assert are_independent(numbers[:-step], numbers[step:])
+
+
+def test_swapping_position_and_id_or_seed_and_position_is_independent() -> None:
+    grid = np.stack([uniform(Noise(0).gumbel(position, np.arange(200))) for position in range(200)])
+    upper = np.triu_indices(200, 1)
+    assert are_independent(grid[upper], grid.T[upper])
+    swapped = np.stack([uniform(Noise(seed).gumbel(0, np.arange(200))) for seed in range(200)])
+    assert are_independent(grid.ravel(), swapped.ravel())
