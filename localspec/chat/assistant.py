@@ -84,6 +84,18 @@ class _Progress:
     completion_tokens: int = 0
     first_token_at: float | None = None
 
+    def count(self, confirmed: Confirmed) -> None:
+        """Count what a round did; the first token comes without one."""
+        if confirmed.round is None:
+            return
+        draft, handed_out = confirmed.round.draft, len(confirmed.tokens)
+        self.acceptance.add(
+            draft.drafter,
+            drafted=len(draft.tokens),
+            accepted=min(confirmed.round.verdict.accepted, handed_out),
+            confirmed=handed_out,
+        )
+
 
 class Assistant:
     """Answers prompts and conversations, one at a time.
@@ -186,7 +198,7 @@ class Assistant:
                 stop_reason=reason,
                 seed=seed,
                 prompt_tokens=len(tokens),
-                cached_tokens=max(0, len(tokens) - 1 - timings.prefill_tokens),
+                cached_tokens=len(tokens) - timings.prefill_tokens,
                 completion_tokens=progress.completion_tokens,
                 first_token_s=None if first is None else first - start,
                 timings=timings,
@@ -207,13 +219,7 @@ class Assistant:
                 confirmed = next(rounds)
                 if progress.first_token_at is None:
                     progress.first_token_at = self._clock()
-                draft, handed_out = confirmed.round.draft, len(confirmed.tokens)
-                progress.acceptance.add(
-                    draft.drafter,
-                    drafted=len(draft.tokens),
-                    accepted=min(confirmed.round.verdict.accepted, handed_out),
-                    confirmed=handed_out,
-                )
+                progress.count(confirmed)
                 for token in confirmed.tokens:
                     progress.completion_tokens += 1
                     if token not in self.models.eog:

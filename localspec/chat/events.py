@@ -54,10 +54,10 @@ class Reply:
 
     @property
     def tokens_per_s(self) -> float | None:
-        """Confirmed tokens per second of decoding; None when nothing was decoded."""
-        if not self.completion_tokens or self.timings.decode_s <= 0:
+        """Tokens after the first, which prefill gives, per second of decoding; None without any."""
+        if self.completion_tokens < 2 or self.timings.decode_s <= 0:
             return None
-        return self.completion_tokens / self.timings.decode_s
+        return (self.completion_tokens - 1) / self.timings.decode_s
 
 
 @dataclass(frozen=True, slots=True)

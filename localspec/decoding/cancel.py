@@ -38,5 +38,5 @@ class CancelFlag:
         return int(self._cell.ctypes.data)
 
 
-class Cancelled(Exception):  # noqa: N818 - control flow between a pass and its driver, not an error
+class Cancelled(Exception):
     """A pass stopped because its flag was set. The driver turns it into a `StopReason`."""

@@ -41,10 +41,16 @@ class Round:
 
 @dataclass(frozen=True, slots=True)
 class Confirmed:
-    """What one round adds to the text: its confirmed tokens, cut at the end of the generation."""
+    """What is added to the text, cut at the end of the generation.
+
+    Args:
+        tokens: never empty.
+        round: the round that confirmed them; None for the first token, which the prompt's own
+            evaluation gives.
+    """
 
     tokens: tuple[int, ...]
-    round: Round
+    round: Round | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +86,9 @@ def drive(
 ) -> Generator[Confirmed, None, StopReason]:
     """Generate after `prompt`, yielding what each round confirms, and return why it ended.
 
+    The prompt is evaluated in the same chunks whatever is drafted afterwards: cached keys and
+    values carry the width that computed them.
+
     Args:
         prompt: token ids, at least one and fewer than the target's `n_ctx`.
         models: the target, and the draft model where the policy may use one.
@@ -92,7 +101,13 @@ def drive(
     n_ctx = models[Role.TARGET].n_ctx
     end = n_ctx if limits.max_tokens is None else min(len(tokens) + limits.max_tokens, n_ctx)
     try:
-        _prefill(tokens, models, timings)
+        first = _first_token(tokens, models[Role.TARGET], chooser, timings)
+        tokens.append(first)
+        yield Confirmed((first,), None)
+        if first in limits.eog:
+            return StopReason.EOG
+        if Role.DRAFT_MODEL in models and len(tokens) < end:
+            _prefill_draft(tokens, models[Role.DRAFT_MODEL], timings)
         timings.start_decode()
         while (room := end - len(tokens)) > 0:
             plan = policy.plan(len(tokens), room)
@@ -111,17 +126,27 @@ def drive(
     return StopReason.CONTEXT_FULL
 
 
-def _prefill(tokens: Sequence[int], models: Mapping[Role, LanguageModel], timings: Timings) -> None:
-    """Evaluate all but the last token, so that no pass of a round is wider than draft + 1."""
-    for role, model in models.items():
-        timings.lap()
-        evaluated = 0
-        try:
-            # Nothing is proposed beyond a draft model's context, nor after an id that it has not.
-            known = next((i for i, t in enumerate(tokens) if t >= model.n_vocab), len(tokens))
-            evaluated = model.prefill(tokens[: min(known, len(tokens) - 1, model.n_ctx - 1)])
-        finally:
-            timings.add_prefill(role, evaluated)
+def _first_token(
+    prompt: Sequence[int], target: LanguageModel, chooser: Chooser, timings: Timings
+) -> int:
+    """Evaluate the prompt; its own last row gives the first token without a pass of its own."""
+    timings.lap()
+    evaluated = max(1, len(prompt) - target.common_prefix(prompt))
+    try:
+        return chooser.choose(target.logits(prompt, rows=1)[0], prompt)
+    finally:
+        timings.add_prefill(Role.TARGET, evaluated)
+
+
+def _prefill_draft(tokens: Sequence[int], draft_model: LanguageModel, timings: Timings) -> None:
+    """Evaluate what the draft model has to know, after the first token is out already."""
+    # Nothing is proposed beyond a draft model's context, nor after an id that it has not.
+    known = next((i for i, t in enumerate(tokens) if t >= draft_model.n_vocab), len(tokens))
+    timings.lap()
+    try:
+        draft_model.prefill(tokens[: min(known, len(tokens) - 1, draft_model.n_ctx - 1)])
+    finally:
+        timings.add_prefill(Role.DRAFT_MODEL, 0)
 
 
 def _run(

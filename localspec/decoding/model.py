@@ -45,6 +45,10 @@ class LanguageModel(Protocol):
         """Most tokens that a request may hold."""
         ...
 
+    def common_prefix(self, tokens: Sequence[int]) -> int:
+        """Return how many of `tokens`, from the first on, are cached."""
+        ...
+
     def prefill(self, tokens: Sequence[int]) -> int:
         """Evaluate `tokens` ahead of a request for rows; return how many were not yet cached.
 

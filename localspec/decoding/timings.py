@@ -14,10 +14,10 @@ class Timings:
         clock: seconds from any fixed moment on, monotonic.
 
     Attributes:
-        prefill_s: evaluating the prompt with the target.
+        prefill_s: evaluating the prompt with the target, and choosing the first token.
         prefill_tokens: how many tokens of it were not cached from before.
         draft_prefill_s: evaluating the prompt with the draft model.
-        decode_s: from the end of prefill to the last confirmed token.
+        decode_s: from the end of prefill, of both models, to the last confirmed token.
         draft_s: draft model passes and lookups, within `decode_s`.
         verify_s: target passes, within `decode_s`.
         sample_s: every choice from logits, the target's and the draft's, within `decode_s`.
@@ -46,12 +46,11 @@ class Timings:
 
     def add_prefill(self, role: Role, n_tokens: int) -> None:
         """Count a prefill that ends now and evaluated `n_tokens`."""
-        seconds = self.lap()
         if role is Role.TARGET:
-            self.prefill_s += seconds
+            self.prefill_s += self.lap()
             self.prefill_tokens += n_tokens
         else:
-            self.draft_prefill_s += seconds
+            self.draft_prefill_s += self.lap()
 
     def add_pass(self, role: Role, seconds: float) -> None:
         """Count a pass of a round."""

@@ -101,17 +101,25 @@ class LlamaContext:
         """Number of tokens that are evaluated and kept."""
         return len(self._cached)
 
+    def common_prefix(self, tokens: Sequence[int]) -> int:
+        """Return how many of `tokens`, from the first on, are cached."""
+        tokens = list(tokens)
+        cached = self._cached
+        shorter = min(len(cached), len(tokens))
+        for start in range(0, shorter, _COMPARED):
+            end = min(start + _COMPARED, shorter)
+            if cached[start:end] != tokens[start:end]:
+                return next(i for i in range(start, end) if cached[i] != tokens[i])
+        return shorter
+
     def prefill(self, tokens: Sequence[int]) -> int:
         """Evaluate `tokens` in chunks of `n_batch`; see `LanguageModel`."""
         tokens = list(tokens)
-        keep = self._common_prefix(tokens)
+        keep = self.common_prefix(tokens)
         if keep == len(tokens):
             return 0
         self.truncate(keep)
-        todo = tokens[len(self._cached) :]
-        for start in range(0, len(todo), self._n_batch):
-            self._decode(todo[start : start + self._n_batch], rows=0)
-        return len(todo)
+        return self._evaluate(tokens, rows=0)
 
     def logits(self, tokens: Sequence[int], rows: int) -> Logits:
         """Return the logits after the last `rows` tokens; see `LanguageModel`.
@@ -126,12 +134,8 @@ class LlamaContext:
                 f"a pass asks for {rows} rows: this context gives 1 to {self._max_rows}"
             )
         tokens = list(tokens)
-        self.truncate(min(self._common_prefix(tokens), len(tokens) - rows))
-        todo = tokens[len(self._cached) :]
-        if len(todo) > self._n_batch:
-            self.prefill(tokens[:-rows])
-            todo = tokens[-rows:]
-        self._decode(todo, rows)
+        self.truncate(min(self.common_prefix(tokens), len(tokens) - rows))
+        self._evaluate(tokens, rows)
         address = ctypes.cast(native.llama_get_logits(self._live()), ctypes.c_void_p).value
         if address is None:
             raise PassFailed(
@@ -172,14 +176,19 @@ class LlamaContext:
             view = self._views[address, rows] = flat.reshape(rows, self.n_vocab)
         return view
 
-    def _common_prefix(self, tokens: list[int]) -> int:
-        cached = self._cached
-        shorter = min(len(cached), len(tokens))
-        for start in range(0, shorter, _COMPARED):
-            end = min(start + _COMPARED, shorter)
-            if cached[start:end] != tokens[start:end]:
-                return next(i for i in range(start, end) if cached[i] != tokens[i])
-        return shorter
+    def _evaluate(self, tokens: list[int], rows: int) -> int:
+        """Evaluate what of `tokens` is not cached, in chunks; return how many that were.
+
+        All rows come from the last chunk.
+        """
+        todo = tokens[len(self._cached) :]
+        start = 0
+        while (left := len(todo) - start) > self._n_batch:
+            chunk = min(self._n_batch, left - rows)
+            self._decode(todo[start : start + chunk], rows=0)
+            start += chunk
+        self._decode(todo[start:], rows)
+        return len(todo)
 
     def _decode(self, tokens: list[int], rows: int) -> None:
         """Evaluate `tokens` after what is cached, in one native call."""
