@@ -101,11 +101,11 @@ def drive(
     n_ctx = models[Role.TARGET].n_ctx
     end = n_ctx if limits.max_tokens is None else min(len(tokens) + limits.max_tokens, n_ctx)
     try:
-        first = _first_token(tokens, models[Role.TARGET], chooser, timings)
-        tokens.append(first)
-        yield Confirmed((first,), None)
-        if first in limits.eog:
-            return StopReason.EOG
+        if len(tokens) < end:
+            tokens.append(_first_token(tokens, models[Role.TARGET], chooser, timings))
+            yield Confirmed((tokens[-1],), None)
+            if tokens[-1] in limits.eog:
+                return StopReason.EOG
         if Role.DRAFT_MODEL in models and len(tokens) < end:
             _prefill_draft(tokens, models[Role.DRAFT_MODEL], timings)
         timings.start_decode()
