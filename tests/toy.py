@@ -91,6 +91,9 @@ class UncachedModel:
     def n_vocab(self) -> int:
         return self.table.n_vocab
 
+    def common_prefix(self, tokens: Sequence[int]) -> int:
+        return 0
+
     def prefill(self, tokens: Sequence[int]) -> int:
         check_request(self, tokens, rows=0)
         self.asked.append(Asked(0, len(tokens), len(tokens)))

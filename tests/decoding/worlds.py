@@ -4,7 +4,6 @@ Everything in a world follows from the values in it, so that a failing world can
 shrunk by hypothesis, and run again.
 """
 
-import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from random import Random
@@ -24,6 +23,7 @@ from localspec.decoding.policy import FixedPolicy, Policy
 from localspec.decoding.sampling import SamplingParams, candidates
 from localspec.decoding.stats import AcceptanceStats
 from tests.toy import (
+    Asked,
     CachedModel,
     Countdown,
     MadPolicy,
@@ -195,8 +195,12 @@ def check_same_text(world: World) -> None:
         assert plainly.tokens == expected
         assert plainly.stop_reason is stop_reason
 
-        cold = (UncachedModel(target, world.n_ctx), UncachedModel(draft, world.draft_n_ctx))
-        coldly = _run(prompt, *cold, _policy(world, text, lookup), world, limits)
+        cold, cold_draft = (
+            UncachedModel(target, world.n_ctx),
+            UncachedModel(draft, world.draft_n_ctx),
+        )
+        policy = _policy(world, text, lookup)
+        coldly = _run(prompt, cold, cold_draft, policy, world, limits)
         assert coldly.tokens == expected
         assert coldly.stop_reason is stop_reason
 
@@ -210,7 +214,7 @@ def check_same_text(world: World) -> None:
         else:
             assert reply.tokens == expected
             assert reply.stop_reason is stop_reason
-        _check_rounds(reply, cached, asked_before, len(expected))
+        _check_rounds(reply, cached.asked[asked_before:], len(prompt), len(expected))
         assert all(asked.rows < 2 for asked in cached_draft.asked[draft_asked_before:])
 
 
@@ -242,26 +246,30 @@ def _run(
     return run_to_end(prompt, models, policy, world.chooser(), limits)
 
 
-def _check_rounds(reply: Reply, target: CachedModel, asked_before: int, n_expected: int) -> None:
-    """Assert what holds for the passes and figures of every generation."""
+def _check_rounds(reply: Reply, asked: Sequence[Asked], n_prompt: int, n_expected: int) -> None:
+    """Assert what holds for the target's passes and for the figures of every generation."""
     stats = AcceptanceStats()
+    passes = [each for each in asked if each.rows > 0]
+    assert len(passes) <= n_expected, "more passes than plain decoding needs"
+    n_past = n_prompt
     for confirmed in reply.rounds:
-        drafted, accepted = confirmed.round.draft, confirmed.round.verdict.accepted
-        assert 0 <= accepted <= len(drafted.tokens) == len(drafted.confidences)
-        assert all(0 <= confidence <= 1 for confidence in drafted.confidences)
         assert confirmed.tokens
+        if confirmed.round is None:
+            assert n_past == n_prompt, "only the first token comes without a round"
+            n_past += len(confirmed.tokens)
+            continue
+        draft, accepted = confirmed.round.draft, confirmed.round.verdict.accepted
+        assert 0 <= accepted <= len(draft.tokens) == len(draft.confidences)
+        assert all(0 <= confidence <= 1 for confidence in draft.confidences)
+        assert len(confirmed.round.confirmed) == accepted + 1
         assert confirmed.tokens == confirmed.round.confirmed[: len(confirmed.tokens)]
-        stats.add(drafted.drafter, len(drafted.tokens), accepted, len(confirmed.tokens))
-    assert stats.confirmed == len(reply.tokens)
-    assert stats.rounds == sum(each.rounds for each in stats.by_drafter.values())
-    assert stats.drafted == sum(each.drafted for each in stats.by_drafter.values())
-    asked = [each for each in target.asked[asked_before:] if each.rows > 0]
-    assert len(asked) == stats.rounds <= n_expected
-    for each, confirmed in zip(asked, reply.rounds, strict=True):
-        assert each.rows == len(confirmed.round.draft.tokens) + 1
-        assert each.evaluated == each.rows, "a pass of a round was wider than draft + 1"
-    lengths = itertools.accumulate(
-        (len(confirmed.tokens) for confirmed in reply.rounds[:-1]), initial=0
-    )
-    for each, length in zip(asked, lengths, strict=False):
-        assert each.n_tokens == asked[0].n_tokens - asked[0].rows + each.rows + length
+        width = len(draft.tokens) + 1
+        this = passes[1 + stats.rounds]
+        assert this == Asked(rows=width, n_tokens=n_past + width - 1, evaluated=width)
+        n_past += len(confirmed.tokens)
+        stats.add(draft.drafter, len(draft.tokens), accepted, len(confirmed.tokens))
+    assert len(passes) == (stats.rounds + 1 if passes else 0)
+    assert stats.confirmed == len(reply.tokens) - (1 if reply.rounds else 0)
+    for figure in ("rounds", "drafted", "accepted", "confirmed"):
+        parts = sum(getattr(each, figure) for each in stats.by_drafter.values())
+        assert parts == getattr(stats, figure)
