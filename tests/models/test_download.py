@@ -1,4 +1,5 @@
 import dataclasses
+import logging
 import os
 import subprocess
 import sys
@@ -177,6 +178,13 @@ def test_a_hub_that_does_not_answer_is_left(
     monkeypatch.setattr(download, "_HUB_ANSWER_S", 0.2)
     with pytest.raises(SourceFailedError, match=r"no answer within 0.2 s|Timeout"):
         fetch(store)
+
+
+def test_the_hubs_own_warnings_are_kept_off_the_screen() -> None:
+    logger = logging.getLogger("huggingface_hub.file_download")
+    with download._quiet_hub():
+        assert not logger.isEnabledFor(logging.CRITICAL)
+    assert logger.isEnabledFor(logging.WARNING)
 
 
 def test_a_disk_without_room_is_told_before_the_hub_is_asked(

@@ -113,12 +113,20 @@ def test_a_zero_filled_tail_is_no_matter_of_the_header() -> None:
         build({"k": Raw(9, struct.pack("<IQ", 5, HUGE // 2))}),
         build({"k": Raw(9, struct.pack("<IQ", 8, 2) + string("a") + struct.pack("<Q", 2**64 - 1))}),
         build({"k": Raw(9, struct.pack("<IQ", 8, 1) + struct.pack("<Q", HUGE))}),
+        build({"k": Raw(9, struct.pack("<IQQ", 8, 3, 2**64 - 1) + bytes(40))}),
         build({}, [Tensor("t", (HUGE, HUGE, HUGE, HUGE))], data_bytes=32),
         build({}, [Tensor("t", (1,), offset=2**64 - 1)], data_bytes=32),
     ],
 )
 def test_lengths_beyond_the_file_are_refused_before_anything_is_allocated(data: bytes) -> None:
     broken(data, "cut off")
+
+
+def test_counts_that_cannot_be_are_named() -> None:
+    counts = struct.pack("<IQQ", 3, HUGE, HUGE)
+    broken(b"GGUF" + counts, f"{HUGE} tensors are promised at byte 8")
+    counts = struct.pack("<IQQ", 3, 0, HUGE)
+    broken(b"GGUF" + counts + bytes(100), f"{HUGE} values are promised at byte 16")
 
 
 def test_an_array_of_arrays_is_refused() -> None:
