@@ -16,7 +16,7 @@ from localspec.chat.thinking import (
     split_thinking,
     thinking_tags,
 )
-from localspec.chat.tokenizer import Tokenizer, break_up, raw_tokens, tokenize_rendered
+from localspec.chat.tokenizer import ContentGuard, Tokenizer, raw_tokens, tokenize_rendered
 
 __all__ = ["NO_ANSWER", "Conversation", "Message", "Tokenizer", "raw_tokens"]
 
@@ -48,6 +48,7 @@ class _Prompt:
     segments: tuple[_Segment, ...]
     template: ChatTemplate
     tokenizer: Tokenizer
+    guard: ContentGuard
     tags: tuple[ThinkingTags, ...]
     opened: ThinkingTags | None
 
@@ -85,17 +86,22 @@ class Conversation:
         Raises:
             TemplateError: the template does not render these messages.
         """
-        if self._prompt is not None and self._prompt.tokenizer != tokenizer:
+        last = self._prompt
+        if last is not None and last.tokenizer != tokenizer:
             self._segments = ()
+        if last is not None and last.tokenizer == tokenizer and last.template is template:
+            guard = last.guard
+        else:
+            guard = ContentGuard(tokenizer, template.source)
         text = template.render(
-            [_for_template(message, template, tokenizer) for message in self._messages],
+            [_for_template(message, guard) for message in self._messages],
             enable_thinking=enable_thinking,
         )
         known, rest = _reusable(self._segments, text)
         new = tokenize_rendered(rest, tokenizer, at_start=not known)
         segments = (*known, _Segment(rest, tuple(new)))
         tags = thinking_tags(template.source)
-        self._prompt = _Prompt(segments, template, tokenizer, tags, opened_by(text, tags))
+        self._prompt = _Prompt(segments, template, tokenizer, guard, tags, opened_by(text, tags))
         return [token for segment in segments for token in segment.tokens]
 
     def thinking_filter(self) -> ThinkingFilter:
@@ -118,7 +124,7 @@ class Conversation:
         thinking, answer = split_thinking(text, prompt.tags, prompt.opened)
         self._messages.append(Message("assistant", answer, thinking))
         tags = [tag for pair in prompt.tags for tag in (pair.open, pair.close)] if thinking else []
-        written = break_up(text, prompt.tokenizer, prompt.template.source, exempt=tags)
+        written = prompt.guard.break_up(text, exempt=tags)
         # an empty text would match anywhere, also after `retract`
         self._segments = (*prompt.segments, *([_Segment(written, tuple(tokens))] if text else []))
 
@@ -131,16 +137,13 @@ class Conversation:
         return self._messages.pop()
 
 
-def _for_template(message: Message, template: ChatTemplate, tokenizer: Tokenizer) -> dict[str, str]:
+def _for_template(message: Message, guard: ContentGuard) -> dict[str, str]:
     content = message.content
     if message.role == "assistant" and not content:
         content = NO_ANSWER
-    fields = {
-        "role": message.role,
-        "content": break_up(content, tokenizer, template.source),
-    }
+    fields = {"role": message.role, "content": guard.break_up(content)}
     if message.thinking:
-        fields["reasoning_content"] = break_up(message.thinking, tokenizer, template.source)
+        fields["reasoning_content"] = guard.break_up(message.thinking)
     return fields
 
 

@@ -45,47 +45,60 @@ class Tokenizer(Protocol):
         ...
 
 
-def break_up(
-    content: str, tokenizer: Tokenizer, template_source: str, exempt: Collection[str] = ()
-) -> str:
-    """Return content in which the text of a special token no longer reads as that token.
+class ContentGuard:
+    """Keeps contents from passing for structure: text that spells a special token will not become that token.
 
     Every occurrence, overlapping ones too, gets a break behind its first character; `tokenize_rendered` cuts there.
-    So only such texts tokenize unusually, and a template may trim or move the content. Lone surrogates, which
-    no tokenizer takes, become U+FFFD.
+    So only such texts tokenize unusually, and a template may trim or move the content as it likes.
 
     Left alone are white space, which structures nothing, and user-defined tokens that the template does not mention:
     Gemma has `<table>` as one, and llama.cpp parses those in any text, whatever `parse_special` says.
+
+    Args:
+        tokenizer: asked once for its special texts, which takes long.
+        template_source: the chat template around the contents.
     """
-    content = _SURROGATES.sub("\ufffd", content)
-    found = [
-        text
-        for text in tokenizer.special_texts()
-        if len(text) > 1
-        and text in content
-        and text not in exempt
-        and text.strip()
-        and (text in template_source or not _is_user_defined(text, tokenizer))
-    ]
-    if not found:
-        return content
-    beginnings = re.compile("(?=" + "|".join(map(re.escape, found)) + ").", re.DOTALL)
-    return beginnings.sub(lambda first: first[0] + _BREAK, content)
+
+    def __init__(self, tokenizer: Tokenizer, template_source: str) -> None:
+        self._tokenizer = tokenizer
+        self._template_source = template_source
+        self._texts = [text for text in tokenizer.special_texts() if len(text) > 1 and text.strip()]
+
+    def break_up(self, content: str, exempt: Collection[str] = ()) -> str:
+        """Return `content` with breaks; lone surrogates, which no tokenizer takes, become U+FFFD."""
+        content = _SURROGATES.sub("\ufffd", content)
+        found = [
+            text
+            for text in self._texts
+            if text in content and text not in exempt and self._structures(text)
+        ]
+        if not found:
+            return content
+        beginnings = re.compile("(?=" + "|".join(map(re.escape, found)) + ").", re.DOTALL)
+        return beginnings.sub(lambda first: first[0] + _BREAK, content)
+
+    def _structures(self, text: str) -> bool:
+        tokenize = self._tokenizer.tokenize
+        plain = tokenize(text, add_special=False, parse_special=False)
+        user_defined = plain == tokenize(text, add_special=False, parse_special=True)
+        return not user_defined or text in self._template_source
 
 
 def tokenize_rendered(text: str, tokenizer: Tokenizer, *, at_start: bool) -> list[int]:
-    """Return the ids of a template's text; special tokens are parsed, except where `break_up` broke them.
+    """Return the ids of a template's text; special tokens are parsed, except where a guard broke them.
 
     Args:
-        text: what a template made of contents that went through `break_up`.
+        text: what a template made of contents that went through `ContentGuard.break_up`.
         tokenizer: the vocabulary of the model that will read it.
         at_start: nothing precedes it: BOS is added if the vocabulary wants it and the template did not write it.
     """
-    ids = [
-        token
-        for part in text.split(_BREAK)
-        for token in tokenizer.tokenize(part, add_special=False, parse_special=True)
-    ]
+    first, *later = text.split(_BREAK)
+    if at_start:
+        ids = tokenizer.tokenize(first, add_special=False, parse_special=True)
+    else:
+        ids = _continuation(first, tokenizer)
+    for part in later:
+        ids += _continuation(part, tokenizer)
     bos = tokenizer.bos_id
     if at_start and tokenizer.add_bos and bos is not None and ids[:1] != [bos]:
         return [bos, *ids]
@@ -100,6 +113,11 @@ def raw_tokens(text: str, tokenizer: Tokenizer) -> list[int]:
     return tokenizer.tokenize(text, add_special=True, parse_special=True)
 
 
-def _is_user_defined(text: str, tokenizer: Tokenizer) -> bool:
-    plain = tokenizer.tokenize(text, add_special=False, parse_special=False)
-    return plain == tokenizer.tokenize(text, add_special=False, parse_special=True)
+def _continuation(text: str, tokenizer: Tokenizer) -> list[int]:
+    # SentencePiece vocabularies put a space before whatever they are given; behind a line break, which is then taken
+    # off again, text is spelled as it is. Where the line break does not come off cleanly, a space is the lesser evil.
+    before = tokenizer.tokenize("\n", add_special=False, parse_special=True)
+    ids = tokenizer.tokenize("\n" + text, add_special=False, parse_special=True)
+    if ids[: len(before)] == before:
+        return ids[len(before) :]
+    return tokenizer.tokenize(text, add_special=False, parse_special=True)

@@ -1,0 +1,107 @@
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from localspec.chat.stop_strings import Matched, StopStrings
+from localspec.errors import UsageError
+from tests.chat.cutting import cut
+
+few_letters = st.text(alphabet="ab\n", max_size=30)
+stop_lists = st.lists(st.text(alphabet="ab\n", min_size=1, max_size=5), max_size=4)
+
+
+def before_first_stop(text: str, stops: list[str]) -> str:
+    return text[: min((text.find(stop) for stop in stops if stop in text), default=len(text))]
+
+
+@given(few_letters, stop_lists, st.data())
+def test_any_cutting_gives_the_text_before_the_first_stop(
+    text: str, stops: list[str], data: st.DataObject
+) -> None:
+    stream = StopStrings(stops)
+    shown = "".join(stream.feed(chunk).emit for chunk in cut(data, text)) + stream.flush()
+    assert shown == before_first_stop(text, stops)
+    assert stream.stopped == any(stop in text for stop in stops)
+
+
+@given(few_letters, stop_lists, st.data())
+def test_kept_feeds_are_those_that_begin_before_the_stop(
+    text: str, stops: list[str], data: st.DataObject
+) -> None:
+    chunks = [chunk for chunk in cut(data, text) if chunk]
+    stream = StopStrings(stops)
+    for chunk in chunks:
+        stream.feed(chunk)
+    stream.flush()
+    starts = [len("".join(chunks[:i])) for i in range(len(chunks))]
+    kept = before_first_stop(text, stops)
+    assert chunks[: stream.kept_feeds] == [
+        chunk for chunk, start in zip(chunks, starts, strict=True) if start < len(kept)
+    ]
+
+
+@given(few_letters, stop_lists)
+def test_only_a_possible_beginning_of_a_stop_is_held_back(text: str, stops: list[str]) -> None:
+    stream = StopStrings(stops)
+    emitted = ""
+    for end, letter in enumerate(text, start=1):
+        emitted += stream.feed(letter).emit
+        if stream.stopped:
+            break
+        held = text[len(emitted) : end]
+        assert not held or any(stop.startswith(held) or stop in held for stop in stops)
+
+
+def test_a_stop_string_may_span_feeds() -> None:
+    stream = StopStrings(["\nUser:"])
+    assert stream.feed("Yes.\nUs") == Matched("Yes.", stopped=False)
+    assert stream.feed("er: and") == Matched("", stopped=True)
+    assert stream.flush() == ""
+
+
+def test_text_that_only_began_like_a_stop_is_released() -> None:
+    stream = StopStrings(["\nUser:"])
+    assert stream.feed("Yes.\nUs") == Matched("Yes.", stopped=False)
+    assert stream.feed("ual") == Matched("\nUsual", stopped=False)
+
+
+def test_an_earlier_beginning_is_waited_for() -> None:
+    stream = StopStrings(["abcd", "bc"])
+    assert stream.feed("xabc") == Matched("x", stopped=False)
+    assert stream.feed("d") == Matched("", stopped=True)
+
+
+def test_a_stop_that_waited_in_vain_still_counts_at_the_end() -> None:
+    stream = StopStrings(["abcd", "bc"])
+    stream.feed("xabc")
+    assert stream.flush() == "a"
+    assert stream.stopped
+
+
+def test_nothing_follows_a_stop() -> None:
+    stream = StopStrings(["."])
+    assert stream.feed("a.b") == Matched("a", stopped=True)
+    assert stream.feed("c") == Matched("", stopped=True)
+    assert stream.flush() == ""
+    assert stream.kept_feeds == 1
+
+
+def test_a_token_that_only_starts_the_stop_is_not_kept() -> None:
+    stream = StopStrings(["…"])
+    for text in ("wait", "", "", "…"):  # the last three are the bytes of one character
+        stream.feed(text)
+    assert stream.kept_feeds == 1
+
+
+def test_all_feeds_are_kept_while_nothing_stopped() -> None:
+    stream = StopStrings()
+    assert stream.feed("a") == Matched("a", stopped=False)
+    stream.feed("")
+    assert stream.kept_feeds == 2
+
+
+@example(["a", ""])
+@given(stop_lists.map(lambda stops: [*stops, ""]))
+def test_an_empty_stop_string_is_refused(stops: list[str]) -> None:
+    with pytest.raises(UsageError, match="at least one character"):
+        StopStrings(stops)
