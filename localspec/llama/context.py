@@ -147,6 +147,7 @@ class LlamaContext:
         """Forget all but the first `n_past` tokens; all of them where no part can be removed."""
         if n_past >= len(self._cached):
             return
+        self._live()
         if n_past > 0 and native.llama_memory_seq_rm(self._memory, 0, n_past, -1):
             del self._cached[n_past:]
         else:

@@ -1,0 +1,252 @@
+"""localspec beside llama.cpp's own programs: same machine, same files, same prompts, in turns.
+
+    python benchmarks/against_llama_cpp.py --llama-server PATH --llama-bench PATH [--repeats 3]
+
+Both programs build from the source that llama-cpp-python's sdist carries (vendor/llama.cpp):
+    cmake -S vendor/llama.cpp -B peer -DLLAMA_BUILD_UI=OFF -DLLAMA_BUILD_TESTS=OFF
+    cmake --build peer -j2 --target llama-server llama-bench
+
+Compared are: plain generation with llama-bench; generation with the draft model at length 3 with
+llama-server's draft mode; time to the first token with llama-server without a draft; and what
+share of decoding is neither a pass nor drafting.
+"""
+
+import argparse
+import http.client
+import json
+import math
+import os
+import socket
+import statistics
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from workbench import interleaved, machine, one_of_each
+
+from localspec.chat.assistant import Assistant, ReplyOptions
+from localspec.decoding.drafter import NoDrafter
+from localspec.decoding.policy import FixedPolicy, Policy
+from localspec.decoding.sampling import SamplingParams
+from localspec.launch import Launch, prepare
+from localspec.models.pull import pull
+
+DRAFT_LENGTH = 3
+
+
+@dataclass(slots=True)
+class Answer:
+    """What one program did with one prompt."""
+
+    tokens_per_s: float
+    first_token_s: float
+    n_tokens: int
+    acceptance_rate: float | None
+    sample_share: float = 0.0
+    other_share: float = 0.0
+
+
+@dataclass(slots=True)
+class Server:
+    """A llama-server that listens on a local port."""
+
+    port: int
+
+    def ask(self, prompt: str, max_tokens: int) -> Answer:
+        """Send a chat request, stream the answer, and read the server's own figures."""
+        body: dict[str, Any] = {
+            "messages": [{"role": "user", "content": prompt}],
+            "max_tokens": max_tokens,
+            "temperature": 0,
+            "stream": True,
+            "cache_prompt": False,
+            "timings_per_token": True,
+        }
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=600)
+        start = time.perf_counter()
+        headers = {"Content-Type": "application/json"}
+        connection.request("POST", "/v1/chat/completions", json.dumps(body), headers)
+        response = connection.getresponse()
+        first, timings = None, {}
+        for line in response:
+            if not line.startswith(b"data: {"):
+                continue
+            chunk = json.loads(line[6:])
+            delta = (chunk.get("choices") or [{}])[0].get("delta", {})
+            if first is None and delta.get("content"):
+                first = time.perf_counter() - start
+            timings = chunk.get("timings") or timings
+        connection.close()
+        drafted = timings.get("draft_n", 0)
+        rate = timings["draft_n_accepted"] / drafted if drafted else None
+        n_tokens = int(timings["predicted_n"])
+        # The server counts the first token, which prefill gives, into its rate; we do not.
+        rate_per_s = (n_tokens - 1) / (timings["predicted_ms"] / 1000)
+        return Answer(rate_per_s, first or math.nan, n_tokens, rate)
+
+
+@contextmanager
+def serving(program: str, model: Path, *flags: str) -> Iterator[Server]:
+    """Run a llama-server until the end of the block."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    threads = str(len(os.sched_getaffinity(0)))
+    command = [program, "-m", str(model), "--port", str(port), "-c", "4096", "-np", "1"]
+    command += ["-t", threads, "-tb", threads, "--jinja", *flags]
+    with tempfile.TemporaryFile() as log:
+        process = subprocess.Popen(command, stdout=log, stderr=log)
+        try:
+            _wait_until_healthy(port, process)
+            yield Server(port)
+        finally:
+            process.terminate()
+            process.wait()
+
+
+def _wait_until_healthy(port: int, process: "subprocess.Popen[bytes]") -> None:
+    for _ in range(600):
+        if process.poll() is not None:
+            raise SystemExit(f"{process.args} ended with {process.returncode}")
+        try:
+            connection = http.client.HTTPConnection("127.0.0.1", port, timeout=2)
+            connection.request("GET", "/health")
+            if connection.getresponse().status == 200:
+                return
+        except OSError:
+            pass
+        time.sleep(0.2)
+    raise SystemExit("llama-server did not become healthy within 120 s")
+
+
+def bench_rate(program: str, model: Path, n_tokens: int) -> float:
+    """Return llama-bench's generation rate in tokens per second, one repetition."""
+    threads = str(len(os.sched_getaffinity(0)))
+    command = [program, "-m", str(model), "-p", "0", "-n", str(n_tokens), "-r", "1"]
+    output = subprocess.run(
+        [*command, "-t", threads, "-o", "json"], check=True, capture_output=True
+    ).stdout
+    return float(json.loads(output)[0]["avg_ts"])
+
+
+def ask_localspec(assistant: Assistant, policy: Policy, prompt: str, max_tokens: int) -> Answer:
+    """Answer with an empty cache."""
+    assistant.models.target.truncate(0)
+    if assistant.models.draft_model is not None:
+        assistant.models.draft_model.truncate(0)
+    assistant.policy = policy
+    options = ReplyOptions(SamplingParams(temperature=0), seed=1, max_tokens=max_tokens)
+    reply = assistant.reply(prompt, options)
+    timings = reply.timings
+    return Answer(
+        reply.tokens_per_s or math.nan,
+        reply.first_token_s or math.nan,
+        reply.completion_tokens,
+        reply.acceptance.acceptance_rate,
+        timings.sample_s / timings.decode_s,
+        timings.other_s / timings.decode_s,
+    )
+
+
+def geometric_mean(values: list[float]) -> float:
+    """Return the geometric mean."""
+    return math.exp(statistics.fmean(map(math.log, values)))
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--llama-server", required=True)
+    parser.add_argument("--llama-bench", required=True)
+    parser.add_argument("--pair", default="qwen2.5-coder-1.5b")
+    parser.add_argument("--max-tokens", type=int, default=128)
+    parser.add_argument("--repeats", type=int, default=3)
+    args = parser.parse_args()
+    target, draft_model = pull(args.pair)
+    print(f"{machine()}; {args.pair}, greedy, up to {args.max_tokens} tokens", flush=True)
+    prompts = one_of_each()
+    launch = Launch(pair=args.pair, draft="model", draft_length=DRAFT_LENGTH)
+    assistant = prepare(launch).load()
+    with_draft, plain = assistant.policy, FixedPolicy(NoDrafter(), 0)
+    draft_flags = ["-md", str(draft_model), "--spec-draft-n-max", str(DRAFT_LENGTH)]
+    rates: dict[str, list[float]] = {"llama-bench": [], "localspec off": []}
+    found: dict[tuple[str, str], list[Answer]] = {}
+    with (
+        serving(args.llama_server, target) as server,
+        serving(args.llama_server, target, *draft_flags) as draft_server,
+    ):
+        programs = {
+            "server off": lambda text: server.ask(text, args.max_tokens),
+            "localspec off": lambda text: ask_localspec(assistant, plain, text, args.max_tokens),
+            "server draft": lambda text: draft_server.ask(text, args.max_tokens),
+            "localspec draft": lambda text: ask_localspec(
+                assistant, with_draft, text, args.max_tokens
+            ),
+        }
+        programs["server off"]("Hello.")  # the first request warms a server up
+        programs["server draft"]("Hello.")
+        for repeat in range(args.repeats):
+            rates["llama-bench"].append(bench_rate(args.llama_bench, target, args.max_tokens))
+            for prompt in prompts:
+                for _, name in interleaved(list(programs), 1 + repeat % 2):
+                    answer = programs[name](prompt.prompt)
+                    found.setdefault((prompt.workload, name), []).append(answer)
+            rates["llama-bench"].append(bench_rate(args.llama_bench, target, args.max_tokens))
+            print(f"repeat {repeat + 1} of {args.repeats} done", flush=True)
+    _report(found, [p.workload for p in prompts], list(programs), rates["llama-bench"])
+
+
+def _report(
+    found: dict[tuple[str, str], list[Answer]],
+    kinds: list[str],
+    names: list[str],
+    bench_rates: list[float],
+) -> None:
+    def median(kind: str, name: str, what: str) -> float:
+        return statistics.median(getattr(answer, what) for answer in found[kind, name])
+
+    for what in ("tokens_per_s", "first_token_s"):
+        print(f"\n{what:16}" + "".join(f"{kind:>12}" for kind in kinds))
+        for name in names:
+            print(f"{name:16}" + "".join(f"{median(k, name, what):12.3f}" for k in kinds))
+    print("\nacceptance      " + "".join(f"{kind:>12}" for kind in kinds))
+    for name in ("server draft", "localspec draft"):
+        rates = [found[kind, name][0].acceptance_rate or math.nan for kind in kinds]
+        print(f"{name:16}" + "".join(f"{rate:12.3f}" for rate in rates))
+    ours = [a.tokens_per_s for k in kinds for a in found[k, "localspec off"]]
+    bench = statistics.median(bench_rates)
+    print(f"\nllama-bench: median {bench:.1f} tokens/s of {len(bench_rates)} runs")
+    print(f"localspec off / llama-bench: {statistics.median(ours) / bench:.3f} (wanted: 0.98)")
+    off = [
+        median(k, "localspec off", "tokens_per_s") / median(k, "server off", "tokens_per_s")
+        for k in kinds
+    ]
+    print(f"localspec off / llama-server off, geometric mean: {geometric_mean(off):.3f}")
+    draft = [
+        median(k, "localspec draft", "tokens_per_s") / median(k, "server draft", "tokens_per_s")
+        for k in kinds
+    ]
+    print(
+        f"localspec draft / llama-server draft, geometric mean: {geometric_mean(draft):.3f} (wanted: 1.15)"
+    )
+    first = [
+        median(k, "localspec off", "first_token_s") / median(k, "server off", "first_token_s")
+        for k in kinds
+    ]
+    print(
+        f"first token, localspec off / llama-server off: {geometric_mean(first):.3f} (wanted: 1.05)"
+    )
+    for name in ("localspec off", "localspec draft"):
+        answers = [a for k in kinds for a in found[k, name]]
+        sample = statistics.median(a.sample_share for a in answers)
+        other = statistics.median(a.other_share for a in answers)
+        print(f"{name}: sample_s {sample:.2%} and other_s {other:.2%} of decode_s")
+
+
+if __name__ == "__main__":
+    main()
