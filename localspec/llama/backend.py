@@ -10,8 +10,8 @@ from typing import Any
 
 import llama_cpp.llama_cpp as native
 
-_WARN = 3  # GGML_LOG_LEVEL_WARN; ERROR is 4, and 5 continues the line before
-_CONT = 5
+# ggml's log levels; the last one continues the line before.
+_INFO, _ERROR, _CONT = 2, 4, 5
 
 _lines: deque[tuple[int, str]] = deque(maxlen=400)
 
@@ -21,7 +21,7 @@ def _on_line(level: int, text: bytes, _user_data: object) -> None:
     if level == _CONT and _lines:
         before, line = _lines[-1]
         _lines[-1] = (before, line + piece)
-    elif piece:
+    elif piece and level >= _INFO:  # at debug level every tensor has its line
         _lines.append((level, piece))
 
 
@@ -49,7 +49,7 @@ def clear_log() -> None:
 
 def last_complaint() -> str:
     """Return what llama.cpp last complained about, on one line; empty when it did not."""
-    complaints = [line for level, line in _lines if _WARN < level < _CONT]
+    complaints = [line for level, line in _lines if level == _ERROR]
     # The first error names the cause; those after it only say that loading failed.
     return complaints[0].strip().replace("\n", " ") if complaints else ""
 

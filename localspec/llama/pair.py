@@ -60,23 +60,28 @@ def open_pair(
         ModelLoadError: llama.cpp refuses a file or a context.
     """
     main = _open(target, options, cancel, on_progress)
+    notes = []
+    if options.n_ctx is not None and options.n_ctx > main.model.n_ctx_train:
+        notes.append(
+            f"the context is {main.n_ctx} tokens, not {options.n_ctx}: the target was trained for no more"
+        )
+    small = None
     if not main.can_truncate:
-        note = (
-            f"{target.name} keeps a recurrent state, of which no part can be taken back: "
+        notes.append(
+            "the target keeps a recurrent state, of which no part can be taken back: "
             "it runs without drafting"
         )
-        return Pair(main, None, cancel, (note,))
-    if draft_model is None:
-        return Pair(main, None, cancel, ())
-    small = _open(draft_model, replace(options, n_ctx=main.n_ctx, max_rows=1), cancel, on_progress)
-    if not small.can_truncate:
-        small.model.close()
-        note = (
-            f"{draft_model.name} keeps a recurrent state, of which no part can be taken back: "
-            "it is not used for drafting"
-        )
-        return Pair(main, None, cancel, (note,))
-    return Pair(main, small, cancel, ())
+    elif draft_model is not None:
+        small_options = replace(options, n_ctx=main.n_ctx, max_rows=1)
+        small = _open(draft_model, small_options, cancel, on_progress)
+        if not small.can_truncate:
+            notes.append(
+                "the draft model keeps a recurrent state, of which no part can be taken back: "
+                "it is not used"
+            )
+            small.model.close()
+            small = None
+    return Pair(main, small, cancel, tuple(notes))
 
 
 def _open(

@@ -1,0 +1,153 @@
+"""LlamaContext on real weights: the cache, the rows, the ways to fail."""
+
+import threading
+import time
+from random import Random
+
+import numpy as np
+import pytest
+
+from localspec.decoding.cancel import CancelFlag, Cancelled
+from localspec.errors import ContextOverflow, ModelLoadError, PassFailed
+from localspec.llama.context import LlamaContext
+from localspec.llama.model import LlamaModel
+
+pytestmark = pytest.mark.weights
+
+
+def test_rows_are_those_of_the_last_tokens(context: LlamaContext, tokens: list[int]) -> None:
+    wide = context.logits(tokens, rows=4).copy()
+    for row in range(4):
+        context.truncate(len(tokens) - 4 + row)
+        narrow = context.logits(tokens[: len(tokens) - 3 + row], rows=1)
+        np.testing.assert_allclose(narrow[0], wide[row], atol=0.05)
+        assert narrow[0].argmax() == wide[row].argmax()
+
+
+def test_narrow_passes_are_equal_bit_for_bit_with_exact_kernels(
+    context: LlamaContext, tokens: list[int]
+) -> None:
+    context.prefill(tokens[:-4])
+    wide = context.logits(tokens, rows=4).copy()
+    context.truncate(len(tokens) - 4)
+    for row in range(4):
+        narrow = context.logits(tokens[: len(tokens) - 3 + row], rows=1)
+        np.testing.assert_array_equal(narrow[0], wide[row])
+
+
+def test_any_sequence_of_requests_gives_what_an_empty_cache_gives(
+    context: LlamaContext, smollm2: LlamaModel, tokens: list[int]
+) -> None:
+    random = Random(5)
+    fresh = LlamaContext(smollm2)
+    request = tokens[:20]
+    for _ in range(25):
+        cut = random.randrange(1, len(request))
+        request = request[:cut] + random.choices(tokens, k=random.randrange(1, 12))
+        request = request[:120]
+        rows = random.randrange(1, min(4, len(request)) + 1)
+        cached = context.logits(request, rows).copy()
+        fresh.truncate(0)
+        # A chunk's width changes the rounding of what it computes, not what it means.
+        np.testing.assert_allclose(cached, fresh.logits(request, rows), atol=0.3)
+        assert context.n_cached == len(request)
+    fresh.close()
+
+
+def test_only_what_is_new_is_evaluated(context: LlamaContext, tokens: list[int]) -> None:
+    assert context.prefill(tokens[:40]) == 40
+    assert context.prefill(tokens[:40]) == 0
+    assert context.prefill(tokens[:55]) == 15
+    assert context.common_prefix([*tokens[:30], 7, 7]) == 30
+    assert context.prefill([*tokens[:30], 7, 7]) == 2
+
+
+def test_a_prompt_wider_than_a_batch_gives_its_last_rows(
+    context: LlamaContext, tokens: list[int]
+) -> None:
+    long = (tokens * 4)[:300]
+    at_once = context.logits(long, rows=3).copy()
+    context.truncate(0)
+    context.prefill(long[:-3])
+    np.testing.assert_allclose(context.logits(long, rows=3), at_once, atol=0.3)
+
+
+def test_rows_of_a_prompt_just_beyond_a_batch_stay_together(
+    context: LlamaContext, tokens: list[int]
+) -> None:
+    # 129 tokens in batches of 128: the last chunk must still hold all four rows.
+    assert context.logits((tokens * 2)[:129], rows=4).shape == (4, context.n_vocab)
+
+
+def test_more_rows_than_the_context_was_made_for_are_refused(
+    context: LlamaContext, tokens: list[int]
+) -> None:
+    with pytest.raises(PassFailed, match="9 rows"):
+        context.logits(tokens, rows=9)
+
+
+def test_more_tokens_than_the_context_holds_are_refused_and_nothing_is_lost(
+    context: LlamaContext, tokens: list[int]
+) -> None:
+    context.prefill(tokens)
+    with pytest.raises(ContextOverflow, match="--ctx"):
+        context.prefill([*tokens, *(tokens * 20)])
+    assert context.common_prefix(tokens) == len(tokens)
+
+
+def test_a_set_flag_stops_before_a_pass(smollm2: LlamaModel, tokens: list[int]) -> None:
+    cancel = CancelFlag()
+    context = LlamaContext(smollm2, cancel)
+    cancel.set()
+    with pytest.raises(Cancelled):
+        context.logits(tokens, rows=1)
+    cancel.clear()
+    assert context.logits(tokens, rows=1).shape[0] == 1
+    context.close()
+
+
+def test_a_flag_set_in_the_middle_of_a_pass_stops_it_and_the_cache_stays_true(
+    smollm2: LlamaModel, tokens: list[int]
+) -> None:
+    cancel = CancelFlag()
+    context = LlamaContext(smollm2, cancel)
+    long = (tokens * 12)[:1000]
+    whole_s = -time.perf_counter()
+    context.prefill(long)
+    whole_s += time.perf_counter()
+    context.truncate(0)
+    threading.Timer(whole_s / 4, cancel.set).start()
+    with pytest.raises(Cancelled):
+        context.prefill(long)
+    assert 0 <= context.n_cached < len(long)
+    cancel.clear()
+    after = context.logits(long, rows=1).copy()
+    context.truncate(0)
+    np.testing.assert_allclose(context.logits(long, rows=1), after, atol=0.3)
+    context.close()
+
+
+def test_an_attention_cache_can_be_cut(context: LlamaContext) -> None:
+    assert context.can_truncate
+    assert context.n_cached == 0
+
+
+def test_a_closed_context_says_so(smollm2: LlamaModel, tokens: list[int]) -> None:
+    context = LlamaContext(smollm2)
+    context.prefill(tokens)
+    context.close()
+    context.close()
+    with pytest.raises(PassFailed, match="closed"):
+        context.logits(tokens, rows=1)
+    with pytest.raises(PassFailed, match="closed"):
+        context.truncate(1)
+
+
+def test_closing_a_model_closes_its_contexts_first(smollm2: LlamaModel) -> None:
+    model = LlamaModel(smollm2.path, smollm2.options)
+    context = LlamaContext(model)
+    model.close()
+    with pytest.raises(PassFailed, match="closed"):
+        context.truncate(0) if context.n_cached else context.prefill([1])
+    with pytest.raises(ModelLoadError, match="closed"):
+        LlamaContext(model)

@@ -1,0 +1,104 @@
+"""LlamaModel and its vocabulary on real weights, and what happens to files that are none."""
+
+from pathlib import Path
+
+import llama_cpp.llama_cpp as native
+import pytest
+
+from localspec.decoding.cancel import CancelFlag, Cancelled
+from localspec.errors import ModelLoadError, UsageError
+from localspec.llama.backend import log_lines
+from localspec.llama.context import LlamaContext
+from localspec.llama.devices import default_threads, devices, select
+from localspec.llama.model import LlamaModel
+from localspec.llama.options import LoadOptions
+
+pytestmark = pytest.mark.weights
+
+
+def test_a_file_that_llama_cpp_refuses_is_one_line_with_its_reason(tmp_path: Path) -> None:
+    path = tmp_path / "odd.gguf"
+    path.write_bytes(b"GGUF" + b"\0" * 64)
+    with pytest.raises(ModelLoadError) as caught:
+        LlamaModel(path, LoadOptions())
+    assert "\n" not in str(caught.value)
+    assert "odd.gguf" in str(caught.value)
+
+
+def test_native_log_is_captured_and_not_printed(
+    smollm2_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    LlamaContext(LlamaModel(smollm2_path, LoadOptions())).model.close()
+    printed = capfd.readouterr()
+    assert printed.out == printed.err == ""
+    assert any("llama_context" in line for line in log_lines())
+
+
+def test_loading_can_be_cancelled(smollm2_path: Path) -> None:
+    cancel = CancelFlag()
+    shares = []
+
+    def on_progress(share: float) -> None:
+        shares.append(share)
+        cancel.set()
+
+    with pytest.raises(Cancelled):
+        LlamaModel(smollm2_path, LoadOptions(), cancel, on_progress)
+    assert shares[-1] < 1
+
+
+def test_text_survives_tokenizing(smollm2: LlamaModel) -> None:
+    vocabulary = smollm2.vocabulary
+    text = "Ünïcödé, 漢字, 🙂 and\n\ttabs\0"
+    ids = vocabulary.tokenize(text, add_special=False, parse_special=False)
+    assert b"".join(map(vocabulary.piece, ids)).decode() == text
+
+
+def test_special_texts_become_tokens_only_where_asked(smollm2: LlamaModel) -> None:
+    vocabulary = smollm2.vocabulary
+    parsed = vocabulary.tokenize("<|im_end|>", add_special=False, parse_special=True)
+    plain = vocabulary.tokenize("<|im_end|>", add_special=False, parse_special=False)
+    assert len(parsed) == 1 < len(plain)
+    assert vocabulary.piece(parsed[0]) == b""
+    assert vocabulary.piece(parsed[0], special=True) == b"<|im_end|>"
+    assert "<|im_end|>" in vocabulary.special_texts()
+
+
+def test_the_eog_set_is_llama_cpps_own(smollm2: LlamaModel) -> None:
+    vocabulary = smollm2.vocabulary
+    handle = native.llama_model_get_vocab(smollm2.handle)
+    every = {t for t in range(vocabulary.n_vocab) if native.llama_vocab_is_eog(handle, t)}
+    assert every == vocabulary.eog
+
+
+def test_the_template_is_in_the_file(smollm2: LlamaModel) -> None:
+    assert "<|im_start|>" in (smollm2.chat_template or "")
+
+
+def test_the_cpu_is_a_device() -> None:
+    cpu = next(device for device in devices() if device.name == "CPU")
+    assert not cpu.is_gpu
+    assert cpu.total_bytes > 0
+    assert default_threads() >= 1
+
+
+def test_an_unknown_device_is_refused_with_the_known_ones() -> None:
+    with pytest.raises(UsageError, match="CPU"):
+        select(["CUDA99"])
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"n_ctx": 1},
+        {"gpu_layers": -1},
+        {"threads": 0},
+        {"threads_batch": 0},
+        {"kv_type": "q4_7"},
+        {"load_mode": "fast"},
+    ],
+)
+def test_options_out_of_range_are_refused_by_name(options: dict[str, object]) -> None:
+    (name,) = options
+    with pytest.raises(UsageError, match=name):
+        LoadOptions(**options)  # type: ignore[arg-type]
