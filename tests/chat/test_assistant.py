@@ -1,0 +1,274 @@
+"""Assistant on models that tell a script: what a reply is, and that drafting changes none of it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from localspec.chat.assistant import Assistant, LoadedModels, ReplyOptions
+from localspec.chat.conversation import Conversation
+from localspec.chat.events import Finished, Reply, TextChunk
+from localspec.decoding.cancel import CancelFlag, Cancelled
+from localspec.decoding.drafter import Drafter, NoDrafter
+from localspec.decoding.generate import StopReason
+from localspec.decoding.lookup_drafter import LookupDrafter
+from localspec.decoding.model import Logits
+from localspec.decoding.policy import FixedPolicy
+from localspec.decoding.sampling import SamplingParams
+from localspec.errors import ContextOverflow, TemplateError, UsageError
+from tests.chat.toy_tokenizer import ToyTokenizer, spelled
+from tests.toy import ScriptedDrafter
+
+TEMPLATE = (
+    "{% for m in messages %}<|im_start|>{{ m.role }}\n"
+    "{{ m.content }}<|im_end|>\n{% endfor %}{{ '<|im_start|>assistant\n' }}"
+)
+THINKING_TEMPLATE = TEMPLATE + "{# <think></think> #}"
+BEGIN, END = 2, 3
+N_VOCAB = 356
+TOKENIZER = ToyTokenizer()
+
+
+@dataclass(slots=True, eq=False)
+class Teller:
+    """Continues every assistant turn with its script, then ends it; keeps a cache like a real one."""
+
+    script: list[int]
+    n_ctx: int = 4000
+    cancel: CancelFlag = field(default_factory=CancelFlag)
+    cancel_after: int | None = None
+    cells: list[int] = field(default_factory=list)
+    evaluated: int = 0
+    n_vocab: int = N_VOCAB
+
+    def common_prefix(self, tokens: Sequence[int]) -> int:
+        shorter = min(len(self.cells), len(tokens))
+        return next((i for i in range(shorter) if self.cells[i] != tokens[i]), shorter)
+
+    def truncate(self, n_past: int) -> None:
+        del self.cells[n_past:]
+
+    def prefill(self, tokens: Sequence[int]) -> int:
+        self.truncate(self.common_prefix(tokens))
+        new = list(tokens[len(self.cells) :])
+        self.cells += new
+        self.evaluated += len(new)
+        return len(new)
+
+    def logits(self, tokens: Sequence[int], rows: int) -> Logits:
+        if self.cancel.is_set:
+            raise Cancelled
+        if self.cancel_after is not None:
+            self.cancel_after -= 1
+            if self.cancel_after <= 0:
+                self.cancel.set()
+        self.truncate(min(self.common_prefix(tokens), len(tokens) - rows))
+        self.prefill(tokens)
+        ends = range(len(tokens) - rows + 1, len(tokens) + 1)
+        return np.stack([self._row(tokens[:end]) for end in ends])
+
+    def _row(self, tokens: Sequence[int]) -> Logits:
+        start = len(tokens) - list(reversed(tokens)).index(BEGIN) + 2  # behind "assistant\n"
+        said = len(tokens) - start
+        row = np.zeros(N_VOCAB, dtype=np.float32)
+        row[self.script[said] if said < len(self.script) else END] = 50
+        return row
+
+
+def assistant(
+    script: str | list[int],
+    drafter: Drafter | None = None,
+    *,
+    template: str | None = TEMPLATE,
+    n_ctx: int = 4000,
+    cancel_after: int | None = None,
+) -> Assistant:
+    ids = spelled(script) if isinstance(script, str) else script
+    teller = Teller(ids, n_ctx, cancel_after=cancel_after)
+    models = LoadedModels(
+        target=teller,
+        draft_model=None,
+        tokenizer=TOKENIZER,
+        eog={END},
+        template_source=template,
+        target_name="teller",
+        draft_model_name=None,
+        cancel=teller.cancel,
+        close=lambda: None,
+    )
+    policy = FixedPolicy(NoDrafter(), 0) if drafter is None else FixedPolicy(drafter, 7)
+    return Assistant(models, policy)
+
+
+def teller_of(speaker: Assistant) -> Teller:
+    assert isinstance(speaker.models.target, Teller)
+    return speaker.models.target
+
+
+def said(speaker: Assistant, prompt: str | Conversation, options: ReplyOptions) -> Reply:
+    """Stream a reply, and check that what was streamed is what the reply says."""
+    chunks: list[TextChunk] = []
+    for event in speaker.stream(prompt, options):
+        if isinstance(event, Finished):
+            shown = "".join(chunk.text for chunk in chunks if not chunk.thinking)
+            assert shown == event.reply.text
+            assert all(chunk.text for chunk in chunks)
+            return event.reply
+        chunks.append(event)
+    raise AssertionError
+
+
+def test_a_reply_is_the_text_without_what_ended_it() -> None:
+    reply = said(assistant("Grüße, 世界 🙂"), "hello", ReplyOptions())
+    assert reply.text == "Grüße, 世界 🙂"
+    assert reply.stop_reason is StopReason.EOG
+    assert reply.completion_tokens == len(spelled(reply.text)) + 1
+    assert reply.tokens == tuple(spelled(reply.text))
+
+
+def test_a_stop_string_that_spans_tokens_ends_the_text_before_it() -> None:
+    reply = said(assistant("one two three"), "hello", ReplyOptions(stop=("o th", "zzz")))
+    assert reply.text == "one tw"
+    assert reply.stop_reason is StopReason.STOP_STRING
+
+
+def test_a_stop_string_that_the_end_cuts_off_is_text() -> None:
+    reply = said(assistant("one tw"), "hello", ReplyOptions(stop=("two",)))
+    assert reply.text == "one tw"
+    assert reply.stop_reason is StopReason.EOG
+
+
+def test_the_second_turn_evaluates_only_what_is_new() -> None:
+    speaker = assistant("first answer")
+    conversation = Conversation("be brief")
+    conversation.append_user("hello")
+    first = said(speaker, conversation, ReplyOptions())
+    assert first.cached_tokens == 0
+    conversation.append_user("and now?")
+    before = teller_of(speaker).evaluated
+    second = said(speaker, conversation, ReplyOptions())
+    # All but the last token of the first reply, which had never been evaluated.
+    assert second.cached_tokens == first.prompt_tokens + len(first.tokens) - 1
+    new = second.prompt_tokens - second.cached_tokens
+    assert teller_of(speaker).evaluated - before == new + len(second.tokens)
+
+
+def test_thoughts_are_apart_from_the_answer_and_leave_with_their_turn() -> None:
+    thoughtful = [*TOKENIZER.tokenize("<think>hm</think>", add_special=False, parse_special=True)]
+    speaker = assistant([*thoughtful, *spelled("Yes.")], template=THINKING_TEMPLATE)
+    conversation = Conversation()
+    conversation.append_user("hello")
+    reply = said(speaker, conversation, ReplyOptions(stop=("m",)))
+    assert (reply.thinking, reply.text) == ("hm", "Yes.")
+    assert conversation.messages[-1].content == "Yes."
+    assert conversation.messages[-1].thinking == "hm"
+
+
+def test_cancelling_keeps_what_was_said_and_the_next_reply_is_whole() -> None:
+    speaker = assistant("a long answer", cancel_after=4)
+    conversation = Conversation()
+    conversation.append_user("hello")
+    reply = said(speaker, conversation, ReplyOptions())
+    assert reply.stop_reason is StopReason.CANCELLED
+    assert reply.text == "a lo"
+    assert conversation.messages[-1].content == "a lo"
+    teller = teller_of(speaker)
+    teller.cancel_after = None
+    teller.cancel.clear()
+    assert said(speaker, "hello", ReplyOptions()).text == "a long answer"
+
+
+def test_a_stream_that_is_left_early_spoils_nothing() -> None:
+    speaker = assistant("a long answer")
+    events = speaker.stream("hello")
+    next(events)
+    events.close()  # type: ignore[attr-defined]
+    assert said(speaker, "hello", ReplyOptions()).text == "a long answer"
+
+
+def test_a_prompt_that_fills_the_context_is_refused_with_both_numbers() -> None:
+    with pytest.raises(ContextOverflow, match=r"\d+ tokens.* 20"):
+        assistant("x", n_ctx=20).reply("hello " * 20)
+
+
+def test_an_empty_raw_prompt_is_refused() -> None:
+    with pytest.raises(UsageError, match="no tokens"):
+        assistant("x").reply("", raw=True)
+
+
+def test_without_a_template_only_raw_text_is_answered() -> None:
+    speaker = assistant("x", template=None)
+    with pytest.raises(TemplateError, match="--raw"):
+        speaker.reply("hello")
+    reply = speaker.reply("<|im_start|>assistant\n", raw=True)
+    assert reply.text == "x"
+
+
+@pytest.mark.parametrize("max_tokens", [0, -1])
+def test_a_reply_of_no_tokens_is_refused(max_tokens: int) -> None:
+    with pytest.raises(UsageError, match="max_tokens"):
+        ReplyOptions(max_tokens=max_tokens)
+
+
+def test_seeds_are_fresh_unless_given() -> None:
+    speaker = assistant("x")
+    assert speaker.reply("hello").seed != speaker.reply("hello").seed
+    assert speaker.reply("hello", ReplyOptions(seed=5)).seed == 5
+
+
+WORDS = st.lists(st.sampled_from(["ab", "a", "b", "世", "🙂", " ", "abab"]), max_size=12).map(
+    "".join
+)
+
+
+@settings(max_examples=300)
+@given(
+    script=WORDS,
+    thoughts=st.none() | WORDS,
+    stop=st.lists(st.sampled_from(["ab", "ba", "b ", "世🙂", "aba"]), max_size=2),
+    max_tokens=st.none() | st.integers(1, 40),
+    drafted=WORDS,
+    lookup=st.booleans(),
+)
+def test_drafting_changes_nothing_that_a_user_sees(
+    script: str,
+    thoughts: str | None,
+    stop: list[str],
+    max_tokens: int | None,
+    drafted: str,
+    lookup: bool,
+) -> None:
+    text = script if thoughts is None else f"<think>{thoughts}</think>{script}"
+    ids = TOKENIZER.tokenize(text, add_special=False, parse_special=True)
+    options = ReplyOptions(SamplingParams(temperature=0), 1, max_tokens, tuple(stop))
+    drafter: Drafter = ScriptedDrafter((*spelled(drafted), END, END))
+    if lookup:
+        drafter = LookupDrafter({END}, min_match=2)
+    replies, caches, prompts = [], [], []
+    for each in (None, drafter):
+        speaker = assistant(ids, each, template=THINKING_TEMPLATE)
+        conversation = Conversation()
+        conversation.append_user("abab abab")
+        replies.append(_seen(said(speaker, conversation, options)))
+        caches.append(list(teller_of(speaker).cells))
+        conversation.append_user("more")
+        second = said(speaker, conversation, options)
+        replies[-1] += _seen(second)
+        prompts.append((second.prompt_tokens, second.cached_tokens))
+    assert replies[0] == replies[1]
+    assert caches[0] == caches[1]
+    assert prompts[0] == prompts[1]
+
+
+def _seen(reply: Reply) -> tuple[object, ...]:
+    return (
+        reply.text,
+        reply.thinking,
+        reply.tokens,
+        reply.stop_reason,
+        reply.prompt_tokens,
+        reply.completion_tokens,
+    )
