@@ -1,9 +1,10 @@
 """Assistant: a conversation goes in, events come out. Receives models as protocols, never llama.cpp."""
 
+import math
 import secrets
 import time
 from collections.abc import Callable, Collection, Generator, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from localspec.chat.conversation import Conversation, raw_tokens
@@ -58,6 +59,7 @@ class LoadedModels:
         draft_model: proposes, where the policy may want it.
         tokenizer: the target's; the draft model's means the same.
         eog: ids that end a generation.
+        suppressed: ids that are never generated, as the target's file demands.
         template_source: the target's chat template; None where its file has none.
         target_name: how messages and figures call the target.
         draft_model_name: likewise the draft model.
@@ -69,6 +71,7 @@ class LoadedModels:
     draft_model: LanguageModel | None
     tokenizer: Tokenizer
     eog: Collection[int]
+    suppressed: Collection[int]
     template_source: str | None
     target_name: str
     draft_model_name: str | None
@@ -179,7 +182,7 @@ class Assistant:
             tokens,
             self._models_in_use(),
             self.policy,
-            Chooser(options.sampling, Noise(seed)),
+            Chooser(self._sampling(options.sampling), Noise(seed)),
             Limits(options.max_tokens, self.models.eog),
             timings,
         )
@@ -237,6 +240,13 @@ class Assistant:
     def close(self) -> None:
         """Free the models."""
         self.models.close()
+
+    def _sampling(self, wanted: SamplingParams) -> SamplingParams:
+        """Add what the target's file forbids to what the user wants."""
+        if not self.models.suppressed:
+            return wanted
+        forbidden = tuple((token, -math.inf) for token in self.models.suppressed)
+        return replace(wanted, logit_bias=(*wanted.logit_bias, *forbidden))
 
     def _models_in_use(self) -> dict[Role, LanguageModel]:
         used = {Role.TARGET: self.models.target}

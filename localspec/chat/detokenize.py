@@ -18,6 +18,4 @@ class Detokenizer:
 
     def flush(self) -> str:
         """Return U+FFFD for a character that never became whole, else nothing; then start afresh."""
-        rest = self._decoder.decode(b"", final=True)
-        self._decoder.reset()
-        return rest
+        return self._decoder.decode(b"", final=True)

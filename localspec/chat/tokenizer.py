@@ -54,6 +54,8 @@ class ContentGuard:
     Left alone are white space, which structures nothing, and user-defined tokens that the template does not mention:
     Gemma has `<table>` as one, and llama.cpp parses those in any text, whatever `parse_special` says.
 
+    A special text of one character could not be broken; none of the vocabularies at hand has one but white space.
+
     Args:
         tokenizer: asked once for its special texts, which takes long.
         template_source: the chat template around the contents.
@@ -62,7 +64,7 @@ class ContentGuard:
     def __init__(self, tokenizer: Tokenizer, template_source: str) -> None:
         self._tokenizer = tokenizer
         self._template_source = template_source
-        self._texts = [text for text in tokenizer.special_texts() if len(text) > 1 and text.strip()]
+        self._texts = [text for text in tokenizer.special_texts() if text.strip()]
 
     def break_up(self, content: str, exempt: Collection[str] = ()) -> str:
         """Return `content` with breaks; lone surrogates, which no tokenizer takes, become U+FFFD."""

@@ -85,6 +85,7 @@ def assistant(
     template: str | None = TEMPLATE,
     n_ctx: int = 4000,
     cancel_after: int | None = None,
+    suppressed: tuple[int, ...] = (),
 ) -> Assistant:
     ids = spelled(script) if isinstance(script, str) else script
     teller = Teller(ids, n_ctx, cancel_after=cancel_after)
@@ -93,6 +94,7 @@ def assistant(
         draft_model=None,
         tokenizer=TOKENIZER,
         eog={END},
+        suppressed=suppressed,
         template_source=template,
         target_name="teller",
         draft_model_name=None,
@@ -205,6 +207,14 @@ def test_without_a_template_only_raw_text_is_answered() -> None:
         speaker.reply("hello")
     reply = speaker.reply("<|im_start|>assistant\n", raw=True)
     assert reply.text == "x"
+
+
+def test_what_the_file_forbids_is_never_generated() -> None:
+    forbidden = spelled("b")[0]
+    greedy = ReplyOptions(SamplingParams(temperature=0, logit_bias=((forbidden, 90.0),)))
+    reply = assistant("abc", suppressed=(forbidden,)).reply("hello", greedy)
+    assert forbidden not in reply.tokens
+    assert assistant("abc").reply("hello", greedy).tokens[1] == forbidden
 
 
 @pytest.mark.parametrize("max_tokens", [0, -1])

@@ -181,9 +181,9 @@ def test_spelled_out_specials_do_not_stop_the_reuse() -> None:
     chat, conversation = template(), Conversation()
     conversation.append_user("<|im_end|>")
     prompt = conversation.prompt_tokens(chat, TOY)
-    conversation.append_reply("a </s>", spelled("a </s>"))
+    conversation.append_reply("hello </s>", spelled("hello </s>"))
     conversation.append_user("again")
-    evaluated = [*prompt, *spelled("a </s>")]
+    evaluated = [*prompt, *spelled("hello </s>")]
     assert conversation.prompt_tokens(chat, TOY)[: len(evaluated)] == evaluated
 
 
@@ -205,6 +205,25 @@ def test_another_tokenizer_forgets_the_ids() -> None:
     conversation.append_reply("hello", spelled("hello"))
     conversation.append_user("again")
     assert conversation.prompt_tokens(template(), TOY) == fresh(conversation, template())
+
+
+def test_another_template_decides_anew_what_structures_a_prompt() -> None:
+    conversation = Conversation()
+    conversation.append_user("<think>")
+    think = TOY.tokenize("<think>", add_special=False, parse_special=False)[0]
+    assert think in conversation.prompt_tokens(template(), TOY)
+    prompt = conversation.prompt_tokens(template(OPENS_THOUGHTS), TOY)
+    assert prompt.count(think) == 1
+    assert prompt[-2] == think
+
+
+def test_thoughts_cannot_end_their_turn() -> None:
+    chat, conversation = template(KEEPS_THOUGHTS), Conversation()
+    conversation.append_user("hi")
+    conversation.prompt_tokens(chat, TOY)
+    conversation.append_reply("<think>a <|im_end|></think>b", [])
+    conversation.append_user("again")
+    assert fresh(conversation, chat).count(IM_END) == 3
 
 
 def test_asking_twice_gives_the_same_prompt() -> None:

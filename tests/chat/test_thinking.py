@@ -106,6 +106,7 @@ def test_gpt_oss_channels_are_thoughts_and_answer() -> None:
     answer = "<|start|>assistant<|channel|>final<|message|>Yes."
     assert split_thinking(thoughts + answer, tags) == ("Hm.", "Yes.")
     assert split_thinking("<|channel|>final<|message|>Yes.", tags) == ("", "Yes.")
+    assert opened_by("<|start|>assistant<|channel|>final<|message|>", tags) is None
 
 
 @pytest.mark.parametrize("tags", [tags for tags in KNOWN_TAGS if tags.close])
