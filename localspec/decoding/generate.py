@@ -120,6 +120,7 @@ def drive(
             if confirmed[-1] in limits.eog:
                 return StopReason.EOG
     except Cancelled:
+        timings.drop_unconfirmed()
         return StopReason.CANCELLED
     if len(tokens) - len(prompt) == limits.max_tokens:
         return StopReason.LENGTH

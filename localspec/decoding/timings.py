@@ -33,6 +33,7 @@ class Timings:
     sample_s: float = 0.0
     _lap_start: float = field(default=0.0, repr=False)
     _decode_start: float = field(default=0.0, repr=False)
+    _confirmed: tuple[float, float, float] = field(default=(0.0, 0.0, 0.0), repr=False)
 
     @property
     def other_s(self) -> float:
@@ -66,3 +67,8 @@ class Timings:
     def mark_confirmed(self) -> None:
         """Mark the moment at which a round's tokens are confirmed."""
         self.decode_s = self.clock() - self._decode_start
+        self._confirmed = self.draft_s, self.verify_s, self.sample_s
+
+    def drop_unconfirmed(self) -> None:
+        """Forget the stages of a round that was cancelled: `decode_s` does not hold it either."""
+        self.draft_s, self.verify_s, self.sample_s = self._confirmed
