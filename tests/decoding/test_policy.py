@@ -1,0 +1,17 @@
+import pytest
+
+from localspec.decoding.drafter import NoDrafter
+from localspec.decoding.lookup_drafter import LookupDrafter
+from localspec.decoding.policy import FixedPolicy, Plan
+
+
+@pytest.mark.parametrize(("n_past", "room"), [(1, 100), (50, 1), (4000, 7)])
+def test_fixed_policy_always_plans_the_same(n_past: int, room: int) -> None:
+    drafter = LookupDrafter(())
+    assert FixedPolicy(drafter, 5).plan(n_past, room) == Plan(drafter, 5)
+
+
+def test_fixed_policy_bears_the_name_of_its_drafter() -> None:
+    assert FixedPolicy(NoDrafter(), 0).drafter_name == "off"
+    assert FixedPolicy(LookupDrafter(()), 3).drafter_name == "lookup"
+    assert not FixedPolicy(NoDrafter(), 0).uses_draft_model

@@ -1,0 +1,326 @@
+"""Sampling transforms against slow, plain ones, written from llama.cpp's documented meaning."""
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from localspec.decoding.sampling import SamplingParams, candidates, penalised, top_ids
+from localspec.errors import PassFailed, UsageError
+
+PLAIN = SamplingParams(temperature=1, top_k=0, top_p=1, min_p=0)
+
+
+def row_of(*logits: float) -> NDArray[np.float32]:
+    return np.array(logits, dtype=np.float32)
+
+
+def slow_penalties(
+    row: Sequence[float], history: Sequence[int], params: SamplingParams
+) -> list[float]:
+    """Logit bias, then penalties, one id after the other."""
+    out = [float(logit) for logit in row]
+    for token, bias in params.logit_bias:
+        if token < len(out):
+            out[token] += bias
+    recent = history[max(0, len(history) - params.penalty_last_n) :]
+    for token in range(len(out)):
+        times = sum(1 for past in recent if past == token)
+        if times == 0:
+            continue
+        if out[token] <= 0:
+            out[token] *= params.repeat_penalty
+        else:
+            out[token] /= params.repeat_penalty
+        out[token] -= times * params.frequency_penalty + params.presence_penalty
+    return out
+
+
+def slow_kept(logits: Sequence[float], params: SamplingParams) -> list[list[int]]:
+    """Top-k, top-p and min-p; all answers that rounding at the boundary of top-p allows."""
+    order = sorted(range(len(logits)), key=lambda token: (-logits[token], token))
+    if params.top_k > 0:
+        order = order[: params.top_k]
+    weights = [math.exp(logits[token] - logits[order[0]]) for token in order]
+    total = math.fsum(weights)
+    answers = []
+    for n in range(1, len(order) + 1):
+        before, after = math.fsum(weights[: n - 1]) / total, math.fsum(weights[:n]) / total
+        if params.top_p == 1:
+            may_end = n == len(order)
+        else:
+            may_end = before < params.top_p + 1e-12 and after >= params.top_p - 1e-12
+        if may_end:
+            answers.append(order[:n])
+    if params.min_p > 0:
+        least = logits[order[0]] + math.log(params.min_p)
+        answers = [[token for token in kept if logits[token] >= least] for kept in answers]
+    return [sorted(kept) for kept in answers]
+
+
+logit = st.one_of(
+    st.integers(-6, 6).map(float),  # ties
+    st.floats(-30, 30, width=32),
+    st.just(-math.inf),
+)
+rows = st.lists(logit, min_size=1, max_size=90).filter(lambda row: max(row) > -math.inf)
+bias = st.tuples(st.integers(0, 100), st.floats(-10, 10, width=16))
+all_params = st.builds(
+    SamplingParams,
+    temperature=st.sampled_from((0.25, 0.8, 1.0, 2.0)),
+    top_k=st.sampled_from((0, 1, 2, 3, 10, 40, 89, 1000)),
+    top_p=st.one_of(st.just(1.0), st.floats(0.01, 1.0)),
+    min_p=st.one_of(st.just(0.0), st.just(1.0), st.floats(0.001, 0.9)),
+    repeat_penalty=st.sampled_from((1.0, 1.25, 0.5)),
+    presence_penalty=st.sampled_from((0.0, 0.5, -0.25)),
+    frequency_penalty=st.sampled_from((0.0, 0.25, -0.5)),
+    penalty_last_n=st.sampled_from((0, 1, 5, 64)),
+    logit_bias=st.lists(bias, max_size=3).map(tuple),
+)
+histories = st.lists(st.integers(0, 99), max_size=80)
+
+
+@given(rows, histories, all_params)
+@settings(max_examples=600, deadline=None)
+def test_penalties_are_those_of_the_slow_reference(
+    row: list[float], history: list[int], params: SamplingParams
+) -> None:
+    before = np.array(row, dtype=np.float32)
+    after = penalised(before, history, params)
+    assert after == pytest.approx(slow_penalties(row, history, params), rel=1e-5, abs=1e-5)
+    assert before.tolist() == row, "the row was changed"
+
+
+@given(rows, histories, all_params)
+@settings(max_examples=1000, deadline=None)
+def test_candidates_are_those_of_the_slow_reference(
+    row: list[float], history: list[int], params: SamplingParams
+) -> None:
+    logits = penalised(np.array(row, dtype=np.float32), history, params).astype(float).tolist()
+    kept = candidates(np.array(row, dtype=np.float32), history, params)
+    assert kept.ids.tolist() in slow_kept(logits, params)
+    assert kept.log_weights.dtype == np.float64
+    scores = [logits[token] / params.temperature for token in kept.ids]
+    weights = [math.exp(score - max(scores)) for score in scores]
+    expected = [weight / math.fsum(weights) for weight in weights]
+    assert kept.probabilities() == pytest.approx(expected, rel=1e-9, abs=1e-12)
+
+
+@given(rows, histories, all_params)
+@settings(max_examples=300, deadline=None)
+def test_temperature_zero_takes_the_likeliest_and_lowest_id(
+    row: list[float], history: list[int], params: SamplingParams
+) -> None:
+    greedy = SamplingParams(
+        temperature=0,
+        top_k=params.top_k,
+        repeat_penalty=params.repeat_penalty,
+        presence_penalty=params.presence_penalty,
+        logit_bias=params.logit_bias,
+    )
+    logits = penalised(np.array(row, dtype=np.float32), history, greedy).tolist()
+    kept = candidates(np.array(row, dtype=np.float32), history, greedy)
+    assert kept.ids.tolist() == [logits.index(max(logits))]
+    assert kept.probabilities().tolist() == [1.0]
+
+
+def test_order_is_penalties_top_k_top_p_min_p_temperature() -> None:
+    """Each transform sees what the one before it left, and temperature changes no set."""
+    row = row_of(4, 3, 2, 1, 0)
+    top_p_of_three = SamplingParams(temperature=9, top_k=3, top_p=0.9, min_p=0)
+    assert candidates(row, [], top_p_of_three).ids.tolist() == [0, 1]  # .665 + .245 = .910
+    assert candidates(row, [], SamplingParams(9, 0, 0.9, 0)).ids.tolist() == [
+        0,
+        1,
+        2,
+    ]  # .636 + .234
+    biased = SamplingParams(9, 1, 1, 0, logit_bias=((4, 10.0),))
+    assert candidates(row, [], biased).ids.tolist() == [4]
+    penalised_first = SamplingParams(9, 1, 1, 0, presence_penalty=2)
+    assert candidates(row, [0], penalised_first).ids.tolist() == [1]
+    assert candidates(row, [], SamplingParams(100, 0, 1, 0.2)).ids.tolist() == [0, 1]
+
+
+def test_repeat_penalty_makes_positive_and_negative_logits_less_likely() -> None:
+    params = SamplingParams(repeat_penalty=2)
+    assert penalised(row_of(4, -4, 0, 4), [0, 1, 2], params).tolist() == [2, -8, 0, 4]
+
+
+def test_frequency_counts_and_presence_does_not() -> None:
+    params = SamplingParams(presence_penalty=1, frequency_penalty=0.5)
+    assert penalised(row_of(0, 0, 0), [1, 2, 2, 2], params).tolist() == [0, -1.5, -2.5]
+
+
+def test_only_recent_tokens_are_penalised() -> None:
+    params = SamplingParams(presence_penalty=1, penalty_last_n=2)
+    assert penalised(row_of(0, 0, 0), [0, 1, 2], params).tolist() == [0, -1, -1]
+    off = SamplingParams(presence_penalty=1, penalty_last_n=0)
+    assert penalised(row_of(0, 0, 0), [0, 1, 2], off).tolist() == [0, 0, 0]
+
+
+def test_history_and_bias_beyond_the_row_are_left_alone() -> None:
+    params = SamplingParams(presence_penalty=1, logit_bias=((9, 5.0),))
+    assert penalised(row_of(0, 0), [1, 7], params).tolist() == [0, -1]
+
+
+def test_row_without_transforms_is_not_copied() -> None:
+    row = row_of(1, 2)
+    assert penalised(row, [0, 1], SamplingParams()) is row
+
+
+def test_bias_of_minus_infinity_bans_an_id() -> None:
+    params = SamplingParams(temperature=1, logit_bias=((1, -math.inf),))
+    assert candidates(row_of(0, 50, 0), [], params).probabilities()[[0, -1]].tolist() == [0.5, 0.5]
+
+
+def slow_top(row: NDArray[np.float32], top_k: int) -> list[int]:
+    order = sorted(range(row.size), key=lambda token: (-row[token], token))
+    return sorted(order[:top_k])
+
+
+@given(
+    st.integers(0, 10_000),
+    st.integers(1, 700),
+    st.integers(1, 60),
+    st.sampled_from(("normal", "ties", "ascending", "constant", "holes")),
+)
+@settings(max_examples=400, deadline=None)
+def test_top_ids_are_those_of_a_full_sort(seed: int, size: int, top_k: int, kind: str) -> None:
+    row = shaped_row(seed, size, kind)
+    expected = list(range(size)) if top_k >= size else slow_top(row, top_k)
+    assert top_ids(row, top_k).tolist() == expected
+
+
+def shaped_row(seed: int, size: int, kind: str) -> NDArray[np.float32]:
+    row = np.random.default_rng(seed).normal(0, 3, size).astype(np.float32)
+    if kind == "ties":
+        row = np.round(row)
+    elif kind == "ascending":
+        row = np.sort(row)
+    elif kind == "constant":
+        row[:] = 1
+    elif kind == "holes":
+        row[np.random.default_rng(seed + 1).random(size) < 0.97] = -np.inf
+    return row
+
+
+@pytest.mark.parametrize("size", [32_000, 49_152, 151_936, 262_144])
+@pytest.mark.parametrize("kind", ["normal", "ties", "ascending", "constant", "holes"])
+def test_top_ids_of_a_real_vocabulary_keep_the_lowest_among_equals(size: int, kind: str) -> None:
+    row = shaped_row(size, size, kind)
+    order = np.lexsort((np.arange(size), -row))
+    for top_k in (1, 40, 200, 1000, size // 64, size - 1):
+        assert np.array_equal(top_ids(row, top_k), np.sort(order[:top_k]))
+
+
+def test_top_ids_of_zero_keep_all() -> None:
+    assert top_ids(row_of(1, -np.inf, 3), 0).tolist() == [0, 1, 2]
+
+
+@pytest.mark.parametrize("size", [3, 64, 4160, 151_936])
+@pytest.mark.parametrize("temperature", [0.0, 0.8])
+@pytest.mark.parametrize("top_k", [0, 1, 40])
+@pytest.mark.parametrize("bad", [math.nan, math.inf])
+def test_single_nan_or_infinity_anywhere_fails_the_pass(
+    size: int, temperature: float, top_k: int, bad: float
+) -> None:
+    params = SamplingParams(temperature=temperature, top_k=top_k)
+    for token in {0, 1, size // 2, size - 1}:
+        row = shaped_row(0, size, "normal")
+        row[token] = bad
+        with pytest.raises(PassFailed, match="no usable logits"):
+            candidates(row, [], params)
+
+
+@pytest.mark.parametrize("temperature", [0.0, 0.8])
+@pytest.mark.parametrize("top_k", [0, 40])
+def test_row_of_nothing_but_minus_infinity_fails_the_pass(temperature: float, top_k: int) -> None:
+    row = np.full(1000, -np.inf, dtype=np.float32)
+    with pytest.raises(PassFailed):
+        candidates(row, [], SamplingParams(temperature=temperature, top_k=top_k))
+
+
+def test_next_to_no_temperature_is_greedy_and_silent() -> None:
+    kept = candidates(row_of(1, 2, 2, 0), [], SamplingParams(temperature=1e-310))
+    assert kept.probabilities()[np.isin(kept.ids, [1, 2])].tolist() == [0.5, 0.5]
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("temperature", -1.0),
+        ("temperature", math.nan),
+        ("temperature", math.inf),
+        ("top_k", -1),
+        ("top_p", 0.0),
+        ("top_p", -0.5),
+        ("top_p", 1.01),
+        ("top_p", math.nan),
+        ("min_p", -0.1),
+        ("min_p", 1.5),
+        ("min_p", math.nan),
+        ("repeat_penalty", 0.0),
+        ("repeat_penalty", -1.0),
+        ("repeat_penalty", math.inf),
+        ("repeat_penalty", math.nan),
+        ("presence_penalty", math.nan),
+        ("presence_penalty", math.inf),
+        ("frequency_penalty", -math.inf),
+        ("penalty_last_n", -1),
+    ],
+)
+def test_value_out_of_range_is_a_usage_error_of_one_line(name: str, value: float) -> None:
+    with pytest.raises(UsageError) as caught:
+        SamplingParams(**{name: value})  # type: ignore[arg-type]
+    message = str(caught.value)
+    assert name in message
+    assert str(value) in message
+    assert "\n" not in message
+
+
+@pytest.mark.parametrize("entry", [(-1, 1.0), (0, math.nan), (0, math.inf)])
+def test_impossible_logit_bias_is_a_usage_error_of_one_line(entry: tuple[int, float]) -> None:
+    with pytest.raises(UsageError, match="logit_bias") as caught:
+        SamplingParams(logit_bias=(entry,))
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "edge",
+    [
+        {"temperature": 0.0},
+        {"top_k": 0},
+        {"top_p": 1.0},
+        {"min_p": 0.0},
+        {"min_p": 1.0},
+        {"penalty_last_n": 0},
+        {"logit_bias": ((0, -math.inf),)},
+    ],
+)
+def test_values_at_the_edge_are_allowed(edge: dict[str, float]) -> None:
+    SamplingParams(**edge)  # type: ignore[arg-type]
+
+
+def test_candidates_do_not_depend_on_what_cannot_be_chosen() -> None:
+    row = shaped_row(5, 151_936, "normal")
+    lower = row.copy()
+    lower[row < np.sort(row)[-40]] -= 3
+    one, other = (candidates(each, [], SamplingParams()) for each in (row, lower))
+    assert np.array_equal(one.ids, other.ids)
+    assert np.array_equal(one.log_weights, other.log_weights)
+
+
+def test_only_what_top_k_keeps_becomes_float64() -> None:
+    kept = candidates(shaped_row(5, 151_936, "normal"), [], SamplingParams(top_p=1, min_p=0))
+    assert kept.ids.size == kept.log_weights.size == 40
+    assert kept.ids.tolist() == sorted(kept.ids.tolist())
+
+
+def test_plain_params_leave_the_distribution_as_it_is() -> None:
+    row = shaped_row(6, 500, "normal")
+    exact = np.exp(row.astype(np.float64))
+    assert candidates(row, [], PLAIN).probabilities() == pytest.approx(exact / exact.sum())
