@@ -185,6 +185,7 @@ def _loaded(pair: Pair, plan: _Plan) -> LoadedModels:
         draft_model=pair.draft_model,
         tokenizer=vocabulary,
         eog=vocabulary.eog,
+        suppressed=vocabulary.suppressed(),
         template_source=pair.target.model.chat_template,
         target_name=plan.target,
         draft_model_name=None if pair.draft_model is None else plan.draft_model,

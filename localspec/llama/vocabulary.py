@@ -39,6 +39,12 @@ class Vocabulary:
             if kind & _CONTROL_OR_USER_DEFINED and (text := self.text(token))
         )
 
+    def suppressed(self) -> tuple[int, ...]:
+        """Return the ids that the model's file forbids to generate; most files forbid none."""
+        count = ctypes.c_int32(0)
+        ids = native.llama_vocab_get_suppress_tokens(self._handle, ctypes.byref(count))
+        return tuple(ids[: count.value]) if count.value else ()
+
     @property
     def bos_text(self) -> str:
         """Text of the token that begins a sequence; empty when there is none."""

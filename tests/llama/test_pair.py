@@ -10,7 +10,7 @@ from localspec.decoding.cancel import CancelFlag
 from localspec.launch import Launch, prepare
 from localspec.llama.options import LoadOptions
 from localspec.llama.pair import open_pair
-from tests.llama.tiny_mamba import write
+from tests.llama.tiny_mamba import SUPPRESSED, write
 
 
 @pytest.fixture(scope="module")
@@ -48,6 +48,12 @@ def test_lookup_is_not_tried_on_a_recurrent_target(mamba: Path, draft: str) -> N
     assert reply.acceptance.drafted == 0
     assert reply.tokens == again.tokens
     assert assistant.notes
+    assistant.close()
+
+
+def test_what_the_file_forbids_is_read(mamba: Path) -> None:
+    assistant = prepare(Launch(target=str(mamba))).load()
+    assert list(assistant.models.suppressed) == SUPPRESSED
     assistant.close()
 
 

@@ -9,6 +9,7 @@ from tests.models.gguf_builder import Content, Tensor, build
 
 _N_EMBD, _D_INNER, _D_STATE, _D_CONV, _DT_RANK, _N_LAYER = 32, 64, 8, 4, 4, 2
 _CONTROL, _NORMAL = 3, 1
+SUPPRESSED = [5, 7]
 
 
 def _byte_pieces() -> list[str]:
@@ -39,6 +40,7 @@ def write(path: Path) -> Path:
         "tokenizer.ggml.token_type": [*[_NORMAL] * 256, _CONTROL],
         "tokenizer.ggml.merges": ["t h"],
         "tokenizer.ggml.eos_token_id": 256,
+        "tokenizer.ggml.suppress_tokens": SUPPRESSED,
         "tokenizer.chat_template": "{% for m in messages %}{{ m.content }}{% endfor %}",
     }
     shapes: dict[str, tuple[int, ...]] = {
