@@ -11,6 +11,7 @@ PACKAGE = Path(localspec.__file__).parent
 
 # From the top floor down; rooms on one floor do not know each other.
 FLOORS: list[set[str]] = [
+    {"__main__"},
     {"cli"},
     {"ui", "batch", "bench", "serve"},
     {""},  # the package itself: its public face

@@ -4,6 +4,9 @@ import importlib
 import os
 import sys
 import traceback
+import warnings
+from contextlib import suppress
+from pathlib import Path
 from typing import NoReturn
 
 import click
@@ -17,6 +20,7 @@ _VERBS = {
 }
 INTERRUPTED = 130
 STDOUT_CLOSED = 141
+_LONGEST_LINE = 1000
 
 
 class LazyGroup(click.Group):
@@ -53,51 +57,97 @@ def localspec() -> None:
 
 def main() -> NoReturn:
     """Run the command line and exit with its code."""
+    if sys.stdout is None:  # closed by whoever started us: there is nobody to answer
+        sys.exit(STDOUT_CLOSED)
     _use_unbreakable_streams()
     code = _run()
     try:
         sys.stdout.flush()
     except BrokenPipeError:
         code = STDOUT_CLOSED
+    except OSError as error:
+        code = code or _complain(_io_failure(error), 1, debug=False)
+        _give_up_stdout()
     if code == STDOUT_CLOSED:
-        # Python would flush once more at its end, and complain there.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _give_up_stdout()
     sys.exit(code)
 
 
 def _run() -> int:  # noqa: PLR0911 - one return for each way to end
     debug = "--debug" in sys.argv
+    if not (debug or sys.warnoptions):
+        warnings.simplefilter("ignore")  # a library's advice to programmers
     try:
-        result = localspec.main(standalone_mode=False)
+        return _call()
     except click.exceptions.NoArgsIsHelpError as error:
         click.echo(error.format_message(), err=True)
         return error.exit_code
     except click.ClickException as error:
-        return _complain(error.format_message(), error.exit_code, debug)
+        return _complain(_advised(error), error.exit_code, debug)
     except LocalspecError as error:
         return _complain(str(error), error.exit_code, debug)
     except (KeyboardInterrupt, click.Abort):
         return INTERRUPTED
-    except BrokenPipeError:
-        return STDOUT_CLOSED
     except OSError as error:
-        what = f"{error.filename}: " if error.filename else ""
-        return _complain(f"{what}{error.strerror or error}", 1, debug)
+        return _complain(_io_failure(error), 1, debug)
+    except MemoryError:
+        return _complain("out of memory: try a smaller model or a smaller --ctx", 1, debug)
     except Exception as error:  # the last net: a user is never shown a traceback unasked
         text = f"{type(error).__name__}: {error}; a fault of localspec, --debug shows where"
         return _complain(text, 1, debug)
+
+
+def _call() -> int:
+    stdout = sys.stdout
+    try:
+        result = localspec.main(standalone_mode=False)
+    except SystemExit:
+        # Where a pipe is closed, click wraps the streams and makes it an exit with code 1.
+        if sys.stdout is stdout:
+            raise
+        return STDOUT_CLOSED
     return result if isinstance(result, int) else 0
 
 
+def _advised(error: click.ClickException) -> str:
+    """Return what click says of a wrong command line, and where the right ones are described."""
+    text = error.format_message().rstrip(".")
+    context = error.ctx if isinstance(error, click.UsageError) else None
+    return text if context is None else f"{text}; see `{context.command_path} --help`"
+
+
+def _io_failure(error: OSError) -> str:
+    reason = error.strerror or str(error)
+    if error.filename:
+        return f"{error.filename}: {reason}"
+    return f"reading or writing failed ({reason}): check the disk, and where the output goes"
+
+
 def _complain(text: str, code: int, debug: bool) -> int:
-    if debug:
-        traceback.print_exc()
-    click.echo(f"localspec: {' '.join(text.split())}", err=True)
+    """Write one line that a terminal shows and does not obey; return the code."""
+    line = "".join(c if c.isprintable() else "\ufffd" for c in " ".join(text.split()))
+    with suppress(OSError):  # where even stderr fails, the code still tells
+        if debug:
+            traceback.print_exc()
+        click.echo(f"localspec: {line[:_LONGEST_LINE]}", err=True)
     return code
 
 
+def _give_up_stdout() -> None:
+    """Let what is still in Python's buffer go nowhere: it would be tried again at the end."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
 def _use_unbreakable_streams() -> None:
-    """Let a stream whose encoding lacks a character replace it, instead of ending the program."""
+    """Open what was closed onto nothing, and let a stream replace characters that it has not.
+
+    A closed stderr is no reason to give no answer; and were its number left free, the next
+    file to be opened would get it, and the messages of native code with it.
+    """
+    if sys.stdin is None:
+        sys.stdin = Path(os.devnull).open(encoding="utf-8")  # noqa: SIM115 - open to the end
+    if sys.stderr is None:
+        sys.stderr = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115 - likewise
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")

@@ -17,7 +17,12 @@ def cancel_on_interrupt(cancel: CancelFlag) -> Iterator[None]:
     Python runs its signal handlers only between bytecodes of the main thread, and that thread
     may spend seconds in one prefill. So the signal's number is written to a pipe, which Python
     does at once, and a thread that reads the pipe sets the flag.
+
+    Where Ctrl-C is ignored, as in a shell's background jobs, it stays ignored.
     """
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        yield
+        return
     reader, writer = os.pipe()
     os.set_blocking(writer, False)
 

@@ -1,10 +1,12 @@
 """Progress on stderr: one line that is drawn over on a terminal, silence elsewhere."""
 
+import os
 import sys
 import time
 from types import TracebackType
 from typing import Self
 
+from localspec.models.paths import shown
 from localspec.models.progress import Progress
 
 _REDRAW_S = 0.1
@@ -18,7 +20,7 @@ class ProgressLine:
     """
 
     def __init__(self, *, enabled: bool) -> None:
-        self._drawing = enabled and sys.stderr.isatty()
+        self._drawing = enabled and sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
         self._speaking = enabled
         self._last_s = 0.0
         self._announced: set[tuple[str, str]] = set()
@@ -44,7 +46,8 @@ class ProgressLine:
             self._source_start_s = now
             if self._speaking and not self._drawing:
                 size = f"{progress.total_bytes / 1e6:.0f} MB"
-                print(f"fetching {progress.name} ({size}) from {progress.source}", file=sys.stderr)
+                what = f"fetching {progress.name} ({size}) from {progress.source}"
+                print(f"localspec: {what}", file=sys.stderr)
         if not self._due(now):
             return
         elapsed = now - self._source_start_s
@@ -58,7 +61,7 @@ class ProgressLine:
     def load(self, name: str, share: float) -> None:
         """Show how much of a model is loaded."""
         if self._due(time.monotonic()):
-            self._draw(f"loading {name[-40:]}  {share:.0%}")
+            self._draw(f"loading {shown(name)[-40:]}  {share:.0%}")
 
     def _due(self, now: float) -> bool:
         if not self._drawing or now - self._last_s < _REDRAW_S:

@@ -1,5 +1,6 @@
 """Where a prompt comes from: the command line, stdin, or both."""
 
+import codecs
 import os
 import stat
 import sys
@@ -7,6 +8,8 @@ import sys
 import click
 
 from localspec.errors import LocalspecError, UsageError
+
+_MOST_BYTES = 64 << 20  # of stdin, which may have no end
 
 
 def read_prompt(argument: str | None) -> str:
@@ -20,8 +23,6 @@ def read_prompt(argument: str | None) -> str:
         LocalspecError: stdin is not UTF-8.
     """
     if argument is None or argument == "-":
-        if sys.stdin is None or sys.stdin.closed:
-            raise UsageError("there is no prompt: give one as an argument or on stdin")
         if sys.stdin.isatty():
             click.echo("Type the prompt; end it with Ctrl-D on a line of its own.", err=True)
         text = _read_stdin()
@@ -43,9 +44,19 @@ def _stdin_brings_material() -> bool:
 
 
 def _read_stdin() -> str:
-    raw = sys.stdin.buffer.read()
     try:
-        text = raw.decode("utf-8-sig")
+        raw = sys.stdin.buffer.read(_MOST_BYTES + 1)
+    except OSError as error:
+        raise LocalspecError(
+            f"stdin cannot be read ({error.strerror}): give the prompt as an argument"
+        ) from None
+    if len(raw) > _MOST_BYTES:
+        raise LocalspecError(
+            f"stdin brings more than {_MOST_BYTES >> 20} MB, more than any context holds: shorten it"
+        )
+    raw = raw.removeprefix(codecs.BOM_UTF8)
+    try:
+        text = raw.decode()
     except UnicodeDecodeError as error:
         raise LocalspecError(
             f"stdin is not UTF-8 text (byte {raw[error.start]:#04x} at offset {error.start}): "

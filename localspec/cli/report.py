@@ -6,6 +6,7 @@ from localspec.chat.assistant import Assistant
 from localspec.chat.events import Reply
 from localspec.decoding.generate import StopReason
 from localspec.decoding.stats import AcceptanceStats
+from localspec.models.paths import shown
 
 _ENDINGS = {
     StopReason.LENGTH: "cut at --max-tokens",
@@ -14,8 +15,14 @@ _ENDINGS = {
 }
 
 
-def as_json(assistant: Assistant, reply: Reply) -> str:
-    """Return one JSON object, on one line. Durations are in seconds."""
+def as_json(assistant: Assistant, reply: Reply, *, only_ascii: bool = False) -> str:
+    """Return one JSON object, on one line. Durations are in seconds.
+
+    Args:
+        assistant: who replied.
+        reply: what is told.
+        only_ascii: escape every other character, for a stream that has not all of them.
+    """
     timings, models = reply.timings, assistant.models
     document = {
         "text": reply.text,
@@ -47,12 +54,12 @@ def as_json(assistant: Assistant, reply: Reply) -> str:
             },
         },
     }
-    return json.dumps(document, ensure_ascii=False)
+    return json.dumps(document, ensure_ascii=only_ascii)
 
 
 def one_line(assistant: Assistant, reply: Reply) -> str:
     """Return model, speed, drafting and seed, for stderr."""
-    parts = [assistant.models.target_name, f"{reply.completion_tokens} tokens"]
+    parts = [shown(assistant.models.target_name), f"{reply.completion_tokens} tokens"]
     if reply.tokens_per_s is not None:
         parts.append(f"{reply.tokens_per_s:.1f} tokens/s")
     if reply.acceptance.drafted:

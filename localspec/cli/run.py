@@ -1,5 +1,6 @@
 """`localspec run`: one prompt, one answer on stdout, everything else on stderr."""
 
+import codecs
 import sys
 from collections.abc import Iterator
 from typing import Any
@@ -139,7 +140,8 @@ def _answer(assistant: Assistant, text: str, options: ReplyOptions, flags: dict[
     reply = _shown(assistant.stream(prompt, options, raw=flags["raw"]), stream)
     stream.end()
     if flags["json_"]:
-        click.echo(as_json(assistant, reply))
+        only_ascii = codecs.lookup(sys.stdout.encoding).name != "utf-8"
+        click.echo(as_json(assistant, reply, only_ascii=only_ascii))
     if not flags["quiet"] and not flags["json_"]:
         click.echo(one_line(assistant, reply), err=True)
     sys.stdout.flush()
