@@ -1,0 +1,98 @@
+"""The command line as its users have it: a process with streams, an exit code and signals."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+# One thread, no GPU: the same on every machine, and at ease beside other programs.
+PLAIN = ("--threads", "1", "--gpu-layers", "0")
+COMMAND = (sys.executable, "-m", "localspec")
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    code: int
+    out: str
+    err: str
+
+
+def environment(changes: Mapping[str, str] | None = None) -> dict[str, str]:
+    inherited = {key: value for key, value in os.environ.items() if key != "PYTHONWARNINGS"}
+    return {**inherited, **(changes or {})}
+
+
+def localspec(
+    *arguments: str,
+    stdin: bytes = b"",
+    env: Mapping[str, str] | None = None,
+    shell: Sequence[str] = (),
+    cwd: Path | None = None,
+) -> Done:
+    """Run the command to its end.
+
+    Args:
+        arguments: what follows the program's name.
+        stdin: what a pipe brings.
+        env: variables to set.
+        shell: a command that runs the one after it, such as `sh -c 'exec "$@" >&-' sh`.
+        cwd: the working directory.
+    """
+    ended = subprocess.run(
+        [*shell, *COMMAND, *arguments],
+        input=stdin,
+        capture_output=True,
+        check=False,
+        env=environment(env),
+        cwd=cwd,
+        timeout=120,
+    )
+    return Done(ended.returncode, ended.stdout.decode(), ended.stderr.decode())
+
+
+def answer(*arguments: str, stdin: bytes = b"") -> Done:
+    """Run `localspec run` on the CPU, and see it succeed."""
+    done = localspec("run", *PLAIN, *arguments, stdin=stdin)
+    assert done.code == 0, done.err
+    return done
+
+
+@contextmanager
+def started(
+    *arguments: str, env: Mapping[str, str] | None = None, stderr: int = subprocess.PIPE
+) -> Iterator[subprocess.Popen[bytes]]:
+    """Start the command and leave it running; it is killed if it outlives the test."""
+    # A process that ignores Ctrl-C, as a shell's background jobs do, would hand that on.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        process = subprocess.Popen(
+            [*COMMAND, *arguments],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=stderr,
+            env=environment(env),
+        )
+    finally:
+        signal.signal(signal.SIGINT, before)
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+        for stream in (process.stdout, process.stderr):
+            if stream is not None:
+                stream.close()
+
+
+def assert_one_complaint(done: Done, code: int) -> None:
+    """See that it ended with this code, said why in one line, and gave no answer."""
+    assert done.code == code, done.err
+    assert done.out == ""
+    assert done.err.startswith("localspec: ")
+    assert done.err.count("\n") == 1
+    assert done.err.endswith("\n")
+    assert "fault of localspec" not in done.err

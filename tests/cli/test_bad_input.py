@@ -1,0 +1,140 @@
+"""What cannot be answered: one line that says why, the right code, nothing on stdout."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.cli.command import PLAIN, assert_one_complaint, localspec, started
+from tests.models.gguf_builder import TOKENS, model_file
+
+WITHOUT_STDOUT = ("sh", "-c", 'exec "$@" >&-', "sh")
+WITHOUT_STDERR = ("sh", "-c", 'exec "$@" 2>&-', "sh")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "value", "advice"),
+    [
+        (["--temperature", "-1", "Hi"], "temperature is -1.0", "it must be 0 or more"),
+        (["--top-p", "nan", "Hi"], "top_p is nan", "it must be above 0"),
+        (["--max-tokens", "0", "Hi"], "max_tokens is 0", "it must be 1 or more"),
+        (["--draft-length", "999", "Hi"], "draft_length is 999", "give 1 to 63"),
+        (["--gpu-layers", "-1", "Hi"], "'-1'", "a number of layers nor 'auto'"),
+        (["--stop", "", "Hi"], 'a stop string is ""', "at least one character"),
+        (["--draft", "model", "Hi"], "smollm2-135m has no draft model", "--draft-model"),
+        (["--pair", "a", "--target", "b", "Hi"], "pair a and target b", "give one of them"),
+        (["--raw", "--system", "x", "Hi"], "--raw and --system", "exclude each other"),
+        (["--tempratur", "1", "Hi"], "'--tempratur'", "Did you mean '--temperature'?"),
+        (["--bogus", "Hi"], "'--bogus'", "run --help`"),
+        (["Hi", "there"], "(there)", "run --help`"),
+        ([" \n"], "the prompt is empty", "write something"),
+        ([], "stdin is empty", "as an argument"),
+        (["-"], "stdin is empty", "as an argument"),
+    ],
+)
+def test_a_wrong_command_line_is_code_2(arguments: list[str], value: str, advice: str) -> None:
+    done = localspec("run", *arguments)
+    assert_one_complaint(done, 2)
+    assert value in done.err
+    assert advice in done.err
+
+
+@pytest.mark.parametrize("mark", [b"", b"\xef\xbb\xbf"])
+def test_stdin_that_is_no_utf8_names_the_byte_and_where_it_is(mark: bytes) -> None:
+    done = localspec("run", stdin=mark + b"caf\xe9")
+    assert_one_complaint(done, 1)
+    assert "byte 0xe9 at offset 3" in done.err
+    assert "iconv" in done.err
+
+
+def test_a_missing_file_is_code_3(tmp_path: Path) -> None:
+    done = localspec("run", "--target", str(tmp_path / "none.gguf"), "Hi")
+    assert_one_complaint(done, 3)
+    assert str(tmp_path / "none.gguf") in done.err
+    assert "smollm2-135m" in done.err
+
+
+@pytest.mark.parametrize("verb", [["run", "--pair"], ["run", "--target"], ["pull"]])
+def test_an_unknown_name_is_code_3_and_lists_the_known_ones(verb: list[str]) -> None:
+    done = localspec(*verb, "smolm2-135m", *(["Hi"] if verb[0] == "run" else []))
+    assert_one_complaint(done, 3)
+    assert "did you mean smollm2-135m?" in done.err
+
+
+def test_a_text_file_named_gguf_is_code_1(tmp_path: Path) -> None:
+    path = tmp_path / "letter.gguf"
+    path.write_text("Dear reader,\n" * 100)
+    done = localspec("run", "--target", str(path), "Hi")
+    assert_one_complaint(done, 1)
+    assert str(path) in done.err
+
+
+@pytest.mark.weights
+def test_a_truncated_gguf_is_code_1(smollm2_path: Path, tmp_path: Path) -> None:
+    path = tmp_path / "half.gguf"
+    path.write_bytes(smollm2_path.read_bytes()[:50_000_000])
+    done = localspec("run", "--target", str(path), "Hi")
+    assert_one_complaint(done, 1)
+    assert str(path) in done.err
+
+
+def test_a_draft_model_with_another_tokenizer_is_code_4(tmp_path: Path) -> None:
+    target, draft_model = tmp_path / "target.gguf", tmp_path / "draft.gguf"
+    target.write_bytes(model_file())
+    draft_model.write_bytes(model_file(tokens=[*TOKENS[:-1], "ba"]))
+    done = localspec("run", "--target", str(target), "--draft-model", str(draft_model), "Hi")
+    assert_one_complaint(done, 4)
+    assert "token 5 is 'ab'" in done.err
+    assert "and 'ba'" in done.err
+
+
+@pytest.mark.weights
+@pytest.mark.pair
+def test_smollm2_does_not_draft_for_qwen(smollm2_path: Path, qwen_target_path: Path) -> None:
+    reference = ("--target", "qwen2.5-coder-1.5b", "--draft-model", "smollm2-135m")
+    done = localspec("run", *reference, "Hi")
+    assert_one_complaint(done, 4)
+    assert "qwen2.5-coder-1.5b" in done.err
+    assert "smollm2-135m" in done.err
+
+
+@pytest.mark.weights
+@pytest.mark.usefixtures("smollm2_path")
+def test_a_reader_who_leaves_ends_the_program_silently_with_141() -> None:
+    with started("run", *PLAIN, "--raw", "Once upon a time", "--max-tokens", "2000") as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        assert process.stdout.read(1) != b""
+        process.stdout.close()
+        assert process.wait(60) == 141
+        assert process.stderr.read() == b""
+
+
+@pytest.mark.parametrize("arguments", [["run", "Hi"], ["--help"], ["run", "--temperature", "-1"]])
+def test_stdout_closed_from_the_start_is_a_silent_141(arguments: list[str]) -> None:
+    done = localspec(*arguments, shell=WITHOUT_STDOUT)
+    assert (done.code, done.out, done.err) == (141, "", "")
+
+
+def test_without_stderr_the_code_still_tells() -> None:
+    done = localspec("run", "--temperature", "-1", "Hi", shell=WITHOUT_STDERR)
+    assert (done.code, done.out, done.err) == (2, "", "")
+
+
+@pytest.mark.weights
+@pytest.mark.usefixtures("smollm2_path")
+def test_without_stderr_there_is_still_an_answer() -> None:
+    options = (*PLAIN, "--max-tokens", "3", "--temperature", "0")
+    done = localspec("run", *options, "Say hello.", shell=WITHOUT_STDERR)
+    assert done.code == 0
+    assert done.out.strip() != ""
+    assert "localspec:" not in done.out
+
+
+@pytest.mark.weights
+@pytest.mark.usefixtures("smollm2_path")
+def test_an_answer_that_cannot_be_written_is_code_1(tmp_path: Path) -> None:
+    full = ("sh", "-c", 'ulimit -f 0; exec "$@" >answer.txt', "sh")
+    options = ("--quiet", "--max-tokens", "3")
+    done = localspec("run", *PLAIN, *options, "Say hello.", shell=full, cwd=tmp_path)
+    assert_one_complaint(done, 1)
+    assert "writing failed (File too large)" in done.err

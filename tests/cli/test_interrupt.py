@@ -1,0 +1,97 @@
+"""Ctrl-C, wherever it strikes: code 130, soon, and what was answered so far stays."""
+
+import os
+import pty
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.cli.command import PLAIN, started
+from tests.models.sources import loopback_hub
+
+SOON_S = 3.0
+
+
+def interrupt(process: "subprocess.Popen[bytes]") -> tuple[str, str]:
+    """Press Ctrl-C, see the program end soon with 130, and return what it wrote meanwhile."""
+    start = time.monotonic()
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    assert time.monotonic() - start < SOON_S
+    assert process.returncode == 130
+    text = (err or b"").decode()
+    assert "Traceback" not in text
+    assert "Exception" not in text
+    return out.decode(), text
+
+
+@pytest.mark.weights
+@pytest.mark.usefixtures("smollm2_path")
+def test_ctrl_c_in_decode_keeps_the_text_so_far() -> None:
+    with started("run", *PLAIN, "--raw", "Once upon a time", "--temperature", "0") as process:
+        assert process.stdout is not None
+        before = process.stdout.read(8)
+        rest, figures = interrupt(process)
+    assert len(before) == 8
+    assert rest.endswith("\n")
+    assert " · interrupted · seed " in figures
+
+
+@pytest.mark.weights
+@pytest.mark.usefixtures("smollm2_path")
+def test_ctrl_c_in_prefill_ends_it_before_a_token_is_out() -> None:
+    prompt = "All work and no play makes Jack a dull boy. " * 700
+    figures = ""
+    for patience_s in (1, 2, 4, 8):  # until loading is over: then there are figures
+        with started("run", *PLAIN, "--ctx", "8192", "--raw", prompt) as process:
+            time.sleep(patience_s)
+            out, figures = interrupt(process)
+        assert out == ""
+        if figures.strip():
+            break
+    assert " · 0 tokens · " in figures
+    assert " · interrupted · seed " in figures
+
+
+@pytest.mark.weights
+@pytest.mark.usefixtures("smollm2_path")
+def test_ctrl_c_while_loading_wipes_the_progress_line() -> None:
+    screen, terminal = pty.openpty()
+    try:
+        with started("run", *PLAIN, "Hi", stderr=terminal) as process:
+            drawn = b""
+            while b"loading smollm2-135m" not in drawn:
+                drawn += os.read(screen, 1000)
+            out, _ = interrupt(process)
+        os.set_blocking(screen, False)
+        drawn += os.read(screen, 10_000)
+    finally:
+        os.close(screen)
+        os.close(terminal)
+    assert out == ""
+    assert b"Traceback" not in drawn
+    assert drawn.endswith(b"\r\x1b[K")
+
+
+@pytest.mark.parametrize("source", ["hub", "index"])
+def test_ctrl_c_in_a_download_leaves_nothing_in_the_store(
+    bare_machine: dict[str, str], stored: Path, source: str
+) -> None:
+    with loopback_hub() as server:
+        server.silent.set()
+        if source == "hub":
+            env = {**bare_machine, "HF_ENDPOINT": server.url}
+        else:
+            env = {**bare_machine, "PIP_INDEX_URL": f"{server.url}/simple", "PIP_NO_INDEX": "0"}
+        with started("pull", "smollm2-135m", env=env) as process:
+            deadline = time.monotonic() + 30
+            while not server.requests and time.monotonic() < deadline:
+                time.sleep(0.05)
+            assert server.requests != []
+            out, _ = interrupt(process)
+    assert out == ""
+    assert [path for path in stored.rglob("*") if not path.is_dir()] == []
+    assert list((stored / "partial").glob("*")) == []
