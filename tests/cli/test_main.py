@@ -1,0 +1,128 @@
+"""How the program ends, whatever a verb raises."""
+
+import errno
+import sys
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+
+import click
+import pytest
+
+from localspec import cli
+from localspec.errors import (
+    ContextOverflow,
+    IntegrityError,
+    LocalspecError,
+    ModelUnavailable,
+    PairMismatch,
+    UsageError,
+)
+
+End = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def end(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> End:
+    """Runs the program with one verb, `do`, and returns code, stdout and stderr."""
+
+    def run(do: Callable[[], object], *options: str) -> tuple[int, str, str]:
+        @click.command()
+        @click.option("--debug", is_flag=True)
+        def verb(debug: bool) -> object:
+            return do()
+
+        monkeypatch.setattr(cli.LazyGroup, "get_command", lambda *_: verb)
+        monkeypatch.setattr(sys, "argv", ["localspec", "do", *options])
+        with pytest.raises(SystemExit) as ended:
+            cli.main()
+        assert isinstance(ended.value.code, int)
+        return (ended.value.code, *capfd.readouterr())
+
+    return run
+
+
+def raising(error: BaseException) -> Callable[[], None]:
+    def do() -> None:
+        raise error
+
+    return do
+
+
+def test_a_verb_that_returns_no_code_ends_well(end: End) -> None:
+    assert end(lambda: print("done")) == (0, "done\n", "")
+
+
+def test_a_verb_chooses_its_code(end: End) -> None:
+    assert end(lambda: cli.INTERRUPTED) == (130, "", "")
+
+
+@pytest.mark.parametrize(
+    ("kind", "code"),
+    [
+        (LocalspecError, 1),
+        (ContextOverflow, 1),
+        (UsageError, 2),
+        (ModelUnavailable, 3),
+        (IntegrityError, 3),
+        (PairMismatch, 4),
+    ],
+)
+def test_an_error_of_ours_is_one_line_and_its_own_code(
+    end: End, kind: type[LocalspecError], code: int
+) -> None:
+    assert end(raising(kind("one\n  two\tthree"))) == (code, "", "localspec: one two three\n")
+
+
+def test_a_message_cannot_command_the_terminal_nor_fill_it(end: End) -> None:
+    code, out, err = end(raising(LocalspecError("\x1b[2J\x9b" + "x" * 9000)))
+    assert (code, out) == (1, "")
+    assert err.startswith("localspec: \ufffd[2J\ufffdx")
+    assert len(err) < 1100
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (PermissionError(errno.EACCES, "Permission denied", "/a/b"), "/a/b: Permission denied"),
+        (OSError(errno.EIO, "Input/output error"), "failed (Input/output error): check the disk"),
+        (MemoryError(), "out of memory: try a smaller model"),
+        (ZeroDivisionError("by 0"), "ZeroDivisionError: by 0; a fault of localspec, --debug"),
+    ],
+)
+def test_a_failure_around_us_is_one_line_and_code_1(end: End, error: Exception, told: str) -> None:
+    code, out, err = end(raising(error))
+    assert (code, out) == (1, "")
+    assert told in err
+    assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize("error", [UsageError("no"), ZeroDivisionError("no"), OSError("no")])
+def test_debug_shows_where(end: End, error: Exception) -> None:
+    code, _, err = end(raising(error), "--debug")
+    assert code == getattr(error, "exit_code", 1)
+    assert err.startswith("Traceback (most recent call last):\n")
+    assert "raise error\n" in err
+    assert err.splitlines()[-1].startswith("localspec: ")
+
+
+def test_ctrl_c_outside_of_native_code_is_code_130(end: End) -> None:
+    code, out, err = end(raising(KeyboardInterrupt()))
+    assert (code, out, err.strip()) == (130, "", "")
+
+
+def test_a_library_s_warnings_are_shown_to_nobody_but_a_debugger(end: End) -> None:
+    def warn() -> None:
+        warnings.warn("deprecated", DeprecationWarning, stacklevel=1)
+
+    assert end(warn) == (0, "", "")
+
+
+def test_a_character_that_a_stream_has_not_is_replaced(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    with (tmp_path / "out").open("w", encoding="latin-1") as narrow:
+        monkeypatch.setattr(sys, "stdout", narrow)
+        cli._use_unbreakable_streams()
+        print("é漢")
+    assert (tmp_path / "out").read_bytes() == b"\xe9?\n"

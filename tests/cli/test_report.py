@@ -1,0 +1,120 @@
+import json
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import cast
+
+from localspec.chat.assistant import Assistant
+from localspec.chat.events import Reply
+from localspec.cli.report import as_json, one_line
+from localspec.decoding.generate import StopReason
+from localspec.decoding.stats import AcceptanceStats
+from localspec.decoding.timings import Timings
+
+
+def assistant(target_name: str = "big") -> Assistant:
+    models = SimpleNamespace(target_name=target_name, draft_model_name="small")
+    return cast("Assistant", SimpleNamespace(models=models, load_s=1.23456789))
+
+
+def reply() -> Reply:
+    """Six tokens: one from prefill, then rounds of 3 and of 2."""
+    acceptance = AcceptanceStats()
+    acceptance.add("model", drafted=3, accepted=2, confirmed=3)
+    acceptance.add("model", drafted=3, accepted=1, confirmed=2)
+    return Reply(
+        text="Grüße",
+        thinking="",
+        tokens=(1, 2, 3, 4, 5, 6),
+        stop_reason=StopReason.EOG,
+        seed=7,
+        prompt_tokens=4,
+        cached_tokens=0,
+        completion_tokens=6,
+        first_token_s=0.5,
+        timings=Timings(lambda: 0.0, decode_s=2.0, draft_s=0.75, verify_s=1.0, sample_s=0.125),
+        drafter="model",
+        acceptance=acceptance,
+    )
+
+
+def test_json_tells_every_figure() -> None:
+    rates = {
+        "rounds": 2,
+        "drafted": 6,
+        "accepted": 3,
+        "acceptance_rate": 0.5,
+        "mean_acceptance_length": 2.5,
+    }
+    assert json.loads(as_json(assistant(), reply())) == {
+        "text": "Grüße",
+        "stop_reason": "eog",
+        "seed": 7,
+        "model": {"target": "big", "draft_model": "small"},
+        "usage": {"prompt_tokens": 4, "completion_tokens": 6},
+        "timings": {
+            "load_s": 1.234568,
+            "prefill_s": 0.0,
+            "draft_prefill_s": 0.0,
+            "first_token_s": 0.5,
+            "decode_s": 2.0,
+            "draft_s": 0.75,
+            "verify_s": 1.0,
+            "sample_s": 0.125,
+            "other_s": 0.125,
+            "tokens_per_s": 2.5,
+        },
+        "speculation": {"drafter": "model", **rates, "by_drafter": {"model": rates}},
+    }
+
+
+def test_json_of_nothing_generated_has_null_where_there_is_no_figure() -> None:
+    nothing = replace(
+        reply(),
+        text="",
+        tokens=(),
+        stop_reason=StopReason.CANCELLED,
+        completion_tokens=0,
+        first_token_s=None,
+        acceptance=AcceptanceStats(),
+    )
+    document = json.loads(as_json(assistant(), nothing))
+    assert document["stop_reason"] == "cancelled"
+    assert document["timings"]["first_token_s"] is None
+    assert document["timings"]["tokens_per_s"] is None
+    assert document["speculation"]["acceptance_rate"] is None
+    assert document["speculation"]["mean_acceptance_length"] is None
+    assert document["speculation"]["by_drafter"] == {}
+
+
+def test_json_is_one_line_of_utf8_or_of_ascii() -> None:
+    two_lines = replace(reply(), text="Grüße\n\u2028", thinking="hm")
+    for only_ascii in (False, True):
+        text = as_json(assistant(), two_lines, only_ascii=only_ascii)
+        assert "\n" not in text
+        assert text.isascii() is only_ascii
+        document = json.loads(text)
+        assert (document["text"], document["thinking"]) == ("Grüße\n\u2028", "hm")
+
+
+def test_the_line_for_people_tells_speed_drafting_and_seed() -> None:
+    assert one_line(assistant(), reply()) == (
+        "localspec: big · 6 tokens · 2.5 tokens/s · model: 3 of 6 drafted accepted · seed 7"
+    )
+
+
+def test_the_line_for_people_tells_an_end_that_the_model_did_not_choose() -> None:
+    endings = {
+        StopReason.LENGTH: "cut at --max-tokens",
+        StopReason.CANCELLED: "interrupted",
+        StopReason.CONTEXT_FULL: "raise --ctx",
+    }
+    for reason in StopReason:
+        line = one_line(assistant(), replace(reply(), stop_reason=reason))
+        told = [text for text in endings.values() if text in line]
+        assert told == ([endings[reason]] if reason in endings else [])
+
+
+def test_a_file_name_cannot_command_the_terminal() -> None:
+    assert one_line(assistant("\x1b[2J\n.gguf"), reply()).startswith(
+        "localspec: '\\x1b[2J\\n.gguf' · "
+    )
