@@ -14,6 +14,7 @@ TARGET_MS = 150.0
 
 
 def cpu_ms(*command: str) -> float:
+    """Return the CPU time of Python with these arguments."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     subprocess.run([sys.executable, *command], check=True, stdout=subprocess.DEVNULL)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -21,6 +22,7 @@ def cpu_ms(*command: str) -> float:
 
 
 def main() -> int:
+    """Measure, print, and return 1 where the target is missed."""
     runs = int(sys.argv[1]) if len(sys.argv) > 1 else 20
     for name, command in (("python", ("-c", "")), ("--help", ("-m", "localspec", "--help"))):
         times = [cpu_ms(*command) for _ in range(runs)]

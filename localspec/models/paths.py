@@ -29,8 +29,9 @@ def data_dir() -> Path:
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
     except (OSError, RuntimeError) as error:  # RuntimeError: `~` of nobody
         reason = getattr(error, "strerror", None) or str(error)
+        place = override or getattr(error, "filename", None) or "of this user"
         raise UsageError(
-            f"data directory {shown(override or 'of this user')} cannot be used ({reason}): "
+            f"data directory {shown(place)} cannot be used ({reason}): "
             f"set {DATA_DIR_VARIABLE} to a directory that you can write to"
         ) from error
     return path

@@ -18,7 +18,8 @@ def pull(name: str, progress: Report = lambda _: None) -> list[Path]:
         ModelUnavailable: no such name, or no source delivers it.
     """
     registry = load_registry()
-    if name in registry.models and name not in registry.pairs:
+    registry.require(name)
+    if name not in registry.pairs:
         wanted = [name]
     else:
         pair = registry.pair(name)

@@ -92,6 +92,11 @@ class Registry:
             raise ModelUnavailable(_unknown("model", name, self.models))
         return self.models[name]
 
+    def require(self, name: str) -> None:
+        """Raise ModelUnavailable, with the names that there are, unless a pair or model has this one."""
+        if name not in self.pairs and name not in self.models:
+            raise ModelUnavailable(_unknown("pair or model", name, {**self.pairs, **self.models}))
+
     def pair(self, name: str) -> PairEntry:
         """Return a pair, or raise ModelUnavailable with the names that there are."""
         if name not in self.pairs:
