@@ -180,6 +180,17 @@ def test_follow_up_evaluates_only_what_is_new() -> None:
     assert timings.prefill_tokens == 3
 
 
+def test_prompt_that_is_cached_already_costs_one_token() -> None:
+    """Its last row is not kept, so its last token is evaluated again."""
+    target = CachedModel(counting(), N_CTX)
+    models: dict[Role, LanguageModel] = {Role.TARGET: target}
+    for evaluated in (9, 1, 1):
+        timings = Timings(clock=Stopwatch())
+        policy = FixedPolicy(NoDrafter(), 0)
+        run_to_end([1] * 9, models, policy, GREEDY, Limits(3, ()), timings)
+        assert timings.prefill_tokens == evaluated
+
+
 @pytest.mark.parametrize("passes", range(5))
 def test_cancelled_pass_ends_the_text_where_it_was(passes: int) -> None:
     models: dict[Role, LanguageModel] = {

@@ -59,6 +59,22 @@ def test_any_order_and_any_subset_of_ids_get_the_same_numbers(
     assert again.tolist() == [by_id[token] for token in some]
 
 
+def test_scrambling_is_that_of_splitmix64() -> None:
+    """The published generator's first three words from the seed 0."""
+    words = [0xE220A8397B1DCDAF, 0x6E789E6AA1B965F4, 0x06C45D188009454F]
+    states = [noise_module._GAMMA * n & (WRAP - 1) for n in (1, 2, 3)]
+    assert [noise_module._mix(state) for state in states] == words
+    assert noise_module._mix_each(np.array(states, dtype=np.uint64)).tolist() == words
+
+
+def test_numbers_of_a_seed_stay_what_they_are() -> None:
+    """A seed is a promise to users: the same text from one release to the next."""
+    numbers = Noise(42).gumbel(7, ids(0, 1, 262_143))
+    assert numbers == pytest.approx(
+        [0.259814903098283, 0.20434126558249785, -0.016927354471562194], abs=1e-12
+    )
+
+
 def test_asking_twice_gives_the_same_numbers_whatever_was_asked_between() -> None:
     noise = Noise(7)
     first = noise.gumbel(3, np.arange(100))

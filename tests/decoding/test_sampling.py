@@ -9,7 +9,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from localspec.decoding.sampling import SamplingParams, candidates, penalised, top_ids
+from localspec.decoding.sampling import (
+    Candidates,
+    SamplingParams,
+    candidates,
+    penalised,
+    top_ids,
+)
 from localspec.errors import PassFailed, UsageError
 
 PLAIN = SamplingParams(temperature=1, top_k=0, top_p=1, min_p=0)
@@ -145,6 +151,42 @@ def test_order_is_penalties_top_k_top_p_min_p_temperature() -> None:
     assert candidates(row, [], SamplingParams(100, 0, 1, 0.2)).ids.tolist() == [0, 1]
 
 
+def test_top_p_that_is_reached_exactly_keeps_no_more() -> None:
+    half = SamplingParams(temperature=1, top_k=0, top_p=0.5, min_p=0)
+    assert candidates(row_of(0, 0), [], half).ids.tolist() == [0]
+    assert candidates(row_of(0, 0, 0, 0), [], half).ids.tolist() == [0, 1]
+    assert candidates(row_of(0, 0, 0, 0, 0), [], half).ids.tolist() == [0, 1, 2]
+
+
+@pytest.mark.parametrize("height", [-30_000.0, 30_000.0])
+def test_logits_of_any_height_give_the_same_candidates(height: float) -> None:
+    row = row_of(3, 2, 1, -4, 2.5)
+    low, high = (candidates(each, [], SamplingParams()) for each in (row, row + height))
+    assert low.ids.tolist() == high.ids.tolist()
+    assert low.probabilities() == pytest.approx(high.probabilities())
+
+
+def test_probabilities_of_log_weights_of_any_height() -> None:
+    for height in (-5000.0, 0.0, 5000.0):
+        kept = Candidates(np.arange(2), np.array([height, height]))
+        assert kept.probabilities().tolist() == [0.5, 0.5]
+
+
+def test_defaults_are_those_of_the_command_line() -> None:
+    assert SamplingParams() == SamplingParams(
+        temperature=0.8,
+        top_k=40,
+        top_p=0.95,
+        min_p=0.05,
+        repeat_penalty=1.0,
+        presence_penalty=0.0,
+        frequency_penalty=0.0,
+        penalty_last_n=64,
+        logit_bias=(),
+    )
+    assert not SamplingParams().penalises
+
+
 def test_repeat_penalty_makes_positive_and_negative_logits_less_likely() -> None:
     params = SamplingParams(repeat_penalty=2)
     assert penalised(row_of(4, -4, 0, 4), [0, 1, 2], params).tolist() == [2, -8, 0, 4]
@@ -184,8 +226,8 @@ def slow_top(row: NDArray[np.float32], top_k: int) -> list[int]:
 
 @given(
     st.integers(0, 10_000),
-    st.integers(1, 700),
-    st.integers(1, 60),
+    st.integers(1, 5_000),
+    st.integers(1, 20),
     st.sampled_from(("normal", "ties", "ascending", "constant", "holes")),
 )
 @settings(max_examples=400, deadline=None)
