@@ -1,7 +1,8 @@
-"""Ctrl-C while native code runs: a flag that llama.cpp watches, set at once."""
+"""Ctrl-C while native code runs: a flag that llama.cpp watches. And how to be told to end."""
 
 import os
 import signal
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -46,3 +47,21 @@ def cancel_on_interrupt(cancel: CancelFlag) -> Iterator[None]:
         os.close(writer)
         watcher.join()
         os.close(reader)
+
+
+@contextmanager
+def unwind_on_terminate() -> Iterator[None]:
+    """Let SIGTERM and a terminal that goes away end the program by way of its `finally`s.
+
+    By default they end it on the spot, and a download leaves its half file, and pip, behind.
+    """
+    before = {}
+    for name in ("SIGTERM", "SIGHUP"):
+        number = getattr(signal, name, None)  # Windows has no SIGHUP
+        if number is not None and signal.getsignal(number) is signal.SIG_DFL:
+            before[number] = signal.signal(number, lambda number, _: sys.exit(128 + number))
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -2,6 +2,7 @@
 
 import click
 
+from localspec.cli.interrupt import unwind_on_terminate
 from localspec.cli.progress import ProgressLine
 from localspec.models.pull import pull as pull_by_name
 
@@ -15,7 +16,7 @@ def pull(name: str, quiet: bool, debug: bool) -> None:  # noqa: ARG001 - main() 
 
     What is here already is not fetched again.
     """
-    with ProgressLine(enabled=not quiet) as line:
+    with ProgressLine(enabled=not quiet) as line, unwind_on_terminate():
         paths = pull_by_name(name, line.download)
     for path in paths:
         click.echo(path)

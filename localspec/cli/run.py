@@ -11,7 +11,7 @@ from localspec.chat.assistant import Assistant, ReplyOptions
 from localspec.chat.conversation import Conversation
 from localspec.chat.events import Event, Finished, Reply
 from localspec.cli import INTERRUPTED
-from localspec.cli.interrupt import cancel_on_interrupt
+from localspec.cli.interrupt import cancel_on_interrupt, unwind_on_terminate
 from localspec.cli.progress import ProgressLine
 from localspec.cli.prompt import read_prompt
 from localspec.cli.report import as_json, one_line
@@ -119,7 +119,8 @@ def run(prompt: str | None, **flags: Any) -> int:
     text = read_prompt(prompt)
     cancel = CancelFlag()
     with ProgressLine(enabled=not flags["quiet"]) as line:
-        prepared = prepare(request, line.download)
+        with unwind_on_terminate():
+            prepared = prepare(request, line.download)
         with cancel_on_interrupt(cancel):
             try:
                 assistant = prepared.load(cancel, line.load)

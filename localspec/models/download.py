@@ -66,6 +66,7 @@ def from_hub(
             raise SourceFailedError(cache + (", offline" if offline else ", HF_HUB_OFFLINE is set"))
         require_space(Path(constants.HF_HUB_CACHE), entry.size_bytes)
         _ask_hub(source, entry)
+        report(0)  # the first bytes that are counted are 10 MB, which may take long
         try:
             file = hf_hub_download(
                 source.repo,

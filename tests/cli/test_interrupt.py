@@ -15,13 +15,15 @@ from tests.models.sources import loopback_hub
 SOON_S = 3.0
 
 
-def interrupt(process: "subprocess.Popen[bytes]") -> tuple[str, str]:
-    """Press Ctrl-C, see the program end soon with 130, and return what it wrote meanwhile."""
+def interrupt(
+    process: "subprocess.Popen[bytes]", number: signal.Signals = signal.SIGINT, code: int = 130
+) -> tuple[str, str]:
+    """Send a signal, see the program end soon with its code, and return what it wrote meanwhile."""
     start = time.monotonic()
-    process.send_signal(signal.SIGINT)
+    process.send_signal(number)
     out, err = process.communicate(timeout=60)
     assert time.monotonic() - start < SOON_S
-    assert process.returncode == 130
+    assert process.returncode == code
     text = (err or b"").decode()
     assert "Traceback" not in text
     assert "Exception" not in text
@@ -76,9 +78,12 @@ def test_ctrl_c_while_loading_wipes_the_progress_line() -> None:
     assert drawn.endswith(b"\r\x1b[K")
 
 
-@pytest.mark.parametrize("source", ["hub", "index"])
-def test_ctrl_c_in_a_download_leaves_nothing_in_the_store(
-    bare_machine: dict[str, str], stored: Path, source: str
+@pytest.mark.parametrize(
+    ("source", "number", "code"),
+    [("hub", signal.SIGINT, 130), ("index", signal.SIGINT, 130), ("index", signal.SIGTERM, 143)],
+)
+def test_a_download_that_is_stopped_leaves_nothing_in_the_store(
+    bare_machine: dict[str, str], stored: Path, source: str, number: signal.Signals, code: int
 ) -> None:
     with loopback_hub() as server:
         server.silent.set()
@@ -91,7 +96,7 @@ def test_ctrl_c_in_a_download_leaves_nothing_in_the_store(
             while not server.requests and time.monotonic() < deadline:
                 time.sleep(0.05)
             assert server.requests != []
-            out, _ = interrupt(process)
+            out, _ = interrupt(process, number, code)
     assert out == ""
     assert [path for path in stored.rglob("*") if not path.is_dir()] == []
     assert list((stored / "partial").glob("*")) == []
