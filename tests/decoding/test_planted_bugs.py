@@ -24,11 +24,14 @@ from tests.toy import CachedModel
 N_WORLDS = 300
 
 
-def first_failing_world() -> int | None:
+def first_failing_world(without_constraint: bool = False) -> int | None:
     """Return the seed of the first world in which drafting changes the text."""
     for seed in range(N_WORLDS):
+        world = random_world(Random(seed))
+        if without_constraint and world.constraint_salt is not None:
+            continue
         try:
-            check_same_text(random_world(Random(seed)))
+            check_same_text(world)
         except AssertionError:
             return seed
     return None
@@ -43,6 +46,7 @@ class Bug(NamedTuple):
     function: object
     right: str
     wrong: str
+    without_constraint: bool = False  # a constraint would forget the prefix, too
 
 
 BUGS = (
@@ -136,12 +140,14 @@ BUGS = (
         verify,
         "chooser.choose(logits[row], prefix)",
         "choose(chooser.candidates(logits[row], tokens), chooser.noise, len(prefix))",
+        without_constraint=True,
     ),
     Bug(
         "penalties of the bonus forget the drafted prefix",
         verify,
         "chooser.choose(logits[len(draft.tokens)], prefix)",
         "choose(chooser.candidates(logits[len(draft.tokens)], tokens), chooser.noise, len(prefix))",
+        without_constraint=True,
     ),
     Bug(
         "a draft goes past an id that its model has not",
@@ -167,7 +173,7 @@ BUGS = (
 @pytest.mark.parametrize("bug", BUGS, ids=[bug.name for bug in BUGS])
 def test_planted_bug_is_caught(bug: Bug, monkeypatch: pytest.MonkeyPatch) -> None:
     plant(monkeypatch, bug.function, bug.right, bug.wrong, names={"choose": choose})
-    assert first_failing_world() is not None
+    assert first_failing_world(bug.without_constraint) is not None
 
 
 def test_noise_that_is_drawn_in_order_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
