@@ -29,7 +29,8 @@ from typing import Any
 
 from workbench import interleaved, machine, one_of_each
 
-from localspec.chat.assistant import Assistant, ReplyOptions
+from localspec.chat.assistant import Assistant
+from localspec.chat.reply_options import ReplyOptions
 from localspec.decoding.drafter import NoDrafter
 from localspec.decoding.policy import FixedPolicy, Policy
 from localspec.decoding.sampling import SamplingParams

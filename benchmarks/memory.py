@@ -12,7 +12,7 @@ import sys
 
 from workbench import machine
 
-from localspec.chat.assistant import ReplyOptions
+from localspec.chat.reply_options import ReplyOptions
 from localspec.launch import DraftMode, Launch, prepare
 
 CONFIGURATIONS: list[tuple[str, DraftMode]] = [

@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING, Any
 from localspec.errors import LocalspecError
 
 if TYPE_CHECKING:
-    from localspec.chat.assistant import Assistant, ReplyOptions
+    from localspec.chat.assistant import Assistant
     from localspec.chat.conversation import Conversation
+    from localspec.chat.reply_options import ReplyOptions
     from localspec.decoding.sampling import SamplingParams
     from localspec.launch import DraftMode
     from localspec.llama.options import LoadOptions
@@ -38,7 +39,7 @@ _HOMES = {
     "Assistant": "localspec.chat.assistant",
     "Conversation": "localspec.chat.conversation",
     "LoadOptions": "localspec.llama.options",
-    "ReplyOptions": "localspec.chat.assistant",
+    "ReplyOptions": "localspec.chat.reply_options",
     "SamplingParams": "localspec.decoding.sampling",
 }
 

@@ -6,7 +6,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
-from localspec.chat.assistant import Assistant, LoadedModels
+from localspec.chat.assistant import Assistant
+from localspec.chat.loaded_models import LoadedModels
 from localspec.decoding.cancel import CancelFlag
 from localspec.decoding.drafter import NoDrafter
 from localspec.decoding.lookup_drafter import LookupDrafter

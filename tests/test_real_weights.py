@@ -11,9 +11,10 @@ from pathlib import Path
 import pytest
 
 import localspec
-from localspec.chat.assistant import Assistant, ReplyOptions
+from localspec.chat.assistant import Assistant
 from localspec.chat.conversation import Conversation
 from localspec.chat.events import Reply
+from localspec.chat.reply_options import ReplyOptions
 from localspec.decoding.drafter import NoDrafter
 from localspec.decoding.generate import StopReason
 from localspec.decoding.policy import FixedPolicy

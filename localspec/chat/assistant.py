@@ -3,18 +3,18 @@
 import math
 import secrets
 import time
-from collections.abc import Callable, Collection, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from localspec.chat.conversation import Conversation, raw_tokens
 from localspec.chat.events import Event, Finished, Reply
+from localspec.chat.loaded_models import LoadedModels
+from localspec.chat.reply_options import ReplyOptions
 from localspec.chat.reply_text import ReplyText
 from localspec.chat.stop_strings import StopStrings
 from localspec.chat.template import ChatTemplate
 from localspec.chat.thinking import ThinkingFilter, tag_pieces, thinking_tags
-from localspec.chat.tokenizer import Tokenizer
-from localspec.decoding.cancel import CancelFlag
 from localspec.decoding.choose import Chooser
 from localspec.decoding.generate import Confirmed, Limits, StopReason, drive
 from localspec.decoding.model import LanguageModel, Role
@@ -26,57 +26,6 @@ from localspec.decoding.timings import Timings
 from localspec.errors import ContextOverflow, UsageError
 
 _SEED_BITS = 32  # short enough to be copied by hand
-
-
-@dataclass(frozen=True, slots=True)
-class ReplyOptions:
-    """How one reply is made.
-
-    Args:
-        sampling: how a row of logits becomes a choice.
-        seed: the same seed gives the same text; None draws one, which the reply reports.
-        max_tokens: most tokens to generate; None goes on until the model ends or the context is full.
-        stop: texts that end the answer and are not part of it.
-    """
-
-    sampling: SamplingParams = field(default_factory=SamplingParams)
-    seed: int | None = None
-    max_tokens: int | None = None
-    stop: tuple[str, ...] = ()
-
-    def __post_init__(self) -> None:
-        if self.max_tokens is not None and self.max_tokens < 1:
-            raise UsageError(f"max_tokens is {self.max_tokens}: it must be 1 or more")
-        StopStrings(self.stop)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class LoadedModels:
-    """What an assistant needs of the models, whoever loaded them.
-
-    Args:
-        target: decides every token.
-        draft_model: proposes, where the policy may want it.
-        tokenizer: the target's; the draft model's means the same.
-        eog: ids that end a generation.
-        suppressed: ids that are never generated, as the target's file demands.
-        template_source: the target's chat template; None where its file has none.
-        target_name: how messages and figures call the target.
-        draft_model_name: likewise the draft model.
-        cancel: stops whatever pass is running.
-        close: frees everything.
-    """
-
-    target: LanguageModel
-    draft_model: LanguageModel | None
-    tokenizer: Tokenizer
-    eog: Collection[int]
-    suppressed: Collection[int]
-    template_source: str | None
-    target_name: str
-    draft_model_name: str | None
-    cancel: CancelFlag
-    close: Callable[[], None]
 
 
 @dataclass(slots=True)

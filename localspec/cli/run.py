@@ -7,9 +7,10 @@ from typing import Any
 
 import click
 
-from localspec.chat.assistant import Assistant, ReplyOptions
+from localspec.chat.assistant import Assistant
 from localspec.chat.conversation import Conversation
 from localspec.chat.events import Event, Finished, Reply
+from localspec.chat.reply_options import ReplyOptions
 from localspec.cli import INTERRUPTED
 from localspec.cli.interrupt import cancel_on_interrupt, unwind_on_terminate
 from localspec.cli.progress import ProgressLine

@@ -8,9 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from localspec.chat.assistant import Assistant, LoadedModels, ReplyOptions
+from localspec.chat.assistant import Assistant
 from localspec.chat.conversation import Conversation
 from localspec.chat.events import Finished, Reply, TextChunk
+from localspec.chat.loaded_models import LoadedModels
+from localspec.chat.reply_options import ReplyOptions
 from localspec.decoding.cancel import CancelFlag, Cancelled
 from localspec.decoding.drafter import Drafter, NoDrafter
 from localspec.decoding.generate import StopReason

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from localspec.chat.assistant import ReplyOptions
+from localspec.chat.reply_options import ReplyOptions
 from localspec.decoding.cancel import CancelFlag
 from localspec.launch import Launch, prepare
 from localspec.llama.options import LoadOptions

@@ -1,0 +1,37 @@
+"""LoadedModels: what an assistant needs of the models, whoever loaded them."""
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+
+from localspec.chat.tokenizer import Tokenizer
+from localspec.decoding.cancel import CancelFlag
+from localspec.decoding.model import LanguageModel
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LoadedModels:
+    """What an assistant needs of the models, whoever loaded them.
+
+    Args:
+        target: decides every token.
+        draft_model: proposes, where the policy may want it.
+        tokenizer: the target's; the draft model's means the same.
+        eog: ids that end a generation.
+        suppressed: ids that are never generated, as the target's file demands.
+        template_source: the target's chat template; None where its file has none.
+        target_name: how messages and figures call the target.
+        draft_model_name: likewise the draft model.
+        cancel: stops whatever pass is running.
+        close: frees everything.
+    """
+
+    target: LanguageModel
+    draft_model: LanguageModel | None
+    tokenizer: Tokenizer
+    eog: Collection[int]
+    suppressed: Collection[int]
+    template_source: str | None
+    target_name: str
+    draft_model_name: str | None
+    cancel: CancelFlag
+    close: Callable[[], None]
