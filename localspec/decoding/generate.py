@@ -71,6 +71,7 @@ def speculative_round(
 ) -> Generator[Pass, Logits, Round]:
     """Propose, evaluate the target once, verify; asks for passes and makes none itself."""
     draft = yield from plan.drafter.propose(tokens, plan.draft_length, chooser)
+    assert len(draft.tokens) <= plan.draft_length, f"{draft.drafter} overshoots"  # noqa: S101
     logits = yield Pass(Role.TARGET, [*tokens, *draft.tokens], rows=len(draft.tokens) + 1)
     verdict = verify(tokens, draft, logits, chooser)
     return Round(draft, verdict)

@@ -15,6 +15,8 @@ from numpy.typing import NDArray
 from localspec.errors import PassFailed, UsageError
 
 _BLOCK = 64
+# Far beyond any logit, and far from where float32 would lose the logits beside it.
+_MOST = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,24 +49,24 @@ class SamplingParams:
     logit_bias: tuple[tuple[int, float], ...] = ()
 
     def __post_init__(self) -> None:
-        finite = math.isfinite
         rules = (
-            ("temperature", finite(self.temperature) and self.temperature >= 0, "0 or more"),
+            ("temperature", 0 <= self.temperature < math.inf, "0 or more, and finite"),
             ("top_k", self.top_k >= 0, "0 (off) or more"),
             ("top_p", 0 < self.top_p <= 1, "above 0, and 1 (off) at most"),
             ("min_p", 0 <= self.min_p <= 1, "between 0 (off) and 1"),
-            ("repeat_penalty", finite(self.repeat_penalty) and self.repeat_penalty > 0, "above 0"),
-            ("presence_penalty", finite(self.presence_penalty), "a finite number"),
-            ("frequency_penalty", finite(self.frequency_penalty), "a finite number"),
+            ("repeat_penalty", 1 / _MOST <= self.repeat_penalty <= _MOST, f"from 1e-4 to {_MOST}"),
+            ("presence_penalty", abs(self.presence_penalty) <= _MOST, f"within ±{_MOST}"),
+            ("frequency_penalty", abs(self.frequency_penalty) <= _MOST, f"within ±{_MOST}"),
             ("penalty_last_n", self.penalty_last_n >= 0, "0 (off) or more"),
         )
         for name, holds, range_text in rules:
             if not holds:
                 raise UsageError(f"{name} is {getattr(self, name)}: it must be {range_text}")
         for token, bias in self.logit_bias:
-            if token < 0 or not bias < math.inf:
+            if token < 0 or not (bias == -math.inf or abs(bias) <= _MOST):
                 raise UsageError(
-                    f"logit_bias of token {token} is {bias}: give an id from 0 on and a number, or -inf"
+                    f"logit_bias of token {token} is {bias}: "
+                    f"give an id from 0 on and a number within ±{_MOST}, or -inf"
                 )
 
     @property
