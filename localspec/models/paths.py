@@ -1,4 +1,4 @@
-"""Where localspec keeps what it fetched, and how a path is shown; knows nothing of models."""
+"""Where localspec keeps what it fetched and is told, and how a path is shown; knows no models."""
 
 import os
 from pathlib import Path
@@ -8,6 +8,7 @@ import platformdirs
 from localspec.errors import UsageError
 
 DATA_DIR_VARIABLE = "LOCALSPEC_DATA_DIR"
+CONFIG_DIR_VARIABLE = "LOCALSPEC_CONFIG_DIR"
 
 
 def data_dir() -> Path:
@@ -35,6 +36,26 @@ def data_dir() -> Path:
             f"set {DATA_DIR_VARIABLE} to a directory that you can write to"
         ) from error
     return path
+
+
+def config_dir() -> Path:
+    """Return the directory of the user's own settings and registry; it need not exist.
+
+    `LOCALSPEC_CONFIG_DIR` overrides the platform's own place for settings.
+
+    Raises:
+        UsageError: the variable names a directory of nobody.
+    """
+    override = os.environ.get(CONFIG_DIR_VARIABLE)
+    if not override:
+        return platformdirs.user_config_path("localspec")
+    try:
+        return Path(override).expanduser().absolute()
+    except RuntimeError as error:  # `~` of nobody
+        raise UsageError(
+            f"config directory {shown(override)} cannot be used ({error}): "
+            f"set {CONFIG_DIR_VARIABLE} to a directory that you can read"
+        ) from error
 
 
 def shown(path: str | os.PathLike[str]) -> str:

@@ -5,7 +5,7 @@ import platformdirs
 import pytest
 
 from localspec.errors import UsageError
-from localspec.models.paths import data_dir, shown
+from localspec.models.paths import config_dir, data_dir, shown
 
 
 def test_the_variable_decides_and_the_directory_is_private(
@@ -44,6 +44,20 @@ def test_a_directory_that_cannot_be_is_refused_in_one_line(
     with pytest.raises(UsageError, match=r"set LOCALSPEC_DATA_DIR to a directory") as caught:
         data_dir()
     assert str(caught.value).isprintable()
+
+
+def test_settings_have_a_directory_of_their_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LOCALSPEC_CONFIG_DIR", str(tmp_path / "not-there"))
+    assert config_dir() == tmp_path / "not-there"
+    assert not config_dir().exists()
+    monkeypatch.delenv("LOCALSPEC_CONFIG_DIR")
+    monkeypatch.setattr(platformdirs, "user_config_path", lambda name: tmp_path / name)
+    assert config_dir() == tmp_path / "localspec"
+    monkeypatch.setenv("LOCALSPEC_CONFIG_DIR", "~nobody-of-this-name/x")
+    with pytest.raises(UsageError, match="set LOCALSPEC_CONFIG_DIR to a directory"):
+        config_dir()
 
 
 def test_odd_characters_of_a_path_are_escaped() -> None:
