@@ -63,13 +63,11 @@ def main() -> NoReturn:
     code = _run()
     try:
         sys.stdout.flush()
-    except BrokenPipeError:
-        code = STDOUT_CLOSED
     except OSError as error:
-        code = code or _complain(_io_failure(error), 1, debug=False)
-        _give_up_stdout()
-    if code == STDOUT_CLOSED:
-        _give_up_stdout()
+        closed = isinstance(error, BrokenPipeError)
+        code = STDOUT_CLOSED if closed else code or _complain(_io_failure(error), 1, debug=False)
+        # What is still in Python's buffer goes nowhere: it would be tried again at the end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     sys.exit(code)
 
 
@@ -131,11 +129,6 @@ def _complain(text: str, code: int, debug: bool) -> int:
             traceback.print_exc()
         click.echo(f"localspec: {line[:_LONGEST_LINE]}", err=True)
     return code
-
-
-def _give_up_stdout() -> None:
-    """Let what is still in Python's buffer go nowhere: it would be tried again at the end."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _use_unbreakable_streams() -> None:

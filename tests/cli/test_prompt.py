@@ -24,8 +24,9 @@ def opened() -> Iterator[list[IO[str]]]:
 
 @pytest.fixture
 def terminal(monkeypatch: pytest.MonkeyPatch, opened: list[IO[str]]) -> None:
-    """A terminal on stdin, at which nobody types."""
+    """A terminal on stdin, at which somebody types a line and ends it with Ctrl-D."""
     keyboard, line = pty.openpty()
+    os.write(keyboard, b"a tree\n\x04")
     opened += [os.fdopen(keyboard), os.fdopen(line)]
     monkeypatch.setattr(sys, "stdin", opened[-1])
 
@@ -78,6 +79,14 @@ def test_without_a_prompt_stdin_is_the_prompt(
 @pytest.mark.usefixtures("terminal")
 def test_with_a_prompt_a_terminal_is_not_read() -> None:
     assert read_prompt("What is it?") == "What is it?"
+
+
+@pytest.mark.usefixtures("terminal")
+def test_without_a_prompt_a_terminal_is_told_how_to_end_one(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    assert read_prompt(None) == "a tree"
+    assert "end it with Ctrl-D" in capfd.readouterr().err
 
 
 def test_the_null_device_brings_no_material(monkeypatch: pytest.MonkeyPatch) -> None:
