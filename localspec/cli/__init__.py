@@ -127,8 +127,16 @@ def _complain(text: str, code: int, debug: bool) -> int:
     with suppress(OSError):  # where even stderr fails, the code still tells
         if debug:
             traceback.print_exc()
+            _show_native_log()
         click.echo(f"localspec: {line[:_LONGEST_LINE]}", err=True)
     return code
+
+
+def _show_native_log() -> None:
+    """Write what llama.cpp had to say, where it was loaded at all."""
+    backend = sys.modules.get("localspec.llama.backend")
+    for line in backend.log_lines() if backend is not None else ():
+        click.echo(line, err=True)
 
 
 def _use_unbreakable_streams() -> None:

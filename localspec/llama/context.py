@@ -63,19 +63,24 @@ class LlamaContext:
         self._free = weakref.finalize(self, native.llama_free, handle)
         self._memory = native.llama_get_memory(handle)
         model.adopt(self)
-        self._n_batch = options.n_batch
-        self._max_rows = options.max_rows
-        self._batch = Batch(options.n_batch)
+        # llama.cpp cuts the batch to a small context, and rounds the context up.
+        self._n_batch = min(options.n_batch, int(native.llama_n_batch(handle)))
+        self._max_rows = min(options.max_rows, self._n_batch)
+        self._batch = Batch(self._n_batch)
         self._cached: list[int] = []
         self._views: dict[tuple[int, int], Logits] = {}
-        self.n_ctx = int(native.llama_n_ctx_seq(handle))
+        self.n_ctx = min(self._wanted_n_ctx(model, options), int(native.llama_n_ctx_seq(handle)))
         self.n_vocab = model.vocabulary.n_vocab
         self.can_truncate = self._probe_truncation()
+
+    @staticmethod
+    def _wanted_n_ctx(model: LlamaModel, options: LoadOptions) -> int:
+        return options.n_ctx or min(_DEFAULT_N_CTX, model.n_ctx_train)
 
     def _params(self, model: LlamaModel, options: LoadOptions) -> native.llama_context_params:
         threads = options.threads or default_threads()
         params: native.llama_context_params = native.llama_context_default_params()
-        params.n_ctx = options.n_ctx or min(_DEFAULT_N_CTX, model.n_ctx_train)
+        params.n_ctx = self._wanted_n_ctx(model, options)
         params.n_batch = params.n_ubatch = options.n_batch
         params.n_seq_max = 1
         params.n_outputs_max = options.max_rows

@@ -1,6 +1,7 @@
 """LlamaModel: a GGUF file loaded by llama.cpp."""
 
 import ctypes
+import os
 import weakref
 from collections.abc import Callable
 from pathlib import Path
@@ -68,7 +69,7 @@ class LlamaModel:
             return cancel is None or not cancel.is_set
 
         params.progress_callback = native.llama_progress_callback(progress)
-        handle = native.llama_model_load_from_file(str(path).encode(), params)
+        handle = native.llama_model_load_from_file(os.fsencode(path), params)
         if not handle:
             if cancel is not None and cancel.is_set:
                 raise Cancelled

@@ -11,6 +11,17 @@ LOAD_MODES = {"copy": 0, "mmap": 1, "mlock": 2, "direct": 4}
 """llama.cpp's `load_mode` by our name for it."""
 
 
+# llama.cpp aborts the process on what it cannot count, so the upper bounds matter, too.
+_RANGES = {
+    "n_ctx": (2, 1 << 24),
+    "gpu_layers": (0, 10_000),
+    "threads": (1, 512),
+    "threads_batch": (1, 512),
+    "n_batch": (1, 1 << 16),
+    "max_rows": (1, 1 << 12),
+}
+
+
 @dataclass(frozen=True, slots=True)
 class LoadOptions:
     """How a model is loaded and its context made.
@@ -44,10 +55,10 @@ class LoadOptions:
     max_rows: int = 16
 
     def __post_init__(self) -> None:
-        for name, least in (("n_ctx", 2), ("gpu_layers", 0), ("threads", 1), ("threads_batch", 1)):
+        for name, (least, most) in _RANGES.items():
             value = getattr(self, name)
-            if value is not None and value < least:
-                raise UsageError(f"{name} is {value}: it must be {least} or more")
+            if value is not None and not least <= value <= most:
+                raise UsageError(f"{name} is {value}: it must be from {least} to {most}")
         if self.kv_type not in KV_TYPES:
             raise UsageError(f"kv_type is {self.kv_type!r}: choose of {', '.join(KV_TYPES)}")
         if self.load_mode is not None and self.load_mode not in LOAD_MODES:

@@ -2,6 +2,7 @@
 
 import threading
 import time
+from dataclasses import replace
 from random import Random
 
 import numpy as np
@@ -93,6 +94,19 @@ def test_more_tokens_than_the_context_holds_are_refused_and_nothing_is_lost(
     with pytest.raises(ContextOverflow, match="--ctx"):
         context.prefill([*tokens, *(tokens * 20)])
     assert context.common_prefix(tokens) == len(tokens)
+
+
+@pytest.mark.parametrize("n_ctx", [2, 3, 40, 300])
+def test_a_small_context_holds_what_was_asked_for_and_no_more(
+    smollm2: LlamaModel, tokens: list[int], n_ctx: int
+) -> None:
+    context = LlamaContext(smollm2, options=replace(smollm2.options, n_ctx=n_ctx))
+    assert context.n_ctx == n_ctx
+    long = (tokens * 4)[:n_ctx]
+    assert context.logits(long, rows=min(4, n_ctx)).shape[0] == min(4, n_ctx)
+    with pytest.raises(ContextOverflow):
+        context.logits([*long, 1], rows=1)
+    context.close()
 
 
 def test_a_set_flag_stops_before_a_pass(smollm2: LlamaModel, tokens: list[int]) -> None:

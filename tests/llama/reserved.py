@@ -1,0 +1,66 @@
+"""What llama.cpp itself would allocate for a model: its dry run, and its log of a real load."""
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+import llama_cpp.llama_cpp as native
+
+from localspec.llama.backend import clear_log, initialise, log_lines
+from localspec.llama.options import KV_TYPES
+from localspec.models.memory import Settings
+
+
+@dataclass(frozen=True, slots=True)
+class Reserved:
+    """Bytes by kind, as llama.cpp logs them (in MiB, to a hundredth)."""
+
+    model: float
+    kv: float
+    compute: float
+
+    @property
+    def total(self) -> float:
+        return self.model + self.kv + self.compute
+
+
+def logged() -> Reserved:
+    """Return what the log of the last load says."""
+
+    def total(kind: str) -> float:
+        found = re.findall(rf"{kind} buffer size += +([\d.]+) MiB", "\n".join(log_lines()))
+        return sum(map(float, found)) * 2**20
+
+    return Reserved(total("model"), total("(?:KV|RS)"), total("compute"))
+
+
+def dry_run(path: Path, settings: Settings) -> Reserved:
+    """Let llama.cpp plan model and context without allocating what they need.
+
+    Its log says nothing of a cache that it does not allocate, so that `kv` is computed from the
+    line that gives its size.
+    """
+    initialise()
+    clear_log()
+    params = native.llama_model_default_params()
+    params.no_alloc = True
+    params.load_mode = 0
+    params.n_gpu_layers = 0
+    params.use_extra_bufts = False
+    model = native.llama_model_load_from_file(str(path).encode(), params)
+    assert model, "\n".join(log_lines())
+    context_params = native.llama_context_default_params()
+    context_params.n_ctx = settings.n_ctx
+    context_params.n_batch = context_params.n_ubatch = settings.n_batch
+    context_params.n_seq_max = 1
+    context_params.n_outputs_max = settings.rows
+    context_params.type_k = context_params.type_v = KV_TYPES[settings.kv_type]
+    context_params.flash_attn_type = -1 if settings.flash_attention else 0
+    context = native.llama_init_from_model(model, context_params)
+    assert context, "\n".join(log_lines())
+    lines = "\n".join(log_lines())
+    native.llama_free(context)
+    native.llama_model_free(model)
+    caches = re.findall(r"llama_kv_cache: size = +([\d.]+) MiB", lines)
+    found = logged()
+    return Reserved(found.model, sum(map(float, caches)) * 2**20, found.compute)
