@@ -7,6 +7,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from localspec.models.pull import pull
+from tests.vocabularies import real_vocabularies
 
 # Timed by nobody: these machines are noisy. In CI the same examples every time.
 settings.register_profile("default", deadline=None)
@@ -17,6 +18,8 @@ settings.register_profile(
     print_blob=True,
     suppress_health_check=[HealthCheck.too_slow],
 )
+# Whoever runs the tests may have a registry and settings of their own.
+os.environ["LOCALSPEC_CONFIG_DIR"] = os.path.join(os.devnull, "none")  # noqa: PTH118 - a variable
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 
 
@@ -43,3 +46,9 @@ def qwen_target_path(qwen_paths: tuple[Path, Path]) -> Path:
 def qwen_draft_path(qwen_paths: tuple[Path, Path]) -> Path:
     """The file of Qwen2.5-Coder-0.5B."""
     return qwen_paths[1]
+
+
+@pytest.fixture(scope="session")
+def vocabularies() -> dict[str, Path]:
+    """Nineteen real tokenizers by name, fetched on first use."""
+    return real_vocabularies()

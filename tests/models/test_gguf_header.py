@@ -1,5 +1,7 @@
 import os
 import struct
+import tracemalloc
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -9,9 +11,15 @@ from hypothesis import strategies as st
 
 from localspec.errors import LocalspecError, ModelFileError, ModelUnavailable
 from localspec.models.gguf_header import MAX_HEADER_BYTES, parse_header, read_header
-from tests.models.gguf_builder import Raw, Tensor, build, model_file, string
+from tests.models.gguf_builder import Raw, Tensor, build, model_file, model_values, string
 
 HUGE = 2**63
+# 64 kB, most of it arrays.
+WIDE = model_file(
+    tokens=[f"token-{number:08}" for number in range(2000)],
+    token_type=[1] * 2000,
+    scores=[0] * 2000,
+)
 
 
 def broken(data: bytes, match: str) -> None:
@@ -237,6 +245,30 @@ def test_damage_anywhere_gives_a_header_or_one_line(data: st.DataObject) -> None
     except LocalspecError as error:
         problem = str(error)
     assert problem.isprintable()
+
+
+@given(st.data())
+def test_no_promise_of_a_file_makes_the_reader_take_more_memory_than_the_file_has(
+    data: st.DataObject,
+) -> None:
+    file = bytearray(WIDE)
+    at = data.draw(st.integers(4, len(file) - 8))
+    promise = data.draw(st.sampled_from([2**31, 2**32 - 1, 2**40, HUGE - 1, HUGE, 2**64 - 1]))
+    file[at : at + 8] = struct.pack("<Q", promise)
+    tracemalloc.start()
+    with suppress(ModelFileError):
+        parse_header(bytes(file), name="toy.gguf")
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 4 * len(file)
+
+
+@pytest.mark.parametrize("name", ["../../up", "/etc/passwd", "a\0b", "\n", "..", ""])
+def test_names_in_a_header_are_only_text(name: str) -> None:
+    data = build({**model_values(), name: name}, [Tensor(name, (8, 4))], data_bytes=128)
+    header = parse_header(data, name="toy.gguf")
+    assert header.metadata[name] == name
+    assert header.tensors[0].name == name
 
 
 @given(st.binary(max_size=400))

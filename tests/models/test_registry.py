@@ -97,7 +97,18 @@ def test_a_name_that_is_almost_right_is_suggested() -> None:
         ("[models.toy]", '[models."../toy"]\n[models.toy]', "is not a usable name"),
         ("[models.toy]", '[models."a/b"]\n[models.toy]', "is not a usable name"),
         ("[models.toy]", "[models]\nx = 1\n[models.toy]", "models.x is not a table"),
-        ('"wheels"', '"torrent"', r"models.toy.sources\[1\].kind is 'torrent', known are wheels"),
+        ('"wheels"', '"torrent"', r"line 13: models.toy.sources\[1\].kind is 'torrent', known"),
+        ("size_bytes = 10", "size_bytes = 0x" + "f" * 5000, "not a number of thousands of digits"),
+        ("size_bytes = 10", "size_bytes = " + "9" * 5000, "is not TOML"),
+        ("size_bytes = 10", f"size_bytes = {2**63}", "line 7: models.toy.size_bytes must be"),
+        ("size_bytes = 10", "size_bytes = " + "[" * 100_000, "is not TOML"),
+        ("context = 512", "context = [\n1, 0x" + "f" * 5000 + "]", "context must be"),
+        ("parts = 11", "parts = 1001", "no file comes in so many"),
+        ('"lookup"', '"lookup"\ndraft_model = "x"', "line 20: pairs.p.draft_model is 'x', known"),
+        ('target = "toy"', 'target = "toy:Q8_0"', "pairs.p.target is 'toy:Q8_0', known are toy"),
+        ('target = "toy"', 'target = "../x.gguf"', "pairs.p.target cannot be"),
+        ('target = "toy"', r'target = "/x\u0000.gguf"', "pairs.p.target cannot be"),
+        ('target = "toy"', 'target = "a/b/c"', "pairs.p.target cannot be"),
         ("toy-part{part}==1.0", "toy-part{part}", "requirement cannot be"),
         ("toy-part{part}==1.0", "--index-url=x{part}==1.0", "requirement cannot be"),
         ("toy-part{part}==1.0", "toy{part} @ https://x==1", "requirement cannot be"),
@@ -112,9 +123,9 @@ def test_a_name_that_is_almost_right_is_suggested() -> None:
         ('"lookup"', '"model"', "pairs.p.draft_model is missing"),
         ('default_pair = "p"', "", "my.toml: default_pair is missing"),
         ('default_pair = "p"', 'default_pair = "q"', "default_pair is 'q', known are p"),
-        ("params =", "parms =", "models.toy.params is missing"),
-        ("[pairs.p]", "[pairs.p]\ntypo = 1", "pairs.p.'typo' is not a known key"),
-        ('default_pair = "p"', 'default_pair = "p"\nextra = 1', "'extra' is not a known key"),
+        ("params =", "parms =", "line 9: models.toy.parms is not a known key"),
+        ("[pairs.p]", "[pairs.p]\ntypo = 1", "pairs.p.typo is not a known key"),
+        ('default_pair = "p"', 'default_pair = "p"\nextra = 1', "line 3: extra is not a known key"),
         ("default_pair", "default pair", "my.toml is not TOML"),
     ],
 )
@@ -123,6 +134,87 @@ def test_an_unusable_key_is_named_with_the_file(old: str, new: str, key: str) ->
         changed(old, new)
     assert "my.toml" in str(caught.value)
     assert str(caught.value).isprintable()
+
+
+def test_a_bare_name_means_the_quantisation_that_is_listed_first() -> None:
+    other = VALID[VALID.index("[models.toy]") : VALID.index("[[")]
+    text = VALID.replace("models.toy", 'models."toy:Q4_0"')
+    text += other.replace("models.toy", 'models."toy:Q8_0"').replace("0" * 64, "1" * 64)
+    registry = parse_registry(text, "my.toml")
+    assert list(registry.models) == ["toy", "toy:Q8_0"]
+    assert registry.model("toy").full_name == "toy:Q4_0"
+    assert registry.model("toy:q4_0") is registry.model("toy")
+    assert registry.model("toy:q8_0").sha256 == "1" * 64
+    assert registry.pair("p").target == "toy"
+    with pytest.raises(ModelUnavailable, match="no model 'toy:Q2_K': did you mean toy:Q8_0"):
+        registry.model("toy:Q2_K")
+
+
+def test_a_model_may_come_in_shards() -> None:
+    shards = ", ".join(
+        f'{{file = "toy-0000{n}-of-00002.gguf", size_bytes = {n}, sha256 = "{str(n) * 64}"}}'
+        for n in (1, 2)
+    )
+    text = f"""
+default_pair = "p"
+[models."toy:Q4_0"]
+repo = "owner/Toy-GGUF"
+files = [{shards}]
+[pairs.p]
+target = "toy"
+"""
+    model = parse_registry(text, "my.toml").model("toy")
+    assert model.size_bytes == 3
+    assert [shard.sha256[0] for shard in model.shards] == ["1", "2"]
+    assert model.shards[1].name == "toy:Q4_0 shard 2 of 2"
+    source = HubSource("owner/Toy-GGUF", "toy-00002-of-00002.gguf", None)
+    assert model.shards[1].sources == (source,)
+    assert model.sha256 not in {"1" * 64, "2" * 64}
+    for old, new, problem in [
+        ("toy-00002", "toy-00001", "an earlier shard"),
+        ("2" * 64, "1" * 64, "an earlier shard"),
+        ("toy-00002", "../toy", r"files\[2\].file cannot be"),
+        ('repo = "owner/Toy-GGUF"', "", "files needs a repo"),
+        (shards, "", "files needs a repo, and at least one file"),
+    ]:
+        with pytest.raises(UsageError, match=rf"my.toml, line \d: .*{problem}"):
+            parse_registry(text.replace(old, new), "my.toml")
+
+
+OWN = """
+[pairs.mine]
+target = "/models/my target.gguf"
+draft_model = "qwen3-0.6b:q8_0"
+"""
+
+
+def test_the_users_file_adds_and_replaces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LOCALSPEC_CONFIG_DIR", str(tmp_path))
+    before = load_registry()
+    size = f"[models.'smollm2-135m:q4_1']\nrepo = 'me/x'\nfile = 'x.gguf'\nsha256 = '{'2' * 64}'\n"
+    text = f"default_pair = 'mine'\n{size}size_bytes = 7\n{OWN}"
+    (tmp_path / "models.toml").write_text(text)
+    after = load_registry()
+    assert after.default_pair == "mine"
+    assert after.pair("mine").target == "/models/my target.gguf"
+    assert after.pair("mine").draft == "model"
+    assert after.pair("mine").draft_model == "qwen3-0.6b"
+    assert after.model("smollm2-135m").size_bytes == 7
+    assert after.model("smollm2-135m").params is None
+    assert list(after.models) == list(before.models)
+    assert list(after.pairs) == [*before.pairs, "mine"]
+    (tmp_path / "models.toml").write_text(OWN + "x = 1")
+    with pytest.raises(UsageError, match=r"models.toml, line 5: pairs.mine.x is not a known key"):
+        load_registry()
+
+
+def test_a_users_file_that_leads_nowhere_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LOCALSPEC_CONFIG_DIR", str(tmp_path))
+    (tmp_path / "models.toml").symlink_to("gone")
+    with pytest.raises(UsageError, match=r"models.toml cannot be read \(No such file"):
+        load_registry()
 
 
 def test_a_model_needs_a_source() -> None:
@@ -146,9 +238,23 @@ def test_the_registry_of_the_program_is_found_and_sound() -> None:
     assert registry.pair(registry.default_pair).target == "smollm2-135m"
     pair = registry.pair("qwen2.5-coder-1.5b")
     assert (pair.target, pair.draft_model) == ("qwen2.5-coder-1.5b", "qwen2.5-coder-0.5b")
-    assert len(registry.models) == 3
+    assert len(registry.pairs) >= 12
     for model in registry.models.values():
-        assert any(isinstance(source, WheelSource) for source in model.sources)
+        assert model.quant
+        assert registry.find(model.full_name.lower()) is model
+        assert any(isinstance(source, HubSource) for source in model.sources)
+    for name in ("smollm2-135m", "qwen2.5-coder-0.5b", "qwen2.5-coder-1.5b"):
+        sources = registry.model(name).sources
+        assert any(isinstance(source, WheelSource) for source in sources)
+        assert registry.model(name).tokenizer is not None
+
+
+def test_every_pair_of_the_program_has_a_target_larger_than_its_draft_model() -> None:
+    registry = load_registry()
+    for pair in registry.pairs.values():
+        if pair.draft_model is not None:
+            target, draft_model = registry.model(pair.target), registry.model(pair.draft_model)
+            assert draft_model.size_bytes * 2 < target.size_bytes
 
 
 def test_importing_the_room_is_cheap() -> None:

@@ -57,10 +57,7 @@ def test_a_mismatch_names_the_token_both_files_and_the_way_out() -> None:
     ("change", "reason"),
     [
         ({"model": "llama"}, "tokenizer kinds are 'gpt2' and 'llama'"),
-        ({"pre": "other"}, "pre-tokenizers are 'toy-bpe' and 'other'"),
-        ({"merges": ["b a"]}, "their merges differ"),
-        ({"merges": None}, "their merges differ"),
-        ({"token_type": [2, 3, 3, 1, 4, 1]}, r"token 4 \('b'\) is of type 1 and of type 4"),
+        ({"token_type": [2, 3, 3, 1, 6, 1]}, r"token 4 \('b'\) is of type 1 and of type 6"),
     ],
 )
 def test_equal_tokens_are_not_enough(change: dict[str, Content | None], reason: str) -> None:
@@ -75,7 +72,16 @@ def test_equal_tokens_are_not_enough(change: dict[str, Content | None], reason: 
         ({"eos_token_id": 1}, "eos is token 2 and 1"),
         ({"eot_token_id": 2}, "eot is token None and 2"),
         ({"add_bos_token": False}, "add_bos_token is set to True and False"),
-        ({"pre": None}, "pre-tokenizers are 'toy-bpe' and None"),
+        ({"pre": None}, "pre-tokenizers are 'toy-bpe' and none"),
+        ({"pre": "other"}, "pre-tokenizers are 'toy-bpe' and 'other'"),
+        ({"merges": ["b a"]}, "merges differ from number 0"),
+        ({"merges": ["a b", "b a"]}, "there are 1 and 2 merges, as far as both go the same"),
+        ({"merges": None}, "only one file has merges"),
+        ({"scores": [0, 1, 2, 3, 4, 5]}, "only one file has scores"),
+        (
+            {"token_type": [2, 3, 3, 1, 4, 1]},
+            "1 tokens are of other types, the first is 4 ('b'): 1 and 4",
+        ),
         ({"token_type": None}, "only one file names the types of its tokens"),
     ],
 )
@@ -98,6 +104,15 @@ def test_a_piece_cannot_break_the_line_or_fill_the_screen() -> None:
 def test_lengths_are_compared_where_texts_run_together() -> None:
     # The same characters, cut differently: equal when joined, different as tokens.
     assert compare(tokens=["<unk>", "<s>", "</s>", "a", "ba", "b"]).first_difference is not None
+
+
+def test_scores_are_compared_where_both_files_have_them() -> None:
+    scores = [0, 1, 2, 3, 4, 5]
+    target = header(scores=scores).tokenizer
+    assert compare_tokenizers(target, header(scores=scores).tokenizer).verdict is Fit.IDENTICAL
+    fit = compare_tokenizers(target, header(scores=[0, 1, 2, 4, 3, 5]).tokenizer)
+    assert fit.verdict is Fit.COMPATIBLE
+    assert fit.notes == ("2 scores differ, the first is of token 3 ('a')",)
 
 
 @pytest.mark.pair

@@ -1,0 +1,54 @@
+"""Nineteen real tokenizers without weights: the `ggml-vocab-*.gguf` of llama.cpp.
+
+They come with the source distribution of llama-cpp-python, 70 MB, which is fetched once; the files
+are kept in `LOCALSPEC_TEST_CACHE`, or else in the platform's cache directory.
+"""
+
+import importlib.metadata
+import os
+import subprocess
+import sys
+import tarfile
+import tempfile
+from pathlib import Path
+
+import platformdirs
+
+_PREFIX, _SUFFIX = "ggml-vocab-", ".gguf"
+
+
+def real_vocabularies() -> dict[str, Path]:
+    """Return the files by name, such as `qwen2`; fetches them where they are not here yet."""
+    version = importlib.metadata.version("llama-cpp-python")
+    override = os.environ.get("LOCALSPEC_TEST_CACHE")
+    cache = Path(override) if override else platformdirs.user_cache_path("localspec-tests")
+    folder = cache / f"vocabularies-{version}"
+    if not folder.is_dir():
+        cache.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=cache) as temporary:
+            fetched = Path(temporary, "fetched")
+            _extract(_source_distribution(version, Path(temporary)), fetched)
+            if not folder.is_dir():
+                fetched.rename(folder)  # whole or not at all
+    return {
+        path.name.removeprefix(_PREFIX).removesuffix(_SUFFIX): path
+        for path in sorted(folder.iterdir())
+    }
+
+
+def _source_distribution(version: str, folder: Path) -> Path:
+    requirement = f"llama-cpp-python=={version}"
+    pip = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--no-binary=:all:"]
+    subprocess.run([*pip, "--dest", folder, requirement], check=True)
+    return next(folder.glob("*.tar.gz"))
+
+
+def _extract(archive: Path, folder: Path) -> None:
+    folder.mkdir()
+    with tarfile.open(archive) as tar:
+        for member in tar:
+            name = Path(member.name).name
+            if name.startswith(_PREFIX) and name.endswith(_SUFFIX):
+                content = tar.extractfile(member)
+                assert content is not None
+                (folder / name).write_bytes(content.read())
