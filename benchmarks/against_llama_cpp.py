@@ -27,7 +27,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from workbench import interleaved, machine, one_of_each
+from workbench import machine, one_of_each
 
 from localspec.chat.assistant import Assistant
 from localspec.chat.reply_options import ReplyOptions
@@ -174,8 +174,10 @@ def main() -> None:
     launch = Launch(pair=args.pair, draft="model", draft_length=DRAFT_LENGTH)
     assistant = prepare(launch).load()
     with_draft, plain = assistant.policy, FixedPolicy(NoDrafter(), 0)
-    draft_flags = ["-md", str(draft_model), "--spec-draft-n-max", str(DRAFT_LENGTH)]
-    rates: dict[str, list[float]] = {"llama-bench": [], "localspec off": []}
+    draft_flags = ["-md", str(draft_model), "--spec-type", "draft-simple"]
+    draft_flags += ["--spec-draft-n-max", str(DRAFT_LENGTH)]
+    rates: list[float] = []
+    beside_bench: list[float] = []
     found: dict[tuple[str, str], list[Answer]] = {}
     with (
         serving(args.llama_server, target) as server,
@@ -192,24 +194,37 @@ def main() -> None:
         programs["server off"]("Hello.")  # the first request warms a server up
         programs["server draft"]("Hello.")
         for repeat in range(args.repeats):
-            rates["llama-bench"].append(bench_rate(args.llama_bench, target, args.max_tokens))
             for prompt in prompts:
-                for _, name in interleaved(list(programs), 1 + repeat % 2):
+                # Every second repeat backwards, so that neither side is always the first.
+                for name in sorted(programs, reverse=repeat % 2 == 1):
                     answer = programs[name](prompt.prompt)
                     found.setdefault((prompt.workload, name), []).append(answer)
-            rates["llama-bench"].append(bench_rate(args.llama_bench, target, args.max_tokens))
+            rates.append(bench_rate(args.llama_bench, target, args.max_tokens))
+            ours = programs["localspec off"](prompts[0].prompt)
+            beside_bench.append(ours.tokens_per_s / rates[-1])
             print(f"repeat {repeat + 1} of {args.repeats} done", flush=True)
-    _report(found, [p.workload for p in prompts], list(programs), rates["llama-bench"])
+    print(f"llama-bench: median {statistics.median(rates):.1f} tokens/s")
+    print(
+        f"localspec off / llama-bench, median of pairs: {statistics.median(beside_bench):.3f} (0.98)"
+    )
+    _report(found, [p.workload for p in prompts], list(programs))
 
 
-def _report(
-    found: dict[tuple[str, str], list[Answer]],
-    kinds: list[str],
-    names: list[str],
-    bench_rates: list[float],
-) -> None:
+def _report(found: dict[tuple[str, str], list[Answer]], kinds: list[str], names: list[str]) -> None:
     def median(kind: str, name: str, what: str) -> float:
         return statistics.median(getattr(answer, what) for answer in found[kind, name])
+
+    def ratio(ours: str, theirs: str, what: str) -> float:
+        """Return the geometric mean over kinds of the median ratio of neighbouring runs."""
+        return geometric_mean(
+            [
+                statistics.median(
+                    getattr(a, what) / getattr(b, what)
+                    for a, b in zip(found[kind, ours], found[kind, theirs], strict=True)
+                )
+                for kind in kinds
+            ]
+        )
 
     for what in ("tokens_per_s", "first_token_s"):
         print(f"\n{what:16}" + "".join(f"{kind:>12}" for kind in kinds))
@@ -217,31 +232,15 @@ def _report(
             print(f"{name:16}" + "".join(f"{median(k, name, what):12.3f}" for k in kinds))
     print("\nacceptance      " + "".join(f"{kind:>12}" for kind in kinds))
     for name in ("server draft", "localspec draft"):
-        rates = [found[kind, name][0].acceptance_rate or math.nan for kind in kinds]
-        print(f"{name:16}" + "".join(f"{rate:12.3f}" for rate in rates))
-    ours = [a.tokens_per_s for k in kinds for a in found[k, "localspec off"]]
-    bench = statistics.median(bench_rates)
-    print(f"\nllama-bench: median {bench:.1f} tokens/s of {len(bench_rates)} runs")
-    print(f"localspec off / llama-bench: {statistics.median(ours) / bench:.3f} (wanted: 0.98)")
-    off = [
-        median(k, "localspec off", "tokens_per_s") / median(k, "server off", "tokens_per_s")
-        for k in kinds
-    ]
-    print(f"localspec off / llama-server off, geometric mean: {geometric_mean(off):.3f}")
-    draft = [
-        median(k, "localspec draft", "tokens_per_s") / median(k, "server draft", "tokens_per_s")
-        for k in kinds
-    ]
-    print(
-        f"localspec draft / llama-server draft, geometric mean: {geometric_mean(draft):.3f} (wanted: 1.15)"
-    )
-    first = [
-        median(k, "localspec off", "first_token_s") / median(k, "server off", "first_token_s")
-        for k in kinds
-    ]
-    print(
-        f"first token, localspec off / llama-server off: {geometric_mean(first):.3f} (wanted: 1.05)"
-    )
+        accepted = [found[kind, name][0].acceptance_rate for kind in kinds]
+        if None in accepted:
+            raise SystemExit(f"{name} drafted nothing: the comparison would be of something else")
+        print(f"{name:16}" + "".join(f"{rate:12.3f}" for rate in accepted))
+    plain, draft = "localspec off", "localspec draft"
+    print(f"\n{plain} / server off: {ratio(plain, 'server off', 'tokens_per_s'):.3f} (0.98)")
+    print(f"{draft} / server draft: {ratio(draft, 'server draft', 'tokens_per_s'):.3f} (1.15)")
+    first = ratio(plain, "server off", "first_token_s")
+    print(f"first token, {plain} / server off: {first:.3f} (at most 1.05)")
     for name in ("localspec off", "localspec draft"):
         answers = [a for k in kinds for a in found[k, name]]
         sample = statistics.median(a.sample_share for a in answers)

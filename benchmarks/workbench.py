@@ -8,7 +8,7 @@ import json
 import os
 import platform
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -182,9 +182,3 @@ def open_bench(pair_name: str, options: LoadOptions, *, with_draft_model: bool =
     vocabulary = model.vocabulary
     template = ChatTemplate(model.chat_template, vocabulary.bos_text, vocabulary.eos_text)
     return Bench(pair, template, Primed(pair.target))
-
-
-def interleaved(names: Sequence[str], repeats: int) -> Iterator[tuple[int, str]]:
-    """Yield each name once a repeat, every second repeat backwards, so that drift cancels."""
-    for repeat in range(repeats):
-        yield from ((repeat, name) for name in (names if repeat % 2 == 0 else reversed(names)))
