@@ -37,8 +37,9 @@ def main() -> None:
     parser.add_argument("--positions", type=int, default=60, help="of each prompt")
     parser.add_argument("--prompts", type=int, default=4, help="of each kind")
     parser.add_argument("--temperature", type=float, default=0.8)
+    parser.add_argument("--threads", type=int)
     args = parser.parse_args()
-    bench = open_bench(args.pair, LoadOptions(max_rows=1))
+    bench = open_bench(args.pair, LoadOptions(max_rows=1, threads=args.threads))
     small = bench.pair.draft_model
     if small is None:
         raise SystemExit(f"{args.pair} has no draft model")
