@@ -16,7 +16,11 @@ from localspec.errors import LocalspecError
 # verb: (module, what `--help` says of it). The module's attribute of the verb's name is its command.
 _VERBS = {
     "run": ("localspec.cli.run", "Answer a prompt."),
-    "pull": ("localspec.cli.pull", "Fetch a pair or a model, and verify it."),
+    "pull": ("localspec.cli.pull", "Fetch pairs and models, and verify them."),
+    "list": ("localspec.cli.models", "List the models on this machine."),
+    "show": ("localspec.cli.models", "Show what is known of a model."),
+    "rm": ("localspec.cli.models", "Remove models from this machine."),
+    "import": ("localspec.cli.models", "Give a GGUF file of yours a name."),
 }
 INTERRUPTED = 130
 STDOUT_CLOSED = 141
@@ -34,7 +38,9 @@ class LazyGroup(click.Group):
         """Return the command of a verb, or None where there is no such verb."""
         if cmd_name not in _VERBS:
             return None
-        command: click.Command = getattr(importlib.import_module(_VERBS[cmd_name][0]), cmd_name)
+        module = importlib.import_module(_VERBS[cmd_name][0])
+        # Names that Python has taken end in an underscore: `list_`, `import_`.
+        command: click.Command = getattr(module, f"{cmd_name}_", None) or getattr(module, cmd_name)
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002

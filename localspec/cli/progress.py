@@ -23,8 +23,8 @@ class ProgressLine:
         self._drawing = enabled and sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
         self._speaking = enabled
         self._last_s = 0.0
-        self._announced: set[tuple[str, str]] = set()
-        self._source_start_s = 0.0
+        self._begun: dict[str, tuple[Progress, float]] = {}
+        self._latest: dict[str, Progress] = {}
 
     def __enter__(self) -> Self:
         return self
@@ -38,24 +38,36 @@ class ProgressLine:
         self._draw("")
 
     def download(self, progress: Progress) -> None:
-        """Show how far a download is; elsewhere than on a terminal, only that it began."""
-        key = (progress.name, progress.source)
+        """Show how far a download is, or several; elsewhere than on a terminal, that it began."""
         now = time.monotonic()
-        if key not in self._announced:
-            self._announced.add(key)
-            self._source_start_s = now
+        begun = self._begun.get(progress.name)
+        if begun is None or begun[0].source != progress.source:
+            self._begun[progress.name] = (progress, now)
             if self._speaking and not self._drawing:
-                size = f"{progress.total_bytes / 1e6:.0f} MB"
-                what = f"fetching {progress.name} ({size}) from {progress.source}"
-                print(f"localspec: {what}", file=sys.stderr)
-        if not self._due(now):
-            return
-        elapsed = now - self._source_start_s
-        rate = progress.done_bytes / elapsed if elapsed > 0 else 0.0
-        left = (progress.total_bytes - progress.done_bytes) / rate if rate else 0.0
-        self._draw(
-            f"fetching {progress.name}  {progress.done_bytes / 1e6:.0f} of "
-            f"{progress.total_bytes / 1e6:.0f} MB  {rate / 1e6:.1f} MB/s  {left:.0f} s left"
+                _announce(progress)
+        self._latest[progress.name] = progress
+        if self._due(now):
+            self._draw(self._summary(now))
+
+    def _summary(self, now: float) -> str:
+        done = sum(each.done_bytes for each in self._latest.values())
+        total = sum(each.total_bytes for each in self._latest.values())
+        rate = 0.0
+        for name, latest in self._latest.items():
+            first, start_s = self._begun[name]
+            if now > start_s and latest.done_bytes < latest.total_bytes:
+                # What was here before has not arrived at any rate.
+                rate += (latest.done_bytes - first.done_bytes) / (now - start_s)
+        left = f"{(total - done) / rate:.0f} s left" if rate > 0 else "waiting"
+        names = ", ".join(self._latest)
+        if len(self._latest) > 1:
+            names = ", ".join(
+                f"{name} {each.done_bytes / each.total_bytes:.0%}"
+                for name, each in self._latest.items()
+            )
+        return (
+            f"fetching {names}  {done / 1e6:.0f} of {total / 1e6:.0f} MB  "
+            f"{max(rate, 0) / 1e6:.1f} MB/s  {left}"
         )
 
     def load(self, name: str, share: float) -> None:
@@ -72,3 +84,10 @@ class ProgressLine:
     def _draw(self, text: str) -> None:
         if self._drawing:
             print(f"\r\x1b[K{text}", end="", file=sys.stderr, flush=True)
+
+
+def _announce(progress: Progress) -> None:
+    size = f"{progress.total_bytes / 1e6:.0f} MB"
+    if progress.done_bytes:
+        size += f", {progress.done_bytes / 1e6:.0f} MB are here already"
+    print(f"localspec: fetching {progress.name} ({size}) from {progress.source}", file=sys.stderr)

@@ -1,4 +1,4 @@
-"""`localspec pull`: fetch a pair or a model."""
+"""`localspec pull`: fetch pairs and models."""
 
 import click
 
@@ -8,15 +8,17 @@ from localspec.models.pull import pull as pull_by_name
 
 
 @click.command()
-@click.argument("name")
+@click.argument("names", metavar="NAME...", nargs=-1, required=True)
+@click.option("--offline", is_flag=True, help="Use no network: only what is on this machine.")
 @click.option("--quiet", is_flag=True, help="Show no progress.")
 @click.option("--debug", is_flag=True, help="Show a traceback when something fails.")
-def pull(name: str, quiet: bool, debug: bool) -> None:  # noqa: ARG001 - main() looks for --debug
-    """Fetch NAME, a pair or a model, verify it, and print where its files are.
+def pull(names: tuple[str, ...], offline: bool, quiet: bool, debug: bool) -> None:  # noqa: ARG001 - main() looks for --debug
+    """Fetch each NAME, a pair or a model, verify it, and print where its files are.
 
-    What is here already is not fetched again.
+    What is here already is not fetched again, and a download that was cut goes on where it
+    stopped.
     """
     with ProgressLine(enabled=not quiet) as line, unwind_on_terminate():
-        paths = pull_by_name(name, line.download)
+        paths = pull_by_name(*names, progress=line.download, offline=offline)
     for path in paths:
         click.echo(path)

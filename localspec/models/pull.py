@@ -1,28 +1,56 @@
 """Pulling by name: a pair brings all its models, a model brings itself."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
-from localspec.models.obtain import obtain
+from localspec.models.imported import imported_paths
 from localspec.models.paths import data_dir
 from localspec.models.progress import Report
-from localspec.models.registry import load_registry
+from localspec.models.reference import resolve
+from localspec.models.registry import ModelEntry, Registry, load_registry
 from localspec.models.store import Store
+from localspec.models.together import obtain_together
 
 
-def pull(name: str, progress: Report = lambda _: None) -> list[Path]:
-    """Fetch a pair or a model, and return the verified files; what is here is not fetched again.
+def pull(
+    *names: str,
+    progress: Report = lambda _: None,
+    offline: bool = False,
+    mirrors: Sequence[str] | None = None,
+) -> list[Path]:
+    """Fetch pairs and models, and return the verified files; what is here is not fetched again.
 
-    A name that is both means the pair, which has the model of that name as its target.
+    A name that is both means the pair, which has the model of that name as its target. An imported
+    file is here by definition.
 
     Raises:
         ModelUnavailable: no such name, or no source delivers it.
     """
-    registry = load_registry()
+    registry, store = load_registry(), Store(data_dir())
+    imported = imported_paths(store.root)
+    wanted: list[ModelEntry | Path] = []
+    for name in names:
+        own = imported.get(name)
+        found: list[ModelEntry | Path] = [own] if own is not None else models_of(name, registry)
+        wanted += [each for each in found if each not in wanted]
+    entries = [each for each in wanted if isinstance(each, ModelEntry)]
+    paths = dict(
+        zip(entries, obtain_together(entries, store, offline, progress, mirrors), strict=True)
+    )
+    return [paths[each] if isinstance(each, ModelEntry) else each for each in wanted]
+
+
+def models_of(name: str, registry: Registry) -> list[ModelEntry | Path]:
+    """Return the models that a name stands for: a pair's target and draft model, or one model.
+
+    A user's own pair may name files by their paths.
+
+    Raises:
+        ModelUnavailable: no pair or model has this name, or a file of the pair is not there.
+    """
     registry.require(name)
     if name not in registry.pairs:
-        wanted = [name]
-    else:
-        pair = registry.pair(name)
-        wanted = [pair.target] + ([pair.draft_model] if pair.draft_model else [])
-    store = Store(data_dir())
-    return [obtain(registry.model(each), store, progress=progress) for each in wanted]
+        return [registry.model(name)]
+    pair = registry.pairs[name]
+    references = [pair.target] + ([pair.draft_model] if pair.draft_model else [])
+    return [resolve(reference, registry) for reference in references]

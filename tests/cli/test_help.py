@@ -26,7 +26,7 @@ def test_help_imports_nothing_slow() -> None:
 
 
 def test_every_verb_has_help_of_its_own() -> None:
-    for verb in ("run", "pull"):
+    for verb in ("run", "pull", "list", "show", "rm", "import"):
         done = localspec(verb, "--help")
         assert (done.code, done.err) == (0, "")
         assert f"Usage: python -m localspec {verb} [OPTIONS]" in done.out
@@ -35,4 +35,4 @@ def test_every_verb_has_help_of_its_own() -> None:
 def test_no_verb_shows_the_help_and_is_code_2() -> None:
     done = localspec()
     assert (done.code, done.out) == (2, "")
-    assert "pull  Fetch a pair or a model" in done.err
+    assert "Fetch pairs and models" in done.err

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.command import PLAIN, started
-from tests.models.sources import loopback_hub
+from tests.models.loopback_hub import loopback_hub
 
 SOON_S = 3.0
 

@@ -52,7 +52,7 @@ def test_a_terminal_sees_how_far_how_fast_and_how_long_still(
         watched.now += 2.0
         line.download(at(10_000_000))
     assert watched.drawn == [
-        "fetching toy  0 of 50 MB  0.0 MB/s  0 s left",
+        "fetching toy  0 of 50 MB  0.0 MB/s  waiting",
         "fetching toy  10 of 50 MB  5.0 MB/s  8 s left",
         "",  # nothing stays
     ]
@@ -99,6 +99,33 @@ def test_a_dumb_terminal_is_treated_as_a_log(monkeypatch: pytest.MonkeyPatch) ->
         line.download(at(0))
         line.load("toy", 0.5)
     assert watched.err.getvalue() == "localspec: fetching toy (50 MB) from hub a/b\n"
+
+
+def test_what_was_here_before_has_not_arrived_at_any_rate(monkeypatch: pytest.MonkeyPatch) -> None:
+    watched = Watched(monkeypatch, terminal=True)
+    watched.line.download(at(30_000_000))
+    watched.now += 2.0
+    watched.line.download(at(40_000_000))
+    assert watched.drawn[-1] == "fetching toy  40 of 50 MB  5.0 MB/s  2 s left"
+
+
+def test_several_files_share_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    watched = Watched(monkeypatch, terminal=True)
+    watched.line.download(at(0))
+    watched.line.download(Progress("other", 0, 100_000_000, "hub a/b"))
+    watched.now += 2.0
+    watched.line.download(at(10_000_000))
+    watched.now += 2.0
+    watched.line.download(Progress("other", 60_000_000, 100_000_000, "hub a/b"))
+    assert watched.drawn[-1] == ("fetching toy 20%, other 60%  70 of 150 MB  17.5 MB/s  5 s left")
+
+
+def test_a_log_is_told_what_is_here_already(monkeypatch: pytest.MonkeyPatch) -> None:
+    watched = Watched(monkeypatch, terminal=False)
+    watched.line.download(at(30_000_000))
+    assert watched.err.getvalue() == (
+        "localspec: fetching toy (50 MB, 30 MB are here already) from hub a/b\n"
+    )
 
 
 @pytest.mark.parametrize("terminal", [True, False])

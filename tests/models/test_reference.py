@@ -3,10 +3,19 @@ from pathlib import Path
 import pytest
 
 from localspec.errors import ModelUnavailable
+from localspec.models.imported import import_file
+from localspec.models.paths import data_dir
 from localspec.models.reference import resolve
 from localspec.models.registry import load_registry
+from localspec.models.store import Store
+from tests.models.gguf_builder import model_file
 
 REGISTRY = load_registry()
+
+
+@pytest.fixture(autouse=True)
+def a_machine_without_imports(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LOCALSPEC_DATA_DIR", str(tmp_path / "data"))
 
 
 def test_a_known_name_is_a_model() -> None:
@@ -60,3 +69,18 @@ def test_what_is_not_there_is_told_in_one_line(
         resolve(reference, REGISTRY)
     assert str(caught.value).isprintable()
     assert len(str(caught.value)) < 400
+
+
+def test_an_imported_name_is_its_file(tmp_path: Path) -> None:
+    file = tmp_path / "own.gguf"
+    file.write_bytes(model_file())
+    store = Store(data_dir())
+    import_file(file, "mine", REGISTRY, store)
+    found = resolve("mine", REGISTRY)
+    assert isinstance(found, Path)
+    assert found.resolve() == file
+    file.unlink()
+    with pytest.raises(
+        ModelUnavailable, match=r"mine was imported from .*own\.gguf, which is gone"
+    ):
+        resolve("mine", REGISTRY)

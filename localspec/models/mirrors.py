@@ -1,0 +1,115 @@
+"""Sources that a user named: folders, and web servers that hold the same files as the hub.
+
+A file is looked for under its name on the hub, also below its repository's name, and as
+`<name of the model>.gguf`. Its bytes are verified like those of any source.
+"""
+
+import functools
+import os
+import shlex
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from urllib.parse import quote
+
+from localspec.errors import UsageError
+from localspec.models.download import plain_client
+from localspec.models.http_file import HttpFile
+from localspec.models.progress import SourceFailedError
+from localspec.models.registry import HubSource, ModelEntry
+from localspec.models.space import require_space
+from localspec.models.store import Store
+from localspec.models.transfer import fetch_rest
+
+MIRRORS_VARIABLE = "LOCALSPEC_MIRRORS"
+_CHUNK_BYTES = 1 << 20
+
+
+def mirrors_from_environment() -> tuple[str, ...]:
+    """Return the folders and addresses in LOCALSPEC_MIRRORS: parted by spaces, quoted as in a shell.
+
+    Raises:
+        UsageError: a quote is left open.
+    """
+    value = os.environ.get(MIRRORS_VARIABLE, "")
+    try:
+        return tuple(shlex.split(value))
+    except ValueError as error:
+        raise UsageError(
+            f"{MIRRORS_VARIABLE} is {value!r}, which cannot be taken apart ({error}): close the quote"
+        ) from error
+
+
+def from_mirror(
+    mirror: str, entry: ModelEntry, store: Store, offline: bool, report: Callable[[int], None]
+) -> Path:
+    """Return the path in the store of a file that a mirror has.
+
+    Args:
+        mirror: a folder, or an address that begins with http:// or https://.
+        entry: what the bytes have to be.
+        store: takes the file in.
+        offline: ask no web server.
+        report: called with the number of bytes that have arrived so far.
+
+    Raises:
+        SourceFailedError: the mirror does not have it, or does not deliver it.
+        IntegrityError: it has another file of that name.
+        OSError: the store or the folder fails.
+    """
+    if not mirror.startswith(("http://", "https://")):
+        return _from_folder(Path(mirror).expanduser(), entry, store, report)
+    if offline:
+        raise SourceFailedError("not asked, offline")
+    require_space(store.root, entry.size_bytes - store.partial_bytes(entry, "http"))
+    with store.resume(entry, "http", report) as partial:
+        here = store.path_of(entry)
+        if here is not None:  # brought by another process meanwhile
+            return here
+        file = _first_there(mirror, entry)
+        fetch_rest(file, partial, report, refused="")
+        partial.verify()
+        return store.publish(partial)
+
+
+def _from_folder(
+    folder: Path, entry: ModelEntry, store: Store, report: Callable[[int], None]
+) -> Path:
+    if not folder.is_dir():
+        raise SourceFailedError("there is no such folder")
+    for name in _names(entry):
+        file = folder / name
+        if file.is_file():
+            break
+    else:
+        raise SourceFailedError("not there")
+    require_space(store.root, entry.size_bytes)
+    # A copy, since a folder may be a stick that is pulled out.
+    with store.stage(entry) as staging, file.open("rb") as stream:
+        report(0)
+        while chunk := stream.read(_CHUNK_BYTES):
+            staging.write(chunk)
+            report(staging.size_bytes)
+        path = staging.commit()
+    store.forget_partial(entry)
+    return path
+
+
+def _first_there(mirror: str, entry: ModelEntry) -> HttpFile:
+    """Return the first of the names that the server knows; the last one if it knows none."""
+    client = plain_client()
+    for name in _names(entry):
+        url = f"{mirror.rstrip('/')}/{quote(name)}"
+        file = HttpFile(client, functools.partial(str, url), url, {})
+        with suppress(Exception), file.open(0, 0) as answer:
+            if answer.status in {200, 206}:
+                break
+    return file
+
+
+def _names(entry: ModelEntry) -> list[str]:
+    names = [f"{entry.name.replace(':', '-')}.gguf"]
+    for source in entry.sources:
+        if isinstance(source, HubSource):
+            names = [source.file, f"{source.repo}/{source.file}", *names]
+    return list(dict.fromkeys(names))

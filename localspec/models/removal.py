@@ -1,0 +1,104 @@
+"""Removing models: never a file that something else uses, and never one that is not ours."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from localspec.errors import ModelUnavailable
+from localspec.models.imported import forget_imported
+from localspec.models.inventory import Item, inventory
+from localspec.models.pull import models_of
+from localspec.models.registry import ModelEntry, Registry
+from localspec.models.store import Store
+
+
+@dataclass(frozen=True, slots=True)
+class Removal:
+    """What would be removed, and what has to stay and why."""
+
+    items: tuple[Item, ...]
+    kept: tuple[tuple[Item, str], ...]
+    shared: frozenset[str]  # sha256 of files that lose a name and keep another
+
+    @property
+    def frees_bytes(self) -> int:
+        """How much of the disk it gives back, about."""
+        ours = [
+            item
+            for item in self.items
+            if item.where in {"store", "unfinished"} and item.entry.sha256 not in self.shared
+        ]
+        return sum({item.entry.sha256: item.here_bytes for item in ours}.values())
+
+
+def plan_removal(names: Sequence[str], registry: Registry, store: Store) -> Removal:
+    """Return what `names`, of pairs, models or imported files, come to; what is not here is left out.
+
+    Raises:
+        ModelUnavailable: nothing has such a name.
+    """
+    here = inventory(registry, store)
+    wanted: list[Item] = []
+    for name in names:
+        wanted += [item for item in _meant(name, here, registry) if item not in wanted]
+    going, kept = list(wanted), []
+    # What has to stay may keep its companion in use, so look again after each.
+    while (found := next(_in_use(going, here, names, registry), None)) is not None:
+        going.remove(found[0])
+        kept.append(found)
+    staying = {item.entry.sha256 for item in here if item not in going}
+    shared = staying & {item.entry.sha256 for item in going}
+    return Removal(tuple(going), tuple(kept), frozenset(shared))
+
+
+def remove(removal: Removal, store: Store) -> int:
+    """Remove what was planned; return how many bytes that freed."""
+    freed = 0
+    for item in removal.items:
+        if item.imported:
+            forget_imported(store.root, item.name)
+            if item.entry.sha256 in removal.shared:
+                continue
+        freed += store.forget_partial(item.entry)
+        freed += store.remove(item.entry)
+    return freed
+
+
+def _meant(name: str, here: Sequence[Item], registry: Registry) -> list[Item]:
+    items = [
+        item for item in here if item.name == name and (item.imported or not _known(name, registry))
+    ]
+    if items:
+        return items
+    try:
+        entries = models_of(name, registry)
+    except ModelUnavailable as error:
+        names = ", ".join(item.name for item in here)
+        raise ModelUnavailable(f"{error}; here are {names or 'none'}") from None
+    wanted = {entry.name for entry in entries if isinstance(entry, ModelEntry)}
+    return [item for item in here if item.name in wanted and not item.imported]
+
+
+def _known(name: str, registry: Registry) -> bool:
+    return name in registry.models or name in registry.pairs
+
+
+def _in_use(
+    going: Sequence[Item], here: Sequence[Item], names: Sequence[str], registry: Registry
+) -> Iterator[tuple[Item, str]]:
+    """Yield what may not go: another name has the same file, or a pair that stays needs it."""
+    for item in going:
+        same = [each.name for each in here if each.entry.sha256 == item.entry.sha256]
+        staying = sorted(set(same) - {each.name for each in going})
+        if staying and not item.imported:
+            yield item, f"{staying[0]} is the same file"
+    goes = {item.name for item in going}
+    whole = {item.name for item in here if item.path is not None} - goes
+    for pair in registry.pairs.values():
+        if pair.name in names or pair.draft_model is None:
+            continue
+        pair_of = [registry.find(each) for each in (pair.target, pair.draft_model)]
+        target, draft_model = (each.name if each else None for each in pair_of)
+        for item in going:
+            companion = {target: draft_model, draft_model: target}.get(item.name)
+            if companion in whole and not item.imported and item.path is not None:
+                yield item, f"pair {pair.name} uses it"

@@ -1,0 +1,206 @@
+"""A hub on the loopback, with its storage under another name of this machine, and faults on demand."""
+
+import hashlib
+import re
+import socket
+import threading
+import time
+from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Literal
+from urllib.parse import parse_qs, urlsplit
+
+COMMIT = "c" * 40
+PAGE = b"<!DOCTYPE html><html><body>Please log in to the Wi-Fi</body></html>"
+_SLICE_BYTES = 16 << 10
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """What goes wrong with one GET of data.
+
+    Args:
+        kind: `cut` ends the line after `after` bytes; `silent` says nothing more after them.
+        after: how many bytes come first.
+        status: of `status`.
+    """
+
+    kind: Literal["cut", "silent", "wrong_bytes", "longer", "shorter", "status", "html"]
+    after: int = 0
+    status: int = 503
+
+
+@dataclass(slots=True)
+class LoopbackHub:
+    """What the hub serves, and what it was asked."""
+
+    files: dict[str, bytes] = field(default_factory=dict)
+    status: int = 200
+    error_code: str | None = None
+    requests: list[str] = field(default_factory=list)
+    authorization: list[str | None] = field(default_factory=list)
+    silent: threading.Event = field(default_factory=threading.Event)
+    """While set, requests get no answer."""
+    released: threading.Event = field(default_factory=threading.Event)
+    url: str = ""
+    commit: str = COMMIT
+    storage: str = ""
+    """Where redirects lead, under another name; empty serves data from the hub itself."""
+    signature: int = 1
+    """Addresses of the storage carry it, and those with another one have expired."""
+    portal: bool = False
+    """A captive portal answers everything with its page."""
+    knows_ranges: bool = True
+    faults: deque[Fault] = field(default_factory=deque)
+    pause_s: float = 0.0
+    """Between slices of data."""
+    sent_bytes: int = 0
+    offsets: list[int] = field(default_factory=list)
+    leaked: list[str] = field(default_factory=list)
+    """Tokens that the storage was shown."""
+
+    def answer(self, request: BaseHTTPRequestHandler, with_body: bool) -> None:
+        """Answer as the hub answers for a large file: with commit, size, and sha256 as ETag."""
+        self.requests.append(f"{request.command} {request.path}")
+        self.authorization.append(request.headers.get("authorization"))
+        if self.silent.is_set():
+            self.released.wait(30)
+            return
+        if self.portal:
+            _respond(
+                request, 200, {"Content-Type": "text/html"}, PAGE if with_body else b"", len(PAGE)
+            )
+            return
+        path = urlsplit(request.path).path
+        data = self.files.get(path)
+        if path.startswith("/storage/"):
+            self._storage(request, self.files[path.removeprefix("/storage")])
+            return
+        status = self.status if self.status != 200 or data is not None else 404
+        headers = {"X-Repo-Commit": self.commit}
+        if status != 200 or data is None:
+            code = self.error_code or ("EntryNotFound" if status == 404 else None)
+            _respond(request, status, {**headers, **({"X-Error-Code": code} if code else {})})
+            return
+        sha256 = hashlib.sha256(data).hexdigest()
+        if self.storage:
+            location = f"{self.storage}/storage{path}?signature={self.signature}"
+            linked = {"X-Linked-Size": str(len(data)), "X-Linked-ETag": f'"{sha256}"'}
+            _respond(request, 302, {**headers, **linked, "Location": location})
+            return
+        headers["ETag"] = f'"{sha256}"'
+        if with_body:
+            self._data(request, data, headers)
+        else:
+            _respond(request, 200, headers, b"", len(data))
+
+    def _storage(self, request: BaseHTTPRequestHandler, data: bytes) -> None:
+        if (token := request.headers.get("authorization")) is not None:
+            self.leaked.append(token)
+        signature = parse_qs(urlsplit(request.path).query)["signature"]
+        if signature != [str(self.signature)]:
+            _respond(request, 403, {"Content-Type": "application/xml"}, b"<Error>Expired</Error>")
+            return
+        self._data(request, data, {})
+
+    def _data(self, request: BaseHTTPRequestHandler, data: bytes, headers: dict[str, str]) -> None:
+        fault = self.faults.popleft() if self.faults else None
+        asked = re.fullmatch(r"bytes=(\d+)-(\d*)", request.headers.get("range", ""))
+        start, end = 0, len(data)
+        if asked and self.knows_ranges:
+            start, end = int(asked[1]), min(int(asked[2] or len(data)) + 1, len(data))
+        self.offsets.append(start)
+        total, body = len(data), data[start:end]
+        match fault:
+            case Fault("status"):
+                _respond(request, fault.status, headers)
+                return
+            case Fault("html"):
+                _respond(request, 200, {"Content-Type": "text/html; charset=utf-8"}, PAGE)
+                return
+            case Fault("wrong_bytes"):
+                body = bytes(byte ^ 1 for byte in body)
+            case Fault("longer"):
+                total, body = total + 1, body + b"x"
+            case Fault("shorter"):
+                total, body = total - 1, body[:-1]
+        ranged = asked is not None and self.knows_ranges
+        if ranged:
+            headers = {**headers, "Content-Range": f"bytes {start}-{start + len(body) - 1}/{total}"}
+        _begin(request, 206 if ranged else 200, headers, len(body))
+        self._send(request, body, fault)
+
+    def _send(self, request: BaseHTTPRequestHandler, body: bytes, fault: Fault | None) -> None:
+        broken = fault is not None and fault.kind in {"cut", "silent"}
+        view = memoryview(body)[: fault.after if fault is not None and broken else len(body)]
+        for start in range(0, len(view), _SLICE_BYTES):
+            piece = view[start : start + _SLICE_BYTES]
+            request.wfile.write(piece)
+            self.sent_bytes += len(piece)
+            if self.pause_s:
+                time.sleep(self.pause_s)
+        if fault is not None and fault.kind == "silent":
+            self.released.wait(30)
+        if broken:
+            request.close_connection = True
+            request.connection.shutdown(socket.SHUT_RDWR)
+
+
+def _begin(
+    request: BaseHTTPRequestHandler, status: int, headers: dict[str, str], length: int
+) -> None:
+    request.send_response(status)
+    for key, value in {**headers, "Content-Length": str(length)}.items():
+        request.send_header(key, value)
+    request.end_headers()
+
+
+def _respond(
+    request: BaseHTTPRequestHandler,
+    status: int,
+    headers: dict[str, str],
+    body: bytes = b"",
+    length: int | None = None,
+) -> None:
+    _begin(request, status, headers, len(body) if length is None else length)
+    request.wfile.write(body)
+
+
+@contextmanager
+def loopback_hub(*, with_storage: bool = False) -> Iterator[LoopbackHub]:
+    """Run a hub on a free port.
+
+    Args:
+        with_storage: redirect to a storage under another name, as the real hub does.
+    """
+    hub = LoopbackHub()
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_HEAD(self) -> None:
+            hub.answer(self, with_body=False)
+
+        def do_GET(self) -> None:
+            hub.answer(self, with_body=True)
+
+        def log_message(self, *_: object) -> None: ...
+
+    class Server(ThreadingHTTPServer):
+        def handle_error(self, *_: object) -> None:
+            """A client that was killed is no news."""
+
+    server = Server(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
+    thread.start()
+    hub.url = f"http://127.0.0.1:{server.server_port}"
+    if with_storage:
+        hub.storage = f"http://localhost:{server.server_port}"
+    try:
+        yield hub
+    finally:
+        hub.released.set()
+        server.shutdown()
+        thread.join()
+        server.server_close()

@@ -1,0 +1,144 @@
+"""The command against a hub on which everything goes wrong: code, one line, store, a second try."""
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.models.loopback_hub import Fault, loopback_hub
+from tests.models.toy_machine import Ended, ToyMachine
+
+DATA = bytes(range(250)) * 8000  # 2 MB
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Iterator[ToyMachine]:
+    with loopback_hub(with_storage=True) as hub:
+        machine = ToyMachine(tmp_path, hub)
+        machine.offer("toy", DATA)
+        yield machine
+        assert hub.leaked == []  # whatever went wrong, the storage never saw the token
+
+
+def complaint(ended: Ended) -> str:
+    """See that it failed with code 3 and said one line; return it."""
+    assert (ended.code, ended.out) == (3, ""), ended.err
+    lines = [line for line in ended.err.splitlines() if not line.startswith("localspec: fetching")]
+    assert len(lines) == 1
+    assert lines[0].startswith("localspec: toy (2 MB) is not on this machine")
+    return lines[0]
+
+
+def assert_a_second_try_completes(machine: ToyMachine) -> None:
+    machine.assert_only_verified()
+    done = machine.run("pull", "toy", HF_TOKEN="hf_secret")
+    assert done.code == 0, done.err
+    assert Path(done.out.strip()).read_bytes() == DATA
+    machine.assert_only_verified()
+    assert machine.partials == []
+
+
+TRIES = 4
+
+
+@pytest.mark.parametrize(
+    ("faults", "told"),
+    [
+        ([Fault("cut")] * TRIES, "the line was cut"),
+        ([Fault("cut", 5000)] * TRIES, "the line was cut)"),
+        (
+            [Fault("cut", 1_200_000)] + [Fault("cut")] * 3,
+            "cut (1 MB of 2 MB are kept: the next try",
+        ),
+        ([Fault("status", status=503)] * TRIES, "HTTP 503"),
+        ([Fault("status", status=500)] * TRIES, "HTTP 500"),
+        ([Fault("status", status=418)], "HTTP 418"),
+        ([Fault("html")], "a web page came instead of the file"),
+        ([Fault("wrong_bytes")], "the sha256 is "),
+        ([Fault("longer")], "the size is 2000001 bytes, not 2000000 bytes"),
+        ([Fault("shorter")], "the size is 1999999 bytes, not 2000000 bytes"),
+        ([Fault("cut", 900_000), Fault("wrong_bytes")], "the sha256 is "),
+        ([Fault("cut", 1_200_000), Fault("html")], "a proxy's (1 MB of 2 MB are kept"),
+    ],
+)
+def test_a_fault_of_the_storage(machine: ToyMachine, faults: list[Fault], told: str) -> None:
+    machine.hub.faults.extend(faults)
+    line = complaint(machine.run("pull", "toy", HF_TOKEN="hf_secret"))
+    assert told in line
+    assert machine.blobs == []
+    assert list(machine.hub.faults) == []
+    assert_a_second_try_completes(machine)
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "told"),
+    [
+        (401, None, "access refused (HTTP 401): the token has expired"),
+        (401, "RepoNotFound", "access refused (HTTP 401)"),
+        (403, "GatedRepo", "access refused (HTTP 403), it is gated: accept its terms"),
+        (403, None, "access refused (HTTP 403)"),
+        (404, "EntryNotFound", "HTTP 404, no such file"),
+        (500, None, "HTTP 500"),
+    ],
+)
+def test_a_refusal_of_the_hub(
+    machine: ToyMachine, status: int, code: str | None, told: str
+) -> None:
+    machine.hub.status, machine.hub.error_code = status, code
+    assert told in complaint(machine.run("pull", "toy", HF_TOKEN="hf_secret"))
+    assert machine.blobs == machine.partials == []
+    machine.hub.status = 200
+    assert_a_second_try_completes(machine)
+
+
+def test_without_a_token_the_advice_is_to_set_one(machine: ToyMachine) -> None:
+    machine.hub.status = 401
+    assert "set HF_TOKEN" in complaint(machine.run("pull", "toy"))
+
+
+def test_a_captive_portal_is_recognised(machine: ToyMachine) -> None:
+    machine.hub.portal = True
+    assert "a web page came instead of the file" in complaint(machine.run("pull", "toy"))
+    assert machine.blobs == machine.partials == []
+    machine.hub.portal = False
+    assert_a_second_try_completes(machine)
+
+
+def test_a_closed_hub_says_by_what_it_is_closed(machine: ToyMachine) -> None:
+    line = complaint(machine.run("pull", "toy", HF_HUB_OFFLINE="1"))
+    assert "not in the hub's cache, HF_HUB_OFFLINE is set" in line
+    line = complaint(machine.run("pull", "--offline", "toy"))
+    assert "not in the hub's cache, offline" in line
+    assert machine.hub.requests == []
+    assert_a_second_try_completes(machine)
+
+
+def test_no_network_is_told(machine: ToyMachine) -> None:
+    line = complaint(machine.run("pull", "toy", HF_ENDPOINT="http://127.0.0.1:9"))
+    assert "no connection" in line
+    assert_a_second_try_completes(machine)
+
+
+def test_two_processes_pull_the_same_model_at_once(machine: ToyMachine) -> None:
+    machine.hub.pause_s = 0.005
+    processes = [machine.start("pull", "toy") for _ in range(3)]
+    ended = [process.communicate(timeout=60) for process in processes]
+    assert [process.returncode for process in processes] == [0, 0, 0], ended
+    machine.assert_only_verified()
+    assert len(machine.blobs) == 1
+    assert machine.partials == []
+    assert machine.hub.sent_bytes == len(DATA)  # the others waited for the first
+
+
+def test_a_pair_of_processes_survives_the_death_of_the_first(machine: ToyMachine) -> None:
+    machine.hub.pause_s = 0.005
+    with machine.start("pull", "toy") as first, machine.start("pull", "toy") as second:
+        while machine.hub.sent_bytes < len(DATA) // 4:
+            assert None in (first.poll(), second.poll())
+            time.sleep(0.005)
+        first.kill()
+        out, err = second.communicate(timeout=60)
+    assert second.returncode == 0, err
+    assert Path(out.decode().strip()).read_bytes() == DATA
+    assert machine.hub.sent_bytes <= len(DATA) * 1.05 + (1 << 18)

@@ -1,0 +1,90 @@
+"""A machine whose registry knows small files on a loopback hub, and the command as its users run it."""
+
+import hashlib
+import os
+import subprocess
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tests.models.loopback_hub import COMMIT, LoopbackHub
+
+ROOT = Path(__file__).parents[2]
+REPO = "owner/toy-GGUF"
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    code: int
+    out: str
+    err: str
+
+
+@dataclass(slots=True)
+class ToyMachine:
+    """Data directory, hub cache and registry under one folder."""
+
+    folder: Path
+    hub: LoopbackHub
+    models: dict[str, bytes] = field(default_factory=dict)
+    pairs: str = ""
+
+    @property
+    def data(self) -> Path:
+        return self.folder / "data"
+
+    @property
+    def blobs(self) -> list[Path]:
+        return sorted((self.data / "blobs").glob("*"))
+
+    @property
+    def partials(self) -> list[Path]:
+        return sorted((self.data / "partial").glob("*"))
+
+    def offer(self, name: str, data: bytes) -> None:
+        """Let the hub and the registry know a model."""
+        self.models[name] = data
+        self.hub.files[f"/{REPO}/resolve/{COMMIT}/{name}.gguf"] = data
+
+    def start(self, *arguments: str, **variables: str) -> subprocess.Popen[bytes]:
+        return subprocess.Popen(
+            [sys.executable, "-m", "tests.models.pull_toy", *arguments],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=self._environment(variables),
+            cwd=ROOT,
+        )
+
+    def run(self, *arguments: str, **variables: str) -> Ended:
+        with self.start(*arguments, **variables) as process:
+            out, err = process.communicate(timeout=60)
+        return Ended(process.returncode, out.decode(), err.decode())
+
+    def assert_only_verified(self) -> None:
+        """See that whatever has a name in the store has the bytes of that name."""
+        for blob in self.blobs:
+            assert hashlib.sha256(blob.read_bytes()).hexdigest() == blob.name
+
+    def _environment(self, variables: dict[str, str]) -> dict[str, str]:
+        text = f'default_pair = "{next(iter(self.models))}"\n'
+        for name, data in self.models.items():
+            text += (
+                f'[models."{name}"]\nrepo = "{REPO}"\nfile = "{name}.gguf"\nrevision = "{COMMIT}"\n'
+                f'size_bytes = {len(data)}\nsha256 = "{hashlib.sha256(data).hexdigest()}"\n'
+                'params = "1M"\ncontext = 512\nlicence = "mit"\n'
+            )
+        for name in list(self.models)[:1]:
+            text += f'[pairs."{name}"]\ntarget = "{name}"\ndraft = "lookup"\ngood_for = "tests"\n'
+        registry = self.folder / "registry.toml"
+        registry.write_text(text + self.pairs)
+        kept = {key: value for key, value in os.environ.items() if not key.startswith("HF_")}
+        return {
+            **kept,
+            "TOY_REGISTRY": str(registry),
+            "LOCALSPEC_DATA_DIR": str(self.data),
+            "LOCALSPEC_MIRRORS": "",
+            "HF_ENDPOINT": self.hub.url,
+            "HF_HOME": str(self.folder / "hub"),
+            **variables,
+        }
