@@ -24,9 +24,10 @@ FLOORS: list[set[str]] = [
 ]
 # Third-party packages with one home.
 HOMES = {
-    "llama_cpp": "localspec.llama",
-    "textual": "localspec.ui",
-    "huggingface_hub": "localspec.models.download",
+    "llama_cpp": ("localspec.llama",),
+    "textual": ("localspec.ui",),
+    # One module fetches files, the other only asks which files a repository has.
+    "huggingface_hub": ("localspec.models.download", "localspec.models.hub_files"),
 }
 
 

@@ -1,6 +1,6 @@
 """Nineteen real tokenizers without weights: the `ggml-vocab-*.gguf` of llama.cpp.
 
-They come with the source distribution of llama-cpp-python, 70 MB, which is fetched once; the files
+They come with the source distribution of llama-cpp-python, 77 MB, which is fetched once; the files
 are kept in `LOCALSPEC_TEST_CACHE`, or else in the platform's cache directory.
 """
 

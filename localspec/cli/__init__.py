@@ -21,6 +21,7 @@ _VERBS = {
     "show": ("localspec.cli.models", "Show what is known of a model."),
     "rm": ("localspec.cli.models", "Remove models from this machine."),
     "import": ("localspec.cli.models", "Give a GGUF file of yours a name."),
+    "pair": ("localspec.cli.pair", "Judge, list and suggest pairs of models."),
 }
 INTERRUPTED = 130
 STDOUT_CLOSED = 141

@@ -260,7 +260,7 @@ def test_every_pair_of_the_program_has_a_target_larger_than_its_draft_model() ->
 def test_importing_the_room_is_cheap() -> None:
     rooms = ", ".join(
         f"localspec.models.{name}"
-        for name in ("download", "obtain", "reference", "store", "tokenizer", "wheels")
+        for name in ("download", "obtain", "pair_check", "pair_suggest", "store", "wheels")
     )
     code = f"import sys, {rooms}; print([m for m in ('huggingface_hub', 'llama_cpp') if m in sys.modules])"
     loaded: Any = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)

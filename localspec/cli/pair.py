@@ -1,0 +1,197 @@
+"""`localspec pair`: which models draft for which, known before anything is downloaded."""
+
+import json
+from collections.abc import Iterable
+from typing import Any
+
+import click
+
+from localspec.errors import PairMismatch
+from localspec.models.entries import ModelEntry, PairEntry
+from localspec.models.pair_check import PairReport, Side, check_pair, local_file
+from localspec.models.pair_suggest import Suggestion, suggest
+from localspec.models.registry import Registry, load_registry
+from localspec.models.space import size_text
+from localspec.models.tokenizer import Fit
+from localspec.models.tokenizer_notes import quoted
+
+_JSON = click.option("--json", "json_", is_flag=True, help="Print JSON.")
+_DEBUG = click.option("--debug", is_flag=True, help="Show a traceback when something fails.")
+
+
+@click.group()
+def pair() -> None:
+    """Judge, list and suggest pairs of models."""
+
+
+@pair.command()
+@click.argument("target")
+@click.argument("draft_model")
+@_JSON
+@_DEBUG
+def check(target: str, draft_model: str, json_: bool, debug: bool) -> int:  # noqa: ARG001 - main() looks for --debug
+    """Judge whether DRAFT_MODEL can draft for TARGET.
+
+    Both are known names, paths, or user/repo:QUANT on the hub. Of a file that is not here, only the
+    header is fetched. The exit code is 4 when they do not fit.
+    """
+    report = check_pair(target, draft_model, load_registry())
+    click.echo(_json(_check_facts(report)) if json_ else "\n".join(_check_lines(report)))
+    return PairMismatch.exit_code if report.fit.verdict is Fit.INCOMPATIBLE else 0
+
+
+@pair.command("list")
+@_JSON
+@_DEBUG
+def list_(json_: bool, debug: bool) -> None:  # noqa: ARG001 - main() looks for --debug
+    """List the known pairs."""
+    registry = load_registry()
+    if json_:
+        click.echo(_json([_pair_facts(each, registry) for each in registry.pairs.values()]))
+        return
+    rows = [("PAIR", "TARGET", "DRAFT", "SIZE", "GOOD FOR")]
+    for each in registry.pairs.values():
+        size = _pair_size(each, registry)
+        rows.append(
+            (
+                each.name,
+                each.target,
+                each.draft_model or each.draft,
+                "?" if size is None else size_text(size),
+                "; ".join(text for text in (each.good_for, each.caveat) if text),
+            )
+        )
+    click.echo("\n".join(_table(rows)))
+
+
+@pair.command("suggest")
+@click.argument("target")
+@_JSON
+@_DEBUG
+def suggest_(target: str, json_: bool, debug: bool) -> None:  # noqa: ARG001 - main() looks for --debug
+    """Suggest draft models for TARGET, best first."""
+    found = suggest(target, load_registry())
+    if json_:
+        click.echo(_json([_suggestion_facts(each) for each in found]))
+    elif found:
+        click.echo("\n".join(_table((each.draft_model, "; ".join(each.reasons)) for each in found)))
+    if not found:
+        raise PairMismatch(
+            f"no known model can draft for {target}: use --draft lookup, "
+            "or judge one that you have with `localspec pair check`"
+        )
+
+
+def _check_lines(report: PairReport) -> Iterable[str]:
+    fit, target, draft_model = report.fit, report.target, report.draft_model
+    yield f"{fit.verdict}: {draft_model.name} {_can(fit.verdict)} draft for {target.name}"
+    different = fit.first_difference
+    if different is not None:
+        pieces = f"{quoted(different.target_piece)} and {quoted(different.draft_piece)}"
+        yield f"  first difference  token {different.token} is {pieces}"
+    elif fit.reason:
+        yield f"  reason            {fit.reason}"
+    yield (
+        f"  tokens            {target.header.tokenizer.n_vocab} and "
+        f"{draft_model.header.tokenizer.n_vocab}, {fit.overlap_percent:.4g} % overlap"
+    )
+    for note in () if different is not None else fit.notes:
+        yield f"  note              {note}"
+    yield f"  ends of a reply   {'the same' if report.same_eog else 'different, the target decides'}"
+    yield f"  chat templates    {report.templates}"
+    yield f"  fingerprints      {target.fingerprint[:16]} and {draft_model.fingerprint[:16]}"
+    fetched = target.fetched_bytes + draft_model.fetched_bytes
+    if fetched:
+        yield f"  fetched           {size_text(fetched)} of headers"
+
+
+def _can(verdict: Fit) -> str:
+    return "cannot" if verdict is Fit.INCOMPATIBLE else "can"
+
+
+def _check_facts(report: PairReport) -> dict[str, Any]:
+    fit, different = report.fit, report.fit.first_difference
+    return {
+        "fits": fit.verdict is not Fit.INCOMPATIBLE,
+        "verdict": fit.verdict,
+        "reason": fit.reason or None,
+        "first_difference": different
+        and {
+            "token": different.token,
+            "target_piece": different.target_piece,
+            "draft_piece": different.draft_piece,
+        },
+        "overlap_percent": fit.overlap_percent,
+        "shared_vocab": fit.shared_vocab,
+        "notes": list(fit.notes),
+        "chat_templates": report.templates,
+        "same_eog": report.same_eog,
+        "target": _side_facts(report.target),
+        "draft_model": _side_facts(report.draft_model),
+    }
+
+
+def _side_facts(side: Side) -> dict[str, Any]:
+    tokenizer = side.header.tokenizer
+    return {
+        "name": side.name,
+        "size_bytes": side.size_bytes,
+        "fetched_bytes": side.fetched_bytes,
+        "architecture": side.header.architecture,
+        "context": side.header.context_length,
+        "tokenizer": tokenizer.model,
+        "pre_tokenizer": tokenizer.pre,
+        "n_vocab": tokenizer.n_vocab,
+        "fingerprint": side.fingerprint,
+        "eog": sorted(side.eog),
+        "has_chat_template": side.header.chat_template is not None,
+    }
+
+
+def _pair_facts(each: PairEntry, registry: Registry) -> dict[str, Any]:
+    return {
+        "name": each.name,
+        "target": each.target,
+        "draft": each.draft,
+        "draft_model": each.draft_model,
+        "good_for": each.good_for or None,
+        "caveat": each.caveat or None,
+        "size_bytes": _pair_size(each, registry),
+        "here": all(local_file(entry) is not None for entry in _entries(each, registry)),
+        "default": each.name == registry.default_pair,
+    }
+
+
+def _pair_size(each: PairEntry, registry: Registry) -> int | None:
+    """Return what a pair's files come to; None where one of them is not in the registry."""
+    entries = _entries(each, registry)
+    references = {each.target} | ({each.draft_model} if each.draft_model else set())
+    return sum(entry.size_bytes for entry in entries) if len(entries) == len(references) else None
+
+
+def _entries(each: PairEntry, registry: Registry) -> list[ModelEntry]:
+    references = dict.fromkeys([each.target, each.draft_model or each.target])
+    return [entry for name in references if (entry := registry.find(name)) is not None]
+
+
+def _suggestion_facts(each: Suggestion) -> dict[str, Any]:
+    return {
+        "draft_model": each.draft_model,
+        "verdict": each.verdict,
+        "pair": each.pair,
+        "ratio": round(each.ratio, 2),
+        "here": each.here,
+        "reasons": list(each.reasons),
+    }
+
+
+def _table(rows: Iterable[tuple[str, ...]]) -> Iterable[str]:
+    every = list(rows)
+    widths = [max(len(row[column]) for row in every) for column in range(len(every[0]))]
+    for row in every:
+        cells = (text.ljust(width) for text, width in zip(row, widths, strict=True))
+        yield "  ".join(cells).rstrip()
+
+
+def _json(value: object) -> str:
+    return json.dumps(value, ensure_ascii=True, indent=2)

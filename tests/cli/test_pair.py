@@ -1,0 +1,275 @@
+"""`localspec pair`, as its users have it: a process, files of their own, and a hub on the loopback."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.cli.command import Done, assert_one_complaint, localspec
+from tests.models.gguf_builder import TOKENS, Content, Tensor, build, model_file, model_values
+from tests.models.header_hub import COMMIT, HeaderHub, HugeFile, header_hub
+
+LIMIT_BYTES = 20_000_000
+PADDED = [*TOKENS, "[PAD6]"]
+PADDED_TYPES = [2, 3, 3, 1, 1, 1, 5]
+
+
+def huge(gigabytes: float, sha256: str = "5" * 64, **changes: Content | None) -> HugeFile:
+    """A model of some gigabytes: the header of one, and a promise of the rest."""
+    size = int(gigabytes * 1e9)
+    weights = Tensor("weights", (size // 128, 16))  # half of it
+    return HugeFile(build(model_values(**changes), [weights]), size, sha256)
+
+
+def wide(gigabytes: float, n_vocab: int) -> HugeFile:
+    """A model with a vocabulary of 26 bytes a token."""
+    tokens = [f"token-{number:08}" for number in range(n_vocab)]
+    return huge(gigabytes, tokens=tokens, token_type=[1] * n_vocab, merges=None)
+
+
+@pytest.fixture
+def hub() -> Iterator[HeaderHub]:
+    with header_hub() as hub:
+        hub.repos["owner/Big-GGUF"] = {
+            "Big-Q4_K_M.gguf": huge(4.5),
+            "Big-Q8_0-00001-of-00002.gguf": huge(5, sha256="6" * 64),
+            "Big-Q8_0-00002-of-00002.gguf": huge(3, sha256="7" * 64),
+            "mmproj-Big-Q4_K_M.gguf": huge(1),
+        }
+        hub.repos["owner/Small-GGUF"] = {
+            "small.Q4_K_M.gguf": huge(1.1),
+            "small.Q8_0.gguf": huge(2.1, tokens=PADDED, token_type=PADDED_TYPES),
+        }
+        yield hub
+
+
+@pytest.fixture
+def online(hub: HeaderHub, bare_machine: dict[str, str]) -> dict[str, str]:
+    return {**bare_machine, "HF_ENDPOINT": hub.url, "HF_TOKEN": "hf_secret"}
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> Path:
+    folder = tmp_path / "models"
+    folder.mkdir()
+    (folder / "target.gguf").write_bytes(model_file())
+    (folder / "padded.gguf").write_bytes(model_file(tokens=PADDED, token_type=PADDED_TYPES))
+    (folder / "other.gguf").write_bytes(
+        model_file(tokens=["x\n\x1b[31m", *TOKENS[1:]], eos_token_id=1)
+    )
+    return folder
+
+
+def check(folder: Path, *arguments: str, env: dict[str, str]) -> Done:
+    return localspec("pair", "check", *arguments, env=env, cwd=folder)
+
+
+def test_files_with_one_tokenizer_are_identical(files: Path, bare_machine: dict[str, str]) -> None:
+    done = check(files, "target.gguf", "./target.gguf", env=bare_machine)
+    assert (done.code, done.err) == (0, "")
+    lines = done.out.splitlines()
+    assert lines[0] == "identical: ./target.gguf can draft for target.gguf"
+    assert "  tokens            6 and 6, 100 % overlap" in lines
+    assert "  ends of a reply   the same" in lines
+    assert "  chat templates    the same" in lines
+
+
+def test_a_padded_copy_is_compatible_and_said_to_be_padded(
+    files: Path, bare_machine: dict[str, str]
+) -> None:
+    done = check(files, "padded.gguf", "target.gguf", env=bare_machine)
+    assert done.code == 0
+    assert done.out.startswith("compatible: target.gguf can draft for padded.gguf\n")
+    assert "  note              vocabularies have 7 and 6 tokens\n" in done.out
+
+
+def test_models_that_do_not_fit_exit_4_and_name_the_first_difference(
+    files: Path, bare_machine: dict[str, str]
+) -> None:
+    done = check(files, "target.gguf", "other.gguf", env=bare_machine)
+    assert (done.code, done.err) == (4, "")
+    assert r"  first difference  token 0 is '<unk>' and 'x\n\x1b[31m'" in done.out.splitlines()
+    assert "83.33 % overlap" in done.out
+    assert "  ends of a reply   different, the target decides" in done.out
+
+
+def test_json_says_the_same(files: Path, bare_machine: dict[str, str]) -> None:
+    done = check(files, "target.gguf", "other.gguf", "--json", env=bare_machine)
+    assert done.code == 4
+    facts = json.loads(done.out)
+    assert (facts["fits"], facts["verdict"]) == (False, "incompatible")
+    assert facts["first_difference"] == {
+        "token": 0,
+        "target_piece": "<unk>",
+        "draft_piece": "x\n\x1b[31m",
+    }
+    assert (facts["chat_templates"], facts["same_eog"]) == ("the same", False)
+    assert facts["target"]["n_vocab"] == 6
+    assert facts["target"]["eog"] == [2]
+    assert facts["draft_model"]["eog"] == [1, 2]
+    assert facts["target"]["fetched_bytes"] == 0
+    done = check(files, "target.gguf", "target.gguf", "--json", env=bare_machine)
+    assert (done.code, json.loads(done.out)["first_difference"]) == (0, None)
+
+
+def test_of_remote_models_only_the_headers_are_read(
+    hub: HeaderHub, online: dict[str, str], files: Path
+) -> None:
+    done = check(files, "hf.co/owner/Big-GGUF", "owner/Small-GGUF:q8_0", "--json", env=online)
+    assert done.code == 0, done.err
+    facts = json.loads(done.out)
+    assert facts["verdict"] == "compatible"
+    assert (facts["target"]["size_bytes"], facts["draft_model"]["size_bytes"]) == (
+        4_500_000_000,
+        2_100_000_000,
+    )
+    assert (
+        hub.sent_bytes == facts["target"]["fetched_bytes"] + facts["draft_model"]["fetched_bytes"]
+    )
+    assert hub.sent_bytes <= 2 << 20
+    assert f"HEAD /owner/Big-GGUF/resolve/{COMMIT}/Big-Q4_K_M.gguf" in hub.asked
+    assert hub.leaked == []
+    assert hub.tokens == {"Bearer hf_secret"}
+
+
+def test_shards_are_judged_by_the_first(
+    hub: HeaderHub, online: dict[str, str], files: Path
+) -> None:
+    done = check(files, "owner/Big-GGUF:Q8_0", "target.gguf", "--json", env=online)
+    assert done.code == 0, done.err
+    assert json.loads(done.out)["target"]["size_bytes"] == 8_000_000_000
+    assert not any("00002-of" in asked for asked in hub.asked)
+
+
+def test_a_vocabulary_of_16_megabytes_is_read_within_the_limit(
+    hub: HeaderHub, online: dict[str, str], files: Path
+) -> None:
+    hub.repos["owner/Wide-GGUF"] = {"wide-Q4_K_M.gguf": wide(9, 650_000)}
+    header = len(hub.repos["owner/Wide-GGUF"]["wide-Q4_K_M.gguf"].header)
+    assert header > 16_000_000
+    done = check(files, "owner/Wide-GGUF", "owner/Wide-GGUF", "--json", env=online)
+    assert done.code == 0, done.err
+    fetched = json.loads(done.out)["target"]["fetched_bytes"]
+    assert header <= fetched <= LIMIT_BYTES
+    assert hub.sent_bytes == 2 * fetched
+
+
+@pytest.mark.parametrize("knows_ranges", [True, False])
+def test_what_never_ends_is_given_up_within_the_limit(
+    hub: HeaderHub, online: dict[str, str], files: Path, knows_ranges: bool
+) -> None:
+    hub.repos["owner/Endless-GGUF"] = {"endless-Q4_K_M.gguf": wide(9, 800_000)}
+    hub.knows_ranges = knows_ranges
+    done = check(files, "owner/Endless-GGUF", "target.gguf", env=online)
+    assert_one_complaint(done, 1)
+    assert "its header is longer than 18 MiB" in done.err
+    # A server that knows no ranges goes on sending into the buffers of the line until it is cut.
+    assert hub.sent_bytes <= LIMIT_BYTES + (0 if knows_ranges else 8 << 20)
+
+
+def test_a_cut_line_goes_on_where_it_stopped(
+    hub: HeaderHub, online: dict[str, str], files: Path
+) -> None:
+    hub.cuts = 2
+    done = check(files, "owner/Big-GGUF", "target.gguf", env=online)
+    assert done.code == 0, done.err
+    assert hub.ranges == ["bytes=0-1048575", "bytes=524288-1048575", "bytes=786432-1048575"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "text"),
+    [
+        (("owner/None-GGUF", "target.gguf"), 3, "HTTP 404: no such repository, or a gated"),
+        (("owner/Big-GGUF:Q2_K", "target.gguf"), 3, "has no Q2_K: it has Q4_K_M, Q8_0"),
+        (("nothing", "target.gguf"), 3, "there is no model 'nothing'"),
+        (("gone.gguf", "target.gguf"), 3, "there is no file gone.gguf"),
+        (("text.gguf", "target.gguf"), 1, "text.gguf is not a GGUF file"),
+        (("smollm2-135m", "target.gguf"), 3, "cannot be read from the hub (HTTP 404"),
+    ],
+)
+def test_what_cannot_be_judged_is_told_in_one_line(
+    hub: HeaderHub,
+    online: dict[str, str],
+    files: Path,
+    arguments: tuple[str, ...],
+    code: int,
+    text: str,
+) -> None:
+    (files / "text.gguf").write_text("hello")
+    done = check(files, *arguments, env=online)
+    assert_one_complaint(done, code)
+    assert text in done.err
+
+
+def test_a_page_a_refusal_and_no_line_are_told_apart(
+    hub: HeaderHub, online: dict[str, str], bare_machine: dict[str, str], files: Path
+) -> None:
+    arguments = ("owner/Big-GGUF", "target.gguf")
+    offline = check(files, *arguments, env={**online, "HF_HUB_OFFLINE": "1"})
+    assert_one_complaint(offline, 3)
+    assert "HF_HUB_OFFLINE is set" in offline.err
+    nobody = check(files, *arguments, env=bare_machine)
+    assert_one_complaint(nobody, 3)
+    assert "no connection" in nobody.err
+    hub.status = 401
+    gated = check(files, *arguments, env=online)
+    assert_one_complaint(gated, 3)
+    assert "HTTP 401" in gated.err
+    hub.page = b"<html>please log in</html>"
+    portal = check(files, *arguments, env=online)
+    assert_one_complaint(portal, 3)
+    assert "but a page" in portal.err
+
+
+def test_the_known_pairs_are_listed(bare_machine: dict[str, str], tmp_path: Path) -> None:
+    settings = tmp_path / "settings"
+    settings.mkdir()
+    (settings / "models.toml").write_text(
+        '[pairs.mine]\ntarget = "/models/t.gguf"\ndraft_model = "smollm2-135m"\n'
+    )
+    env = {**bare_machine, "LOCALSPEC_CONFIG_DIR": str(settings)}
+    done = localspec("pair", "list", env=env)
+    assert (done.code, done.err) == (0, "")
+    assert done.out.splitlines()[0].split() == ["PAIR", "TARGET", "DRAFT", "SIZE", "GOOD", "FOR"]
+    assert "\nqwen3-8b " in done.out
+    assert "\nmine " in done.out
+    listed = json.loads(localspec("pair", "list", "--json", env=env).out)
+    by_name = {each["name"]: each for each in listed}
+    assert by_name["smollm2-135m"]["default"] is True
+    assert by_name["qwen2.5-coder-1.5b"]["size_bytes"] == 491400064 + 1117320768
+    assert by_name["mine"]["size_bytes"] is None
+    assert not by_name["qwen3-8b"]["here"]
+
+
+def test_a_registry_of_ones_own_is_checked(bare_machine: dict[str, str], tmp_path: Path) -> None:
+    (tmp_path / "models.toml").write_text("[pairs.mine]\n\ntarget = 3\n")
+    env = {**bare_machine, "LOCALSPEC_CONFIG_DIR": str(tmp_path)}
+    done = localspec("pair", "list", env=env)
+    assert_one_complaint(done, 2)
+    assert "models.toml, line 3: pairs.mine.target cannot be '3'" in done.err
+
+
+def test_a_known_pair_is_suggested_before_anything_is_here(bare_machine: dict[str, str]) -> None:
+    done = localspec("pair", "suggest", "qwen3-8b", env=bare_machine)
+    assert (done.code, done.err) == (0, "")
+    assert done.out.startswith("qwen3-0.6b  known pair qwen3-8b, good for ")
+    assert "not judged yet" in done.out
+    assert "7.9 times smaller" in done.out
+
+
+def test_a_fingerprint_speaks_for_a_model_that_is_not_here(bare_machine: dict[str, str]) -> None:
+    done = localspec("pair", "suggest", "qwen2.5-coder-1.5b:Q4_K_M", "--json", env=bare_machine)
+    assert done.code == 0, done.err
+    (found,) = json.loads(done.out)
+    assert (found["draft_model"], found["verdict"]) == ("qwen2.5-coder-0.5b", "identical")
+    assert found["reasons"][0] == "same tokenizer, by its fingerprint"
+    assert found["reasons"][-1].endswith("seldom pays on a CPU")
+
+
+def test_where_nothing_fits_the_exit_code_says_so(
+    files: Path, bare_machine: dict[str, str]
+) -> None:
+    done = localspec("pair", "suggest", "target.gguf", env=bare_machine, cwd=files)
+    assert_one_complaint(done, 4)
+    assert "no known model can draft for target.gguf: use --draft lookup" in done.err
