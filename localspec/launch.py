@@ -14,9 +14,11 @@ from localspec.decoding.lookup_drafter import LookupDrafter
 from localspec.decoding.model_drafter import ModelDrafter
 from localspec.decoding.policy import FixedPolicy
 from localspec.errors import UsageError
+from localspec.fitting import plan_fit
 from localspec.llama.options import LoadOptions
 from localspec.llama.pair import Pair, open_pair
-from localspec.models.gguf_header import read_header
+from localspec.models.fit import native_count
+from localspec.models.gguf_header import GgufHeader, read_header
 from localspec.models.obtain import obtain
 from localspec.models.paths import data_dir
 from localspec.models.progress import Progress
@@ -45,6 +47,7 @@ class Launch:
         draft_length: tokens to draft a round; None takes 3 for a model, up to 15 for lookup.
         options: how to load.
         offline: use no network.
+        fit: plan for the memory that is free, and refuse what it does not hold.
     """
 
     pair: str | None = None
@@ -54,6 +57,7 @@ class Launch:
     draft_length: int | None = None
     options: LoadOptions = field(default_factory=LoadOptions)
     offline: bool = False
+    fit: bool = True
 
     def __post_init__(self) -> None:
         if self.pair is not None and self.target is not None:
@@ -76,6 +80,11 @@ class _Plan:
     draft: Literal["off", "lookup", "model"]
     draft_length: int
 
+    @property
+    def rows(self) -> int:
+        """Rows of logits that a pass of the target asks for."""
+        return 1 if self.draft == "off" else self.draft_length + 1
+
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
@@ -85,6 +94,9 @@ class Prepared:
         target: file of the target.
         draft_model: file of the draft model, if one is used.
         shared_vocab: ids that both vocabularies have; 0 without a draft model.
+        options: how to load, as they fit the memory that is free.
+        draft_gpu_layers: layers of the draft model on a GPU; None as in `options`.
+        notes: what was given up for want of memory, a sentence each.
     """
 
     target: Path
@@ -92,6 +104,8 @@ class Prepared:
     shared_vocab: int
     options: LoadOptions
     _plan: _Plan
+    draft_gpu_layers: int | None = None
+    notes: tuple[str, ...] = ()
 
     def load(
         self,
@@ -111,18 +125,18 @@ class Prepared:
         plan = self._plan
         names = {self.target: plan.target, self.draft_model: plan.draft_model or ""}
         start = time.perf_counter()
-        rows = 1 if plan.draft == "off" else plan.draft_length + 1
         pair = open_pair(
             self.target,
             self.draft_model,
-            replace(self.options, max_rows=rows),
+            self.options,
             CancelFlag() if cancel is None else cancel,
             lambda path, share: on_load(names[path], share),
+            self.draft_gpu_layers,
         )
         return Assistant(
             _loaded(pair, plan),
             _policy(pair, plan, self.shared_vocab),
-            notes=pair.notes,
+            notes=(*self.notes, *pair.notes),
             load_s=time.perf_counter() - start,
         )
 
@@ -138,6 +152,7 @@ def prepare(request: Launch, on_download: Callable[[Progress], None] = lambda _:
         ModelUnavailable: a model is not here and cannot be fetched.
         PairMismatch: draft model and target do not fit.
         ModelFileError: a file is no sound GGUF.
+        ModelLoadError: the memory that is free does not hold the target.
         UsageError: the request contradicts itself.
     """
     registry = load_registry()
@@ -151,12 +166,44 @@ def prepare(request: Launch, on_download: Callable[[Progress], None] = lambda _:
 
     target = file_of(plan.target)
     target_header = replace(read_header(target), name=plan.target)
-    draft_model, shared_vocab = None, 0
+    draft_model, draft_header, shared_vocab = None, None, 0
     if plan.draft_model is not None:
         draft_model = file_of(plan.draft_model)
         draft_header = replace(read_header(draft_model), name=plan.draft_model)
         shared_vocab = require_compatible(target_header, draft_header).shared_vocab
-    return Prepared(target, draft_model, shared_vocab, request.options, plan)
+    options = replace(request.options, max_rows=plan.rows)
+    prepared = Prepared(target, draft_model, shared_vocab, options, plan)
+    return _fitted(prepared, target_header, draft_header) if request.fit else prepared
+
+
+def _fitted(prepared: Prepared, target: GgufHeader, draft_model: GgufHeader | None) -> Prepared:
+    """Return what is prepared, less what the memory that is free does not hold."""
+    fit = plan_fit(target, draft_model, prepared.options)
+    if fit is None:
+        return prepared
+    options = prepared.options
+    if fit.shrunk:
+        options = replace(options, n_ctx=fit.n_ctx)
+    draft_gpu_layers = None
+    if options.gpu_layers is None and fit.gpus:
+        options = replace(options, gpu_layers=native_count(fit.target_layers))
+        draft_gpu_layers = native_count(fit.draft_layers or 0)
+    fitted = replace(
+        prepared, options=options, draft_gpu_layers=draft_gpu_layers, notes=fit.given_up
+    )
+    return fitted if draft_model is None or fit.draft_layers is not None else _undrafted(fitted)
+
+
+def _undrafted(prepared: Prepared) -> Prepared:
+    """Return what is prepared without its draft model: looking up takes no memory to speak of."""
+    plan = replace(
+        prepared._plan,  # noqa: SLF001 - of this module
+        draft_model=None,
+        draft="lookup",
+        draft_length=LOOKUP_DRAFT_LENGTH,
+    )
+    options = replace(prepared.options, max_rows=plan.rows)
+    return replace(prepared, draft_model=None, shared_vocab=0, options=options, _plan=plan)
 
 
 def _plan(request: Launch, registry: Registry) -> _Plan:

@@ -13,10 +13,10 @@ PACKAGE = Path(localspec.__file__).parent
 FLOORS: list[set[str]] = [
     {"__main__"},
     {"cli"},
-    {"ui", "batch", "bench", "serve"},
+    {"ui", "batch", "bench", "serve", "diagnosis"},
     {""},  # the package itself: its public face
     {"launch"},
-    {"engine"},
+    {"engine", "config", "fitting"},
     {"chat", "telemetry"},
     {"llama", "models"},
     {"decoding"},

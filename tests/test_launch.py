@@ -1,13 +1,26 @@
 """What a launch comes to, before any weights are read."""
 
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from localspec.errors import ModelFileError, ModelUnavailable, PairMismatch, UsageError
-from localspec.launch import DraftMode, Launch, _Plan, _plan, prepare
+from localspec import fitting, launch
+from localspec.errors import (
+    ModelFileError,
+    ModelLoadError,
+    ModelUnavailable,
+    PairMismatch,
+    UsageError,
+)
+from localspec.launch import DraftMode, Launch, Prepared, _Plan, _plan, prepare
+from localspec.llama.options import LoadOptions
+from localspec.models.fit import FitPlan, Machine, Place, PlaceUse
+from localspec.models.memory import Usage
 from localspec.models.registry import load_registry
 from tests.models.gguf_builder import TOKENS, model_file
+from tests.models.shapes import LLAMA_8B, sparse_model
 
 SMALL, CODER = "smollm2-135m", "qwen2.5-coder-1.5b"
 CODER_DRAFT = "qwen2.5-coder-0.5b"
@@ -91,3 +104,69 @@ def test_a_damaged_draft_model_is_found_before_anything_is_loaded(target: Path) 
 def test_a_missing_draft_model_is_found_before_anything_is_loaded(target: Path) -> None:
     with pytest.raises(ModelUnavailable, match=r"there is no file .*nowhere\.gguf"):
         prepare(Launch(target=str(target), draft_model=str(target.with_name("nowhere.gguf"))))
+
+
+def fit_plan(**changes: object) -> FitPlan:
+    ram = PlaceUse(Place("RAM", 1, 0), Usage(), Usage())
+    plan = FitPlan(4096, "f16", 0, 0, (ram,), ("something was given up",))
+    return replace(plan, **changes)  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def fitted(target: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Prepared]:
+    """Prepares a pair under a plan of one's own."""
+    draft_model = target.with_name("draft.gguf")
+    draft_model.write_bytes(model_file())
+
+    def run(plan: FitPlan | None, **more: object) -> Prepared:
+        monkeypatch.setattr(launch, "plan_fit", lambda *_: plan)
+        request = Launch(target=str(target), draft_model=str(draft_model))
+        return prepare(replace(request, **more))  # type: ignore[arg-type]
+
+    return run
+
+
+def test_a_draft_model_that_does_not_fit_gives_way_to_lookup(
+    fitted: Callable[..., Prepared],
+) -> None:
+    ready = fitted(fit_plan(draft_layers=None))
+    assert (ready.draft_model, ready.shared_vocab) == (None, 0)
+    assert (ready._plan.draft, ready._plan.draft_length) == ("lookup", 15)
+    assert ready.options.max_rows == 16
+    assert ready.notes == ("something was given up",)
+
+
+def test_a_context_that_had_to_shrink_is_what_is_loaded(fitted: Callable[..., Prepared]) -> None:
+    assert fitted(fit_plan(n_ctx=1024, shrunk=True)).options.n_ctx == 1024
+    # A context that is only what the model was trained for is left to the loader, which says so.
+    assert fitted(fit_plan(n_ctx=1024), options=LoadOptions(9000)).options.n_ctx == 9000
+
+
+def test_layers_go_where_they_fit(fitted: Callable[..., Prepared]) -> None:
+    gpu = PlaceUse(Place("GPU", 1, 0), Usage(), Usage())
+    plan = fit_plan(target_layers=5, draft_layers=0)
+    with_gpu = replace(plan, uses=(*plan.uses, gpu))
+    ready = fitted(with_gpu)
+    assert (ready.options.gpu_layers, ready.draft_gpu_layers) == (6, 0)
+    asked = fitted(with_gpu, options=LoadOptions(gpu_layers=3))
+    assert (asked.options.gpu_layers, asked.draft_gpu_layers) == (3, None)
+
+
+def test_without_a_plan_or_unasked_everything_is_loaded_as_wished(
+    fitted: Callable[..., Prepared],
+) -> None:
+    for ready in (fitted(None), fitted(fit_plan(draft_layers=None), fit=False)):
+        assert ready.draft_model is not None
+        assert ready.options == LoadOptions(max_rows=4)
+        assert ready.notes == ()
+
+
+def test_a_target_that_does_not_fit_is_refused_before_it_is_loaded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = sparse_model(tmp_path / "huge.gguf", LLAMA_8B)
+    little = Machine(Place("RAM", 1 << 30, 0))
+    monkeypatch.setattr(fitting, "free_memory", lambda _: little)
+    with pytest.raises(ModelLoadError, match=r"huge\.gguf does not fit"):
+        prepare(Launch(target=str(path)))
+    assert prepare(Launch(target=str(path), fit=False)).notes == ()

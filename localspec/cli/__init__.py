@@ -22,6 +22,8 @@ _VERBS = {
     "rm": ("localspec.cli.models", "Remove models from this machine."),
     "import": ("localspec.cli.models", "Give a GGUF file of yours a name."),
     "pair": ("localspec.cli.pair", "Judge, list and suggest pairs of models."),
+    "config": ("localspec.cli.config", "Show settings and where they come from."),
+    "doctor": ("localspec.cli.doctor", "Look this machine over."),
 }
 INTERRUPTED = 130
 STDOUT_CLOSED = 141

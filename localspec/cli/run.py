@@ -16,13 +16,14 @@ from localspec.cli.interrupt import cancel_on_interrupt, unwind_on_terminate
 from localspec.cli.progress import ProgressLine
 from localspec.cli.prompt import read_prompt
 from localspec.cli.report import as_json, one_line
+from localspec.cli.settings import configured
 from localspec.cli.terminal import AnswerStream
 from localspec.decoding.cancel import CancelFlag, Cancelled
 from localspec.decoding.generate import StopReason
 from localspec.decoding.sampling import SamplingParams
 from localspec.errors import UsageError
 from localspec.launch import Launch, prepare
-from localspec.llama.options import LoadOptions
+from localspec.llama.options import KV_TYPES, LoadOptions
 
 
 def _layers(ctx: click.Context, param: click.Parameter, value: str) -> int | None:
@@ -65,6 +66,12 @@ def _layers(ctx: click.Context, param: click.Parameter, value: str) -> int | Non
 @click.option("--stop", multiple=True, metavar="TEXT", help="End before this text; repeatable.")
 @click.option("--system", metavar="TEXT", help="System prompt.")
 @click.option("--ctx", type=int, metavar="N", help="Tokens of context. Default: up to 4096.")
+@click.option(
+    "--kv-type",
+    type=click.Choice(list(KV_TYPES)),
+    default="f16",
+    help="Type of the KV caches; another one rounds differently. Default: f16.",
+)
 @click.option("--raw", is_flag=True, help="Continue the prompt as it is, without chat template.")
 @click.option("--json", "json_", is_flag=True, help="Print one JSON object with text and figures.")
 @click.option("--quiet", is_flag=True, help="Print nothing on stderr but errors.")
@@ -77,6 +84,11 @@ def _layers(ctx: click.Context, param: click.Parameter, value: str) -> int | Non
     help="Layers on the GPU. Default: auto, all.",
 )
 @click.option("--device", multiple=True, metavar="NAME", help="Device to use; repeatable.")
+@click.option(
+    "--fit/--no-fit",
+    default=True,
+    help="Give up what the free memory does not hold, or refuse. Default: --fit.",
+)
 @click.option("--offline", is_flag=True, help="Use no network.")
 @click.option("--show-thinking", is_flag=True, help="Print a reasoning model's thoughts, too.")
 @click.option(
@@ -89,6 +101,7 @@ def run(prompt: str | None, **flags: Any) -> int:
 
         git diff | localspec run "Write a commit message for this."
     """
+    flags = configured(flags)
     options = ReplyOptions(
         SamplingParams(
             temperature=flags["temperature"],
@@ -110,10 +123,12 @@ def run(prompt: str | None, **flags: Any) -> int:
         options=LoadOptions(
             n_ctx=flags["ctx"],
             gpu_layers=flags["gpu_layers"],
-            devices=flags["device"],
+            devices=tuple(flags["device"]),
             threads=flags["threads"],
+            kv_type=flags["kv_type"],
         ),
         offline=flags["offline"],
+        fit=flags["fit"],
     )
     if flags["raw"] and flags["system"] is not None:
         raise UsageError("--raw and --system exclude each other: raw text has no system prompt")

@@ -44,6 +44,7 @@ def open_pair(
     options: LoadOptions,
     cancel: CancelFlag,
     on_progress: Callable[[Path, float], None] | None = None,
+    draft_gpu_layers: int | None = None,
 ) -> Pair:
     """Load the models and make their contexts.
 
@@ -54,6 +55,7 @@ def open_pair(
             context than it was trained for.
         cancel: stops loading, prefill and passes.
         on_progress: called with a file and the share of it that is loaded, 0 to 1.
+        draft_gpu_layers: layers of the draft model to offload; None is as in `options`.
 
     Raises:
         Cancelled: `cancel` was set while loading.
@@ -73,6 +75,8 @@ def open_pair(
         )
     elif draft_model is not None:
         small_options = replace(options, n_ctx=main.n_ctx, max_rows=1)
+        if draft_gpu_layers is not None:
+            small_options = replace(small_options, gpu_layers=draft_gpu_layers)
         small = _open(draft_model, small_options, cancel, on_progress)
         if not small.can_truncate:
             notes.append(

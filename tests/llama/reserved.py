@@ -37,8 +37,7 @@ def logged() -> Reserved:
 def dry_run(path: Path, settings: Settings) -> Reserved:
     """Let llama.cpp plan model and context without allocating what they need.
 
-    Its log says nothing of a cache that it does not allocate, so that `kv` is computed from the
-    line that gives its size.
+    Its log gives no size to buffers that it does not allocate, but tells what a cache would take.
     """
     initialise()
     clear_log()
@@ -59,8 +58,9 @@ def dry_run(path: Path, settings: Settings) -> Reserved:
     context = native.llama_init_from_model(model, context_params)
     assert context, "\n".join(log_lines())
     lines = "\n".join(log_lines())
+    weights = float(native.llama_model_size(model))
     native.llama_free(context)
     native.llama_model_free(model)
     caches = re.findall(r"llama_kv_cache: size = +([\d.]+) MiB", lines)
     found = logged()
-    return Reserved(found.model, sum(map(float, caches)) * 2**20, found.compute)
+    return Reserved(weights, sum(map(float, caches)) * 2**20, found.compute)

@@ -1,0 +1,54 @@
+"""`localspec doctor`: what this machine is, what works on it, and what needs mending."""
+
+import json
+import sys
+
+import click
+
+from localspec.diagnosis.examine import examine
+from localspec.diagnosis.fact import Fact
+
+_MARKS = {"ok": " ", "note": "-", "broken": "!"}
+
+
+@click.command()
+@click.option("--json", "json_", is_flag=True, help="Print one JSON object.")
+@click.option("--offline", is_flag=True, help="Use no network.")
+@click.option("--verify", is_flag=True, help="Read every stored model, and compare its sha256.")
+@click.option("--debug", is_flag=True, help="Show a traceback when something fails.")
+def doctor(json_: bool, offline: bool, verify: bool, debug: bool) -> int:  # noqa: ARG001 - main() looks for --debug
+    """Look this machine over: llama.cpp, devices, memory, files, settings, network.
+
+    Tells no secrets, so that its answer can be shown to others. Exit code 1 where something is
+    broken; having no network is not.
+    """
+    facts = examine(offline=offline, verify=verify, progress=_tell_file)
+    broken = [fact for fact in facts if fact.state == "broken"]
+    if json_:
+        click.echo(_as_json(facts))
+    else:
+        _print(facts)
+        click.echo(f"\n{len(broken)} to mend" if broken else "\nnothing to mend")
+    return 1 if broken else 0
+
+
+def _as_json(facts: list[Fact]) -> str:
+    listed = [
+        {"section": f.section, "name": f.name, "value": f.value, "state": f.state} for f in facts
+    ]
+    return json.dumps({"ok": all(f.state != "broken" for f in facts), "facts": listed})
+
+
+def _print(facts: list[Fact]) -> None:
+    section = ""
+    for fact in facts:
+        if fact.section != section:
+            section = fact.section
+            click.echo(f"\n{section}")
+        text = "".join(c if c.isprintable() else "\ufffd" for c in fact.value)
+        click.echo(f"{_MARKS[fact.state]} {fact.name:18} {text}")
+
+
+def _tell_file(name: str) -> None:
+    if sys.stderr.isatty():
+        click.echo(f"localspec: reading {name[:12]}…", err=True)

@@ -1,0 +1,35 @@
+"""What a verb runs with: its flags, laid over environment, files and defaults."""
+
+import os
+import shlex
+from collections.abc import Mapping
+from typing import Any
+
+import click
+from click.core import ParameterSource
+
+from localspec.config.keys import KEYS
+from localspec.config.resolve import PREFIX, resolve
+
+
+def configured(flags: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the flags of the verb that is running, with every key as it is set.
+
+    Mirrors from a file are handed on by their variable, which is where downloads look for them.
+
+    Raises:
+        UsageError: a file or a variable sets what is unknown or unusable.
+    """
+    context = click.get_current_context()
+    given = {
+        name: value
+        for name, value in flags.items()
+        if name in KEYS and context.get_parameter_source(name) is ParameterSource.COMMANDLINE
+    }
+    resolved = {name: each.value for name, each in resolve(given).items()}
+    mirrors = resolved.pop("mirrors")
+    if isinstance(mirrors, list) and mirrors:
+        os.environ[f"{PREFIX}MIRRORS"] = shlex.join(mirrors)
+    if resolved["gpu_layers"] == "auto":
+        resolved["gpu_layers"] = None
+    return {**flags, **resolved}

@@ -1,0 +1,92 @@
+"""Reads the files in which keys are set: the user's own, and a project's, which is not trusted."""
+
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+
+from localspec.config.keys import KEYS, MODEL_KEYS, Setting, is_plain_name, problem_with
+from localspec.errors import UsageError
+from localspec.models.paths import config_dir, shown
+
+USER_FILE = "config.toml"
+PROJECT_FILE = "localspec.toml"
+_MOST_BYTES = 64 << 10
+
+
+def user_file() -> Path:
+    """Return where the user's own file is, or would be."""
+    return config_dir() / USER_FILE
+
+
+def project_file(start: Path, home: Path) -> Path | None:
+    """Return the nearest project file, in `start` or a directory above it.
+
+    Looked through are the directories up to the root of the repository, or else up to `home`;
+    outside of both, `start` alone: anybody could have put a file into what is above it.
+    """
+    folders = [start, *start.parents]
+    repository = next((folder for folder in folders if (folder / ".git").exists()), None)
+    top = repository or (home if start.is_relative_to(home) else start)
+    for folder in folders:
+        file = folder / PROJECT_FILE
+        if file.is_file():
+            return file
+        if folder == top:
+            break
+    return None
+
+
+def read_settings(file: Path, *, trusted: bool) -> dict[str, Setting]:
+    """Return the keys that a file sets; none where it does not exist.
+
+    Args:
+        file: TOML, a key a line.
+        trusted: False for a project's file, which may not set every key.
+
+    Raises:
+        UsageError: it is no TOML, or a key of it is unknown or has a value that it cannot take.
+    """
+    try:
+        if not file.exists():
+            return {}
+        if not file.is_file():
+            raise UsageError(f"{shown(file)} is no regular file: put a TOML file there, or nothing")
+        with file.open("rb") as stream:
+            raw = stream.read(_MOST_BYTES + 1)
+    except OSError as error:
+        raise UsageError(f"{shown(file)} cannot be read ({error.strerror}): mend it") from error
+    if len(raw) > _MOST_BYTES:
+        raise UsageError(f"{shown(file)} is longer than {_MOST_BYTES >> 10} KB: shorten it")
+    try:
+        values = tomllib.loads(raw.decode())
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise UsageError(f"{shown(file)} is not TOML ({error}): mend it") from error
+    _check(values, file, trusted)
+    return values
+
+
+def _check(values: Mapping[str, object], file: Path, trusted: bool) -> None:
+    for name, value in values.items():
+        where = f"{shown(file)}: {name[:60]!r}"
+        key = KEYS.get(name)
+        if key is None:
+            raise UsageError(f"{where} is not a known key; known are {', '.join(KEYS)}")
+        problem = problem_with(key, value)
+        if problem:
+            raise UsageError(f"{where} {problem}")
+        if trusted:
+            continue
+        if not key.in_project:
+            raise UsageError(f"{where} cannot be set by a project: set it in {shown(user_file())}")
+        if name in MODEL_KEYS and not _known_name_only(str(value), file):
+            raise UsageError(
+                f"{where} is {str(value)[:60]!r}: a project may give the name of a known model, "
+                "no path and no address"
+            )
+
+
+def _known_name_only(value: str, file: Path) -> bool:
+    # A bare name also means a file of that name in the working directory, which a checkout could
+    # bring along, too.
+    places = (Path(value), file.parent / value)
+    return is_plain_name(value) and not any(place.exists() for place in places)

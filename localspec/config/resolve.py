@@ -1,0 +1,115 @@
+"""Which value a key has, and who set it."""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import IntEnum
+from pathlib import Path
+
+from localspec.config.files import project_file, read_settings, user_file
+from localspec.config.keys import KEYS, Setting, from_text
+from localspec.errors import UsageError
+from localspec.models.paths import shown
+
+PREFIX = "LOCALSPEC_"
+
+
+class Level(IntEnum):
+    """Who may set a key; the higher one is heard."""
+
+    DEFAULT = 0
+    USER = 1
+    PROJECT = 2
+    ENVIRONMENT = 3
+    FLAG = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where a value came from; `place` is a file, a variable or a flag."""
+
+    level: Level
+    place: str = ""
+
+    def __str__(self) -> str:
+        return "default" if self.level is Level.DEFAULT else self.place
+
+
+@dataclass(frozen=True, slots=True)
+class Resolved:
+    """A value and its origin."""
+
+    value: Setting
+    origin: Origin
+
+
+def resolve(
+    flags: Mapping[str, Setting],
+    environ: Mapping[str, str] | None = None,
+    start: Path | None = None,
+) -> dict[str, Resolved]:
+    """Return what every key is set to.
+
+    A pair and a target exclude each other, so whichever was set on the higher level puts the other
+    aside; and with it a draft model of a lower level, which was meant for another target.
+
+    Args:
+        flags: those that were given on the command line.
+        environ: the environment; that of this process by default.
+        start: where to look for a project's file; the working directory by default.
+
+    Raises:
+        UsageError: a file or a variable sets what is unknown or unusable.
+    """
+    layers = [
+        (Origin(Level.FLAG, f"--{name.replace('_', '-')}"), {name: value})
+        for name, value in flags.items()
+    ]
+    layers += _from_environment(os.environ if environ is None else environ)
+    layers += _from_files(start)
+    found = {name: Resolved(key.default, Origin(Level.DEFAULT)) for name, key in KEYS.items()}
+    for origin, values in reversed(layers):
+        for name, value in values.items():
+            found[name] = Resolved(value, origin)
+    _put_aside(found)
+    return found
+
+
+def _from_environment(environ: Mapping[str, str]) -> list[tuple[Origin, dict[str, Setting]]]:
+    layers = []
+    for name, key in KEYS.items():
+        variable = PREFIX + name.upper()
+        text = environ.get(variable, "")
+        if not text:  # as with most programs, set to nothing is not set
+            continue
+        try:
+            value = from_text(key, text)
+        except ValueError as error:
+            raise UsageError(f"environment variable {variable} {error}") from None
+        layers.append((Origin(Level.ENVIRONMENT, variable), {name: value}))
+    return layers
+
+
+def _from_files(start: Path | None) -> list[tuple[Origin, dict[str, Setting]]]:
+    layers = []
+    try:
+        project = project_file(start or Path.cwd(), Path.home())
+    except (OSError, RuntimeError):  # a working directory that is gone, a user without a home
+        project = None
+    if project is not None:
+        values = read_settings(project, trusted=False)
+        layers.append((Origin(Level.PROJECT, shown(project)), values))
+    own = user_file()
+    layers.append((Origin(Level.USER, shown(own)), read_settings(own, trusted=True)))
+    return layers
+
+
+def _put_aside(found: dict[str, Resolved]) -> None:
+    pair, target = found["pair"].origin.level, found["target"].origin.level
+    aside = []
+    if pair != target:
+        aside.append("target" if pair > target else "pair")
+    if found["draft_model"].origin.level < max(pair, target):
+        aside.append("draft_model")
+    for name in aside:
+        found[name] = Resolved(None, Origin(Level.DEFAULT))

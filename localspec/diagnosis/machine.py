@@ -1,0 +1,68 @@
+"""Facts about the machine: Python, memory, CPU, llama.cpp and its devices."""
+
+import platform
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from localspec import __version__
+from localspec.diagnosis.fact import Fact
+from localspec.llama.build import Build
+from localspec.llama.devices import Device, default_threads
+from localspec.models.free_memory import free_ram_bytes
+from localspec.models.space import size_text
+
+_INTERESTING = ("avx", "avx2", "avx512f", "avx512_vnni", "avx512_bf16", "amx_int8", "f16c", "fma")
+_INTERESTING_ARM = ("asimd", "asimddp", "i8mm", "bf16", "sve", "sve2")
+
+
+def software(build: Build) -> Iterator[Fact]:
+    """Yield versions."""
+    yield Fact("software", "localspec", __version__)
+    yield Fact("software", "Python", f"{platform.python_version()} ({sys.executable})")
+    yield Fact("software", "system", platform.platform())
+    yield Fact("software", "llama.cpp", f"llama-cpp-python {build.version}")
+    yield Fact("software", "backends", ", ".join(build.backends))
+    yield Fact("software", "compiled for", ", ".join(build.features))
+
+
+def hardware(devices: list[Device]) -> Iterator[Fact]:
+    """Yield CPU, memory and devices."""
+    yield Fact("hardware", "CPU", platform.processor() or platform.machine())
+    yield Fact("hardware", "CPU features", ", ".join(cpu_features()) or "not told")
+    yield Fact("hardware", "threads", f"{default_threads()}, one for each physical core")
+    free = free_ram_bytes()
+    if free is None:
+        yield Fact("hardware", "free RAM", "not told: plans for memory are not made", "note")
+    else:
+        yield Fact("hardware", "free RAM", size_text(free))
+    for device in devices:
+        text = device.description
+        if device.is_gpu:
+            text += f", {size_text(device.free_bytes)} of {size_text(device.total_bytes)} free"
+        yield Fact("hardware", f"device {device.name}", text)
+
+
+def cpu_features(cpuinfo: Path = Path("/proc/cpuinfo")) -> list[str]:
+    """Return those features of the CPU that llama.cpp's kernels use."""
+    try:
+        text = cpuinfo.read_text()
+    except OSError:
+        text = _sysctl()
+    line = re.search(r"^(?:flags|Features|hw)\b[^:]*:(.*)$", text, re.MULTILINE)
+    flags = set(line[1].lower().split()) if line else set()
+    return [name for name in (*_INTERESTING, *_INTERESTING_ARM) if name in flags]
+
+
+def _sysctl() -> str:
+    """Return macOS's features in the form of Linux's."""
+    command = ["/usr/sbin/sysctl", "-a"]
+    try:
+        shown = subprocess.run(command, capture_output=True, text=True, timeout=5, check=False)  # noqa: S603 - a fixed command
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    arm = re.findall(r"^hw\.optional\.arm\.FEAT_(\w+): 1$", shown.stdout, re.MULTILINE)
+    intel = re.findall(r"^machdep\.cpu\.(?:leaf7_)?features: (.*)$", shown.stdout, re.MULTILINE)
+    return "hw: " + " ".join([*arm, *intel]).lower().replace("dotprod", "asimddp")

@@ -1,0 +1,73 @@
+"""Asks this machine for its free memory, and plans how a pair fits into it."""
+
+from localspec.llama.devices import devices
+from localspec.llama.options import LoadOptions
+from localspec.models.fit import (
+    GPU_HEADROOM_BYTES,
+    RAM_HEADROOM_BYTES,
+    FitPlan,
+    Machine,
+    Place,
+    Wish,
+    fit,
+)
+from localspec.models.free_memory import free_ram_bytes
+from localspec.models.gguf_header import GgufHeader
+from localspec.models.memory import Settings
+from localspec.models.shape import model_shape
+
+_USUAL_N_CTX = 4096  # what LoadOptions means by None
+_MAPPED = {"mmap", "mlock"}
+
+
+def plan_fit(
+    target: GgufHeader,
+    draft_model: GgufHeader | None = None,
+    options: LoadOptions | None = None,
+) -> FitPlan | None:
+    """Return how a pair fits into the memory that is free now; its `lines()` tell it to people.
+
+    Headers suffice, so a pair can be planned before it is downloaded.
+
+    Returns:
+        None where it cannot be said: the system does not tell what is free, or a header leaves
+        out, or garbles, the sizes of its model.
+
+    Raises:
+        ModelLoadError: the target does not fit, even without the draft model.
+        UsageError: the options name a device that is not there.
+    """
+    options = options or LoadOptions()
+    machine = free_memory(options)
+    shape = model_shape(target)
+    small = None if draft_model is None else model_shape(draft_model)
+    if machine is None or shape is None or (small is None and draft_model is not None):
+        return None
+    return fit(shape, small, _wish(options, on_gpu=bool(machine.gpus)), machine)
+
+
+def free_memory(options: LoadOptions) -> Machine | None:
+    """Return what is free, of those devices that the options allow; None where nobody tells."""
+    ram = free_ram_bytes()
+    if ram is None:
+        return None
+    allowed = {name.lower() for name in options.devices}
+    gpus = tuple(
+        Place(device.name, device.free_bytes, GPU_HEADROOM_BYTES)
+        for device in ([] if options.gpu_layers == 0 else devices())
+        if device.is_gpu and (not allowed or device.name.lower() in allowed)
+    )
+    return Machine(Place("RAM", ram, RAM_HEADROOM_BYTES), gpus)
+
+
+def _wish(options: LoadOptions, *, on_gpu: bool) -> Wish:
+    mapped = options.load_mode in _MAPPED or (options.load_mode is None and on_gpu)
+    settings = Settings(
+        n_ctx=options.n_ctx or _USUAL_N_CTX,
+        n_batch=options.n_batch,
+        rows=options.max_rows,
+        kv_type=options.kv_type,
+        flash_attention=options.flash_attention is not False,
+        mapped_and_repacked=mapped and options.repack,
+    )
+    return Wish(settings, options.gpu_layers, n_ctx_asked=options.n_ctx is not None)

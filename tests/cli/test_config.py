@@ -1,0 +1,93 @@
+"""`localspec config`, and `localspec run` under settings."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from localspec.cli.run import run
+from localspec.config.keys import KEYS
+from tests.cli.command import assert_one_complaint, localspec
+
+
+@pytest.fixture
+def elsewhere(tmp_path: Path, bare_machine: dict[str, str]) -> dict[str, str]:
+    """A bare machine whose user's file sets a temperature and a pair."""
+    (tmp_path / "settings").mkdir()
+    (tmp_path / "settings/config.toml").write_text('temperature = 0.5\npair = "no-such-pair"\n')
+    return {**bare_machine, "LOCALSPEC_CONFIG_DIR": str(tmp_path / "settings")}
+
+
+def test_show_names_value_and_origin_of_every_key(
+    tmp_path: Path, elsewhere: dict[str, str]
+) -> None:
+    done = localspec("config", "show", env={**elsewhere, "LOCALSPEC_CTX": "99"}, cwd=tmp_path)
+    assert done.code == 0
+    lines = {line.split()[0]: line.split()[1:] for line in done.out.splitlines()}
+    assert list(lines) == list(KEYS)
+    assert lines["temperature"] == ["0.5", str(tmp_path / "settings/config.toml")]
+    assert lines["ctx"] == ["99", "LOCALSPEC_CTX"]
+    assert lines["top_k"] == ["40", "default"]
+
+
+def test_show_is_json_for_programs(tmp_path: Path, elsewhere: dict[str, str]) -> None:
+    done = localspec("config", "show", "--json", env=elsewhere, cwd=tmp_path)
+    document = json.loads(done.out)
+    assert set(document) == set(KEYS)
+    origin = str(tmp_path / "settings/config.toml")
+    assert document["temperature"] == {"value": 0.5, "level": "user", "origin": origin}
+
+
+def test_passwords_of_mirrors_are_not_shown(tmp_path: Path, elsewhere: dict[str, str]) -> None:
+    mirrors = {"LOCALSPEC_MIRRORS": "https://me:s3cret@mirror.example/gguf"}
+    for options in ([], ["--json"]):
+        done = localspec("config", "show", *options, env={**elsewhere, **mirrors}, cwd=tmp_path)
+        assert "s3cret" not in done.out
+        assert "mirror.example" in done.out
+
+
+def test_path_tells_which_files_are_read(tmp_path: Path, elsewhere: dict[str, str]) -> None:
+    own = str(tmp_path / "settings/config.toml")
+    done = localspec("config", "path", env=elsewhere, cwd=tmp_path)
+    assert done.out.splitlines() == [own]
+    (tmp_path / "localspec.toml").touch()
+    done = localspec("config", "path", env=elsewhere, cwd=tmp_path)
+    assert done.out.splitlines() == [own, str(tmp_path / "localspec.toml")]
+
+
+def test_run_obeys_the_users_file_and_a_flag_overrules_it(
+    tmp_path: Path, elsewhere: dict[str, str]
+) -> None:
+    done = localspec("run", "Hi", env=elsewhere, cwd=tmp_path)
+    assert_one_complaint(done, 3)
+    assert "no pair 'no-such-pair'" in done.err
+    done = localspec("run", "Hi", "--pair", "no-other-pair", env=elsewhere, cwd=tmp_path)
+    assert "no pair 'no-other-pair'" in done.err
+
+
+def test_run_refuses_a_project_that_reaches_for_a_file(
+    tmp_path: Path, elsewhere: dict[str, str]
+) -> None:
+    (tmp_path / "localspec.toml").write_text("target = './evil.gguf'\n")
+    done = localspec("run", "Hi", env=elsewhere, cwd=tmp_path)
+    assert_one_complaint(done, 2)
+    assert "a project may give the name of a known model" in done.err
+
+
+def test_flags_and_keys_have_the_same_defaults() -> None:
+    flags = {each.name: each.default for each in run.params}
+    for name, key in KEYS.items():
+        if name == "mirrors":  # no flag: addresses are the user's to keep
+            continue
+        assert name in flags
+        if key.default:
+            assert flags[name] == key.default
+
+
+@pytest.mark.weights
+def test_an_answer_is_given_as_it_was_set(smollm2_path: Path, tmp_path: Path) -> None:
+    settings = {"LOCALSPEC_MAX_TOKENS": "3", "LOCALSPEC_THREADS": "1", "LOCALSPEC_DRAFT": "off"}
+    done = localspec("run", "--json", "--seed", "1", "Hi", env=settings, cwd=tmp_path)
+    assert json.loads(done.out)["usage"]["completion_tokens"] == 3
+    done = localspec("run", "--json", "--max-tokens", "5", "Hi", env=settings, cwd=tmp_path)
+    assert json.loads(done.out)["usage"]["completion_tokens"] == 5

@@ -1,0 +1,112 @@
+"""The hub's state, from servers of our own, none of which is trusted."""
+
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, HTTPServer
+
+import pytest
+
+from localspec.diagnosis.fact import Fact
+from localspec.diagnosis.hub import network
+
+seen: list[str] = []
+
+
+@contextmanager
+def serving(kind: str, status: int = 200) -> Iterator[str]:
+    class Answer(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            seen.append(str(self.headers))
+            self.send_response(status)
+            self.send_header("Content-Type", kind)
+            self.end_headers()
+            self.wfile.write(b"[]")
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    server = HTTPServer(("127.0.0.1", 0), Answer)
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}"
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+@pytest.fixture(autouse=True)
+def direct(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("HTTP_PROXY", "HTTPS_PROXY", "HF_HUB_OFFLINE", "HF_TOKEN"):
+        monkeypatch.delenv(name, raising=False)
+        monkeypatch.delenv(name.lower(), raising=False)
+
+
+def hub(monkeypatch: pytest.MonkeyPatch, endpoint: str, *, offline: bool = False) -> Fact:
+    monkeypatch.setenv("HF_ENDPOINT", endpoint)
+    return list(network(offline=offline, deadline_s=0.5))[-1]
+
+
+def test_a_hub_that_answers_is_well(monkeypatch: pytest.MonkeyPatch) -> None:
+    with serving("application/json; charset=utf-8") as address:
+        assert hub(monkeypatch, address) == Fact("network", "hub 127.0.0.1", "answers")
+
+
+def test_a_captive_portal_is_recognised(monkeypatch: pytest.MonkeyPatch) -> None:
+    with serving("text/html") as address:
+        fact = hub(monkeypatch, address)
+    assert fact.state == "note"
+    assert "text/html in its place: sign in to this network" in fact.value
+
+
+def test_a_refusal_is_told_by_its_code(monkeypatch: pytest.MonkeyPatch) -> None:
+    with serving("application/json", 503) as address:
+        assert hub(monkeypatch, address).value == "answers HTTP 503"
+
+
+def test_nobody_there_is_worth_a_note_and_is_not_broken(monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.socket() as nobody:
+        nobody.bind(("127.0.0.1", 0))
+        fact = hub(monkeypatch, f"http://127.0.0.1:{nobody.getsockname()[1]}")
+    assert fact.state == "note"
+    assert fact.value.startswith("cannot be reached (")
+
+
+def test_silence_ends_at_the_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.socket() as mute:
+        mute.bind(("127.0.0.1", 0))
+        mute.listen()
+        start = time.monotonic()
+        fact = hub(monkeypatch, f"http://127.0.0.1:{mute.getsockname()[1]}")
+        assert time.monotonic() - start < 5
+    assert fact.state == "note"
+
+
+def test_offline_asks_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    with serving("application/json") as address:
+        seen.clear()
+        assert hub(monkeypatch, address, offline=True).value == "not asked, offline"
+        monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+        assert hub(monkeypatch, address).value == "not asked, HF_HUB_OFFLINE"
+        assert seen == []
+
+
+def test_no_token_is_sent_and_no_secret_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HF_TOKEN", "hf_s3cret")
+    with serving("application/json") as address:
+        monkeypatch.setenv("HF_ENDPOINT", address)
+        seen.clear()
+        facts = list(network(offline=False))
+        assert Fact("network", "HF_TOKEN", "set") in facts
+        assert "s3cret" not in f"{facts}{seen}"
+        assert len(seen) == 1
+    monkeypatch.setenv("HF_ENDPOINT", "http://me:s3cret@127.0.0.1:9")
+    assert "s3cret" not in str(list(network(offline=True)))
+
+
+def test_an_endpoint_that_is_no_address_needs_mending(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert hub(monkeypatch, "file:///etc/passwd").state == "broken"

@@ -1,0 +1,84 @@
+"""Predicted memory against llama.cpp's own plan (without weights) and own buffers (with them)."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from localspec.llama.context import LlamaContext
+from localspec.llama.model import LlamaModel
+from localspec.llama.options import LoadOptions
+from localspec.models.gguf_header import read_header
+from localspec.models.memory import Settings, Usage, predict
+from localspec.models.shape import ModelShape, model_shape
+from tests.llama.reserved import Reserved, dry_run, logged
+from tests.models import shapes
+
+SETTINGS = [
+    Settings(4096),
+    Settings(32768, rows=16),
+    Settings(300, rows=4),
+    Settings(8192, kv_type="q8_0"),
+    Settings(4096, n_batch=64, rows=16),
+    Settings(4096, flash_attention=False),
+]
+
+
+def shape_of(path: Path) -> ModelShape:
+    shape = model_shape(read_header(path))
+    assert shape is not None
+    return shape
+
+
+def assert_within_5_percent(usage: Usage, real: Reserved) -> None:
+    # The output buffer grows with the rows that are asked for, and is logged at one row.
+    predicted = usage.total_bytes - usage.output_bytes
+    assert predicted == pytest.approx(real.total, rel=0.05)
+    assert usage.weights_bytes == pytest.approx(real.model, rel=0.001)
+    assert usage.kv_bytes == pytest.approx(real.kv, rel=0.001)
+    # The smallest of the three parts, and the only one that is not arithmetic on the header.
+    assert usage.compute_bytes == pytest.approx(real.compute, rel=0.11)
+
+
+@pytest.mark.parametrize("settings", SETTINGS, ids=str)
+@pytest.mark.parametrize(
+    "size",
+    [
+        shapes.LLAMA_1B,
+        shapes.LLAMA_8B,
+        shapes.QWEN3_06B,
+        shapes.QWEN3_8B,
+        shapes.LLAMA_14B,
+        shapes.GEMMA3_4B,
+    ],
+    ids=lambda size: f"{size.arch}-{size.layers}-{size.n_embd}",
+)
+def test_models_too_large_for_a_test_are_predicted_as_llama_cpp_plans_them(
+    size: shapes.Proportions, settings: Settings, tmp_path: Path
+) -> None:
+    path = shapes.sparse_model(tmp_path / "model.gguf", size)
+    assert_within_5_percent(predict(shape_of(path), settings)[0], dry_run(path, settings))
+
+
+def assert_a_load_is_predicted(path: Path, options: LoadOptions) -> None:
+    model = LlamaModel(path, options)
+    weights = logged().model  # a context begins the log anew
+    LlamaContext(model)
+    real = replace(logged(), model=weights)
+    model.close()
+    settings = Settings(options.n_ctx or 4096, options.n_batch, options.max_rows, options.kv_type)
+    assert_within_5_percent(predict(shape_of(path), settings)[0], real)
+
+
+@pytest.mark.weights
+@pytest.mark.parametrize(
+    "options", [LoadOptions(gpu_layers=0), LoadOptions(2048, gpu_layers=0, kv_type="bf16")]
+)
+def test_smollm2_takes_what_was_predicted(smollm2_path: Path, options: LoadOptions) -> None:
+    assert_a_load_is_predicted(smollm2_path, options)
+
+
+@pytest.mark.pair
+def test_the_coder_pair_takes_what_was_predicted(qwen_paths: tuple[Path, Path]) -> None:
+    for path in qwen_paths:
+        assert_a_load_is_predicted(path, LoadOptions(gpu_layers=0))

@@ -1,0 +1,109 @@
+"""Model files of any size without weights: a header, and a hole where the tensors would be."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from localspec.models.ggml_types import GGML_TYPES
+from tests.models.gguf_builder import Content, Tensor, build
+
+Q4_K, F32 = 12, 0
+
+
+@dataclass(frozen=True, slots=True)
+class Proportions:
+    """Sizes of a model, in llama.cpp's words."""
+
+    arch: str
+    layers: int
+    n_embd: int
+    n_ff: int
+    heads: int
+    kv_heads: int
+    head_width: int
+    n_vocab: int
+    tied: bool = False
+    norms: tuple[str, ...] = ()
+    more: tuple[tuple[str, Content], ...] = ()
+
+
+LLAMA_8B = Proportions("llama", 32, 4096, 14336, 32, 8, 128, 128256)
+LLAMA_1B = Proportions("llama", 16, 2048, 8192, 32, 8, 64, 128256, tied=True)
+QWEN3_06B = Proportions(
+    "qwen3", 28, 1024, 3072, 16, 8, 128, 151936, True, ("attn_q_norm", "attn_k_norm")
+)
+QWEN3_8B = Proportions(
+    "qwen3", 36, 4096, 12288, 32, 8, 128, 151936, False, ("attn_q_norm", "attn_k_norm")
+)
+LLAMA_14B = Proportions("llama", 48, 5120, 13824, 40, 8, 128, 152064)
+GEMMA3_4B = Proportions(
+    "gemma3",
+    34,
+    2560,
+    10240,
+    8,
+    4,
+    256,
+    262144,
+    True,
+    ("attn_q_norm", "attn_k_norm", "post_attention_norm", "post_ffw_norm"),
+    (("attention.sliding_window", 1024),),
+)
+
+
+def sparse_model(path: Path, size: Proportions) -> Path:
+    """Write a file of such a model that takes no room on the disk."""
+    tensors, offset = [], 0
+    for name, shape, kind in _tensors(size):
+        tensors.append(Tensor(name, shape, kind, offset))
+        rows = shape[1] if len(shape) > 1 else 1
+        offset += -(-(GGML_TYPES[kind].row_bytes(shape[0]) or 0) * rows // 32) * 32
+    path.write_bytes(build(_values(size), tensors))
+    with path.open("r+b") as file:
+        file.truncate(path.stat().st_size + offset)
+    return path
+
+
+def _values(size: Proportions) -> Mapping[str, Content]:
+    own: dict[str, Content] = {
+        "context_length": 131072,
+        "block_count": size.layers,
+        "embedding_length": size.n_embd,
+        "feed_forward_length": size.n_ff,
+        "attention.head_count": size.heads,
+        "attention.head_count_kv": size.kv_heads,
+        "attention.key_length": size.head_width,
+        "attention.value_length": size.head_width,
+        "attention.layer_norm_rms_epsilon": 1e-6,
+        "rope.dimension_count": size.head_width,
+        "vocab_size": size.n_vocab,
+        **dict(size.more),
+    }
+    named: dict[str, Content] = {f"{size.arch}.{key}": value for key, value in own.items()}
+    return {"general.architecture": size.arch, "tokenizer.ggml.model": "no_vocab", **named}
+
+
+def _tensors(size: Proportions) -> list[tuple[str, tuple[int, ...], int]]:
+    embd, ff = size.n_embd, size.n_ff
+    q, kv = size.heads * size.head_width, size.kv_heads * size.head_width
+    widths = {"attn_q_norm": size.head_width, "attn_k_norm": size.head_width}
+    found: list[tuple[str, tuple[int, ...], int]] = [
+        ("token_embd.weight", (embd, size.n_vocab), Q4_K),
+        ("output_norm.weight", (embd,), F32),
+    ]
+    if not size.tied:
+        found.append(("output.weight", (embd, size.n_vocab), Q4_K))
+    matrices = {
+        "attn_q": (embd, q),
+        "attn_k": (embd, kv),
+        "attn_v": (embd, kv),
+        "attn_output": (q, embd),
+        "ffn_gate": (embd, ff),
+        "ffn_up": (embd, ff),
+        "ffn_down": (ff, embd),
+    }
+    for layer in range(size.layers):
+        found += [(f"blk.{layer}.{name}.weight", at, Q4_K) for name, at in matrices.items()]
+        for norm in ("attn_norm", "ffn_norm", *size.norms):
+            found.append((f"blk.{layer}.{norm}.weight", (widths.get(norm, embd),), F32))
+    return found

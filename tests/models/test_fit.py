@@ -1,0 +1,157 @@
+"""What is given up, in which order, when memory is short. Sizes are in MB of 2^20."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from localspec.errors import ModelLoadError
+from localspec.models.fit import FitPlan, Machine, Place, Wish, fit, native_count, split_layers
+from localspec.models.gguf_header import read_header
+from localspec.models.memory import Settings, predict
+from localspec.models.shape import ModelShape, model_shape
+from tests.models import shapes
+
+MB = 1 << 20
+WISH = Wish(Settings(4096, rows=4))
+
+
+@pytest.fixture(scope="module")
+def big(tmp_path_factory: pytest.TempPathFactory) -> ModelShape:
+    return shape(tmp_path_factory.mktemp("shapes"), shapes.LLAMA_8B)
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory: pytest.TempPathFactory) -> ModelShape:
+    return shape(tmp_path_factory.mktemp("shapes"), shapes.LLAMA_1B)
+
+
+def shape(folder: Path, size: shapes.Proportions) -> ModelShape:
+    path = shapes.sparse_model(folder / "model.gguf", size)
+    found = model_shape(replace(read_header(path), name=f"{size.arch}-{size.layers}"))
+    assert found is not None
+    return found
+
+
+def machine(ram_mb: int, *gpus_mb: int) -> Machine:
+    gpus = tuple(Place(f"GPU{number}", mb * MB, 0) for number, mb in enumerate(gpus_mb))
+    return Machine(Place("RAM", ram_mb * MB, 0), gpus)
+
+
+def need_mb(model: ModelShape, **changes: int) -> int:
+    """What a model takes on the CPU, rounded up."""
+    settings = replace(WISH.settings, **changes)  # type: ignore[arg-type]
+    return predict(model, settings)[0].total_bytes // MB + 1
+
+
+def kept(plan: FitPlan) -> tuple[int, int, int | None]:
+    return plan.n_ctx, plan.target_layers, plan.draft_layers
+
+
+def test_with_enough_memory_nothing_is_given_up(big: ModelShape, small: ModelShape) -> None:
+    plan = fit(big, small, WISH, machine(64_000))
+    assert kept(plan) == (4096, 0, 0)
+    assert plan.given_up == ()
+    assert not plan.shrunk
+
+
+def test_both_models_have_to_fit_together(big: ModelShape, small: ModelShape) -> None:
+    together = need_mb(big) + need_mb(small, rows=1)
+    assert fit(big, small, WISH, machine(together)).draft_layers == 0
+    assert fit(big, small, WISH, machine(together - 3)).draft_layers is None
+
+
+def test_the_draft_model_goes_before_any_context_does(big: ModelShape, small: ModelShape) -> None:
+    plan = fit(big, small, WISH, machine(need_mb(big)))
+    assert kept(plan) == (4096, 0, None)
+    assert len(plan.given_up) == 1
+    assert "draft model is left out" in plan.given_up[0]
+
+
+def test_context_that_nobody_asked_for_is_halved_until_it_fits(big: ModelShape) -> None:
+    plan = fit(big, None, WISH, machine(need_mb(big, n_ctx=1024)))
+    assert (plan.n_ctx, plan.shrunk) == (1024, True)
+    assert "the context is 1024 tokens instead of 4096" in plan.given_up[0]
+
+
+def test_context_that_was_asked_for_is_not_shrunk_but_refused_with_what_would_fit(
+    big: ModelShape,
+) -> None:
+    wish = replace(WISH, n_ctx_asked=True)
+    with pytest.raises(ModelLoadError) as caught:
+        fit(big, None, wish, machine(need_mb(big, n_ctx=2048)))
+    text = str(caught.value)
+    assert text.startswith("llama-32 does not fit, even at a context of 4096: it needs 5.")
+    assert "try --ctx 2048" in text
+    assert "--no-fit" in text
+    assert text.isprintable()
+
+
+def test_a_narrower_cache_is_advised_and_never_taken_unasked(big: ModelShape) -> None:
+    wish = Wish(Settings(32768), n_ctx_asked=True)
+    ram = need_mb(big, n_ctx=32768, rows=1) - 1500
+    with pytest.raises(ModelLoadError, match="--ctx 16384 or --kv-type q8_0"):
+        fit(big, None, wish, machine(ram))
+    packed = replace(wish, settings=replace(wish.settings, kv_type="q8_0"))
+    assert fit(big, None, packed, machine(ram)).kv_type == "q8_0"
+
+
+def test_what_fits_in_no_way_is_refused_in_one_line(big: ModelShape, small: ModelShape) -> None:
+    with pytest.raises(ModelLoadError, match=r"even without its draft model.*a smaller model"):
+        fit(big, small, WISH, machine(1000))
+
+
+def test_context_beyond_what_a_model_was_trained_for_is_not_reckoned(big: ModelShape) -> None:
+    trained = replace(big, n_ctx_train=2048)
+    assert fit(trained, None, WISH, machine(need_mb(big, n_ctx=2048))).given_up == ()
+
+
+def test_all_layers_go_to_a_gpu_that_holds_them(big: ModelShape, small: ModelShape) -> None:
+    plan = fit(big, small, WISH, machine(8_000, 24_000))
+    assert kept(plan) == (4096, 32, 16)
+    assert plan.given_up == ()
+    ram, gpu = plan.uses
+    assert gpu.needed_bytes > big.output_bytes + sum(x.weights_bytes for x in big.layers)
+    assert ram.target.weights_bytes == big.input_bytes
+
+
+def test_the_target_has_the_gpu_first_and_the_draft_model_what_is_left(
+    big: ModelShape, small: ModelShape
+) -> None:
+    alone = fit(big, None, WISH, machine(8_000, 24_000)).uses[1].needed_bytes // MB + 1
+    plan = fit(big, small, WISH, machine(8_000, alone))
+    assert kept(plan) == (4096, 32, 0)
+    assert plan.given_up == (
+        f"the draft model runs on the CPU: GPU0 has {alone * MB / 1e9:.1f} GB free",
+    )
+
+
+def test_as_many_layers_as_fit_go_to_a_small_gpu(big: ModelShape) -> None:
+    plan = fit(big, None, WISH, machine(8_000, 2_000))
+    assert 0 < plan.target_layers < 32
+    assert f"{plan.target_layers} of 32 layers of the target are on the GPU" in plan.given_up[0]
+    more = fit(big, None, replace(WISH, gpu_layers=None), machine(8_000, 2_300))
+    assert more.target_layers > plan.target_layers
+    assert plan.uses[1].fits
+    assert plan.uses[1].needed_bytes > 1_700 * MB
+
+
+def test_a_number_of_layers_that_was_asked_for_is_kept(big: ModelShape) -> None:
+    wish = replace(WISH, gpu_layers=native_count(8))
+    assert fit(big, None, wish, machine(8_000, 24_000)).target_layers == 8
+    with pytest.raises(ModelLoadError, match="GPU0 has"):
+        fit(big, None, wish, machine(8_000, 1_000))
+
+
+def test_layers_are_shared_out_by_free_memory_and_none_is_lost() -> None:
+    gpus = machine(0, 6_000, 2_000, 4_000).gpus
+    assert split_layers(12, gpus) == (6, 2, 4)
+    assert all(sum(split_layers(count, gpus)) == count for count in range(40))
+
+
+def test_a_plan_is_told_in_lines(big: ModelShape) -> None:
+    first, *rest = fit(big, None, WISH, machine(8_000, 2_000)).lines()
+    assert first.startswith("needs RAM: 3.")
+    assert " GB of 8.4 GB free, GPU0: " in first
+    assert "(context 4096 in f16, " in first
+    assert len(rest) == 1

@@ -1,0 +1,95 @@
+"""From options and devices to what a plan is asked for."""
+
+from pathlib import Path
+
+import pytest
+
+from localspec import fitting
+from localspec.errors import ModelLoadError
+from localspec.fitting import free_memory, plan_fit
+from localspec.llama.devices import Device
+from localspec.llama.options import LoadOptions
+from localspec.models.fit import Machine, Place
+from localspec.models.gguf_header import GgufHeader, parse_header, read_header
+from tests.models.gguf_builder import model_file
+from tests.models.shapes import LLAMA_1B, LLAMA_8B, sparse_model
+
+GB = 1 << 30
+DEVICES = [
+    Device("CUDA0", "one", 6 * GB, 8 * GB, True, 0),
+    Device("CUDA1", "two", 3 * GB, 4 * GB, True, 0),
+    Device("CPU", "cpu", 16 * GB, 16 * GB, False, 0),
+]
+
+
+@pytest.fixture
+def machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fitting, "devices", lambda: DEVICES)
+    monkeypatch.setattr(fitting, "free_ram_bytes", lambda: 8 * GB)
+
+
+@pytest.fixture(scope="module")
+def headers(tmp_path_factory: pytest.TempPathFactory) -> tuple[GgufHeader, GgufHeader]:
+    folder = tmp_path_factory.mktemp("headers")
+    big = sparse_model(folder / "big.gguf", LLAMA_8B)
+    small = sparse_model(folder / "small.gguf", LLAMA_1B)
+    return read_header(big), read_header(small)
+
+
+def gpus(options: LoadOptions) -> list[str]:
+    found = free_memory(options)
+    assert found is not None
+    assert found.ram.free_bytes == 8 * GB
+    return [gpu.name for gpu in found.gpus]
+
+
+@pytest.mark.usefixtures("machine")
+def test_gpus_are_those_that_the_options_allow() -> None:
+    assert gpus(LoadOptions()) == ["CUDA0", "CUDA1"]
+    assert gpus(LoadOptions(devices=("cuda1",))) == ["CUDA1"]
+    assert gpus(LoadOptions(devices=("CPU",))) == []
+    assert gpus(LoadOptions(gpu_layers=0)) == []
+
+
+@pytest.mark.usefixtures("machine")
+def test_a_pair_is_planned_from_its_headers(headers: tuple[GgufHeader, GgufHeader]) -> None:
+    plan = plan_fit(*headers)
+    assert plan is not None
+    assert (plan.n_ctx, plan.target_layers, plan.draft_layers) == (4096, 32, 16)
+    assert [use.place.name for use in plan.uses] == ["RAM", "CUDA0", "CUDA1"]
+
+
+@pytest.mark.usefixtures("machine")
+def test_what_is_asked_for_is_what_is_reckoned(headers: tuple[GgufHeader, GgufHeader]) -> None:
+    big, _ = headers
+
+    def cpu_bytes(**options: object) -> int:
+        plan = plan_fit(big, None, LoadOptions(gpu_layers=0, **options))  # type: ignore[arg-type]
+        assert plan is not None
+        return plan.uses[0].needed_bytes
+
+    usual = cpu_bytes()
+    assert cpu_bytes(n_ctx=8192) > usual + 500_000_000
+    assert cpu_bytes(n_ctx=8192, kv_type="q8_0") < cpu_bytes(n_ctx=8192)
+    assert cpu_bytes(flash_attention=False) > usual
+    assert cpu_bytes(max_rows=1) < usual
+    with pytest.raises(ModelLoadError, match="does not fit"):  # mapped, and repacked beside it
+        cpu_bytes(load_mode="mmap")
+    assert cpu_bytes(load_mode="mmap", repack=False) == usual
+
+
+def test_nothing_is_planned_where_it_cannot_be_known(
+    headers: tuple[GgufHeader, GgufHeader], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    toy = parse_header(model_file(), name="toy")
+    assert plan_fit(toy) is None
+    assert plan_fit(headers[0], toy) is None
+    monkeypatch.setattr(fitting, "free_ram_bytes", lambda: None)
+    assert plan_fit(headers[0]) is None
+
+
+def test_the_memory_of_this_machine_is_asked_for(tmp_path: Path) -> None:
+    found = free_memory(LoadOptions(gpu_layers=0))
+    assert found is not None
+    assert found == Machine(Place("RAM", found.ram.free_bytes, found.ram.headroom_bytes))
+    assert found.ram.free_bytes > 0
