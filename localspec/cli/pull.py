@@ -13,7 +13,9 @@ from localspec.models.pull import pull as pull_by_name
 @click.option("--quiet", is_flag=True, help="Show no progress.")
 @click.option("--debug", is_flag=True, help="Show a traceback when something fails.")
 def pull(names: tuple[str, ...], offline: bool, quiet: bool, debug: bool) -> None:  # noqa: ARG001 - main() looks for --debug
-    """Fetch each NAME, a pair or a model, verify it, and print where its files are.
+    """Fetch each NAME, verify it, and print where its files are.
+
+    A NAME is a pair, a model, or a file on the Hugging Face hub: user/repo:QUANT.
 
     What is here already is not fetched again, and a download that was cut goes on where it
     stopped.

@@ -1,4 +1,6 @@
-"""Files that the user brought: names for them, in `imported.json` beside the store.
+"""Files that no registry names: their names, in `imported.json` beside the store.
+
+The user brought them, or named them on the hub.
 
 The store points to such a file, or holds a copy; either way it is known by its sha256.
 """
@@ -21,6 +23,7 @@ from localspec.models.store import Store
 
 _INDEX = "imported.json"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,79}")
+_LISTED_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/-]{0,255}")  # also `user/repo:QUANT`
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _CHUNK_BYTES = 1 << 20
 
@@ -79,7 +82,7 @@ def require_here(imported: Imported, store: Store) -> Path:
     if path is None:
         raise ModelUnavailable(
             f"{imported.name} was imported from {shown(imported.origin)}, which is gone or another "
-            f"file now: import it again, or `localspec rm {imported.name}`"
+            f"file now: pull or import it again, or `localspec rm {imported.name}`"
         )
     return path
 
@@ -123,6 +126,12 @@ def import_file(
     return imported
 
 
+def remember(imported: Imported, root: Path) -> None:
+    """List a file that the store has already; of the same name, the latest counts."""
+    with locked(root):
+        _write(root, {**load_imported(root), imported.name: imported})
+
+
 def forget_imported(root: Path, name: str) -> None:
     """Forget a name; its file stays."""
     with locked(root):
@@ -157,7 +166,7 @@ def _name_for(file: Path) -> str:
 
 def _is_sound(imported: Imported) -> bool:
     return (
-        bool(_NAME.fullmatch(imported.name))
+        bool(_LISTED_NAME.fullmatch(imported.name))
         and isinstance(imported.sha256, str)
         and bool(_SHA256.fullmatch(imported.sha256))
         and type(imported.size_bytes) is int

@@ -1,12 +1,14 @@
 """What a user means by the name of a model: an entry of the registry, or a file of their own.
 
-A file of their own is named by its path, or by the name under which it was imported.
+A file of their own is named by its path, or by the name under which it was imported; a file that
+was pulled from the hub as `user/repo:QUANT` keeps that name.
 """
 
 import os
 from pathlib import Path
 
 from localspec.errors import ModelUnavailable
+from localspec.models.hub_files import hub_reference
 from localspec.models.imported import load_imported, require_here
 from localspec.models.paths import data_dir, shown
 from localspec.models.registry import ModelEntry, Registry, name_list
@@ -32,13 +34,19 @@ def resolve(reference: str, registry: Registry) -> ModelEntry | Path:
 
 
 def _resolve(reference: str, registry: Registry) -> ModelEntry | Path:
-    if not _looks_like_path(reference):
+    on_hub = hub_reference(reference) is not None
+    if on_hub or not _looks_like_path(reference):
         if reference in registry.models:
             return registry.models[reference]
         store = Store(data_dir())
         imported = load_imported(store.root).get(reference)
         if imported is not None:
             return require_here(imported, store)
+        if on_hub:
+            raise ModelUnavailable(
+                f"there is no file {reference} here: check the path, or if it is on the hub, "
+                f"`localspec pull {reference}` fetches it"
+            )
         return Path(reference) if Path(reference).is_file() else registry.model(reference)
     path = Path(reference).expanduser()
     if path.is_dir():

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.models.gguf_builder import model_file
-from tests.models.loopback_hub import loopback_hub
+from tests.models.loopback_hub import COMMIT, loopback_hub
 from tests.models.toy_machine import ToyMachine
 
 LARGE, SMALL = model_file(), model_file(pre="small")
@@ -163,3 +163,25 @@ def test_a_mirror_fills_the_store_where_the_hub_has_nothing(
     assert done.code == 0, done.err
     assert machine.run("list").out.split()[-1] == "store"
     assert machine.run("rm", "large").out == f"removed large\nfreed {len(LARGE)} bytes (0 MB)\n"
+
+
+def test_a_file_on_the_hub_that_no_registry_names_keeps_the_name_it_was_pulled_by(
+    machine: ToyMachine,
+) -> None:
+    data = model_file(pre="hub")
+    machine.hub.files[f"/else/where-GGUF/resolve/{COMMIT}/where-Q4_K_M.gguf"] = data
+    name = "else/where-GGUF:Q4_K_M"
+    done = machine.run("show", name)
+    assert done.code == 3
+    assert f"`localspec pull {name}` fetches it" in done.err
+    assert machine.run("pull", "--offline", name).code == 3
+    done = machine.run("pull", name)
+    assert done.code == 0, done.err
+    assert Path(done.out.strip()).read_bytes() == data
+    assert machine.run("list").out.split() == [name, "0", "MB", "hub", "cache"]
+    assert json.loads(machine.run("show", name, "--json").out)["tokenizer"] == "gpt2 hub"
+    assert f"removed {name}; its file stays" in machine.run("rm", name).out
+    assert machine.run("list", "--json").out == "[]\n"
+    done = machine.run("pull", "else/where-GGUF:Q8_0")
+    assert done.code == 3
+    assert "has no Q8_0" in done.err

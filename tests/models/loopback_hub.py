@@ -1,6 +1,7 @@
 """A hub on the loopback, with its storage under another name of this machine, and faults on demand."""
 
 import hashlib
+import json
 import re
 import socket
 import threading
@@ -76,6 +77,9 @@ class LoopbackHub:
             return
         path = urlsplit(request.path).path
         data = self.files.get(path)
+        if path.startswith("/api/models/"):
+            _respond(request, 200, {"Content-Type": "application/json"}, self._listing(path[12:]))
+            return
         if path.startswith("/storage/"):
             self._storage(request, self.files[path.removeprefix("/storage")])
             return
@@ -96,6 +100,24 @@ class LoopbackHub:
             self._data(request, data, headers)
         else:
             _respond(request, 200, headers, b"", len(data))
+
+    def _listing(self, repo: str) -> bytes:
+        """Return what the hub says of a repository and its files."""
+        start = f"/{repo}/resolve/{COMMIT}/"
+        siblings = [
+            {
+                "rfilename": path.removeprefix(start),
+                "size": len(data),
+                "lfs": {
+                    "sha256": hashlib.sha256(data).hexdigest(),
+                    "size": len(data),
+                    "pointerSize": 130,
+                },
+            }
+            for path, data in self.files.items()
+            if path.startswith(start)
+        ]
+        return json.dumps({"id": repo, "sha": COMMIT, "siblings": siblings}).encode()
 
     def _storage(self, request: BaseHTTPRequestHandler, data: bytes) -> None:
         if (token := request.headers.get("authorization")) is not None:
