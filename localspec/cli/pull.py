@@ -4,6 +4,7 @@ import click
 
 from localspec.cli.interrupt import unwind_on_terminate
 from localspec.cli.progress import ProgressLine
+from localspec.cli.settings import configured
 from localspec.models.pull import pull as pull_by_name
 
 
@@ -20,6 +21,7 @@ def pull(names: tuple[str, ...], offline: bool, quiet: bool, debug: bool) -> Non
     What is here already is not fetched again, and a download that was cut goes on where it
     stopped.
     """
+    offline = configured({"offline": offline})["offline"]
     with ProgressLine(enabled=not quiet) as line, unwind_on_terminate():
         paths = pull_by_name(*names, progress=line.download, offline=offline)
     for path in paths:

