@@ -1,6 +1,6 @@
 """Our sampling keeps what llama.cpp's own sampler chain keeps, on rows of real shape and size.
 
-The rows are made, so no model is needed; the same comparison on real logits is marked `weights`.
+The rows are made, so no model is needed; `test_real_logits.py` compares on real ones.
 """
 
 import numpy as np
