@@ -38,6 +38,7 @@ def main() -> None:
     parser.add_argument("--prompts", type=int, default=4, help="of each kind")
     parser.add_argument("--temperature", type=float, default=0.8)
     parser.add_argument("--threads", type=int)
+    parser.add_argument("--kinds", help="comma-separated; all by default")
     args = parser.parse_args()
     bench = open_bench(args.pair, LoadOptions(max_rows=1, threads=args.threads))
     small = bench.pair.draft_model
@@ -47,7 +48,8 @@ def main() -> None:
     kinds: dict[str, list[list[float]]] = {}
     taken: dict[str, int] = {}
     for index, prompt in enumerate(prompts()):
-        if taken.get(prompt.workload, 0) >= args.prompts:
+        wanted = not args.kinds or prompt.workload in args.kinds.split(",")
+        if not wanted or taken.get(prompt.workload, 0) >= args.prompts:
             continue
         taken[prompt.workload] = taken.get(prompt.workload, 0) + 1
         bench.prime(prompt.prompt)

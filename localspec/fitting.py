@@ -64,7 +64,7 @@ def _wish(options: LoadOptions, *, on_gpu: bool) -> Wish:
     mapped = options.load_mode in _MAPPED or (options.load_mode is None and on_gpu)
     settings = Settings(
         n_ctx=options.n_ctx or _USUAL_N_CTX,
-        n_batch=options.n_batch,
+        n_batch=options.chunk(on_gpu=on_gpu),
         rows=options.max_rows,
         kv_type=options.kv_type,
         flash_attention=options.flash_attention is not False,

@@ -64,7 +64,7 @@ class LlamaContext:
         self._memory = native.llama_get_memory(handle)
         model.adopt(self)
         # llama.cpp cuts the batch to a small context, and rounds the context up.
-        self._n_batch = min(options.n_batch, int(native.llama_n_batch(handle)))
+        self._n_batch = int(native.llama_n_batch(handle))
         self._max_rows = min(options.max_rows, self._n_batch)
         self._batch = Batch(self._n_batch)
         self._cached: list[int] = []
@@ -81,7 +81,7 @@ class LlamaContext:
         threads = options.threads or default_threads()
         params: native.llama_context_params = native.llama_context_default_params()
         params.n_ctx = self._wanted_n_ctx(model, options)
-        params.n_batch = params.n_ubatch = options.n_batch
+        params.n_batch = params.n_ubatch = options.chunk(on_gpu=model.on_gpu)
         params.n_seq_max = 1
         params.n_outputs_max = options.max_rows
         params.n_threads = threads

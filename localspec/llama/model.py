@@ -39,6 +39,9 @@ class LlamaModel:
         cancel: stops the loading when set.
         on_progress: called with the share of the file that is loaded, 0 to 1.
 
+    Attributes:
+        on_gpu: whether layers are offloaded.
+
     Raises:
         Cancelled: `cancel` was set.
         ModelLoadError: llama.cpp refuses the file, or cannot decode with such a model.
@@ -55,6 +58,7 @@ class LlamaModel:
         clear_log()
         self.path = path
         self.options = options
+        self.on_gpu = _gpu_layers(options) != 0
         params = native.llama_model_default_params()
         chosen = select(options.devices)
         if chosen is not None:

@@ -66,7 +66,9 @@ def assert_a_load_is_predicted(path: Path, options: LoadOptions) -> None:
     LlamaContext(model)
     real = replace(logged(), model=weights)
     model.close()
-    settings = Settings(options.n_ctx or 4096, options.n_batch, options.max_rows, options.kv_type)
+    settings = Settings(
+        options.n_ctx or 4096, options.chunk(on_gpu=False), options.max_rows, options.kv_type
+    )
     assert_within_5_percent(predict(shape_of(path), settings)[0], real)
 
 
