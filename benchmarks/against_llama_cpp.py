@@ -167,10 +167,14 @@ def main() -> None:
     parser.add_argument("--pair", default="qwen2.5-coder-1.5b")
     parser.add_argument("--max-tokens", type=int, default=128)
     parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--plain-pairs", type=int, help="only compare plain runs, so many pairs")
     args = parser.parse_args()
     target, draft_model = pull(args.pair)
     print(f"{machine()}; {args.pair}, greedy, up to {args.max_tokens} tokens", flush=True)
     prompts = one_of_each()
+    if args.plain_pairs:
+        _compare_plain(args, target, prompts[0].prompt)
+        return
     launch = Launch(pair=args.pair, draft="model", draft_length=DRAFT_LENGTH)
     assistant = prepare(launch).load()
     with_draft, plain = assistant.policy, FixedPolicy(NoDrafter(), 0)
@@ -208,6 +212,27 @@ def main() -> None:
         f"localspec off / llama-bench, median of pairs: {statistics.median(beside_bench):.3f} (0.98)"
     )
     _report(found, [p.workload for p in prompts], list(programs))
+
+
+def _compare_plain(args: argparse.Namespace, target: Path, prompt: str) -> None:
+    """Compare plain runs of llama-server and localspec, each next to the other."""
+    assistant = prepare(Launch(pair=args.pair, draft="off")).load()
+    policy = FixedPolicy(NoDrafter(), 0)
+    rates, first = [], []
+    with serving(args.llama_server, target) as server:
+        server.ask("Hello.", 16)
+        for pair in range(args.plain_pairs):
+            both = [
+                lambda: server.ask(prompt, args.max_tokens),
+                lambda: ask_localspec(assistant, policy, prompt, args.max_tokens),
+            ]
+            order = (0, 1) if pair % 2 else (1, 0)
+            answers = {which: both[which]() for which in order}
+            rates.append(answers[1].tokens_per_s / answers[0].tokens_per_s)
+            first.append(answers[1].first_token_s / answers[0].first_token_s)
+    low, middle, high = statistics.quantiles(rates, n=4)
+    print(f"localspec off / llama-server off, {len(rates)} pairs: median {middle:.3f}", end="")
+    print(f", quartiles {low:.3f} and {high:.3f}; first token {statistics.median(first):.3f}")
 
 
 def _report(found: dict[tuple[str, str], list[Answer]], kinds: list[str], names: list[str]) -> None:
