@@ -234,7 +234,7 @@ def _explain(code: int, n_tokens: int, n_past: int, n_ctx: int) -> str:
 
 def _strlen() -> Any:
     # llama.cpp asks its abort callback once per graph node, on every pass. Entering Python that
-    # often costs several percent, so the callback is libc's own strlen over the flag's two bytes:
+    # often would take the GIL hundreds of times a pass, so the callback is libc's own strlen over the flag's two bytes:
     # 0 while the flag is clear, 1 once it is set. No Python runs, and no lock is taken.
     library = ctypes.cdll.msvcrt if sys.platform == "win32" else ctypes.CDLL(None)
     return library.strlen

@@ -22,7 +22,7 @@ class Vocabulary:
         self.bos_id = _id_or_none(native.llama_vocab_bos(handle))
         self.eos_id = _id_or_none(native.llama_vocab_eos(handle))
         self.add_bos = bool(native.llama_vocab_get_add_bos(handle))
-        # One walk over the vocabulary, at load: each native call costs 0.15 us, each id needs one.
+        # One walk over the vocabulary, at load: each id needs a native call, 152k of them 40 ms.
         attributes = native.llama_vocab_get_attr
         unusual = {
             token: kind

@@ -76,20 +76,15 @@ def test_draft_model_that_equals_the_target_is_always_accepted(seed: int) -> Non
 def test_shared_noise_is_accepted_oftener_than_a_greedy_draft_or_noise_of_its_own() -> None:
     """The reason for the design: of three ways to draft, sharing the noise agrees most often."""
 
-    class Other(ModelDrafter):
-        def its_own(self, chooser: Chooser) -> Chooser:
-            raise NotImplementedError
-
+    class Greedy(ModelDrafter):
         def propose(self, tokens, draft_length, chooser):  # type: ignore[no-untyped-def]
-            return super().propose(tokens, draft_length, self.its_own(chooser))
+            greedy = Chooser(SamplingParams(temperature=0), chooser.noise)
+            return super().propose(tokens, draft_length, greedy)
 
-    class Greedy(Other):
-        def its_own(self, chooser: Chooser) -> Chooser:
-            return Chooser(SamplingParams(temperature=0), chooser.noise)
-
-    class Independent(Other):
-        def its_own(self, chooser: Chooser) -> Chooser:
-            return Chooser(chooser.params, Noise(chooser.noise.seed + 1))
+    class Independent(ModelDrafter):
+        def propose(self, tokens, draft_length, chooser):  # type: ignore[no-untyped-def]
+            other = Chooser(chooser.params, Noise(chooser.noise.seed + 1))
+            return super().propose(tokens, draft_length, other)
 
     rates = {}
     for kind in (ModelDrafter, Greedy, Independent):
