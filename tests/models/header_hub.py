@@ -114,12 +114,14 @@ class HeaderHub:
             request.close_connection = True
         for at in range(start, end, _SLICE_BYTES):
             piece = file.part(at, min(at + _SLICE_BYTES, end))
+            # Counted first: a client that has its last byte may look before this thread goes on.
+            self.sent_bytes += len(piece)
             try:
                 request.wfile.write(piece)
             except OSError:  # the client has read enough
+                self.sent_bytes -= len(piece)
                 request.close_connection = True
                 return
-            self.sent_bytes += len(piece)
 
     def _file(self, path: str) -> HugeFile | None:
         match = re.fullmatch(r"/([^/]+/[^/]+)/resolve/([^/]+)/(.+)", path)

@@ -160,8 +160,9 @@ class LoopbackHub:
         view = memoryview(body)[: fault.after if fault is not None and broken else len(body)]
         for start in range(0, len(view), _SLICE_BYTES):
             piece = view[start : start + _SLICE_BYTES]
-            request.wfile.write(piece)
+            # Counted first: a client that has its last byte may look before this thread goes on.
             self.sent_bytes += len(piece)
+            request.wfile.write(piece)
             if self.pause_s:
                 time.sleep(self.pause_s)
         if fault is not None and fault.kind == "silent":
