@@ -18,6 +18,7 @@ from localspec.decoding.drafter import Draft, Drafter
 from localspec.decoding.generate import Confirmed, Limits, StopReason, drive
 from localspec.decoding.model import LanguageModel, Logits, Pass, Role
 from localspec.decoding.policy import Plan, Policy
+from localspec.decoding.round import Round, Spent
 from localspec.decoding.timings import Timings
 
 _CONTEXTS = 61
@@ -236,9 +237,17 @@ class MadPolicy:
     drafter_name: str = "mad"
     uses_draft_model: bool = True
 
-    def plan(self, n_past: int, room: int) -> Plan:
+    def begin(self, *, greedy: bool) -> None:
+        assert isinstance(greedy, bool)
+
+    def plan(self, tokens: Sequence[int], room: int, lag: int) -> Plan:
+        assert 0 <= lag <= len(tokens)
         length = self.random.choice((-3, 0, 1, 1, 2, 3, 4, room, 1000))
-        return Plan(self.random.choice(self.drafters), length)
+        return Plan(self.random.choice(self.drafters), length, self.random.random() < 0.5)
+
+    def learn(self, done: Round, spent: Spent) -> None:
+        assert len(done.confirmed) == done.verdict.accepted + 1
+        assert spent.total_s >= 0
 
 
 class Stopwatch:

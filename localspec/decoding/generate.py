@@ -4,16 +4,16 @@ Neither knows llama.cpp, text or time: models, policy and clock are handed in.
 """
 
 from collections.abc import Collection, Generator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
 from localspec.decoding.cancel import Cancelled
 from localspec.decoding.choose import Chooser
-from localspec.decoding.drafter import Draft
 from localspec.decoding.model import LanguageModel, Logits, Pass, Role
 from localspec.decoding.policy import Plan, Policy
+from localspec.decoding.round import Round, Spent
 from localspec.decoding.timings import Timings
-from localspec.decoding.verify import Verdict, verify
+from localspec.decoding.verify import verify
 
 
 class StopReason(Enum):
@@ -24,19 +24,6 @@ class StopReason(Enum):
     STOP_STRING = "stop_string"
     CANCELLED = "cancelled"
     CONTEXT_FULL = "context_full"
-
-
-@dataclass(frozen=True, slots=True)
-class Round:
-    """One propose and verify cycle."""
-
-    draft: Draft
-    verdict: Verdict
-
-    @property
-    def confirmed(self) -> tuple[int, ...]:
-        """The accepted tokens and the target's next one: never empty."""
-        return (*self.draft.tokens[: self.verdict.accepted], self.verdict.next_token)
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,16 +94,14 @@ def drive(
             yield Confirmed((tokens[-1],), None)
             if tokens[-1] in limits.eog:
                 return StopReason.EOG
-        if Role.DRAFT_MODEL in models and len(tokens) < end:
-            _prefill_draft(tokens, models[Role.DRAFT_MODEL], timings)
         timings.start_decode()
+        policy.begin(greedy=chooser.params.temperature == 0)
         while (room := end - len(tokens)) > 0:
-            plan = policy.plan(len(tokens), room)
-            plan = Plan(plan.drafter, max(0, min(plan.draft_length, room - 1)))
-            done = _run(speculative_round(tokens, plan, chooser), models, timings)
+            done, spent = _planned_round(tokens, room, models, policy, chooser, timings)
             confirmed = _until_eog(done.confirmed, limits.eog)
             tokens += confirmed
             timings.mark_confirmed()
+            policy.learn(done, spent)
             yield Confirmed(confirmed, done)
             if confirmed[-1] in limits.eog:
                 return StopReason.EOG
@@ -140,8 +125,28 @@ def _first_token(
         timings.add_prefill(Role.TARGET, evaluated)
 
 
+def _planned_round(
+    tokens: Sequence[int],
+    room: int,
+    models: Mapping[Role, LanguageModel],
+    policy: Policy,
+    chooser: Chooser,
+    timings: Timings,
+) -> tuple[Round, Spent]:
+    """Run one round as the policy plans it; return it and what it took."""
+    draft_model, before = models.get(Role.DRAFT_MODEL), timings.stages()
+    lag = 0 if draft_model is None else len(tokens) - draft_model.common_prefix(tokens)
+    plan = policy.plan(tokens, room, lag)
+    plan = replace(plan, draft_length=max(0, min(plan.draft_length, room - 1)))
+    if plan.draft_prefill and plan.draft_length > 0 and draft_model is not None:
+        _prefill_draft(tokens, draft_model, timings)
+    done = _run(speculative_round(tokens, plan, chooser), models, timings)
+    spent = (after - earlier for after, earlier in zip(timings.stages(), before, strict=True))
+    return done, Spent(*spent)
+
+
 def _prefill_draft(tokens: Sequence[int], draft_model: LanguageModel, timings: Timings) -> None:
-    """Evaluate what the draft model has to know, after the first token is out already."""
+    """Evaluate what the draft model has to know before it can propose."""
     # Nothing is proposed beyond a draft model's context, nor after an id that it has not.
     known = next((i for i, t in enumerate(tokens) if t >= draft_model.n_vocab), len(tokens))
     timings.lap()

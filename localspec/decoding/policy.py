@@ -1,17 +1,26 @@
 """Policy: which drafter, and how far. Nothing here can change the text, only the speed."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 from localspec.decoding.drafter import Drafter
+from localspec.decoding.round import Round, Spent
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What one round is to try; a draft length of 0 is plain decoding."""
+    """What one round is to try; a draft length of 0 is plain decoding.
+
+    Args:
+        drafter: proposes.
+        draft_length: most tokens that it may propose.
+        draft_prefill: let the draft model evaluate the text first, counted as prefill of its own.
+    """
 
     drafter: Drafter
     draft_length: int
+    draft_prefill: bool = False
 
 
 class Policy(Protocol):
@@ -27,13 +36,26 @@ class Policy(Protocol):
         """Whether a round may ask for passes of the draft model."""
         ...
 
-    def plan(self, n_past: int, room: int) -> Plan:
+    def begin(self, *, greedy: bool) -> None:
+        """Start a reply; what was learnt from earlier ones may be kept.
+
+        Args:
+            greedy: whether the temperature is 0.
+        """
+        ...
+
+    def plan(self, tokens: Sequence[int], room: int, lag: int) -> Plan:
         """Plan a round.
 
         Args:
-            n_past: tokens confirmed so far, prompt included.
+            tokens: confirmed so far, prompt included; within a reply they only grow.
             room: most tokens that the round may confirm.
+            lag: how many of the tokens the draft model has not evaluated; 0 without one.
         """
+        ...
+
+    def learn(self, done: Round, spent: Spent) -> None:
+        """Take in what came of the round that was planned last."""
         ...
 
 
@@ -56,6 +78,13 @@ class FixedPolicy:
         """The drafter's own name."""
         return self.drafter.name
 
-    def plan(self, n_past: int, room: int) -> Plan:  # noqa: ARG002 - the protocol's signature
+    def begin(self, *, greedy: bool) -> None:
+        """Remember nothing."""
+
+    def plan(self, tokens: Sequence[int], room: int, lag: int) -> Plan:  # noqa: ARG002 - the protocol's signature
         """Plan the fixed length."""
-        return Plan(self.drafter, self.draft_length)
+        # An accepted draft leaves the draft model two tokens behind, no more.
+        return Plan(self.drafter, self.draft_length, self.uses_draft_model and lag > 2)
+
+    def learn(self, done: Round, spent: Spent) -> None:
+        """Learn nothing."""

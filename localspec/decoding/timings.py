@@ -16,8 +16,8 @@ class Timings:
     Attributes:
         prefill_s: evaluating the prompt with the target, and choosing the first token.
         prefill_tokens: how many tokens of it were not cached from before.
-        draft_prefill_s: evaluating the prompt with the draft model.
-        decode_s: from the end of prefill, of both models, to the last confirmed token.
+        decode_s: from the end of prefill to the last confirmed token.
+        draft_prefill_s: evaluating with the draft model what it had not followed, within `decode_s`.
         draft_s: draft model passes and lookups, within `decode_s`.
         verify_s: target passes, within `decode_s`.
         sample_s: every choice from logits, the target's and the draft's, within `decode_s`.
@@ -26,19 +26,23 @@ class Timings:
     clock: Callable[[], float]
     prefill_s: float = 0.0
     prefill_tokens: int = 0
-    draft_prefill_s: float = 0.0
     decode_s: float = 0.0
+    draft_prefill_s: float = 0.0
     draft_s: float = 0.0
     verify_s: float = 0.0
     sample_s: float = 0.0
     _lap_start: float = field(default=0.0, repr=False)
     _decode_start: float = field(default=0.0, repr=False)
-    _confirmed: tuple[float, float, float] = field(default=(0.0, 0.0, 0.0), repr=False)
+    _confirmed: tuple[float, float, float, float] = field(default=(0.0,) * 4, repr=False)
 
     @property
     def other_s(self) -> float:
         """What of `decode_s` is in no stage: this program's own loop, and its consumer."""
-        return self.decode_s - self.draft_s - self.verify_s - self.sample_s
+        return self.decode_s - sum(self.stages())
+
+    def stages(self) -> tuple[float, float, float, float]:
+        """Return the seconds of draft prefill, draft, verify and sample so far."""
+        return self.draft_prefill_s, self.draft_s, self.verify_s, self.sample_s
 
     def lap(self) -> float:
         """Return the seconds since the lap before, and start the next."""
@@ -67,8 +71,8 @@ class Timings:
     def mark_confirmed(self) -> None:
         """Mark the moment at which a round's tokens are confirmed."""
         self.decode_s = self.clock() - self._decode_start
-        self._confirmed = self.draft_s, self.verify_s, self.sample_s
+        self._confirmed = self.stages()
 
     def drop_unconfirmed(self) -> None:
         """Forget the stages of a round that was cancelled: `decode_s` does not hold it either."""
-        self.draft_s, self.verify_s, self.sample_s = self._confirmed
+        self.draft_prefill_s, self.draft_s, self.verify_s, self.sample_s = self._confirmed

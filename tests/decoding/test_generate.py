@@ -9,7 +9,6 @@ from localspec.decoding.drafter import Draft, Drafter, NoDrafter
 from localspec.decoding.generate import (
     Confirmed,
     Limits,
-    Round,
     StopReason,
     drive,
     speculative_round,
@@ -18,6 +17,7 @@ from localspec.decoding.model import LanguageModel, Role
 from localspec.decoding.model_drafter import ModelDrafter
 from localspec.decoding.noise import Noise
 from localspec.decoding.policy import FixedPolicy, Plan
+from localspec.decoding.round import Round
 from localspec.decoding.sampling import SamplingParams
 from localspec.decoding.timings import Timings
 from localspec.decoding.verify import Verdict
@@ -147,9 +147,9 @@ def test_policy_is_told_where_it_is_and_how_much_room_is_left() -> None:
     told: list[tuple[int, int]] = []
 
     class Listening(FixedPolicy):
-        def plan(self, n_past: int, room: int) -> Plan:
-            told.append((n_past, room))
-            return super().plan(n_past, room)
+        def plan(self, tokens: Sequence[int], room: int, lag: int) -> Plan:
+            told.append((len(tokens), room))
+            return super().plan(tokens, room, lag)
 
     models: dict[Role, LanguageModel] = {Role.TARGET: CachedModel(counting(), N_CTX)}
     policy = Listening(ScriptedDrafter((3, 4)), 2)
@@ -160,7 +160,7 @@ def test_policy_is_told_where_it_is_and_how_much_room_is_left() -> None:
 def test_pass_of_a_round_is_never_wider_than_draft_and_one() -> None:
     target, draft = CachedModel(counting(), N_CTX), CachedModel(counting(), N_CTX)
     models: dict[Role, LanguageModel] = {Role.TARGET: target, Role.DRAFT_MODEL: draft}
-    policy = FixedPolicy(ModelDrafter(N_CTX, 10, ()), 3)
+    policy = FixedPolicy(ModelDrafter(N_CTX, 10, ()), 3, uses_draft_model=True)
     run_to_end([1] * 9, models, policy, GREEDY, Limits(13, ()))
     assert [(asked.rows, asked.evaluated) for asked in target.asked] == [(1, 9)] + [(4, 4)] * 3
     assert [asked.evaluated for asked in draft.asked][:4] == [9, 1, 1, 1]
@@ -208,7 +208,7 @@ def test_draft_model_that_is_cancelled_leaves_the_first_token() -> None:
         Role.TARGET: CachedModel(counting(), N_CTX),
         Role.DRAFT_MODEL: CachedModel(counting(), N_CTX, Countdown(0)),
     }
-    policy = FixedPolicy(ModelDrafter(N_CTX, 10, ()), 3)
+    policy = FixedPolicy(ModelDrafter(N_CTX, 10, ()), 3, uses_draft_model=True)
     reply = run_to_end([1, 1], models, policy, GREEDY, Limits(8, ()))
     assert reply == Reply((Confirmed((2,), None),), StopReason.CANCELLED)
 
@@ -219,7 +219,7 @@ def test_draft_model_is_not_asked_when_the_first_token_is_the_last() -> None:
         Role.TARGET: CachedModel(counting(), N_CTX),
         Role.DRAFT_MODEL: draft,
     }
-    policy = FixedPolicy(ModelDrafter(N_CTX, 10, ()), 3)
+    policy = FixedPolicy(ModelDrafter(N_CTX, 10, ()), 3, uses_draft_model=True)
     run_to_end([1], models, policy, GREEDY, Limits(1, ()))
     run_to_end([1], models, policy, GREEDY, Limits(None, (2,)))
     assert draft.asked == []
@@ -231,7 +231,7 @@ def test_draft_model_never_sees_an_id_that_it_has_not_nor_more_than_its_context(
         Role.TARGET: CachedModel(counting(), N_CTX),
         Role.DRAFT_MODEL: draft,
     }
-    policy = FixedPolicy(ModelDrafter(4, 6, ()), 3)
+    policy = FixedPolicy(ModelDrafter(4, 6, ()), 3, uses_draft_model=True)
     for prompt in ([1, 7, 1], [9, 1], [1] * 9):
         assert len(run_to_end(prompt, models, policy, GREEDY, Limits(4, ())).tokens) == 4
 

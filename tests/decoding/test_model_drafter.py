@@ -66,7 +66,7 @@ def test_draft_model_that_equals_the_target_is_always_accepted(seed: int) -> Non
     table = random_table(seed, n_vocab=8)
     models = {Role.TARGET: CachedModel(table, 60), Role.DRAFT_MODEL: CachedModel(table, 60)}
     params = SamplingParams(temperature=1.2, repeat_penalty=1.2, penalty_last_n=8)
-    policy = FixedPolicy(ModelDrafter(60, 8, ()), 3)
+    policy = FixedPolicy(ModelDrafter(60, 8, ()), 3, uses_draft_model=True)
     chooser = Chooser(params, Noise(seed))
     reply = run_to_end([1, 2], models, policy, chooser, Limits(21, ()))
     rounds = [confirmed.round for confirmed in reply.rounds if confirmed.round is not None]
@@ -147,7 +147,13 @@ def test_accepted_tokens_stay_in_the_draft_models_cache() -> None:
     target = random_table(3, n_vocab=8)
     draft = CachedModel(related_table(target, 5, 8, noise=1.0), 60)
     models = {Role.TARGET: CachedModel(target, 60), Role.DRAFT_MODEL: draft}
-    run_to_end([1, 2], models, FixedPolicy(ModelDrafter(60, 8, ()), 4), CHOOSER, Limits(40, ()))
+    run_to_end(
+        [1, 2],
+        models,
+        FixedPolicy(ModelDrafter(60, 8, ()), 4, uses_draft_model=True),
+        CHOOSER,
+        Limits(40, ()),
+    )
     passes = [asked.evaluated for asked in draft.asked if asked.rows > 0]
     assert set(passes) == {1, 2}
 

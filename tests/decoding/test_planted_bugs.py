@@ -88,7 +88,7 @@ BUGS = (
     ),
     Bug(
         "overshoot past the limit",
-        drive,
+        generate._planned_round,
         "room - 1",
         "room",
     ),

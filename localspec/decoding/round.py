@@ -1,0 +1,41 @@
+"""Round: one propose and verify cycle, and what it cost."""
+
+from dataclasses import dataclass
+
+from localspec.decoding.drafter import Draft
+from localspec.decoding.verify import Verdict
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """One propose and verify cycle."""
+
+    draft: Draft
+    verdict: Verdict
+
+    @property
+    def confirmed(self) -> tuple[int, ...]:
+        """The accepted tokens and the target's next one: never empty."""
+        return (*self.draft.tokens[: self.verdict.accepted], self.verdict.next_token)
+
+
+@dataclass(frozen=True, slots=True)
+class Spent:
+    """Seconds that one round took, by stage.
+
+    Args:
+        draft_prefill_s: what the draft model had not evaluated yet, before it could propose.
+        draft_s: its passes for the draft, and lookups.
+        verify_s: the target's pass.
+        sample_s: choosing, for the draft and for the verdict.
+    """
+
+    draft_prefill_s: float
+    draft_s: float
+    verify_s: float
+    sample_s: float
+
+    @property
+    def total_s(self) -> float:
+        """All of it."""
+        return self.draft_prefill_s + self.draft_s + self.verify_s + self.sample_s
