@@ -26,8 +26,7 @@ FLOORS: list[set[str]] = [
 HOMES = {
     "llama_cpp": ("localspec.llama",),
     "textual": ("localspec.ui",),
-    # One module fetches files, the other only asks which files a repository has.
-    "huggingface_hub": ("localspec.models.download", "localspec.models.hub_files"),
+    "huggingface_hub": ("localspec.models.download",),
 }
 
 

@@ -1,10 +1,8 @@
 """Which file of a repository on the Hugging Face hub a user means by `user/repo:QUANT`.
 
-Asks huggingface_hub for the list of files, with sizes and the hub's own sha256s; so what it returns
-can be fetched and verified like an entry of the registry. Fetches no weights.
+Asks the hub for the list of files, with sizes and the hub's own sha256s; so what it returns can be
+fetched and verified like an entry of the registry. Fetches no weights.
 """
-
-# ruff: noqa: PLC0415 - huggingface_hub costs 100 ms to import, and most runs ask it nothing.
 
 import re
 from collections.abc import Iterable, Sequence
@@ -12,9 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from localspec.errors import ModelUnavailable
-from localspec.models.download import _quiet_hub
+from localspec.models.download import hub_is_closed, list_repository
 from localspec.models.entries import HubSource, ModelEntry, shards_digest
 from localspec.models.hub_choice import ListedFile, choose_files
+from localspec.models.hub_reasons import status_of
 from localspec.models.registry_file import NAME, REPO
 
 DEFAULT_QUANT = "Q4_K_M"
@@ -83,25 +82,13 @@ def find_on_hub(reference: HubReference) -> ModelEntry:
     )
 
 
-def cached_file(source: HubSource) -> Path | None:
-    """Return a file that the hub's cache on this machine holds."""
-    with _quiet_hub():
-        from huggingface_hub import try_to_load_from_cache
-
-        file = try_to_load_from_cache(source.repo, source.file, revision=source.revision)
-    return Path(file) if isinstance(file, str) and Path(file).is_file() else None
-
-
 def _listing(reference: HubReference) -> tuple[str | None, Sequence[ListedFile]]:
-    with _quiet_hub():
-        from huggingface_hub import HfApi, constants
-
-        if constants.is_offline_mode():
-            raise _unavailable(reference, "HF_HUB_OFFLINE is set", "unset it, or give a .gguf file")
-        try:
-            info = HfApi().model_info(reference.repo, files_metadata=True, timeout=_ANSWER_S)
-        except Exception as error:  # of whichever client huggingface_hub uses
-            raise _unavailable(reference, *_failure(error)) from error
+    if hub_is_closed():
+        raise _unavailable(reference, "HF_HUB_OFFLINE is set", "unset it, or give a .gguf file")
+    try:
+        info = list_repository(reference.repo, None, _ANSWER_S)
+    except Exception as error:  # of whichever client huggingface_hub uses
+        raise _unavailable(reference, *_failure(error)) from error
     return info.sha, list(_listed(info.siblings or []))
 
 
@@ -114,7 +101,7 @@ def _listed(siblings: Iterable[object]) -> Iterable[ListedFile]:
 
 
 def _failure(error: Exception) -> tuple[str, str]:
-    status = getattr(getattr(error, "response", None), "status_code", None)
+    status = status_of(error)
     if status in {401, 403, 404}:  # the hub answers 401 for what does not exist, too
         why = f"HTTP {status}: no such repository, or a gated or private one"
         return why, "check the name, and set HF_TOKEN where it needs one"

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from localspec.errors import IntegrityError, ModelUnavailable
-from localspec.models.download import from_hub
+from localspec.models.hub_source import from_hub
 from localspec.models.mirrors import from_mirror, mirrors_from_environment
 from localspec.models.paths import shown
 from localspec.models.progress import Progress, Report, SourceFailedError

@@ -5,11 +5,12 @@ from enum import StrEnum
 from pathlib import Path
 
 from localspec.errors import ModelUnavailable
+from localspec.models.download import cached_file
 from localspec.models.entries import HubSource, ModelEntry
 from localspec.models.eog import eog_tokens
 from localspec.models.fingerprint import fingerprint
 from localspec.models.gguf_header import GgufHeader, read_header
-from localspec.models.hub_files import cached_file, find_on_hub, hub_reference
+from localspec.models.hub_files import find_on_hub, hub_reference
 from localspec.models.paths import data_dir
 from localspec.models.reference import resolve
 from localspec.models.registry import Registry

@@ -8,11 +8,11 @@ import re
 from dataclasses import dataclass
 
 from localspec.errors import ModelFileError, ModelUnavailable
-from localspec.models.download import hub_file
 from localspec.models.entries import HubSource
 from localspec.models.gguf_header import GgufHeader, parse_header
 from localspec.models.gguf_values import CutOffError
 from localspec.models.http_file import Answer, HttpFile, LineCutError
+from localspec.models.hub_source import hub_file
 from localspec.models.progress import SourceFailedError
 
 # The largest vocabularies, of 262,144 tokens, make headers of 16 MB.

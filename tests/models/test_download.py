@@ -13,7 +13,7 @@ from huggingface_hub import constants
 
 from localspec.errors import IntegrityError
 from localspec.models import download, http_file, transfer
-from localspec.models.download import from_hub
+from localspec.models.hub_source import from_hub, hub_file
 from localspec.models.progress import SourceFailedError
 from localspec.models.registry import HubSource
 from localspec.models.store import Store
@@ -191,7 +191,7 @@ def test_a_hub_that_does_not_answer_is_left(
 
 def test_the_hubs_own_warnings_are_kept_off_the_screen() -> None:
     logger = logging.getLogger("huggingface_hub.file_download")
-    with download._quiet_hub():
+    with download.quiet_hub():
         assert not logger.isEnabledFor(logging.CRITICAL)
     assert logger.isEnabledFor(logging.WARNING)
 
@@ -319,7 +319,7 @@ def test_a_hub_cannot_choose_where_a_name_is_written(
 
 
 def test_a_part_of_a_file_is_read_alone(storage: LoopbackHub) -> None:
-    with download.hub_file(SOURCE) as file, file.open(1000, 1999) as answer:
+    with hub_file(SOURCE) as file, file.open(1000, 1999) as answer:
         assert answer.status == 206
         assert b"".join(answer.chunks) == DATA[1000:2000]
     assert storage.sent_bytes == 1000
@@ -328,7 +328,7 @@ def test_a_part_of_a_file_is_read_alone(storage: LoopbackHub) -> None:
 def test_threads_that_keep_the_hub_quiet_restore_its_voice_together() -> None:
     logger = logging.getLogger("huggingface_hub")
     level = logger.level
-    first, second = download._quiet_hub(), download._quiet_hub()
+    first, second = download.quiet_hub(), download.quiet_hub()
     first.__enter__()
     second.__enter__()
     first.__exit__(None, None, None)
