@@ -2,14 +2,14 @@
 
 from localspec.llama.devices import devices
 from localspec.llama.options import LoadOptions
-from localspec.models.fit import (
+from localspec.models.fit import fit
+from localspec.models.fit_plan import (
     GPU_HEADROOM_BYTES,
     RAM_HEADROOM_BYTES,
     FitPlan,
     Machine,
     Place,
     Wish,
-    fit,
 )
 from localspec.models.free_memory import free_ram_bytes
 from localspec.models.gguf_header import GgufHeader

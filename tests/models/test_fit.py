@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from localspec.errors import ModelLoadError
-from localspec.models.fit import FitPlan, Machine, Place, Wish, fit, native_count, split_layers
+from localspec.models.fit import fit, native_count, split_layers
+from localspec.models.fit_plan import FitPlan, Machine, Place, Wish
 from localspec.models.gguf_header import read_header
 from localspec.models.memory import Settings, predict
 from localspec.models.shape import ModelShape, model_shape
