@@ -15,9 +15,10 @@ FLOORS: list[set[str]] = [
     {"cli"},
     {"ui", "batch", "bench", "serve", "diagnosis"},
     {""},  # the package itself: its public face
+    {"child"},  # the engine's process: its main
     {"launch"},
     {"engine", "config", "fitting"},
-    {"chat", "telemetry"},
+    {"chat", "telemetry", "history"},
     {"llama", "models"},
     {"decoding"},
     {"errors"},

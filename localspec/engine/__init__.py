@@ -1,0 +1,1 @@
+"""An Assistant in a process of its own: protocol, server, client."""

@@ -1,0 +1,1 @@
+"""Conversations that outlive the program: a tree of messages in SQLite, search, export."""
