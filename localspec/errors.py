@@ -9,7 +9,8 @@
     ├─ ModelLoadError         1   llama.cpp refused to load a model or to make a context
     ├─ ContextOverflow        1   a prompt does not fit into the context
     ├─ TemplateError          1   a chat template is missing or does not render
-    └─ PassFailed             1   llama.cpp failed in the middle of a pass
+    ├─ PassFailed             1   llama.cpp failed in the middle of a pass
+    └─ HistoryError           1   a stored conversation is not there, or cannot be read
 
 The number is the exit code of the command line. Cancelling is no error: it is a `StopReason`.
 """
@@ -63,3 +64,7 @@ class TemplateError(LocalspecError):
 
 class PassFailed(LocalspecError):
     """`llama_decode` reported a failure that is neither a cancel nor a bad request."""
+
+
+class HistoryError(LocalspecError):
+    """A stored conversation or message is not there, or its database cannot be read."""

@@ -1,0 +1,205 @@
+"""History: conversations as trees of messages. Editing or asking again adds a branch; nothing said is lost.
+
+Nothing here fails a chat, see `Database`: where the history is in trouble, the same calls work in memory.
+"""
+
+import shutil
+import sqlite3
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Self
+
+from localspec.history import queries
+from localspec.history.database import Database
+from localspec.history.recorder import Recorder, storable
+from localspec.history.records import Role, State, StoredConversation, StoredMessage
+
+_TITLE_CHARS = 60
+_CHANGEABLE = frozenset({"title", "system", "pair", "settings"})
+
+
+class History:
+    """Conversations that outlive the program.
+
+    Args:
+        directory: where the database and the models' states are.
+        clock: seconds since 1970.
+        stopwatch: seconds, monotonic; paces what a growing reply writes.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        clock: Callable[[], float] = time.time,
+        stopwatch: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._states = directory / "state"
+        self._clock = clock
+        self._stopwatch = stopwatch
+        self._database = Database(directory / "history.db")
+        if self.trouble is None:
+            self._settle()
+
+    @classmethod
+    def open(cls, directory: Path) -> Self:
+        """Open the history in a directory; what is wrong with it, `trouble` tells."""
+        return cls(directory)
+
+    @property
+    def trouble(self) -> str | None:
+        """Why nothing is saved, on one line; None while all is well."""
+        return self._database.trouble
+
+    def create(self, *, system: str | None = None, pair: str = "", settings: str = "") -> int:
+        """Begin a conversation; return its id."""
+        now = self._clock()
+        statement = (
+            "INSERT INTO conversation(system, pair, settings, created_s, updated_s) "
+            "VALUES (?, ?, ?, ?, ?)"
+        )
+        system = None if system is None else storable(system)
+        values = (system, pair, storable(settings), now, now)
+        return self._database.write(lambda c: _inserted(c.execute(statement, values)))
+
+    def add_user(self, conversation: int, parent: int | None, content: str) -> int:
+        """Add what the user says after `parent`, None at the beginning; return its id. It becomes the leaf."""
+        return self._add(conversation, parent, "user", content, "complete")
+
+    def begin_reply(self, conversation: int, parent: int | None, model: str = "") -> Recorder:
+        """Begin a reply to `parent`; it becomes the leaf, and what the recorder is fed is saved as it comes."""
+        message = self._add(conversation, parent, "assistant", "", "streaming", model)
+        return Recorder(self._database, message, clock=self._stopwatch)
+
+    def resume_reply(self, message: int) -> Recorder:
+        """Go on with a reply that was cut.
+
+        Raises:
+            HistoryError: there is no such message.
+        """
+        row = self._database.read(partial(queries.message, number=message))
+        return Recorder(
+            self._database, message, row["content"], row["thinking"], clock=self._stopwatch
+        )
+
+    def conversation(self, conversation: int) -> StoredConversation:
+        """Return what is known of one.
+
+        Raises:
+            HistoryError: it is not there.
+        """
+        return self._database.read(partial(queries.conversation, number=conversation))
+
+    def conversations(self, query: str = "", limit: int = 200) -> list[StoredConversation]:
+        """Return those that hold every word of a query, newest first; without one, all that are not empty."""
+        query = storable(query)
+        return self._database.read(partial(queries.conversations, query=query, limit=limit))
+
+    def latest(self) -> int | None:
+        """Return the conversation that was last held; None if there is none."""
+        newest = self.conversations(limit=1)
+        return newest[0].id if newest else None
+
+    def branch(self, conversation: int) -> list[StoredMessage]:
+        """Return the messages that are shown, from the first on."""
+        return self._database.read(partial(queries.branch, number=conversation))
+
+    def messages(self, conversation: int) -> list[StoredMessage]:
+        """Return the messages of all branches, oldest first."""
+        return self._database.read(partial(queries.messages, number=conversation))
+
+    def show(self, conversation: int, message: int) -> list[StoredMessage]:
+        """Switch to the branch that goes through a message, and on to the newest of what follows it.
+
+        Raises:
+            HistoryError: there is no such message.
+        """
+
+        def switch(connection: sqlite3.Connection) -> None:
+            leaf = queries.newest_leaf(connection, queries.message(connection, message)["id"])
+            connection.execute(
+                "UPDATE conversation SET leaf = ? WHERE id = ?", (leaf, conversation)
+            )
+
+        self._database.write(switch)
+        return self.branch(conversation)
+
+    def rename(self, conversation: int, title: str) -> None:
+        """Give a conversation a title."""
+        self.update(conversation, title=" ".join(title.split()))
+
+    def update(self, conversation: int, **changes: str | None) -> None:
+        """Change `title`, `system`, `pair` or `settings`."""
+        assert changes.keys() <= _CHANGEABLE, f"{changes.keys()} cannot be changed"  # noqa: S101
+        columns = ", ".join(f"{name} = :{name}" for name in changes)
+        statement = f"UPDATE conversation SET {columns} WHERE id = :id"  # noqa: S608 - of known names
+        values = {name: value and storable(value) for name, value in changes.items()}
+        self._database.write(lambda c: c.execute(statement, {**values, "id": conversation}))
+
+    def delete(self, conversation: int) -> None:
+        """Remove a conversation, what the search knows of it, and the models' state of it.
+
+        Its bytes are overwritten in the database (`secure_delete`); the state is a file that is unlinked.
+        """
+        shutil.rmtree(self._states / str(conversation), ignore_errors=True)
+
+        def remove(c: sqlite3.Connection) -> None:
+            c.execute("UPDATE conversation SET leaf = NULL WHERE id = ?", (conversation,))
+            c.execute("DELETE FROM message WHERE conversation = ?", (conversation,))
+            c.execute("DELETE FROM conversation WHERE id = ?", (conversation,))
+            # The index only marks what is deleted, until its parts are merged.
+            c.execute("INSERT INTO found(found) VALUES ('optimize')")
+
+        self._database.write(remove)
+        self._database.shrink_log()
+
+    def state_directory(self, conversation: int) -> Path | None:
+        """Return where the models' state of a conversation belongs; None where nothing is saved."""
+        return self._states / str(conversation) if self.trouble is None else None
+
+    def close(self) -> None:
+        """Close the database; closing twice is harmless."""
+        self._database.close()
+
+    def _settle(self) -> None:
+        """Call cut what a dead process left streaming; one that lives on simply goes on writing."""
+        streaming = "SELECT 1 FROM message WHERE state = 'streaming'"
+        if self._database.read(lambda c: c.execute(streaming).fetchone()):
+            cut = "UPDATE message SET state = 'cut' WHERE state = 'streaming'"
+            self._database.write(lambda c: c.execute(cut))
+
+    def _add(
+        self,
+        conversation: int,
+        parent: int | None,
+        role: Role,
+        content: str,
+        state: State,
+        model: str = "",
+    ) -> int:
+        now = self._clock()
+        content = storable(content)
+        title = " ".join(content.split())[:_TITLE_CHARS]
+
+        def insert(c: sqlite3.Connection) -> int:
+            message = _inserted(
+                c.execute(
+                    "INSERT INTO message(conversation, parent, role, content, state, created_s, model) "
+                    "VALUES (?, ?, ?, ?, ?, ?, ?)",
+                    (conversation, parent, role, content, state, now, model),
+                )
+            )
+            c.execute(
+                "UPDATE conversation SET leaf = ?, updated_s = ?, "
+                "title = CASE title WHEN '' THEN ? ELSE title END WHERE id = ?",
+                (message, now, title, conversation),
+            )
+            return message
+
+        return self._database.write(insert)
+
+
+def _inserted(cursor: sqlite3.Cursor) -> int:
+    assert cursor.lastrowid is not None  # noqa: S101 - an INSERT has a row
+    return cursor.lastrowid

@@ -1,0 +1,195 @@
+"""One SQLite database that never stops a chat: what cannot be on disk goes on in memory.
+
+Whatever is wrong with the file (no right to write, a full disk, damage, a later version) becomes one line in
+`trouble`, and from then on nothing is saved. Knows no conversations.
+"""
+
+import os
+import sqlite3
+import threading
+import time
+from collections.abc import Callable
+from contextlib import closing, suppress
+from pathlib import Path
+from typing import TypeVar
+
+from localspec.errors import HistoryError
+from localspec.history.schema import VERSION, TooNewError, migrate
+
+_BUSY_S = 5.0
+_CHECK_S = 0.1
+T = TypeVar("T")
+Work = Callable[[sqlite3.Connection], T]
+
+
+class Database:
+    """A connection to a file, or to memory where the file is of no use.
+
+    Safe to be used by several threads; one works at a time.
+
+    Args:
+        path: the file, made if it is missing, with a directory that only its owner can read.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._lock = threading.RLock()
+        self._path = path
+        self.trouble: str | None = None
+        try:
+            self._connection = _open(path)
+        except TooNewError as error:
+            self.trouble = (
+                f"{path} was written by a later localspec (version {error}, this one knows {VERSION}): "
+                "update localspec; nothing is saved until then"
+            )
+            self._connection = _in_memory()
+        except (OSError, sqlite3.Error) as error:
+            self._connection = _copied(path) or _in_memory()
+            self.trouble = self._told(error)
+
+    def read(self, work: Work[T]) -> T:
+        """Return what `work` reads.
+
+        Raises:
+            HistoryError: not even memory helps.
+        """
+        return self._do(work)
+
+    def write(self, work: Work[T]) -> T:
+        """Return what `work` returns, in a transaction: all of it is done, or nothing.
+
+        Raises:
+            HistoryError: not even memory helps.
+        """
+
+        def transaction(connection: sqlite3.Connection) -> T:
+            connection.execute("BEGIN IMMEDIATE")
+            try:
+                result = work(connection)
+            except BaseException:
+                with suppress(sqlite3.Error):  # a full disk has rolled it back already
+                    connection.execute("ROLLBACK")
+                raise
+            try:
+                connection.execute("COMMIT")
+            except sqlite3.Error:
+                with suppress(sqlite3.Error):
+                    connection.execute("ROLLBACK")
+                raise
+            return result
+
+        return self._do(transaction)
+
+    def shrink_log(self) -> None:
+        """Empty the write-ahead log, which still holds what was deleted; later if another process reads."""
+        with self._lock, suppress(sqlite3.Error):
+            self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+
+    def close(self) -> None:
+        """Close the file; closing twice is harmless."""
+        with self._lock:
+            self._connection.close()
+
+    def _do(self, work: Work[T]) -> T:
+        with self._lock:
+            try:
+                return work(self._connection)
+            except sqlite3.Error as error:
+                if self.trouble is not None or _of_the_statement(error):
+                    raise HistoryError(f"the history cannot do that: {error}") from error
+                self.trouble = self._told(error)
+            return self._do_in_memory(work)
+
+    def _do_in_memory(self, work: Work[T]) -> T:
+        """Leave the file, taking along what can be read of it, and try again."""
+        before = self._connection
+        with closing(before):
+            self._connection = _in_memory()
+            with suppress(sqlite3.Error):
+                before.backup(self._connection)
+                return work(self._connection)
+        # A copy of a damaged file is as damaged. Without it, ids point to nothing, which must not matter now.
+        self._connection.close()
+        self._connection = _in_memory()
+        self._connection.execute("PRAGMA foreign_keys = OFF")
+        try:
+            return work(self._connection)
+        except sqlite3.Error as error:
+            raise HistoryError(f"the history cannot be used: {error}") from error
+
+    def _told(self, error: Exception) -> str:
+        reason = getattr(error, "strerror", None) or str(error)
+        advice = {
+            "database or disk is full": "free some space",
+            "database disk image is malformed": f"move {self._path} away",
+            "file is not a database": f"move {self._path} away",
+        }.get(reason, f"see to {self._path.parent}")
+        return f"the history cannot be saved ({reason}): {advice} and start again; nothing is saved until then"
+
+
+def _of_the_statement(error: sqlite3.Error) -> bool:
+    """Whether the file is sound, and only what was asked is impossible: a message that another chat deleted."""
+    code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF
+    return code in {sqlite3.SQLITE_ERROR, sqlite3.SQLITE_CONSTRAINT}
+
+
+def _open(path: Path) -> sqlite3.Connection:
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    # SQLite gives its log the same mode as the file.
+    os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
+    connection = _connected(path)
+    try:
+        connection.execute("PRAGMA journal_mode = WAL").fetchone()
+        connection.execute("PRAGMA synchronous = NORMAL")
+        connection.execute("PRAGMA secure_delete = ON").fetchone()
+        migrate(connection)
+        _check(connection)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _check(connection: sqlite3.Connection) -> None:
+    """Look for damage as long as nobody has to wait for it: all of a usual file, the beginning of a huge one."""
+    deadline_s = time.monotonic() + _CHECK_S
+    connection.set_progress_handler(lambda: int(time.monotonic() > deadline_s), 10_000)
+    try:
+        (verdict,) = connection.execute("PRAGMA quick_check(1)").fetchone()
+    except sqlite3.OperationalError as error:
+        if error.sqlite_errorcode != sqlite3.SQLITE_INTERRUPT:
+            raise
+        verdict = "ok"
+    finally:
+        connection.set_progress_handler(None, 0)
+    if verdict != "ok":
+        raise sqlite3.DatabaseError("database disk image is malformed")
+
+
+def _connected(place: Path | str, *, uri: bool = False) -> sqlite3.Connection:
+    connection = sqlite3.connect(
+        place, timeout=_BUSY_S, isolation_level=None, check_same_thread=False, uri=uri
+    )
+    connection.row_factory = sqlite3.Row
+    connection.execute("PRAGMA foreign_keys = ON")
+    return connection
+
+
+def _in_memory() -> sqlite3.Connection:
+    connection = _connected(":memory:")
+    migrate(connection)
+    return connection
+
+
+def _copied(path: Path) -> sqlite3.Connection | None:
+    """Return a copy in memory of a file that can only be read; None where that is impossible, too."""
+    memory = _connected(":memory:")
+    try:
+        with closing(_connected(f"{path.absolute().as_uri()}?immutable=1", uri=True)) as source:
+            source.backup(memory)
+        migrate(memory)
+        _check(memory)
+    except (sqlite3.Error, TooNewError):
+        memory.close()
+        return None
+    return memory

@@ -1,0 +1,94 @@
+"""Recorder: a reply is saved while it grows, so that a kill loses less than a second of it."""
+
+import time
+from collections.abc import Callable
+from typing import Literal
+
+from localspec.history.database import Database
+
+# Twice as often as promised: whoever ticks may be late.
+FLUSH_S = 0.5
+
+
+class Recorder:
+    """Writes one message.
+
+    Args:
+        database: where to.
+        message: id of the message.
+        content: what it says already.
+        thinking: likewise.
+        clock: seconds, monotonic.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        message: int,
+        content: str = "",
+        thinking: str = "",
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._database = database
+        self.message = message
+        self._content = [content]
+        self._thinking = [thinking]
+        self._clock = clock
+        self._flushed_s = clock()
+        self._dirty = False
+
+    def feed(self, text: str, *, thinking: bool = False) -> None:
+        """Add text to the answer, or to its thoughts."""
+        (self._thinking if thinking else self._content).append(text)
+        self._dirty = True
+        self.tick()
+
+    def tick(self) -> None:
+        """Save what came in if half a second went by; to be called several times a second."""
+        if self._dirty and self._clock() - self._flushed_s >= FLUSH_S:
+            self._save("streaming")
+
+    def finish(
+        self, content: str | None = None, thinking: str | None = None, figures: str = ""
+    ) -> None:
+        """Save the reply as complete; by default it is what was fed."""
+        self._settle("complete", content, thinking, figures)
+
+    def cut(
+        self, content: str | None = None, thinking: str | None = None, figures: str = ""
+    ) -> None:
+        """Save the reply as one that was stopped."""
+        self._settle("cut", content, thinking, figures)
+
+    def _settle(
+        self,
+        state: Literal["complete", "cut"],
+        content: str | None,
+        thinking: str | None,
+        figures: str,
+    ) -> None:
+        if content is not None:
+            self._content = [content]
+        if thinking is not None:
+            self._thinking = [thinking]
+        self._save(state, figures)
+
+    def _save(self, state: Literal["streaming", "complete", "cut"], figures: str = "") -> None:
+        self._content, self._thinking = ["".join(self._content)], ["".join(self._thinking)]
+        self._flushed_s, self._dirty = self._clock(), False
+        statement = (
+            "UPDATE message SET content = ?, thinking = ?, state = ?, figures = ? WHERE id = ?"
+        )
+        values = (
+            storable(self._content[0]),
+            storable(self._thinking[0]),
+            state,
+            figures,
+            self.message,
+        )
+        self._database.write(lambda connection: connection.execute(statement, values))
+
+
+def storable(text: str) -> str:
+    """Return a text without lone surrogates, which UTF-8 has no bytes for."""
+    return text.encode(errors="replace").decode() if not text.isascii() else text

@@ -1,0 +1,94 @@
+"""The database's tables, and how an older one becomes today's. `user_version` counts the steps.
+
+Only messages that are whole are searched, so a reply that grows is not indexed anew every second.
+"""
+
+import sqlite3
+
+_FIRST = """
+CREATE TABLE conversation (
+    id INTEGER PRIMARY KEY AUTOINCREMENT,  -- never used again: a directory is named after it
+    title TEXT NOT NULL DEFAULT '',
+    system TEXT,
+    pair TEXT NOT NULL DEFAULT '',
+    settings TEXT NOT NULL DEFAULT '',
+    created_s REAL NOT NULL,
+    updated_s REAL NOT NULL,
+    leaf INTEGER REFERENCES message(id)
+) STRICT;
+CREATE TABLE message (
+    id INTEGER PRIMARY KEY AUTOINCREMENT,
+    conversation INTEGER NOT NULL REFERENCES conversation(id),
+    parent INTEGER REFERENCES message(id),
+    role TEXT NOT NULL CHECK (role IN ('user', 'assistant')),
+    content TEXT NOT NULL,
+    thinking TEXT NOT NULL DEFAULT '',
+    state TEXT NOT NULL CHECK (state IN ('streaming', 'complete', 'cut')),
+    created_s REAL NOT NULL,
+    model TEXT NOT NULL DEFAULT '',
+    figures TEXT NOT NULL DEFAULT ''
+) STRICT;
+CREATE INDEX message_by_conversation ON message(conversation, parent);
+CREATE INDEX message_by_parent ON message(parent);
+CREATE INDEX conversation_by_time ON conversation(updated_s);
+CREATE VIRTUAL TABLE found USING fts5(
+    content, content='message', content_rowid='id', tokenize='unicode61 remove_diacritics 2'
+);
+CREATE TRIGGER message_inserted AFTER INSERT ON message WHEN new.state != 'streaming' BEGIN
+    INSERT INTO found(rowid, content) VALUES (new.id, new.content);
+END;
+CREATE TRIGGER message_deleted AFTER DELETE ON message WHEN old.state != 'streaming' BEGIN
+    INSERT INTO found(found, rowid, content) VALUES ('delete', old.id, old.content);
+END;
+-- One trigger for both: SQLite promises no order among several, and the old text has to leave first.
+CREATE TRIGGER message_updated AFTER UPDATE OF content, state ON message BEGIN
+    INSERT INTO found(found, rowid, content)
+        SELECT 'delete', old.id, old.content WHERE old.state != 'streaming';
+    INSERT INTO found(rowid, content)
+        SELECT new.id, new.content WHERE new.state != 'streaming';
+END;
+"""
+
+# Step n takes a database from user_version n to n + 1.
+MIGRATIONS: tuple[str, ...] = (_FIRST,)
+VERSION = len(MIGRATIONS)
+
+
+class TooNewError(Exception):
+    """The database was written by a later localspec; holds its version."""
+
+
+def migrate(connection: sqlite3.Connection) -> None:
+    """Bring a database up to `VERSION`, all steps or none.
+
+    Raises:
+        TooNewError: it is beyond it.
+    """
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    if version > VERSION:
+        raise TooNewError(version)
+    if version == VERSION:
+        return
+    # Another process may be at it, too: look again once nobody else can write.
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        (version,) = connection.execute("PRAGMA user_version").fetchone()
+        for step in MIGRATIONS[version:]:
+            for statement in _statements(step):
+                connection.execute(statement)
+        connection.execute(f"PRAGMA user_version = {max(version, VERSION)}")
+    except BaseException:
+        connection.execute("ROLLBACK")
+        raise
+    connection.execute("COMMIT")
+
+
+def _statements(script: str) -> list[str]:
+    """Cut a script where SQLite says that a statement is complete; `executescript` would commit."""
+    statements, begun = [], ""
+    for line in script.splitlines(keepends=True):
+        begun += line
+        if sqlite3.complete_statement(begun):
+            statements.append(begun)
+            begun = ""
+    return statements

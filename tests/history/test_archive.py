@@ -1,0 +1,275 @@
+"""Conversations as trees: branches, search, deletion."""
+
+import json
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from localspec.errors import HistoryError
+from localspec.history.archive import History
+from localspec.history.export import as_json, as_markdown
+from tests.toy import Stopwatch
+
+
+@pytest.fixture
+def history(tmp_path: Path) -> Iterator[History]:
+    history = History(tmp_path / "history", clock=Stopwatch(), stopwatch=Stopwatch(0))
+    assert history.trouble is None
+    yield history
+    history.close()
+
+
+def talk(history: History, question: str, answer: str, conversation: int | None = None) -> int:
+    """Add a question and its answer at the end of a conversation, or of a new one."""
+    number = history.create() if conversation is None else conversation
+    asked = history.add_user(number, history.conversation(number).leaf, question)
+    history.begin_reply(number, asked).finish(answer)
+    return number
+
+
+def said(history: History, conversation: int) -> list[str]:
+    return [message.content for message in history.branch(conversation)]
+
+
+def test_a_conversation_is_there_again_after_a_restart(tmp_path: Path) -> None:
+    first = History(tmp_path)
+    number = first.create(system="Be brief.", pair="a-pair", settings='{"seed": 3}')
+    asked = first.add_user(number, None, "Name a river.")
+    reply = first.begin_reply(number, asked, "a-model")
+    reply.finish("The Rhine.", "Hm.", '{"tokens_per_s": 30}')
+    first.close()
+    second = History(tmp_path)
+    stored = second.conversation(number)
+    question, answer = second.branch(number)
+    second.close()
+    assert (stored.system, stored.pair, stored.settings) == ("Be brief.", "a-pair", '{"seed": 3}')
+    assert (stored.title, stored.n_messages, stored.leaf) == ("Name a river.", 2, reply.message)
+    assert (question.role, question.content, question.parent) == ("user", "Name a river.", None)
+    assert (answer.role, answer.content, answer.thinking) == ("assistant", "The Rhine.", "Hm.")
+    assert (answer.state, answer.model) == ("complete", "a-model")
+    assert answer.figures == '{"tokens_per_s": 30}'
+    assert answer.parent == question.id
+
+
+def test_only_the_owner_can_read_it(history: History, tmp_path: Path) -> None:
+    talk(history, "a secret", "kept")
+    directory = tmp_path / "history"
+    assert stat.S_IMODE(directory.stat().st_mode) == 0o700
+    files = list(directory.iterdir())
+    assert {"history.db", "history.db-wal"} <= {file.name for file in files}
+    assert {stat.S_IMODE(file.stat().st_mode) for file in files} == {0o600}
+
+
+def test_editing_an_earlier_question_begins_a_branch_beside_it(history: History) -> None:
+    number = talk(history, "one", "1")
+    talk(history, "two", "2", number)
+    second = history.branch(number)[2]
+    edited = history.add_user(number, second.parent, "zwei")
+    history.begin_reply(number, edited).finish("II")
+    assert said(history, number) == ["one", "1", "zwei", "II"]
+    assert history.branch(number)[2].siblings == (second.id, edited)
+    assert [m.content for m in history.show(number, second.id)] == ["one", "1", "two", "2"]
+    assert [m.content for m in history.show(number, edited)] == ["one", "1", "zwei", "II"]
+
+
+def test_editing_the_first_question_is_a_second_beginning(history: History) -> None:
+    number = talk(history, "one", "1")
+    (first, _) = history.branch(number)
+    again = history.add_user(number, None, "uno")
+    assert said(history, number) == ["uno"]
+    assert history.branch(number)[0].siblings == (first.id, again)
+
+
+def test_asking_again_keeps_both_answers(history: History) -> None:
+    number = talk(history, "one", "1")
+    asked, answered = history.branch(number)
+    again = history.begin_reply(number, asked.id)
+    again.finish("I")
+    assert said(history, number) == ["one", "I"]
+    assert history.branch(number)[1].siblings == (answered.id, again.message)
+    assert len(history.messages(number)) == 3
+
+
+def test_siblings_are_of_the_same_conversation(history: History) -> None:
+    first, second = talk(history, "a", "A"), talk(history, "b", "B")
+    assert len(history.branch(first)[0].siblings) == 1
+    assert len(history.branch(second)[0].siblings) == 1
+
+
+def test_a_cut_reply_goes_on_where_it_was_cut(history: History) -> None:
+    number = history.create()
+    reply = history.begin_reply(number, history.add_user(number, None, "count"))
+    reply.feed("thinking", thinking=True)
+    reply.feed("1, 2")
+    reply.cut()
+    assert history.branch(number)[1].state == "cut"
+    more = history.resume_reply(reply.message)
+    more.feed(", 3")
+    more.finish()
+    last = history.branch(number)[1]
+    assert (last.content, last.thinking, last.state) == ("1, 2, 3", "thinking", "complete")
+
+
+def test_the_list_has_the_newest_first_and_no_empty_ones(history: History) -> None:
+    first, second = talk(history, "a", "A"), talk(history, "b", "B")
+    history.create()
+    assert [each.id for each in history.conversations()] == [second, first]
+    talk(history, "c", "C", first)
+    assert [each.id for each in history.conversations()] == [first, second]
+    assert history.latest() == first
+    assert [each.id for each in history.conversations(limit=1)] == [first]
+
+
+def test_nothing_is_the_latest_of_nothing(history: History) -> None:
+    assert history.latest() is None
+
+
+@pytest.mark.parametrize(
+    ("query", "found"),
+    [
+        ("rhine", [0]),
+        ("RHI", [0]),
+        ("deep the rhine", [0]),
+        ("rhine danube", []),
+        ("strasse", [1]),
+        ("naïve", [1]),
+        ("uplicat", [1]),
+        ("音楽", [2]),
+        ("c++", [2]),
+        ('"', [0]),
+        ("100%", [1]),
+        ("100_x", []),
+        ("mine", [2]),
+        ("", [2, 1, 0]),
+        ("   ", [2, 1, 0]),
+        ("*", []),
+        ("AND", []),
+        ("\ud800", [0]),
+    ],
+)
+def test_search_finds_words_their_beginnings_and_what_lies_within(
+    history: History, query: str, found: list[int]
+) -> None:
+    numbers = [
+        talk(history, 'How deep is the "Rhine"?', "Quite."),
+        talk(history, "deduplicate naive strasse", "100% done"),
+        talk(history, "好きな音楽は何ですか", "std::vector in C++"),
+    ]
+    history.rename(numbers[2], "  a title\nof mine ")
+    assert [each.id for each in history.conversations(query)] == [numbers[i] for i in found]
+
+
+def test_a_hit_has_the_words_around_it(history: History) -> None:
+    talk(history, "one", "a long reply " * 30 + "with a needle in it")
+    (hit,) = history.conversations("needle")
+    assert "with a needle in it" in hit.excerpt
+    assert len(hit.excerpt) < 200
+
+
+def test_a_reply_is_searched_once_it_is_settled_and_never_twice(history: History) -> None:
+    number = history.create()
+    reply = history.begin_reply(number, history.add_user(number, None, "q"))
+    reply.finish("needle")
+    history.resume_reply(reply.message).finish("haystack")
+    assert history.conversations("needle") == []
+    assert len(history.conversations("haystack")) == 1
+
+
+def test_a_title_is_the_users_once_given(history: History) -> None:
+    number = talk(history, "a question\nof two lines " + "x" * 80, "A")
+    title = history.conversation(number).title
+    assert title.startswith("a question of two lines xxx")
+    assert len(title) == 60
+    history.rename(number, " Mine\n now ")
+    talk(history, "another", "B", number)
+    assert history.conversation(number).title == "Mine now"
+
+
+def test_what_is_deleted_is_in_no_file_any_more(history: History, tmp_path: Path) -> None:
+    kept = talk(history, "keepsake", "remains")
+    number = talk(history, "verysecretword", "confidentialanswer " * 400)
+    history.update(number, system="hiddeninstruction")
+    state = history.state_directory(number)
+    assert state is not None
+    state.mkdir(parents=True)
+    (state / "target.kv").write_bytes(b"verysecretword")
+    history.delete(number)
+    everything = b"".join(
+        path.read_bytes().lower() for path in tmp_path.rglob("*") if path.is_file()
+    )
+    assert b"keepsake" in everything
+    for word in (b"verysecretword", b"confidentialanswer", b"hiddeninstruction"):
+        assert word not in everything
+        # The index leaves out what words have in common with their neighbours.
+        assert word[4:] not in everything
+    assert not state.exists()
+    assert [each.id for each in history.conversations()] == [kept]
+    assert history.conversations("secretword") == []
+    with pytest.raises(HistoryError, match=f"conversation {number} is not in the history"):
+        history.conversation(number)
+
+
+def test_a_long_conversation_with_branches_can_be_deleted(history: History) -> None:
+    number = history.create()
+    parent = None
+    for index in range(1500):
+        parent = history.add_user(number, parent, f"message {index}")
+    assert len(history.branch(number)) == 1500
+    history.delete(number)
+    assert history.trouble is None
+    assert history.conversations("message") == []
+
+
+def test_an_id_is_never_used_again(history: History) -> None:
+    number = talk(history, "a", "A")
+    message = history.branch(number)[1].id
+    history.delete(number)
+    again = talk(history, "b", "B")
+    assert again > number
+    assert history.branch(again)[0].id > message
+
+
+def test_what_is_not_there_is_said_to_be_not_there(history: History) -> None:
+    number = talk(history, "a", "A")
+    with pytest.raises(HistoryError, match="message 99 is not in the history"):
+        history.show(number, 99)
+    with pytest.raises(HistoryError, match="message 99 is not in the history"):
+        history.resume_reply(99)
+    assert history.trouble is None
+    assert history.branch(99) == []
+
+
+def test_text_that_utf8_cannot_hold_is_kept_as_far_as_it_can(history: History) -> None:
+    number = talk(history, "a\ud800b\x00c", "\udfff 😀 音")
+    assert said(history, number) == ["a?b\x00c", "? 😀 音"]
+
+
+def test_markdown_shows_the_branch(history: History) -> None:
+    number = history.create(system="Be brief.\nAlways.", pair="a-pair")
+    asked = history.add_user(number, None, "Name a river.")
+    history.begin_reply(number, asked).cut("The Rh")
+    text = as_markdown(history.conversation(number), history.branch(number))
+    heading, about, *rest = text.split("\n\n")
+    assert heading == "# Name a river."
+    assert about.endswith(" · a-pair")
+    assert rest == [
+        "> Be brief.\n> Always.",
+        "## You",
+        "Name a river.",
+        "## Assistant (cut)",
+        "The Rh\n",
+    ]
+
+
+def test_json_has_every_branch_and_figure(history: History) -> None:
+    number = talk(history, "one", "1")
+    asked = history.branch(number)[0]
+    history.begin_reply(number, asked.id, "m").finish("I", "hm", '{"x": 1}')
+    document = json.loads(as_json(history.conversation(number), history.messages(number)))
+    assert [m["content"] for m in document["messages"]] == ["one", "1", "I"]
+    assert document["messages"][2]["figures"] == {"x": 1}
+    assert document["messages"][2]["thinking"] == "hm"
+    assert document["messages"][2]["parent"] == asked.id
+    assert document["leaf"] == document["messages"][2]["id"]
