@@ -1,5 +1,6 @@
 """choose: the token that a position gets, fixed by seed and position before any draft exists."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -25,6 +26,28 @@ def choose(candidates: Candidates, noise: Noise, position: int) -> int:
         return int(candidates.ids[0])
     perturbed = candidates.log_weights + noise.gumbel(position, candidates.ids)
     return int(candidates.ids[np.argmax(perturbed)])
+
+
+def choose_with_gap(
+    candidates: Candidates, row: NDArray[np.float32], noise: Noise, position: int
+) -> tuple[int, float]:
+    """Return what `choose` returns, and by how much it beat the second best.
+
+    Args:
+        candidates: as for `choose`.
+        row: the logits that they come from, shape (n_vocab,): a lone candidate, as temperature 0
+            leaves it, is compared with the best of the others there.
+        noise: as for `choose`.
+        position: as for `choose`.
+    """
+    if candidates.ids.size > 1:
+        perturbed = candidates.log_weights + noise.gumbel(position, candidates.ids)
+        best = int(np.argmax(perturbed))
+        second = float(np.partition(perturbed, -2)[-2])
+        return int(candidates.ids[best]), float(perturbed[best]) - second
+    token = int(candidates.ids[0])
+    others = [float(part.max()) for part in (row[:token], row[token + 1 :]) if part.size]
+    return token, float(row[token]) - max(others, default=-math.inf)
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,11 +10,46 @@ from localspec.decoding.model import Logits, Pass
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """Proposed tokens, how sure the drafter was of each (0 to 1), and which drafter it was."""
+    """One proposal.
+
+    Args:
+        tokens: in order.
+        confidences: how sure the drafter was of each, 0 to 1.
+        drafter: its name.
+        gaps: by how much each beat the second best under the shared noise, in units of log weight,
+            those withheld included; empty where the drafter knows no such thing.
+        withheld: tokens that were proposed after these, and are not worth verifying.
+    """
 
     tokens: tuple[int, ...] = ()
     confidences: tuple[float, ...] = ()
     drafter: str = "off"
+    gaps: tuple[float, ...] = ()
+    withheld: tuple[int, ...] = ()
+
+
+class Stopping(Protocol):
+    """Says, while a draft grows, whether its next token is worth a pass of the draft model."""
+
+    def goes_on(self, gaps: Sequence[float]) -> bool:
+        """Say whether to propose another token after those with these `gaps`."""
+        ...
+
+    def keeps(self, gaps: Sequence[float]) -> int:
+        """Say how many of the proposed tokens the target is to verify."""
+        ...
+
+
+class NeverStopping:
+    """Drafts as far as it may."""
+
+    def goes_on(self, gaps: Sequence[float]) -> bool:  # noqa: ARG002 - the protocol's signature
+        """Always go on."""
+        return True
+
+    def keeps(self, gaps: Sequence[float]) -> int:
+        """Keep all."""
+        return len(gaps)
 
 
 class Drafter(Protocol):
@@ -30,6 +65,29 @@ class Drafter(Protocol):
     ) -> Generator[Pass, Logits, Draft]:
         """Propose up to `draft_length` tokens to follow `tokens`, asking for passes as needed."""
         ...
+
+
+@dataclass(frozen=True, slots=True)
+class ReadyDrafter:
+    """Proposes what was found already."""
+
+    draft: Draft
+
+    @property
+    def name(self) -> str:
+        """The name of whatever found it."""
+        return self.draft.drafter
+
+    def propose(
+        self,
+        tokens: Sequence[int],  # noqa: ARG002 - the protocol's signature
+        draft_length: int,
+        chooser: Chooser,  # noqa: ARG002
+    ) -> Generator[Pass, Logits, Draft]:
+        """Return the draft, cut to `draft_length`."""
+        yield from ()
+        draft = self.draft
+        return Draft(draft.tokens[:draft_length], draft.confidences[:draft_length], draft.drafter)
 
 
 class NoDrafter:

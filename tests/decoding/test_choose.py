@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from localspec.decoding.choose import Chooser, choose
+from localspec.decoding.choose import Chooser, choose, choose_with_gap
 from localspec.decoding.noise import Noise
 from localspec.decoding.sampling import Candidates, SamplingParams, candidates
 from tests.decoding.law import follows
@@ -202,3 +202,19 @@ def test_constraint_decides_before_anything_else(
     assert np.array_equal(kept.ids, expected.ids)
     assert allowed[kept.ids][np.isfinite(kept.log_weights)].all()
     assert row.tolist() == list(range(9, 0, -1)), "the row was changed"
+
+
+def test_gap_is_between_the_two_best_perturbed_scores() -> None:
+    kept = Candidates(np.array([2, 5, 7]), np.array([0.0, -0.5, -3.0]))
+    perturbed = sorted(kept.log_weights + Noise(4).gumbel(9, kept.ids))
+    token, gap = choose_with_gap(kept, np.zeros(8, dtype=np.float32), Noise(4), 9)
+    assert token == choose(kept, Noise(4), 9)
+    assert gap == pytest.approx(perturbed[-1] - perturbed[-2])
+
+
+@pytest.mark.parametrize(("best", "gap"), [(0, 2.5), (1, 2.0), (2, 2.0)])
+def test_gap_of_a_lone_candidate_is_between_the_two_best_logits(best: int, gap: float) -> None:
+    row = np.array([1.0, -0.5, 0.5], dtype=np.float32)
+    row[best] = 3.0
+    lone = Candidates(np.array([best]), np.zeros(1))
+    assert choose_with_gap(lone, row, Noise(0), 0) == (best, gap)

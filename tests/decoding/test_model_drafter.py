@@ -1,3 +1,4 @@
+from collections.abc import Sequence
 from random import Random
 
 import numpy as np
@@ -57,7 +58,38 @@ def test_drafted_tokens_are_what_the_draft_model_chooses_under_the_shared_noise(
         kept = candidates(table.row(text), text, CHOOSER.params)
         text.append(choose(kept, Noise(3), len(text)))
         sure.append(kept.probabilities()[text[-1]])
-    assert drafted == Draft(tuple(text[n_tokens:]), pytest.approx(tuple(sure)), "model")  # type: ignore[arg-type]
+    assert drafted.tokens == tuple(text[n_tokens:])
+    assert drafted.confidences == pytest.approx(tuple(sure))
+    assert len(drafted.gaps) == draft_length
+    assert drafted.withheld == ()
+
+
+class Stopping:
+    """Stops after so many tokens, and keeps so many of them."""
+
+    def __init__(self, after: int, kept: int) -> None:
+        self.after, self.kept = after, kept
+
+    def goes_on(self, gaps: Sequence[float]) -> bool:
+        return len(gaps) < self.after
+
+    def keeps(self, gaps: Sequence[float]) -> int:
+        return min(self.kept, len(gaps))
+
+
+@pytest.mark.parametrize(("after", "kept"), [(1, 1), (3, 3), (3, 1), (3, 0), (9, 9)])
+def test_drafting_stops_where_it_is_told_and_withholds_what_is_not_worth_it(
+    after: int, kept: int
+) -> None:
+    table = random_table(5, n_vocab=8)
+    whole = propose(ModelDrafter(40, 8, ()), UncachedModel(table, 40), [1, 2], 6)
+    drafter = ModelDrafter(40, 8, (), Stopping(after, kept))
+    draft = propose(drafter, UncachedModel(table, 40), [1, 2], 6)
+    proposed = min(after, 6)
+    assert draft.tokens == whole.tokens[: min(kept, 6)]
+    assert draft.tokens + draft.withheld == whole.tokens[:proposed]
+    assert draft.gaps == whole.gaps[:proposed]
+    assert len(draft.confidences) == len(draft.tokens)
 
 
 @given(st.integers(0, 1 << 16))
@@ -96,7 +128,7 @@ def test_shared_noise_is_accepted_oftener_than_a_greedy_draft_or_noise_of_its_ow
                 Role.TARGET: CachedModel(target, 60),
                 Role.DRAFT_MODEL: CachedModel(draft, 60),
             }
-            policy = FixedPolicy(kind(60, 8, ()), 1)
+            policy = FixedPolicy(kind(60, 8, ()), 1, uses_draft_model=True)
             reply = run_to_end(
                 [1], models, policy, Chooser(CHOOSER.params, Noise(seed)), Limits(40, ())
             )

@@ -1,0 +1,135 @@
+"""AdaptivePolicy: drafts as far as it pays, by measured costs and what the text has shown.
+
+Every round it compares plain decoding, copying from the text, and the draft model, by expected
+confirmed tokens and seconds, and takes the best that its credit can bear.
+"""
+
+import math
+from collections.abc import Collection, Sequence
+
+from localspec.decoding.copy_prospect import CopyProspect
+from localspec.decoding.costs import PassCosts
+from localspec.decoding.credit import Credit
+from localspec.decoding.drafter import NoDrafter, ReadyDrafter
+from localspec.decoding.lengths import best_length
+from localspec.decoding.model_drafter import ModelDrafter
+from localspec.decoding.model_prospect import WORTH_TRYING, ModelProspect, could_win
+from localspec.decoding.policy import Plan
+from localspec.decoding.round import Round, Spent
+from localspec.decoding.running_costs import RunningCosts
+
+_CREDIT, _CREDIT_PER_TOKEN = 8.0, 0.012
+"""Together they keep any 500 tokens within 14 plain steps, 2.8 %, of plain decoding."""
+
+
+class AdaptivePolicy:
+    """Chooses drafter and draft length anew every round; 0 is plain decoding.
+
+    Args:
+        target: costs of the target's passes.
+        longest: most tokens of a draft.
+        copying: what to copy from the text; None never does.
+        model: the draft model, which could win; None where there is none.
+        widths: widths that a pass of the target may have; None allows all.
+    """
+
+    def __init__(
+        self,
+        target: PassCosts,
+        longest: int,
+        copying: CopyProspect | None,
+        model: ModelProspect | None = None,
+        widths: Collection[int] | None = None,
+    ) -> None:
+        self._target = RunningCosts(target)
+        self._longest = longest
+        self._copying = copying
+        self._model = model
+        self._widths = widths
+        self._credit = Credit(_CREDIT, _CREDIT, _CREDIT_PER_TOKEN)
+        self._sample_s = 0.0
+
+    drafter_name = "auto"
+
+    @property
+    def uses_draft_model(self) -> bool:
+        """Whether a round may ask for passes of the draft model."""
+        return self._model is not None
+
+    def begin(self, *, greedy: bool) -> None:
+        """Start a reply: what was learnt is kept, the text is another."""
+        if self._copying is not None:
+            self._copying.begin()
+        if self._model is not None:
+            self._model.begin(greedy=greedy)
+
+    def plan(self, tokens: Sequence[int], room: int, lag: int) -> Plan:
+        """Plan the round that promises most; see `Policy`."""
+        most = min(room - 1, self._longest)
+        affordable_s = (1 + self._credit.steps) * self._plain_s()
+        plan, rate = Plan(NoDrafter(), 0), WORTH_TRYING / self._plain_s()
+        if self._copying is not None:
+            self._copying.follow(tokens)
+            worth = best_length(self._copying.chances(most), self._verify_s, affordable_s)
+            if worth is not None and worth.rate > rate:
+                draft = self._copying.draft(worth.draft_length)
+                plan, rate = Plan(ReadyDrafter(draft), worth.draft_length), worth.rate
+        if self._model is not None:
+            promised, drafting = self._model.plan(
+                most, lag, self._plain_s(), self._verify_s, affordable_s
+            )
+            if promised > rate:
+                plan = drafting
+        return plan
+
+    def learn(self, done: Round, spent: Spent) -> None:
+        """Take in what the round confirmed and cost."""
+        confirmed, drafted = len(done.confirmed), len(done.draft.tokens)
+        plain_s = self._plain_s()
+        self._target.add(drafted + 1, spent.verify_s)
+        asked_model = self._model is not None and done.draft.drafter == self._model.name
+        if asked_model and self._model is not None:
+            self._model.learn(done, spent, plain_s)
+        elif self._model is not None:
+            self._model.pass_over(confirmed)
+        if drafted or asked_model:
+            self._credit.settle(confirmed, spent.total_s / plain_s)
+        else:
+            self._credit.settle(1, 1.0)
+            self._sample_s += (spent.sample_s - self._sample_s) / 8
+
+    def _plain_s(self) -> float:
+        """Return the seconds of a plain round."""
+        return self._target.of(1) + self._sample_s
+
+    def _verify_s(self, drafted: int) -> float:
+        """Return the seconds of verifying so many drafted tokens; infinite where not allowed."""
+        if self._widths is not None and drafted + 1 not in self._widths:
+            return math.inf
+        return self._target.of(drafted + 1) + self._sample_s * (drafted + 1)
+
+
+def adaptive_policy(
+    target: PassCosts,
+    eog: Collection[int],
+    longest: int,
+    drafter: ModelDrafter | None = None,
+    draft_model: PassCosts | None = None,
+    widths: Collection[int] | None = None,
+) -> AdaptivePolicy:
+    """Return a policy without memories; a draft model that could not win is left out.
+
+    Args:
+        target: costs of the target's passes.
+        eog: ids that end a generation.
+        longest: most tokens of a draft.
+        drafter: proposes with the draft model, if there is one.
+        draft_model: costs of its passes.
+        widths: widths that a pass of the target may have; None allows all.
+    """
+    model = None
+    if drafter is not None and draft_model is not None:
+        allowed = [w for w in range(2, longest + 2) if widths is None or w in widths]
+        if could_win(target, draft_model, allowed):
+            model = ModelProspect(drafter, draft_model)
+    return AdaptivePolicy(target, longest, CopyProspect(eog), model, widths)

@@ -1,0 +1,48 @@
+"""best_length: how many tokens to draft, from chances and costs."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Worth:
+    """What a draft length promises.
+
+    Args:
+        draft_length: tokens to draft.
+        confirmed: expected tokens that the round confirms.
+        cost_s: what the round takes, in seconds.
+    """
+
+    draft_length: int
+    confirmed: float
+    cost_s: float
+
+    @property
+    def rate(self) -> float:
+        """Expected confirmed tokens per second."""
+        return self.confirmed / self.cost_s
+
+
+def best_length(
+    chances: Sequence[float], cost_s: Callable[[int], float], affordable_s: float = float("inf")
+) -> Worth | None:
+    """Return the length of 1 or more with the highest rate; None where none is affordable.
+
+    Costs by width have dips, so that a longer draft can pay where a shorter one does not: every
+    length is looked at.
+
+    Args:
+        chances: of every drafted token, to be accepted when those before it were.
+        cost_s: seconds of a round by its draft length; infinite where it is not allowed.
+        affordable_s: rounds that take longer are not considered.
+    """
+    best: Worth | None = None
+    confirmed = reached = 1.0
+    for length, chance in enumerate(chances, start=1):
+        reached *= chance
+        confirmed += reached
+        worth = Worth(length, confirmed, cost_s(length))
+        if worth.cost_s <= affordable_s and (best is None or worth.rate > best.rate):
+            best = worth
+    return best

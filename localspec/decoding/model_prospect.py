@@ -1,0 +1,172 @@
+"""ModelProspect: what the draft model promises, learnt from the rounds that it drafted."""
+
+from bisect import bisect
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+
+from localspec.decoding.costs import PassCosts
+from localspec.decoding.drafter import NoDrafter
+from localspec.decoding.hit_rates import HitRates
+from localspec.decoding.model_drafter import ModelDrafter
+from localspec.decoding.pacing import Pacing
+from localspec.decoding.policy import Plan
+from localspec.decoding.round import Round, Spent
+from localspec.decoding.running_costs import RunningCosts
+
+_GAPS = (0.25, 0.5, 1.0, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0)
+_GREEDY = (0.35, 0.41, 0.53, 0.73, 0.89, 0.96, 0.985, 0.99, 0.995, 0.995)
+_SAMPLED = (0.42, 0.50, 0.55, 0.65, 0.80, 0.86, 0.90, 0.92, 0.95, 0.97)
+_GAP_WEIGHT, _GAP_MEMORY = 8.0, 60.0
+_USUAL, _USUAL_WEIGHT, _USUAL_MEMORY = 0.75, 3.0, 16.0
+_SMALL_LAG = 16
+_HORIZON = 128
+"""Tokens over which evaluating a long text with the draft model has to pay."""
+_PAUSE, _LONGEST_PAUSE = 8.0, 512.0
+"""Tokens until it is tried again, for each plain step that the try had lost; doubled each time."""
+WORTH_TRYING = 1.1
+"""Tokens that a plain step's time has to promise: chances and costs are estimates."""
+_EXPECTED_YIELD, _EXPECTED_STEPS = 1.35, 8.0
+_ROUNDS = 16
+"""Rounds after which a yield of the past counts 1/e."""
+
+
+def could_win(target: PassCosts, draft_model: PassCosts, widths: Iterable[int]) -> bool:
+    """Say whether drafting could pay if every token were accepted, by a tenth at least.
+
+    Costs are not known much better than that, and no text accepts everything.
+
+    Args:
+        target: costs of the target's passes.
+        draft_model: costs of the draft model's.
+        widths: widths that a pass of the target may have, drafted tokens and one.
+    """
+    step_s, plain_s = draft_model.of(1), target.of(1)
+    return any(
+        width * plain_s > WORTH_TRYING * ((width - 1) * step_s + target.of(width))
+        for width in widths
+    )
+
+
+class ModelProspect:
+    """How likely the target agrees with the draft model, and what asking it costs.
+
+    Args:
+        drafter: proposes.
+        costs: of the draft model's passes.
+    """
+
+    def __init__(self, drafter: ModelDrafter, costs: PassCosts) -> None:
+        self._drafter = drafter
+        self._costs = RunningCosts(costs)
+        self._by_gap = {
+            greedy: HitRates(dict(enumerate(prior)), _GAP_WEIGHT, _GAP_MEMORY)
+            for greedy, prior in ((True, _GREEDY), (False, _SAMPLED))
+        }
+        self._usual = HitRates({0: _USUAL}, _USUAL_WEIGHT, _USUAL_MEMORY)
+        self._greedy = True
+        self._paused = False
+        self._pause = 0.0
+        self._failures = 0
+        self._since = 0
+        self._lost = 0.0
+        self._late_s = 0.0
+        self._tokens = self._steps = 0.0
+        self._start_afresh()
+
+    @property
+    def name(self) -> str:
+        """The drafter's name."""
+        return self._drafter.name
+
+    def begin(self, *, greedy: bool) -> None:
+        """Start a reply: it may be of a kind that drafts better, so it is tried sooner."""
+        self._greedy = greedy
+        self._failures = min(self._failures, 1)
+        self._pause = min(self._pause, 2 * _PAUSE)
+
+    def plan(
+        self,
+        most: int,
+        lag: int,
+        plain_s: float,
+        verify_s: Callable[[int], float],
+        affordable_s: float,
+    ) -> tuple[float, Plan]:
+        """Return the tokens per second that a round promises, and the plan for it.
+
+        Args:
+            most: longest draft.
+            lag: tokens that the draft model has not evaluated.
+            plain_s: seconds of a plain round.
+            verify_s: seconds of a target pass by the number of drafted tokens.
+            affordable_s: longest round that may be planned.
+        """
+        step_s = self._costs.of(1)
+        self._late_s = self._costs.of(max(1, lag)) - step_s
+        length = max(
+            (
+                k
+                for k in range(1, most + 1)
+                if verify_s(k) + k * step_s + self._late_s <= affordable_s
+            ),
+            default=0,
+        )
+        if length == 0 or (self._paused and self._since < self._pause):
+            return 0.0, Plan(NoDrafter(), 0)
+        if self._paused:
+            self._start_afresh()
+        rate = self._tokens / self._steps / plain_s
+        pacing = Pacing(
+            longest=length,
+            chance_of=self._chance,
+            usual=self._usual.chance(0),
+            step_s=step_s,
+            verify_s=verify_s,
+            rate=max(rate, 1 / plain_s),
+        )
+        # A long text is evaluated once, and has to pay over many rounds.
+        spread_s = self._late_s / _HORIZON if lag > _SMALL_LAG else 0.0
+        drafter = replace(self._drafter, stopping=pacing)
+        return rate / (1 + rate * spread_s), Plan(drafter, length, lag > _SMALL_LAG)
+
+    def pass_over(self, confirmed: int) -> None:
+        """Count tokens that were confirmed in a round without the draft model."""
+        self._since += confirmed
+
+    def learn(self, done: Round, spent: Spent, plain_s: float) -> None:
+        """Take in what became of a draft of this drafter."""
+        draft, accepted = done.draft, done.verdict.accepted
+        hits = [True] * accepted
+        if accepted < len(draft.tokens):
+            hits.append(False)
+        elif draft.withheld:
+            hits.append(draft.withheld[0] == done.verdict.next_token)
+        for gap, hit in zip(draft.gaps, hits, strict=False):
+            self._by_gap[self._greedy].add(bisect(_GAPS, gap), hit=hit)
+            self._usual.add(0, hit=hit)
+        late_s = 0.0 if spent.draft_prefill_s else self._late_s
+        passes = len(draft.tokens) + len(draft.withheld)
+        if passes:
+            self._costs.add(1, (spent.draft_s - late_s) / passes)
+        kept = 1 - 1 / _ROUNDS
+        self._tokens = self._tokens * kept + accepted + 1
+        self._steps = self._steps * kept + (spent.total_s - spent.draft_prefill_s) / plain_s
+        self._since = 0
+        self._lost += (spent.total_s / plain_s) - (accepted + 1)
+        if self._tokens < self._steps * WORTH_TRYING:
+            self._paused = True
+            self._pause = min(_PAUSE * max(1.0, self._lost) * 2**self._failures, _LONGEST_PAUSE)
+            self._failures += 1
+        elif self._lost < 0:
+            self._failures = 0
+
+    def _chance(self, gap: float) -> float:
+        """Return the chance that a token is accepted, by the gap that it was chosen with."""
+        return self._by_gap[self._greedy].chance(bisect(_GAPS, gap))
+
+    def _start_afresh(self) -> None:
+        """Expect what makes a try worth while, and let a few rounds correct it."""
+        self._paused = False
+        self._lost = 0.0
+        self._steps = _EXPECTED_STEPS
+        self._tokens = _EXPECTED_STEPS * _EXPECTED_YIELD
