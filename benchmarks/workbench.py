@@ -4,7 +4,6 @@ The scripts measure what `docs/decisions.md` and the README claim; run them on a
 does nothing else. They import localspec as any program would.
 """
 
-import json
 import os
 import platform
 import time
@@ -12,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from localspec.bench.prompts import Prompt, bundled
 from localspec.chat.conversation import Conversation
 from localspec.chat.template import ChatTemplate
 from localspec.decoding.cancel import CancelFlag
@@ -32,18 +32,9 @@ from localspec.llama.pair import Pair, open_pair
 from localspec.models.pull import pull
 
 
-@dataclass(frozen=True, slots=True)
-class Prompt:
-    """One line of `prompts.jsonl`."""
-
-    workload: str
-    prompt: str
-
-
 def prompts() -> list[Prompt]:
-    """Return the bundled prompts: ten of each of five kinds."""
-    lines = Path(__file__).with_name("prompts.jsonl").read_text(encoding="utf-8").splitlines()
-    return [Prompt(**json.loads(line)) for line in lines]
+    """Return the prompts that `localspec bench` has, too: ten of each of six kinds."""
+    return bundled()
 
 
 def one_of_each(index: int = 0) -> list[Prompt]:

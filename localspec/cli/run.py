@@ -13,6 +13,7 @@ from localspec.chat.events import Event, Finished, Reply
 from localspec.chat.reply_options import ReplyOptions
 from localspec.cli import INTERRUPTED
 from localspec.cli.interrupt import cancel_on_interrupt, unwind_on_terminate
+from localspec.cli.layers import layers
 from localspec.cli.progress import ProgressLine
 from localspec.cli.prompt import read_prompt
 from localspec.cli.report import as_json, one_line
@@ -24,15 +25,6 @@ from localspec.decoding.sampling import SamplingParams
 from localspec.errors import UsageError
 from localspec.launch import Launch, prepare
 from localspec.llama.options import KV_TYPES, LoadOptions
-
-
-def _layers(ctx: click.Context, param: click.Parameter, value: str) -> int | None:
-    """Return the number of layers; None, for `auto`, leaves it to the program."""
-    if value == "auto":
-        return None
-    if not value.isdecimal():
-        raise click.BadParameter(f"{value!r} is neither a number of layers nor 'auto'", ctx, param)
-    return int(value)
 
 
 @click.command()
@@ -79,7 +71,7 @@ def _layers(ctx: click.Context, param: click.Parameter, value: str) -> int | Non
 @click.option(
     "--gpu-layers",
     default="auto",
-    callback=_layers,
+    callback=layers,
     metavar="N|auto",
     help="Layers on the GPU. Default: auto, all.",
 )

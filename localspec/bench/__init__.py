@@ -1,0 +1,1 @@
+"""`localspec bench`: what drafting earns on this machine, measured in neighbouring runs."""

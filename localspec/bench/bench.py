@@ -1,0 +1,149 @@
+"""One bench run from beginning to end: load, measure, work out."""
+
+import platform
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack, closing
+from dataclasses import dataclass
+from pathlib import Path
+
+import localspec
+from localspec.bench.loading import RANDOM, Loaded, Watchers, load
+from localspec.bench.machine import machine, native_build
+from localspec.bench.measure import measure, prompt_tokens
+from localspec.bench.modes import is_peer
+from localspec.bench.own import OwnRuns, Wish
+from localspec.bench.peer import PeerRuns, PeerSetting
+from localspec.bench.prompts import Prompt
+from localspec.bench.result import Result, result
+from localspec.bench.schedule import schedule
+from localspec.bench.trial import Trial
+from localspec.decoding.cancel import CancelFlag
+from localspec.errors import UsageError
+from localspec.launch import Launch
+from localspec.llama.devices import default_threads, supports_offload
+
+OnTrial = Callable[[int, int, Trial], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Bench:
+    """What to measure.
+
+    Args:
+        launch: which models, and how they are loaded.
+        prompts: what to answer.
+        prompts_name: where they are from.
+        modes: to compare, `off` among them.
+        temperatures: at each of which.
+        wish: what each answer is asked for.
+        repeats: how often each.
+        synthetic: how many times as heavy to make the target; None leaves it.
+        peer: the binary of llama-server, where its modes are compared, too.
+    """
+
+    launch: Launch
+    prompts: Sequence[Prompt]
+    prompts_name: str
+    modes: Sequence[str]
+    temperatures: Sequence[float]
+    wish: Wish
+    repeats: int = 1
+    synthetic: int | None = None
+    peer: Path | None = None
+
+    def __post_init__(self) -> None:
+        if self.repeats < 1:
+            raise UsageError(f"repeat is {self.repeats}: it must be 1 or more")
+        if any(map(is_peer, self.modes)) and self.peer is None:
+            raise UsageError("modes of llama-server need it: add --against llama-server=PATH")
+
+
+def run_bench(
+    bench: Bench, cancel: CancelFlag, watchers: Watchers, on_trial: OnTrial = lambda *_: None
+) -> Result:
+    """Load, measure, and return what was found; of the runs before `cancel` was set, if it is.
+
+    Args:
+        bench: what to measure.
+        cancel: ends the measurement.
+        watchers: are told how far fetching and loading is.
+        on_trial: called after each run with how many are done, of how many, and what came of it.
+
+    Raises:
+        LocalspecError: something cannot be loaded, started or answered.
+        Cancelled: `cancel` was set before anything was measured.
+    """
+    slots = schedule(bench.prompts, bench.modes, bench.temperatures, bench.repeats)
+    with ExitStack() as stack:
+        loaded = load(bench.launch, bench.modes, bench.synthetic, cancel, watchers)
+        stack.callback(loaded.assistant.close)
+        tokens = prompt_tokens(loaded.assistant, bench.prompts)
+        own = OwnRuns(loaded.assistant, loaded.policy, bench.prompts, bench.wish)
+        peer = None
+        if any(map(is_peer, bench.modes)):
+            setting = _peer_setting(bench, loaded)
+            runs = PeerRuns(setting, tokens, bench.wish, lambda: cancel.is_set)
+            peer = stack.enter_context(closing(runs))
+        measured = measure(slots, own, peer, lambda done, trial: on_trial(done, len(slots), trial))
+        described = _described(bench, loaded)
+        return result(measured, bench.prompts, bench.modes, described, len(slots))
+
+
+def _peer_setting(bench: Bench, loaded: Loaded) -> PeerSetting:
+    options = bench.launch.options
+    assert bench.peer is not None  # noqa: S101 - checked when it was asked for
+    return PeerSetting(
+        program=bench.peer,
+        target=loaded.target,
+        draft_model=loaded.draft_model,
+        n_ctx=loaded.assistant.models.target.n_ctx,
+        options=options,
+        threads=options.threads or default_threads(),
+        n_batch=options.chunk(on_gpu=supports_offload() and options.gpu_layers != 0),
+    )
+
+
+def _described(bench: Bench, loaded: Loaded) -> dict[str, object]:
+    """Return what the figures hold for, in the order in which it is told."""
+    options = bench.launch.options
+    sampling = bench.wish.sampling
+    return {
+        "machine": machine(),
+        "build": {
+            "localspec": localspec.__version__,
+            **native_build(),
+            "python": platform.python_version(),
+        },
+        "target": _file(loaded.target_name, loaded.target, bench.synthetic),
+        "draft_model": None
+        if loaded.draft_model is None
+        else {
+            **_file(loaded.draft_model_name or "", loaded.draft_model, None),
+            "random": bench.launch.draft_model == RANDOM or None,
+        },
+        "options": {
+            "threads": options.threads or default_threads(),
+            "n_ctx": loaded.assistant.models.target.n_ctx,
+            "kv_type": options.kv_type,
+            "gpu_layers": options.gpu_layers,
+            "devices": list(options.devices),
+        },
+        "sampling": {
+            "top_k": sampling.top_k,
+            "top_p": sampling.top_p,
+            "min_p": sampling.min_p,
+            "repeat_penalty": sampling.repeat_penalty,
+            "seed": bench.wish.seed,
+        },
+        "prompts": {"from": bench.prompts_name, "count": len(bench.prompts)},
+        "max_tokens": bench.wish.max_tokens,
+        "repeats": bench.repeats,
+        "modes": list(bench.modes),
+        "temperatures": list(bench.temperatures),
+        "peer": None if bench.peer is None else bench.peer.name,
+        "notes": list(loaded.assistant.notes),
+    }
+
+
+def _file(name: str, path: Path, synthetic: int | None) -> dict[str, object]:
+    return {"name": name, "bytes": path.stat().st_size, "synthetic": synthetic}

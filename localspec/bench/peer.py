@@ -1,0 +1,204 @@
+"""Runs of llama-server beside our own: the same files, tokens, sampling, cache type and threads.
+
+One process decodes at a time, and each request is timed here, from sending it to its last token.
+A server stays up between requests, except in a mode that remembers earlier texts.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from localspec.bench.modes import PEER_FLAGS
+from localspec.bench.own import Wish
+from localspec.bench.peer_server import PeerServer
+from localspec.bench.schedule import Slot
+from localspec.bench.trial import Arrival, Trial
+from localspec.decoding.cancel import Cancelled
+from localspec.errors import UsageError
+from localspec.llama.options import LoadOptions
+from localspec.models.free_memory import free_ram_bytes
+from localspec.models.paths import shown
+
+_REMEMBERS = {"server:ngram-mod"}
+_WARM_UP_TOKENS = 16
+_ROOM = 2.5  # weights, their repacked copy, and the cache
+
+
+def peer_program(text: str) -> Path:
+    """Return the path that `--against llama-server=PATH` names.
+
+    Raises:
+        UsageError: it names another peer, or no file.
+    """
+    name, _, path = text.partition("=")
+    if name != "llama-server" or not path:
+        raise UsageError(f"against is {text!r}: write llama-server=PATH")
+    program = Path(path).expanduser()
+    if not program.is_file():
+        raise UsageError(f"there is no file {shown(program)}: give the path of llama-server")
+    return program.absolute()
+
+
+@dataclass(frozen=True, slots=True)
+class PeerSetting:
+    """What a server is started with.
+
+    Args:
+        program: the binary.
+        target: file of the target.
+        draft_model: file of the draft model, for `server:draft`.
+        n_ctx: tokens of context.
+        options: how our own models are loaded.
+        threads: CPU threads, for both.
+        n_batch: tokens in a chunk of prefill.
+    """
+
+    program: Path
+    target: Path
+    draft_model: Path | None
+    n_ctx: int
+    options: LoadOptions
+    threads: int
+    n_batch: int
+
+    def flags(self, mode: str) -> list[str]:
+        """Return what makes a server draft as a mode says, and all else as we do it."""
+        options, threads = self.options, str(self.threads)
+        flags = ["-m", str(self.target), "-c", str(self.n_ctx), "-np", "1", "-cram", "0"]
+        flags += ["-t", threads, "-tb", str(options.threads_batch or threads)]
+        flags += ["-b", str(self.n_batch), "-ub", str(self.n_batch)]
+        flags += ["-ctk", options.kv_type, "-ctv", options.kv_type]
+        if options.gpu_layers is not None:
+            flags += ["-ngl", str(options.gpu_layers)]
+        if options.devices:
+            flags += ["-dev", ",".join(options.devices)]
+        if mode == "server:draft":
+            flags += ["-md", str(self.draft_model), "--spec-draft-n-max", "3"]
+            flags += ["-ctkd", options.kv_type, "-ctvd", options.kv_type]
+            if options.gpu_layers is not None:
+                flags += ["-ngld", str(options.gpu_layers)]
+        return [*flags, *PEER_FLAGS[mode]]
+
+
+class PeerRuns:
+    """Answers prompts by servers, one of each mode; `close` ends them.
+
+    Args:
+        setting: how they are started.
+        prompts: token ids of every prompt.
+        wish: what to ask for.
+        is_cancelled: asked while waiting.
+        clock: seconds, monotonic.
+    """
+
+    def __init__(
+        self,
+        setting: PeerSetting,
+        prompts: Sequence[Sequence[int]],
+        wish: Wish,
+        is_cancelled: Callable[[], bool],
+        clock: Callable[[], float] = time.perf_counter,
+    ) -> None:
+        self._setting = setting
+        self._prompts = prompts
+        self._wish = wish
+        self._is_cancelled = is_cancelled
+        self._clock = clock
+        self._servers: dict[str, PeerServer] = {}
+
+    def run(self, slot: Slot) -> Trial:
+        """Answer, and return what came of it.
+
+        Raises:
+            LocalspecError: the server does not start, or breaks off.
+            Cancelled: the run was cancelled.
+        """
+        server = self._server(slot.mode)
+        try:
+            return self._ask(server, slot, self._prompts[slot.prompt], self._wish.max_tokens)
+        finally:
+            if slot.mode in _REMEMBERS:
+                self._end(slot.mode)
+
+    def warm_up(self, modes: Sequence[str]) -> None:
+        """Start the servers that stay, and let each answer briefly."""
+        for mode in modes:
+            self._ask(
+                self._server(mode), Slot(0, 0.0, 0, mode, 0), self._prompts[0], _WARM_UP_TOKENS
+            )
+            if mode in _REMEMBERS:
+                self._end(mode)
+
+    def close(self) -> None:
+        """End every server."""
+        for mode in list(self._servers):
+            self._end(mode)
+
+    def _server(self, mode: str) -> PeerServer:
+        if mode not in self._servers:
+            self._make_room()
+            server = PeerServer(
+                self._setting.program, self._setting.flags(mode), self._is_cancelled
+            )
+            self._servers[mode] = server
+            if mode in _REMEMBERS:  # a fresh one is as cold as ours was before its warm-up
+                self._ask(server, Slot(0, 0.0, 0, mode, 0), self._prompts[0][:8], 4)
+        return self._servers[mode]
+
+    def _make_room(self) -> None:
+        """End servers as long as the memory that is free does not hold another one."""
+        needed = _ROOM * self._setting.target.stat().st_size
+        while self._servers and (free_ram_bytes() or needed) < needed:
+            self._end(next(iter(self._servers)))
+
+    def _end(self, mode: str) -> None:
+        server = self._servers.pop(mode, None)
+        if server is not None:
+            server.close()
+
+    def _ask(self, server: PeerServer, slot: Slot, prompt: Sequence[int], max_tokens: int) -> Trial:
+        sampling, start = self._wish.sampling, self._clock()
+        request = {
+            "prompt": list(prompt),
+            "n_predict": max_tokens,
+            "temperature": slot.temperature,
+            "samplers": ["penalties", "top_k", "top_p", "min_p", "temperature"],
+            "top_k": sampling.top_k,
+            "top_p": sampling.top_p,
+            "min_p": sampling.min_p,
+            "repeat_penalty": sampling.repeat_penalty,
+            "seed": self._wish.seed + slot.repeat,
+            "cache_prompt": False,
+            "return_tokens": True,
+        }
+        arrivals: list[Arrival] = []
+        tokens: list[int] = []
+        last: dict[str, object] = {}
+        for chunk in server.complete(request):
+            new = chunk.get("tokens") or []
+            tokens += new
+            if new:
+                arrivals.append(Arrival(len(tokens), self._clock() - start))
+            last = chunk
+        if not last.get("stop"):
+            raise Cancelled if self._is_cancelled() else _cut_off()
+        timings = last.get("timings")
+        timings = timings if isinstance(timings, dict) else {}
+        predicted = last.get("tokens_predicted")
+        n_tokens = predicted if isinstance(predicted, int) else len(tokens)
+        if not arrivals or n_tokens > len(tokens):  # the token that ended it is not streamed
+            arrivals.append(Arrival(max(1, n_tokens), self._clock() - start))
+        return Trial(
+            slot=slot,
+            tokens=tuple(tokens),
+            arrivals=tuple(arrivals),
+            prefill_s=float(timings.get("prompt_ms", 0.0)) / 1000,
+            rounds=(),
+            drafted=int(timings.get("draft_n", 0)),
+            accepted=int(timings.get("draft_n_accepted", 0)),
+        )
+
+
+def _cut_off() -> UsageError:
+    return UsageError("llama-server ended an answer without saying so: try it by itself")

@@ -1,0 +1,96 @@
+"""Prompt: what is answered in a bench run, and which kind of text it is."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
+
+from localspec.errors import ModelUnavailable, UsageError
+from localspec.models.paths import shown
+
+_MOST_BYTES = 64 << 20
+_KEYS = {"workload", "prompt"}
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """One line of a prompt file."""
+
+    workload: str
+    prompt: str
+
+
+def bundled() -> list[Prompt]:
+    """Return the program's own: ten each of code, edit, chat, summarise, extract and creative."""
+    text = files("localspec.bench").joinpath("prompts.jsonl").read_text(encoding="utf-8")
+    return parse(text, "prompts.jsonl")
+
+
+def read(path: Path) -> list[Prompt]:
+    """Read a file of JSON lines, `{"workload": …, "prompt": …}` each; empty lines are skipped.
+
+    Raises:
+        ModelUnavailable: the file cannot be read.
+        UsageError: a line is broken, or there is none.
+    """
+    name = shown(path)
+    try:
+        if path.exists() and not path.is_file():
+            raise UsageError(f"{name} is no regular file: give a file of JSON lines")
+        with path.open("rb") as file:
+            raw = file.read(_MOST_BYTES + 1)
+    except (OSError, ValueError) as error:  # ValueError: a NUL in the path
+        reason = getattr(error, "strerror", None) or str(error)
+        raise ModelUnavailable(f"{name} cannot be read ({reason}): check the path") from error
+    if len(raw) > _MOST_BYTES:
+        raise UsageError(f"{name} has more than {_MOST_BYTES >> 20} MB: give fewer prompts")
+    try:
+        text = raw.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = raw[: error.start].count(b"\n") + 1
+        raise UsageError(f"{name}:{line}: is not UTF-8 text: convert the file") from None
+    return parse(text, name)
+
+
+def parse(text: str, name: str) -> list[Prompt]:
+    """Return the prompts of a text of JSON lines; `name` is how messages call it.
+
+    Raises:
+        UsageError: a line is broken, or there is none.
+    """
+    prompts = [
+        _parsed(line, f"{name}:{number}")
+        for number, line in enumerate(text.split("\n"), start=1)
+        if line.strip()
+    ]
+    if not prompts:
+        raise UsageError(
+            f'{name} has no prompts: give lines like {{"workload": "…", "prompt": "…"}}'
+        )
+    return prompts
+
+
+def per_workload(prompts: Sequence[Prompt], most: int | None) -> list[Prompt]:
+    """Return the first `most` prompts of every kind, kinds together in the order they came up."""
+    kinds: dict[str, list[Prompt]] = {}
+    for prompt in prompts:
+        kinds.setdefault(prompt.workload, []).append(prompt)
+    return [prompt for of_kind in kinds.values() for prompt in of_kind[:most]]
+
+
+def _parsed(line: str, where: str) -> Prompt:
+    try:
+        value = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        reason = getattr(error, "msg", None) or "nested too deeply"
+        raise UsageError(f"{where}: is no JSON ({reason}): write one object on each line") from None
+    if not isinstance(value, dict):
+        raise UsageError(f"{where}: is no object: write {{'workload': …, 'prompt': …}}")
+    unknown = sorted(value.keys() - _KEYS)
+    if unknown:
+        raise UsageError(f"{where}: has the unknown key {unknown[0]!r}: only workload and prompt")
+    for key in sorted(_KEYS):
+        if not isinstance(value.get(key), str) or not value[key].strip():
+            raise UsageError(f"{where}: {key!r} is missing, empty or no text")
+    return Prompt(value["workload"], value["prompt"])

@@ -1,0 +1,150 @@
+"""A result as text for people."""
+
+import textwrap
+from collections.abc import Iterator, Mapping, Sequence
+from statistics import median
+
+from localspec.bench.grid import grid
+from localspec.bench.intervals import Estimate
+from localspec.bench.result import Result
+from localspec.bench.summary import STAGES, Cell, Figures
+
+_RATIO = ("ratio", "95 % interval")
+_SPEED = (*_RATIO, "tokens/s", "first s", "accepted", "length", "same text")
+_LEAST_WIDTH = 20
+
+
+def table(result: Result, width: int = 80) -> str:
+    """Return what was found, in lines of at most `width` characters where words allow it."""
+    width = max(width, _LEAST_WIDTH)
+    return "\n".join(_lines(result, width))
+
+
+def _lines(result: Result, width: int) -> Iterator[str]:
+    for name, value in result.setting.items():
+        if value not in (None, "", [], {}):
+            yield from _wrapped(f"{name}: {_said(value)}", width)
+    if result.n_runs < result.n_planned:
+        yield from _wrapped(
+            f"interrupted: {result.n_runs} of {result.n_planned} runs were made", width
+        )
+    for temperature in dict.fromkeys(cell.temperature for cell in result.figures):
+        yield from _speeds(result, temperature, width)
+        yield from _stages(result, temperature, width)
+        yield from _predictions(result, temperature, width)
+        yield from _duels(result, temperature, width)
+    yield ""
+    yield from _wrapped(
+        "ratio: speed relative to the neighbouring run of off, from the request to the last token, "
+        "prefill included, at equal lengths; above 1 is faster. length: confirmed tokens per "
+        "target pass.",
+        width,
+    )
+
+
+def _speeds(result: Result, temperature: float, width: int) -> Iterator[str]:
+    rows = []
+    for workload, cells in _workloads(result.figures, temperature):
+        rows.append([workload, *[""] * len(_SPEED)])
+        rows += [[f"  {cell.mode}", *_speed(its)] for cell, its in cells]
+    yield from _titled("speed", temperature, grid(("", *_SPEED), rows, width))
+
+
+def _speed(figures: Figures) -> list[str]:
+    same = ""
+    if figures.same is not None:
+        same = f"{figures.same}/{figures.same + len(figures.forks)}"
+        if figures.forks:
+            same += f" @{median(figures.forks):.0f}"
+    return [
+        *_estimate(figures.ratio),
+        f"{figures.tokens_per_s:.1f}",
+        f"{figures.first_token_s:.2f}",
+        "" if figures.acceptance_rate is None else f"{figures.acceptance_rate:.1%}",
+        "" if figures.mean_acceptance_length is None else f"{figures.mean_acceptance_length:.2f}",
+        same,
+    ]
+
+
+def _stages(result: Result, temperature: float, width: int) -> Iterator[str]:
+    headers = ["", *(stage.replace("_", " ") for stage in STAGES)]
+    rows: list[list[str]] = []
+    for workload, cells in _workloads(result.figures, temperature):
+        own = [(cell, its.stages) for cell, its in cells if its.stages is not None]
+        rows.append([workload, *[""] * len(STAGES)])
+        rows += [
+            [f"  {cell.mode}", *(f"{stages[stage]:.1%}" for stage in STAGES)]
+            for cell, stages in own
+        ]
+    yield from _titled("where the time went", temperature, grid(headers, rows, width))
+
+
+def _predictions(result: Result, temperature: float, width: int) -> Iterator[str]:
+    rows, reasons = [], []
+    for cell, its in result.predictions.items():
+        if cell.temperature == temperature and its.textbook != 1:
+            name = f"{cell.workload} {cell.mode}"
+            numbers = (its.textbook, its.with_widths, its.measured)
+            rows.append([name, *(f"{number:.3f}" for number in numbers)])
+            if its.reason:
+                reasons.append(f"{name}: {its.reason}")
+    headers = ("", "textbook", "with widths", "measured")
+    lines = grid(headers, rows, width)
+    if reasons:
+        lines.append("where textbook and measurement part by more than 10 %, mostly since:")
+        lines += [line for reason in reasons for line in _wrapped(f"  {reason}", width)]
+    if rows:
+        yield from _titled("speed-up predicted and measured", temperature, lines)
+
+
+def _duels(result: Result, temperature: float, width: int) -> Iterator[str]:
+    duels = [duel for duel in result.duels if duel.cell.temperature == temperature]
+    if not duels:
+        return
+    rows = [
+        [f"{duel.cell.workload} {duel.cell.mode}", *_estimate(duel.ratio), duel.peer]
+        for duel in duels
+    ]
+    lines = grid(("", *_RATIO, "against"), rows, width)
+    yield from _titled("against the best of the peer's modes", temperature, lines)
+
+
+def _workloads(
+    figures: Mapping[Cell, Figures], temperature: float
+) -> Iterator[tuple[str, list[tuple[Cell, Figures]]]]:
+    cells = [(cell, its) for cell, its in figures.items() if cell.temperature == temperature]
+    for workload in dict.fromkeys(cell.workload for cell, _ in cells):
+        yield workload, [(cell, its) for cell, its in cells if cell.workload == workload]
+
+
+def _titled(title: str, temperature: float, lines: Sequence[str]) -> Iterator[str]:
+    sampling = "greedy" if temperature == 0 else f"temperature {temperature:g}"
+    yield ""
+    yield f"{title}, {sampling}"
+    yield from lines
+
+
+def _estimate(estimate: Estimate | None) -> list[str]:
+    if estimate is None:
+        return ["", ""]
+    interval = estimate.interval
+    return [
+        f"{estimate.ratio:.3f}",
+        "" if interval is None else f"{interval[0]:.3f} - {interval[1]:.3f}",
+    ]
+
+
+def _said(value: object) -> str:
+    if isinstance(value, Mapping):
+        return ", ".join(
+            f"{name} {_said(each)}" for name, each in value.items() if each not in (None, "", [])
+        )
+    if isinstance(value, list | tuple):
+        return ", ".join(map(_said, value))
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def _wrapped(text: str, width: int) -> list[str]:
+    return textwrap.wrap(
+        text, width, subsequent_indent="    ", break_long_words=False, break_on_hyphens=False
+    )

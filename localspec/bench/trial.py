@@ -1,0 +1,89 @@
+"""Trial: what came of one run."""
+
+from bisect import bisect_left
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from localspec.bench.schedule import Slot
+from localspec.decoding.round import Spent
+
+
+@dataclass(frozen=True, slots=True)
+class RoundRecord:
+    """One round: who drafted, how much of it came through, and what it took."""
+
+    drafter: str
+    drafted: int
+    accepted: int
+    confirmed: int
+    spent: Spent
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """So many tokens were confirmed so many seconds after the request."""
+
+    n_tokens: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """What came of one run.
+
+    Args:
+        slot: which run it was.
+        tokens: ids of the answer, what ended it included where it is known.
+        arrivals: ascending; the last one holds all tokens.
+        prefill_s: evaluating the prompt; 0 where a peer does not tell.
+        rounds: empty where a peer does not tell.
+        drafted: tokens proposed.
+        accepted: how many of them came through.
+    """
+
+    slot: Slot
+    tokens: tuple[int, ...]
+    arrivals: tuple[Arrival, ...]
+    prefill_s: float
+    rounds: tuple[RoundRecord, ...]
+    drafted: int
+    accepted: int
+
+    @property
+    def n_tokens(self) -> int:
+        """Tokens that were confirmed."""
+        return self.arrivals[-1].n_tokens
+
+    @property
+    def wall_s(self) -> float:
+        """Seconds from the request to the last token."""
+        return self.arrivals[-1].seconds
+
+    @property
+    def first_token_s(self) -> float:
+        """Seconds from the request to the first token."""
+        return self.arrivals[0].seconds
+
+    def token_s(self, n_tokens: int) -> float:
+        """Return the seconds per token when at least `n_tokens` were confirmed, prefill included."""
+        at = bisect_left([arrival.n_tokens for arrival in self.arrivals], n_tokens)
+        arrival = self.arrivals[min(at, len(self.arrivals) - 1)]
+        return arrival.seconds / arrival.n_tokens
+
+
+def speed_ratio(trial: Trial, off: Trial) -> float:
+    """Return how many times as fast as `off` a run was, at equal lengths.
+
+    Where one of two texts ends earlier, both are timed up to that length.
+    """
+    n_tokens = min(trial.n_tokens, off.n_tokens)
+    return off.token_s(n_tokens) / trial.token_s(n_tokens)
+
+
+def fork(tokens: Sequence[int], others: Sequence[int]) -> int | None:
+    """Return the first position where two texts differ; None where they are the same."""
+    if tokens == others:
+        return None
+    pairs = zip(tokens, others, strict=False)
+    differing = (index for index, (one, other) in enumerate(pairs) if one != other)
+    return next(differing, min(len(tokens), len(others)))

@@ -1,0 +1,206 @@
+"""`localspec bench`: what drafting earns on this machine. Figures on stdout, progress on stderr."""
+
+import codecs
+import os
+import shutil
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import click
+
+from localspec.bench.bench import Bench, run_bench
+from localspec.bench.document import as_json
+from localspec.bench.loading import Watchers, usual_modes
+from localspec.bench.modes import PEER_FLAGS, parse_modes
+from localspec.bench.own import Wish
+from localspec.bench.peer import peer_program
+from localspec.bench.prompts import bundled, per_workload, read
+from localspec.bench.table import table
+from localspec.bench.trial import Trial
+from localspec.cli import INTERRUPTED
+from localspec.cli.interrupt import cancel_on_interrupt, unwind_on_terminate
+from localspec.cli.layers import layers
+from localspec.cli.progress import ProgressLine
+from localspec.cli.settings import configured
+from localspec.decoding.cancel import CancelFlag, Cancelled
+from localspec.decoding.sampling import SamplingParams
+from localspec.errors import UsageError
+from localspec.launch import Launch
+from localspec.llama.options import KV_TYPES, LoadOptions
+
+_MAX_TOKENS = 160
+_TOLD_EVERY_S = 30.0
+
+
+@click.command()
+@click.option("--pair", metavar="NAME", help="Pair of models; smollm2-135m if nothing is chosen.")
+@click.option("--target", metavar="REF", help="Target instead of a pair: a model's name or a GGUF.")
+@click.option(
+    "--draft-model",
+    metavar="REF",
+    help="Draft model: a name, a GGUF, or `random` for one that knows nothing.",
+)
+@click.option(
+    "--modes",
+    metavar="LIST",
+    help="What to compare: off, auto, lookup[:K], model[:K], and of a peer "
+    f"{', '.join(PEER_FLAGS)}. Default: off,auto,lookup, and model where there is one.",
+)
+@click.option("--prompts", metavar="FILE", help="JSON lines of workload and prompt; or our own 60.")
+@click.option("--per-workload", type=int, metavar="N", help="Prompts of each kind. Default: all.")
+@click.option(
+    "--temperature",
+    "temperatures",
+    default="0,0.8",
+    metavar="LIST",
+    help="At which temperatures; 0 is greedy. Default: 0,0.8.",
+)
+@click.option("--max-tokens", type=int, metavar="N", help="Tokens of an answer. Default: 160.")
+@click.option("--repeat", type=int, default=1, metavar="N", help="Runs of each. Default: 1.")
+@click.option("--seed", type=int, default=1, metavar="S", help="Of the first repeat. Default: 1.")
+@click.option(
+    "--against",
+    metavar="llama-server=PATH",
+    help="Compare with llama.cpp's server: the same files, prompts and threads.",
+)
+@click.option(
+    "--synthetic",
+    type=int,
+    metavar="N",
+    help="Take a target of N times the layers that says the same: N times the cost.",
+)
+@click.option("--ctx", type=int, metavar="N", help="Tokens of context. Default: up to 4096.")
+@click.option(
+    "--kv-type", type=click.Choice(list(KV_TYPES)), default="f16", help="Type of the KV caches."
+)
+@click.option("--threads", type=int, metavar="N", help="CPU threads. Default: the physical cores.")
+@click.option(
+    "--gpu-layers", default="auto", callback=layers, metavar="N|auto", help="Layers on the GPU."
+)
+@click.option("--device", multiple=True, metavar="NAME", help="Device to use; repeatable.")
+@click.option("--fit/--no-fit", default=True, help="Refuse what the free memory does not hold.")
+@click.option("--offline", is_flag=True, help="Use no network.")
+@click.option("--json", "json_", is_flag=True, help="Print one JSON object instead of a table.")
+@click.option("--quiet", is_flag=True, help="Print nothing on stderr but errors.")
+@click.option("--debug", is_flag=True, help="Show a traceback when something fails.")
+def bench(**flags: Any) -> int:
+    """Measure what drafting earns here: every mode on the same weights, in neighbouring runs.
+
+    Ctrl-C ends it and prints what was measured until then.
+    """
+    request = _request(configured(flags))
+    cancel = CancelFlag()
+    progress = _Progress(enabled=not flags["quiet"])
+    with (
+        unwind_on_terminate(),
+        ProgressLine(enabled=not flags["quiet"]) as line,
+        cancel_on_interrupt(cancel),
+    ):
+        try:
+            found = run_bench(request, cancel, Watchers(line.download, line.load), progress.tell)
+        except Cancelled:
+            return INTERRUPTED
+        finally:
+            progress.end()
+    if found.n_runs == 0:
+        return INTERRUPTED
+    if flags["json_"]:
+        only_ascii = codecs.lookup(sys.stdout.encoding).name != "utf-8"
+        click.echo(as_json(found, only_ascii=only_ascii))
+    else:
+        click.echo(table(found, shutil.get_terminal_size((80, 24)).columns))
+    sys.stdout.flush()
+    return INTERRUPTED if found.n_runs < found.n_planned else 0
+
+
+def _request(flags: dict[str, Any]) -> Bench:
+    peer = None if flags["against"] is None else peer_program(flags["against"])
+    prompts = bundled() if flags["prompts"] is None else read(Path(flags["prompts"]))
+    if flags["per_workload"] is not None and flags["per_workload"] < 1:
+        raise UsageError(f"per_workload is {flags['per_workload']}: it must be 1 or more")
+    sampling = SamplingParams(
+        top_k=flags["top_k"],
+        top_p=flags["top_p"],
+        min_p=flags["min_p"],
+        repeat_penalty=flags["repeat_penalty"],
+    )
+    max_tokens = _MAX_TOKENS if flags["max_tokens"] is None else flags["max_tokens"]
+    if max_tokens < 1:
+        raise UsageError(f"max_tokens is {max_tokens}: it must be 1 or more")
+    options = LoadOptions(
+        n_ctx=flags["ctx"],
+        gpu_layers=flags["gpu_layers"],
+        devices=tuple(flags["device"]),
+        threads=flags["threads"],
+        kv_type=flags["kv_type"],
+    )
+    launch = Launch(
+        pair=flags["pair"],
+        target=flags["target"],
+        draft_model=flags["draft_model"],
+        options=options,
+        offline=flags["offline"],
+        fit=flags["fit"],
+    )
+    return Bench(
+        launch=launch,
+        prompts=per_workload(prompts, flags["per_workload"]),
+        prompts_name=flags["prompts"] or "the bundled prompts",
+        modes=parse_modes(flags["modes"] or usual_modes(launch, with_peer=peer is not None)),
+        temperatures=_temperatures(flags["temperatures"]),
+        wish=Wish(sampling, max_tokens, flags["seed"]),
+        repeats=flags["repeat"],
+        synthetic=flags["synthetic"],
+        peer=peer,
+    )
+
+
+def _temperatures(text: str) -> list[float]:
+    found = []
+    for each in text.split(","):
+        try:
+            found.append(SamplingParams(temperature=float(each)).temperature)
+        except ValueError:
+            raise UsageError(
+                f"temperature {each.strip()!r} is no number: give some, such as 0,0.8"
+            ) from None
+    return list(dict.fromkeys(found))
+
+
+class _Progress:
+    """Says on stderr which run is done: on a terminal in one line, elsewhere now and then."""
+
+    def __init__(self, *, enabled: bool) -> None:
+        self._enabled = enabled
+        self._drawing = sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
+        self._start = self._told = time.monotonic()
+
+    def tell(self, done: int, planned: int, trial: Trial) -> None:
+        """Take in that a run is done."""
+        if done == 1:
+            self._start = time.monotonic() - trial.wall_s
+        now = time.monotonic()
+        if not self._enabled or (not self._drawing and now - self._told < _TOLD_EVERY_S):
+            return
+        self._told = now
+        left_s = (now - self._start) / done * (planned - done)
+        speed = trial.n_tokens / trial.wall_s
+        text = (
+            f"run {done} of {planned}, {trial.slot.mode} {speed:.1f} tokens/s, {_time(left_s)} left"
+        )
+        if self._drawing:
+            text = text[: shutil.get_terminal_size((80, 24)).columns - 1]
+            print(f"\r\x1b[K{text}", end="", file=sys.stderr, flush=True)
+        else:
+            print(f"localspec: {text}", file=sys.stderr, flush=True)
+
+    def end(self) -> None:
+        """Clear the line."""
+        if self._enabled and self._drawing:
+            print("\r\x1b[K", end="", file=sys.stderr, flush=True)
+
+
+def _time(seconds: float) -> str:
+    return f"{seconds:.0f} s" if seconds < 100 else f"{seconds / 60:.0f} min"
