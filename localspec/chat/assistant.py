@@ -25,6 +25,9 @@ from localspec.decoding.stats import AcceptanceStats
 from localspec.decoding.timings import Timings
 from localspec.errors import ContextOverflow, UsageError
 
+Watch = Callable[[Confirmed, Timings], None]
+"""Called with what a round confirmed, and the times so far."""
+
 _SEED_BITS = 32  # short enough to be copied by hand
 
 
@@ -100,15 +103,21 @@ class Assistant:
         raise AssertionError("a stream of events ends with Finished")
 
     def stream(
-        self, prompt: str | Conversation, options: ReplyOptions | None = None, *, raw: bool = False
+        self,
+        prompt: str | Conversation,
+        options: ReplyOptions | None = None,
+        *,
+        raw: bool = False,
+        watch: Watch | None = None,
     ) -> Iterator[Event]:
         """Answer, yielding text as it is confirmed and `Finished` at the end.
 
         Args:
-            prompt: a text, or a conversation whose last turn is the user's; it gets the reply
-                appended before `Finished` comes.
+            prompt: a text, or a conversation; it gets the reply appended before `Finished` comes. Where its last
+                turn is the assistant's, that turn goes on: the reply is what is new of it.
             options: how to answer.
             raw: let a text go to the model as it is, without the chat template.
+            watch: sees every round, before the text that it gives is yielded.
 
         Raises:
             ContextOverflow: the prompt leaves no room for an answer.
@@ -135,6 +144,8 @@ class Assistant:
             Limits(options.max_tokens, self.models.eog),
             timings,
         )
+        if watch is not None:
+            rounds = _watched(rounds, watch, timings)
         reason = yield from self._answer(rounds, text, progress)
         # What plain decoding would not have evaluated is forgotten: the next turn then starts
         # from the same cache, and rounds alike, however this one was drafted.
@@ -221,6 +232,21 @@ class Assistant:
                 f"the prompt has {n_tokens} tokens and the context holds {n_ctx}: "
                 "shorten it, or raise --ctx"
             )
+
+
+def _watched(
+    rounds: Generator[Confirmed, None, StopReason], watch: Watch, timings: Timings
+) -> Generator[Confirmed, None, StopReason]:
+    try:
+        while True:
+            confirmed = next(rounds)
+            watch(confirmed, timings)
+            yield confirmed
+    except StopIteration as ended:
+        reason: StopReason = ended.value
+        return reason
+    finally:
+        rounds.close()
 
 
 def _as_conversation(prompt: str | Conversation, *, raw: bool) -> Conversation | None:

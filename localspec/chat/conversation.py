@@ -16,9 +16,15 @@ from localspec.chat.thinking import (
     split_thinking,
     thinking_tags,
 )
-from localspec.chat.tokenizer import ContentGuard, Tokenizer, raw_tokens, tokenize_rendered
+from localspec.chat.tokenizer import (
+    BREAK,
+    ContentGuard,
+    Tokenizer,
+    raw_tokens,
+    tokenize_rendered,
+)
 
-__all__ = ["NO_ANSWER", "Conversation", "Message", "Tokenizer", "raw_tokens"]
+__all__ = ["NO_ANSWER", "Conversation", "Message", "Segment", "Tokenizer", "raw_tokens"]
 
 # Stands for a reply that was cut off before its answer began: some templates refuse an empty one.
 NO_ANSWER = "…"
@@ -34,7 +40,7 @@ class Message:
 
 
 @dataclass(frozen=True, slots=True)
-class _Segment:
+class Segment:
     """Text with its breaks, and the ids that it was evaluated as."""
 
     text: str
@@ -43,14 +49,18 @@ class _Segment:
 
 @dataclass(frozen=True, slots=True)
 class _Prompt:
-    """The last prompt: what it reused and added, and what a reply to it is read with."""
+    """The last prompt: what it reused and added, and what a reply to it is read with.
 
-    segments: tuple[_Segment, ...]
+    `begun` is what the reply says already, where the prompt ends within one that is to go on.
+    """
+
+    segments: tuple[Segment, ...]
     template: ChatTemplate
     tokenizer: Tokenizer
     guard: ContentGuard
     tags: tuple[ThinkingTags, ...]
     opened: ThinkingTags | None
+    begun: str
 
 
 class Conversation:
@@ -59,18 +69,35 @@ class Conversation:
     Args:
         system: the system prompt; None leaves it to the template, which may have a default.
         messages: earlier turns, as when a conversation is taken up again; their ids are unknown.
+        remembered: what another conversation with the same model, mostly an earlier state of this one, remembers
+            of ids; of use as far as the texts are the same.
     """
 
-    def __init__(self, system: str | None = None, messages: Iterable[Message] = ()) -> None:
+    def __init__(
+        self,
+        system: str | None = None,
+        messages: Iterable[Message] = (),
+        remembered: tuple[Segment, ...] = (),
+    ) -> None:
         first = [] if system is None else [Message("system", system)]
         self._messages = [*first, *messages]
-        self._segments: tuple[_Segment, ...] = ()
+        self._segments = remembered
         self._prompt: _Prompt | None = None
 
     @property
     def messages(self) -> tuple[Message, ...]:
         """All that was said so far."""
         return tuple(self._messages)
+
+    @property
+    def remembered(self) -> tuple[Segment, ...]:
+        """The ids of what was said, with their texts."""
+        return self._segments
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether the last turn is the assistant's, so that the next reply is more of it."""
+        return bool(self._messages) and self._messages[-1].role == "assistant"
 
     def append_user(self, text: str) -> None:
         """Add what the user says."""
@@ -79,7 +106,7 @@ class Conversation:
     def prompt_tokens(
         self, template: ChatTemplate, tokenizer: Tokenizer, *, enable_thinking: bool = True
     ) -> list[int]:
-        """Return the ids of the whole conversation up to where the next reply begins.
+        """Return the ids of the whole conversation up to where the next reply begins, or goes on.
 
         Text in contents that spells a special token stays text. An unlike tokenizer forgets all remembered ids.
 
@@ -93,25 +120,34 @@ class Conversation:
             guard = last.guard
         else:
             guard = ContentGuard(tokenizer, template.source)
+        begun_message = self._messages[-1] if self.goes_on else None
+        told = self._messages[:-1] if begun_message else self._messages
         text = template.render(
-            [_for_template(message, guard) for message in self._messages],
-            enable_thinking=enable_thinking,
+            [_for_template(message, guard) for message in told], enable_thinking=enable_thinking
         )
         known, rest = _reusable(self._segments, text)
         new = tokenize_rendered(rest, tokenizer, at_start=not known)
-        segments = (*known, _Segment(rest, tuple(new)))
+        segments = (*known, Segment(rest, tuple(new)))
         tags = thinking_tags(template.source)
-        self._prompt = _Prompt(segments, template, tokenizer, guard, tags, opened_by(text, tags))
+        opened = opened_by(text, tags)
+        begun = ""
+        if begun_message:
+            later = () if rest else self._segments[len(known) :]
+            begun, segment = _begun(begun_message, later, tokenizer, guard, tags, opened)
+            segments = (*segments, segment)
+        self._prompt = _Prompt(segments, template, tokenizer, guard, tags, opened, begun)
         return [token for segment in segments for token in segment.tokens]
 
     def thinking_filter(self) -> ThinkingFilter:
         """Return a filter for the reply to the last prompt; without one, text passes untouched."""
         if self._prompt is None:
             return ThinkingFilter(())
-        return ThinkingFilter(self._prompt.tags, self._prompt.opened)
+        thinking = ThinkingFilter(self._prompt.tags, self._prompt.opened)
+        thinking.feed(self._prompt.begun)
+        return thinking
 
     def append_reply(self, text: str, tokens: Sequence[int]) -> None:
-        """Add the reply to the last prompt.
+        """Add the reply to the last prompt, or what is new of it where it goes on.
 
         Args:
             text: all that was generated up to a stop string, thoughts and their tags included.
@@ -121,12 +157,13 @@ class Conversation:
         if prompt is None:
             self._messages.append(Message("assistant", text))
             return
-        thinking, answer = split_thinking(text, prompt.tags, prompt.opened)
+        if self.goes_on:
+            self._messages.pop()
+        thinking, answer = split_thinking(prompt.begun + text, prompt.tags, prompt.opened)
         self._messages.append(Message("assistant", answer, thinking))
-        tags = [tag for pair in prompt.tags for tag in (pair.open, pair.close)] if thinking else []
-        written = prompt.guard.break_up(text, exempt=tags)
+        written = prompt.guard.break_up(text, exempt=_tag_texts(prompt.tags) if thinking else [])
         # an empty text would match anywhere, also after `retract`
-        self._segments = (*prompt.segments, *([_Segment(written, tuple(tokens))] if text else []))
+        self._segments = (*prompt.segments, *([Segment(written, tuple(tokens))] if text else []))
 
     def retract(self) -> Message:
         """Take back the last message: a turn that failed, or that is to be said again.
@@ -147,10 +184,49 @@ def _for_template(message: Message, guard: ContentGuard) -> dict[str, str]:
     return fields
 
 
-def _reusable(segments: Sequence[_Segment], text: str) -> tuple[tuple[_Segment, ...], str]:
+def _reusable(segments: Sequence[Segment], text: str) -> tuple[tuple[Segment, ...], str]:
     """Return the segments that `text` begins with, and the rest of it."""
     for index, segment in enumerate(segments):
         if not text.startswith(segment.text):
             return tuple(segments[:index]), text
         text = text[len(segment.text) :]
     return tuple(segments), text
+
+
+def _tag_texts(tags: Iterable[ThinkingTags]) -> list[str]:
+    return [tag for pair in tags for tag in (pair.open, pair.close)]
+
+
+def _begun(
+    message: Message,
+    later: Sequence[Segment],
+    tokenizer: Tokenizer,
+    guard: ContentGuard,
+    tags: Sequence[ThinkingTags],
+    opened: ThinkingTags | None,
+) -> tuple[str, Segment]:
+    """Return what a reply that is to go on says, as its model wrote it, and the ids of it.
+
+    Args:
+        message: the reply.
+        later: what is remembered after the prompt of it.
+        tokenizer: for what is not remembered.
+        guard: likewise.
+        tags: what may enclose thoughts.
+        opened: the block that the prompt opens.
+    """
+    text, tokens = "", tuple[int, ...]()
+    for segment in later:
+        text, tokens = text + segment.text, (*tokens, *segment.tokens)
+        written = text.replace(BREAK, "")
+        if split_thinking(written, tags, opened) == (message.thinking, message.content):
+            return written, Segment(text, tokens)
+    written = message.content
+    if message.thinking and tags:
+        pair = opened or tags[0]
+        before = "" if opened else pair.open + "\n"
+        # thoughts without an answer were cut
+        after = f"{pair.close}\n\n{message.content}" if message.content else ""
+        written = before + message.thinking + after
+    text = guard.break_up(written, exempt=_tag_texts(tags) if message.thinking else [])
+    return written, Segment(text, tuple(tokenize_rendered(text, tokenizer, at_start=False)))

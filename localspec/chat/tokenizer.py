@@ -5,7 +5,7 @@ from collections.abc import Collection
 from typing import Protocol
 
 # A lone surrogate: no text that can be written as UTF-8 contains one, so no content can forge or lose it.
-_BREAK = "\ud800"
+BREAK = "\ud800"
 _SURROGATES = re.compile("[\ud800-\udfff]")
 
 
@@ -77,7 +77,7 @@ class ContentGuard:
         if not found:
             return content
         beginnings = re.compile("(?=" + "|".join(map(re.escape, found)) + ").", re.DOTALL)
-        return beginnings.sub(lambda first: first[0] + _BREAK, content)
+        return beginnings.sub(lambda first: first[0] + BREAK, content)
 
     def _structures(self, text: str) -> bool:
         tokenize = self._tokenizer.tokenize
@@ -94,7 +94,7 @@ def tokenize_rendered(text: str, tokenizer: Tokenizer, *, at_start: bool) -> lis
         tokenizer: the vocabulary of the model that will read it.
         at_start: nothing precedes it: BOS is added if the vocabulary wants it and the template did not write it.
     """
-    first, *later = text.split(_BREAK)
+    first, *later = text.split(BREAK)
     if at_start:
         ids = tokenizer.tokenize(first, add_special=False, parse_special=True)
     else:
