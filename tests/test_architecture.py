@@ -17,7 +17,8 @@ FLOORS: list[set[str]] = [
     {""},  # the package itself: its public face
     {"child"},  # the engine's process: its main
     {"launch"},
-    {"engine", "config", "fitting"},
+    {"loading"},
+    {"drafting", "engine", "config", "fitting", "calibration"},
     {"chat", "telemetry", "history"},
     {"llama", "models"},
     {"decoding"},

@@ -1,0 +1,1 @@
+"""What was measured on this machine, kept from one run to the next: costs of passes, safe widths."""

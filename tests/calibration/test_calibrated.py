@@ -1,0 +1,189 @@
+"""From the cache, else measured: with measuring that is counted, and on real weights."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from localspec.calibration import calibrated as module
+from localspec.calibration.calibrated import (
+    cached_costs,
+    cached_widths,
+    calibrated,
+    calibrated_widths,
+)
+from localspec.decoding.cancel import CancelFlag, Cancelled
+from localspec.decoding.costs import PassCosts
+from localspec.decoding.model import Role
+from localspec.llama.calibrate import OF_DRAFT_MODEL, OF_TARGET
+from localspec.llama.model import LlamaModel
+from localspec.llama.options import LoadOptions
+from localspec.llama.safe_widths import SafeWidths
+
+
+@dataclass(frozen=True, slots=True)
+class Weights:
+    """What calibration asks of a model."""
+
+    path: Path
+    options: LoadOptions = field(default_factory=LoadOptions)
+
+
+@dataclass(slots=True)
+class Measuring:
+    """Stands in for measuring, and counts."""
+
+    counted: list[str] = field(default_factory=list)
+
+    def costs(self, model: Any, _options: Any, schedule: Any, *_: Any) -> PassCosts:
+        self.counted.append(f"{model.path.name} {len(schedule.widths)}")
+        return PassCosts((1, 2), (0.01 * len(self.counted), 0.02 * len(self.counted)))
+
+    def widths(self, model: Any, *_: Any) -> SafeWidths:
+        self.counted.append(f"{model.path.name} widths")
+        return SafeWidths((1, 2, 3), {4: 0.5})
+
+
+def weights(path: Path, **options: Any) -> LlamaModel:
+    if not path.exists():
+        path.touch()
+    return cast(LlamaModel, Weights(path, LoadOptions(**options)))
+
+
+@pytest.fixture
+def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("LOCALSPEC_DATA_DIR", str(tmp_path / "data"))
+    return tmp_path / "data"
+
+
+@pytest.fixture
+def measuring(data: Path, monkeypatch: pytest.MonkeyPatch) -> Measuring:
+    del data
+    measuring = Measuring()
+    monkeypatch.setattr(module, "measure_pass_costs", measuring.costs)
+    monkeypatch.setattr(module, "safe_widths", measuring.widths)
+    return measuring
+
+
+def test_a_pair_is_measured_once(measuring: Measuring, tmp_path: Path) -> None:
+    target, draft_model = weights(tmp_path / "big"), weights(tmp_path / "small")
+    first = calibrated(target, draft_model)
+    assert calibrated(target, draft_model) == first
+    assert first.notes == ()
+    counts = (len(OF_TARGET.widths), len(OF_DRAFT_MODEL.widths))
+    assert measuring.counted == [f"big {counts[0]}", f"small {counts[1]}"]
+
+
+def test_a_new_pair_uses_what_is_known_of_its_target(measuring: Measuring, tmp_path: Path) -> None:
+    target = weights(tmp_path / "big")
+    alone = calibrated(target)
+    assert alone.draft_model is None
+    paired = calibrated(target, weights(tmp_path / "small"))
+    assert paired.target == alone.target
+    assert len(measuring.counted) == 2
+
+
+def test_one_file_in_both_roles_is_measured_in_both(measuring: Measuring, tmp_path: Path) -> None:
+    model = weights(tmp_path / "both")
+    found = calibrated(model, model)
+    assert found.target != found.draft_model
+    assert len(measuring.counted) == 2
+
+
+def test_other_options_are_measured_for_themselves(measuring: Measuring, tmp_path: Path) -> None:
+    calibrated(weights(tmp_path / "big"))
+    calibrated(weights(tmp_path / "big", threads=1))
+    calibrated(weights(tmp_path / "big", n_ctx=64, max_rows=3))
+    assert len(measuring.counted) == 2
+
+
+@pytest.mark.usefixtures("measuring")
+def test_costs_are_known_before_a_model_is_loaded(tmp_path: Path) -> None:
+    file, options = tmp_path / "big", LoadOptions()
+    assert cached_costs(file, options, Role.TARGET) is None  # nor is the file there
+    found = calibrated(weights(file))
+    assert cached_costs(file, options, Role.TARGET) == found.target
+    assert cached_costs(file, options, Role.DRAFT_MODEL) is None
+    assert cached_costs(file, replace(options, kv_type="bf16"), Role.TARGET) is None
+
+
+@pytest.mark.parametrize("damage", [b"", b"{", b'{"key": {}, "value": {}}', b"\0" * 99])
+def test_a_damaged_cache_is_measured_anew_and_mended(
+    measuring: Measuring, data: Path, tmp_path: Path, damage: bytes
+) -> None:
+    target = weights(tmp_path / "big")
+    calibrated(target)
+    (entry,) = (data / "calibration").iterdir()
+    entry.write_bytes(damage)
+    assert cached_costs(target.path, target.options, Role.TARGET) is None
+    again = calibrated(target)
+    assert len(measuring.counted) == 2
+    assert cached_costs(target.path, target.options, Role.TARGET) == again.target
+
+
+def test_a_cache_that_cannot_be_written_is_mentioned_once(
+    measuring: Measuring, data: Path, tmp_path: Path
+) -> None:
+    data.mkdir()
+    (data / "calibration").write_text("in the way")
+    found = calibrated(weights(tmp_path / "big"), weights(tmp_path / "small"))
+    assert len(measuring.counted) == 2
+    (note,) = found.notes
+    assert "measured again" in note
+    assert "\n" not in note
+
+
+def test_a_data_directory_that_cannot_be_used_is_mentioned_too(
+    measuring: Measuring, data: Path, tmp_path: Path
+) -> None:
+    data.write_text("a file")
+    found = calibrated(weights(tmp_path / "big"), weights(tmp_path / "small"))
+    assert len(measuring.counted) == 2
+    assert len(found.notes) == 1
+    assert cached_costs(tmp_path / "big", LoadOptions(), Role.TARGET) is None
+
+
+def test_cancelling_keeps_what_is_whole_and_nothing_else(
+    measuring: Measuring, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target, draft_model = weights(tmp_path / "big"), weights(tmp_path / "small")
+
+    def cancelled(model: Any, *rest: Any) -> PassCosts:
+        if model is draft_model:
+            raise Cancelled
+        return measuring.costs(model, *rest)
+
+    monkeypatch.setattr(module, "measure_pass_costs", cancelled)
+    with pytest.raises(Cancelled):
+        calibrated(target, draft_model, CancelFlag())
+    assert cached_costs(target.path, target.options, Role.TARGET) is not None
+    assert cached_costs(draft_model.path, draft_model.options, Role.DRAFT_MODEL) is None
+
+
+def test_safe_widths_are_kept_likewise(measuring: Measuring, tmp_path: Path) -> None:
+    model = weights(tmp_path / "big")
+    assert cached_widths(model.path, model.options) is None
+    found = calibrated_widths(model)
+    assert calibrated_widths(model) == cached_widths(model.path, model.options) == found
+    assert measuring.counted == ["big widths"]
+
+
+@pytest.fixture
+def real(smollm2_path: Path, data: Path) -> Iterator[LlamaModel]:
+    del data
+    model = LlamaModel(smollm2_path, LoadOptions(threads=1).exact())
+    yield model
+    model.close()
+
+
+@pytest.mark.weights
+def test_real_weights_are_measured_once(real: LlamaModel, monkeypatch: pytest.MonkeyPatch) -> None:
+    shares: list[tuple[Role, float]] = []
+    first = calibrated(real, real, on_progress=lambda *share: shares.append(share))
+    assert {role for role, _ in shares} == {Role.TARGET, Role.DRAFT_MODEL}
+    monkeypatch.setattr(module, "measure_pass_costs", None)
+    assert calibrated(real, real) == first
+    assert cached_costs(real.path, real.options, Role.TARGET) == first.target
+    assert first.target.widths[:4] == (1, 2, 3, 4)

@@ -1,0 +1,126 @@
+"""The key of a measurement: what changes it, and what does not."""
+
+import os
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from localspec.calibration import key as key_module
+from localspec.calibration.key import digest_of, file_identity, key_of
+from localspec.llama.build import build
+from localspec.llama.devices import Device, default_threads
+from localspec.llama.options import LoadOptions
+
+CHANGED: dict[str, Any] = {
+    "gpu_layers": 7,
+    "devices": ("CPU",),
+    "threads": 3,
+    "threads_batch": 5,
+    "kv_type": "bf16",
+    "flash_attention": True,
+    "repack": False,
+    "load_mode": "mmap",
+    "n_batch": 48,
+}
+ONLY_SIZES: dict[str, Any] = {"n_ctx": 777, "max_rows": 2}
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "model.gguf"
+    path.write_bytes(b"GGUF")
+    return path
+
+
+def digest(file: Path, **options: Any) -> str:
+    return digest_of(key_of("costs", file, LoadOptions(**options)))
+
+
+def test_every_option_is_known_to_matter_or_not() -> None:
+    assert {field.name for field in fields(LoadOptions)} == {*CHANGED, *ONLY_SIZES}
+
+
+@pytest.mark.parametrize("name", CHANGED)
+def test_what_chooses_kernels_makes_another_key(file: Path, name: str) -> None:
+    assert digest(file, **{name: CHANGED[name]}) != digest(file)
+
+
+@pytest.mark.parametrize("name", ONLY_SIZES)
+def test_what_only_sizes_a_context_does_not(file: Path, name: str) -> None:
+    assert digest(file, **{name: ONLY_SIZES[name]}) == digest(file)
+
+
+def test_a_default_and_what_it_stands_for_are_the_same(file: Path) -> None:
+    threads = default_threads()
+    assert digest(file, threads=threads, threads_batch=threads) == digest(file)
+
+
+def test_kinds_of_measurement_are_kept_apart(file: Path) -> None:
+    assert key_of("safe widths", file, LoadOptions()) != key_of("costs", file, LoadOptions())
+
+
+def test_another_build_or_another_device_makes_another_key(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = digest(file)
+    built = build()
+    with monkeypatch.context() as patch:
+        patch.setattr(key_module, "build", lambda: replace(built, version="9.9"))
+        assert digest(file) != before
+    with monkeypatch.context() as patch:
+        patch.setattr(key_module, "build", lambda: replace(built, features=("CPU: SSE3 = 1",)))
+        assert digest(file) != before
+    with monkeypatch.context() as patch:
+        patch.setattr(key_module, "devices", lambda: [Device("CPU", "another", 1, 1, False, 0)])
+        assert digest(file) != before
+    with monkeypatch.context() as patch:
+        patch.setattr(key_module, "FORMAT", 0)
+        assert digest(file) != before
+    assert digest(file) == before
+
+
+def test_free_memory_is_not_in_the_key(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def with_free(free_bytes: int) -> str:
+        device = Device("CUDA0", "one", free_bytes, 8 << 30, True, 0)
+        monkeypatch.setattr(key_module, "devices", lambda: [device])
+        return digest(file)
+
+    assert with_free(1) == with_free(2)
+
+
+def test_a_file_of_the_store_is_its_sha256_wherever_the_store_is(tmp_path: Path) -> None:
+    name = "0123456789abcdef" * 4
+    for place in ("here", "there"):
+        (tmp_path / place / "blobs").mkdir(parents=True)
+        (tmp_path / place / "blobs" / name).write_bytes(place.encode())
+    here, there = (tmp_path / place / "blobs" / name for place in ("here", "there"))
+    assert file_identity(here) == file_identity(there) == f"sha256 {name}"
+    link = tmp_path / "model.gguf"
+    link.symlink_to(here)
+    assert file_identity(link) == f"sha256 {name}"
+
+
+def test_another_file_is_told_by_place_size_and_time_and_its_place_is_not_written_down(
+    file: Path,
+) -> None:
+    before = file_identity(file)
+    assert str(file.parent) not in str(key_of("costs", file, LoadOptions()))
+    assert file_identity(file) == before
+    stamp = file.stat().st_mtime_ns
+    os.utime(file, ns=(stamp, stamp + 1_000_000))
+    touched = file_identity(file)
+    file.write_bytes(b"GGUF, longer")
+    os.utime(file, ns=(stamp, stamp))
+    assert len({before, touched, file_identity(file)}) == 3
+    copy = file.with_name("copy.gguf")
+    copy.write_bytes(file.read_bytes())
+    os.utime(copy, ns=(stamp, stamp))
+    assert file_identity(copy) != file_identity(file)
+
+
+def test_an_odd_name_has_an_identity(tmp_path: Path) -> None:
+    path = tmp_path / os.fsdecode(b"odd-\xff.gguf")
+    path.write_bytes(b"GGUF")
+    assert file_identity(path).startswith("seen ")

@@ -1,0 +1,155 @@
+"""Measuring costs: in a virtual world, where time is a number, and on real weights."""
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from localspec.decoding.cancel import CancelFlag, Cancelled
+from localspec.llama.calibrate import (
+    OF_DRAFT_MODEL,
+    OF_TARGET,
+    Schedule,
+    measure_pass_costs,
+    sample,
+)
+from localspec.llama.context import LlamaContext
+from localspec.llama.model import LlamaModel
+from localspec.llama.options import LoadOptions
+from tests.llama.tiny_mamba import write
+
+STAIRCASE = {1: 23, 2: 42, 3: 56, 4: 68, 5: 84, 6: 98, 7: 107, 8: 115, 9: 124, 12: 143, 16: 138}
+
+
+def staircase_s(width: int) -> float:
+    return STAIRCASE.get(width, 100 + 5 * width) / 1000
+
+
+@dataclass(slots=True)
+class World:
+    """Passes take what `seconds` says, and nothing else takes time."""
+
+    seconds: Callable[[int], float] = staircase_s
+    now: float = 100.0
+    passes: list[int] = field(default_factory=list)
+
+    def run_pass(self, width: int) -> None:
+        self.passes.append(width)
+        self.now += self.seconds(width)
+
+    def clock(self) -> float:
+        return self.now
+
+
+def test_costs_are_what_the_clock_says_at_every_width() -> None:
+    world = World()
+    costs = sample(world.run_pass, replace(OF_TARGET, budget_s=9.0), world.clock)
+    assert costs.widths == tuple(sorted(OF_TARGET.widths))
+    assert costs.seconds == pytest.approx([staircase_s(width) for width in costs.widths])
+
+
+def test_a_disturbed_pass_does_not_count_where_an_undisturbed_one_was_seen() -> None:
+    random = Random(3)
+    world = World(lambda width: staircase_s(width) * random.choice([1.0, 1.0, 1.7, 40.0]))
+    schedule = Schedule((1, 2, 4, 8), budget_s=60.0, needed=4, most_s=60.0, every_row=True)
+    costs = sample(world.run_pass, schedule, world.clock)
+    assert costs.seconds == pytest.approx([staircase_s(width) for width in (1, 2, 4, 8)])
+
+
+def test_narrow_passes_are_repeated_most_and_all_of_them_over_the_whole_time() -> None:
+    world = World()
+    sample(world.run_pass, OF_DRAFT_MODEL, world.clock)
+    count = Counter(world.passes)
+    assert count[1] > count[2] > count[4] >= count[16] >= 1
+    half = len(world.passes) // 2
+    assert 1 in world.passes[:half]
+    assert 1 in world.passes[half:]
+
+
+def test_the_budget_is_kept() -> None:
+    world = World()
+    sample(world.run_pass, OF_TARGET, world.clock)
+    assert world.now - 100.0 <= OF_TARGET.budget_s + 1e-6
+
+
+def test_a_model_slower_than_the_budget_still_gives_every_narrow_width() -> None:
+    world = World(lambda width: 4.5 * staircase_s(width))
+    costs = sample(world.run_pass, OF_TARGET, world.clock)
+    assert set(costs.widths) >= {1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16}
+    assert world.now - 100.0 <= OF_TARGET.most_s
+
+
+@pytest.mark.parametrize("factor", [30, 1000])
+def test_a_model_that_is_slower_still_ends_after_a_pass_or_two_too_many(factor: int) -> None:
+    world = World(lambda width: factor * staircase_s(width))
+    costs = sample(world.run_pass, OF_TARGET, world.clock)
+    assert costs.widths[0] == 1
+    assert world.now - 100.0 <= OF_TARGET.most_s + factor * 0.16
+    assert costs.of(1) == pytest.approx(factor * 0.023)
+
+
+def test_a_clock_too_coarse_to_see_a_pass_gives_costs_all_the_same() -> None:
+    ticks = iter(range(10**6))
+
+    def clock() -> float:
+        return next(ticks) // 40 / 64
+
+    costs = sample(lambda _width: None, OF_DRAFT_MODEL, clock)
+    assert min(costs.seconds) > 0
+
+
+def test_progress_rises_to_the_end() -> None:
+    world, shares = World(), list[float]()
+    sample(world.run_pass, OF_TARGET, world.clock, shares.append)
+    assert shares == sorted(shares)
+    assert 0.8 < shares[-1] <= 1.0
+
+
+def test_what_fails_in_the_midst_of_a_pass_ends_the_measuring() -> None:
+    def run_pass(width: int) -> None:
+        if width == 8:
+            raise Cancelled
+
+    with pytest.raises(Cancelled):
+        sample(run_pass, OF_TARGET, World().clock)
+
+
+SHORT = Schedule((1, 2, 8, 64), budget_s=0.5, needed=4, most_s=5.0, every_row=True)
+
+
+@pytest.mark.weights
+def test_a_real_model_has_costs_and_keeps_what_its_own_context_knows(
+    smollm2: LlamaModel, context: LlamaContext, tokens: list[int]
+) -> None:
+    context.prefill(tokens)
+    costs = measure_pass_costs(smollm2, replace(smollm2.options, threads=1), SHORT)
+    assert costs.widths == (1, 2, 8, 64)
+    assert all(0 < seconds < 60 for seconds in costs.seconds)
+    assert context.common_prefix(tokens) == len(tokens)
+
+
+@pytest.mark.weights
+def test_a_draft_model_is_measured_with_one_row(smollm2: LlamaModel) -> None:
+    schedule = replace(OF_DRAFT_MODEL, budget_s=0.1, needed=7)
+    costs = measure_pass_costs(smollm2, replace(smollm2.options, threads=1), schedule)
+    assert costs.widths == tuple(sorted(OF_DRAFT_MODEL.widths))
+
+
+@pytest.mark.weights
+def test_measuring_can_be_cancelled(smollm2: LlamaModel) -> None:
+    cancel = CancelFlag()
+    with pytest.raises(Cancelled):
+        measure_pass_costs(
+            smollm2, replace(smollm2.options, threads=1), SHORT, cancel, lambda _share: cancel.set()
+        )
+
+
+def test_a_recurrent_model_is_measured_too(tmp_path: Path) -> None:
+
+    model = LlamaModel(write(tmp_path / "mamba.gguf"), LoadOptions(threads=1))
+    costs = measure_pass_costs(model, model.options, SHORT)
+    assert costs.widths[0] == 1
+    model.close()

@@ -1,0 +1,144 @@
+"""Safe widths: in a world whose faults are planted, and on real weights."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from localspec.decoding.cancel import CancelFlag, Cancelled
+from localspec.decoding.model import Logits
+from localspec.llama.context import LlamaContext
+from localspec.llama.model import LlamaModel
+from localspec.llama.options import LoadOptions
+from localspec.llama.safe_widths import differences_at, safe_widths
+from tests.llama.tiny_mamba import write
+
+TOKENS = list(range(400))
+DEPTH = 20
+
+
+@dataclass(slots=True)
+class Rounding:
+    """A model whose rows, and whose memory, depend on the width of passes as planted.
+
+    Args:
+        rows_off: by width, what its rows are off.
+        memory_off: by width, what the rows after it are off.
+        off_from: the last position of a pass from which on rows are off at all.
+    """
+
+    rows_off: dict[int, float] = field(default_factory=dict)
+    memory_off: dict[int, float] = field(default_factory=dict)
+    off_from: int = 0
+    n_vocab: int = 7
+    n_ctx: int = 400
+    cells: list[tuple[int, float]] = field(default_factory=list)
+
+    def common_prefix(self, tokens: Sequence[int]) -> int:
+        pairs = zip(self.cells, tokens, strict=False)
+        return next((i for i, (cell, t) in enumerate(pairs) if cell[0] != t), len(self.cells))
+
+    def prefill(self, tokens: Sequence[int]) -> int:
+        self.cells = [(token, 0.0) for token in tokens]
+        return len(tokens)
+
+    def truncate(self, n_past: int) -> None:
+        del self.cells[n_past:]
+
+    def logits(self, tokens: Sequence[int], rows: int) -> Logits:
+        keep = min(self.common_prefix(tokens), len(tokens) - rows)
+        self.truncate(keep)
+        width = len(tokens) - keep
+        inherited = sum(off for _, off in self.cells)
+        there = len(tokens) > self.off_from
+        off = self.rows_off.get(width, 0.0) if there else 0.0
+        left = self.memory_off.get(width, 0.0) if there else 0.0
+        self.cells += [(token, left) for token in tokens[keep:]]
+        base = np.array(tokens[-rows:], dtype=np.float32)[:, None] / 8
+        return np.asarray(np.tile(base, self.n_vocab) + off + inherited, dtype=np.float32)
+
+
+def test_a_model_that_rounds_alike_differs_nowhere() -> None:
+    assert differences_at(Rounding(), TOKENS, DEPTH) == {}
+
+
+def test_a_width_whose_rows_differ_is_found_with_its_difference() -> None:
+    model = Rounding(rows_off={7: 0.25, 12: 0.5})
+    assert differences_at(model, TOKENS, DEPTH) == {7: 0.25, 12: 0.5}
+
+
+def test_a_width_that_only_leaves_other_keys_and_values_is_found() -> None:
+    assert differences_at(Rounding(memory_off={5: 0.125}), TOKENS, DEPTH).keys() == {5}
+
+
+def test_a_difference_of_a_single_bit_counts() -> None:
+    model = Rounding(rows_off={3: 2.0**-21})
+    assert differences_at(model, TOKENS, DEPTH) == {3: pytest.approx(2.0**-21)}
+
+
+def test_minus_zero_is_not_zero_and_not_a_number_is_infinitely_far() -> None:
+    @dataclass(slots=True)
+    class Odd(Rounding):
+        odd: float = 0.0
+
+        def logits(self, tokens: Sequence[int], rows: int) -> Logits:
+            found = np.zeros((rows, self.n_vocab), dtype=np.float32)
+            if rows == 2:
+                found[0, 3] = self.odd
+            return found
+
+    assert differences_at(Odd(odd=-0.0), TOKENS, DEPTH) == {2: 0.0}
+    assert differences_at(Odd(odd=np.nan), TOKENS, DEPTH) == {2: np.inf}
+
+
+def test_a_difference_beyond_a_boundary_is_not_seen_before_it() -> None:
+    model = Rounding(rows_off={4: 1.0}, off_from=256)
+    assert differences_at(model, TOKENS, 200) == {}
+    assert differences_at(model, TOKENS, 255) == {4: 1.0}
+    assert differences_at(model, TOKENS, 300) == {4: 1.0}
+
+
+@pytest.mark.weights
+def test_exact_kernels_have_safe_widths_on_both_sides_of_the_boundary(smollm2: LlamaModel) -> None:
+    options = replace(smollm2.options, threads=1)
+    found = safe_widths(smollm2, options, depths=(250, 300))
+    assert found.widths[:4] == (1, 2, 3, 4)
+    assert set(found.widths) | set(found.differences) == set(range(1, 17))
+    assert all(gap > 0 for gap in found.differences.values())
+
+
+@pytest.mark.weights
+def test_without_flash_attention_wide_passes_differ_and_by_how_much_is_said(
+    smollm2: LlamaModel,
+) -> None:
+    options = replace(smollm2.options, threads=1, flash_attention=False, kv_type="f16")
+    found = safe_widths(smollm2, options, depths=(300,))
+    assert found.widths == (1,)
+    assert all(0 < gap < 10 for gap in found.differences.values())
+
+
+@pytest.mark.weights
+def test_contexts_of_the_same_weights_are_left_alone(
+    smollm2: LlamaModel, context: LlamaContext, tokens: list[int]
+) -> None:
+    row = context.logits(tokens, rows=1)
+    before = row.copy()
+    safe_widths(smollm2, replace(smollm2.options, threads=1), depths=(8,))
+    assert context.common_prefix(tokens) == context.n_cached == len(tokens)
+    np.testing.assert_array_equal(row, before)
+
+
+@pytest.mark.weights
+def test_comparing_can_be_cancelled(smollm2: LlamaModel) -> None:
+    cancel = CancelFlag()
+    cancel.set()
+    with pytest.raises(Cancelled):
+        safe_widths(smollm2, replace(smollm2.options, threads=1), cancel, depths=(8,))
+
+
+def test_of_a_recurrent_model_only_single_tokens_are_safe(tmp_path: Path) -> None:
+    model = LlamaModel(write(tmp_path / "mamba.gguf"), LoadOptions(threads=1))
+    assert safe_widths(model, model.options, depths=(8,)).widths == (1,)
+    model.close()
