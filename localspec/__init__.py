@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from localspec.chat.conversation import Conversation
     from localspec.chat.reply_options import ReplyOptions
     from localspec.decoding.sampling import SamplingParams
-    from localspec.launch import DraftMode
     from localspec.llama.options import LoadOptions
 
 __version__ = "0.1.0"
@@ -49,9 +48,10 @@ def load(
     *,
     target: str | None = None,
     draft_model: str | None = None,
-    draft: "DraftMode" = "auto",
+    draft: str = "auto",
     draft_length: int | None = None,
     options: "LoadOptions | None" = None,
+    exact: bool = False,
     offline: bool = False,
 ) -> "Assistant":
     """Load a pair, or a target with or without a draft model, fetching what is missing.
@@ -60,9 +60,11 @@ def load(
         pair: name of a pair; by default the small one that runs anywhere.
         target: a model's name or the path of a GGUF, instead of a pair.
         draft_model: likewise for the draft model.
-        draft: `off`, `lookup`, `model` or `auto`; it never changes the text, only the speed.
+        draft: `off`, `lookup`, `model`, or `auto`, which drafts as far as it pays; it never changes
+            the text, only the speed.
         draft_length: tokens to draft a round; by default 3 for a model, up to 15 for lookup.
         options: context size, threads, devices and the like.
+        exact: let no bit of any logit depend on drafting, with slower kernels.
         offline: use no network.
 
     Raises:
@@ -72,7 +74,14 @@ def load(
     from localspec.llama.options import LoadOptions
 
     request = Launch(
-        pair, target, draft_model, draft, draft_length, options or LoadOptions(), offline
+        pair,
+        target,
+        draft_model,
+        draft,
+        draft_length,
+        options or LoadOptions(),
+        exact=exact,
+        offline=offline,
     )
     return prepare(request).load()
 

@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 
 from localspec import fitting, launch
+from localspec.decoding.costs import PassCosts
+from localspec.drafting import DraftMode
 from localspec.errors import (
     ModelFileError,
     ModelLoadError,
@@ -14,8 +16,9 @@ from localspec.errors import (
     PairMismatch,
     UsageError,
 )
-from localspec.launch import DraftMode, Launch, Prepared, _Plan, _plan, prepare
+from localspec.launch import Launch, prepare
 from localspec.llama.options import LoadOptions
+from localspec.loading import Prepared
 from localspec.models.fit_plan import FitPlan, Machine, Place, PlaceUse
 from localspec.models.memory import Usage
 from localspec.models.registry import load_registry
@@ -27,31 +30,94 @@ CODER_DRAFT = "qwen2.5-coder-0.5b"
 
 
 @pytest.mark.parametrize(
-    ("request_", "plan"),
+    ("request_", "references", "mode"),
     [
-        (Launch(), _Plan(SMALL, None, "lookup", 15)),
-        (Launch(draft="off"), _Plan(SMALL, None, "off", 15)),
-        (Launch(draft_length=4), _Plan(SMALL, None, "lookup", 4)),
-        (Launch(CODER), _Plan(CODER, None, "lookup", 15)),
-        (Launch(CODER, draft="lookup"), _Plan(CODER, None, "lookup", 15)),
-        (Launch(CODER, draft="model"), _Plan(CODER, CODER_DRAFT, "model", 3)),
-        (Launch(CODER, draft="model", draft_length=8), _Plan(CODER, CODER_DRAFT, "model", 8)),
-        (Launch(CODER, draft_model="x.gguf"), _Plan(CODER, "x.gguf", "model", 3)),
-        (Launch(CODER, draft_model="x", draft="model"), _Plan(CODER, "x", "model", 3)),
-        (Launch(target="t.gguf"), _Plan("t.gguf", None, "lookup", 15)),
-        (Launch(target="t", draft_model="d"), _Plan("t", "d", "model", 3)),
-        (Launch(target="t", draft_model="d", draft="off"), _Plan("t", None, "off", 15)),
-        (Launch(target="t", draft_model="d", draft="lookup"), _Plan("t", None, "lookup", 15)),
+        (Launch(), [SMALL], DraftMode("auto")),
+        (Launch(draft="off"), [SMALL], DraftMode("off")),
+        (Launch(draft="lookup"), [SMALL], DraftMode("lookup", 15)),
+        (Launch(draft="lookup", draft_length=4), [SMALL], DraftMode("lookup", 4)),
+        (Launch(CODER), [CODER, CODER_DRAFT], DraftMode("auto")),
+        (Launch(CODER, draft="lookup"), [CODER], DraftMode("lookup", 15)),
+        (Launch(CODER, draft="model"), [CODER, CODER_DRAFT], DraftMode("model", 3)),
+        (Launch(CODER, draft="model:8"), [CODER, CODER_DRAFT], DraftMode("model", 8)),
+        (Launch(CODER, draft_model="x.gguf"), [CODER, "x.gguf"], DraftMode("auto")),
+        (Launch(CODER, draft_model="x", draft="model"), [CODER, "x"], DraftMode("model", 3)),
+        (Launch(target="t.gguf"), ["t.gguf"], DraftMode("auto")),
+        (Launch(target="t", draft_model="d"), ["t", "d"], DraftMode("auto")),
+        (Launch(target="t", draft_model="d", draft="off"), ["t"], DraftMode("off")),
+        (Launch(target="t", draft_model="d", draft="lookup"), ["t"], DraftMode("lookup", 15)),
+        (Launch(CODER, draft="off", further=("model",)), [CODER, CODER_DRAFT], DraftMode("off")),
     ],
 )
-def test_flags_come_to_what_is_loaded_and_what_drafts(request_: Launch, plan: _Plan) -> None:
-    assert _plan(request_, load_registry()) == plan
+def test_flags_come_to_what_is_loaded_and_what_drafts(
+    request_: Launch, references: list[str], mode: DraftMode
+) -> None:
+    assert launch._references(request_, load_registry()) == references
+    assert request_.modes[0] == mode
+
+
+@pytest.mark.parametrize(
+    ("modes", "rows"),
+    [
+        (("off",), 1),
+        (("lookup",), 16),
+        (("model:5",), 6),
+        (("auto",), 32),
+        (("off", "lookup:40"), 41),
+    ],
+)
+def test_passes_are_as_wide_as_the_widest_mode_needs(
+    target: Path, modes: tuple[str, ...], rows: int
+) -> None:
+    draft_model = target.with_name("draft.gguf")
+    draft_model.write_bytes(model_file())
+    request = Launch(
+        target=str(target), draft_model=str(draft_model), draft=modes[0], further=modes[1:]
+    )
+    assert prepare(request).options.max_rows == rows
 
 
 @pytest.mark.parametrize("request_", [Launch(draft="model"), Launch(target="t", draft="model")])
 def test_drafting_by_a_model_needs_one(request_: Launch) -> None:
     with pytest.raises(UsageError, match="has no draft model: name one with --draft-model"):
-        _plan(request_, load_registry())
+        launch._references(request_, load_registry())
+
+
+DEAR, CHEAP = PassCosts((1, 32), (1.0, 1.1)), PassCosts((1, 32), (0.1, 0.2))
+PLAIN = PassCosts((1, 32), (1.0, 1.1))
+
+
+@pytest.mark.parametrize(
+    ("costs", "draft", "used"),
+    [
+        (DEAR, "auto", False),
+        (CHEAP, "auto", True),
+        (None, "auto", True),
+        (DEAR, "model", True),
+    ],
+)
+def test_a_draft_model_that_could_never_pay_is_not_loaded(
+    target: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    costs: PassCosts | None,
+    draft: str,
+    used: bool,
+) -> None:
+    draft_model = target.with_name("draft.gguf")
+    draft_model.write_bytes(model_file())
+    known = {target: PLAIN, draft_model: costs}
+    monkeypatch.setattr(launch, "cached_costs", lambda file, *_: known[file])
+    ready = prepare(Launch(target=str(target), draft_model=str(draft_model), draft=draft))
+    assert (ready.draft_model is not None) is used
+    assert (ready.shared_vocab > 0) is used
+
+
+def test_exact_loads_with_kernels_that_round_alike(target: Path) -> None:
+    ready = prepare(Launch(target=str(target), exact=True))
+    assert ready.exact
+    assert ready.options == replace(LoadOptions(max_rows=32).exact())
+    with pytest.raises(UsageError, match="--exact needs a bf16 cache, and --kv-type says q8_0"):
+        Launch(exact=True, options=LoadOptions(kv_type="q8_0"))
 
 
 def test_a_pair_and_a_target_exclude_each_other() -> None:
@@ -80,7 +146,7 @@ def test_a_pair_of_files_is_checked_without_being_loaded(target: Path) -> None:
 
 
 @pytest.mark.parametrize("draft", ["off", "lookup"])
-def test_a_draft_model_that_will_not_draft_is_not_looked_at(target: Path, draft: DraftMode) -> None:
+def test_a_draft_model_that_will_not_draft_is_not_looked_at(target: Path, draft: str) -> None:
     ready = prepare(Launch(target=str(target), draft_model="nowhere.gguf", draft=draft))
     assert (ready.target, ready.draft_model, ready.shared_vocab) == (target, None, 0)
 
@@ -120,7 +186,7 @@ def fitted(target: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Prepa
 
     def run(plan: FitPlan | None, **more: object) -> Prepared:
         monkeypatch.setattr(launch, "plan_fit", lambda *_: plan)
-        request = Launch(target=str(target), draft_model=str(draft_model))
+        request = Launch(target=str(target), draft_model=str(draft_model), draft="model")
         return prepare(replace(request, **more))  # type: ignore[arg-type]
 
     return run
@@ -131,7 +197,7 @@ def test_a_draft_model_that_does_not_fit_gives_way_to_lookup(
 ) -> None:
     ready = fitted(fit_plan(draft_layers=None))
     assert (ready.draft_model, ready.shared_vocab) == (None, 0)
-    assert (ready._plan.draft, ready._plan.draft_length) == ("lookup", 15)
+    assert ready.modes == (DraftMode("lookup", 15),)
     assert ready.options.max_rows == 16
     assert ready.notes == ("something was given up",)
 

@@ -11,12 +11,8 @@ from localspec.decoding.drafter import NoDrafter
 from localspec.decoding.lookup_drafter import LookupDrafter
 from localspec.decoding.model_drafter import ModelDrafter
 from localspec.decoding.policy import FixedPolicy, Policy
-from localspec.launch import (
-    LOOKUP_DRAFT_LENGTH,
-    MODEL_DRAFT_LENGTH,
-    Launch,
-    prepare,
-)
+from localspec.drafting import LOOKUP_DRAFT_LENGTH, MODEL_DRAFT_LENGTH
+from localspec.launch import Launch, prepare
 from localspec.models.paths import data_dir, shown
 from localspec.models.progress import Progress
 from localspec.models.registry import load_registry

@@ -8,7 +8,7 @@ import re
 from collections.abc import Mapping, Sequence
 
 from localspec.errors import UsageError
-from localspec.launch import MAX_DRAFT_LENGTH
+from localspec.drafting import MAX_DRAFT_LENGTH
 
 OFF = "off"
 _OWN = re.compile(r"off|auto|(?:lookup|model)(?::([0-9]{1,4}))?")

@@ -25,6 +25,7 @@ class ProgressLine:
         self._last_s = 0.0
         self._begun: dict[str, tuple[Progress, float]] = {}
         self._latest: dict[str, Progress] = {}
+        self._measured: set[str] = set()
 
     def __enter__(self) -> Self:
         return self
@@ -74,6 +75,14 @@ class ProgressLine:
         """Show how much of a model is loaded."""
         if self._due(time.monotonic()):
             self._draw(f"loading {shown(name)[-40:]}  {share:.0%}")
+
+    def measure(self, name: str, share: float) -> None:
+        """Show how much of a model's passes is measured; elsewhere than on a terminal, that it is."""
+        if self._speaking and not self._drawing and name not in self._measured:
+            print(f"localspec: measuring {shown(name)}, once on this machine", file=sys.stderr)
+        self._measured.add(name)
+        if self._due(time.monotonic()):
+            self._draw(f"measuring {shown(name)[-40:]}, once on this machine  {share:.0%}")
 
     def _due(self, now: float) -> bool:
         if not self._drawing or now - self._last_s < _REDRAW_S:

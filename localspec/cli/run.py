@@ -36,13 +36,18 @@ from localspec.llama.options import KV_TYPES, LoadOptions
     "--draft",
     type=click.Choice(["auto", "off", "lookup", "model"]),
     default="auto",
-    help="What proposes tokens; never changes the text. Default: auto.",
+    help="What proposes tokens; never changes the text. Default: auto, whatever pays.",
 )
 @click.option(
     "--draft-length",
     type=int,
     metavar="K",
-    help="Tokens to propose at a time. Default: 3; lookup: 15.",
+    help="Tokens that model or lookup propose at a time. Default: 3; lookup: 15.",
+)
+@click.option(
+    "--exact",
+    is_flag=True,
+    help="Let no bit depend on drafting: slower kernels, the same bytes with any --draft.",
 )
 @click.option("--max-tokens", type=int, metavar="N", help="End after N tokens.")
 @click.option(
@@ -119,6 +124,7 @@ def run(prompt: str | None, **flags: Any) -> int:
             threads=flags["threads"],
             kv_type=flags["kv_type"],
         ),
+        exact=flags["exact"],
         offline=flags["offline"],
         fit=flags["fit"],
     )
@@ -131,7 +137,7 @@ def run(prompt: str | None, **flags: Any) -> int:
             prepared = prepare(request, line.download)
         with cancel_on_interrupt(cancel):
             try:
-                assistant = prepared.load(cancel, line.load)
+                assistant = prepared.load(cancel, line.load, line.measure)
             except Cancelled:
                 return INTERRUPTED
     for note in () if flags["quiet"] else assistant.notes:

@@ -39,6 +39,7 @@ KEYS: Mapping[str, Key] = {
     "draft_model": Key("text", in_project=True),
     "draft": Key("choice", "auto", ("auto", "off", "lookup", "model"), in_project=True),
     "draft_length": Key("whole", in_project=True),
+    "exact": Key("switch", False),
     "temperature": Key("number", 0.8, in_project=True),
     "top_k": Key("whole", 40, in_project=True),
     "top_p": Key("number", 0.95, in_project=True),

@@ -4,7 +4,6 @@ Every round it compares plain decoding, copying from the text, and the draft mod
 confirmed tokens and seconds, and takes the best that its credit can bear.
 """
 
-import math
 from collections.abc import Collection, Sequence
 
 from localspec.decoding.copy_prospect import CopyProspect
@@ -30,7 +29,6 @@ class AdaptivePolicy:
         longest: most tokens of a draft.
         copying: what to copy from the text; None never does.
         model: the draft model, which could win; None where there is none.
-        widths: widths that a pass of the target may have; None allows all.
     """
 
     def __init__(
@@ -39,13 +37,11 @@ class AdaptivePolicy:
         longest: int,
         copying: CopyProspect | None,
         model: ModelProspect | None = None,
-        widths: Collection[int] | None = None,
     ) -> None:
         self._target = RunningCosts(target)
         self._longest = longest
         self._copying = copying
         self._model = model
-        self._widths = widths
         self._credit = Credit(_CREDIT, _CREDIT, _CREDIT_PER_TOKEN)
         self._sample_s = 0.0
 
@@ -103,9 +99,7 @@ class AdaptivePolicy:
         return self._target.of(1) + self._sample_s
 
     def _verify_s(self, drafted: int) -> float:
-        """Return the seconds of verifying so many drafted tokens; infinite where not allowed."""
-        if self._widths is not None and drafted + 1 not in self._widths:
-            return math.inf
+        """Return the seconds of verifying so many drafted tokens."""
         return self._target.of(drafted + 1) + self._sample_s * (drafted + 1)
 
 
@@ -115,7 +109,6 @@ def adaptive_policy(
     longest: int,
     drafter: ModelDrafter | None = None,
     draft_model: PassCosts | None = None,
-    widths: Collection[int] | None = None,
 ) -> AdaptivePolicy:
     """Return a policy without memories; a draft model that could not win is left out.
 
@@ -125,11 +118,8 @@ def adaptive_policy(
         longest: most tokens of a draft.
         drafter: proposes with the draft model, if there is one.
         draft_model: costs of its passes.
-        widths: widths that a pass of the target may have; None allows all.
     """
     model = None
-    if drafter is not None and draft_model is not None:
-        allowed = [w for w in range(2, longest + 2) if widths is None or w in widths]
-        if could_win(target, draft_model, allowed):
-            model = ModelProspect(drafter, draft_model)
-    return AdaptivePolicy(target, longest, CopyProspect(eog), model, widths)
+    if drafter is not None and draft_model is not None and could_win(target, draft_model, longest):
+        model = ModelProspect(drafter, draft_model)
+    return AdaptivePolicy(target, longest, CopyProspect(eog), model)

@@ -1,7 +1,7 @@
 """ModelProspect: what the draft model promises, learnt from the rounds that it drafted."""
 
 from bisect import bisect
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import replace
 
 from localspec.decoding.costs import PassCosts
@@ -30,7 +30,7 @@ _ROUNDS = 16
 """Rounds after which a yield of the past counts 1/e."""
 
 
-def could_win(target: PassCosts, draft_model: PassCosts, widths: Iterable[int]) -> bool:
+def could_win(target: PassCosts, draft_model: PassCosts, longest: int) -> bool:
     """Say whether drafting could pay if every token were accepted, by a tenth at least.
 
     Costs are not known much better than that, and no text accepts everything.
@@ -38,12 +38,12 @@ def could_win(target: PassCosts, draft_model: PassCosts, widths: Iterable[int]) 
     Args:
         target: costs of the target's passes.
         draft_model: costs of the draft model's.
-        widths: widths that a pass of the target may have, drafted tokens and one.
+        longest: most tokens of a draft.
     """
     step_s, plain_s = draft_model.of(1), target.of(1)
     return any(
-        width * plain_s > WORTH_TRYING * ((width - 1) * step_s + target.of(width))
-        for width in widths
+        (length + 1) * plain_s > WORTH_TRYING * (length * step_s + target.of(length + 1))
+        for length in range(1, longest + 1)
     )
 
 

@@ -40,7 +40,7 @@ def test_a_recurrent_model_answers_rightly_after_its_past_was_changed(mamba: Pat
 
 @pytest.mark.parametrize("draft", ["auto", "lookup"])
 def test_lookup_is_not_tried_on_a_recurrent_target(mamba: Path, draft: str) -> None:
-    assistant = prepare(Launch(target=str(mamba), draft=draft)).load()  # type: ignore[arg-type]
+    assistant = prepare(Launch(target=str(mamba), draft=draft)).load()
     options = ReplyOptions(seed=1, max_tokens=24)
     reply = assistant.reply("abcabcabcabcabcabc", options)
     again = assistant.reply("abcabcabcabcabcabc", options)
