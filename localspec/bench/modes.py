@@ -7,8 +7,8 @@
 import re
 from collections.abc import Mapping, Sequence
 
-from localspec.errors import UsageError
 from localspec.drafting import MAX_DRAFT_LENGTH
+from localspec.errors import UsageError
 
 OFF = "off"
 _OWN = re.compile(r"off|auto|(?:lookup|model)(?::([0-9]{1,4}))?")
