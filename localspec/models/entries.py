@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 
@@ -35,15 +35,30 @@ class WheelSource:
 
 
 @dataclass(frozen=True, slots=True)
+class Learnt:
+    """Says that size and sha256 are no registry's, but the hub's own words.
+
+    Args:
+        date: the day on which they were learnt, in UTC, as in `2026-11-20`.
+        commit: of the repository on that day; the file is fetched from it ever after.
+        revision: what the entry asked for: a branch or a tag, None for the main branch.
+    """
+
+    date: str
+    commit: str
+    revision: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class ModelEntry:
     """A model that can be fetched: what it is, and what its bytes have to be.
 
     Args:
         name: the shortest name that means this model: `qwen3-8b`, or `qwen3-8b:Q8_0` where the
             bare name means another quantisation.
-        size_bytes: of the file, or of all shards together.
-        sha256: of the file. A model in shards has no file of its own: there it is the sha256 over
-            the shards' digests, a name that no file can have.
+        size_bytes: of the file, or of all shards together; 0 where that is still to be learnt.
+        sha256: of the file; empty where that is still to be learnt. A model in shards has no file
+            of its own: there it is the sha256 over the shards' digests, a name that no file can have.
         params: the size label, such as `0.5B`; None where no source says it.
         context: the longest context in tokens; None where no source says it.
         licence: None where no source says it.
@@ -52,6 +67,7 @@ class ModelEntry:
         tokenizer: fingerprint of the tokenizer (`fingerprint.py`); None until the file was read.
         shards: the files of a model that comes in several, in order, each an entry of its own;
             empty for a model in one file.
+        learnt: when and where size and sha256 were learnt, if the registry did not say them.
     """
 
     name: str
@@ -64,6 +80,12 @@ class ModelEntry:
     quant: str = ""
     tokenizer: str | None = None
     shards: tuple["ModelEntry", ...] = ()
+    learnt: Learnt | None = None
+
+    @property
+    def is_known(self) -> bool:
+        """Whether it is known what its bytes have to be."""
+        return self.sha256 != "" and self.size_bytes > 0
 
     @property
     def base(self) -> str:
@@ -97,6 +119,27 @@ class PairEntry:
     caveat: str = ""
 
 
+def of_shards(name: str, shards: Sequence[ModelEntry]) -> ModelEntry:
+    """Return the model that a list of files makes up; one file is the model itself."""
+    if len(shards) == 1:
+        return replace(shards[0], name=name)
+    return ModelEntry(
+        name=name,
+        size_bytes=sum(shard.size_bytes for shard in shards),
+        sha256=shards_digest(shards),
+        params=None,
+        context=None,
+        licence=None,
+        sources=(),
+        shards=tuple(shards),
+    )
+
+
 def shards_digest(shards: Sequence[ModelEntry]) -> str:
-    """Return what stands for the sha256 of a model that comes in several files."""
+    """Return what stands for the sha256 of a model that comes in several files.
+
+    Empty where that of a file is still to be learnt.
+    """
+    if not all(shard.is_known for shard in shards):
+        return ""
     return hashlib.sha256("".join(shard.sha256 for shard in shards).encode()).hexdigest()

@@ -3,11 +3,14 @@
 from math import prod
 from pathlib import Path
 
-from localspec.models.gguf_header import GgufHeader, read_header
+from localspec.models.gguf_header import GgufHeader
+from localspec.models.hub_reference import HubReference
 from localspec.models.inventory import where
 from localspec.models.obtain import label
-from localspec.models.reference import resolve
+from localspec.models.reference import look_up, resolve
 from localspec.models.registry import ModelEntry, Registry
+from localspec.models.shard_set import shards_of
+from localspec.models.split_model import read_model
 from localspec.models.store import Store
 
 Fact = str | int | bool | list[str] | None
@@ -24,32 +27,38 @@ _FILE_TYPES = dict(enumerate(_FILE_TYPE_NAMES.split()))
 def facts_of(reference: str, registry: Registry, store: Store) -> dict[str, Fact]:
     """Return what is known of a model, by name; None where something is not known.
 
+    The hub is asked only for what nothing on this machine names.
+
     Raises:
         ModelUnavailable: no such model or file.
         ModelFileError: the file is here and no sound GGUF.
     """
     found = resolve(reference, registry)
+    if isinstance(found, HubReference):
+        found = look_up(reference, registry)
     if isinstance(found, ModelEntry):
         return _of_entry(found, store)
-    header = read_header(found)
+    header = read_model(found)
     return {"name": reference, "size_bytes": header.size_bytes, **_of_file(found, header)}
 
 
 def _of_entry(entry: ModelEntry, store: Store) -> dict[str, Fact]:
     facts: dict[str, Fact] = {
         "name": entry.name,
-        "size_bytes": entry.size_bytes,
+        "size_bytes": entry.size_bytes or None,
         "params": entry.params,
         "context": entry.context,
         "licence": entry.licence,
-        "sha256": entry.sha256,
-        "sources": [label(source) for source in entry.sources],
+        "sha256": entry.sha256 or None,
+        "learnt": None if entry.learnt is None else entry.learnt.date,
+        "commit": None if entry.learnt is None else entry.learnt.commit,
+        "sources": [label(source) for shard in shards_of(entry) for source in shard.sources],
     }
     path = store.path_of(entry)
     if path is None:
         begun = store.partial_bytes(entry)
-        return {**facts, "here": False, "here_bytes": begun or None}
-    of_file = _of_file(path, read_header(path))
+        return {**facts, "quant": entry.quant or None, "here": False, "here_bytes": begun or None}
+    of_file = _of_file(path, read_model(path))
     return {**facts, "here": True, **{key: of_file[key] for key in of_file if not facts.get(key)}}
 
 

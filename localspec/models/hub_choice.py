@@ -47,7 +47,7 @@ def choose_files(
     if not fitting and quant is None and len(models) == 1:
         fitting = list(models)
     if not fitting:
-        there = sorted({found[1] for stem in models if (found := _QUANT.search(_last(stem)))})
+        there = sorted({found for stem in models if (found := quant_of(stem)) is not None})
         shown = ", ".join(there[:_SHOWN]) + (", …" if len(there) > _SHOWN else "")
         raise ModelUnavailable(
             f"{name[:120]} has no {(quant or default_quant)[:40]}: it has {shown or 'other files'}"
@@ -62,6 +62,12 @@ def choose_files(
             "choose another quantisation"
         )
     return [shards[key] for key in sorted(shards)]
+
+
+def quant_of(path: str) -> str | None:
+    """Return the quantisation that the name of a file tells, as it is spelt there."""
+    found = _QUANT.search(_last(path))
+    return None if found is None else found[1]
 
 
 def _models(files: Sequence[ListedFile]) -> dict[str, dict[tuple[int, int], ListedFile]]:

@@ -83,6 +83,12 @@ def from_hub(
             return _put_away(source, address.commit, partial, store)
 
 
+def in_hub_cache(entry: ModelEntry) -> bool:
+    """Return whether the hub's cache on this machine has a file, which need not be fetched then."""
+    hub = [source for source in entry.sources if isinstance(source, HubSource)]
+    return any(True for source in hub for _ in _cached(source, entry))
+
+
 @contextmanager
 def hub_file(source: HubSource) -> Iterator[HttpFile]:
     """Open a file on the hub for reading parts of it, such as its header.

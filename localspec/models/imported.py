@@ -1,27 +1,27 @@
-"""Files that no registry names: their names, in `imported.json` beside the store.
-
-The user brought them, or named them on the hub.
+"""Files that the user brought: their names, in `imported.json` beside the store.
 
 The store points to such a file, or holds a copy; either way it is known by its sha256.
 """
 
 import hashlib
-import json
-import os
 import re
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from localspec.errors import LocalspecError, ModelUnavailable, UsageError
+from localspec.errors import ModelUnavailable, UsageError
+from localspec.models.entries import of_shards
 from localspec.models.gguf_header import read_header
+from localspec.models.index_file import damaged, read_index, write_index
 from localspec.models.locks import locked
 from localspec.models.paths import shown
 from localspec.models.registry import ModelEntry, Registry
+from localspec.models.shard_set import link_set, shards_of
+from localspec.models.split_model import other_shards
 from localspec.models.store import Store
 
 _INDEX = "imported.json"
+_WHAT, _REMEDY = "imported files", "import the files again"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,79}")
 _LISTED_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/-]{0,255}")  # also `user/repo:QUANT`
 _SHA256 = re.compile(r"[0-9a-f]{64}")
@@ -30,17 +30,26 @@ _CHUNK_BYTES = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Imported:
-    """A file that the user brought, and where it lay when it was imported."""
+    """A model that the user brought, and where it lay when it was imported.
+
+    Args:
+        name: what the user called it.
+        sha256: of the file; of a split model, as in `ModelEntry`.
+        size_bytes: of all its files.
+        origin: where the file was, or the first of several.
+        shards: sha256 and size of every file of a split model; empty for one file.
+    """
 
     name: str
     sha256: str
     size_bytes: int
     origin: str
+    shards: tuple[tuple[str, int], ...] = ()
 
     @property
     def entry(self) -> ModelEntry:
         """What the store needs to know of it."""
-        return ModelEntry(self.name, self.size_bytes, self.sha256, None, None, None, ())
+        return _entry(self.name, self.shards or [(self.sha256, self.size_bytes)])
 
 
 def load_imported(root: Path) -> dict[str, Imported]:
@@ -49,18 +58,11 @@ def load_imported(root: Path) -> dict[str, Imported]:
     Raises:
         LocalspecError: the index cannot be read.
     """
-    path = root / _INDEX
+    index = read_index(root / _INDEX, _WHAT, _REMEDY)
     try:
-        top = json.loads(path.read_text(encoding="utf-8"))
-        found = {name: Imported(name, **values) for name, values in top.items()}
-    except FileNotFoundError:
-        return {}
-    except (OSError, ValueError, TypeError, AttributeError) as error:
-        reason = getattr(error, "strerror", None) or "it is damaged"
-        raise LocalspecError(
-            f"the list of imported files {shown(path)} cannot be read ({reason}): "
-            "mend or remove it, and import the files again"
-        ) from error
+        found = {name: _imported(name, values) for name, values in index.items()}
+    except (TypeError, ValueError) as error:
+        raise damaged(root / _INDEX, _WHAT, _REMEDY) from error
     # The sha256 becomes a file name.
     return {name: each for name, each in found.items() if _is_sound(each)}
 
@@ -105,31 +107,30 @@ def import_file(
         UsageError: the name cannot be used or is taken.
         OSError: the store does not take it.
     """
-    read_header(file)
+    files = [file.resolve()]
+    if (header := read_header(file)).metadata.get("split.count") is not None:
+        files += [other.resolve() for other in other_shards(file, header)]
     name = _name_for(file) if name is None else name
     if not _NAME.fullmatch(name):
         raise UsageError(
             f"{name[:80]!r} cannot be a name: use letters, digits and . _ : -, at most 80 of them"
         )
-    file = file.resolve()
-    with file.open("rb") as stream:
-        digest = hashlib.file_digest(stream, "sha256").hexdigest()
-    imported = Imported(name, digest, file.stat().st_size, str(file))
+    parts = [(_digest(each), each.stat().st_size) for each in files]
+    entry = _entry(name, parts)
+    shards = tuple(parts) if len(parts) > 1 else ()
+    imported = Imported(name, entry.sha256, entry.size_bytes, str(files[0]), shards)
     store.root.mkdir(mode=0o700, parents=True, exist_ok=True)
     with locked(store.root):
         known = load_imported(store.root)
         _require_free(imported, known, registry)
-        if store.path_of(imported.entry) is None or copy:
-            _take_in(imported, file, store, copy=copy)
+        for shard, each in zip(shards_of(entry), files, strict=True):
+            if store.path_of(shard) is None or copy:
+                _take_in(shard, each, store, copy=copy)
+        if shards:
+            link_set(store.root, entry)
         if name not in registry.models:
             _write(store.root, {**known, name: imported})
     return imported
-
-
-def remember(imported: Imported, root: Path) -> None:
-    """List a file that the store has already; of the same name, the latest counts."""
-    with locked(root):
-        _write(root, {**load_imported(root), imported.name: imported})
 
 
 def forget_imported(root: Path, name: str) -> None:
@@ -140,11 +141,24 @@ def forget_imported(root: Path, name: str) -> None:
             _write(root, known)
 
 
-def _take_in(imported: Imported, file: Path, store: Store, *, copy: bool) -> None:
+def _entry(name: str, parts: Sequence[tuple[str, int]]) -> ModelEntry:
+    shards = [
+        ModelEntry(f"{name} shard {number} of {len(parts)}", size, sha256, None, None, None, ())
+        for number, (sha256, size) in enumerate(parts, 1)
+    ]
+    return of_shards(name, shards)
+
+
+def _digest(file: Path) -> str:
+    with file.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def _take_in(entry: ModelEntry, file: Path, store: Store, *, copy: bool) -> None:
     if not copy:
-        store.point_to(imported.entry, file)
+        store.point_to(entry, file)
         return
-    with store.stage(imported.entry) as staging, file.open("rb") as stream:
+    with store.stage(entry) as staging, file.open("rb") as stream:
         while chunk := stream.read(_CHUNK_BYTES):
             staging.write(chunk)
         staging.commit()
@@ -164,25 +178,27 @@ def _name_for(file: Path) -> str:
     return stem[:80] or "imported"
 
 
+def _imported(name: str, values: object) -> Imported:
+    if not isinstance(values, dict):
+        raise TypeError
+    shards = tuple((sha256, size) for sha256, size in values.get("shards", ()))
+    return Imported(name, **{**values, "shards": shards})
+
+
 def _is_sound(imported: Imported) -> bool:
+    parts = [(imported.sha256, imported.size_bytes), *imported.shards]
     return (
         bool(_LISTED_NAME.fullmatch(imported.name))
-        and isinstance(imported.sha256, str)
-        and bool(_SHA256.fullmatch(imported.sha256))
-        and type(imported.size_bytes) is int
+        and all(isinstance(sha256, str) and _SHA256.fullmatch(sha256) for sha256, _ in parts)
+        and all(type(size) is int for _, size in parts)
         and isinstance(imported.origin, str)
     )
 
 
 def _write(root: Path, known: Mapping[str, Imported]) -> None:
-    index = {name: asdict(each) for name, each in sorted(known.items())}
+    index = {name: asdict(each) for name, each in known.items()}
     for values in index.values():
         del values["name"]
-    beside = root / f"{_INDEX}.new"
-    with suppress(FileNotFoundError):
-        beside.unlink()
-    with beside.open("x", encoding="utf-8") as stream:
-        json.dump(index, stream, indent=1)
-        stream.flush()
-        os.fsync(stream.fileno())
-    beside.replace(root / _INDEX)
+        if not values["shards"]:
+            del values["shards"]
+    write_index(root / _INDEX, index)

@@ -10,11 +10,11 @@ from localspec.models.entries import HubSource, ModelEntry
 from localspec.models.eog import eog_tokens
 from localspec.models.fingerprint import fingerprint
 from localspec.models.gguf_header import GgufHeader, read_header
-from localspec.models.hub_files import find_on_hub, hub_reference
 from localspec.models.paths import data_dir
-from localspec.models.reference import resolve
+from localspec.models.reference import look_up
 from localspec.models.registry import Registry
 from localspec.models.remote_header import read_remote_header
+from localspec.models.split_model import read_model
 from localspec.models.store import Store
 from localspec.models.tokenizer import Compatibility, compare_tokenizers
 
@@ -94,10 +94,9 @@ def read_side(reference: str, registry: Registry) -> Side:
         ModelUnavailable: no such model, or the hub does not deliver its header.
         ModelFileError: the file is no sound GGUF, or has no tokenizer.
     """
-    on_hub = hub_reference(reference)
-    found = find_on_hub(on_hub) if on_hub is not None else resolve(reference, registry)
+    found = look_up(reference, registry)
     if isinstance(found, Path):
-        return _side(reference, read_header(found))
+        return _side(reference, read_model(found))
     size_bytes = found.size_bytes
     first = found.shards[0] if found.shards else found
     path = local_file(first)

@@ -44,6 +44,8 @@ def suggest(target: str, registry: Registry) -> list[Suggestion]:
     not judged yet; within these, known pairs first, and then what is smaller. What was judged and
     does not fit is left out, and so is what nothing speaks for.
 
+    A target of which no size is known is looked up on the hub.
+
     Raises:
         ModelUnavailable: no such target.
         ModelFileError: its file is no sound GGUF.
@@ -61,7 +63,9 @@ def suggest(target: str, registry: Registry) -> list[Suggestion]:
     found = [
         suggestion
         for candidate in registry.models.values()
-        if candidate.name not in names and candidate.size_bytes * _LARGEST_SHARE < size_bytes
+        if candidate.name not in names
+        and candidate.is_known
+        and candidate.size_bytes * _LARGEST_SHARE < size_bytes
         for suggestion in _judged(candidate, side, mark, size_bytes, pairs.get(candidate.name))
     ]
     return sorted(found, key=_rank)
@@ -77,7 +81,7 @@ def _readable(target: str, registry: Registry) -> Side | None:
     """Return what the target's header says; None for a known model that is not here."""
     entry = registry.find(target)
     first = None if entry is None else entry.shards[0] if entry.shards else entry
-    if first is not None and local_file(first) is None:
+    if first is not None and first.is_known and local_file(first) is None:
         return None
     return read_side(target, registry)
 

@@ -1,17 +1,33 @@
 """Pulling by name: a pair brings all its models, a model brings itself."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
-from localspec.errors import ModelUnavailable
-from localspec.models.hub_files import HubReference, find_on_hub, hub_reference
-from localspec.models.imported import Imported, imported_paths, remember
+from localspec.models.hub_reference import HubReference, hub_reference
+from localspec.models.imported import imported_paths
+from localspec.models.learning import learn
+from localspec.models.learnt import remember
 from localspec.models.paths import data_dir
 from localspec.models.progress import Report
 from localspec.models.reference import resolve
 from localspec.models.registry import ModelEntry, Registry, load_registry
 from localspec.models.store import Store
 from localspec.models.together import obtain_together
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What one name stands for: a pair, or a model alone; a path is a file that is here already."""
+
+    name: str
+    target: ModelEntry | Path
+    draft_model: ModelEntry | Path | None = None
+
+    @property
+    def models(self) -> tuple[ModelEntry | Path, ...]:
+        """The target, and the draft model if there is one."""
+        return (self.target,) if self.draft_model is None else (self.target, self.draft_model)
 
 
 def pull(
@@ -22,60 +38,78 @@ def pull(
 ) -> list[Path]:
     """Fetch pairs and models, and return the verified files; what is here is not fetched again.
 
-    A name that is both means the pair, which has the model of that name as its target. An imported
-    file is here by definition. `user/repo:QUANT` means a file on the hub, which keeps that name.
-
     Raises:
         ModelUnavailable: no such name, or no source delivers it.
     """
-    registry, store = load_registry(), Store(data_dir())
-    imported = imported_paths(store.root)
-    wanted: list[ModelEntry | Path] = []
-    on_hub: list[ModelEntry] = []
-    for name in names:
-        found: list[ModelEntry | Path]
-        if name in imported:
-            found = [imported[name]]
-        elif (reference := _on_hub(name, registry)) is not None:
-            on_hub.append(_look_up(reference, offline))
-            found = [on_hub[-1]]
-        else:
-            found = models_of(name, registry)
-        wanted += [each for each in found if each not in wanted]
-    entries = [each for each in wanted if isinstance(each, ModelEntry)]
+    found = wanted(names, offline=offline)
+    return fetch(models_of_all(found), offline=offline, progress=progress, mirrors=mirrors)
+
+
+def wanted(names: Sequence[str], *, offline: bool = False) -> list[Wanted]:
+    """Return what names stand for, with all that has to be known to fetch it. Fetches nothing.
+
+    A name that is both means the pair, which has the model of that name as its target. An imported
+    file is here by definition. `user/repo:QUANT` means a model on the hub.
+
+    Raises:
+        ModelUnavailable: no such name, or the hub does not tell what it is.
+    """
+    registry = load_registry()
+    imported = imported_paths(data_dir())
+    # All names first: one that is misspelt should not cost a question to the hub.
+    found = [
+        (name, [imported[name]] if name in imported else models_of(name, registry))
+        for name in names
+    ]
+    return [
+        Wanted(name, *(learn(each, offline=offline) for each in models)) for name, models in found
+    ]
+
+
+def models_of_all(found: Iterable[Wanted]) -> list[ModelEntry | Path]:
+    """Return all models that are wanted, each once, in order."""
+    return list(dict.fromkeys(model for each in found for model in each.models))
+
+
+def fetch(
+    models: Sequence[ModelEntry | Path],
+    *,
+    offline: bool = False,
+    progress: Report = lambda _: None,
+    mirrors: Sequence[str] | None = None,
+) -> list[Path]:
+    """Return the files of models, in order, those that are missing fetched side by side.
+
+    What was learnt of a model is remembered first, so that the next try wants the same file.
+
+    Raises:
+        IntegrityError: a model arrived with other bytes.
+        ModelUnavailable: a model cannot be had, or the disk has no room for all of them.
+    """
+    store = Store(data_dir())
+    entries = list(dict.fromkeys(each for each in models if isinstance(each, ModelEntry)))
+    for entry in entries:
+        if entry.learnt is not None and store.path_of(entry) is None:
+            remember(entry, store.root)
     paths = dict(
         zip(entries, obtain_together(entries, store, offline, progress, mirrors), strict=True)
     )
-    for entry in on_hub:
-        if not entry.shards:
-            remember(Imported(entry.name, entry.sha256, entry.size_bytes, "the hub"), store.root)
-    return [paths[each] if isinstance(each, ModelEntry) else each for each in wanted]
+    return [paths[each] if isinstance(each, ModelEntry) else each for each in models]
 
 
-def models_of(name: str, registry: Registry) -> list[ModelEntry | Path]:
+def models_of(name: str, registry: Registry) -> list[ModelEntry | Path | HubReference]:
     """Return the models that a name stands for: a pair's target and draft model, or one model.
 
-    A user's own pair may name files by their paths.
+    A user's own pair may name files by their paths, and models on the hub.
 
     Raises:
         ModelUnavailable: no pair or model has this name, or a file of the pair is not there.
     """
+    if name in registry.pairs:
+        pair = registry.pairs[name]
+        references = [pair.target] + ([pair.draft_model] if pair.draft_model else [])
+        return [resolve(reference, registry) for reference in references]
+    if registry.find(name) is None and hub_reference(name) is not None:
+        return [resolve(name, registry)]
     registry.require(name)
-    if name not in registry.pairs:
-        return [registry.model(name)]
-    pair = registry.pairs[name]
-    references = [pair.target] + ([pair.draft_model] if pair.draft_model else [])
-    return [resolve(reference, registry) for reference in references]
-
-
-def _on_hub(name: str, registry: Registry) -> HubReference | None:
-    known = name in registry.pairs or registry.find(name) is not None
-    return None if known else hub_reference(name)
-
-
-def _look_up(reference: HubReference, offline: bool) -> ModelEntry:
-    if offline:
-        raise ModelUnavailable(
-            f"{reference.text} is not on this machine: go online and pull it, or give a known name"
-        )
-    return find_on_hub(reference)
+    return [registry.model(name)]

@@ -1,25 +1,39 @@
 """What a user means by the name of a model: an entry of the registry, or a file of their own.
 
-A file of their own is named by its path, or by the name under which it was imported; a file that
-was pulled from the hub as `user/repo:QUANT` keeps that name.
+A file of their own is named by its path, or by the name under which it was imported; a file on the
+hub is named `user/repo:QUANT`.
 """
 
 import os
 from pathlib import Path
 
 from localspec.errors import ModelUnavailable
-from localspec.models.hub_files import hub_reference
+from localspec.models.hub_reference import HubReference, hub_reference
 from localspec.models.imported import load_imported, require_here
+from localspec.models.learning import learn
 from localspec.models.paths import data_dir, shown
 from localspec.models.registry import ModelEntry, Registry, name_list
 from localspec.models.store import Store
 
 
-def resolve(reference: str, registry: Registry) -> ModelEntry | Path:
-    """Return the registry entry or the existing file that a reference means.
+def look_up(reference: str, registry: Registry, *, offline: bool = False) -> ModelEntry | Path:
+    """Return the existing file that a reference means, or the entry with all that has to be known.
 
-    What has a path separator or ends in `.gguf` is a path. A known name is a model even where a
-    file of that name lies in the working directory: what a name means should not depend on that.
+    Asks the hub where no registry says what a model's bytes have to be, and nobody learnt it before.
+
+    Raises:
+        ModelUnavailable: no such file or name, or the hub does not tell.
+        IntegrityError: the hub has another file than the registry promises.
+    """
+    return learn(resolve(reference, registry), offline=offline)
+
+
+def resolve(reference: str, registry: Registry) -> ModelEntry | Path | HubReference:
+    """Return what a reference means, as far as that can be said without a network.
+
+    What has a path separator or ends in `.gguf` is a path, unless it reads as `user/repo:QUANT`. A
+    known name is a model even where a file of that name lies in the working directory: what a name
+    means should not depend on that.
 
     Raises:
         ModelUnavailable: no such file, or no such name.
@@ -33,20 +47,16 @@ def resolve(reference: str, registry: Registry) -> ModelEntry | Path:
         ) from error
 
 
-def _resolve(reference: str, registry: Registry) -> ModelEntry | Path:
-    on_hub = hub_reference(reference) is not None
-    if on_hub or not _looks_like_path(reference):
+def _resolve(reference: str, registry: Registry) -> ModelEntry | Path | HubReference:
+    on_hub = hub_reference(reference)
+    if on_hub is not None:
+        return registry.find(on_hub.text) or _imported(on_hub.text) or on_hub
+    if not _looks_like_path(reference):
         if reference in registry.models:
             return registry.models[reference]
-        store = Store(data_dir())
-        imported = load_imported(store.root).get(reference)
+        imported = _imported(reference)
         if imported is not None:
-            return require_here(imported, store)
-        if on_hub:
-            raise ModelUnavailable(
-                f"there is no file {reference} here: check the path, or if it is on the hub, "
-                f"`localspec pull {reference}` fetches it"
-            )
+            return imported
         return Path(reference) if Path(reference).is_file() else registry.model(reference)
     path = Path(reference).expanduser()
     if path.is_dir():
@@ -57,6 +67,12 @@ def _resolve(reference: str, registry: Registry) -> ModelEntry | Path:
             f"there is no file {shown(path)}: check the path, or give a known name ({known})"
         )
     return path
+
+
+def _imported(name: str) -> Path | None:
+    store = Store(data_dir())
+    imported = load_imported(store.root).get(name)
+    return None if imported is None else require_here(imported, store)
 
 
 def _looks_like_path(reference: str) -> bool:

@@ -8,7 +8,9 @@ from pathlib import Path
 
 from localspec.errors import ModelUnavailable, UsageError
 from localspec.models.entries import HubSource, ModelEntry, PairEntry, WheelSource
-from localspec.models.paths import config_dir, shown
+from localspec.models.hub_reference import DEFAULT_QUANT
+from localspec.models.learnt import with_learnt
+from localspec.models.paths import config_dir, data_dir, shown
 from localspec.models.registry_file import FileEntries, read_entries
 
 __all__ = [
@@ -38,11 +40,13 @@ class Registry:
         """Return the model that a name means, with or without a quantisation; else None.
 
         The quantisation may be written in any case. A bare name means the entry without a
-        quantisation, or else the one that is listed first.
+        quantisation, or else the one that is listed first; of a repository on the hub, Q4_K_M.
         """
         if name in self.models:
             return self.models[name]
         base, _, quant = name.partition(":")
+        if "/" in base:
+            quant = quant or DEFAULT_QUANT
         for entry in self.models.values():
             if entry.base == base and quant and entry.quant.lower() == quant.lower():
                 return entry
@@ -71,10 +75,11 @@ def load_registry(path: Path | None = None) -> Registry:
     """Read a registry file; without a path, the program's own with the user's laid over it.
 
     The user's file is `models.toml` in the directory of settings; what it has adds to the program's
-    entries or replaces those of the same name.
+    entries or replaces those of the same name. To that comes what was learnt of models on the hub.
 
     Raises:
         UsageError: a file cannot be read, or an entry in it cannot be used.
+        LocalspecError: the list of learnt models cannot be read.
     """
     if path is not None:
         return parse_registry(_text(path), shown(path))
@@ -82,7 +87,7 @@ def load_registry(path: Path | None = None) -> Registry:
     registry = parse_registry(_text(own), shown(own))
     if os.path.lexists(user):
         registry = parse_registry(_text(user), shown(user), registry)
-    return registry
+    return replace(registry, models=with_learnt(registry.models, data_dir()))
 
 
 def parse_registry(text: str, name: str, below: Registry | None = None) -> Registry:

@@ -4,6 +4,7 @@ An entry ends up in file names, URLs and a command line, so names, paths and req
 to narrow patterns here, once.
 """
 
+import re
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
@@ -14,6 +15,7 @@ from localspec.models.toml_table import Table, parse_toml
 NAME = r"[A-Za-z0-9][A-Za-z0-9._-]*"
 MODEL_NAME = rf"{NAME}(:{NAME})?"
 REPO = rf"{NAME}/{NAME}"
+HUB_NAME = rf"(?:(?:https?://)?(?:hf\.co|huggingface\.co)/)?(?P<repo>{REPO})(?::(?P<quant>{NAME}))?"
 SHA256 = r"[0-9a-f]{64}"
 SEGMENTS = rf"{NAME}(/{NAME})*"
 _FILE = r"[/~][^\x00-\x1f\x7f]*\.[Gg][Gg][Uu][Ff]"
@@ -86,10 +88,11 @@ def _model(key: str, table: Table) -> ModelEntry:
         sources += [_wheels(source) for source in table.list_of_tables("sources")]
         if not sources:
             raise table.error("sources", "is empty and there is no repo")
+    size_bytes, sha256 = _bytes(table, learnable=repo is not None) if not shards else _sum(shards)
     entry = ModelEntry(
         name=key if quant else name,
-        size_bytes=sum(shard.size_bytes for shard in shards) or table.positive("size_bytes"),
-        sha256=shards_digest(shards) if shards else table.text("sha256", SHA256),
+        size_bytes=size_bytes,
+        sha256=sha256,
         params=table.optional_text("params", r"[0-9][0-9A-Za-z.]*"),
         context=table.optional_positive("context"),
         licence=table.optional_text("licence", _LICENCE),
@@ -100,6 +103,18 @@ def _model(key: str, table: Table) -> ModelEntry:
     )
     table.finish()
     return entry
+
+
+def _bytes(table: Table, *, learnable: bool) -> tuple[int, str]:
+    """Take size and sha256 of a file; what is on the hub may leave them to be learnt there."""
+    size_bytes = (table.optional_positive if learnable else table.positive)("size_bytes")
+    sha256 = (table.optional_text if learnable else table.text)("sha256", SHA256)
+    return size_bytes or 0, sha256 or ""
+
+
+def _sum(shards: tuple[ModelEntry, ...]) -> tuple[int, str]:
+    known = all(shard.is_known for shard in shards)
+    return sum(shard.size_bytes for shard in shards) if known else 0, shards_digest(shards)
 
 
 def _wheels(source: Table) -> WheelSource:
@@ -127,17 +142,18 @@ def _shards(
     shards: list[ModelEntry] = []
     for number, part in enumerate(parts, 1):
         file = part.text("file", SEGMENTS)
-        digest = part.text("sha256", SHA256)
+        size_bytes, sha256 = _bytes(part, learnable=True)
         if any(
-            shard.sha256 == digest or shard.sources == (HubSource(repo, file, revision),)
+            (sha256 and shard.sha256 == sha256)
+            or shard.sources == (HubSource(repo, file, revision),)
             for shard in shards
         ):
             raise part.error("file", f"is {file[:80]!r}, which an earlier shard is already")
         shards.append(
             ModelEntry(
                 name=f"{key} shard {number} of {len(parts)}",
-                size_bytes=part.positive("size_bytes"),
-                sha256=digest,
+                size_bytes=size_bytes,
+                sha256=sha256,
                 params=None,
                 context=None,
                 licence=None,
@@ -168,10 +184,13 @@ def _pair(
 def _reference(
     key: str, table: Table, find: Callable[[str], ModelEntry | None], names: Collection[str]
 ) -> str:
-    """Take the name of a known model, or the path of a GGUF."""
-    text = table.text(key, rf"{MODEL_NAME}|{_FILE}")
+    """Take the name of a known model, `user/repo:QUANT`, or the path of a GGUF."""
+    text = table.text(key, rf"{MODEL_NAME}|{_FILE}|{HUB_NAME}")
     if text.startswith(("/", "~")):
         return text
+    on_hub = re.fullmatch(HUB_NAME, text)
+    if on_hub is not None:
+        return f"{on_hub['repo']}:{on_hub['quant']}" if on_hub["quant"] else on_hub["repo"]
     entry = find(text)
     if entry is None:
         raise table.error(key, f"is {text[:80]!r}, known are {', '.join(names)}")

@@ -4,8 +4,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from localspec.errors import ModelUnavailable
+from localspec.models.hub_reference import HubReference
 from localspec.models.imported import forget_imported
 from localspec.models.inventory import Item, inventory
+from localspec.models.learnt import forget
 from localspec.models.pull import models_of
 from localspec.models.registry import ModelEntry, Registry
 from localspec.models.store import Store
@@ -60,6 +62,8 @@ def remove(removal: Removal, store: Store) -> int:
                 continue
         freed += store.forget_partial(item.entry)
         freed += store.remove(item.entry)
+        if item.entry.learnt is not None:
+            forget(item.entry, store.root)
     return freed
 
 
@@ -74,8 +78,16 @@ def _meant(name: str, here: Sequence[Item], registry: Registry) -> list[Item]:
     except ModelUnavailable as error:
         names = ", ".join(item.name for item in here)
         raise ModelUnavailable(f"{error}; here are {names or 'none'}") from None
-    wanted = {entry.name for entry in entries if isinstance(entry, ModelEntry)}
-    return [item for item in here if item.name in wanted and not item.imported]
+    unknown = [entry.text for entry in entries if isinstance(entry, HubReference)]
+    if name in unknown:
+        names = ", ".join(item.name for item in here)
+        raise ModelUnavailable(f"{name[:120]} is not on this machine; here are {names or 'none'}")
+    wanted = {entry.name: entry for entry in entries if isinstance(entry, ModelEntry)}
+    items = [item for item in here if item.name in wanted and not item.imported]
+    # What was learnt of a model outlives its file, until its name is removed.
+    learnt = [entry for entry in wanted.values() if entry.learnt is not None]
+    gone = [entry for entry in learnt if entry.name not in {item.name for item in items}]
+    return [*items, *(Item(entry.name, entry, "gone", None, 0) for entry in gone)]
 
 
 def _known(name: str, registry: Registry) -> bool:

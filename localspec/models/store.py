@@ -46,6 +46,8 @@ class Store:
 
         Only the size is looked at: the content was verified when the file came in.
         """
+        if not entry.is_known:
+            return None
         if is_set(entry):
             whole = all(self.path_of(shard) is not None for shard in shards_of(entry))
             return set_path(self.root, entry) if whole else None
@@ -118,6 +120,8 @@ class Store:
 
     def partial_bytes(self, entry: ModelEntry, kind: Kind | None = None) -> int:
         """Return how much of a model's file earlier runs fetched: of one kind, or the most."""
+        if not entry.is_known:
+            return 0
         if is_set(entry):
             return sum(self.here_bytes(shard) for shard in shards_of(entry))
         kinds = KINDS if kind is None else (kind,)

@@ -7,9 +7,11 @@ from contextlib import suppress
 from pathlib import Path
 
 from localspec.errors import ModelUnavailable
+from localspec.models.hub_source import in_hub_cache
 from localspec.models.obtain import obtain
 from localspec.models.progress import Progress, Report, SourceFailedError
 from localspec.models.registry import ModelEntry
+from localspec.models.shard_set import shards_of
 from localspec.models.space import require_space
 from localspec.models.store import Store
 
@@ -39,7 +41,7 @@ def obtain_together(
         ModelUnavailable: a model cannot be had, or the disk has no room for all of them.
     """
     missing = [entry for entry in entries if store.path_of(entry) is None]
-    if not offline:
+    if missing and not offline:
         _require_room(missing, store)
     if len(missing) < 2:
         return [obtain(entry, store, offline, progress, mirrors) for entry in entries]
@@ -105,10 +107,19 @@ class _Crew:
             self._progress(moment)
 
 
+def bytes_to_fetch(entries: Sequence[ModelEntry], store: Store) -> int:
+    """Return how much of some models is neither in the store nor in the hub's cache."""
+    shards = {shard.sha256: shard for entry in entries for shard in shards_of(entry)}
+    return sum(
+        shard.size_bytes - store.partial_bytes(shard)
+        for shard in shards.values()
+        if store.path_of(shard) is None and not in_hub_cache(shard)
+    )
+
+
 def _require_room(missing: Sequence[ModelEntry], store: Store) -> None:
-    needed = sum(entry.size_bytes - store.partial_bytes(entry) for entry in missing)
     try:
-        require_space(store.root, needed)
+        require_space(store.root, bytes_to_fetch(missing, store))
     except SourceFailedError as error:
         names = " and ".join(entry.name for entry in missing)
         raise ModelUnavailable(

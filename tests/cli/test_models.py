@@ -180,17 +180,25 @@ def test_a_file_on_the_hub_that_no_registry_names_keeps_the_name_it_was_pulled_b
     data = model_file(pre="hub")
     machine.hub.files[f"/else/where-GGUF/resolve/{COMMIT}/where-Q4_K_M.gguf"] = data
     name = "else/where-GGUF:Q4_K_M"
-    done = machine.run("show", name)
-    assert done.code == 3
-    assert f"`localspec pull {name}` fetches it" in done.err
+    facts = json.loads(machine.run("show", name, "--json").out)
+    assert (facts["here"], facts["size_bytes"], facts["commit"]) == (False, len(data), COMMIT)
     assert machine.run("pull", "--offline", name).code == 3
-    done = machine.run("pull", name)
+    done = machine.run("pull", "else/where-GGUF")
     assert done.code == 0, done.err
     assert Path(done.out.strip()).read_bytes() == data
     assert machine.run("list").out.split() == [name, "0", "MB", "hub", "cache"]
-    assert json.loads(machine.run("show", name, "--json").out)["tokenizer"] == "gpt2 hub"
-    assert f"removed {name}; its file stays" in machine.run("rm", name).out
+    machine.hub.portal = True  # from here on nothing is asked
+    for way in (name, "hf.co/else/where-GGUF:q4_k_m", "else/where-GGUF"):
+        assert json.loads(machine.run("show", way, "--json").out)["tokenizer"] == "gpt2 hub"
+        assert machine.run("pull", way).out == done.out
+    checked = machine.run("pair", "check", name, "else/where-GGUF", "--json")
+    assert json.loads(checked.out)["target"]["fetched_bytes"] == 0
+    assert f"removed {name}; its file stays" in machine.run("rm", "else/where-GGUF:q4_k_m").out
     assert machine.run("list", "--json").out == "[]\n"
+    done = machine.run("rm", name)
+    assert (done.code, done.out) == (3, "")
+    assert f"{name} is not on this machine; here are none" in done.err
+    machine.hub.portal = False
     done = machine.run("pull", "else/where-GGUF:Q8_0")
     assert done.code == 3
     assert "has no Q8_0" in done.err

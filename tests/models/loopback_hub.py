@@ -78,7 +78,8 @@ class LoopbackHub:
         path = urlsplit(request.path).path
         data = self.files.get(path)
         if path.startswith("/api/models/"):
-            _respond(request, 200, {"Content-Type": "application/json"}, self._listing(path[12:]))
+            body = self._listing(path.removeprefix("/api/models/")) if self.status == 200 else b""
+            _respond(request, self.status, {"Content-Type": "application/json"}, body)
             return
         if path.startswith("/storage/"):
             self._storage(request, self.files[path.removeprefix("/storage")])
@@ -103,7 +104,8 @@ class LoopbackHub:
 
     def _listing(self, repo: str) -> bytes:
         """Return what the hub says of a repository and its files."""
-        start = f"/{repo}/resolve/{COMMIT}/"
+        repo = re.sub("/revision/.*", "", repo)
+        start = f"/{repo}/resolve/{self.commit}/"
         siblings = [
             {
                 "rfilename": path.removeprefix(start),
@@ -117,7 +119,7 @@ class LoopbackHub:
             for path, data in self.files.items()
             if path.startswith(start)
         ]
-        return json.dumps({"id": repo, "sha": COMMIT, "siblings": siblings}).encode()
+        return json.dumps({"id": repo, "sha": self.commit, "siblings": siblings}).encode()
 
     def _storage(self, request: BaseHTTPRequestHandler, data: bytes) -> None:
         if (token := request.headers.get("authorization")) is not None:

@@ -1,20 +1,24 @@
 """`localspec` with a registry of the caller's, named by TOY_REGISTRY: run as a program."""
 
 import os
+from dataclasses import replace
 from pathlib import Path
 
-from localspec.cli import main, models
+from localspec.cli import main, models, pair
 from localspec.models import pull, transfer
+from localspec.models.learnt import with_learnt
+from localspec.models.paths import data_dir
 from localspec.models.registry import Registry, parse_registry
 
 
 def registry() -> Registry:
     path = Path(os.environ["TOY_REGISTRY"])
-    return parse_registry(path.read_text(), path.name)
+    known = parse_registry(path.read_text(), path.name)
+    return replace(known, models=with_learnt(known.models, data_dir()))
 
 
 if __name__ == "__main__":
-    for module in (pull, models):
+    for module in (pull, models, pair):
         module.load_registry = registry  # type: ignore[attr-defined]
     transfer.PAUSES_S = (0.01, 0.02, 0.05)
     main()

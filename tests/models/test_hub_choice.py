@@ -4,7 +4,7 @@ from hypothesis import strategies as st
 
 from localspec.errors import ModelUnavailable
 from localspec.models.hub_choice import ListedFile, choose_files
-from localspec.models.hub_files import hub_reference
+from localspec.models.hub_reference import hub_reference
 
 REPO = (
     "README.md",

@@ -5,7 +5,7 @@ import pytest
 from localspec.errors import ModelUnavailable
 from localspec.models.imported import import_file
 from localspec.models.paths import data_dir
-from localspec.models.reference import resolve
+from localspec.models.reference import look_up, resolve
 from localspec.models.registry import load_registry
 from localspec.models.store import Store
 from tests.models.gguf_builder import model_file
@@ -49,7 +49,7 @@ def test_a_file_does_not_hide_a_known_name(tmp_path: Path, monkeypatch: pytest.M
     ("reference", "match"),
     [
         ("gone.gguf", r"no file gone.gguf: check the path, or give a known name \(.*smollm2-135m"),
-        ("gone/model", "no file gone/model"),
+        ("gone/model", "gone/model is no file here, and cannot be looked up on the hub, offline"),
         (".", "no model '.'"),
         ("./", "is a directory: give the .gguf file in it"),
         ("smolm2-135m", r"did you mean smollm2-135m\?"),
@@ -66,7 +66,7 @@ def test_what_is_not_there_is_told_in_one_line(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     with pytest.raises(ModelUnavailable, match=match) as caught:
-        resolve(reference, REGISTRY)
+        look_up(reference, REGISTRY, offline=True)
     assert str(caught.value).isprintable()
     assert len(str(caught.value)) < 400
 

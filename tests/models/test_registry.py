@@ -80,7 +80,6 @@ def test_a_name_that_is_almost_right_is_suggested() -> None:
 @pytest.mark.parametrize(
     ("old", "new", "key"),
     [
-        ("size_bytes = 10", "", "models.toy.size_bytes is missing"),
         ("size_bytes = 10", "size_bytes = 0", "models.toy.size_bytes must be"),
         ("size_bytes = 10", "size_bytes = true", "models.toy.size_bytes must be"),
         ("size_bytes = 10", "size_bytes = 1.5", "models.toy.size_bytes must be"),
