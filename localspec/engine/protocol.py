@@ -240,8 +240,8 @@ class LensToken:
 class RoundFigures:
     """One round: what was drafted, accepted and confirmed, and where its seconds went.
 
-    `draft_s` and `verify_s` are the models' passes, `other_s` is all else up to the next round: choosing, text, and
-    whoever reads it.
+    `draft_s` and `verify_s` are the models' passes, what the draft model had to catch up with included; `other_s` is
+    all else since the round before: choosing, text, and whoever reads it.
     """
 
     drafter: str
@@ -292,8 +292,8 @@ class Finished:
         completion_tokens: tokens that were generated, the one that ended the reply included.
         first_token_s: seconds from the request to the first token; None without one.
         prefill_s: evaluating the prompt with the target.
-        draft_prefill_s: likewise with the draft model.
-        decode_s: from the end of prefill to the last token; the next three lie within it.
+        decode_s: from the end of prefill to the last token; the next four lie within it.
+        draft_prefill_s: evaluating with the draft model what it had not followed.
         draft_s: draft passes and lookups.
         verify_s: target passes.
         other_s: all else.
@@ -314,8 +314,8 @@ class Finished:
     completion_tokens: int
     first_token_s: float | None
     prefill_s: float
-    draft_prefill_s: float
     decode_s: float
+    draft_prefill_s: float
     draft_s: float
     verify_s: float
     other_s: float

@@ -3,7 +3,7 @@
 import ctypes
 import sys
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import llama_cpp.llama_cpp as native
@@ -38,6 +38,8 @@ class LlamaContext:
         n_ctx: most tokens that it holds.
         n_vocab: width of a row of logits.
         can_truncate: whether a part of its memory can be removed; of a recurrent state, none can.
+        watch: called, while a request takes several chunks, with the tokens of it that are evaluated and all that
+            had to be; None by default.
 
     Raises:
         ModelLoadError: llama.cpp cannot make such a context, mostly for want of memory.
@@ -69,6 +71,7 @@ class LlamaContext:
         self._batch = Batch(self._n_batch)
         self._cached: list[int] = []
         self._views: dict[tuple[int, int], Logits] = {}
+        self.watch: Callable[[int, int], None] | None = None
         self.n_ctx = min(self._wanted_n_ctx(model, options), int(native.llama_n_ctx_seq(handle)))
         self.n_vocab = model.vocabulary.n_vocab
         self.can_truncate = self._probe_truncation()
@@ -100,6 +103,33 @@ class LlamaContext:
         removed = bool(native.llama_memory_seq_rm(self._memory, 0, 1, -1))
         self._clear()
         return removed
+
+    @property
+    def handle(self) -> int:
+        """llama.cpp's pointer.
+
+        Raises:
+            PassFailed: the context was closed.
+        """
+        return self._live()
+
+    @property
+    def cached(self) -> tuple[int, ...]:
+        """The tokens that are evaluated and kept."""
+        return tuple(self._cached)
+
+    def assume(self, tokens: Sequence[int]) -> bool:
+        """Take it that llama.cpp's memory holds these tokens, as after it was put back; forget all if it does not.
+
+        Returns:
+            Whether it holds as many.
+        """
+        holds = int(native.llama_memory_seq_pos_max(self._memory, 0)) + 1 == len(tokens)
+        if holds:
+            self._cached = list(tokens)
+        else:
+            self._clear()
+        return holds
 
     @property
     def n_cached(self) -> int:
@@ -193,6 +223,8 @@ class LlamaContext:
             chunk = min(self._n_batch, left - rows)
             self._decode(todo[start : start + chunk], rows=0)
             start += chunk
+            if self.watch is not None:
+                self.watch(start, len(todo))
         self._decode(todo[start:], rows)
         return len(todo)
 

@@ -1,0 +1,65 @@
+"""What the server needs of whoever loads models: it is given a factory, and knows no llama.cpp."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from localspec.chat.assistant import Assistant
+from localspec.chat.conversation import Segment
+from localspec.decoding.cancel import CancelFlag
+from localspec.engine.protocol import Downloading, Load, Loading
+
+
+class StateLeftError(Exception):
+    """A state was not written, or does not fit; the text says why, on one line."""
+
+
+@dataclass(frozen=True, slots=True)
+class SavedState:
+    """What a directory holds now."""
+
+    tokens: int
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class RestoredState:
+    """What was put back: so many tokens, and what was remembered of their texts."""
+
+    tokens: int
+    remembered: tuple[Segment, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Loaded:
+    """Models that answer, and what a server can have done with them.
+
+    Args:
+        assistant: answers.
+        watch_prefill: has a function called with the tokens that are evaluated and those that were to be, while a
+            prompt takes several passes; None stops it.
+        save: writes the state into a directory, with what is remembered of texts; raises StateLeftError.
+        restore: puts it back where it fits; raises StateLeftError, and leaves nothing half restored.
+    """
+
+    assistant: Assistant
+    watch_prefill: Callable[[Callable[[int, int], None] | None], None]
+    save: Callable[[Path, tuple[Segment, ...]], SavedState]
+    restore: Callable[[Path], RestoredState]
+
+
+class Factory(Protocol):
+    """Loads what a client asks for; raises the errors of `localspec.launch`."""
+
+    def fetch(self, request: Load, tell: Callable[[Downloading], None]) -> None:
+        """Obtain the files and check that they fit each other. A KeyboardInterrupt may end it anywhere."""
+        ...
+
+    def load(self, request: Load, cancel: CancelFlag, tell: Callable[[Loading], None]) -> Loaded:
+        """Load them into the memory that is free now.
+
+        Raises:
+            Cancelled: `cancel` was set.
+        """
+        ...

@@ -1,0 +1,98 @@
+"""Outbox: what the engine has to say leaves in its own time, and never holds up a pass.
+
+A thread writes. While it waits for a reader, or for its next turn, text is joined and a progress is
+replaced by the one after it; so whoever reads slowly, or not at all, costs no more memory than the
+reply itself, and gets at most 15 messages a second of what comes in streams. All else leaves at once.
+"""
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import replace
+
+from localspec.engine.protocol import Downloading, Loading, Message, Prefilling, Span, Streamed
+
+PACE_S = 0.07
+_STREAMS = (Downloading, Loading, Prefilling, Streamed)
+
+
+class Outbox:
+    """A queue with a thread that empties it.
+
+    Args:
+        write: takes a message and returns once it is gone; raises OSError when nobody is there any more.
+    """
+
+    def __init__(self, write: Callable[[Message], None]) -> None:
+        self._write = write
+        self._changed = threading.Condition()
+        self._waiting: list[Message] = []
+        self._closed = False
+        self._next_s = 0.0
+        self._thread = threading.Thread(target=self._run, daemon=True, name="localspec-outbox")
+        self._thread.start()
+
+    def put(self, message: Message) -> None:
+        """Have a message sent after those before it; returns at once."""
+        with self._changed:
+            joined = _joined(self._waiting[-1], message) if self._waiting else None
+            if joined is None:
+                self._waiting.append(message)
+            else:
+                self._waiting[-1] = joined
+            self._changed.notify()
+
+    def close(self, wait_s: float) -> None:
+        """Send what waits, for `wait_s` at most."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify()
+        self._thread.join(wait_s)
+
+    def _run(self) -> None:
+        while batch := self._next():
+            try:
+                for message in batch:
+                    self._write(message)
+            except OSError:
+                self._write = lambda _: None  # nobody reads: go on taking, for nobody
+
+    def _next(self) -> list[Message]:
+        """Wait until something may leave and return it; nothing at the end."""
+        with self._changed:
+            while True:
+                now_s = time.monotonic()
+                urgent = self._closed or any(not isinstance(m, _STREAMS) for m in self._waiting)
+                if self._waiting and (urgent or now_s >= self._next_s):
+                    self._next_s = now_s + PACE_S
+                    batch, self._waiting = self._waiting, []
+                    return batch
+                if self._closed:
+                    return []
+                self._changed.wait(self._next_s - now_s if self._waiting else None)
+
+
+def _joined(before: Message, after: Message) -> Message | None:
+    """Return one message for two of the same stream, or None."""
+    match before, after:
+        case (Streamed(), Streamed()) if before.id == after.id:
+            return replace(
+                before,
+                spans=_merged(before.spans, after.spans),
+                tokens=before.tokens + after.tokens,
+                rounds=before.rounds + after.rounds,
+            )
+        case (Prefilling(), Prefilling()) if before.id == after.id:
+            return after
+        case (Loading(), Loading()) if before.model == after.model:
+            return after
+        case (Downloading(), Downloading()) if before.name == after.name:
+            return after
+    return None
+
+
+def _merged(before: tuple[Span, ...], after: tuple[Span, ...]) -> tuple[Span, ...]:
+    if before and after and before[-1].thinking == after[0].thinking:
+        seam = Span(before[-1].text + after[0].text, after[0].thinking)
+        return (*before[:-1], seam, *after[1:])
+    return before + after
