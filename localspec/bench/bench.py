@@ -90,7 +90,7 @@ def run_bench(
 
 
 def _peer_setting(bench: Bench, loaded: Loaded) -> PeerSetting:
-    options = bench.launch.options
+    options = loaded.options
     assert bench.peer is not None  # noqa: S101 - checked when it was asked for
     return PeerSetting(
         program=bench.peer,
@@ -105,7 +105,7 @@ def _peer_setting(bench: Bench, loaded: Loaded) -> PeerSetting:
 
 def _described(bench: Bench, loaded: Loaded) -> dict[str, object]:
     """Return what the figures hold for, in the order in which it is told."""
-    options = bench.launch.options
+    options = loaded.options
     sampling = bench.wish.sampling
     return {
         "machine": machine(),
@@ -125,6 +125,7 @@ def _described(bench: Bench, loaded: Loaded) -> dict[str, object]:
             "threads": options.threads or default_threads(),
             "n_ctx": loaded.assistant.models.target.n_ctx,
             "kv_type": options.kv_type,
+            "exact": bench.launch.exact,
             "gpu_layers": options.gpu_layers,
             "devices": list(options.devices),
         },

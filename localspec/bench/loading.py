@@ -4,15 +4,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from localspec.bench.modes import OFF, PEER_FLAGS, draft_length, is_peer, wants_draft_model
+from localspec.bench.modes import OFF, PEER_FLAGS, is_peer
 from localspec.chat.assistant import Assistant
 from localspec.decoding.cancel import CancelFlag
-from localspec.decoding.drafter import NoDrafter
-from localspec.decoding.lookup_drafter import LookupDrafter
-from localspec.decoding.model_drafter import ModelDrafter
-from localspec.decoding.policy import FixedPolicy, Policy
-from localspec.drafting import LOOKUP_DRAFT_LENGTH, MODEL_DRAFT_LENGTH
+from localspec.decoding.policy import Policy
 from localspec.launch import Launch, prepare
+from localspec.llama.options import LoadOptions
 from localspec.models.paths import data_dir, shown
 from localspec.models.progress import Progress
 from localspec.models.registry import load_registry
@@ -20,13 +17,17 @@ from localspec.models.synthetic import heavier, hopeless
 
 RANDOM = "random"
 
+OnShare = Callable[[str, float], None]
+
 
 @dataclass(frozen=True, slots=True)
 class Watchers:
-    """Who is told how far things are."""
+    """Who is told how far things are, and where a file lies that was made."""
 
     download: Callable[[Progress], None] = lambda _: None
-    load: Callable[[str, float], None] = lambda _name, _share: None
+    load: OnShare = lambda _name, _share: None
+    measure: OnShare = lambda _name, _share: None
+    made: Callable[[Path], None] = lambda _: None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -36,6 +37,7 @@ class Loaded:
     Args:
         assistant: answers; its policy is whatever the last run needed.
         policy: gives a fresh policy for a mode, without memories.
+        options: how they are loaded, as it fits the memory.
         target: file of the target.
         draft_model: file of the draft model, if one is loaded.
         target_name: as the user knows it, with what was made of it.
@@ -44,6 +46,7 @@ class Loaded:
 
     assistant: Assistant
     policy: Callable[[str], Policy]
+    options: LoadOptions
     target: Path
     draft_model: Path | None
     target_name: str
@@ -53,7 +56,7 @@ class Loaded:
 def usual_modes(request: Launch, *, with_peer: bool) -> str:
     """Return the modes that are compared where nobody chose any, as a list with commas."""
     modes = ["off", "auto", "lookup"]
-    drafts = request.draft_model is not None or _pair_draft(request) is not None
+    drafts = request.draft_model is not None or _draft_of_pair(request) is not None
     if drafts:
         modes.append("model")
     if with_peer:
@@ -81,103 +84,66 @@ def load(
         LocalspecError: something cannot be fetched, made or loaded; `prepare` says what there is.
         Cancelled: `cancel` was set while loading.
     """
-    names = _names(request, modes)
-    asked = replace(
-        request,
-        draft="model" if names[1] is not None else "lookup",
-        draft_length=max(_length(mode) for mode in modes),
-        draft_model=None if request.draft_model == RANDOM else request.draft_model,
-    )
-    if synthetic is not None or request.draft_model == RANDOM:
-        asked, names = _made(asked, request, names, synthetic, watchers)
-    prepared = prepare(asked, watchers.download)
-    assistant = prepared.load(cancel, watchers.load)
-    return Loaded(
-        assistant,
-        _policies(assistant, prepared.shared_vocab),
-        prepared.target,
-        prepared.draft_model,
-        names[0],
-        names[1] if prepared.draft_model is not None else None,
-    )
-
-
-def _length(mode: str) -> int:
-    if is_peer(mode) or mode == OFF:
-        return 1
-    return draft_length(mode, MODEL_DRAFT_LENGTH if mode == "model" else LOOKUP_DRAFT_LENGTH)
-
-
-def _names(request: Launch, modes: Sequence[str]) -> tuple[str, str | None]:
-    """Return what the target and the draft model are called; None where no draft model is used."""
-    target, draft_model = request.target, request.draft_model
-    if target is None:
-        registry = load_registry()
-        pair = registry.pair(request.pair or registry.default_pair)
-        target, draft_model = pair.target, draft_model or pair.draft_model
-    if draft_model is None and wants_draft_model(modes):
-        draft_model = ""  # `prepare` says that there is none
-    used = wants_draft_model(modes) or "auto" in modes
-    return target, draft_model if used else None
-
-
-def _made(
-    asked: Launch,
-    request: Launch,
-    names: tuple[str, str | None],
-    synthetic: int | None,
-    watchers: Watchers,
-) -> tuple[Launch, tuple[str, str | None]]:
-    """Return the request with files that are made of those it names."""
-    target_name, draft_name = names
-    random = request.draft_model == RANDOM and draft_name is not None
-    real = asked
-    if random:  # what the pair has, or the target where it has none
-        pair_draft = _pair_draft(request)
-        real = replace(asked, draft="lookup" if pair_draft is None else "model")
-    files = prepare(replace(real, fit=False), watchers.download)
-    target, draft_model = files.target, files.draft_model
-    place = data_dir() / "synthetic"
-    if random:
-        source = draft_model or target
-        draft_model = hopeless(
-            source, place, on_share=lambda share: watchers.load("making random weights", share)
-        )
-        draft_name = f"random weights like {_pair_draft(request) or target_name}"
+    own = [mode for mode in modes if not is_peer(mode)]
+    if "server:draft" in modes:
+        own.append("model")
+    asked = replace(request, draft=OFF, further=tuple(own))
+    labels: dict[Path, str] = {}
+    if request.draft_model == RANDOM:
+        asked = _hopeless(asked, labels, watchers)
     if synthetic is not None:
-        label = f"synthetic {synthetic}x {shown(target_name)}"
-        target = heavier(
-            target, synthetic, place, lambda share: watchers.load(f"making {label}", share)
-        )
-        target_name = label
-    made = replace(
-        asked,
-        pair=None,
-        target=str(target),
-        draft_model=None if draft_model is None else str(draft_model),
+        asked = _heavier(asked, synthetic, labels, watchers)
+    prepared = prepare(asked, watchers.download)
+    loaded = prepared.open(cancel, watchers.load, watchers.measure)
+    names = {**prepared.files.names, **labels}
+    small = prepared.draft_model
+    return Loaded(
+        assistant=loaded.assistant,
+        policy=loaded.drafting.policy,
+        options=prepared.options,
+        target=prepared.target,
+        draft_model=small,
+        target_name=names[prepared.target],
+        draft_model_name=None if small is None else names[small],
     )
-    return made, (target_name, draft_name)
 
 
-def _pair_draft(request: Launch) -> str | None:
+def _hopeless(asked: Launch, labels: dict[Path, str], watchers: Watchers) -> Launch:
+    """Return the request with a draft model that knows nothing, of the cost of the real one."""
+    # What the pair has; where it has none, one as large as the target.
+    of_pair = _draft_of_pair(asked)
+    real = replace(asked, draft_model=None, fit=False)
+    if of_pair is None:
+        files = prepare(replace(real, further=(OFF,)), watchers.download).files
+    else:
+        files = prepare(replace(real, further=("model",)), watchers.download).files
+    source = files.draft_model or files.target
+    label = f"random weights like {shown(files.names[source])}"
+    made = hopeless(source, _place(), on_share=lambda share: watchers.load(label, share))
+    watchers.made(made)
+    labels[made] = label
+    return replace(asked, draft_model=str(made))
+
+
+def _heavier(asked: Launch, synthetic: int, labels: dict[Path, str], watchers: Watchers) -> Launch:
+    """Return the request with a heavier target of the same function."""
+    files = prepare(replace(asked, fit=False), watchers.download).files
+    label = f"synthetic {synthetic}x {shown(files.names[files.target])}"
+    made = heavier(
+        files.target, synthetic, _place(), lambda share: watchers.load(f"making {label}", share)
+    )
+    watchers.made(made)
+    labels[made] = label
+    draft_model = asked.draft_model or _draft_of_pair(asked)
+    return replace(asked, pair=None, target=str(made), draft_model=draft_model)
+
+
+def _place() -> Path:
+    return data_dir() / "synthetic"
+
+
+def _draft_of_pair(request: Launch) -> str | None:
     if request.target is not None:
         return None
     registry = load_registry()
     return registry.pair(request.pair or registry.default_pair).draft_model
-
-
-def _policies(assistant: Assistant, shared_vocab: int) -> Callable[[str], Policy]:
-    """Return what gives a mode's policy, on these weights."""
-    models = assistant.models
-
-    def policy(mode: str) -> Policy:
-        kind = mode.partition(":")[0]
-        if kind == OFF:
-            return FixedPolicy(NoDrafter(), 0)
-        if kind == "model" and models.draft_model is not None:
-            drafter = ModelDrafter(models.draft_model.n_ctx, shared_vocab, models.eog)
-            length = draft_length(mode, MODEL_DRAFT_LENGTH)
-            return FixedPolicy(drafter, length, uses_draft_model=True)
-        return FixedPolicy(LookupDrafter(models.eog), draft_length(mode, LOOKUP_DRAFT_LENGTH))
-
-    return policy

@@ -69,6 +69,10 @@ class PeerSetting:
         flags += ["-t", threads, "-tb", str(options.threads_batch or threads)]
         flags += ["-b", str(self.n_batch), "-ub", str(self.n_batch)]
         flags += ["-ctk", options.kv_type, "-ctv", options.kv_type]
+        if options.flash_attention is not None:
+            flags += ["-fa", "on" if options.flash_attention else "off"]
+        if not options.repack:
+            flags.append("--no-repack")
         if options.gpu_layers is not None:
             flags += ["-ngl", str(options.gpu_layers)]
         if options.devices:

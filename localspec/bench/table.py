@@ -9,8 +9,8 @@ from localspec.bench.intervals import Estimate
 from localspec.bench.result import Result
 from localspec.bench.summary import STAGES, Cell, Figures
 
-_RATIO = ("ratio", "95 % interval")
-_SPEED = (*_RATIO, "tokens/s", "first s", "accepted", "length", "same text")
+_RATIO = ("ratio", "95 %")
+_SPEED = (*_RATIO, "tokens/s", "first", "acc.", "len.", "same")
 _LEAST_WIDTH = 20
 
 
@@ -36,8 +36,10 @@ def _lines(result: Result, width: int) -> Iterator[str]:
     yield ""
     yield from _wrapped(
         "ratio: speed relative to the neighbouring run of off, from the request to the last token, "
-        "prefill included, at equal lengths; above 1 is faster. length: confirmed tokens per "
-        "target pass.",
+        "prefill included, at equal lengths; above 1 is faster; with its 95 % interval. first: "
+        "seconds to the first token. acc.: accepted of all drafted tokens. len.: confirmed tokens "
+        "per target pass. same: texts that are those of off, and the median token at which the "
+        "others left it.",
         width,
     )
 
@@ -55,12 +57,12 @@ def _speed(figures: Figures) -> list[str]:
     if figures.same is not None:
         same = f"{figures.same}/{figures.same + len(figures.forks)}"
         if figures.forks:
-            same += f" @{median(figures.forks):.0f}"
+            same += f"@{median(figures.forks):.0f}"
     return [
         *_estimate(figures.ratio),
         f"{figures.tokens_per_s:.1f}",
         f"{figures.first_token_s:.2f}",
-        "" if figures.acceptance_rate is None else f"{figures.acceptance_rate:.1%}",
+        "" if figures.acceptance_rate is None else f"{figures.acceptance_rate:.0%}",
         "" if figures.mean_acceptance_length is None else f"{figures.mean_acceptance_length:.2f}",
         same,
     ]
@@ -130,7 +132,7 @@ def _estimate(estimate: Estimate | None) -> list[str]:
     interval = estimate.interval
     return [
         f"{estimate.ratio:.3f}",
-        "" if interval is None else f"{interval[0]:.3f} - {interval[1]:.3f}",
+        "" if interval is None else f"{interval[0]:.3f}-{interval[1]:.3f}",
     ]
 
 

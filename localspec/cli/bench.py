@@ -29,6 +29,8 @@ from localspec.decoding.sampling import SamplingParams
 from localspec.errors import UsageError
 from localspec.launch import Launch
 from localspec.llama.options import KV_TYPES, LoadOptions
+from localspec.models.paths import shown
+from localspec.models.space import size_text
 
 _MAX_TOKENS = 160
 _TOLD_EVERY_S = 30.0
@@ -71,6 +73,7 @@ _TOLD_EVERY_S = 30.0
     metavar="N",
     help="Take a target of N times the layers that says the same: N times the cost.",
 )
+@click.option("--exact", is_flag=True, help="Load and draft so that no bit depends on drafting.")
 @click.option("--ctx", type=int, metavar="N", help="Tokens of context. Default: up to 4096.")
 @click.option(
     "--kv-type", type=click.Choice(list(KV_TYPES)), default="f16", help="Type of the KV caches."
@@ -99,7 +102,8 @@ def bench(**flags: Any) -> int:
         cancel_on_interrupt(cancel),
     ):
         try:
-            found = run_bench(request, cancel, Watchers(line.download, line.load), progress.tell)
+            watchers = Watchers(line.download, line.load, line.measure, progress.made)
+            found = run_bench(request, cancel, watchers, progress.tell)
         except Cancelled:
             return INTERRUPTED
         finally:
@@ -141,6 +145,7 @@ def _request(flags: dict[str, Any]) -> Bench:
         target=flags["target"],
         draft_model=flags["draft_model"],
         options=options,
+        exact=flags["exact"],
         offline=flags["offline"],
         fit=flags["fit"],
     )
@@ -195,6 +200,12 @@ class _Progress:
             print(f"\r\x1b[K{text}", end="", file=sys.stderr, flush=True)
         else:
             print(f"localspec: {text}", file=sys.stderr, flush=True)
+
+    def made(self, path: Path) -> None:
+        """Say where a file that was made lies: it may be large, and nothing removes it."""
+        if self._enabled:
+            size = size_text(path.stat().st_size)
+            print(f"localspec: {shown(path)} ({size}) is kept for later runs", file=sys.stderr)
 
     def end(self) -> None:
         """Clear the line."""

@@ -1,0 +1,58 @@
+"""The schedule: every run beside a run of `off`, every prompt before a second repeat."""
+
+from itertools import groupby
+
+import pytest
+
+from localspec.bench.prompts import Prompt
+from localspec.bench.schedule import Slot, schedule
+
+PROMPTS = [Prompt("a", "x"), Prompt("b", "y"), Prompt("b", "z")]
+
+
+def groups(slots: list[Slot]) -> list[list[str]]:
+    def key(slot: Slot) -> tuple[object, ...]:
+        return slot.repeat, slot.temperature, slot.prompt, slot.group
+
+    return [[slot.mode for slot in run] for _, run in groupby(slots, key)]
+
+
+@pytest.mark.parametrize("others", [["a"], ["a", "b"], ["a", "b", "c"], list("abcdefg")])
+def test_every_mode_is_a_neighbour_of_off_once_for_each_prompt_and_repeat(
+    others: list[str],
+) -> None:
+    slots = schedule(PROMPTS, ["off", *others], [0.0, 0.8], repeats=3)
+    for group in groups(slots):
+        assert group.count("off") == 1
+        at = group.index("off")
+        assert all(abs(at - each) <= 1 for each in range(len(group)))
+    for other in others:
+        of_mode = [slot for slot in slots if slot.mode == other]
+        assert len({(s.prompt, s.temperature, s.repeat) for s in of_mode}) == 3 * 2 * 3
+        assert len(of_mode) == 3 * 2 * 3
+
+
+def test_off_alone_is_measured_too() -> None:
+    assert groups(schedule(PROMPTS, ["off"], [0.0], repeats=1)) == [["off"]] * 3
+
+
+def test_each_of_two_modes_goes_first_about_as_often() -> None:
+    slots = schedule(PROMPTS, ["off", "auto"], [0.0], repeats=100)
+    first = sum(group[0] == "off" for group in groups(slots))
+    assert 100 < first < 200
+
+
+def test_the_order_is_the_same_for_the_same_seed_and_another_for_another() -> None:
+    modes = ["off", "a", "b", "c"]
+    one, again, other = (schedule(PROMPTS, modes, [0.0], 5, seed) for seed in (1, 1, 2))
+    assert one == again
+    assert one != other
+
+
+def test_every_prompt_is_seen_before_the_second_repeat() -> None:
+    slots = schedule(PROMPTS, ["off", "auto"], [0.0, 0.8], repeats=2)
+    half = slots[: len(slots) // 2]
+    assert {slot.repeat for slot in half} == {0}
+    assert {(s.prompt, s.temperature) for s in half} == {
+        (p, t) for p in range(3) for t in (0.0, 0.8)
+    }
