@@ -1,0 +1,130 @@
+"""`@path` in a message: the file goes into the context, its content in a block of its own behind the text."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from localspec.errors import UsageError
+from localspec.models.space import size_text
+
+_MENTION = re.compile(r'(?<!\S)@(?:"([^"\n]+)"|(\S+))')
+_TRAILING = ".,;:!?)"
+_BLOCK = re.compile(r'\n*<file name="([^"\n]*)">\n(.*?)\n</file>', re.DOTALL)
+_END, _BROKEN_END = "</file>", "<\\/file>"
+_MOST_BYTES = 1 << 20
+_SHOWN = 8
+_CHARS_PER_TOKEN = 4  # of English and code; only for the size that is shown
+
+
+@dataclass(frozen=True, slots=True)
+class Attached:
+    """A file that goes into the context."""
+
+    name: str
+    text: str
+
+    @property
+    def label(self) -> str:
+        """Its name and size, for people."""
+        return f"{self.name} · {file_size(len(self.text.encode()))} · ≈ {len(self.text) // _CHARS_PER_TOKEN} tokens"
+
+
+def attached(text: str, folder: Path) -> list[Attached]:
+    """Return the files that a text mentions, each once. A mention of nothing that is there is just text.
+
+    Raises:
+        UsageError: a file is there but cannot be put into a context.
+    """
+    found: dict[Path, Attached] = {}
+    for name in _mentions(text):
+        path = _existing(name, folder)
+        if path is not None and path not in found:
+            found[path] = Attached(
+                name.rstrip(_TRAILING) if not (folder / name).exists() else name, _read(path, name)
+            )
+    return list(found.values())
+
+
+def with_files(text: str, files: list[Attached]) -> str:
+    """Return a text with the content of files behind it. A file cannot end its own block."""
+    return text + "".join(
+        f'\n\n<file name="{_one_line(each.name)}">\n{each.text.replace(_END, _BROKEN_END)}\n{_END}'
+        for each in files
+    )
+
+
+def without_files(text: str) -> tuple[str, list[str]]:
+    """Return a message as it was typed, and a label for each file that went with it."""
+    labels = [Attached(name, content).label for name, content in _BLOCK.findall(text)]
+    return _BLOCK.sub("", text), labels
+
+
+def file_size(size_bytes: int) -> str:
+    """Return the size of a small file as it is told to people."""
+    if size_bytes < 1000:
+        return f"{size_bytes} B"
+    return f"{size_bytes / 1e3:.1f} KB" if size_bytes < 1e6 else size_text(size_bytes)
+
+
+def completions(typed: str, folder: Path) -> list[tuple[str, str]]:
+    """Return what a path that is being typed may become, and the size of each; folders end in a slash.
+
+    Args:
+        typed: what stands behind the `@`.
+        folder: what it is relative to.
+    """
+    parent, _, start = typed.rpartition("/")
+    place = Path(f"{parent}/" if typed.startswith("/") else parent or ".").expanduser()
+    found = []
+    try:
+        for each in sorted((folder / place).iterdir()):
+            if not each.name.startswith(start) or (each.name.startswith(".") and not start):
+                continue
+            name = f"{parent}/{each.name}" if "/" in typed else each.name
+            found.append(
+                (f"{name}/", "") if each.is_dir() else (name, file_size(each.stat().st_size))
+            )
+            if len(found) == _SHOWN:
+                break
+    except OSError:  # no such folder, or not ours to read: nothing to offer
+        return found
+    return found
+
+
+def _one_line(name: str) -> str:
+    return name.replace('"', "").replace("\n", " ")
+
+
+def _mentions(text: str) -> Iterator[str]:
+    for quoted, bare in _MENTION.findall(text):
+        yield quoted or bare
+
+
+def _existing(name: str, folder: Path) -> Path | None:
+    for each in dict.fromkeys((name, name.rstrip(_TRAILING))):
+        try:
+            path = (folder / Path(each).expanduser()).resolve()
+            if each and path.is_file():
+                return path
+        except (OSError, RuntimeError, ValueError):  # too long, without a home, with a NUL
+            continue
+    return None
+
+
+def _read(path: Path, name: str) -> str:
+    try:
+        with path.open("rb") as stream:
+            raw = stream.read(_MOST_BYTES + 1)
+    except OSError as error:
+        raise UsageError(
+            f"@{name} cannot be read ({error.strerror}): check its permissions"
+        ) from error
+    if len(raw) > _MOST_BYTES:
+        raise UsageError(
+            f"@{name} is longer than {file_size(_MOST_BYTES)}: no context holds it, cut it"
+        )
+    try:
+        return raw.decode("utf-8-sig").rstrip("\n")
+    except UnicodeDecodeError:
+        raise UsageError(f"@{name} is not UTF-8 text: convert it first") from None

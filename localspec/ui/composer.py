@@ -1,0 +1,198 @@
+"""Composer: where the user writes. Many lines, safe to paste into, with completion and recall."""
+
+from pathlib import Path
+from typing import ClassVar
+
+from textual import events
+from textual.app import ComposeResult
+from textual.binding import BindingType
+from textual.containers import Vertical
+from textual.content import Content
+from textual.message import Message
+from textual.widgets import OptionList, TextArea
+from textual.widgets.option_list import Option
+
+from localspec.ui.clean import clean_input
+from localspec.ui.completion import Completion, complete
+from localspec.ui.keys import IN_COMPOSER
+
+
+class Composer(TextArea):
+    """The text area itself.
+
+    Enter sends; Ctrl+J, Alt+Enter and, where the terminal tells them apart, Shift+Enter begin a line.
+    """
+
+    BINDINGS: ClassVar[list[BindingType]] = IN_COMPOSER
+
+    class Sent(Message):
+        """The user sent a text."""
+
+        def __init__(self, text: str) -> None:
+            self.text = text
+            super().__init__()
+
+    class Completing(Message):
+        """What may be completed has changed."""
+
+        def __init__(self, completions: list[Completion]) -> None:
+            self.completions = completions
+            super().__init__()
+
+    class Chose(Message):
+        """A key that the open list of completions takes."""
+
+        def __init__(self, key: str) -> None:
+            self.key = key
+            super().__init__()
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(
+            soft_wrap=True,
+            show_line_numbers=False,
+            compact=True,
+            tab_behavior="focus",
+            placeholder="Ask something. / for commands, @ for files, F1 for keys.",
+        )
+        self.folder = folder
+        self.recall: list[str] = []
+        self.list_open = False
+        self._at: int | None = None
+        self._draft = ""
+
+    def action_send(self) -> None:
+        """Send what is written, or take the completion that is marked."""
+        if self.list_open:
+            self.post_message(self.Chose("enter"))
+            return
+        text = self.text.strip("\n")
+        if not text.strip():
+            return
+        self.post_message(self.Sent(text))
+
+    def accept(self, text: str) -> None:
+        """Take note that a text was sent: it can be recalled, and the composer is empty."""
+        if text in self.recall:
+            self.recall.remove(text)
+        self.recall.append(text)
+        self.fill("")
+
+    def fill(self, text: str) -> None:
+        """Put a text into the composer, the cursor behind it."""
+        self._at = None
+        self.load_text(text)
+        self.move_cursor(self.document.end)
+
+    def action_newline(self) -> None:
+        """Begin a new line."""
+        self.insert("\n")
+
+    async def _on_key(self, event: events.Key) -> None:
+        if self.list_open and event.key in {"up", "down", "tab", "escape"}:
+            event.stop()
+            event.prevent_default()
+            self.post_message(self.Chose(event.key))
+            return
+        if event.key == "enter":
+            event.prevent_default()  # the binding sends
+            return
+        if event.key == "up" and self.cursor_at_first_line and self._recall(-1):
+            event.stop()
+            event.prevent_default()
+            return
+        if event.key == "down" and self.cursor_at_last_line and self._recall(1):
+            event.stop()
+            event.prevent_default()
+            return
+        await super()._on_key(event)
+
+    async def _on_paste(self, event: events.Paste) -> None:
+        event.stop()
+        event.prevent_default()
+        result = self.replace(clean_input(event.text), *self.selection)
+        self.move_cursor(result.end_location)
+
+    def _on_text_area_changed(self) -> None:
+        self.post_message(self.Completing(complete(self.text, self._offset(), self.folder)))
+
+    def _offset(self) -> int:
+        row, column = self.cursor_location
+        return sum(len(self.document.get_line(each)) + 1 for each in range(row)) + column
+
+    def _recall(self, step: int) -> bool:
+        """Show an earlier text, or a later one; return whether there was one."""
+        at = len(self.recall) if self._at is None else self._at
+        if self._at is None:
+            self._draft = self.text
+        to = at + step
+        if not 0 <= to <= len(self.recall) or (self._at is None and step > 0):
+            return False
+        text = self._draft if to == len(self.recall) else self.recall[to]
+        self.fill(text)
+        self._at = None if to == len(self.recall) else to
+        return True
+
+
+class Entry(Vertical):
+    """Composer and, above it, what may be completed."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(id="entry")
+        self.composer = Composer(folder)
+        self._list = OptionList(id="completions", compact=True)
+        self._completions: list[Completion] = []
+
+    def compose(self) -> ComposeResult:
+        """Return the two."""
+        self._list.can_focus = False
+        self._list.display = False
+        yield self._list
+        yield self.composer
+
+    def on_composer_completing(self, event: Composer.Completing) -> None:
+        """Show what fits what is being typed."""
+        event.stop()
+        self._completions = event.completions
+        self._list.clear_options()
+        width = max((len(each.text) for each in event.completions), default=0)
+        self._list.add_options(
+            Option(Content(f"{each.text:<{width}}  {each.hint}")) for each in event.completions
+        )
+        self._open(bool(event.completions))
+        if event.completions:
+            self._list.highlighted = 0
+
+    def on_composer_chose(self, event: Composer.Chose) -> None:
+        """Move in the list, take what is marked, or close it."""
+        event.stop()
+        if event.key == "escape":
+            self._open(False)
+        elif event.key == "up":
+            self._list.action_cursor_up()
+        elif event.key == "down":
+            self._list.action_cursor_down()
+        else:
+            self._take(self._list.highlighted or 0, send=event.key == "enter")
+
+    def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
+        """Take what was clicked on."""
+        event.stop()
+        self._take(event.option_index, send=False)
+        self.composer.focus()
+
+    def _take(self, index: int, *, send: bool) -> None:
+        completion = self._completions[index]
+        text, whole = completion.applied(), completion.whole
+        self._open(False)
+        # What is whole already needs no second Enter.
+        if send and (text.strip() == self.composer.text.strip() or whole):
+            self.composer.fill(text.rstrip())
+            self._open(False)
+            # Posted from here: what a parent has a child post stops at the parent.
+            self.post_message(Composer.Sent(text.rstrip()))
+            return
+        self.composer.fill(text)
+
+    def _open(self, is_open: bool) -> None:
+        self._list.display = is_open
+        self.composer.list_open = is_open

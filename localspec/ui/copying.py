@@ -1,0 +1,39 @@
+"""What a copy takes: an answer, a block of its code, or a whole conversation. No Textual."""
+
+import re
+from collections.abc import Sequence
+
+from localspec.errors import UsageError
+from localspec.history.records import StoredMessage
+from localspec.ui.attach import without_files
+
+_CODE = re.compile(r"^ {0,3}(`{3,}|~{3,})[^\n]*\n(.*?)(?:^ {0,3}\1|\Z)", re.DOTALL | re.MULTILINE)
+
+
+def copied(messages: Sequence[StoredMessage], what: str) -> str:
+    """Return what is copied.
+
+    Args:
+        messages: the conversation; the last answer counts.
+        what: empty for the answer, `code` for its last block of code, a number for its N-th, or `all`.
+
+    Raises:
+        UsageError: there is no such thing.
+    """
+    if what == "all":
+        return "\n\n".join(f"{each.role}: {without_files(each.content)[0]}" for each in messages)
+    answers = [each.content for each in messages if each.role == "assistant"]
+    if not answers:
+        raise UsageError("there is no answer to copy yet")
+    if not what:
+        return answers[-1]
+    blocks = [match[2].rstrip("\n") for match in _CODE.finditer(answers[-1])]
+    if not blocks:
+        raise UsageError("the last answer has no block of code: /copy takes all of it")
+    if what == "code":
+        return blocks[-1]
+    if not what.isdecimal() or not 1 <= int(what) <= len(blocks):
+        raise UsageError(
+            f"{what[:20]!r} is no block of code: give a number from 1 to {len(blocks)}"
+        )
+    return blocks[int(what) - 1]

@@ -1,0 +1,85 @@
+"""EngineState: what is known of the engine, from its messages. No screen, no pipe."""
+
+from dataclasses import dataclass
+from enum import Enum, auto
+
+from localspec.engine.protocol import (
+    Downloading,
+    EngineDied,
+    Failed,
+    Hello,
+    LoadCancelled,
+    Loading,
+    Message,
+    Ready,
+)
+from localspec.models.space import size_text
+from localspec.ui.clean import clean_line
+
+
+class Phase(Enum):
+    """What the engine is at."""
+
+    IDLE = auto()
+    STARTING = auto()
+    LOADING = auto()
+    READY = auto()
+    DEAD = auto()
+
+
+@dataclass(slots=True)
+class EngineState:
+    """What is known of the engine.
+
+    Attributes:
+        phase: what it is at; `IDLE` where nothing is loaded and nothing was asked for.
+        ready: what is loaded.
+        progress: what it is fetching or loading, for people.
+        trouble: why it is dead, or why nothing could be loaded.
+    """
+
+    phase: Phase = Phase.IDLE
+    ready: Ready | None = None
+    progress: str = ""
+    trouble: str = ""
+
+    def expect_load(self) -> None:
+        """Take note that a load was asked for."""
+        self.phase, self.progress, self.trouble = Phase.STARTING, "", ""
+
+    def take(self, message: Message) -> None:
+        """Take any message; those about requests change nothing."""
+        match message:
+            case Hello():
+                self.progress = "reading the model's files"
+            case Downloading():
+                done, total = size_text(message.done_bytes), size_text(message.total_bytes)
+                self._at(f"fetching {message.name}: {done} of {total}")
+            case Loading():
+                self._at(f"loading {message.model}: {message.share:.0%}")
+            case Ready():
+                self.phase, self.ready, self.trouble = Phase.READY, message, ""
+            case LoadCancelled():
+                self.phase = Phase.IDLE if message.target is None else Phase.READY
+            case Failed(id=None):
+                self.trouble = clean_line(message.reason)
+                self.phase = Phase.IDLE if self.ready is None else Phase.READY
+            case EngineDied():
+                self.phase, self.ready, self.trouble = Phase.DEAD, None, clean_line(message.reason)
+            case _:
+                pass
+
+    def line(self) -> str:
+        """Return the state for people, in a few words."""
+        match self.phase:
+            case Phase.READY if self.ready is not None:
+                return clean_line(self.ready.target)
+            case Phase.DEAD:
+                return "the engine has ended: /restart"
+            case Phase.IDLE:
+                return "no model is loaded: /model"
+            case _:
+                return self.progress or "starting the engine"
+
+    def _at(self, progress: str) -> None:
+        self.phase, self.progress = Phase.LOADING, clean_line(progress)

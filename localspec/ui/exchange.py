@@ -1,0 +1,87 @@
+"""Exchange: one request and what has come back for it so far. No screen, no pipe."""
+
+from dataclasses import dataclass, field
+
+from localspec.engine.protocol import (
+    Failed,
+    Finished,
+    LensToken,
+    Message,
+    Prefilling,
+    RoundFigures,
+    Started,
+    Streamed,
+    Turn,
+)
+
+
+@dataclass(slots=True)
+class Exchange:
+    """One request to the engine, filled by its messages.
+
+    Args:
+        id: what its messages bear.
+        turns: the conversation that was sent.
+
+    Attributes:
+        answer: text of the answer, the part that a continued turn had before not included.
+        thoughts: likewise.
+        tokens: every confirmed token and its origin.
+        rounds: every round.
+        started: figures of the prompt, once the engine works on it.
+        prefilled: share of the prompt that is evaluated, 0 to 1.
+        finished: the end, once it is there.
+        failure: why it could not be done; empty while it can.
+    """
+
+    id: int
+    turns: tuple[Turn, ...]
+    answer: str = ""
+    thoughts: str = ""
+    tokens: list[LensToken] = field(default_factory=list)
+    rounds: list[RoundFigures] = field(default_factory=list)
+    started: Started | None = None
+    prefilled: float = 0.0
+    finished: Finished | None = None
+    failure: Failed | None = None
+
+    @property
+    def done(self) -> bool:
+        """Whether nothing more will come."""
+        return self.finished is not None or self.failure is not None
+
+    @property
+    def tokens_per_s(self) -> float | None:
+        """Tokens after the first, per second of decoding; None before there are any."""
+        if self.finished is not None:
+            return self.finished.tokens_per_s
+        seconds = sum(each.draft_s + each.verify_s + each.other_s for each in self.rounds)
+        return sum(each.confirmed for each in self.rounds) / seconds if seconds > 0 else None
+
+    @property
+    def context_tokens(self) -> int:
+        """Tokens of context in use."""
+        prompt = 0 if self.started is None else self.started.prompt_tokens
+        return prompt + len(self.tokens)
+
+    def take(self, message: Message) -> bool:
+        """Take a message; return whether it was for this request."""
+        if getattr(message, "id", None) != self.id:
+            return False
+        match message:
+            case Started():
+                self.started = message
+            case Prefilling():
+                self.prefilled = message.done_tokens / max(message.total_tokens, 1)
+            case Streamed():
+                self.answer += "".join(each.text for each in message.spans if not each.thinking)
+                self.thoughts += "".join(each.text for each in message.spans if each.thinking)
+                self.tokens += message.tokens
+                self.rounds += message.rounds
+            case Finished():
+                self.finished = message
+            case Failed():
+                self.failure = message
+            case _:
+                return False
+        return True

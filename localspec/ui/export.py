@@ -1,0 +1,58 @@
+"""Writes conversations to files. Never over a file that is there, unless it was named."""
+
+import re
+from pathlib import Path
+
+from localspec.errors import UsageError
+from localspec.history.archive import History
+from localspec.history.export import as_json, as_markdown
+from localspec.models.paths import shown
+
+STYLES = ("md", "json")
+_TITLE_CHARS = 40
+
+
+def exported(history: History, conversation: int, style: str) -> str:
+    """Return a conversation as Markdown, the branch that is shown, or as JSON, all of them."""
+    stored = history.conversation(conversation)
+    if style == "json":
+        return as_json(stored, history.messages(conversation))
+    return as_markdown(stored, history.branch(conversation))
+
+
+def write_export(history: History, conversation: int, argument: str, folder: Path) -> Path:
+    """Write a conversation to a file and return where that is.
+
+    Args:
+        history: where the conversation is.
+        conversation: its id.
+        argument: `md` or `json`, and a path; either may be missing.
+        folder: what the path is relative to.
+
+    Raises:
+        UsageError: the file cannot be written.
+    """
+    style, _, name = argument.partition(" ")
+    if style not in STYLES:
+        style, name = ("json" if argument.endswith(".json") else "md"), argument
+    text = exported(history, conversation, style)
+    if name.strip():
+        path = folder / Path(name.strip()).expanduser()
+    else:
+        path = _free(folder, history.conversation(conversation).title, style)
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise UsageError(
+            f"{shown(path)} cannot be written ({error.strerror}): name another file"
+        ) from error
+    return path
+
+
+def _free(folder: Path, title: str, style: str) -> Path:
+    base = re.sub(r"[^\w-]+", "-", title).strip("-")[:_TITLE_CHARS] or "conversation"
+    path, count = folder / f"{base}.{style}", 1
+    while path.exists():
+        count += 1
+        path = folder / f"{base}-{count}.{style}"
+    return path

@@ -1,0 +1,103 @@
+"""Feed: takes what the engine sends, ten times a second, and has the screen show it."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from localspec.engine.protocol import EngineDied, Failed, Finished, Message, Ready
+from localspec.ui import actions, openers
+from localspec.ui.pairs import nothing_is_here
+from localspec.ui.shown import shown
+from localspec.ui.transcript import Item
+
+if TYPE_CHECKING:
+    from localspec.ui.app import ChatApp
+
+POLL_S = 0.1
+# Code costs a tenth of a core when it is drawn ten times a second, and half of that at this rate.
+_REDRAW_S = 0.2
+_RESTART_AGAIN_S = 60.0
+
+
+class Feed:
+    """Between session and screen.
+
+    Args:
+        app: shows.
+        resume: the conversation to take up at the start.
+    """
+
+    def __init__(self, app: ChatApp, resume: int | None) -> None:
+        self._app = app
+        self._resume = resume
+        self._drawn_s = 0.0
+        self._died_s = -_RESTART_AGAIN_S
+
+    async def start(self) -> None:
+        """Start the engine, or let the user choose what to fetch where nothing is here."""
+        app, session = self._app, self._app.session
+        if session.talk.history.trouble:
+            app.tell(session.talk.history.trouble)
+        if self._resume is not None:
+            session.open(self._resume)
+            await app.show_messages()
+        if not session.pair and nothing_is_here():
+            session.engine.start()
+            await openers.model(app, "", first=True)
+        else:
+            session.start()
+        app.tell_state()
+        app.set_interval(POLL_S, self._poll)
+
+    async def _poll(self) -> None:
+        app = self._app
+        messages = app.session.poll()
+        for message in messages:
+            await self._react(message)
+        now = time.monotonic()
+        if app.session.growing and now - self._drawn_s >= _REDRAW_S:
+            self._drawn_s = now
+            app.grow()
+        if messages:
+            app.tell_state()
+
+    async def _react(self, message: Message) -> None:
+        app = self._app
+        match message:
+            case Finished() if self._is_answer(message):
+                await self._settle()
+            case Failed() if self._is_answer(message):
+                await app.show_messages()
+                actions.failed(app, message)
+            case Failed(id=None):
+                app.tell(message.reason)
+            case Ready():
+                app.tell("; ".join(message.notes))
+            case EngineDied():
+                await self._settle()
+                self._mourn(message)
+            case _:
+                pass
+
+    def _is_answer(self, message: Finished | Failed) -> bool:
+        exchange = self._app.session.exchange
+        return exchange is not None and exchange.id == message.id
+
+    async def _settle(self) -> None:
+        """Show the answer as it was kept; where there is none, the conversation without it."""
+        app, messages = self._app, self._app.session.talk.messages
+        if messages and messages[-1].role == "assistant" and app.transcript.has_growing:
+            app.transcript.settle(Item(messages[-1].id, shown(messages[-1])))
+        else:
+            await app.show_messages()
+
+    def _mourn(self, message: EngineDied) -> None:
+        """Say that the engine died, and start it again unless it has just been started again."""
+        now = time.monotonic()
+        again = now - self._died_s >= _RESTART_AGAIN_S
+        self._died_s = now
+        if again:
+            self._app.session.restart()
+        then = "it is being started again" if again else "/restart starts it again"
+        self._app.tell(f"{message.reason}; {then}")

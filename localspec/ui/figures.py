@@ -1,0 +1,176 @@
+"""What drafting did, in words, bars and a gauge that need no colour. Pure: rounds in, lines out."""
+
+import statistics
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from localspec.engine.protocol import RoundFigures
+from localspec.ui.exchange import Exchange
+
+TIMES = "\u00d7"
+_BARS = "▁▂▃▄▅▆▇█"
+_LEAST_PLAIN_ROUNDS = 3
+_GAUGE_LEAST, _GAUGE_MOST = 0.5, 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class Costs:
+    """What rounds cost on this machine, in seconds, as far as it was seen.
+
+    Args:
+        plain_round_s: a round without a draft; None until enough of them were seen.
+        drafted_round_s: a round with one; None without any.
+    """
+
+    plain_round_s: float | None = None
+    drafted_round_s: float | None = None
+
+    @property
+    def break_even(self) -> float | None:
+        """Tokens that a drafted round has to confirm to be worth its cost."""
+        if self.plain_round_s is None or self.drafted_round_s is None:
+            return None
+        return self.drafted_round_s / self.plain_round_s
+
+
+def costs_of(rounds: Iterable[RoundFigures]) -> Costs:
+    """Return the medians of what rounds cost."""
+    plain: list[float] = []
+    drafted: list[float] = []
+    for each in rounds:
+        seconds = each.draft_s + each.verify_s + each.other_s
+        (drafted if each.drafted else plain).append(seconds)
+    usual = statistics.median(plain) if len(plain) >= _LEAST_PLAIN_ROUNDS else None
+    return Costs(usual, statistics.fmean(drafted) if drafted else None)
+
+
+def acceptance(rounds: Iterable[RoundFigures]) -> float | None:
+    """Return accepted over drafted tokens; None when nothing was drafted."""
+    every = list(rounds)
+    drafted = sum(each.drafted for each in every)
+    return sum(each.accepted for each in every) / drafted if drafted else None
+
+
+def measured_speed_up(rounds: Sequence[RoundFigures], plain_round_s: float | None) -> float | None:
+    """Return the speed of these rounds over plain ones; None without something to compare with."""
+    seconds = sum(each.draft_s + each.verify_s + each.other_s for each in rounds)
+    if plain_round_s is None or seconds <= 0:
+        return None
+    return sum(each.confirmed for each in rounds) * plain_round_s / seconds
+
+
+def sparkline(rounds: Sequence[RoundFigures], width: int) -> str:
+    """Return the confirmed length of the last rounds, a bar each; the highest bar is the longest."""
+    lengths = [each.confirmed for each in rounds[-width:]]
+    most = max(lengths, default=1)
+    return "".join(
+        _BARS[round((each - 1) / max(most - 1, 1) * (len(_BARS) - 1))] for each in lengths
+    )
+
+
+def split(rounds: Iterable[RoundFigures]) -> tuple[float, float, float] | None:
+    """Return the shares of draft, verify and other in the time of rounds."""
+    every = list(rounds)
+    parts = (
+        sum(each.draft_s for each in every),
+        sum(each.verify_s for each in every),
+        sum(each.other_s for each in every),
+    )
+    total = sum(parts)
+    return None if total <= 0 else (parts[0] / total, parts[1] / total, parts[2] / total)
+
+
+def split_bar(shares: tuple[float, float, float], width: int) -> str:
+    """Return the three shares as one bar: `█` draft, `▒` verify, `░` other."""
+    draft = round(shares[0] * width)
+    verify = round((shares[0] + shares[1]) * width) - draft
+    return "█" * draft + "▒" * verify + "░" * (width - draft - verify)
+
+
+def gauge(predicted: float | None, measured: float | None, width: int) -> str:
+    """Return speed-ups on a scale from half to twice: `│` break-even, `◇` predicted, `◆` measured."""
+    line = ["─"] * width
+    for value, mark in ((1.0, "│"), (predicted, "◇"), (measured, "◆")):
+        if value is not None:
+            share = (min(max(value, _GAUGE_LEAST), _GAUGE_MOST) - _GAUGE_LEAST) / (
+                _GAUGE_MOST - _GAUGE_LEAST
+            )
+            line[round(share * (width - 1))] = mark
+    return f"{TIMES}½ {''.join(line)} {TIMES}2"
+
+
+def status(exchange: Exchange | None, n_ctx: int | None, context_tokens: int) -> list[str]:
+    """Return what the status line tells, the most wanted first."""
+    parts = []
+    if exchange is not None and exchange.tokens_per_s is not None:
+        parts.append(f"{exchange.tokens_per_s:.1f} tokens/s")
+    share = None if exchange is None else acceptance(exchange.rounds)
+    if share is not None:
+        parts.append(f"{share:.0%} accepted")
+    if n_ctx:
+        parts.append(f"context {context_tokens / n_ctx:.0%} of {n_ctx}")
+    return parts
+
+
+def stats_lines(
+    exchange: Exchange | None, earlier: Sequence[RoundFigures], width: int
+) -> list[str]:
+    """Return the stats of an answer, streaming or done.
+
+    Args:
+        exchange: the answer; None before the first.
+        earlier: rounds of earlier answers with the same models, which tell what a plain round costs.
+        width: cells that a line may have.
+    """
+    if exchange is None or not exchange.rounds:
+        return ["Nothing was measured yet: ask something."]
+    rounds = exchange.rounds
+    bar = max(width - 18, 8)
+    mean = sum(each.confirmed for each in rounds) / len(rounds)
+    lines = [
+        f"rounds {len(rounds)}, {mean:.2f} tokens confirmed in each",
+        f"  {sparkline(rounds, bar)}",
+    ]
+    shares = split(rounds)
+    if shares is not None:
+        lines += [
+            f"time: draft {shares[0]:.0%}, verify {shares[1]:.0%}, other {shares[2]:.0%}",
+            f"  {split_bar(shares, bar)}",
+        ]
+    lines += _drafting(rounds)
+    lines += _speed(exchange, costs_of([*earlier, *rounds]), bar)
+    if exchange.finished is not None and exchange.finished.note:
+        lines.append(exchange.finished.note)
+    return lines
+
+
+def _drafting(rounds: Sequence[RoundFigures]) -> list[str]:
+    lines = []
+    for name in dict.fromkeys(each.drafter for each in rounds if each.drafted):
+        mine = [each for each in rounds if each.drafter == name]
+        drafted, accepted = sum(each.drafted for each in mine), sum(each.accepted for each in mine)
+        lines.append(
+            f"{name}: {accepted} of {drafted} drafted tokens accepted ({accepted / drafted:.0%})"
+        )
+    return lines or ["nothing was drafted"]
+
+
+def _speed(exchange: Exchange, costs: Costs, bar: int) -> list[str]:
+    rounds, finished = exchange.rounds, exchange.finished
+    predicted = None if finished is None else finished.predicted_speed_up
+    measured = measured_speed_up(rounds, costs.plain_round_s)
+    lines = []
+    if predicted is not None or measured is not None:
+        words = [
+            f"{name} {TIMES} {value:.2f}"
+            for name, value in (("predicted ◇", predicted), ("measured ◆", measured))
+            if value is not None
+        ]
+        lines = [f"speed-up: {', '.join(words)}", f"  {gauge(predicted, measured, bar)}"]
+    if costs.break_even is not None:
+        mine = [each.confirmed for each in rounds if each.drafted]
+        got = f"; it confirms {statistics.fmean(mine):.2f}" if mine else ""
+        lines.append(f"break-even: a drafted round costs {costs.break_even:.2f} plain ones{got}")
+    elif measured is None:
+        lines.append("no plain rounds to compare with yet: /race measures both")
+    return lines

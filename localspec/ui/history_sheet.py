@@ -1,0 +1,105 @@
+"""HistorySheet: earlier conversations, to search, take up, rename, delete and export."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import ClassVar
+
+from textual.binding import Binding, BindingType
+
+from localspec.history.archive import History
+from localspec.history.records import StoredConversation
+from localspec.ui.sheets import LineSheet, ListSheet, Row
+
+_DAY_S = 86_400
+
+
+def row_of(stored: StoredConversation, now_s: float) -> Row:
+    """Return what the list says of a conversation."""
+    parts = [age(now_s - stored.updated_s), f"{stored.n_messages} messages"]
+    parts += [each for each in (stored.pair, stored.excerpt) if each]
+    return Row(str(stored.id), stored.title or "untitled", " · ".join(parts))
+
+
+def age(seconds: float) -> str:
+    """Return how long ago something was, for people."""
+    if seconds < 60:
+        return "just now"
+    for size, name in ((_DAY_S, "day"), (3600, "hour"), (60, "minute")):
+        if seconds >= size:
+            count = int(seconds // size)
+            return f"{count} {name}{'s' if count > 1 else ''} ago"
+    raise AssertionError("a minute at least")
+
+
+class HistorySheet(ListSheet):
+    """Earlier conversations. Returns the one to take up.
+
+    Args:
+        history: where they are.
+        query: what to search for to begin with.
+        export: writes a conversation to a file.
+        deleted: called after a conversation was deleted.
+        clock: seconds since 1970.
+    """
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("ctrl+r", "rename", "Rename", priority=True),
+        Binding("ctrl+x", "delete", "Delete", priority=True),
+        Binding("ctrl+e", "export", "Export", priority=True),
+    ]
+
+    def __init__(
+        self,
+        history: History,
+        query: str,
+        export: Callable[[int], None],
+        deleted: Callable[[int], None],
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._history, self._query, self._clock = history, query, clock
+        self._export, self._deleted = export, deleted
+        note = "Enter opens · Ctrl+R renames · Ctrl+X deletes · Ctrl+E exports"
+        super().__init__("Conversations", self._found(query), note=note, search=self._found)
+
+    def _found(self, query: str) -> list[Row]:
+        self._query = query
+        now = self._clock()
+        rows = [row_of(each, now) for each in self._history.conversations(query)]
+        return rows or [Row("", "nothing here" if not query else "nothing fits")]
+
+    def _choose(self) -> None:
+        if self.marked is not None and self.marked.key:
+            self.dismiss(self.marked.key)
+
+    def action_rename(self) -> None:
+        """Give the marked conversation another title."""
+        row = self.marked
+        if row is not None and row.key:
+
+            def rename(title: str | None) -> None:
+                if title:
+                    self._history.rename(int(row.key), title)
+                    self.fill(self._found(self._query))
+
+            self.app.push_screen(LineSheet("Title", row.text), rename)
+
+    def action_delete(self) -> None:
+        """Delete the marked conversation, if the user means it."""
+        row = self.marked
+        if row is not None and row.key:
+
+            def delete(answer: str | None) -> None:
+                if answer == "yes":
+                    self._history.delete(int(row.key))
+                    self._deleted(int(row.key))
+                    self.fill(self._found(self._query))
+
+            sure = [Row("no", "keep it"), Row("yes", "delete it, in all its branches, for good")]
+            self.app.push_screen(ListSheet(f"Delete “{row.text}”?", sure), delete)
+
+    def action_export(self) -> None:
+        """Write the marked conversation to a file."""
+        if self.marked is not None and self.marked.key:
+            self._export(int(self.marked.key))

@@ -1,0 +1,62 @@
+"""The keys of the chat. Each has a name, under which `[keys]` in chat.toml gives it others."""
+
+from textual.binding import Binding, BindingType
+
+
+def _command(keys: str, name: str, text: str) -> Binding:
+    return Binding(keys, f"command('{name}')", text, id=name, priority=True)
+
+
+def _message(keys: str, name: str, text: str) -> Binding:
+    return Binding(keys, f"app.message('{name}')", text, id=f"message_{name}", show=False)
+
+
+IN_APP: list[BindingType] = [
+    Binding("escape", "stop", "Stop the answer", id="stop"),
+    Binding("ctrl+end", "to_end", "Back to the end", id="to_end", priority=True),
+    _command("f1", "help", "Keys and commands"),
+    _command("f2", "stats", "Stats"),
+    _command("f3", "lens", "Token lens"),
+    _command("f4", "set", "Settings"),
+    _command("f5", "regenerate", "Answer again"),
+    _command("f6", "edit", "Edit the last question"),
+    _command("f7", "history", "History"),
+    _command("f8", "model", "Models"),
+    _command("ctrl+n", "new", "New conversation"),
+    _command("ctrl+t", "think", "Fold thoughts"),
+    Binding("ctrl+c", "copy_or_stop", "Copy, stop, or clear", id="copy_or_stop", priority=True),
+    Binding("ctrl+q", "quit", "Leave", id="quit", priority=True),
+]
+
+IN_COMPOSER: list[BindingType] = [
+    Binding("enter", "send", "Send", id="send"),
+    Binding("ctrl+j,shift+enter,alt+enter", "newline", "New line", id="newline"),
+    Binding("pageup", "app.page(-1)", "Scroll back", id="page_back"),
+    Binding("pagedown", "app.page(1)", "Scroll on", id="page_on"),
+]
+
+ON_MESSAGE: list[BindingType] = [
+    Binding("up", "app.focus_previous", "Message before", id="message_up", show=False),
+    Binding("down", "app.focus_next", "Next message", id="message_down", show=False),
+    _message("left", "earlier", "Earlier version"),
+    _message("right", "later", "Later version"),
+    _message("e", "edit", "Edit in a branch"),
+    _message("b", "branch", "Branch off"),
+    _message("c", "copy", "Copy"),
+    _message("k", "code", "Copy code"),
+    _message("t,enter", "think", "Fold thoughts"),
+]
+
+
+def key_list(chosen: dict[str, str]) -> list[tuple[str, str, str]]:
+    """Return keys, what they do, and the name under which they can be changed.
+
+    Args:
+        chosen: the user's own keys by name.
+    """
+    rows = []
+    for each in (*IN_APP, *IN_COMPOSER, *ON_MESSAGE):
+        if isinstance(each, Binding) and each.id is not None:
+            keys = chosen.get(each.id, each.key).replace(",", ", ")
+            rows.append((keys, each.description, each.id))
+    return rows

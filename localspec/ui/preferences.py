@@ -1,0 +1,60 @@
+"""`chat.toml` in the directory of settings: colours, keys and personas of the chat."""
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from localspec.errors import UsageError
+from localspec.models.paths import config_dir, shown
+
+FILE = "chat.toml"
+_MOST_BYTES = 256 << 10
+
+
+@dataclass(frozen=True, slots=True)
+class Preferences:
+    """How one user likes the chat.
+
+    Args:
+        theme: name of the colours; empty for the usual ones.
+        keys: keys by the name of what they do, several separated by commas.
+        personas: system prompts by name.
+    """
+
+    theme: str = ""
+    keys: Mapping[str, str] = field(default_factory=dict)
+    personas: Mapping[str, str] = field(default_factory=dict)
+
+
+def read_preferences(path: Path | None = None) -> Preferences:
+    """Read the file; where there is none, everything is as usual.
+
+    Raises:
+        UsageError: it cannot be read, or says something that it cannot.
+    """
+    path = path or config_dir() / FILE
+    if not path.is_file():
+        return Preferences()
+    try:
+        with path.open("rb") as stream:
+            values = tomllib.loads(stream.read(_MOST_BYTES).decode())
+    except (OSError, ValueError, RecursionError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise UsageError(f"{shown(path)} cannot be used ({reason}): mend it") from error
+    unknown = values.keys() - {"theme", "keys", "personas"}
+    if unknown:
+        raise UsageError(
+            f"{shown(path)}: {min(unknown)[:60]!r} is not known; known are theme, [keys], [personas]"
+        )
+    theme = values.get("theme", "")
+    if not isinstance(theme, str):
+        raise UsageError(f"{shown(path)}: theme is {theme!r}, but takes the name of one")
+    return Preferences(theme, _texts(values, "keys", path), _texts(values, "personas", path))
+
+
+def _texts(values: Mapping[str, object], name: str, path: Path) -> Mapping[str, str]:
+    table = values.get(name, {})
+    if not isinstance(table, dict) or not all(isinstance(each, str) for each in table.values()):
+        raise UsageError(f"{shown(path)}: [{name}] takes a text for every name")
+    return table

@@ -1,0 +1,103 @@
+"""Race: the same prompt and seed with and without drafting, one after the other, and what came of it.
+
+Not at the same time: they would take each other's cores, and the times would mean nothing.
+"""
+
+from dataclasses import dataclass, field
+
+from localspec.engine.client import EngineClient
+from localspec.engine.protocol import Message, Options, Turn
+from localspec.ui.exchange import Exchange
+from localspec.ui.figures import TIMES
+
+
+@dataclass(slots=True)
+class Race:
+    """Two requests, of which the second starts when the first is done.
+
+    Args:
+        engine: answers.
+        turns: what is answered.
+        options: with a seed, so that both answers are one and the same.
+
+    Attributes:
+        lanes: the requests: with drafting, and without once it has begun.
+    """
+
+    engine: EngineClient
+    turns: tuple[Turn, ...]
+    options: Options
+    lanes: list[Exchange] = field(default_factory=list)
+
+    @property
+    def done(self) -> bool:
+        """Whether both have ended, or one that ended puts an end to the race."""
+        return (
+            self.stopped
+            or any(each.failure for each in self.lanes)
+            or (len(self.lanes) == 2 and all(each.done for each in self.lanes))
+        )
+
+    @property
+    def stopped(self) -> bool:
+        """Whether the user put an end to it."""
+        return any(
+            each.finished and each.finished.stop_reason == "cancelled" for each in self.lanes
+        )
+
+    def start(self) -> None:
+        """Ask for the first answer, with drafting."""
+        self._ask(draft=True)
+
+    def take(self, message: Message) -> bool:
+        """Take a message; return whether it was for this race."""
+        taken = any(lane.take(message) for lane in self.lanes)
+        if len(self.lanes) == 1 and self.lanes[0].finished is not None and not self.stopped:
+            self._ask(draft=False)
+        return taken
+
+    def stop(self) -> None:
+        """Stop the one that runs."""
+        for lane in self.lanes:
+            if not lane.done:
+                self.engine.cancel(lane.id)
+
+    def fork(self) -> int | None:
+        """Return where the two texts begin to differ; None where one is the beginning of the other.
+
+        Source of a difference, if there is one: passes of different widths round differently.
+        """
+        texts = [each.thoughts + each.answer for each in self.lanes]
+        if len(texts) < 2:
+            return None
+        pairs = enumerate(zip(*texts, strict=False))
+        return next((index for index, (one, other) in pairs if one != other), None)
+
+    def verdict(self) -> str:
+        """Return the outcome in a sentence; what there is of it while it runs."""
+        if any(each.failure for each in self.lanes):
+            return next(each.failure.reason for each in self.lanes if each.failure)
+        if not self.done:
+            return "with drafting first, then without: both get the whole machine"
+        if self.stopped:
+            return "stopped: there is nothing to compare"
+        with_draft, without = self.lanes
+        one, other = with_draft.thoughts + with_draft.answer, without.thoughts + without.answer
+        fork = self.fork()
+        if one == other:
+            texts = "the texts are equal"
+        else:
+            at = min(len(one), len(other)) if fork is None else fork
+            texts = f"the texts fork at character {at + 1}: two tokens were nearly tied, and widths round differently"
+        return f"{_ratio(with_draft, without)}; {texts}"
+
+    def _ask(self, *, draft: bool) -> None:
+        number = self.engine.ask(self.turns, self.options, draft=draft, afresh=True)
+        self.lanes.append(Exchange(number, self.turns))
+
+
+def _ratio(with_draft: Exchange, without: Exchange) -> str:
+    fast, slow = with_draft.tokens_per_s, without.tokens_per_s
+    if not fast or not slow:
+        return "too short to be timed"
+    return f"drafting {TIMES} {fast / slow:.2f} ({fast:.1f} against {slow:.1f} tokens/s)"

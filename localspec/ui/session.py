@@ -1,0 +1,329 @@
+"""Session: one user, one engine, one conversation at a time. The screens and the plain form drive it.
+
+Nothing here waits: `poll`, called ten times a second, takes what came in. No Textual.
+"""
+
+import json
+import secrets
+from dataclasses import replace
+from pathlib import Path
+
+from localspec.engine.client import EngineClient
+from localspec.engine.protocol import (
+    EngineDied,
+    Finished,
+    Load,
+    Message,
+    Options,
+    Ready,
+    RoundFigures,
+    Streamed,
+    Turn,
+)
+from localspec.errors import UsageError
+from localspec.history.recorder import Recorder
+from localspec.history.records import StoredMessage
+from localspec.ui import settings
+from localspec.ui.attach import attached, with_files
+from localspec.ui.engine_state import EngineState, Phase
+from localspec.ui.exchange import Exchange
+from localspec.ui.figures import acceptance
+from localspec.ui.race import Race
+from localspec.ui.talk import Talk
+
+_ROUNDS_KEPT = 2000
+_RACE_TOKENS = 256
+_SEED_BITS = 32
+
+
+class Session:
+    """What is being said, and to whom.
+
+    Args:
+        engine: started by `start`.
+        talk: the conversation.
+        load: the models to begin with.
+        options: how to answer.
+        folder: what paths in `@path` are relative to.
+
+    Attributes:
+        state: what is known of the engine.
+        exchange: the last request for an answer, running or done.
+        race: the last race.
+        earlier_rounds: of answers before `exchange`, with the same models.
+        drop_oldest: leave out the oldest turns where the context is full, instead of failing.
+        draft: False answers without drafting.
+        parent: the message that is being answered.
+        continued: the same, where it is an answer that goes on; else None.
+    """
+
+    def __init__(
+        self, engine: EngineClient, talk: Talk, load: Load, options: Options, folder: Path
+    ) -> None:
+        self.engine, self.talk, self.loaded, self.options = engine, talk, load, options
+        self.folder = folder
+        self.state = EngineState()
+        self.exchange: Exchange | None = None
+        self.race: Race | None = None
+        self.earlier_rounds: list[RoundFigures] = []
+        self.drop_oldest = False
+        self.draft = True
+        self.parent: int | None = None
+        self.continued: StoredMessage | None = None
+        self._recorder: Recorder | None = None
+
+    @property
+    def growing(self) -> bool:
+        """Whether an answer is under way."""
+        return self.exchange is not None and not self.exchange.done
+
+    @property
+    def busy(self) -> bool:
+        """Whether an answer, or a race, is under way."""
+        return self.growing or (self.race is not None and not self.race.done)
+
+    @property
+    def pair(self) -> str:
+        """What answers, as it was asked for; empty for the usual pair."""
+        return self.loaded.pair or self.loaded.target or ""
+
+    def start(self) -> None:
+        """Start the engine and load."""
+        self.engine.start()
+        self.load(self.loaded)
+
+    def load(self, request: Load) -> None:
+        """Load models, in place of others if some are loaded."""
+        self.require_rest()
+        self.loaded = request
+        self.state.expect_load()
+        self.earlier_rounds = []
+        self.engine.load(request)
+        if self.talk.conversation is not None:
+            self.talk.history.update(self.talk.conversation, pair=self.pair)
+
+    def restart(self) -> None:
+        """Start the engine again, with what was loaded last."""
+        self._break_off()
+        self.state.expect_load()
+        self.engine.restart()
+
+    def close(self) -> None:
+        """Keep what the models have evaluated, and end the engine."""
+        self.save_state()
+        self._break_off()
+        self.engine.close()
+        self.talk.history.close()
+
+    # Asking.
+
+    def ask(self, text: str) -> None:
+        """Ask; files that the text mentions go with it.
+
+        Raises:
+            UsageError: a file cannot be read, or an answer is under way.
+        """
+        self.require_rest()
+        text = with_files(text, attached(text, self.folder))
+        self._answer(self.talk.say(text, self.pair))
+
+    def ask_instead(self, number: int, text: str) -> None:
+        """Ask something else in place of the `number`-th question, in a branch."""
+        self.require_rest()
+        text = with_files(text, attached(text, self.folder))
+        self._answer(self.talk.say_instead(number, text))
+
+    def regenerate(self, seed: int | None = None) -> None:
+        """Answer the last question again, in a branch."""
+        self.require_rest()
+        self._answer(self.talk.question().id, seed)
+
+    def go_on(self) -> None:
+        """Let the last answer go on."""
+        self.require_rest()
+        self._answer(self.talk.answer().id)
+
+    def stop(self) -> bool:
+        """Stop what runs; return whether there was something. What is there already is kept."""
+        if self.race is not None and not self.race.done:
+            self.race.stop()
+            return True
+        if self.exchange is not None and not self.exchange.done:
+            self.engine.cancel(self.exchange.id)
+            return True
+        if self.state.phase in {Phase.STARTING, Phase.LOADING}:
+            self.engine.cancel()
+            return True
+        return False
+
+    def start_race(self, text: str = "") -> Race:
+        """Answer with and without drafting; without a text, the last question of the conversation."""
+        self.require_rest()
+        self._require_ready()
+        if text:
+            turns: tuple[Turn, ...] = (Turn("user", with_files(text, attached(text, self.folder))),)
+        else:
+            turns = self.talk.turns(self.talk.question().id)
+        seed = secrets.randbits(_SEED_BITS) if self.options.seed is None else self.options.seed
+        most = min(self.options.max_tokens or _RACE_TOKENS, _RACE_TOKENS)
+        self.race = Race(self.engine, turns, replace(self.options, seed=seed, max_tokens=most))
+        self.race.start()
+        return self.race
+
+    # What comes back.
+
+    def poll(self) -> list[Message]:
+        """Take what the engine has sent, and return it."""
+        messages = self.engine.drain()
+        for message in messages:
+            self._take(message)
+        if self._recorder is not None:
+            self._recorder.tick()
+        return messages
+
+    def _take(self, message: Message) -> None:
+        self.state.take(message)
+        if self.race is not None and self.race.take(message):
+            return
+        exchange = self.exchange
+        if exchange is not None and exchange.take(message):
+            match message:
+                case Streamed():
+                    self._record(message)
+                case Finished():
+                    self._finish(message)
+                case _:
+                    pass
+        elif isinstance(message, EngineDied):
+            self._break_off()
+        elif isinstance(message, Ready):
+            self.restore_state()
+
+    def _answer(self, parent: int, seed: int | None = None) -> None:
+        """Ask for an answer to the message `parent`, or for more of it where it is an answer."""
+        if self.exchange is not None:
+            self.earlier_rounds = [*self.earlier_rounds, *self.exchange.rounds][-_ROUNDS_KEPT:]
+        turns = self.talk.turns(parent)
+        options = self.options if seed is None else replace(self.options, seed=seed)
+        number = self.engine.ask(turns, options, draft=self.draft, drop_oldest=self.drop_oldest)
+        self.exchange = Exchange(number, turns)
+        self._recorder, self.parent = None, parent
+        last = next(each for each in self.talk.messages if each.id == parent)
+        self.continued = last if last.role == "assistant" else None
+
+    def _record(self, message: Streamed) -> None:
+        """Keep what came; an answer that never begins leaves no message behind."""
+        recorder = self._begun()
+        for span in message.spans:
+            recorder.feed(span.text, thinking=span.thinking)
+
+    def _begun(self) -> Recorder:
+        if self._recorder is None:
+            history, conversation = self.talk.history, self.talk.conversation
+            assert conversation is not None  # noqa: S101 - set with every request
+            assert self.parent is not None  # noqa: S101 - likewise
+            if self.continued is not None:
+                self._recorder = history.resume_reply(self.continued.id)
+            else:
+                name = "" if self.state.ready is None else self.state.ready.target
+                self._recorder = history.begin_reply(conversation, self.parent, name)
+        return self._recorder
+
+    def _finish(self, message: Finished) -> None:
+        if not message.turn.content and not message.turn.thinking and self._recorder is None:
+            return  # stopped before the first token
+        recorder = self._begun()
+        exchange = self.exchange
+        figures = {
+            "tokens": message.completion_tokens,
+            "tokens_per_s": message.tokens_per_s,
+            "accepted": None if exchange is None else acceptance(exchange.rounds),
+            "stop": message.stop_reason,
+            "seed": message.seed,
+        }
+        end = recorder.cut if message.stop_reason == "cancelled" else recorder.finish
+        end(message.turn.content, message.turn.thinking, figures=json.dumps(figures))
+        self._recorder = None
+        self.talk.reload()
+
+    def _break_off(self) -> None:
+        """Keep what there is of an answer that will not end by itself."""
+        if self._recorder is not None:
+            self._recorder.cut()
+            self._recorder = None
+            self.talk.reload()
+        self.exchange = None if self.exchange is None or not self.exchange.done else self.exchange
+        self.race = None
+
+    # The models' state of a conversation.
+
+    def save_state(self) -> None:
+        """Have the engine keep what it evaluated for this conversation."""
+        conversation = self.talk.conversation
+        if conversation is None or self.busy or self.state.phase is not Phase.READY:
+            return
+        directory = self.talk.history.state_directory(conversation)
+        if directory is not None and self.talk.messages:
+            self.engine.save_state(str(directory))
+
+    def restore_state(self) -> None:
+        """Have the engine put back what it evaluated for this conversation, where it fits."""
+        conversation = self.talk.conversation
+        if conversation is None or self.state.phase is not Phase.READY:
+            return
+        directory = self.talk.history.state_directory(conversation)
+        if directory is not None and directory.is_dir():
+            self.engine.restore_state(str(directory))
+
+    # Conversations.
+
+    def new(self) -> None:
+        """Begin another conversation."""
+        self.require_rest()
+        self.save_state()
+        self.forget()
+
+    def open(self, conversation: int) -> None:
+        """Take up a conversation of the history, with the settings that it was held with."""
+        self.require_rest()
+        self.save_state()
+        self.forget()
+        self.talk.open(conversation)
+        stored = self.talk.history.conversation(conversation)
+        self.options = settings.from_json(stored.settings, self.options)
+        self.restore_state()
+
+    def set(self, name: str, value: str) -> None:
+        """Change how answers are sampled; `draft` may be on or off.
+
+        Raises:
+            UsageError: no such setting, or a value that it cannot take.
+        """
+        if name == "draft":
+            if value not in {"on", "off"}:
+                raise UsageError(f"draft is {value[:40]!r}: it takes on or off")
+            self.draft = value == "on"
+            return
+        self.options = settings.changed(self.options, name, value)
+        if self.talk.conversation is not None:
+            kept = settings.as_json(self.options)
+            self.talk.history.update(self.talk.conversation, settings=kept)
+
+    def context_tokens(self) -> int:
+        """Return how many tokens of the context the last answer left in use."""
+        return 0 if self.exchange is None else self.exchange.context_tokens
+
+    def forget(self) -> None:
+        """Let go of the conversation, which is left or gone."""
+        self.talk.new()
+        self.exchange, self.race, self._recorder = None, None, None
+        self.drop_oldest = False
+
+    def require_rest(self) -> None:
+        """Raise UsageError while an answer is under way."""
+        if self.busy:
+            raise UsageError("an answer is under way: stop it first (Esc)")
+
+    def _require_ready(self) -> None:
+        if self.state.phase is not Phase.READY:
+            raise UsageError(f"the engine is not ready ({self.state.line()}): wait for it")

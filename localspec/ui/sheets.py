@@ -1,0 +1,178 @@
+"""Sheets: the small screens that everything else is made of: a list to choose from, a line to write, a text to read."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from rich.console import RenderableType
+from rich.text import Text
+from textual import events
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Vertical, VerticalScroll
+from textual.content import Content
+from textual.screen import ModalScreen
+from textual.widgets import Input, OptionList, Static
+from textual.widgets.option_list import Option
+
+from localspec.ui.clean import clean, clean_line
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One thing to choose: what it is called, what is to be known of it, and what choosing it returns."""
+
+    key: str
+    text: str
+    hint: str = ""
+
+
+class ListSheet(ModalScreen[str | None]):
+    """Lets the user choose one of several things.
+
+    Args:
+        title: what is chosen.
+        rows: what there is.
+        note: a sentence below the title.
+        search: given what the user types, returns what fits; None shows no line to type into.
+    """
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape", "dismiss(None)", "Close"),
+        Binding("down", "down", "Down", show=False),
+        Binding("up", "up", "Up", show=False),
+    ]
+
+    def __init__(
+        self,
+        title: str,
+        rows: Sequence[Row],
+        *,
+        note: str = "",
+        search: Callable[[str], Sequence[Row]] | None = None,
+    ) -> None:
+        super().__init__()
+        self._title, self._note, self._search = title, note, search
+        self.rows = list(rows)
+        self.list = OptionList(compact=True)
+
+    def compose(self) -> ComposeResult:
+        """Return the sheet."""
+        with Vertical(classes="sheet"):
+            yield Static(Content(clean_line(self._title)).stylize("bold"))
+            if self._note:
+                yield Static(Content(clean(self._note)), classes="hint")
+            if self._search is not None:
+                yield Input(placeholder="type to search", compact=True)
+            yield self.list
+
+    def on_mount(self) -> None:
+        """Fill the list."""
+        self.fill(self.rows)
+        if self._search is None:
+            self.list.focus()
+
+    def fill(self, rows: Sequence[Row]) -> None:
+        """Show these rows."""
+        self.rows = list(rows)
+        marked = self.list.highlighted or 0
+        self.list.clear_options()
+        for row in self.rows:
+            content = Content(clean_line(row.text))
+            if row.hint:
+                content += Content(f"\n  {clean_line(row.hint)}").stylize("dim")
+            self.list.add_option(Option(content))
+        if self.rows:
+            self.list.highlighted = min(marked, len(self.rows) - 1)
+
+    def on_input_changed(self, event: Input.Changed) -> None:
+        """Show what fits."""
+        if self._search is not None:
+            self.fill(self._search(event.value))
+
+    def on_input_submitted(self) -> None:
+        """Take what is marked."""
+        self._choose()
+
+    def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
+        """Take what was chosen."""
+        self.list.highlighted = event.option_index
+        self._choose()
+
+    @property
+    def marked(self) -> Row | None:
+        """The row that is marked."""
+        at = self.list.highlighted
+        return self.rows[at] if at is not None and at < len(self.rows) else None
+
+    def action_down(self) -> None:
+        """Mark the next row, also while the user types."""
+        self.list.action_cursor_down()
+
+    def action_up(self) -> None:
+        """Mark the row before."""
+        self.list.action_cursor_up()
+
+    def _choose(self) -> None:
+        if self.marked is not None:
+            self.dismiss(self.marked.key)
+
+
+class LineSheet(ModalScreen[str | None]):
+    """Lets the user write one line.
+
+    Args:
+        title: what it is for.
+        value: what stands there to begin with.
+    """
+
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "dismiss(None)", "Close")]
+
+    def __init__(self, title: str, value: str) -> None:
+        super().__init__()
+        self._title, self._value = title, value
+
+    def compose(self) -> ComposeResult:
+        """Return the sheet."""
+        with Vertical(classes="sheet"):
+            yield Static(Content(clean_line(self._title)).stylize("bold"))
+            yield Input(clean_line(self._value), compact=True)
+            yield Static("Enter takes it, Esc leaves it as it was", classes="hint")
+
+    def on_input_submitted(self, event: Input.Submitted) -> None:
+        """Take it."""
+        self.dismiss(event.value)
+
+
+class TextSheet(ModalScreen[None]):
+    """Shows a text.
+
+    Args:
+        title: what it is.
+        body: plain text, or what Rich can lay out.
+    """
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape,q,enter", "dismiss(None)", "Close"),
+    ]
+
+    def __init__(self, title: str, body: str | RenderableType) -> None:
+        super().__init__()
+        self._title = title
+        self._body = Text(clean(body)) if isinstance(body, str) else body
+
+    def compose(self) -> ComposeResult:
+        """Return the sheet."""
+        with VerticalScroll(classes="sheet"):
+            yield Static(Content(clean_line(self._title)).stylize("bold"))
+            yield Static(self._body)
+            yield Static("Esc closes", classes="hint")
+
+    def on_mount(self) -> None:
+        """Let keys scroll."""
+        self.query_one(VerticalScroll).focus()
+
+    def on_click(self, event: events.Click) -> None:
+        """Close when the user clicks beside it."""
+        if event.widget is self:
+            self.dismiss(None)

@@ -1,0 +1,87 @@
+"""Shown: what a message says on the screen, made from what the history keeps. No Textual."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from localspec.history.records import StoredMessage
+from localspec.ui.attach import without_files
+from localspec.ui.exchange import Exchange
+
+_ENDINGS = {
+    "cancelled": "stopped",
+    "length": "cut at max_tokens, /continue goes on",
+    "context_full": "the context is full",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """What a message shows.
+
+    Args:
+        heading: who speaks, and which of several versions this is.
+        text: the message: Markdown of a reply, plain text of a question.
+        thoughts: of a reply.
+        note: figures and the like, below it.
+        reply: whether it is one.
+    """
+
+    heading: str
+    text: str
+    thoughts: str = ""
+    note: str = ""
+    reply: bool = False
+
+
+def shown(message: StoredMessage, number: int | None = None) -> Shown:
+    """Return what a kept message shows; `number` is that of a question."""
+    version = ""
+    if len(message.siblings) > 1:
+        at = message.siblings.index(message.id) + 1
+        version = f" · version {at} of {len(message.siblings)}"
+    if message.role == "user":
+        text, files = without_files(message.content)
+        note = "\n".join(f"+ {label}" for label in files)
+        return Shown(f"You · {number}{version}" if number else f"You{version}", text, note=note)
+    heading = f"{message.model or 'Assistant'}{version}"
+    return Shown(heading, message.content, message.thinking, _note(message), reply=True)
+
+
+def growing(exchange: Exchange, name: str, before: StoredMessage | None) -> Shown:
+    """Return what an answer shows while it streams; `before` is the part of a continued one."""
+    text, thoughts = exchange.answer, exchange.thoughts
+    if before is not None:
+        text, thoughts = before.content + text, before.thinking + thoughts
+    note = "" if exchange.tokens else _waiting(exchange)
+    return Shown(name or "Assistant", text, thoughts, note, reply=True)
+
+
+def _waiting(exchange: Exchange) -> str:
+    if exchange.started is None:
+        return "waiting for the engine …"
+    new = exchange.started.prompt_tokens - exchange.started.cached_tokens
+    return f"reading {new} tokens, {exchange.prefilled:.0%} …"
+
+
+def _note(message: StoredMessage) -> str:
+    figures = _figures(message.figures)
+    parts = []
+    if isinstance(tokens := figures.get("tokens"), int):
+        parts.append(f"{tokens} tokens")
+    if isinstance(speed := figures.get("tokens_per_s"), float):
+        parts.append(f"{speed:.1f} tokens/s")
+    if isinstance(accepted := figures.get("accepted"), float):
+        parts.append(f"{accepted:.0%} of drafts accepted")
+    ending = _ENDINGS.get(str(figures.get("stop")), "")
+    if message.state == "cut" and not ending:
+        ending = "cut off, /continue goes on"
+    return " · ".join([*parts, *([ending] if ending else [])])
+
+
+def _figures(text: str) -> Mapping[str, object]:
+    try:
+        values = json.loads(text) if text else {}
+    except ValueError:
+        return {}
+    return values if isinstance(values, dict) else {}

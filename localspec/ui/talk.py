@@ -1,0 +1,146 @@
+"""Talk: the conversation that is shown, as the history keeps it. Knows no engine and no screen."""
+
+from localspec.engine.protocol import Turn
+from localspec.errors import UsageError
+from localspec.history.archive import History
+from localspec.history.records import StoredMessage
+
+
+class Talk:
+    """One conversation, of which one branch is shown.
+
+    Args:
+        history: keeps it.
+        system: the system prompt of new conversations.
+
+    Attributes:
+        conversation: id in the history; None before the first question.
+        messages: the branch that is shown, from its first message on.
+        system: the system prompt; None without one.
+        title: what lists call it; empty before the first question.
+    """
+
+    def __init__(self, history: History, system: str | None = None) -> None:
+        self.history = history
+        self.system = system
+        self.conversation: int | None = None
+        self.messages: list[StoredMessage] = []
+        self.title = ""
+
+    def new(self) -> None:
+        """Leave this conversation and begin another, with the same system prompt."""
+        self.conversation, self.messages, self.title = None, [], ""
+
+    def open(self, conversation: int) -> None:
+        """Show a conversation that the history has."""
+        stored = self.history.conversation(conversation)
+        self.conversation, self.system, self.title = stored.id, stored.system, stored.title
+        self.reload()
+
+    def reload(self) -> None:
+        """Read the branch that is shown again."""
+        if self.conversation is not None:
+            self.messages = self.history.branch(self.conversation)
+
+    def say(self, text: str, pair: str) -> int:
+        """Add a question at the end and return its id. One that never got an answer is put aside."""
+        last = self.messages[-1] if self.messages else None
+        if last is not None and last.role == "user":
+            return self._add(text, last.parent)
+        if self.conversation is None:
+            self.conversation = self.history.create(system=self.system, pair=pair)
+        return self._add(text, None if last is None else last.id)
+
+    def say_instead(self, number: int, text: str) -> int:
+        """Ask something else in place of the `number`-th question, in a branch; return its id."""
+        return self._add(text, self.question(number).parent)
+
+    def question(self, number: int | None = None) -> StoredMessage:
+        """Return the `number`-th question, from 1 on, or the last one.
+
+        Raises:
+            UsageError: there is no such question.
+        """
+        questions = [each for each in self.messages if each.role == "user"]
+        if not questions:
+            raise UsageError("nothing was asked yet: write a question first")
+        if number is None:
+            return questions[-1]
+        if not 1 <= number <= len(questions):
+            raise UsageError(f"there is no question {number}: there are {len(questions)}")
+        return questions[number - 1]
+
+    def answer(self) -> StoredMessage:
+        """Return the last message, an answer.
+
+        Raises:
+            UsageError: the last message is none.
+        """
+        if not self.messages or self.messages[-1].role != "assistant":
+            raise UsageError("there is no answer yet: ask something first")
+        return self.messages[-1]
+
+    def numbers(self) -> dict[int, int]:
+        """Return the number of every question, by its id."""
+        questions = [each.id for each in self.messages if each.role == "user"]
+        return {each: number for number, each in enumerate(questions, 1)}
+
+    def turns(self, upto: int) -> tuple[Turn, ...]:
+        """Return what goes to the engine, from the system prompt to the message `upto`."""
+        turns = [] if self.system is None else [Turn("system", self.system)]
+        for each in self.messages:
+            turns.append(Turn(each.role, each.content, each.thinking))
+            if each.id == upto:
+                break
+        return tuple(turns)
+
+    def turn_aside(self, message: StoredMessage, step: int) -> None:
+        """Show the next of the messages that stand at the same place, and what follows it."""
+        if self.conversation is None or len(message.siblings) < 2:
+            return
+        at = message.siblings.index(message.id)
+        other = message.siblings[(at + step) % len(message.siblings)]
+        self.messages = self.history.show(self.conversation, other)
+
+    def branch_off(self, count: int, pair: str) -> None:
+        """Go on in a conversation of its own that has the first `count` messages of this one."""
+        kept = self.messages[:count]
+        title = self.title
+        self.conversation = self.history.create(system=self.system, pair=pair)
+        parent: int | None = None
+        for each in kept:
+            if each.role == "user":
+                parent = self.history.add_user(
+                    self.conversation, parent=parent, content=each.content
+                )
+                continue
+            reply = self.history.begin_reply(self.conversation, parent=parent, model=each.model)
+            reply.finish(each.content, each.thinking, figures=each.figures)
+            parent = reply.message
+        self.rename(f"{title} (branch)")
+        self.reload()
+
+    def set_system(self, system: str | None) -> None:
+        """Change the system prompt, from the next answer on."""
+        self.system = system
+        if self.conversation is not None:
+            self.history.update(self.conversation, system=system)
+
+    def rename(self, title: str) -> None:
+        """Give this conversation a title.
+
+        Raises:
+            UsageError: there is nothing to name yet.
+        """
+        if self.conversation is None:
+            raise UsageError("this conversation is empty: ask something before you name it")
+        self.history.rename(self.conversation, title)
+        self.title = title
+
+    def _add(self, text: str, parent: int | None) -> int:
+        assert self.conversation is not None  # noqa: S101 - created with its first question
+        added = self.history.add_user(self.conversation, parent=parent, content=text)
+        self.reload()
+        if not self.title:
+            self.title = self.history.conversation(self.conversation).title
+        return added

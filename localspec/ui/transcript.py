@@ -1,0 +1,184 @@
+"""Transcript: the messages of a conversation; few of them are widgets at a time.
+
+Follows the end while text streams in, until the user scrolls; then it stays where it is.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from textual.containers import VerticalScroll
+from textual.message import Message
+
+from localspec.ui.message_view import MessageView
+from localspec.ui.shown import Shown
+from localspec.ui.typeset import Typesetter
+
+_MOUNTED = 30
+_MORE = 15
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """A message to be shown, and its id in the history."""
+
+    id: int | None
+    shown: Shown
+
+
+class Transcript(VerticalScroll, can_focus=False):
+    """Shows messages.
+
+    Args:
+        typesetter: returns what lays them out.
+    """
+
+    class Followed(Message):
+        """It began, or ceased, to follow the end."""
+
+    def __init__(self, typesetter: Callable[[], Typesetter]) -> None:
+        super().__init__(id="transcript")
+        self._typesetter = typesetter
+        self._items: list[Item] = []
+        self._first = 0
+        self._last = 0
+        self._live: MessageView | None = None
+        self._moving = False
+
+    @property
+    def views(self) -> list[MessageView]:
+        """The messages that are widgets now."""
+        return [each for each in self.children if isinstance(each, MessageView)]
+
+    @property
+    def has_growing(self) -> bool:
+        """Whether a message is growing."""
+        return self._live is not None
+
+    @property
+    def follows(self) -> bool:
+        """Whether the end is in sight."""
+        return self._last == len(self._items) and self.scroll_y >= self.max_scroll_y - 1
+
+    async def show(self, items: Sequence[Item]) -> None:
+        """Show these messages, the last ones in sight; what is there already stays."""
+        if self._live is not None:
+            await self._live.remove()
+            self._live = None
+            del self._items[-1]
+            self._last = min(self._last, len(self._items))
+        kept, self._items = self._items, list(items)
+        if kept and kept == self._items[: len(kept)] and self._last == len(kept):
+            self._last = len(self._items)
+            await self.mount_all(self._view(each) for each in self._items[len(kept) :])
+            await self._trim_top()
+            self.anchor()
+        else:
+            await self._show_end()
+
+    async def begin(self, shown: Shown) -> None:
+        """Add a message that grows at the end."""
+        if self._last < len(self._items):
+            await self._show_end()
+        self._live = MessageView(shown, self._typesetter, growing=True)
+        self._items.append(Item(None, shown))
+        self._last = len(self._items)
+        await self.mount(self._live)
+        self.to_end()
+
+    def grow(self, shown: Shown) -> None:
+        """Show more of the message that grows."""
+        if self._live is not None:
+            self._live.grow(shown)
+
+    def settle(self, item: Item) -> None:
+        """Show what the growing message has become."""
+        if self._live is not None:
+            self._live.settle(item.shown, item.id)
+            self._items[-1] = item
+            self._live = None
+
+    def to_end(self) -> None:
+        """Show the end and follow it again."""
+        if self._last < len(self._items):
+            self.call_next(self._show_end)
+        self.anchor()
+
+    def toggle_thoughts(self) -> None:
+        """Unfold all thoughts, or fold them if any is unfolded."""
+        unfold = not any(view.unfolded for view in self.views)
+        for view in self.views:
+            if view.unfolded != unfold:
+                view.toggle_thoughts()
+
+    def lay_out_again(self) -> None:
+        """Lay everything out anew."""
+        for view in self.views:
+            view.lay_out_again()
+
+    async def _show_end(self) -> None:
+        self._last = len(self._items)
+        self._first = max(self._last - _MOUNTED, 0)
+        async with self.batch():
+            await self.remove_children()
+            await self.mount_all(self._view(each) for each in self._items[self._first : self._last])
+        self.anchor()
+
+    async def _trim_top(self) -> None:
+        surplus = self._last - self._first - _MOUNTED - _MORE
+        if surplus > 0:
+            await self.remove_children(self.views[:surplus])
+            self._first += surplus
+
+    def watch_scroll_y(self, old_value: float, new_value: float) -> None:
+        """Fetch more messages where the user comes to the end of those that are there."""
+        super().watch_scroll_y(old_value, new_value)
+        self.post_message(self.Followed())
+        if self._moving or round(old_value) == round(new_value):
+            return
+        if new_value < old_value and new_value < self.size.height and self._first > 0:
+            self._moving = True
+            self.call_next(self._fetch_earlier)
+        elif (
+            new_value > old_value
+            and self._last < len(self._items)
+            and new_value > self.max_scroll_y - self.size.height
+        ):
+            self._moving = True
+            self.call_next(self._fetch_later)
+
+    async def _fetch_earlier(self) -> None:
+        start = max(self._first - _MORE, 0)
+        new = [self._view(each) for each in self._items[start : self._first]]
+        before = self.virtual_size.height
+        kept = self.scroll_y
+        await self.mount_all(new, before=0)
+        self._first = start
+        self.call_after_refresh(self._keep_place, before, kept)
+
+    def _keep_place(self, height_before: int, kept: float) -> None:
+        self.scroll_to(y=kept + self.virtual_size.height - height_before, animate=False)
+        self.call_after_refresh(self._trim_bottom)
+
+    async def _trim_bottom(self) -> None:
+        surplus = self._last - self._first - _MOUNTED - _MORE
+        if surplus > 0 and self._live is None:
+            await self.remove_children(self.views[-surplus:])
+            self._last -= surplus
+        self._moving = False
+
+    async def _fetch_later(self) -> None:
+        end = min(self._last + _MORE, len(self._items))
+        await self.mount_all([self._view(each) for each in self._items[self._last : end]])
+        self._last = end
+        surplus = self._last - self._first - _MOUNTED - _MORE
+        if surplus > 0:
+            gone = self.views[:surplus]
+            height = sum(each.outer_size.height for each in gone) + len(gone)
+            kept = self.scroll_y
+            await self.remove_children(gone)
+            self._first += surplus
+            self.call_after_refresh(self.scroll_to, y=kept - height, animate=False)
+        self._moving = False
+
+    def _view(self, item: Item) -> MessageView:
+        return MessageView(item.shown, self._typesetter, item.id)

@@ -1,0 +1,51 @@
+import unicodedata
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from localspec.ui.clean import clean, clean_input, clean_line
+
+OBEYED = "".join(map(chr, (*range(32), *range(127, 160)))).replace("\n", "")
+EVIL = "\x1b]0;title\x07\x1b[2J\x9b31m\x1b]52;c;aGk=\x07\r\x08\x00 \u202egnp.exe \ud800"
+
+
+def obeyed(text: str) -> list[str]:
+    """Return the characters of a text that a terminal would act on, or cannot be given."""
+    return [each for each in text if unicodedata.category(each) in {"Cc", "Cs"} and each != "\n"]
+
+
+def test_no_control_character_is_left() -> None:
+    assert obeyed(OBEYED) == list(OBEYED)
+    assert obeyed(clean(OBEYED)) == []
+    assert obeyed(clean(EVIL)) == []
+
+
+@given(st.text(), st.text())
+def test_any_text_comes_out_clean_and_cutting_it_changes_nothing(one: str, other: str) -> None:
+    assert obeyed(clean(one + other)) == []
+    assert clean(one) + clean(other) == clean(one + other)
+
+
+def test_an_escape_is_shown_as_what_it_is() -> None:
+    assert clean("\x1b[31mred\x1b[0m") == "␛[31mred␛[0m"
+
+
+def test_what_turns_the_direction_of_text_round_is_shown() -> None:
+    assert clean("a\u202egnp.exe") == "a\ufffdgnp.exe"
+
+
+def test_emoji_cjk_and_combining_characters_stay() -> None:
+    text = "日本語 👩‍👩‍👧 e\u0301"
+    assert clean(text) == text
+
+
+def test_a_tab_becomes_spaces_and_a_windows_line_end_a_line_end() -> None:
+    assert clean("a\tb\r\nc") == "a    b\nc"
+
+
+def test_one_line_has_no_line_end() -> None:
+    assert clean_line("a\nb\r\nc\n") == "a b c"
+
+
+def test_pasted_text_keeps_tabs_and_lines_and_loses_controls() -> None:
+    assert clean_input("a\tb\r\nc\rd\x1b[200~\x00") == "a\tb\nc\nd[200~"

@@ -1,0 +1,49 @@
+import pytest
+
+from localspec.errors import UsageError
+from localspec.ui.actions import ACTIONS as ON_SCREENS
+from localspec.ui.commands import BY_NAME, COMMANDS, matching, number, parse
+from localspec.ui.plain_actions import ACTIONS as IN_LINES
+
+
+def test_every_command_does_something_on_screens_and_in_lines() -> None:
+    assert ON_SCREENS.keys() == IN_LINES.keys() == BY_NAME.keys()
+
+
+def test_a_command_and_its_argument() -> None:
+    assert parse("/rename  a new title ") == (BY_NAME["rename"], "a new title")
+
+
+def test_a_beginning_that_means_one_command_is_enough() -> None:
+    assert parse("/reg") == (BY_NAME["regenerate"], "")
+
+
+def test_a_beginning_that_means_several_is_refused_by_name() -> None:
+    with pytest.raises(UsageError, match="/regenerate, /rename, /restart"):
+        parse("/re")
+
+
+def test_an_unknown_command_is_refused() -> None:
+    with pytest.raises(UsageError, match="there is no command /frobnicate"):
+        parse("/frobnicate now")
+
+
+@pytest.mark.parametrize(
+    "text", ["/etc/passwd is what?", "//", "/", "hello /new", " /new", "/usr/bin"]
+)
+def test_a_path_is_no_command(text: str) -> None:
+    assert parse(text) is None
+
+
+def test_what_is_typed_is_matched_from_the_start_before_anywhere() -> None:
+    assert [each.name for each in matching("/ex")] == ["export"]
+    assert [each.name for each in matching("/port")] == ["export"]
+    assert len(matching("/")) == len(COMMANDS)
+    assert matching("/new x") == []
+
+
+def test_a_number_is_from_one_on() -> None:
+    assert number("3", "question", 3) == 3
+    for wrong in ("0", "4", "-1", "x", "1.5", "²"):
+        with pytest.raises(UsageError, match="give a number from 1 to 3"):
+            number(wrong, "question", 3)

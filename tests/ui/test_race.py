@@ -1,0 +1,97 @@
+import pytest
+
+from localspec.engine.protocol import EngineDied, Failed, Options, Span, Streamed, Turn
+from localspec.ui.race import Race
+from tests.ui.answers import finished
+
+
+class Asked:
+    """Stands in for the engine's client: keeps what was asked."""
+
+    def __init__(self) -> None:
+        self.requests: list[tuple[bool, bool, int | None]] = []
+        self.cancelled: list[int | None] = []
+
+    def ask(
+        self,
+        turns: object,
+        options: Options,
+        *,
+        draft: bool,
+        afresh: bool,
+        drop_oldest: bool = False,
+    ) -> int:
+        self.requests.append((draft, afresh, options.seed))
+        return len(self.requests)
+
+    def cancel(self, id: int | None = None) -> None:  # noqa: A002 - the protocol's word
+        self.cancelled.append(id)
+
+
+@pytest.fixture
+def engine() -> Asked:
+    return Asked()
+
+
+@pytest.fixture
+def race(engine: Asked) -> Race:
+    race = Race(engine, (Turn("user", "q"),), Options(seed=5))  # type: ignore[arg-type]
+    race.start()
+    return race
+
+
+def run(race: Race, *texts: str) -> None:
+    for number, text in enumerate(texts, 1):
+        race.take(Streamed(number, (Span(text),)))
+        race.take(finished(number, text, tokens_per_s=30.0 if number == 1 else 20.0))
+
+
+def test_both_lanes_have_one_seed_and_start_afresh_one_after_the_other(
+    race: Race, engine: Asked
+) -> None:
+    assert engine.requests == [(True, True, 5)]
+    race.take(finished(1))
+    assert engine.requests == [(True, True, 5), (False, True, 5)]
+    assert not race.done
+    race.take(finished(2))
+    assert race.done
+
+
+def test_equal_texts_are_said_to_be_equal(race: Race) -> None:
+    run(race, "same", "same")
+    assert race.fork() is None
+    assert (
+        race.verdict() == "drafting \u00d7 1.50 (30.0 against 20.0 tokens/s); the texts are equal"
+    )
+
+
+def test_a_fork_is_found_where_the_texts_part(race: Race) -> None:
+    run(race, "same then this", "same then that")
+    assert race.fork() == 12
+    assert "fork at character 13" in race.verdict()
+
+
+def test_a_text_that_is_the_beginning_of_the_other_is_no_equal(race: Race) -> None:
+    run(race, "same", "same and more")
+    assert race.fork() is None
+    assert "fork at character 5" in race.verdict()
+
+
+def test_a_stopped_race_compares_nothing(race: Race, engine: Asked) -> None:
+    race.stop()
+    assert engine.cancelled == [1]
+    race.take(finished(1, "", stop_reason="cancelled"))
+    assert race.done
+    assert len(engine.requests) == 1
+    assert race.verdict() == "stopped: there is nothing to compare"
+
+
+def test_a_failure_ends_the_race_and_is_told(race: Race) -> None:
+    race.take(Failed(1, "ContextOverflow", "the prompt is too long"))
+    assert race.done
+    assert race.verdict() == "the prompt is too long"
+
+
+def test_messages_of_others_are_left_alone(race: Race) -> None:
+    assert not race.take(finished(99))
+    assert not race.take(EngineDied("gone"))

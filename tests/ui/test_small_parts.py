@@ -1,0 +1,128 @@
+from pathlib import Path
+
+import pytest
+from rich.cells import cell_len
+
+from localspec.engine.protocol import Options
+from localspec.errors import UsageError
+from localspec.ui.bars import fitted
+from localspec.ui.copying import copied
+from localspec.ui.history_sheet import age
+from localspec.ui.keys import IN_APP, IN_COMPOSER, ON_MESSAGE, key_list
+from localspec.ui.preferences import Preferences, read_preferences
+from localspec.ui.settings import as_json, changed, from_json, lines
+from tests.ui.test_shown import message
+
+ANSWER = "Look:\n\n```python\nx = 1\n```\n\nand\n\n~~~\ny\n~~~\n"
+
+
+def test_a_line_keeps_what_is_wanted_most() -> None:
+    right = ["20 tokens/s", "50% accepted", "context 3%"]
+    assert fitted("model", right, 60).endswith("20 tokens/s · 50% accepted · context 3%")
+    assert fitted("model", right, 35).endswith("  20 tokens/s · 50% accepted")
+    assert fitted("a very long name of a model", right, 12) == "a very long…"
+
+
+@pytest.mark.parametrize("width", range(1, 70))
+def test_a_line_is_never_wider_than_the_screen(width: int) -> None:
+    assert (
+        cell_len(fitted("日本語モデル · answering", ["20 tokens/s", "context 3%"], width)) <= width
+    )
+
+
+def test_a_copy_is_the_answer_a_block_of_its_code_or_everything() -> None:
+    talk = [message("user", "hi"), message(content=ANSWER)]
+    assert copied(talk, "") == ANSWER
+    assert copied(talk, "code") == "y"
+    assert copied(talk, "1") == "x = 1"
+    assert copied(talk, "all") == f"user: hi\n\nassistant: {ANSWER}"
+
+
+def test_what_is_not_there_is_not_copied() -> None:
+    with pytest.raises(UsageError, match="no answer to copy"):
+        copied([message("user", "hi")], "")
+    with pytest.raises(UsageError, match="no block of code: /copy"):
+        copied([message(content="prose")], "code")
+    with pytest.raises(UsageError, match="from 1 to 2"):
+        copied([message(content=ANSWER)], "3")
+
+
+def test_code_of_a_stopped_answer_has_no_end() -> None:
+    assert copied([message(content="```\nhalf\nof it")], "code") == "half\nof it"
+
+
+def test_settings_are_read_as_what_they_are() -> None:
+    assert changed(Options(), "temperature", "0.5").temperature == 0.5
+    assert changed(Options(), "seed", "7").seed == 7
+    assert changed(Options(seed=7), "seed", "off").seed is None
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("temperature", "hot"),
+        ("temperature", "-1"),
+        ("top_k", "1.5"),
+        ("stop", "x"),
+        ("max_tokens", "0"),
+    ],
+)
+def test_a_wrong_setting_is_refused_with_its_name(name: str, value: str) -> None:
+    with pytest.raises(UsageError, match=name):
+        changed(Options(), name, value)
+
+
+def test_settings_are_kept_with_a_conversation_but_the_seed() -> None:
+    options = Options(temperature=0.1, top_k=3, seed=9)
+    assert from_json(as_json(options), Options()) == Options(temperature=0.1, top_k=3)
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"temperature": "x"}', '{"top_p": 7}', "3"])
+def test_damaged_settings_change_nothing(text: str) -> None:
+    assert from_json(text, Options(top_k=5)) == Options(top_k=5)
+
+
+def test_every_setting_is_listed() -> None:
+    told = "\n".join(lines(Options()))
+    assert "temperature        0.8" in told
+    assert "seed               off" in told
+
+
+def test_preferences_are_read(tmp_path: Path) -> None:
+    file = tmp_path / "chat.toml"
+    file.write_text('theme = "nord"\n[keys]\nstats = "ctrl+s"\n[personas]\nbrief = "Be brief."\n')
+    assert read_preferences(file) == Preferences(
+        "nord", {"stats": "ctrl+s"}, {"brief": "Be brief."}
+    )
+    assert read_preferences(tmp_path / "none") == Preferences()
+
+
+@pytest.mark.parametrize(
+    "text", ["=", "color = 1", "theme = 1", "[keys]\na = 1", "keys = 3", '"\xff"', "[personas.a]"]
+)
+def test_wrong_preferences_are_one_line(text: str, tmp_path: Path) -> None:
+    file = tmp_path / "chat.toml"
+    file.write_bytes(text.encode("latin-1"))
+    with pytest.raises(UsageError) as caught:
+        read_preferences(file)
+    assert "\n" not in str(caught.value)
+    assert str(file) in str(caught.value)
+
+
+def test_every_key_has_a_name_of_its_own_and_no_two_share_one() -> None:
+    rows = key_list({})
+    assert len(rows) == len(IN_APP) + len(IN_COMPOSER) + len(ON_MESSAGE)
+    assert len({name for _, _, name in rows}) == len(rows)
+
+
+def test_chosen_keys_are_listed() -> None:
+    assert ("ctrl+s", "Stats", "stats") in key_list({"stats": "ctrl+s"})
+
+
+def test_ages() -> None:
+    assert [age(each) for each in (0, 60, 7200, 86400 * 3)] == [
+        "just now",
+        "1 minute ago",
+        "2 hours ago",
+        "3 days ago",
+    ]
