@@ -8,6 +8,7 @@ from pathlib import Path
 from localspec.calibration.cache import load, store
 from localspec.calibration.key import Key, key_of
 from localspec.calibration.values import (
+    KeptCosts,
     costs_from_json,
     costs_to_json,
     widths_from_json,
@@ -50,7 +51,8 @@ def calibrated(
 ) -> Calibration:
     """Return what passes cost: from the cache at once, else measured in a few seconds and kept.
 
-    Target and draft model are kept apart, so that a new pair of known models costs nothing.
+    Target and draft model are kept apart, so that a new pair of known models costs nothing. What
+    was measured while other programs were busy is measured again by the next two runs.
 
     Args:
         target: loaded; measured with the options that it was loaded with.
@@ -67,16 +69,17 @@ def calibrated(
     def costs(model: LlamaModel, role: Role) -> PassCosts:
         key = key_of(_kind(role), model.path, model.options)
         known = costs_from_json(cache.load(key))
-        if known is None:
-            known = measure_pass_costs(
+        if known is None or known.doubts > 0:
+            measured = measure_pass_costs(
                 model,
                 model.options,
                 _SCHEDULES[role],
                 cancel,
                 lambda share: on_progress(role, share),
             )
+            known = KeptCosts.of(measured, known)
             cache.store(key, costs_to_json(known))
-        return known
+        return known.costs
 
     of_target = costs(target, Role.TARGET)
     of_draft = None if draft_model is None else costs(draft_model, Role.DRAFT_MODEL)
@@ -92,7 +95,8 @@ def cached_costs(file: Path, options: LoadOptions, role: Role) -> PassCosts | No
         role: target or draft model.
     """
     with suppress(OSError):
-        return costs_from_json(_Cache().load(key_of(_kind(role), file, options)))
+        known = costs_from_json(_Cache().load(key_of(_kind(role), file, options)))
+        return None if known is None else known.costs
     return None
 
 

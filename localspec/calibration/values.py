@@ -2,30 +2,69 @@
 
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from localspec.decoding.costs import PassCosts
+from localspec.llama.calibrate import Measured
 from localspec.llama.safe_widths import SafeWidths
 
 _WIDEST = 4096
 _SLOWEST_S = 1000.0
+_TRIES = 3
 
 
-def costs_to_json(costs: PassCosts) -> Mapping[str, object]:
+@dataclass(frozen=True, slots=True)
+class KeptCosts:
+    """Costs as they are kept.
+
+    Args:
+        costs: of each width, the fastest pass of every run that measured.
+        doubts: how often they are measured again, since other programs disturbed it so far.
+    """
+
+    costs: PassCosts
+    doubts: int = 0
+
+    @classmethod
+    def of(cls, measured: Measured, before: "KeptCosts | None") -> "KeptCosts":
+        """Return what is to be kept, given what was."""
+        costs = measured.costs if before is None else fastest(measured.costs, before.costs)
+        left = _TRIES - 1 if before is None else before.doubts - 1
+        return cls(costs, max(0, left) if measured.disturbed else 0)
+
+
+def fastest(one: PassCosts, other: PassCosts) -> PassCosts:
+    """Return the lower cost of every width that either knows."""
+    seconds = dict(zip(one.widths, one.seconds, strict=True))
+    for width, took in zip(other.widths, other.seconds, strict=True):
+        seconds[width] = min(took, seconds.get(width, took))
+    widths = tuple(sorted(seconds))
+    return PassCosts(widths, tuple(seconds[width] for width in widths))
+
+
+def costs_to_json(kept: KeptCosts) -> Mapping[str, object]:
     """Return costs as JSON can hold them."""
-    return {"widths": list(costs.widths), "seconds": list(costs.seconds)}
+    costs = kept.costs
+    return {
+        "widths": list(costs.widths),
+        "seconds": list(costs.seconds),
+        "doubts": kept.doubts,
+    }
 
 
-def costs_from_json(value: Any) -> PassCosts | None:
+def costs_from_json(value: Any) -> KeptCosts | None:
     """Return the costs that a cache held; None where they cannot be."""
     try:
-        widths, seconds = tuple(value["widths"]), tuple(value["seconds"])
+        widths, seconds, doubts = tuple(value["widths"]), tuple(value["seconds"]), value["doubts"]
     except (TypeError, KeyError):
         return None
     if not _ascending(widths) or not all(_positive(number) for number in seconds):
         return None
+    if type(doubts) is not int or not 0 <= doubts < _TRIES:
+        return None
     try:
-        return PassCosts(widths, seconds)
+        return KeptCosts(PassCosts(widths, seconds), doubts)
     except ValueError:
         return None
 

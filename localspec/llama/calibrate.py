@@ -3,10 +3,10 @@
 Knows no cache, no drafter and no policy: a model in, seconds out, within a bounded time.
 """
 
-import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from statistics import median
 
 from localspec.decoding.cancel import CancelFlag
 from localspec.decoding.costs import PassCosts
@@ -14,8 +14,9 @@ from localspec.llama.context import LlamaContext
 from localspec.llama.model import LlamaModel
 from localspec.llama.options import LoadOptions
 
-_WIDEST = 64
+_WIDEST, _WARM_UP = 64, 16
 _N_CTX = 512
+_DISTURBED = 1.2
 _TOKEN = 100  # any: a pass takes as long whatever it evaluates
 
 
@@ -25,30 +26,63 @@ class Schedule:
 
     Args:
         widths: the most telling ones first; a slow model gets no further than time allows.
-        budget_s: seconds to spend, after which nothing begins but what is `needed`.
-        needed: how many of `widths` are measured at least once though the budget is used up.
+        budget_s: seconds to spend.
+        first_s: seconds of it after which no width is begun, and those there are repeated.
+        needed: how many of `widths` are measured at least once, though the time is used up.
         most_s: seconds after which even these are left out, all but the first.
+        enough: how often each is measured at most.
         every_row: ask for the logits of every token, as verification does, or of the last only.
     """
 
     widths: tuple[int, ...]
     budget_s: float
+    first_s: float
     needed: int
     most_s: float
+    enough: int
     every_row: bool
 
 
+# Kernels take 4, 8 or 16 tokens at a time, and what remains one by one: a cost falls where a width
+# is such a multiple, and leaps behind it. So both sides of 8 and 16 are among the first.
 OF_TARGET = Schedule(
-    widths=(1, 2, 4, 8, 16, 3, 5, 6, 12, 7, 10, 14, 32, 24, 64, 20, 48, 40),
-    budget_s=3.0,
+    widths=(1, 2, 3, 4, 5, 6, 8, 16, 12, 7, 10, 14, 17, 32, 64, 15, 11, 24, 9, 20, 13, 48, 40),
+    budget_s=3.8,
+    first_s=2.4,
     needed=12,
     most_s=6.0,
+    enough=6,
     every_row=True,
 )
 # A draft model drafts one token a pass, and catches up by what was confirmed without it.
 OF_DRAFT_MODEL = Schedule(
-    widths=(1, 2, 3, 4, 8, 16, 32), budget_s=1.0, needed=3, most_s=2.0, every_row=False
+    widths=(1, 2, 3, 4, 8, 16, 32),
+    budget_s=0.8,
+    first_s=0.6,
+    needed=4,
+    most_s=2.0,
+    enough=6,
+    every_row=False,
 )
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """Costs, and how far they can be relied on.
+
+    Args:
+        costs: of each width, the fastest pass that was seen.
+        spread: how many times the fastest the second fastest took, the median over all widths:
+            below 1.05 where nothing else runs. None where no pass was repeated.
+    """
+
+    costs: PassCosts
+    spread: float | None
+
+    @property
+    def disturbed(self) -> bool:
+        """Whether other programs took so much of the machine that costs may be far too high."""
+        return self.spread is None or self.spread > _DISTURBED
 
 
 def measure_pass_costs(
@@ -57,7 +91,7 @@ def measure_pass_costs(
     schedule: Schedule = OF_TARGET,
     cancel: CancelFlag | None = None,
     on_progress: Callable[[float], None] = lambda _share: None,
-) -> PassCosts:
+) -> Measured:
     """Measure what passes of a model take, beside whatever contexts it has.
 
     Args:
@@ -75,8 +109,8 @@ def measure_pass_costs(
     n_ctx = min(_N_CTX, model.n_ctx_train)
     small = replace(options, n_ctx=n_ctx, n_batch=_WIDEST, max_rows=rows)
     context = LlamaContext(model, cancel, small)
+    depth = min(_WARM_UP, n_ctx // 4) if context.can_truncate else 0
     widest = min(_WIDEST, n_ctx // 2)
-    depth = widest if context.can_truncate else 0
     tokens = [_TOKEN % context.n_vocab] * (depth + widest)
 
     def run_pass(width: int) -> None:
@@ -85,8 +119,8 @@ def measure_pass_costs(
         context.logits(tokens[:end], rows=width if schedule.every_row else 1)
 
     try:
-        # The first pass wakes threads and touches every weight; its tokens are the ones before.
-        context.prefill(tokens[:widest])
+        # The first pass wakes threads and touches every weight; its tokens stay before the others.
+        context.prefill(tokens[:_WARM_UP])
         fitting = tuple(width for width in schedule.widths if width <= widest)
         return sample(run_pass, replace(schedule, widths=fitting), time.perf_counter, on_progress)
     finally:
@@ -98,12 +132,12 @@ def sample(
     schedule: Schedule,
     clock: Callable[[], float],
     on_progress: Callable[[float], None] = lambda _share: None,
-) -> PassCosts:
+) -> Measured:
     """Time passes until the budget is used up; of each width the fastest counts.
 
-    Whichever width has had the least time so far comes next, so that the narrow ones, of which
-    everything else is a multiple, are repeated most. What disturbs a pass only makes it slower,
-    so the fastest is the one that was disturbed least.
+    What disturbs a pass only makes it slower, so the fastest is the one that was disturbed least.
+    Each width is measured once, then twice, then whichever has had the least time so far comes
+    next: the narrow ones, which are most of what decoding does, are repeated most.
 
     Args:
         run_pass: makes a pass of a width.
@@ -111,34 +145,36 @@ def sample(
         clock: seconds.
         on_progress: called with the share of the time that has gone, 0 to 1.
     """
-    spent: dict[int, float] = {}
-    fastest: dict[int, float] = {}
+    times: dict[int, list[float]] = {}
     start = now = clock()
-    while (width := _next_width(schedule, spent, fastest, now - start)) is not None:
+    while (width := _next_width(schedule, times, now - start)) is not None:
         run_pass(width)
         before, now = now, clock()
-        took = max(now - before, 1e-9)  # a coarse clock may see none
-        spent[width] = spent.get(width, 0.0) + took
-        fastest[width] = min(took, fastest.get(width, math.inf))
+        times.setdefault(width, []).append(max(now - before, 1e-9))  # a coarse clock may see none
         on_progress(min(1.0, (now - start) / schedule.budget_s))
-    widths = tuple(sorted(fastest))
-    return PassCosts(widths, tuple(fastest[width] for width in widths))
+    widths = tuple(sorted(times))
+    costs = PassCosts(widths, tuple(min(times[width]) for width in widths))
+    repeated = [sorted(seen) for seen in times.values() if len(seen) > 1]
+    return Measured(costs, median(seen[1] / seen[0] for seen in repeated) if repeated else None)
 
 
-def _next_width(
-    schedule: Schedule, spent: dict[int, float], fastest: dict[int, float], elapsed_s: float
-) -> int | None:
+def _next_width(schedule: Schedule, times: dict[int, list[float]], elapsed_s: float) -> int | None:
     """Return the width to measure next; None when it is time to stop."""
     for place, width in enumerate(schedule.widths):
-        if width in spent:
+        if width in times:
             continue
         needed = place == 0 or (place < schedule.needed and elapsed_s < schedule.most_s)
-        if needed or elapsed_s + _at_most(width, fastest) <= schedule.budget_s:
+        if needed or elapsed_s + _at_most(width, times) <= schedule.first_s:
             return width
-    affordable = [w for w in spent if elapsed_s + fastest[w] <= schedule.budget_s]
-    return min(affordable, key=lambda width: spent[width], default=None)
+    affordable = [
+        width
+        for width, seen in times.items()
+        if len(seen) < schedule.enough and elapsed_s + min(seen) <= schedule.budget_s
+    ]
+    return min(affordable, key=lambda w: (len(times[w]) > 1, sum(times[w])), default=None)
 
 
-def _at_most(width: int, fastest: dict[int, float]) -> float:
+def _at_most(width: int, times: dict[int, list[float]]) -> float:
     """Return seconds that a pass of a width not yet measured is unlikely to exceed."""
-    return min((seconds * max(1.0, width / w) for w, seconds in fastest.items()), default=0.0)
+    bounds = (min(seen) * max(1.0, width / known) for known, seen in times.items())
+    return min(bounds, default=0.0)

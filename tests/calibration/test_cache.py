@@ -13,8 +13,10 @@ from hypothesis import strategies as st
 from localspec.calibration.cache import load, store
 from localspec.calibration.key import Key, digest_of
 from localspec.calibration.values import (
+    KeptCosts,
     costs_from_json,
     costs_to_json,
+    fastest,
     widths_from_json,
     widths_to_json,
 )
@@ -22,7 +24,7 @@ from localspec.decoding.costs import PassCosts
 from localspec.llama.safe_widths import SafeWidths
 
 KEY: Key = {"format": 1, "kind": "costs of a target", "file": "sha256 00", "threads": 2}
-COSTS = PassCosts((1, 2, 8), (0.02, 0.04, 0.1))
+COSTS = KeptCosts(PassCosts((1, 2, 8), (0.02, 0.04, 0.1)), 1)
 SAFE = SafeWidths((1, 2, 3), {4: 0.25, 5: 0.0})
 
 
@@ -106,7 +108,7 @@ def test_a_failed_write_leaves_the_old_entry_and_nothing_beside_it(tmp_path: Pat
 
 def test_many_at_once_leave_one_whole_entry(tmp_path: Path) -> None:
     def write(seconds: float) -> bool:
-        store(tmp_path, KEY, costs_to_json(PassCosts((1,), (seconds,))))
+        store(tmp_path, KEY, costs_to_json(KeptCosts(PassCosts((1,), (seconds,)))))
         return costs_from_json(load(tmp_path, KEY)) is not None
 
     with ThreadPoolExecutor(8) as pool:
@@ -139,8 +141,19 @@ def test_many_at_once_leave_one_whole_entry(tmp_path: Path) -> None:
     ],
 )
 def test_absurd_costs_are_not_believed(widths: object, seconds: object) -> None:
-    value = json.loads(json.dumps({"widths": widths, "seconds": seconds}))
+    value = json.loads(json.dumps({"widths": widths, "seconds": seconds, "doubts": 0}))
     assert costs_from_json(value) is None
+
+
+@pytest.mark.parametrize("doubts", [-1, 3, 0.0, True, "1", None])
+def test_absurd_doubts_are_not_believed(doubts: object) -> None:
+    assert costs_from_json({"widths": [1], "seconds": [0.1], "doubts": 2}) is not None
+    assert costs_from_json({"widths": [1], "seconds": [0.1], "doubts": doubts}) is None
+
+
+def test_of_two_measurements_the_lower_cost_of_each_width_counts() -> None:
+    one, other = PassCosts((1, 2, 8), (2.0, 9.0, 9.0)), PassCosts((1, 2, 4), (3.0, 4.0, 5.0))
+    assert fastest(one, other) == PassCosts((1, 2, 4, 8), (2.0, 4.0, 5.0, 9.0))
 
 
 @pytest.mark.parametrize(
@@ -167,7 +180,9 @@ JSON = st.recursive(
     lambda inner: (
         st.lists(inner, max_size=4)
         | st.dictionaries(
-            st.sampled_from(["widths", "seconds", "differences", "1", "2"]), inner, max_size=4
+            st.sampled_from(["widths", "seconds", "doubts", "differences", "1", "2"]),
+            inner,
+            max_size=4,
         )
     ),
     max_leaves=12,
@@ -177,6 +192,6 @@ JSON = st.recursive(
 @given(JSON)
 def test_whatever_json_holds_is_a_measurement_or_nothing(value: object) -> None:
     costs = costs_from_json(value)
-    assert costs is None or costs.of(1) > 0
+    assert costs is None or costs.costs.of(1) > 0
     safe = widths_from_json(value)
     assert safe is None or safe.widths[0] == 1

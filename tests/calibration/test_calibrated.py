@@ -17,7 +17,7 @@ from localspec.calibration.calibrated import (
 from localspec.decoding.cancel import CancelFlag, Cancelled
 from localspec.decoding.costs import PassCosts
 from localspec.decoding.model import Role
-from localspec.llama.calibrate import OF_DRAFT_MODEL, OF_TARGET
+from localspec.llama.calibrate import OF_DRAFT_MODEL, OF_TARGET, Measured
 from localspec.llama.model import LlamaModel
 from localspec.llama.options import LoadOptions
 from localspec.llama.safe_widths import SafeWidths
@@ -36,10 +36,12 @@ class Measuring:
     """Stands in for measuring, and counts."""
 
     counted: list[str] = field(default_factory=list)
+    spread: float | None = 1.01
 
-    def costs(self, model: Any, _options: Any, schedule: Any, *_: Any) -> PassCosts:
+    def costs(self, model: Any, _options: Any, schedule: Any, *_: Any) -> Measured:
         self.counted.append(f"{model.path.name} {len(schedule.widths)}")
-        return PassCosts((1, 2), (0.01 * len(self.counted), 0.02 * len(self.counted)))
+        nth = len(self.counted)
+        return Measured(PassCosts((1, 2), (0.01 * nth, 0.02 * abs(nth - 2.5))), self.spread)
 
     def widths(self, model: Any, *_: Any) -> SafeWidths:
         self.counted.append(f"{model.path.name} widths")
@@ -109,6 +111,30 @@ def test_costs_are_known_before_a_model_is_loaded(tmp_path: Path) -> None:
     assert cached_costs(file, replace(options, kv_type="bf16"), Role.TARGET) is None
 
 
+@pytest.mark.parametrize("spread", [None, 1.9])
+def test_a_disturbed_measurement_is_repeated_by_the_next_two_runs_and_the_fastest_counts(
+    measuring: Measuring, tmp_path: Path, spread: float | None
+) -> None:
+    measuring.spread = spread
+    target = weights(tmp_path / "big")
+    seen = [calibrated(target).target.seconds for _ in range(5)]
+    assert len(measuring.counted) == 3
+    assert seen[0] == pytest.approx((0.01, 0.03))
+    assert seen[1] == seen[2] == seen[4] == pytest.approx((0.01, 0.01))
+
+
+def test_a_disturbed_measurement_is_repeated_until_an_undisturbed_one(
+    measuring: Measuring, tmp_path: Path
+) -> None:
+    measuring.spread = 7.0
+    target = weights(tmp_path / "big")
+    calibrated(target)
+    measuring.spread = 1.02
+    calibrated(target)
+    calibrated(target)
+    assert len(measuring.counted) == 2
+
+
 @pytest.mark.parametrize("damage", [b"", b"{", b'{"key": {}, "value": {}}', b"\0" * 99])
 def test_a_damaged_cache_is_measured_anew_and_mended(
     measuring: Measuring, data: Path, tmp_path: Path, damage: bytes
@@ -150,7 +176,7 @@ def test_cancelling_keeps_what_is_whole_and_nothing_else(
 ) -> None:
     target, draft_model = weights(tmp_path / "big"), weights(tmp_path / "small")
 
-    def cancelled(model: Any, *rest: Any) -> PassCosts:
+    def cancelled(model: Any, *rest: Any) -> Measured:
         if model is draft_model:
             raise Cancelled
         return measuring.costs(model, *rest)

@@ -12,7 +12,6 @@ from localspec.decoding.cancel import CancelFlag, Cancelled
 from localspec.llama.calibrate import (
     OF_DRAFT_MODEL,
     OF_TARGET,
-    Schedule,
     measure_pass_costs,
     sample,
 )
@@ -46,7 +45,8 @@ class World:
 
 def test_costs_are_what_the_clock_says_at_every_width() -> None:
     world = World()
-    costs = sample(world.run_pass, replace(OF_TARGET, budget_s=9.0), world.clock)
+    schedule = replace(OF_TARGET, budget_s=9.0, first_s=9.0)
+    costs = sample(world.run_pass, schedule, world.clock).costs
     assert costs.widths == tuple(sorted(OF_TARGET.widths))
     assert costs.seconds == pytest.approx([staircase_s(width) for width in costs.widths])
 
@@ -54,8 +54,10 @@ def test_costs_are_what_the_clock_says_at_every_width() -> None:
 def test_a_disturbed_pass_does_not_count_where_an_undisturbed_one_was_seen() -> None:
     random = Random(3)
     world = World(lambda width: staircase_s(width) * random.choice([1.0, 1.0, 1.7, 40.0]))
-    schedule = Schedule((1, 2, 4, 8), budget_s=60.0, needed=4, most_s=60.0, every_row=True)
-    costs = sample(world.run_pass, schedule, world.clock)
+    schedule = replace(
+        OF_TARGET, widths=(1, 2, 4, 8), needed=4, enough=40, budget_s=1e9, most_s=1e9
+    )
+    costs = sample(world.run_pass, schedule, world.clock).costs
     assert costs.seconds == pytest.approx([staircase_s(width) for width in (1, 2, 4, 8)])
 
 
@@ -63,7 +65,8 @@ def test_narrow_passes_are_repeated_most_and_all_of_them_over_the_whole_time() -
     world = World()
     sample(world.run_pass, OF_DRAFT_MODEL, world.clock)
     count = Counter(world.passes)
-    assert count[1] > count[2] > count[4] >= count[16] >= 1
+    assert count[1] > count[4] >= count[8] >= 1
+    assert count[1] <= OF_DRAFT_MODEL.enough
     half = len(world.passes) // 2
     assert 1 in world.passes[:half]
     assert 1 in world.passes[half:]
@@ -77,7 +80,7 @@ def test_the_budget_is_kept() -> None:
 
 def test_a_model_slower_than_the_budget_still_gives_every_narrow_width() -> None:
     world = World(lambda width: 4.5 * staircase_s(width))
-    costs = sample(world.run_pass, OF_TARGET, world.clock)
+    costs = sample(world.run_pass, OF_TARGET, world.clock).costs
     assert set(costs.widths) >= {1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16}
     assert world.now - 100.0 <= OF_TARGET.most_s
 
@@ -85,7 +88,7 @@ def test_a_model_slower_than_the_budget_still_gives_every_narrow_width() -> None
 @pytest.mark.parametrize("factor", [30, 1000])
 def test_a_model_that_is_slower_still_ends_after_a_pass_or_two_too_many(factor: int) -> None:
     world = World(lambda width: factor * staircase_s(width))
-    costs = sample(world.run_pass, OF_TARGET, world.clock)
+    costs = sample(world.run_pass, OF_TARGET, world.clock).costs
     assert costs.widths[0] == 1
     assert world.now - 100.0 <= OF_TARGET.most_s + factor * 0.16
     assert costs.of(1) == pytest.approx(factor * 0.023)
@@ -97,8 +100,22 @@ def test_a_clock_too_coarse_to_see_a_pass_gives_costs_all_the_same() -> None:
     def clock() -> float:
         return next(ticks) // 40 / 64
 
-    costs = sample(lambda _width: None, OF_DRAFT_MODEL, clock)
+    costs = sample(lambda _width: None, OF_DRAFT_MODEL, clock).costs
     assert min(costs.seconds) > 0
+
+
+def test_other_programs_show_in_the_spread() -> None:
+    world, random = World(), Random(8)
+    assert not sample(world.run_pass, OF_TARGET, world.clock).disturbed
+    busy = World(lambda width: staircase_s(width) * random.uniform(1, 9))
+    assert sample(busy.run_pass, OF_TARGET, busy.clock).disturbed
+
+
+def test_a_measurement_without_a_repetition_is_not_relied_on() -> None:
+    world = World(lambda width: 30 * staircase_s(width))
+    measured = sample(world.run_pass, OF_TARGET, world.clock)
+    assert measured.spread is None
+    assert measured.disturbed
 
 
 def test_progress_rises_to_the_end() -> None:
@@ -117,7 +134,7 @@ def test_what_fails_in_the_midst_of_a_pass_ends_the_measuring() -> None:
         sample(run_pass, OF_TARGET, World().clock)
 
 
-SHORT = Schedule((1, 2, 8, 64), budget_s=0.5, needed=4, most_s=5.0, every_row=True)
+SHORT = replace(OF_TARGET, widths=(1, 2, 8, 64), needed=4, budget_s=0.5, most_s=99.0)
 
 
 @pytest.mark.weights
@@ -125,7 +142,7 @@ def test_a_real_model_has_costs_and_keeps_what_its_own_context_knows(
     smollm2: LlamaModel, context: LlamaContext, tokens: list[int]
 ) -> None:
     context.prefill(tokens)
-    costs = measure_pass_costs(smollm2, replace(smollm2.options, threads=1), SHORT)
+    costs = measure_pass_costs(smollm2, replace(smollm2.options, threads=1), SHORT).costs
     assert costs.widths == (1, 2, 8, 64)
     assert all(0 < seconds < 60 for seconds in costs.seconds)
     assert context.common_prefix(tokens) == len(tokens)
@@ -133,8 +150,8 @@ def test_a_real_model_has_costs_and_keeps_what_its_own_context_knows(
 
 @pytest.mark.weights
 def test_a_draft_model_is_measured_with_one_row(smollm2: LlamaModel) -> None:
-    schedule = replace(OF_DRAFT_MODEL, budget_s=0.1, needed=7)
-    costs = measure_pass_costs(smollm2, replace(smollm2.options, threads=1), schedule)
+    schedule = replace(OF_DRAFT_MODEL, budget_s=0.1, needed=7, most_s=99.0)
+    costs = measure_pass_costs(smollm2, replace(smollm2.options, threads=1), schedule).costs
     assert costs.widths == tuple(sorted(OF_DRAFT_MODEL.widths))
 
 
@@ -150,6 +167,6 @@ def test_measuring_can_be_cancelled(smollm2: LlamaModel) -> None:
 def test_a_recurrent_model_is_measured_too(tmp_path: Path) -> None:
 
     model = LlamaModel(write(tmp_path / "mamba.gguf"), LoadOptions(threads=1))
-    costs = measure_pass_costs(model, model.options, SHORT)
+    costs = measure_pass_costs(model, model.options, SHORT).costs
     assert costs.widths[0] == 1
     model.close()
