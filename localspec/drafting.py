@@ -9,7 +9,7 @@ from localspec.decoding.drafter import NoDrafter
 from localspec.decoding.lookup_drafter import LookupDrafter
 from localspec.decoding.model import LanguageModel
 from localspec.decoding.model_drafter import ModelDrafter
-from localspec.decoding.model_prospect import could_win
+from localspec.decoding.model_prospect import could_win, window_length
 from localspec.decoding.policy import FixedPolicy, Policy
 from localspec.decoding.windowed_model import WindowedModel
 from localspec.errors import UsageError
@@ -93,18 +93,6 @@ class PairCosts:
         """Say whether drafts of up to `longest` tokens by the draft model could ever pay."""
         return self.draft_model is not None and could_win(self.target, self.draft_model, longest)
 
-    def window(self, n_ctx: int) -> int:
-        """Return how much of a long text the draft model is to start with.
-
-        As much as it evaluates in the time of four plain steps; at least 64 tokens, with which it
-        can show what it is good for.
-        """
-        if self.draft_model is None:
-            return n_ctx
-        widest = self.draft_model.widths[-1]
-        token_s = self.draft_model.of(widest) / widest
-        return min(n_ctx, max(64, int(4 * self.target.of(1) / token_s)))
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Drafting:
@@ -155,5 +143,7 @@ class Drafting:
 
 def windowed(draft_model: LanguageModel, n_ctx: int, costs: PairCosts | None) -> WindowedModel:
     """Return the draft model as policies see it: over texts of `n_ctx` tokens, in a window."""
-    most = draft_model.n_ctx
-    return WindowedModel(draft_model, n_ctx, most if costs is None else costs.window(most))
+    fresh = draft_model.n_ctx
+    if costs is not None and costs.draft_model is not None:
+        fresh = window_length(costs.target, costs.draft_model, fresh)
+    return WindowedModel(draft_model, n_ctx, fresh)

@@ -1,7 +1,10 @@
 """HitRates: how often what was foretold came true, by how sure it looked."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+
+_FURTHEST = 3.0
 
 
 @dataclass(slots=True)
@@ -17,16 +20,24 @@ class HitRates:
         prior: the chance that each bucket starts from.
         weight: how many observations the prior is worth.
         memory: observations after which a bucket's past counts 1/e.
+        drift: how fast all buckets follow together what any of them shows, in log odds an
+            observation; 0 keeps each to itself.
     """
 
-    def __init__(self, prior: Mapping[int, float], weight: float, memory: float) -> None:
+    def __init__(
+        self, prior: Mapping[int, float], weight: float, memory: float, drift: float = 0.0
+    ) -> None:
         self._weight = weight
         self._kept = 1 - 1 / memory
+        self._drift = drift
+        self._shift = 0.0
         self._prior = dict(prior)
         self._seen = {bucket: _Tally(0.0, 0.0) for bucket in prior}
 
     def add(self, bucket: int, *, hit: bool) -> None:
         """Count one observation."""
+        surprise = hit - self.chance(bucket)
+        self._shift = min(max(self._shift + self._drift * surprise, -_FURTHEST), _FURTHEST)
         tally = self._seen[bucket]
         tally.hits = tally.hits * self._kept + hit
         tally.weight = tally.weight * self._kept + 1
@@ -35,4 +46,7 @@ class HitRates:
         """Return the chance of a hit, 0 to 1, neither of them reached."""
         tally = self._seen[bucket]
         prior = self._prior[bucket]
-        return (tally.hits + self._weight * prior) / (tally.weight + self._weight)
+        own = (tally.hits + self._weight * prior) / (tally.weight + self._weight)
+        if self._shift == 0:
+            return own
+        return own / (own + (1 - own) * math.exp(-self._shift))

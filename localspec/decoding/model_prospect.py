@@ -15,9 +15,9 @@ from localspec.decoding.running_costs import RunningCosts
 
 _GAPS = (0.25, 0.5, 1.0, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0)
 _GREEDY = (0.35, 0.41, 0.53, 0.73, 0.89, 0.96, 0.985, 0.99, 0.995, 0.995)
-_SAMPLED = (0.42, 0.50, 0.55, 0.65, 0.80, 0.86, 0.90, 0.92, 0.95, 0.97)
-_GAP_WEIGHT, _GAP_MEMORY = 8.0, 60.0
-_USUAL, _USUAL_WEIGHT, _USUAL_MEMORY = 0.75, 3.0, 16.0
+_SAMPLED = (0.30, 0.43, 0.50, 0.66, 0.76, 0.85, 0.92, 0.93, 0.95, 0.98)
+_GAP_WEIGHT, _GAP_MEMORY, _GAP_DRIFT = 30.0, 60.0, 0.15
+_USUAL, _USUAL_WEIGHT, _USUAL_MEMORY = 0.75, 3.0, 40.0
 _SMALL_LAG = 16
 _HORIZON = 128
 """Tokens over which evaluating a long text with the draft model has to pay."""
@@ -25,6 +25,8 @@ _PAUSE, _LONGEST_PAUSE = 8.0, 512.0
 """Tokens until it is tried again, for each plain step that the try had lost; doubled each time."""
 WORTH_TRYING = 1.1
 """Tokens that a plain step's time has to promise: chances and costs are estimates."""
+_WORTH_GOING_ON = 1.0
+"""What a draft model that is being asked has to yield: what it costs to stop is to miss a change."""
 _EXPECTED_YIELD, _EXPECTED_STEPS = 1.35, 8.0
 _ROUNDS = 16
 """Rounds after which a yield of the past counts 1/e."""
@@ -47,6 +49,22 @@ def could_win(target: PassCosts, draft_model: PassCosts, longest: int) -> bool:
     )
 
 
+def window_length(target: PassCosts, draft_model: PassCosts, n_ctx: int) -> int:
+    """Return how much of a long text a draft model is to start with.
+
+    As much as it evaluates in the time of four plain steps; at least 32 tokens, with which it can
+    show what it is good for.
+
+    Args:
+        target: costs of the target's passes.
+        draft_model: costs of the draft model's.
+        n_ctx: the draft model's context.
+    """
+    widest = draft_model.widths[-1]
+    token_s = draft_model.of(widest) / widest
+    return min(n_ctx, max(32, int(4 * target.of(1) / token_s)))
+
+
 class ModelProspect:
     """How likely the target agrees with the draft model, and what asking it costs.
 
@@ -59,7 +77,7 @@ class ModelProspect:
         self._drafter = drafter
         self._costs = RunningCosts(costs)
         self._by_gap = {
-            greedy: HitRates(dict(enumerate(prior)), _GAP_WEIGHT, _GAP_MEMORY)
+            greedy: HitRates(dict(enumerate(prior)), _GAP_WEIGHT, _GAP_MEMORY, _GAP_DRIFT)
             for greedy, prior in ((True, _GREEDY), (False, _SAMPLED))
         }
         self._usual = HitRates({0: _USUAL}, _USUAL_WEIGHT, _USUAL_MEMORY)
@@ -153,7 +171,7 @@ class ModelProspect:
         self._steps = self._steps * kept + (spent.total_s - spent.draft_prefill_s) / plain_s
         self._since = 0
         self._lost += (spent.total_s / plain_s) - (accepted + 1)
-        if self._tokens < self._steps * WORTH_TRYING:
+        if self._tokens < self._steps * _WORTH_GOING_ON:
             self._paused = True
             self._pause = min(_PAUSE * max(1.0, self._lost) * 2**self._failures, _LONGEST_PAUSE)
             self._failures += 1

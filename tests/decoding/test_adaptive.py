@@ -1,0 +1,145 @@
+"""What the adaptive policy plans; `test_adaptive_worlds` shows what comes of it."""
+
+import pytest
+
+from localspec.decoding.adaptive import AdaptivePolicy, adaptive_policy
+from localspec.decoding.costs import PassCosts
+from localspec.decoding.drafter import Draft, NoDrafter, ReadyDrafter
+from localspec.decoding.model_drafter import ModelDrafter
+from localspec.decoding.model_prospect import could_win
+from localspec.decoding.policy import Plan
+from localspec.decoding.round import Round, Spent
+from localspec.decoding.verify import Verdict
+
+WIDTHS = (1, 2, 3, 4, 5, 6, 8, 12, 16, 32)
+Q4_K_M = PassCosts(
+    WIDTHS,
+    (0.0227, 0.0415, 0.0558, 0.0685, 0.0837, 0.0984, 0.1149, 0.1434, 0.1377, 0.2503),
+)
+GPU = PassCosts(WIDTHS, (0.01, 0.01, 0.01, 0.011, 0.011, 0.011, 0.012, 0.014, 0.015, 0.02))
+DEAR = PassCosts((1, 32), (0.0142, 0.1543))
+CHEAP = PassCosts((1, 32), (0.001, 0.002))
+DRAFTER = ModelDrafter(1000, 1000, ())
+COPIED = [*range(100, 140), 7, *range(100, 120)]
+
+
+def policy(target: PassCosts, draft_model: PassCosts | None = None) -> AdaptivePolicy:
+    made = adaptive_policy(target, (), 31, DRAFTER, draft_model)
+    made.begin(greedy=True)
+    return made
+
+
+def learn(made: AdaptivePolicy, plan: Plan, accepted: int, seconds: float) -> None:
+    """Let a model's round, of a draft as long as planned, end so."""
+    drafted = tuple(range(plan.draft_length))
+    gaps = (5.0,) * len(drafted)
+    draft = Draft(drafted, gaps, "model" if drafted else "off", gaps)
+    made.learn(Round(draft, Verdict(accepted, 0)), Spent(0.0, 0.0, seconds, 0.0))
+
+
+def test_a_text_without_repetition_is_decoded_plainly() -> None:
+    plan = policy(Q4_K_M).plan(range(100), 500, 0)
+    assert plan == Plan(NoDrafter(), 0) or plan.draft_length == 0
+
+
+def test_a_long_match_is_copied_as_far_as_its_record_says_that_it_pays() -> None:
+    plan = policy(Q4_K_M).plan(COPIED, 500, 0)
+    assert isinstance(plan.drafter, ReadyDrafter)
+    assert plan.drafter.draft.tokens == tuple(range(120, 120 + plan.draft_length))
+    assert plan.drafter.name == "lookup"
+    assert plan.draft_length >= 7
+
+
+def test_no_more_is_planned_than_there_is_room_for() -> None:
+    made = policy(GPU)
+    assert made.plan(COPIED, 4, 0).draft_length == 3
+    assert made.plan(COPIED, 1, 0).draft_length == 0
+
+
+def test_a_copy_ends_with_the_generation() -> None:
+    made = adaptive_policy(GPU, eog={123}, longest=31)
+    made.begin(greedy=True)
+    plan = made.plan(COPIED, 500, 0)
+    assert isinstance(plan.drafter, ReadyDrafter)
+    assert plan.drafter.draft.tokens == (120, 121, 122, 123)
+
+
+def test_what_the_text_shows_is_learnt_without_drafting() -> None:
+    """A source that is wrong again and again is no longer believed, though it cost nothing."""
+    made = policy(Q4_K_M)
+    text = list(range(100, 140))
+    plans = []
+    for wrong in range(500, 512):  # eight tokens of the source, and then another one
+        for token in (*range(100, 108), wrong):
+            text.append(token)
+            plans.append(made.plan(text, 500, 0).draft_length)
+            made.learn(Round(Draft(), Verdict(0, token)), Spent(0.0, 0.0, Q4_K_M.of(1), 0.0))
+    assert max(plans[-18:]) < max(plans)
+
+
+@pytest.mark.parametrize(
+    ("target", "draft_model", "wins"),
+    [(Q4_K_M, DEAR, False), (GPU, CHEAP, True), (GPU, GPU, False), (Q4_K_M, CHEAP, True)],
+)
+def test_a_draft_model_that_could_not_win_is_never_asked(
+    target: PassCosts, draft_model: PassCosts, wins: bool
+) -> None:
+    assert could_win(target, draft_model, 31) is wins
+    made = policy(target, draft_model)
+    assert made.uses_draft_model is wins
+    asked = [made.plan(range(n), 500, 5).draft_length for n in range(10, 60)]
+    assert any(asked) is wins
+
+
+def test_a_draft_model_that_is_wrong_is_asked_more_and_more_rarely() -> None:
+    made = policy(GPU, CHEAP)
+    asked = []
+    for n in range(10, 910):
+        plan = made.plan(range(n), 500, 1)
+        asked.append(plan.draft_length > 0)
+        learn(made, plan, 0, GPU.of(plan.draft_length + 1) + 0.001 * plan.draft_length)
+    assert sum(asked[600:]) < sum(asked[300:600]) < sum(asked[:300]) < 60
+
+
+def test_a_draft_model_that_is_right_is_asked_every_round() -> None:
+    made = policy(GPU, CHEAP)
+    for n in range(10, 200):
+        plan = made.plan(range(n), 500, 1)
+        assert plan.draft_length > 0
+        learn(made, plan, plan.draft_length, GPU.of(plan.draft_length + 1) + 0.02)
+
+
+def test_a_long_text_is_evaluated_by_the_draft_model_in_a_prefill_of_its_own() -> None:
+    assert policy(GPU, CHEAP).plan(range(300), 500, 60).draft_prefill
+    assert not policy(GPU, CHEAP).plan(range(300), 500, 2).draft_prefill
+
+
+def test_what_the_credit_does_not_cover_is_not_tried() -> None:
+    made = policy(GPU, PassCosts((1, 32), (0.001, 0.3)))  # catching up takes 60 plain steps
+    assert made.plan(range(300), 500, 64).draft_length == 0
+    assert made.plan(range(300), 500, 1).draft_length > 0
+
+
+def test_no_text_makes_it_spend_more_than_its_credit() -> None:
+    made, plain_s = policy(GPU, CHEAP), GPU.of(1)
+    spent, tokens = 0.0, list(COPIED)
+    for n in range(500):
+        plan = made.plan(tokens, 500, 1)
+        wrong = 1000 + n
+        tokens += [*range(100, 106), wrong] if n % 7 == 0 else [wrong]
+        seconds = GPU.of(plan.draft_length + 1) + 0.001 * plan.draft_length
+        spent += seconds
+        name = "off" if not plan.draft_length else plan.drafter.name
+        drafted = tuple([-1] * plan.draft_length)
+        made.learn(
+            Round(Draft(drafted, (), name, (0.0,) * len(drafted)), Verdict(0, wrong)),
+            Spent(0.0, 0.0, seconds, 0.0),
+        )
+    assert spent <= (500 + 14.5) * plain_s
+
+
+def test_another_reply_starts_with_the_same_record() -> None:
+    made = policy(Q4_K_M)
+    made.plan(COPIED, 500, 0)
+    made.begin(greedy=False)
+    assert made.plan(COPIED, 500, 0).draft_length >= 7

@@ -1,0 +1,69 @@
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from localspec.decoding.copying import CopySource, Foretold
+
+
+def followed(tokens: Sequence[int]) -> CopySource:
+    source = CopySource()
+    assert list(source.follow(tokens)) == []
+    return source
+
+
+@pytest.mark.parametrize(
+    ("tokens", "length", "continuation"),
+    [
+        ([], 0, []),
+        ([1, 2, 3, 1, 2], 0, []),
+        ([1, 2, 3, 4, 5, 6, 1, 2, 3], 3, [4, 5, 6]),
+        ([9, 1, 2, 3, 4, 8, 1, 2, 3, 5, 9, 1, 2, 3], 4, [4, 8, 1]),  # the longer match
+        ([1, 2, 3, 4, 7, 1, 2, 3, 5, 7, 1, 2, 3], 4, [5, 7, 1]),  # the later of equals
+        ([1, 2, 1, 2, 1], 3, [2, 1, 2]),  # into its own copy
+    ],
+)
+def test_the_longest_and_latest_match_foretells(
+    tokens: list[int], length: int, continuation: list[int]
+) -> None:
+    source = followed(tokens)
+    assert source.length == length
+    assert source.foretell(3) == continuation
+
+
+def test_every_new_token_shows_whether_it_was_foretold() -> None:
+    text = [1, 2, 3, 4, 5, 6, 7, 1, 2, 3]
+    source = followed(text)
+    assert list(source.follow([*text, 4, 5, 9, 8])) == [
+        Foretold(3, disputed=False, right=True),
+        Foretold(4, disputed=False, right=True),
+        Foretold(5, disputed=False, right=False),
+    ]
+    assert source.length == 0
+
+
+def test_places_that_go_on_differently_dispute_each_other() -> None:
+    assert followed([1, 2, 3, 4, 9, 1, 2, 3, 5, 8, 1, 2, 3]).disputed
+    assert not followed([1, 2, 3, 4, 9, 1, 2, 3, 4, 8, 1, 2, 3]).disputed
+
+
+def test_a_text_that_is_no_continuation_is_followed_from_its_start() -> None:
+    source = followed([1, 2, 3, 4, 5, 6, 1, 2, 3])
+    assert list(source.follow([7, 8, 9, 6, 7, 8, 9])) == []
+    assert source.foretell(2) == [6, 7]
+
+
+@given(st.lists(st.integers(0, 3), max_size=60), st.integers(0, 60))
+def test_following_in_steps_ends_where_a_match_truly_is(tokens: list[int], cut: int) -> None:
+    source = CopySource()
+    list(source.follow(tokens[:cut]))
+    list(source.follow(tokens))
+    if source.length:
+        first = source.foretell(1)[0]
+        ends = [
+            end
+            for end in range(source.length, len(tokens))
+            if tokens[end - source.length : end] == tokens[len(tokens) - source.length :]
+        ]
+        assert first in {tokens[end] for end in ends}

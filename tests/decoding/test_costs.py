@@ -1,0 +1,46 @@
+import pytest
+
+from localspec.decoding.costs import PassCosts
+from localspec.decoding.running_costs import RunningCosts
+
+TABLE = PassCosts((1, 2, 4, 8), (1.0, 1.8, 1.4, 3.0))
+
+
+@pytest.mark.parametrize(
+    ("width", "seconds"), [(1, 1.0), (2, 1.8), (3, 1.6), (4, 1.4), (6, 2.2), (8, 3.0), (16, 6.0)]
+)
+def test_between_measured_widths_the_cost_lies_on_the_line(width: int, seconds: float) -> None:
+    assert TABLE.of(width) == pytest.approx(seconds)
+
+
+@pytest.mark.parametrize(
+    ("widths", "seconds"),
+    [((), ()), ((2, 3), (1.0, 1.0)), ((1, 2), (1.0,)), ((1, 3, 2), (1.0,) * 3), ((1,), (0.0,))],
+)
+def test_a_table_that_is_none_is_refused(
+    widths: tuple[int, ...], seconds: tuple[float, ...]
+) -> None:
+    with pytest.raises(ValueError, match=r"width|time"):
+        PassCosts(widths, seconds)
+
+
+def test_what_passes_really_take_corrects_every_width() -> None:
+    running = RunningCosts(TABLE)
+    for _ in range(60):
+        running.add(2, 2 * TABLE.of(2))
+    assert running.of(2) == pytest.approx(2 * TABLE.of(2), rel=0.05)
+    assert 1.5 * TABLE.of(8) < running.of(8) < 2.1 * TABLE.of(8)
+
+
+def test_one_disturbed_pass_changes_little() -> None:
+    running = RunningCosts(TABLE)
+    running.add(1, 100.0)
+    assert running.of(1) < 1.06
+
+
+def test_a_width_that_differs_from_the_others_is_learnt_apart() -> None:
+    running = RunningCosts(TABLE)
+    for _ in range(200):
+        running.add(1, 1.0)
+        running.add(4, 2.1)
+    assert running.of(4) / running.of(1) == pytest.approx(2.1, rel=0.1)
