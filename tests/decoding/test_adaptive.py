@@ -94,11 +94,11 @@ def test_a_draft_model_that_could_not_win_is_never_asked(
 def test_a_draft_model_that_is_wrong_is_asked_more_and_more_rarely() -> None:
     made = policy(GPU, CHEAP)
     asked = []
-    for n in range(10, 910):
+    for n in range(10, 1810):
         plan = made.plan(range(n), 500, 1)
         asked.append(plan.draft_length > 0)
         learn(made, plan, 0, GPU.of(plan.draft_length + 1) + 0.001 * plan.draft_length)
-    assert sum(asked[600:]) < sum(asked[300:600]) < sum(asked[:300]) < 60
+    assert 2 * sum(asked[900:]) < sum(asked[:900]) < 60
 
 
 def test_a_draft_model_that_is_right_is_asked_every_round() -> None:
@@ -135,7 +135,7 @@ def test_no_text_makes_it_spend_more_than_its_credit() -> None:
             Round(Draft(drafted, (), name, (0.0,) * len(drafted)), Verdict(0, wrong)),
             Spent(0.0, 0.0, seconds, 0.0),
         )
-    assert spent <= (500 + 14.5) * plain_s
+    assert spent <= 500 / 0.97 * plain_s
 
 
 def test_another_reply_starts_with_the_same_record() -> None:
