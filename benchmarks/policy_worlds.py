@@ -1,0 +1,53 @@
+"""Every simulated world: a policy's regret, its worst window and its speed, over several seeds.
+
+    python benchmarks/policy_worlds.py [--policy adaptive|naive|plain] [--seeds 6] [WORLD ...]
+
+Nothing here is timed: the worlds have a clock of their own, and the figures are the same on any
+machine. `regret` is against the clairvoyant, `gaps` against the one that also sees the draft
+model's scores, `fixed` against the best fixed setting in hindsight; each from the 300th token
+on, with the standard error over the seeds. `window` is the worst of any 500 tokens and any seed.
+"""
+
+import argparse
+
+from tests.decoding.assessment import assess, mean_and_error
+from tests.decoding.contenders import ADAPTIVE, NAIVE, PLAIN
+from tests.decoding.simulated_worlds import WORLDS
+
+BOUND, SLOWEST = 0.05, 0.97
+
+
+POLICIES = {"adaptive": ADAPTIVE, "naive": NAIVE, "plain": PLAIN}
+
+
+def main() -> None:
+    """Print the table; exit 1 if a bound is broken."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--policy", default="adaptive", choices=POLICIES)
+    parser.add_argument("--seeds", type=int, default=6)
+    parser.add_argument("worlds", nargs="*", help="names, or beginnings of names; default: all")
+    options = parser.parse_args()
+    contender = POLICIES[options.policy]
+    chosen = [w for w in WORLDS if not options.worlds or w.startswith(tuple(options.worlds))]
+    print(f"{'world':32} {'regret %':>14} {'gaps %':>7} {'fixed %':>8} {'window':>7} {'speed':>6}")
+    broken = 0
+    for name in chosen:
+        outcomes = [assess(name, seed, contender) for seed in range(options.seeds)]
+        regret, error = mean_and_error([o.regret for o in outcomes])
+        gaps, fixed, speed = (
+            mean_and_error([getattr(o, what) for o in outcomes])[0]
+            for what in ("gap_regret", "fixed_regret", "speed")
+        )
+        window = min(o.window for o in outcomes)
+        flags = " ".join(["REGRET"] * (regret > BOUND) + ["WINDOW"] * (window < SLOWEST))
+        broken += bool(flags)
+        print(
+            f"{name:32} {100 * regret:7.2f} ± {100 * error:4.2f} {100 * gaps:7.2f} "
+            f"{100 * fixed:8.2f} {window:7.3f} {speed:6.2f} {flags}"
+        )
+    print(f"{broken} of {len(chosen)} worlds break a bound")
+    raise SystemExit(broken > 0)
+
+
+if __name__ == "__main__":
+    main()

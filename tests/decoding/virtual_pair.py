@@ -1,0 +1,254 @@
+"""A virtual pair of models: what they say is scripted, what a pass costs is charged to a clock.
+
+A `World` fixes everything by position: the text that the target says whatever the prefix, where
+the draft model agrees, how far apart its two best scores lie, what each pass really takes, and
+what calibration had measured of that. Nothing here knows a policy.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from localspec.decoding.choose import Chooser
+from localspec.decoding.costs import PassCosts
+from localspec.decoding.model import Logits, Role
+from localspec.decoding.noise import Noise
+from localspec.decoding.sampling import SamplingParams
+
+MARGIN = 130  # drafts may look this far beyond the end of the text
+_UNLIKELY = -60.0
+
+
+@dataclass(frozen=True, slots=True)
+class GapLaw:
+    """How the gap between the draft model's two best perturbed scores is distributed.
+
+    Args:
+        agree: shape and scale of the gamma distribution where the target agrees.
+        disagree: the same where it does not.
+    """
+
+    agree: tuple[float, float] = (2.0, 1.5)
+    disagree: tuple[float, float] = (1.0, 0.8)
+
+    def draw(self, rng: np.random.Generator, n: int) -> tuple[NDArray[np.float64], ...]:
+        """Return a gap for either case at each of n positions."""
+        return tuple(np.maximum(rng.gamma(*law, n), 0.01) for law in (self.agree, self.disagree))
+
+    def posterior(
+        self, agreement: NDArray[np.float64], gaps: NDArray[np.float64]
+    ) -> NDArray[np.float64]:
+        """Return the chance that the target agrees, once the gap is seen."""
+        agree = agreement * _gamma_density(gaps, *self.agree)
+        disagree = (1 - agreement) * _gamma_density(gaps, *self.disagree)
+        return np.asarray(agree / (agree + disagree))
+
+
+def _gamma_density(x: NDArray[np.float64], shape: float, scale: float) -> NDArray[np.float64]:
+    assert shape in {1.0, 2.0}, "whose gamma function is 1"
+    return np.asarray((x / scale) ** (shape - 1) * np.exp(-x / scale) / scale)
+
+
+@dataclass(frozen=True, slots=True)
+class TrueCosts:
+    """What passes really take.
+
+    Args:
+        target: seconds by width.
+        draft: the same of the draft model.
+        target_growth: share that each token of depth adds.
+        draft_growth: the same of the draft model.
+        jitter: relative spread of what the clock shows, log-normal.
+    """
+
+    target: PassCosts
+    draft: PassCosts
+    target_growth: float = 0.0
+    draft_growth: float = 0.0
+    jitter: float = 0.05
+
+    def of(self, role: Role, width: int, depth: int) -> float:
+        """Return the expected seconds of a pass that ends at `depth` tokens."""
+        if role is Role.TARGET:
+            return self.target.of(width) * (1 + self.target_growth * depth)
+        return self.draft.of(width) * (1 + self.draft_growth * depth)
+
+
+class Adversary(Protocol):
+    """Changes what is to come, knowing what was done."""
+
+    def after(self, world: "World", drafted: bool, n_confirmed: int) -> None:
+        """Change the world from position `n_confirmed` on; `drafted` says what the round was."""
+        ...
+
+
+@dataclass(slots=True, eq=False)
+class World:
+    """One simulated world; arrays go by position in the sequence, prompt included.
+
+    Args:
+        name: of its kind.
+        seed: fixes all its coins.
+        n_vocab: ids of both models.
+        text: what the target says, and what users said between.
+        turns: where each reply begins and ends.
+        regimes: which stretch is of which kind; the clairvoyant knows it.
+        agreement: chance that the draft model agrees, before any gap is seen.
+        costs: the truth.
+        tables: target's and draft model's costs as calibration had measured them.
+        gap_law: of the draft model's scores.
+        slowness: factor on all costs while a position is the next.
+        temperature: of the sampling.
+        copies: whether there is anything to find by lookup.
+        adversary: acts after every round.
+    """
+
+    name: str
+    seed: int
+    n_vocab: int
+    text: list[int]
+    turns: tuple[tuple[int, int], ...]
+    regimes: NDArray[np.int64]
+    agreement: NDArray[np.float64]
+    costs: TrueCosts
+    tables: tuple[PassCosts, PassCosts]
+    gap_law: GapLaw
+    slowness: NDArray[np.float64]
+    temperature: float
+    copies: bool = False
+    adversary: Adversary | None = None
+    coins: NDArray[np.float64] = field(init=False)
+    gaps: tuple[NDArray[np.float64], ...] = field(init=False)
+    wrong: list[int] = field(init=False)
+
+    def __post_init__(self) -> None:
+        rng = np.random.default_rng((self.seed, 1))
+        n = len(self.text)
+        self.coins = rng.random(n)
+        self.gaps = self.gap_law.draw(rng, n)
+        shift = rng.integers(1, self.n_vocab, n)
+        self.wrong = ((np.array(self.text) + shift) % self.n_vocab).tolist()
+
+    @property
+    def n_generated(self) -> int:
+        return sum(end - start for start, end in self.turns)
+
+    def agrees(self, position: int) -> bool:
+        return bool(self.coins[position] < self.agreement[position])
+
+    def gap(self, position: int) -> float:
+        return float(self.gaps[0 if self.agrees(position) else 1][position])
+
+    def chooser(self) -> Chooser:
+        """Return a chooser that never cuts either of the draft model's two best scores."""
+        params = SamplingParams(self.temperature, top_k=8, top_p=1, min_p=0)
+        return Chooser(params, Noise(self.seed))
+
+    def seconds(self, role: Role, width: int, depth: int, n_confirmed: int) -> float:
+        """Return the expected seconds of a pass while `n_confirmed` tokens are confirmed."""
+        return self.costs.of(role, width, depth) * float(self.slowness[n_confirmed])
+
+
+@dataclass(slots=True, eq=False)
+class Machine:
+    """The clock that passes move, with jitter, and the account of what they take on average."""
+
+    world: World
+    now_s: float = 0.0
+    expected_s: float = 0.0
+    n_confirmed: int = 0
+    passes: dict[Role, int] = field(default_factory=lambda: dict.fromkeys(Role, 0))
+    _rng: np.random.Generator = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._rng = np.random.default_rng((self.world.seed, 2))
+
+    def __call__(self) -> float:
+        return self.now_s
+
+    def charge(self, role: Role, width: int, depth: int) -> None:
+        """Let the time pass that one pass takes."""
+        seconds = self.world.seconds(role, width, depth, self.n_confirmed)
+        spread = self.world.costs.jitter
+        self.expected_s += seconds
+        self.now_s += seconds * float(np.exp(self._rng.normal(-(spread**2) / 2, spread)))
+        self.passes[role] += 1
+
+
+@dataclass(slots=True, eq=False)
+class VirtualModel:
+    """A `LanguageModel` that follows the script; each pass costs what its width costs."""
+
+    role: Role
+    machine: Machine
+    cells: list[int] = field(default_factory=list)
+
+    @property
+    def n_vocab(self) -> int:
+        return self.machine.world.n_vocab
+
+    @property
+    def n_ctx(self) -> int:
+        return len(self.machine.world.text)
+
+    def common_prefix(self, tokens: Sequence[int]) -> int:
+        n = min(len(self.cells), len(tokens))
+        known, asked = self.cells[:n], list(tokens[:n])
+        if known == asked:
+            return n
+        early = max(0, n - 80)
+        begin = early if known[:early] == asked[:early] else 0
+        return next(i for i in range(begin, n) if known[i] != asked[i])
+
+    def prefill(self, tokens: Sequence[int]) -> int:
+        return self._evaluate(tokens, rows=0)
+
+    def logits(self, tokens: Sequence[int], rows: int) -> Logits:
+        self._evaluate(tokens, rows)
+        world, end = self.machine.world, self._position(tokens)
+        computed = np.full((rows, world.n_vocab), _UNLIKELY, dtype=np.float32)
+        for row, position in enumerate(range(end - rows + 1, end + 1)):
+            if self.role is Role.TARGET:
+                computed[row, world.text[position]] = 0.0
+            else:
+                self._fill_draft_row(computed[row], position)
+        return computed
+
+    def truncate(self, n_past: int) -> None:
+        del self.cells[n_past:]
+
+    def _evaluate(self, tokens: Sequence[int], rows: int) -> int:
+        keep = min(self.common_prefix(tokens), len(tokens) - rows)
+        width = len(tokens) - keep
+        if width:
+            self.machine.charge(self.role, width, len(tokens))
+        self.cells = list(tokens)
+        return width
+
+    def _fill_draft_row(self, row: NDArray[np.float32], position: int) -> None:
+        """Make the two best *perturbed* scores lie as far apart as scripted."""
+        world = self.machine.world
+        best, second = world.text[position], world.wrong[position]
+        if not world.agrees(position):
+            best, second = second, best
+        scores = np.array([world.gap(position), 0.0])
+        if world.temperature > 0:
+            ids = np.array([best, second], dtype=np.int64)
+            gumbel = Noise(world.seed).gumbel(position, ids)
+            scores = world.temperature * (scores - gumbel)
+        row[[best, second]] = scores
+
+    def _position(self, tokens: Sequence[int]) -> int:
+        """Return the position that follows `tokens`, also where they begin in mid-text."""
+        confirmed = self.machine.world.text[: self.machine.n_confirmed]
+        n_common = len(confirmed)
+        if len(tokens) >= n_common and list(tokens[:n_common]) == confirmed:
+            return len(tokens)
+        for drafted in range(min(len(tokens), MARGIN)):
+            known = list(tokens[: len(tokens) - drafted])[-24:]
+            if known == confirmed[-len(known) :]:
+                return n_common + drafted
+        raise AssertionError("a request that does not continue the text")
