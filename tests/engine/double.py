@@ -1,0 +1,147 @@
+"""An engine without weights: the real server and protocol, the real Assistant, and models that tell a script.
+
+    EngineClient(command({"answers": {"river": "The Rhine."}, "pass_s": 0.01}))
+
+A script is a dict; every field may be left out:
+
+    answers     {part of a question: answer}; the last part that fits counts
+    otherwise   answers to all other questions, by their number in the conversation, over and over
+    n_ctx       tokens of context (4000; a token is a byte, a few words apart)
+    pass_s      seconds that a pass takes (0); a reply is a pass for each byte, or for each draft
+    chunk_s     seconds that 64 tokens of a prompt take (0)
+    thinks      whether the template knows <think> (False)
+    drafts      tokens to draft a round (0); some are wrong, and the drafter calls itself model, or lookup
+    load_s      seconds that loading takes (0), told in ten steps
+    notes       sentences for Ready
+    download    {"bytes": 1000000, "seconds": 1.0}: what fetching takes
+    refuses     {name of a pair or target: [class in localspec.errors, reason]}: loads that fail
+    death       {"on": "start" | "fetch" | "load" | "prefill" | "token", "at": 0, "how": "SIGKILL"}: where the process
+                ends; `at` counts chunks or bytes of the reply, `how` is a signal or an exit code
+    deaf        seconds for which it reads nothing at the start
+    stderr      what it writes there at the start
+"""
+
+import json
+import sys
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from localspec import errors
+from localspec.chat.assistant import Assistant
+from localspec.chat.conversation import Segment
+from localspec.chat.loaded_models import LoadedModels
+from localspec.decoding.cancel import CancelFlag
+from localspec.decoding.drafter import NoDrafter
+from localspec.decoding.policy import FixedPolicy
+from localspec.engine.factory import Loaded, RestoredState, SavedState, StateLeftError
+from localspec.engine.protocol import Downloading, Load, Loading
+from localspec.engine.serving import serve
+from tests.engine.scripted import (
+    END,
+    NEVER,
+    TEMPLATE,
+    THINKING_TEMPLATE,
+    TOKENIZER,
+    Death,
+    KnowingDrafter,
+    ScriptedModel,
+    script_of,
+    wait,
+)
+
+_STEPS = 10
+
+
+def command(script: Mapping[str, Any] | None = None) -> tuple[str, ...]:
+    """Return what starts a double, for `EngineClient`."""
+    root = str(Path(__file__).parents[2])
+    start = (
+        f"import sys; sys.path.insert(0, {root!r}); from tests.engine.double import main; main()"
+    )
+    return (sys.executable, "-c", start, json.dumps(dict(script or {})))
+
+
+class ScriptedFactory:
+    """Loads nothing, as the script says."""
+
+    def __init__(self, script: dict[str, Any]) -> None:
+        self._script = script
+        self._death = Death(**script["death"]) if "death" in script else NEVER
+
+    def fetch(self, request: Load, tell: Callable[[Downloading], None]) -> None:
+        name = name_of(request)
+        self._death.strike("fetch", 0)
+        refused = self._script.get("refuses", {}).get(name)
+        if refused is not None:
+            kind, reason = refused
+            raise getattr(errors, kind)(reason)
+        download = self._script.get("download")
+        if download is not None:
+            for step in range(_STEPS + 1):
+                done = download["bytes"] * step // _STEPS
+                tell(Downloading(name, done, download["bytes"], "a script"))
+                time.sleep(download["seconds"] / _STEPS)
+
+    def load(self, request: Load, cancel: CancelFlag, tell: Callable[[Loading], None]) -> Loaded:
+        name = name_of(request)
+        for step in range(_STEPS + 1):
+            tell(Loading(name, step / _STEPS))
+            wait(self._script.get("load_s", 0.0) / _STEPS, cancel)
+        self._death.strike("load", 0)
+        model = script_of(self._script, cancel)
+        return loaded(model, name, self._script)
+
+
+def name_of(request: Load) -> str:
+    return request.pair or request.target or "default-pair"
+
+
+def loaded(model: ScriptedModel, name: str, script: dict[str, Any]) -> Loaded:
+    drafts = script.get("drafts", 0)
+    models = LoadedModels(
+        target=model,
+        draft_model=None,
+        tokenizer=TOKENIZER,
+        eog={END},
+        suppressed=(),
+        template_source=THINKING_TEMPLATE if script.get("thinks") else TEMPLATE,
+        target_name=name,
+        draft_model_name=f"{name}-draft" if drafts else None,
+        cancel=model.cancel,
+        close=lambda: None,
+    )
+    policy = FixedPolicy(KnowingDrafter(model) if drafts else NoDrafter(), drafts)
+    notes = tuple(script.get("notes", ()))
+
+    def watch(function: Callable[[int, int], None] | None) -> None:
+        model.watch = function
+
+    def save(directory: Path, remembered: tuple[Segment, ...]) -> SavedState:
+        if not model.cells:
+            raise StateLeftError("nothing is evaluated")
+        directory.mkdir(parents=True, exist_ok=True)
+        text = json.dumps([model.cells, [[each.text, each.tokens] for each in remembered]])
+        (directory / "cells.json").write_text(text)
+        return SavedState(len(model.cells), len(text))
+
+    def restore(directory: Path) -> RestoredState:
+        try:
+            cells, remembered = json.loads((directory / "cells.json").read_text())
+        except OSError:
+            raise StateLeftError("there is none") from None
+        model.cells = cells
+        segments = tuple(Segment(text, tuple(tokens)) for text, tokens in remembered)
+        return RestoredState(len(cells), segments)
+
+    return Loaded(Assistant(models, policy, notes=notes), watch, save, restore)
+
+
+def main() -> None:
+    script = json.loads(sys.argv[1])
+    sys.stderr.write(script.get("stderr", ""))
+    factory = ScriptedFactory(script)
+    Death(**script["death"]).strike("start", 0) if "death" in script else None
+    time.sleep(script.get("deaf", 0.0))
+    serve(factory, "double")

@@ -1,0 +1,75 @@
+"""Waiting for what an engine says."""
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, TypeVar
+from weakref import WeakKeyDictionary
+
+from localspec.engine.client import EngineClient
+from localspec.engine.protocol import EngineDied, Failed, Finished, Load, Message, Ready, Streamed
+from tests.engine.double import command
+
+M = TypeVar("M")
+PATIENCE_S = 60.0
+# What was drained together with the message that somebody waited for.
+_UNHEARD: WeakKeyDictionary[EngineClient, list[Message]] = WeakKeyDictionary()
+
+
+class Heard(list[Message]):
+    """Messages, in order."""
+
+    def of(self, kind: type[M]) -> list[M]:
+        return [each for each in self if isinstance(each, kind)]
+
+    @property
+    def text(self) -> str:
+        """The answer as it was streamed, without thoughts."""
+        spans = [span for each in self.of(Streamed) for span in each.spans]
+        return "".join(span.text for span in spans if not span.thinking)
+
+
+def hear(engine: EngineClient, until: Callable[[Message], bool]) -> Heard:
+    """Collect what the engine says up to the first message that `until` is true of."""
+    heard = Heard()
+    waiting = _UNHEARD.setdefault(engine, [])
+    end_s = time.monotonic() + PATIENCE_S
+    while time.monotonic() < end_s:
+        waiting += engine.drain()
+        while waiting:
+            heard.append(waiting.pop(0))
+            if until(heard[-1]):
+                return heard
+        time.sleep(0.005)
+    raise AssertionError(f"waited in vain after {heard[-3:]}")
+
+
+def hear_of(engine: EngineClient, *kinds: type[Message]) -> Heard:
+    """Collect what the engine says up to a message of one of these kinds, a failure, or its death."""
+    return hear(engine, lambda message: isinstance(message, (*kinds, Failed, EngineDied)))
+
+
+def hear_all(engine: EngineClient, request: int) -> Heard:
+    """Collect what the engine says up to the end of a request."""
+
+    def ends(message: Message) -> bool:
+        if isinstance(message, EngineDied):
+            return True
+        return isinstance(message, Finished | Failed) and message.id == request
+
+    return hear(engine, ends)
+
+
+@contextmanager
+def double(script: dict[str, Any] | None = None, *, load: bool = True) -> Iterator[EngineClient]:
+    """Start a double, and load what it has."""
+    engine = EngineClient(command(script))
+    engine.start()
+    try:
+        if load:
+            engine.load(Load(pair="a-pair"))
+            last = hear_of(engine, Ready)[-1]
+            assert isinstance(last, Ready), last
+        yield engine
+    finally:
+        engine.close()

@@ -1,0 +1,370 @@
+"""The engine's process, with the real protocol and server, and models that tell a script."""
+
+import pytest
+
+from localspec.engine.client import EngineClient
+from localspec.engine.protocol import (
+    Counted,
+    Downloading,
+    EngineDied,
+    Failed,
+    Finished,
+    Hello,
+    Load,
+    LoadCancelled,
+    Loading,
+    Options,
+    Prefilling,
+    Ready,
+    Started,
+    StateLeft,
+    StateRestored,
+    StateSaved,
+    Streamed,
+    Turn,
+)
+from tests.engine.double import command
+from tests.engine.talking import Heard, double, hear, hear_all, hear_of
+
+GREEDY = Options(temperature=0)
+
+
+def turns(*contents: str) -> list[Turn]:
+    """Take turns, the user's first."""
+    roles = ("user", "assistant")
+    return [Turn(roles[i % 2], text) for i, text in enumerate(contents)]  # type: ignore[arg-type]
+
+
+def ended(heard: Heard) -> Finished:
+    last = heard[-1]
+    assert isinstance(last, Finished), last
+    return last
+
+
+def test_loading_is_told_from_the_first_word_on() -> None:
+    script = {"load_s": 0.3, "download": {"bytes": 1000, "seconds": 0.3}, "notes": ["a note"]}
+    with double(script, load=False) as engine:
+        engine.load(Load(pair="a-pair"))
+        heard = hear_of(engine, Ready)
+    assert isinstance(heard[0], Hello)
+    assert heard[0].version == "double"
+    assert heard.of(Downloading)[-1] == Downloading("a-pair", 1000, 1000, "a script")
+    assert heard.of(Loading)[-1] == Loading("a-pair", 1.0)
+    ready = heard[-1]
+    assert isinstance(ready, Ready)
+    assert (ready.target, ready.n_ctx, ready.notes) == ("a-pair", 4000, ("a note",))
+
+
+def test_a_reply_streams_and_adds_up() -> None:
+    text = "Grüße, **世界** 🙂\n" * 20
+    with double({"otherwise": [text], "drafts": 3, "pass_s": 0.002}) as engine:
+        heard = hear_all(engine, engine.ask(turns("hello"), Options(temperature=0, seed=5)))
+    last = ended(heard)
+    assert heard.text == text
+    assert last.turn == Turn("assistant", text)
+    assert (last.stop_reason, last.seed) == ("eog", 5)
+    streamed = heard.of(Streamed)
+    assert len(streamed) > 3
+    tokens = [token for each in streamed for token in each.tokens]
+    assert "".join(token.text for token in tokens) == text
+    assert {t.origin for t in tokens} == {"first", "model", "lookup", "correction", "bonus"}
+    assert [t.origin for t in tokens].index("first") == 0
+    rounds = [each for part in streamed for each in part.rounds]
+    assert sum(r.confirmed for r in rounds) + 1 == last.completion_tokens
+    assert sum(r.drafted for r in rounds) == sum(d.drafted for d in last.drafters)
+    assert sum(r.accepted for r in rounds) == sum(d.accepted for d in last.drafters)
+    # What ends the reply is no text, and may have been drafted as well.
+    drafted = sum(t.origin in {"model", "lookup"} for t in tokens)
+    assert sum(r.accepted for r in rounds) - drafted in {0, 1}
+    assert {r.drafter for r in rounds} == {"model", "lookup"}
+    assert all(min(r.draft_s, r.verify_s, r.other_s) >= 0 for r in rounds)
+
+
+def test_without_drafting_the_text_is_the_same_and_every_token_plain() -> None:
+    with double({"otherwise": ["A text of some length."], "drafts": 3}) as engine:
+        with_drafts = hear_all(engine, engine.ask(turns("hello"), GREEDY))
+        without = hear_all(engine, engine.ask(turns("hello"), GREEDY, draft=False, afresh=True))
+        again = hear_all(engine, engine.ask(turns("hello"), GREEDY))
+    assert with_drafts.text == without.text
+    origins = {t.origin for each in without.of(Streamed) for t in each.tokens}
+    assert origins == {"first", "plain"}
+    assert without.of(Started)[0].cached_tokens == 0
+    assert sum(each.drafted for each in ended(without).drafters) == 0
+    assert sum(each.drafted for each in ended(again).drafters) > 0
+
+
+def test_thoughts_are_apart() -> None:
+    script = {"otherwise": ["<think>hm, hm</think>Yes."], "thinks": True}
+    with double(script) as engine:
+        heard = hear_all(engine, engine.ask(turns("hello"), GREEDY))
+    assert ended(heard).turn == Turn("assistant", "Yes.", "hm, hm")
+    spans = [span for each in heard.of(Streamed) for span in each.spans]
+    assert "".join(span.text for span in spans if span.thinking) == "hm, hm"
+    tokens = [token.text for each in heard.of(Streamed) for token in each.tokens]
+    assert "".join(tokens) == "<think>hm, hm</think>Yes."
+
+
+def test_at_most_fifteen_messages_a_second_stream() -> None:
+    with double({"otherwise": ["x" * 1000], "pass_s": 0.001}) as engine:
+        heard = hear_all(engine, engine.ask(turns("hello"), GREEDY))
+    last = ended(heard)
+    # The last one goes out with `Finished`, whenever that is.
+    assert len(heard.of(Streamed)) <= 15 * (last.prefill_s + last.decode_s) + 3
+    assert heard.text == "x" * 1000
+
+
+def test_a_second_turn_evaluates_only_what_is_new() -> None:
+    with double({"otherwise": ["One.", "Two."]}) as engine:
+        first = ended(hear_all(engine, engine.ask(turns("hello"), GREEDY)))
+        talk = [*turns("hello"), first.turn, Turn("user", "more")]
+        heard = hear_all(engine, engine.ask(talk, GREEDY))
+    known = first.prompt_tokens + first.completion_tokens - 2
+    assert heard.of(Started)[0].cached_tokens == known
+    assert ended(heard).cached_tokens == known
+    assert heard.text == "Two."
+
+
+def test_another_branch_shares_what_it_has_in_common() -> None:
+    with double({"otherwise": ["One.", "Two."]}) as engine:
+        first = ended(hear_all(engine, engine.ask(turns("hello"), GREEDY)))
+        talk = [*turns("hello"), first.turn]
+        hear_all(engine, engine.ask([*talk, Turn("user", "this way")], GREEDY))
+        heard = hear_all(engine, engine.ask([*talk, Turn("user", "that way")], GREEDY))
+        again = hear_all(engine, engine.ask(turns("hello"), GREEDY))
+    assert heard.of(Started)[0].cached_tokens >= first.prompt_tokens + first.completion_tokens - 2
+    assert again.of(Started)[0].cached_tokens == first.prompt_tokens - 1
+
+
+def test_a_reply_that_was_stopped_goes_on() -> None:
+    with double({"otherwise": ["One two three four five."], "pass_s": 0.01}) as engine:
+        number = engine.ask(turns("hello"), GREEDY)
+        hear(engine, lambda message: isinstance(message, Streamed))
+        engine.cancel(number)
+        cut = ended(hear_all(engine, number))
+        assert cut.stop_reason == "cancelled"
+        assert 0 < len(cut.turn.content) < 24
+        heard = hear_all(engine, engine.ask([*turns("hello"), cut.turn], GREEDY))
+    assert ended(heard).turn.content == "One two three four five."
+    assert heard.text == "One two three four five."[len(cut.turn.content) :]
+    assert heard.of(Started)[0].cached_tokens == heard.of(Started)[0].prompt_tokens - 1
+
+
+def test_a_prompt_is_told_while_it_is_evaluated_and_stops_in_the_middle() -> None:
+    with double({"chunk_s": 0.05}) as engine:
+        number = engine.ask(turns("x" * 3000), GREEDY)
+        hear(engine, lambda m: isinstance(m, Prefilling) and m.done_tokens > 0)
+        engine.cancel(number)
+        heard = hear_all(engine, number)
+        last = ended(heard)
+        assert (last.stop_reason, last.turn.content) == ("cancelled", "")
+        assert last.first_token_s is None
+        assert last.prefill_s < 1.5  # all of it would take 2.4 s
+        whole = hear_all(engine, engine.ask(turns("x" * 3000), GREEDY))
+    started = whole.of(Started)[0]
+    assert started.cached_tokens >= 64
+    told = whole.of(Prefilling)
+    assert {each.total_tokens for each in told} == {started.prompt_tokens - started.cached_tokens}
+    assert [each.done_tokens for each in told] == sorted(each.done_tokens for each in told)
+    assert ended(whole).stop_reason == "eog"
+
+
+def test_a_waiting_request_is_cancelled_before_it_begins() -> None:
+    with double({"pass_s": 0.01}) as engine:
+        first, second, third = (engine.ask(turns("hello"), GREEDY) for _ in range(3))
+        engine.cancel(second)
+        assert ended(hear_all(engine, first)).stop_reason == "eog"
+        assert ended(hear_all(engine, second)).stop_reason == "cancelled"
+        assert ended(hear_all(engine, third)).stop_reason == "eog"
+
+
+def test_a_late_cancel_stops_nothing_else() -> None:
+    with double() as engine:
+        first = engine.ask(turns("hello"), GREEDY)
+        hear_all(engine, first)
+        engine.cancel(first)
+        engine.cancel(None)
+        assert ended(hear_all(engine, engine.ask(turns("hello"), GREEDY))).stop_reason == "eog"
+
+
+def test_another_pair_takes_the_place_of_the_first() -> None:
+    with double() as engine:
+        engine.load(Load(target="another"))
+        ready = hear_of(engine, Ready)[-1]
+        assert isinstance(ready, Ready)
+        assert ready.target == "another"
+        heard = hear_all(engine, engine.ask(turns("hello"), GREEDY))
+        assert heard.of(Started)[0].cached_tokens == 0
+
+
+def test_a_pair_that_is_refused_leaves_the_one_that_is_loaded() -> None:
+    script = {"refuses": {"gone": ["ModelUnavailable", "gone is nowhere: pull it"]}}
+    with double(script) as engine:
+        engine.load(Load(pair="gone"))
+        assert hear_of(engine, Ready)[-1] == Failed(
+            None, "ModelUnavailable", "gone is nowhere: pull it"
+        )
+        assert ended(hear_all(engine, engine.ask(turns("hello"), GREEDY))).stop_reason == "eog"
+
+
+@pytest.mark.parametrize("stage", ["download", "load"])
+def test_a_load_can_be_stopped_at_any_stage(stage: str) -> None:
+    seconds: dict[str, dict[str, object]] = {
+        "download": {"download": {"bytes": 10, "seconds": 30}},
+        "load": {"load_s": 30},
+    }
+    with double(seconds[stage], load=False) as engine:
+        engine.load(Load(pair="a-pair"))
+        hear_of(engine, {"download": Downloading, "load": Loading}[stage])
+        engine.cancel()
+        assert hear_of(engine, LoadCancelled)[-1] == LoadCancelled(None)
+        number = engine.ask(turns("hello"))
+        assert hear_all(engine, number)[-1] == Failed(
+            number, "UsageError", "no model is loaded: load a pair first"
+        )
+
+
+def test_a_waiting_load_is_stopped_with_the_running_one() -> None:
+    with double({"load_s": 30}, load=False) as engine:
+        for _ in range(3):
+            engine.load(Load(pair="a-pair"))
+        hear_of(engine, Loading)
+        engine.cancel()
+        stopped = [hear_of(engine, LoadCancelled)[-1] for _ in range(3)]
+    assert stopped == [LoadCancelled(None)] * 3
+
+
+@pytest.mark.parametrize(
+    ("asked", "kind", "told"),
+    [
+        ([], "UsageError", "nothing to answer"),
+        ([Turn("system", "x")], "UsageError", "nothing to answer"),
+        (turns("x" * 5000), "ContextOverflow", "5008 tokens and the context holds 4000"),
+    ],
+)
+def test_what_cannot_be_answered_is_told_in_one_line(
+    asked: list[Turn], kind: str, told: str
+) -> None:
+    with double() as engine:
+        number = engine.ask(asked, GREEDY)
+        last = hear_all(engine, number)[-1]
+        assert isinstance(last, Failed)
+        assert (last.id, last.kind) == (number, kind)
+        assert told in last.reason
+        assert "\n" not in last.reason
+        assert ended(hear_all(engine, engine.ask(turns("hello"), GREEDY))).stop_reason == "eog"
+
+
+@pytest.mark.parametrize(
+    "options",
+    [Options(temperature=-1), Options(max_tokens=0), Options(top_p=2), Options(stop=("",))],
+)
+def test_options_out_of_range_are_refused(options: Options) -> None:
+    with double() as engine:
+        last = hear_all(engine, engine.ask(turns("hello"), options))[-1]
+        assert isinstance(last, Failed)
+        assert last.kind == "UsageError"
+
+
+def test_options_arrive() -> None:
+    with double({"otherwise": ["one two three"]}) as engine:
+        short = ended(hear_all(engine, engine.ask(turns("a"), Options(max_tokens=3, seed=9))))
+        stopped = ended(hear_all(engine, engine.ask(turns("a"), Options(stop=(" th",)))))
+    assert (short.turn.content, short.stop_reason, short.seed) == ("one", "length", 9)
+    assert (stopped.turn.content, stopped.stop_reason) == ("one two", "stop_string")
+
+
+def test_too_long_a_conversation_loses_its_oldest_turns_and_never_the_system_prompt() -> None:
+    said = [Turn("system", "s" * 100)]
+    for index in range(40):
+        said += turns(f"question {index} " + "x" * 80, f"answer {index}")
+    said.append(Turn("user", "the last one"))
+    with double({"n_ctx": 1000}) as engine:
+        refused = hear_all(engine, engine.ask(said, GREEDY))[-1]
+        assert isinstance(refused, Failed)
+        assert refused.kind == "ContextOverflow"
+        heard = hear_all(engine, engine.ask(said, GREEDY, drop_oldest=True))
+        started = heard.of(Started)[0]
+        count = engine.count([said[0], *said[1 + started.dropped_turns :]])
+        kept = hear_of(engine, Counted)[-1]
+        engine.count([said[0], *said[started.dropped_turns - 1 :]])
+        one_more = hear_of(engine, Counted)[-1]
+    assert ended(heard).stop_reason == "eog"
+    assert started.dropped_turns % 2 == 0
+    assert kept == Counted(count, started.prompt_tokens, 1000)
+    assert isinstance(one_more, Counted)
+    assert started.prompt_tokens <= 750 < one_more.tokens
+
+
+def test_a_conversation_that_fits_loses_nothing() -> None:
+    with double() as engine:
+        heard = hear_all(engine, engine.ask(turns("a", "b", "c"), GREEDY, drop_oldest=True))
+    assert heard.of(Started)[0].dropped_turns == 0
+
+
+def test_what_was_evaluated_outlives_the_process(tmp_path_factory: pytest.TempPathFactory) -> None:
+    state = str(tmp_path_factory.mktemp("history") / "state" / "7")
+    with double({"otherwise": ["One.", "Two."]}) as engine:
+        first = ended(hear_all(engine, engine.ask(turns("hello"), GREEDY)))
+        engine.save_state(state)
+        saved = hear_of(engine, StateSaved)[-1]
+        assert isinstance(saved, StateSaved)
+        assert saved.tokens == first.prompt_tokens + first.completion_tokens - 2
+    with double({"otherwise": ["One.", "Two."]}) as engine:
+        engine.restore_state(state)
+        assert hear_of(engine, StateRestored)[-1] == StateRestored(state, saved.tokens)
+        talk = [*turns("hello"), first.turn, Turn("user", "more")]
+        heard = hear_all(engine, engine.ask(talk, GREEDY))
+        assert heard.of(Started)[0].cached_tokens == saved.tokens
+        engine.restore_state(state + "8")
+        assert hear_of(engine, StateLeft)[-1] == StateLeft(state + "8", "there is none")
+
+
+def test_closing_saves_what_was_to_be_saved(tmp_path_factory: pytest.TempPathFactory) -> None:
+    state = tmp_path_factory.mktemp("history") / "7"
+    with double({"otherwise": ["One two three."], "pass_s": 0.05}) as engine:
+        engine.ask(turns("hello"), GREEDY)
+        engine.save_state(str(state))
+        hear_of(engine, Streamed)
+    assert (state / "cells.json").exists()
+
+
+def test_nothing_waits_for_a_reader() -> None:
+    text = "x" * 3000
+    with double({"otherwise": [text]}) as engine:
+        first = engine.ask(turns("hello"), GREEDY)
+        second = engine.ask(turns("hello"), Options(temperature=0, max_tokens=5))
+        assert ended(hear_all(engine, first)).turn.content == text
+        assert ended(hear_all(engine, second)).stop_reason == "length"
+
+
+def test_an_engine_that_cannot_be_started_is_dead_in_one_line() -> None:
+    engine = EngineClient(("/nowhere/at/all",))
+    engine.start()
+    assert engine.drain() == [EngineDied("the engine cannot be started: No such file or directory")]
+    engine.load(Load())
+    assert engine.drain() == [EngineDied("the engine is not running: restart it")]
+    engine.close()
+
+
+def test_a_restart_loads_again_what_was_loaded_last() -> None:
+    with double() as engine:
+        engine.load(Load(target="another"))
+        hear_of(engine, Ready)
+        before = engine.pid
+        engine.restart()
+        ready = hear_of(engine, Ready)[-1]
+        assert isinstance(ready, Ready)
+        assert ready.target == "another"
+        assert engine.pid != before
+        assert ended(hear_all(engine, engine.ask(turns("hello"), GREEDY))).stop_reason == "eog"
+
+
+def test_closing_twice_is_harmless() -> None:
+    engine = EngineClient(command())
+    engine.close()
+    engine.start()
+    assert engine.alive
+    engine.close()
+    engine.close()
+    assert not engine.alive
+    assert [type(each).__name__ for each in engine.drain()] in ([], ["Hello"])
