@@ -1,5 +1,8 @@
 """Asks this machine for its free memory, and plans how a pair fits into it."""
 
+from dataclasses import dataclass
+
+from localspec.errors import ModelFileError, ModelLoadError, PairMismatch
 from localspec.llama.devices import devices
 from localspec.llama.options import LoadOptions
 from localspec.models.fit import fit
@@ -15,6 +18,7 @@ from localspec.models.free_memory import free_ram_bytes
 from localspec.models.gguf_header import GgufHeader
 from localspec.models.memory import Settings
 from localspec.models.shape import model_shape
+from localspec.models.tokenizer import require_compatible
 
 _USUAL_N_CTX = 4096  # what LoadOptions means by None
 _MAPPED = {"mmap", "mlock"}
@@ -44,6 +48,41 @@ def plan_fit(
     if machine is None or shape is None or (small is None and draft_model is not None):
         return None
     return fit(shape, small, _wish(options, on_gpu=bool(machine.gpus)), machine)
+
+
+@dataclass(frozen=True, slots=True)
+class Forecast:
+    """What is to be expected of a pair, or of a model alone, when it is loaded on this machine.
+
+    Args:
+        lines: what it takes of which memory, and what has to be given up, a sentence each.
+        problems: why it will not run, or not as a pair, a sentence each.
+    """
+
+    lines: tuple[str, ...]
+    problems: tuple[str, ...] = ()
+
+
+def forecast(
+    target: GgufHeader,
+    draft_model: GgufHeader | None = None,
+    options: LoadOptions | None = None,
+) -> Forecast:
+    """Return what is to be expected, judged by headers: of tokenizers, and of memory."""
+    problems = []
+    if draft_model is not None:
+        try:
+            require_compatible(target, draft_model)
+        except (PairMismatch, ModelFileError) as error:
+            problems.append(str(error))
+    try:
+        plan = plan_fit(target, draft_model, options)
+    except ModelLoadError as error:
+        return Forecast((), (*problems, str(error)))
+    unknown = (
+        "its memory cannot be told from its header, or this system does not say what is free",
+    )
+    return Forecast(unknown if plan is None else tuple(plan.lines()), tuple(problems))
 
 
 def free_memory(options: LoadOptions) -> Machine | None:

@@ -8,7 +8,8 @@ import click
 
 from localspec.errors import PairMismatch
 from localspec.models.entries import ModelEntry, PairEntry
-from localspec.models.pair_check import PairReport, Side, check_pair, local_file
+from localspec.models.headers import local_file
+from localspec.models.pair_check import PairReport, Side, check_pair
 from localspec.models.pair_suggest import Suggestion, suggest
 from localspec.models.registry import Registry, load_registry
 from localspec.models.space import size_text

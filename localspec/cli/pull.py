@@ -1,28 +1,55 @@
 """`localspec pull`: fetch pairs and models."""
 
+from collections.abc import Mapping
+from typing import Any
+
 import click
 
 from localspec.cli.interrupt import unwind_on_terminate
 from localspec.cli.progress import ProgressLine
 from localspec.cli.settings import configured
-from localspec.models.pull import pull as pull_by_name
+from localspec.llama.options import LoadOptions
+from localspec.models.pull import fetch, models_of_all, wanted
 
 
 @click.command()
 @click.argument("names", metavar="NAME...", nargs=-1, required=True)
 @click.option("--offline", is_flag=True, help="Use no network: only what is on this machine.")
-@click.option("--quiet", is_flag=True, help="Show no progress.")
+@click.option("--yes", is_flag=True, help="Do not ask, however large it is.")
+@click.option("--quiet", is_flag=True, help="Show no progress and no plan, and do not ask.")
 @click.option("--debug", is_flag=True, help="Show a traceback when something fails.")
-def pull(names: tuple[str, ...], offline: bool, quiet: bool, debug: bool) -> None:  # noqa: ARG001 - main() looks for --debug
+def pull(names: tuple[str, ...], offline: bool, yes: bool, quiet: bool, debug: bool) -> None:  # noqa: ARG001 - main() looks for --debug
     """Fetch each NAME, verify it, and print where its files are.
 
-    A NAME is a pair, a model, or a file on the Hugging Face hub: user/repo:QUANT.
+    A NAME is a pair, a model, or a model on the Hugging Face hub: user/repo:QUANT.
 
     What is here already is not fetched again, and a download that was cut goes on where it
-    stopped.
+    stopped. Before a large file is fetched, its header tells whether it will fit into the
+    memory that is free; on a terminal, more than 4 GB, more than half of the free disk, or what
+    will not run, is asked about.
     """
-    offline = configured({"offline": offline})["offline"]
-    with ProgressLine(enabled=not quiet) as line, unwind_on_terminate():
-        paths = pull_by_name(*names, progress=line.download, offline=offline)
+    flags = configured({"offline": offline})
+    with unwind_on_terminate():
+        found = wanted(names, offline=flags["offline"])
+        preview = None
+        if not quiet:
+            from localspec.cli.pull_preview import Preview  # noqa: PLC0415 - loads llama.cpp
+
+            preview = Preview(found, _options(flags), offline=flags["offline"])
+            preview.before(ask=not yes)
+        with ProgressLine(enabled=not quiet) as line:
+            paths = fetch(models_of_all(found), offline=flags["offline"], progress=line.download)
+        if preview is not None:
+            preview.after()
     for path in paths:
         click.echo(path)
+
+
+def _options(flags: Mapping[str, Any]) -> LoadOptions:
+    """Return how a model would be loaded, as far as it is set."""
+    return LoadOptions(
+        n_ctx=flags["ctx"],
+        gpu_layers=flags["gpu_layers"],
+        devices=tuple(flags["device"]),
+        kv_type=flags["kv_type"],
+    )

@@ -4,18 +4,13 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 
-from localspec.errors import ModelUnavailable
-from localspec.models.download import cached_file
-from localspec.models.entries import HubSource, ModelEntry
 from localspec.models.eog import eog_tokens
 from localspec.models.fingerprint import fingerprint
-from localspec.models.gguf_header import GgufHeader, read_header
-from localspec.models.paths import data_dir
+from localspec.models.gguf_header import GgufHeader
+from localspec.models.headers import find_header
 from localspec.models.reference import look_up
 from localspec.models.registry import Registry
-from localspec.models.remote_header import read_remote_header
 from localspec.models.split_model import read_model
-from localspec.models.store import Store
 from localspec.models.tokenizer import Compatibility, compare_tokenizers
 
 
@@ -97,30 +92,8 @@ def read_side(reference: str, registry: Registry) -> Side:
     found = look_up(reference, registry)
     if isinstance(found, Path):
         return _side(reference, read_model(found))
-    size_bytes = found.size_bytes
-    first = found.shards[0] if found.shards else found
-    path = local_file(first)
-    if path is not None:
-        return _side(reference, read_header(path), size_bytes)
-    source = next((each for each in first.sources if isinstance(each, HubSource)), None)
-    if source is None:
-        raise ModelUnavailable(
-            f"{reference} is not on this machine, and no hub has its header: "
-            f"run `localspec pull {reference}`"
-        )
-    remote = read_remote_header(source, reference, first.size_bytes)
-    return _side(reference, remote.header, size_bytes, remote.fetched_bytes)
-
-
-def local_file(entry: ModelEntry) -> Path | None:
-    """Return where a model's file is on this machine: in the store, or in the hub's cache."""
-    path = Store(data_dir()).path_of(entry)
-    if path is not None:
-        return path
-    for source in entry.sources:
-        if isinstance(source, HubSource) and (cached := cached_file(source)) is not None:
-            return cached
-    return None
+    first = find_header(found.shards[0] if found.shards else found, reference)
+    return _side(reference, first.header, found.size_bytes, len(first.fetched))
 
 
 def _side(name: str, header: GgufHeader, size_bytes: int | None = None, fetched: int = 0) -> Side:

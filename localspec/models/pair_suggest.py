@@ -7,7 +7,8 @@ from localspec.errors import LocalspecError
 from localspec.models.entries import ModelEntry, PairEntry
 from localspec.models.fingerprint import fingerprint
 from localspec.models.gguf_header import read_header
-from localspec.models.pair_check import Side, local_file, read_side
+from localspec.models.headers import local_file
+from localspec.models.pair_check import Side, read_side
 from localspec.models.registry import Registry
 from localspec.models.tokenizer import Fit, compare_tokenizers
 

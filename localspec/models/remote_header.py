@@ -17,16 +17,23 @@ from localspec.models.progress import SourceFailedError
 
 # The largest vocabularies, of 262,144 tokens, make headers of 16 MB.
 _WINDOWS_BYTES = tuple(size << 20 for size in (1, 2, 4, 8, 16, 18))
+LONGEST_BYTES = _WINDOWS_BYTES[-1]
+"""Of a header; a file with a longer one has to be fetched to be judged."""
 _TRIES = 3
 _TOTAL = re.compile(r"bytes (\d+)-\d+/(\d+)")
 
 
 @dataclass(frozen=True, slots=True)
 class RemoteHeader:
-    """A header, and how many bytes of the file were fetched for it."""
+    """A header, and the beginning of the file, which was fetched for it."""
 
     header: GgufHeader
-    fetched_bytes: int
+    data: bytes
+
+    @property
+    def fetched_bytes(self) -> int:
+        """How much was fetched."""
+        return len(self.data)
 
 
 def read_remote_header(source: HubSource, name: str, size_bytes: int) -> RemoteHeader:
@@ -52,14 +59,14 @@ def read_remote_header(source: HubSource, name: str, size_bytes: int) -> RemoteH
                     if len(data) >= size_bytes or not isinstance(error.__cause__, CutOffError):
                         raise
                 else:
-                    return RemoteHeader(header, len(data))
+                    return RemoteHeader(header, bytes(data))
     except (SourceFailedError, LineCutError, OSError) as error:
         raise ModelUnavailable(
             f"the header of {name} cannot be read from the hub ({error}): "
             f"go online, or run `localspec pull {name}` where it works"
         ) from error
     raise ModelFileError(
-        f"{name} is damaged, or its header is longer than {_WINDOWS_BYTES[-1] >> 20} MiB: "
+        f"{name} is damaged, or its header is longer than {LONGEST_BYTES >> 20} MiB: "
         "fetch it to judge it"
     )
 
@@ -87,7 +94,7 @@ def _append(answer: Answer, data: bytearray, size: int) -> None:
         raise SourceFailedError(f"HTTP {answer.status}")
     skip = 0
     if answer.status == 200:  # the whole file is coming: what is here comes again
-        skip, size = len(data), _WINDOWS_BYTES[-1]
+        skip, size = len(data), LONGEST_BYTES
     elif (match := _TOTAL.match(answer.headers.get("content-range", ""))) is None or int(
         match[1]
     ) != len(data):

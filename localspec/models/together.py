@@ -42,7 +42,7 @@ def obtain_together(
     """
     missing = [entry for entry in entries if store.path_of(entry) is None]
     if missing and not offline:
-        _require_room(missing, store)
+        require_room(missing, store)
     if len(missing) < 2:
         return [obtain(entry, store, offline, progress, mirrors) for entry in entries]
     crew = _Crew(
@@ -117,7 +117,8 @@ def bytes_to_fetch(entries: Sequence[ModelEntry], store: Store) -> int:
     )
 
 
-def _require_room(missing: Sequence[ModelEntry], store: Store) -> None:
+def require_room(missing: Sequence[ModelEntry], store: Store) -> None:
+    """Raise ModelUnavailable unless the disk has room for what is still to be fetched of models."""
     try:
         require_space(store.root, bytes_to_fetch(missing, store))
     except SourceFailedError as error:

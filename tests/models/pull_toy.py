@@ -1,5 +1,9 @@
-"""`localspec` with a registry of the caller's, named by TOY_REGISTRY: run as a program."""
+"""`localspec` with a registry of the caller's, named by TOY_REGISTRY: run as a program.
 
+TOY_LARGE_BYTES is what counts as a large download; headers of small files are read ahead, too, then.
+"""
+
+import importlib
 import os
 from dataclasses import replace
 from pathlib import Path
@@ -21,4 +25,8 @@ if __name__ == "__main__":
     for module in (pull, models, pair):
         module.load_registry = registry  # type: ignore[attr-defined]
     transfer.PAUSES_S = (0.01, 0.02, 0.05)
+    if "TOY_LARGE_BYTES" in os.environ:
+        pull_preview = importlib.import_module("localspec.cli.pull_preview")
+        pull_preview.LARGE_BYTES = int(os.environ["TOY_LARGE_BYTES"])  # type: ignore[attr-defined]
+        pull_preview.READ_AHEAD_BYTES = 1  # type: ignore[attr-defined]
     main()

@@ -4,6 +4,7 @@ import hashlib
 import os
 import subprocess
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -48,18 +49,24 @@ class ToyMachine:
         self.models[name] = data
         self.hub.files[f"/{REPO}/resolve/{COMMIT}/{name}.gguf"] = data
 
-    def start(self, *arguments: str, **variables: str) -> subprocess.Popen[bytes]:
+    def start(
+        self,
+        *arguments: str,
+        terminal: int | None = None,
+        variables: Mapping[str, str] | None = None,
+    ) -> subprocess.Popen[bytes]:
+        """Start the command; with a terminal, that is its stdin and stderr."""
         return subprocess.Popen(
             [sys.executable, "-m", "tests.models.pull_toy", *arguments],
-            stdin=subprocess.DEVNULL,
+            stdin=subprocess.DEVNULL if terminal is None else terminal,
             stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            env=self._environment(variables),
+            stderr=subprocess.PIPE if terminal is None else terminal,
+            env=self._environment(variables or {}),
             cwd=ROOT,
         )
 
     def run(self, *arguments: str, **variables: str) -> Ended:
-        with self.start(*arguments, **variables) as process:
+        with self.start(*arguments, variables=variables) as process:
             out, err = process.communicate(timeout=60)
         return Ended(process.returncode, out.decode(), err.decode())
 
@@ -68,7 +75,7 @@ class ToyMachine:
         for blob in self.blobs:
             assert hashlib.sha256(blob.read_bytes()).hexdigest() == blob.name
 
-    def _environment(self, variables: dict[str, str]) -> dict[str, str]:
+    def _environment(self, variables: Mapping[str, str]) -> dict[str, str]:
         text = f'default_pair = "{next(iter(self.models))}"\n'
         for name, data in self.models.items():
             text += (

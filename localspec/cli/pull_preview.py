@@ -1,0 +1,118 @@
+"""What is told, and asked, before gigabytes are fetched: size, free disk, and what of it will fit."""
+
+import sys
+from collections.abc import Iterator, Sequence
+
+import click
+
+from localspec.errors import LocalspecError, ModelUnavailable
+from localspec.fitting import forecast
+from localspec.llama.options import LoadOptions
+from localspec.models.headers import FoundHeader, find_headers, keep_beginning, of_model
+from localspec.models.paths import data_dir
+from localspec.models.pull import Wanted, models_of_all
+from localspec.models.registry import ModelEntry
+from localspec.models.space import free_bytes, size_text
+from localspec.models.store import Store
+from localspec.models.together import bytes_to_fetch, require_room
+
+# Asked on a terminal: a target of 7B and more, or what leaves less free than it takes.
+LARGE_BYTES = 4_000_000_000
+# A smaller file is here sooner than its header is judged.
+READ_AHEAD_BYTES = 50_000_000
+
+
+class Preview:
+    """Tells on stderr how pairs and models will fit, before they are fetched where that can be known.
+
+    Args:
+        found: what was asked for.
+        options: how it would be loaded.
+        offline: ask no hub for headers.
+    """
+
+    def __init__(self, found: Sequence[Wanted], options: LoadOptions, *, offline: bool) -> None:
+        self._found = found
+        self._options = options
+        self._store = Store(data_dir())
+        self._reads_ahead = not offline
+        self._told: set[str] = set()
+        self._beginnings: list[FoundHeader] = []
+        self._problems = 0
+
+    def before(self, *, ask: bool) -> None:
+        """Tell what can be known now, and ask before a large download on a terminal.
+
+        Raises:
+            ModelUnavailable: the disk has no room.
+            click.Abort: the answer was no.
+        """
+        entries = [each for each in models_of_all(self._found) if isinstance(each, ModelEntry)]
+        missing = [each for each in entries if self._store.path_of(each) is None]
+        to_fetch = bytes_to_fetch(missing, self._store) if missing else 0
+        if to_fetch:
+            require_room(missing, self._store)
+        for each in self._found:
+            self._tell_if_known(each)
+        if to_fetch and sys.stdin.isatty() and sys.stderr.isatty():
+            self._ask(to_fetch, ask=ask)
+        for beginning in self._beginnings:
+            keep_beginning(beginning, self._store)
+
+    def after(self) -> None:
+        """Tell what could not be known before the files were here."""
+        for each in self._found:
+            if each.name not in self._told:
+                self._tell(each)
+
+    def _tell_if_known(self, each: Wanted) -> None:
+        entries = [model for model in each.models if isinstance(model, ModelEntry)]
+        to_fetch = bytes_to_fetch(entries, self._store)
+        if to_fetch and (to_fetch < READ_AHEAD_BYTES or not self._reads_ahead):
+            return
+        try:
+            self._tell(each)
+        except ModelUnavailable:  # another source may have the file, and its header is told then
+            self._reads_ahead = False
+
+    def _tell(self, each: Wanted) -> None:
+        try:
+            found = [list(find_headers(model)) for model in each.models]
+        except ModelUnavailable:
+            raise
+        except LocalspecError as error:  # no GGUF, say: the download will not be better
+            self._say(f"warning: {error}", problem=True)
+            self._told.add(each.name)
+            return
+        self._beginnings += [header for headers in found for header in headers]
+        names = _names(each)
+        headers = [of_model(parts, name) for parts, name in zip(found, names, strict=True)]
+        draft_model = headers[1] if len(headers) > 1 else None
+        expected = forecast(headers[0], draft_model, self._options)
+        for line in expected.lines:
+            self._say(f"{each.name} {line}" if line == expected.lines[0] else line)
+        for problem in expected.problems:
+            self._say(f"warning: {problem}", problem=True)
+        self._told.add(each.name)
+
+    def _say(self, text: str, *, problem: bool = False) -> None:
+        self._problems += problem
+        line = "".join(c if c.isprintable() else "\ufffd" for c in text)
+        click.echo(f"localspec: {line}", err=True)
+
+    def _ask(self, to_fetch: int, *, ask: bool) -> None:
+        free = free_bytes(self._store.root)
+        sizes = f"{size_text(to_fetch)} to fetch, {size_text(free)} free on the disk"
+        large = to_fetch > LARGE_BYTES or to_fetch > free // 2
+        if not ask or not (large or self._problems):
+            self._say(sizes)
+            return
+        question = "fetch it all the same?" if self._problems else "fetch it?"
+        click.confirm(
+            f"localspec: {sizes}: {question}", default=not self._problems, abort=True, err=True
+        )
+
+
+def _names(each: Wanted) -> Iterator[str]:
+    for model in each.models:
+        yield model.name if isinstance(model, ModelEntry) else str(model)
