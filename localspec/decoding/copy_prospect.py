@@ -1,32 +1,27 @@
 """CopyProspect: what copying from the text promises, learnt from every confirmed token for free."""
 
+from bisect import bisect
 from collections.abc import Collection, Sequence
 
 from localspec.decoding.copying import CopySource
 from localspec.decoding.drafter import Draft
 from localspec.decoding.hit_rates import HitRates
 
-_LENGTHS = (3, 4, 5, 6, 8, 11, 16, 24, 32)
-_SOLE = (0.62, 0.70, 0.73, 0.84, 0.89, 0.92, 0.925, 0.96, 0.98)
-_DISPUTED = 0.5
-"""Factor on a chance that another source disputes."""
-_PRIOR_WEIGHT = 20.0
-_MEMORY = 100.0
+_LENGTHS = (2, 3, 4, 5, 6, 8, 11, 16, 24, 32)
+_SOLE = (0.48, 0.58, 0.67, 0.69, 0.80, 0.88, 0.91, 0.935, 0.955, 0.985)
+_NEAR = (0.72, 0.68, 0.85, 0.84)
+"""Of the first lengths: where a copy broke off shortly before, a short match says more."""
+_DISPUTED = (0.25, 0.38)
+"""Of length 2, and of more."""
+_PRIOR = dict(enumerate((*_SOLE, *_NEAR, *_DISPUTED)))
+_PRIOR_WEIGHT, _MEMORY, _DRIFT = 30.0, 100.0, 0.1
 
 
-def _bucket(length: int, *, disputed: bool) -> int:
-    at = sum(length >= least for least in _LENGTHS) - 1
-    return at + len(_LENGTHS) * disputed
-
-
-_BUCKETS = {
-    disputed: [_bucket(max(length, 3), disputed=disputed) for length in range(33)]
-    for disputed in (False, True)
-}
-_PRIOR = {
-    **dict(enumerate(_SOLE)),
-    **{len(_SOLE) + i: _DISPUTED * chance for i, chance in enumerate(_SOLE)},
-}
+def _bucket(length: int, *, near: bool, disputed: bool) -> int:
+    if disputed:
+        return len(_SOLE) + len(_NEAR) + (length > 2)
+    at = bisect(_LENGTHS, length) - 1
+    return len(_SOLE) + at if near and at < len(_NEAR) else at
 
 
 class CopyProspect:
@@ -43,7 +38,7 @@ class CopyProspect:
     def __init__(self, eog: Collection[int]) -> None:
         self._eog = eog
         self._source = CopySource()
-        self._rates = HitRates(_PRIOR, _PRIOR_WEIGHT, _MEMORY)
+        self._rates = HitRates(_PRIOR, _PRIOR_WEIGHT, _MEMORY, _DRIFT)
 
     def begin(self) -> None:
         """Expect another text: what follows next was not foretold."""
@@ -52,19 +47,21 @@ class CopyProspect:
     def follow(self, tokens: Sequence[int]) -> None:
         """Take in the text, and what it says of the source."""
         for foretold in self._source.follow(tokens):
-            bucket = _BUCKETS[foretold.disputed][foretold.length]
+            bucket = _bucket(foretold.length, near=foretold.near, disputed=foretold.disputed)
             self._rates.add(bucket, hit=foretold.right)
 
     def chances(self, most: int) -> list[float]:
         """Return the chance of each of the next tokens, to be right when those before it were."""
-        length = self._source.length
-        if length == 0:
+        source, chance = self._source, self._rates.chance
+        if source.length == 0:
             return []
-        disputed, chance = _BUCKETS[self._source.disputed], self._rates.chance
-        first = chance(disputed[length])
         # Each token that comes true makes the match longer, and settles a dispute.
-        later = (chance(_BUCKETS[False][min(length + i, 32)]) for i in range(1, most))
-        return [first, *later][:most]
+        return [
+            chance(
+                _bucket(source.length + i, near=source.near, disputed=source.disputed and i == 0)
+            )
+            for i in range(most)
+        ]
 
     def draft(self, most: int) -> Draft:
         """Return the draft of up to `most` tokens."""

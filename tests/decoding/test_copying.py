@@ -17,7 +17,8 @@ def followed(tokens: Sequence[int]) -> CopySource:
     ("tokens", "length", "continuation"),
     [
         ([], 0, []),
-        ([1, 2, 3, 1, 2], 0, []),
+        ([1, 2, 3, 4, 1], 0, []),
+        ([1, 2, 3, 1, 2], 2, [3, 1, 2]),
         ([1, 2, 3, 4, 5, 6, 1, 2, 3], 3, [4, 5, 6]),
         ([9, 1, 2, 3, 4, 8, 1, 2, 3, 5, 9, 1, 2, 3], 4, [4, 8, 1]),  # the longer match
         ([1, 2, 3, 4, 7, 1, 2, 3, 5, 7, 1, 2, 3], 4, [5, 7, 1]),  # the later of equals
@@ -36,9 +37,9 @@ def test_every_new_token_shows_whether_it_was_foretold() -> None:
     text = [1, 2, 3, 4, 5, 6, 7, 1, 2, 3]
     source = followed(text)
     assert list(source.follow([*text, 4, 5, 9, 8])) == [
-        Foretold(3, disputed=False, right=True),
-        Foretold(4, disputed=False, right=True),
-        Foretold(5, disputed=False, right=False),
+        Foretold(3, near=False, disputed=False, right=True),
+        Foretold(4, near=False, disputed=False, right=True),
+        Foretold(5, near=False, disputed=False, right=False),
     ]
     assert source.length == 0
 
@@ -46,6 +47,25 @@ def test_every_new_token_shows_whether_it_was_foretold() -> None:
 def test_places_that_go_on_differently_dispute_each_other() -> None:
     assert followed([1, 2, 3, 4, 9, 1, 2, 3, 5, 8, 1, 2, 3]).disputed
     assert not followed([1, 2, 3, 4, 9, 1, 2, 3, 4, 8, 1, 2, 3]).disputed
+
+
+def test_where_a_long_copy_broke_off_it_is_expected_to_go_on() -> None:
+    """Two tokens after an edit suffice, though the same two stand elsewhere, and later."""
+    passage = list(range(10, 40))
+    text = [*passage, *range(50, 80), 8, 25, 26, 9, *passage[:12], 77]
+    source = followed(text[:-1])
+    list(source.follow(text))
+    list(source.follow([*text, 25, 26]))
+    assert source.near
+    assert source.length == 2
+    assert source.foretell(3) == [27, 28, 29]
+
+
+def test_without_a_copy_that_broke_off_the_later_of_equals_comes_first() -> None:
+    passage = list(range(10, 40))
+    source = followed([*passage, 8, 25, 26, 9, 7, 25, 26])
+    assert not source.near
+    assert source.foretell(1) == [9]
 
 
 def test_a_text_that_is_no_continuation_is_followed_from_its_start() -> None:
