@@ -10,7 +10,7 @@ from localspec.chat.assistant import Assistant
 from localspec.chat.conversation import Segment
 from localspec.decoding.cancel import CancelFlag
 from localspec.engine.factory import Loaded, RestoredState, SavedState, StateLeftError
-from localspec.engine.protocol import Downloading, Load, Loading
+from localspec.engine.protocol import Downloading, Load, Loading, Measuring
 from localspec.engine.serving import serve
 from localspec.launch import Launch, prepare
 from localspec.llama.context import LlamaContext
@@ -34,10 +34,16 @@ class Factory:
 
         prepare(replace(launch_of(request), fit=False), report)
 
-    def load(self, request: Load, cancel: CancelFlag, tell: Callable[[Loading], None]) -> Loaded:
+    def load(
+        self, request: Load, cancel: CancelFlag, tell: Callable[[Loading | Measuring], None]
+    ) -> Loaded:
         """Load them; see `localspec.engine.factory`."""
         prepared = prepare(launch_of(request))
-        assistant = prepared.load(cancel, lambda name, share: tell(Loading(name, share)))
+        assistant = prepared.load(
+            cancel,
+            lambda name, share: tell(Loading(name, share)),
+            lambda name, share: tell(Measuring(name, share)),
+        )
         return _loaded(assistant, prepared.target)
 
 
@@ -60,6 +66,7 @@ def launch_of(request: Load) -> Launch:
             threads=request.threads,
             kv_type=request.kv_type,
         ),
+        exact=request.exact,
         offline=request.offline,
         fit=request.fit,
     )

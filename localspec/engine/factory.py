@@ -8,7 +8,7 @@ from typing import Protocol
 from localspec.chat.assistant import Assistant
 from localspec.chat.conversation import Segment
 from localspec.decoding.cancel import CancelFlag
-from localspec.engine.protocol import Downloading, Load, Loading
+from localspec.engine.protocol import Downloading, Load, Loading, Measuring
 
 
 class StateLeftError(Exception):
@@ -56,7 +56,9 @@ class Factory(Protocol):
         """Obtain the files and check that they fit each other. A KeyboardInterrupt may end it anywhere."""
         ...
 
-    def load(self, request: Load, cancel: CancelFlag, tell: Callable[[Loading], None]) -> Loaded:
+    def load(
+        self, request: Load, cancel: CancelFlag, tell: Callable[[Loading | Measuring], None]
+    ) -> Loaded:
         """Load them into the memory that is free now.
 
         Raises:

@@ -10,10 +10,18 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 
-from localspec.engine.protocol import Downloading, Loading, Message, Prefilling, Span, Streamed
+from localspec.engine.protocol import (
+    Downloading,
+    Loading,
+    Measuring,
+    Message,
+    Prefilling,
+    Span,
+    Streamed,
+)
 
 PACE_S = 0.07
-_STREAMS = (Downloading, Loading, Prefilling, Streamed)
+_STREAMS = (Downloading, Loading, Measuring, Prefilling, Streamed)
 
 
 class Outbox:
@@ -85,6 +93,8 @@ def _joined(before: Message, after: Message) -> Message | None:
         case (Prefilling(), Prefilling()) if before.id == after.id:
             return after
         case (Loading(), Loading()) if before.model == after.model:
+            return after
+        case (Measuring(), Measuring()) if before.model == after.model:
             return after
         case (Downloading(), Downloading()) if before.name == after.name:
             return after

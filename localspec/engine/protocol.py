@@ -57,8 +57,9 @@ class Load:
     pair: str | None = None
     target: str | None = None
     draft_model: str | None = None
-    draft: Literal["auto", "off", "lookup", "model"] = "auto"
+    draft: str = "auto"
     draft_length: int | None = None
+    exact: bool = False
     n_ctx: int | None = None
     gpu_layers: int | None = None
     devices: tuple[str, ...] = ()
@@ -151,6 +152,14 @@ class Downloading:
 @dataclass(frozen=True, slots=True)
 class Loading:
     """A model is being loaded; `share` is 0 to 1."""
+
+    model: str
+    share: float
+
+
+@dataclass(frozen=True, slots=True)
+class Measuring:
+    """A loaded model's passes are measured, once on every machine; `share` is 0 to 1."""
 
     model: str
     share: float
@@ -390,6 +399,7 @@ Message = (
     Hello
     | Downloading
     | Loading
+    | Measuring
     | Ready
     | LoadCancelled
     | Started

@@ -18,6 +18,7 @@ A script is a dict; every field may be left out:
     death       {"on": "start" | "fetch" | "load" | "prefill" | "token", "at": 0, "how": "SIGKILL"}: where the process
                 ends; `at` counts chunks or bytes of the reply, `how` is a signal or an exit code
     deaf        seconds for which it reads nothing at the start
+    stubborn_s  seconds in which loading looks at nothing
     stderr      what it writes there at the start
 """
 
@@ -36,7 +37,7 @@ from localspec.decoding.cancel import CancelFlag
 from localspec.decoding.drafter import NoDrafter
 from localspec.decoding.policy import FixedPolicy
 from localspec.engine.factory import Loaded, RestoredState, SavedState, StateLeftError
-from localspec.engine.protocol import Downloading, Load, Loading
+from localspec.engine.protocol import Downloading, Load, Loading, Measuring
 from localspec.engine.serving import serve
 from tests.engine.scripted import (
     END,
@@ -84,8 +85,12 @@ class ScriptedFactory:
                 tell(Downloading(name, done, download["bytes"], "a script"))
                 time.sleep(download["seconds"] / _STEPS)
 
-    def load(self, request: Load, cancel: CancelFlag, tell: Callable[[Loading], None]) -> Loaded:
+    def load(
+        self, request: Load, cancel: CancelFlag, tell: Callable[[Loading | Measuring], None]
+    ) -> Loaded:
         name = name_of(request)
+        tell(Loading(name, 0.0))
+        time.sleep(self._script.get("stubborn_s", 0.0))
         for step in range(_STEPS + 1):
             tell(Loading(name, step / _STEPS))
             wait(self._script.get("load_s", 0.0) / _STEPS, cancel)

@@ -158,10 +158,9 @@ def test_a_prompt_is_told_while_it_is_evaluated_and_stops_in_the_middle() -> Non
         last = ended(heard)
         assert (last.stop_reason, last.turn.content) == ("cancelled", "")
         assert last.first_token_s is None
-        assert last.prefill_s < 1.5  # all of it would take 2.4 s
         whole = hear_all(engine, engine.ask(turns("x" * 3000), GREEDY))
     started = whole.of(Started)[0]
-    assert started.cached_tokens >= 64
+    assert 64 <= started.cached_tokens < started.prompt_tokens - 64
     told = whole.of(Prefilling)
     assert {each.total_tokens for each in told} == {started.prompt_tokens - started.cached_tokens}
     assert [each.done_tokens for each in told] == sorted(each.done_tokens for each in told)

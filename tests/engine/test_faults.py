@@ -1,0 +1,333 @@
+"""What goes wrong at either end of the pipe: deaths, orphans, nonsense, readers that do not read."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from localspec.engine.client import EngineClient
+from localspec.engine.death import cause_of_death
+from localspec.engine.protocol import (
+    Ask,
+    Bye,
+    EngineDied,
+    Finished,
+    Hello,
+    Load,
+    Options,
+    Ready,
+    SaveState,
+    Turn,
+)
+from localspec.engine.wire import MAX_FRAME_BYTES, encode
+from tests.engine.double import command
+from tests.engine.talking import double, hear_all, hear_of
+
+GREEDY = Options(temperature=0)
+HELLO = [Turn("user", "hello")]
+OUT_OF_MEMORY = "was killed (SIGKILL), most likely because memory ran out"
+
+
+def died(engine: EngineClient) -> str:
+    """Return why it died, and see that it is said once, in one line."""
+    last = hear_of(engine)[-1]
+    assert isinstance(last, EngineDied), last
+    assert "\n" not in last.reason
+    time.sleep(0.1)
+    assert engine.drain() == []
+    assert not engine.alive
+    return last.reason
+
+
+@pytest.mark.parametrize(
+    ("how", "words"),
+    [
+        ("SIGKILL", OUT_OF_MEMORY),
+        ("SIGSEGV", "crashed (SIGSEGV)"),
+        ("SIGABRT", "gave up (SIGABRT)"),
+        ("SIGTERM", "was told to end (SIGTERM)"),
+        (3, "ended by itself (exit code 3)"),
+    ],
+)
+def test_a_death_in_the_middle_of_a_reply_is_told_in_words(how: str | int, words: str) -> None:
+    script = {"otherwise": ["x" * 100], "death": {"on": "token", "at": 20, "how": how}}
+    with double(script) as engine:
+        engine.ask(HELLO, GREEDY)
+        assert words in died(engine)
+
+
+@pytest.mark.parametrize("on", ["start", "fetch", "load", "prefill"])
+def test_it_may_die_at_any_stage(on: str) -> None:
+    with double({"death": {"on": on}}, load=False) as engine:
+        engine.load(Load(pair="a-pair"))
+        engine.ask([Turn("user", "x" * 1000)], GREEDY)
+        assert OUT_OF_MEMORY in died(engine)
+
+
+def test_its_last_words_are_told_without_control_characters() -> None:
+    words = "GGML_ASSERT: " + "x" * 9000 + "\nno room\x1b[31m left\n\n"
+    script = {"stderr": words, "death": {"on": "load", "how": "SIGABRT"}}
+    with double(script, load=False) as engine:
+        engine.load(Load(pair="a-pair"))
+        assert died(engine).endswith("gave up (SIGABRT); its last words: no room?[31m left")
+
+
+def test_an_unknown_signal_has_a_number() -> None:
+    assert cause_of_death(-250, b"") == "the engine was ended by signal 250"
+
+
+def test_after_a_death_it_is_restarted_with_what_was_loaded() -> None:
+    with double() as engine:
+        assert engine.pid is not None
+        os.kill(engine.pid, signal.SIGKILL)
+        assert OUT_OF_MEMORY in died(engine)
+        engine.ask(HELLO, GREEDY)  # to nobody: no error, no message
+        engine.restart()
+        ready = hear_of(engine, Ready)[-1]
+        assert isinstance(ready, Ready)
+        assert ready.target == "a-pair"
+        assert isinstance(hear_all(engine, engine.ask(HELLO, GREEDY))[-1], Finished)
+
+
+def test_one_that_hangs_is_restarted_by_force() -> None:
+    with double() as engine:
+        before = engine.pid
+        assert before is not None
+        os.kill(before, signal.SIGSTOP)
+        engine.ask([Turn("user", "x" * 1_000_000)], GREEDY)  # more than a pipe holds: nobody waits
+        engine.restart()
+        assert isinstance(hear_of(engine, Ready)[-1], Ready)
+        with pytest.raises(ProcessLookupError):
+            os.kill(before, 0)
+
+
+def test_it_has_a_session_of_its_own_so_that_the_terminal_cannot_reach_it() -> None:
+    with double() as engine:
+        assert engine.pid is not None
+        assert os.getsid(engine.pid) == engine.pid
+        os.kill(engine.pid, signal.SIGINT)  # and where it does, nothing happens
+        assert isinstance(hear_all(engine, engine.ask(HELLO, GREEDY))[-1], Finished)
+
+
+PARENT = """
+import os, subprocess, sys, time
+from localspec.engine.client import EngineClient
+from localspec.engine.protocol import Load, Options, Prefilling, Ready, Turn
+from tests.engine.double import command
+from tests.engine.talking import hear, hear_of
+
+engine = EngineClient(command({"chunk_s": 0.05, "load_s": float(sys.argv[2])}))
+engine.start()
+engine.load(Load(pair="a-pair"))
+if sys.argv[1] == "prefill":
+    hear_of(engine, Ready)
+    engine.ask([Turn("user", "x" * 3900)], Options())
+    hear(engine, lambda message: isinstance(message, Prefilling))
+if sys.argv[3] == "heir":
+    # A child that keeps all of our pipes open, as a shell that was forked would.
+    if os.fork() == 0:
+        time.sleep(60)
+        os._exit(0)
+print(engine.pid, flush=True)
+time.sleep(60)
+"""
+
+
+@pytest.mark.parametrize(
+    ("stage", "load_s", "heir"),
+    [("prefill", "0", ""), ("load", "30", ""), ("prefill", "0", "heir")],
+)
+def test_no_orphan_is_left_when_its_client_is_killed(stage: str, load_s: str, heir: str) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-W", "ignore", "-c", PARENT, stage, load_s, heir],
+        stdout=subprocess.PIPE,
+        start_new_session=True,
+    ) as parent:
+        assert parent.stdout is not None
+        engine = int(parent.stdout.readline())
+        assert is_running(engine)
+        parent.kill()
+        parent.wait()
+        end_s = time.monotonic() + 20
+        while is_running(engine) and time.monotonic() < end_s:
+            time.sleep(0.02)
+        try:
+            assert not is_running(engine)
+        finally:
+            if heir:
+                os.killpg(parent.pid, signal.SIGKILL)
+
+
+def is_running(pid: int) -> bool:
+    """Whether a process runs; one that is dead and not buried does not."""
+    try:
+        os.kill(pid, 0)
+        state = Path(f"/proc/{pid}/stat")
+        return (
+            not state.parent.parent.exists()
+            or state.read_text().rpartition(")")[2].split()[0] != "Z"
+        )
+    except (ProcessLookupError, FileNotFoundError):
+        return False
+
+
+@contextmanager
+def raw(script: dict[str, Any] | None = None) -> Iterator[subprocess.Popen[bytes]]:
+    """Start a double with bare pipes."""
+    with subprocess.Popen(
+        command(script), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+    ) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def say(process: subprocess.Popen[bytes], *lines: bytes) -> None:
+    assert process.stdin is not None
+    process.stdin.write(b"".join(lines))
+    process.stdin.flush()
+
+
+def reply(process: subprocess.Popen[bytes], kind: str) -> dict[str, Any]:
+    """Return the next message of a kind, as it came over the pipe."""
+    assert process.stdout is not None
+    while line := process.stdout.readline():
+        document: dict[str, Any] = json.loads(line)
+        assert document["v"] == 1
+        if document["type"] == kind:
+            return document
+    raise AssertionError("the pipe was closed")
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        (b"hello\n", "a frame is no JSON"),
+        (b'{"v": 2, "type": "Bye"}\n', "a frame is of protocol 2, this side speaks 1"),
+        (b'{"v": 1, "type": "Dance"}\n', "unknown type 'Dance'"),
+        (b"\n", "a frame is no JSON"),
+        (b"x" * (MAX_FRAME_BYTES + 1) + b"yz\n", f"more than {MAX_FRAME_BYTES} bytes"),
+        (b"x" * (2 * MAX_FRAME_BYTES + 3) + b"\n", f"more than {MAX_FRAME_BYTES} bytes"),
+    ],
+)
+def test_nonsense_gets_one_clear_answer_and_costs_nothing(line: bytes, told: str) -> None:
+    with raw() as process:
+        say(process, line, encode(Load(pair="a-pair")), encode(Ask(1, tuple(HELLO), GREEDY)))
+        failed = reply(process, "Failed")
+        assert (failed["id"], failed["kind"]) == (None, "FrameError")
+        assert told in failed["reason"]
+        assert reply(process, "Finished")["turn"]["content"] == "Hello **world**."
+
+
+def test_a_reader_that_does_not_read_stops_nothing(tmp_path: Path) -> None:
+    state = tmp_path / "state"
+    with raw({"otherwise": ["x" * 1500]}) as process:
+        say(process, encode(Load(pair="a-pair")))
+        for number in range(1, 6):  # far more than the pipe holds, tokens and rounds included
+            say(process, encode(Ask(number, tuple(HELLO), GREEDY, afresh=True)))
+        say(process, encode(SaveState(str(state))))
+        end_s = time.monotonic() + 60
+        while not (state / "cells.json").exists():
+            assert time.monotonic() < end_s
+            time.sleep(0.05)
+        for number in range(1, 6):  # and nothing is lost
+            finished = reply(process, "Finished")
+            assert (finished["id"], finished["turn"]["content"]) == (number, "x" * 1500)
+
+
+def test_half_a_frame_at_the_end_is_no_frame() -> None:
+    with raw() as process:
+        assert process.stdin is not None
+        reply(process, "Hello")
+        say(process, encode(Load(pair="a-pair"))[:-5])
+        process.stdin.close()
+        assert process.stdout is not None
+        assert process.stdout.read() == b""
+        assert process.wait(10) in {0, 1}
+
+
+def test_a_stray_print_does_not_reach_the_pipe() -> None:
+    start = "import sys, tests.engine.double as d, tests.engine.scripted as s, os;"
+    stray = "d.name_of = lambda r: (print('stray'), os.system('echo stray'), r.pair)[2]; d.main()"
+    with subprocess.Popen(
+        [sys.executable, "-c", start + stray, "{}"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as process:
+        say(process, encode(Load(pair="a-pair")), encode(Ask(1, tuple(HELLO), GREEDY)))
+        assert reply(process, "Finished")["id"] == 1  # all before it were frames, too
+        assert b"stray" not in process.communicate(encode(Bye()))[0]
+        assert process.returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        ("hello", "the engine speaks nonsense: a frame is no JSON"),
+        ('{"v": 9, "type": "Hello"}', "a frame is of protocol 9, this side speaks 1"),
+        ('{"v": 1, "type": "Load"}', "a frame is of unknown type 'Load'"),
+    ],
+)
+def test_an_engine_that_speaks_nonsense_is_ended(said: str, told: str) -> None:
+    program = f"import time; print({said!r}, flush=True); time.sleep(60)"
+    engine = EngineClient((sys.executable, "-c", program))
+    engine.start()
+    assert told in died(engine)
+    engine.close()
+
+
+def test_an_engine_that_closes_its_pipe_is_ended() -> None:
+    engine = EngineClient((sys.executable, "-c", "import os, time; os.close(1); time.sleep(60)"))
+    engine.start()
+    died(engine)
+    engine.close()
+
+
+def test_one_that_dies_in_the_middle_of_a_frame_is_dead_and_no_nonsense() -> None:
+    program = 'import os; os.write(1, b\'{"v": 1, "type\'); os.kill(os.getpid(), 9)'
+    engine = EngineClient((sys.executable, "-c", program))
+    engine.start()
+    assert OUT_OF_MEMORY in died(engine)
+    engine.close()
+
+
+def test_what_is_asked_of_a_deaf_engine_waits_for_it() -> None:
+    with double({"deaf": 0.5}, load=False) as engine:
+        engine.load(Load(pair="a-pair"))
+        asked = engine.ask([Turn("user", "x" * 200_000)], GREEDY)  # more than a pipe holds
+        assert engine.drain() == []  # so it heard nothing yet, and we did not wait
+        assert isinstance(hear_of(engine, Hello)[-1], Hello)
+        assert hear_all(engine, asked)[-1].id == asked  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("polite", [True, False])
+def test_the_end_of_the_client_ends_a_prompt_in_the_middle(polite: bool) -> None:
+    with raw({"chunk_s": 0.5}) as process:  # all of it would take half a minute
+        say(process, encode(Load(pair="a-pair")))
+        say(process, encode(Ask(1, (Turn("user", "x" * 3900),), GREEDY)))
+        reply(process, "Prefilling")
+        if polite:
+            say(process, encode(Bye()))
+        else:
+            assert process.stdin is not None
+            process.stdin.close()
+        assert process.wait(20) == 0  # by itself; 1 would be by force
+
+
+def test_what_watches_no_flag_is_ended_all_the_same() -> None:
+    with raw({"stubborn_s": 60}) as process:
+        say(process, encode(Load(pair="a-pair")))
+        reply(process, "Loading")
+        assert process.stdin is not None
+        process.stdin.close()
+        assert process.wait(20) == 1

@@ -1,0 +1,138 @@
+"""Frames: what goes in comes out, and what is no frame is refused in one line."""
+
+import json
+from contextlib import suppress
+from dataclasses import fields
+from typing import Any, get_args
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from localspec.chat.reply_options import ReplyOptions
+from localspec.child import launch_of
+from localspec.decoding.sampling import SamplingParams
+from localspec.engine import wire
+from localspec.engine.answering import reply_options
+from localspec.engine.protocol import (
+    VERSION,
+    Ask,
+    Command,
+    EngineDied,
+    Load,
+    Message,
+    Options,
+    Streamed,
+    Turn,
+)
+from localspec.engine.wire import COMMANDS, MESSAGES, FrameError, decode, encode
+from localspec.launch import Launch
+from localspec.llama.options import LoadOptions
+
+TEXTS = st.text(st.characters(exclude_categories=()), max_size=20)  # lone surrogates, too
+st.register_type_strategy(str, TEXTS)
+st.register_type_strategy(float, st.floats(allow_nan=False, allow_infinity=False))
+st.register_type_strategy(int, st.integers(-(1 << 40), 1 << 40))
+MESSAGE_KINDS = [kind for kind in get_args(Message) if kind is not EngineDied]
+
+
+@given(st.one_of([st.from_type(kind) for kind in get_args(Command)]))
+def test_a_command_comes_out_as_it_went_in(command: Command) -> None:
+    line = encode(command)
+    assert line.endswith(b"\n")
+    assert line.count(b"\n") == 1
+    assert decode(line, COMMANDS) == command
+
+
+@given(st.one_of([st.from_type(kind) for kind in MESSAGE_KINDS]))
+def test_a_message_comes_out_as_it_went_in(message: Message) -> None:
+    assert decode(encode(message), MESSAGES) == message
+
+
+def frame(**changes: Any) -> bytes:
+    return json.dumps({"v": VERSION, "type": "Cancel", "id": 3, **changes}).encode()
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        (b"", "no JSON"),
+        (b"\xff\xfe", "no JSON"),
+        (b"{", "no JSON"),
+        (b"[" * 100_000, "no JSON"),
+        (b"[1]", "a frame is a list"),
+        (b"null", "a frame is a NoneType"),
+        (b"{}", "protocol None, this side speaks 1"),
+        (frame(v=2), "protocol 2, this side speaks 1: localspec was changed while it ran"),
+        (frame(v=True), "protocol True"),
+        (frame(v="1"), "protocol 1, this"),
+        (frame(type="Nonsense"), "unknown type 'Nonsense'"),
+        (frame(type=["Cancel"]), "unknown type"),
+        (frame(type="Ready"), "unknown type 'Ready'"),
+        (frame(type="EngineDied"), "unknown type"),
+        (frame(more=1), "Cancel has no field 'more'"),
+        (frame(id="3"), 'Cancel.id cannot be "3"'),
+        (frame(id=3.0), "Cancel.id cannot be 3.0"),
+        (frame(id=True), "Cancel.id cannot be true"),
+        (frame(type="Count"), "Count lacks one of turns"),
+        (frame(type="Count", turns={}), "Count.turns is a dict, not a list"),
+        (frame(type="Count", turns=["x"]), "Count.turns[0] is a str, not an object"),
+        (
+            frame(type="Count", turns=[{"role": "boss", "content": ""}]),
+            'Count.turns[0].role cannot be "boss"',
+        ),
+        (frame(type="Count", turns=[{"role": "user"}]), "Count.turns[0] lacks one of content"),
+        (frame(type="Ask", turns=[], options={"temperature": "hot"}), "temperature cannot be"),
+        (b'{"v": 1, "type": "Ask", "id": NaN}', "no JSON: NaN is no number"),
+        (b'{"v": 1, "type": "Cancel", "id": ' + b"9" * 10_000 + b"}", "no JSON"),
+    ],
+)
+def test_what_is_no_frame_is_refused_in_one_line(line: bytes, told: str) -> None:
+    with pytest.raises(FrameError) as caught:
+        decode(line, COMMANDS)
+    assert told in str(caught.value)
+    assert "\n" not in str(caught.value)
+    assert len(str(caught.value)) < 300
+
+
+@given(
+    st.recursive(
+        st.none() | st.booleans() | st.integers() | st.floats() | TEXTS,
+        lambda inner: st.lists(inner) | st.dictionaries(TEXTS, inner),
+    ),
+    st.sampled_from([*COMMANDS, *MESSAGES]),
+    st.sampled_from(["id", "turns", "options", "spans"]),
+)
+def test_nothing_else_is_raised_whatever_comes(value: object, kind: str, name: str) -> None:
+    line = json.dumps({"v": VERSION, "type": kind, name: value}).encode()
+    with suppress(FrameError):
+        decode(line, {**COMMANDS, **MESSAGES})
+
+
+def test_a_frame_that_is_too_large_is_not_sent(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(wire, "MAX_FRAME_BYTES", 1000)
+    with pytest.raises(
+        FrameError, match=r"Ask has 1[0-9]{3} bytes, more than 1000: send less text"
+    ):
+        encode(Ask(1, (Turn("user", "x" * 1000),)))
+    encode(Streamed(1))
+
+
+def test_options_are_those_of_a_reply() -> None:
+    mine = {each.name for each in fields(Options)}
+    theirs = {each.name for each in (*fields(SamplingParams), *fields(ReplyOptions))}
+    assert mine == theirs - {"sampling", "logit_bias"}
+    assert reply_options(Options()) == ReplyOptions()
+    changed = Options(0.5, 1, 0.5, 0.1, 1.1, 0.2, 0.3, 5, 7, 9, ("a",))
+    sampling = SamplingParams(0.5, 1, 0.5, 0.1, 1.1, 0.2, 0.3, 5)
+    assert reply_options(changed) == ReplyOptions(sampling, 7, 9, ("a",))
+
+
+def test_a_load_is_a_launch() -> None:
+    mine = {each.name for each in fields(Load)}
+    theirs = {each.name for each in (*fields(Launch), *fields(LoadOptions))}
+    assert mine <= theirs
+    assert launch_of(Load()) == Launch()
+    load = Load("p", None, "d", "model", 2, True, 512, 3, ("GPU",), 2, "bf16", True, False)
+    options = LoadOptions(n_ctx=512, gpu_layers=3, devices=("GPU",), threads=2, kv_type="bf16")
+    assert launch_of(load) == Launch("p", None, "d", "model", 2, options, True, True, False)
