@@ -16,7 +16,7 @@ from localspec.llama.options import LoadOptions
 
 _WIDEST, _WARM_UP = 64, 16
 _N_CTX = 512
-_DISTURBED = 1.2
+_DISTURBED, _AGREED = 1.2, 1.05
 _TOKEN = 100  # any: a pass takes as long whatever it evaluates
 
 
@@ -47,8 +47,8 @@ class Schedule:
 # is such a multiple, and leaps behind it. So both sides of 8 and 16 are among the first.
 OF_TARGET = Schedule(
     widths=(1, 2, 3, 4, 5, 6, 8, 16, 12, 7, 10, 14, 17, 32, 64, 15, 11, 24, 9, 20, 13, 48, 40),
-    budget_s=3.8,
-    first_s=2.4,
+    budget_s=3.6,
+    first_s=2.3,
     needed=12,
     most_s=6.0,
     enough=6,
@@ -57,8 +57,8 @@ OF_TARGET = Schedule(
 # A draft model drafts one token a pass, and catches up by what was confirmed without it.
 OF_DRAFT_MODEL = Schedule(
     widths=(1, 2, 3, 4, 8, 16, 32),
-    budget_s=0.8,
-    first_s=0.6,
+    budget_s=0.7,
+    first_s=0.5,
     needed=4,
     most_s=2.0,
     enough=6,
@@ -136,8 +136,9 @@ def sample(
     """Time passes until the budget is used up; of each width the fastest counts.
 
     What disturbs a pass only makes it slower, so the fastest is the one that was disturbed least.
-    Each width is measured once, then twice, then whichever has had the least time so far comes
-    next: the narrow ones, which are most of what decoding does, are repeated most.
+    Each width is measured once, then twice, then again while its two fastest passes disagree. In
+    what time is left, whichever has had the least of it comes next: the narrow ones, mostly, which
+    are most of what decoding does.
 
     Args:
         run_pass: makes a pass of a width.
@@ -171,7 +172,15 @@ def _next_width(schedule: Schedule, times: dict[int, list[float]], elapsed_s: fl
         for width, seen in times.items()
         if len(seen) < schedule.enough and elapsed_s + min(seen) <= schedule.budget_s
     ]
-    return min(affordable, key=lambda w: (len(times[w]) > 1, sum(times[w])), default=None)
+    return min(affordable, key=lambda w: (_settled(times[w]), sum(times[w])), default=None)
+
+
+def _settled(seen: list[float]) -> int:
+    """Return 0 for a pass seen once, 1 while the two fastest disagree, 2 when they agree."""
+    if len(seen) < 2:
+        return 0
+    fastest, second = sorted(seen)[:2]
+    return 1 if second > _AGREED * fastest else 2
 
 
 def _at_most(width: int, times: dict[int, list[float]]) -> float:

@@ -104,6 +104,18 @@ def test_a_clock_too_coarse_to_see_a_pass_gives_costs_all_the_same() -> None:
     assert min(costs.seconds) > 0
 
 
+def test_a_width_whose_passes_disagree_is_measured_until_they_agree() -> None:
+    def seconds(width: int) -> float:
+        bursts = width == 8 and world.passes.count(8) <= 2
+        return staircase_s(width) * (1 + world.passes.count(8) if bursts else 1)
+
+    world = World(seconds)
+    schedule = replace(OF_TARGET, budget_s=9.0)
+    costs = sample(world.run_pass, schedule, world.clock).costs
+    assert world.passes.count(8) == 4
+    assert costs.of(8) == pytest.approx(staircase_s(8))
+
+
 def test_other_programs_show_in_the_spread() -> None:
     world, random = World(), Random(8)
     assert not sample(world.run_pass, OF_TARGET, world.clock).disturbed
