@@ -236,3 +236,19 @@ def test_a_target_that_does_not_fit_is_refused_before_it_is_loaded(
     with pytest.raises(ModelLoadError, match=r"huge\.gguf does not fit"):
         prepare(Launch(target=str(path)))
     assert prepare(Launch(target=str(path), fit=False)).notes == ()
+
+
+def test_target_and_draft_model_are_fetched_side_by_side(
+    target: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fetched: list[list[object]] = []
+
+    def fetch(models: list[Path], **_: object) -> list[Path]:
+        fetched.append([*models])
+        return models
+
+    monkeypatch.setattr(launch, "fetch", fetch)
+    draft_model = target.with_name("draft.gguf")
+    draft_model.write_bytes(model_file())
+    prepare(Launch(target=str(target), draft_model=str(draft_model)))
+    assert fetched == [[target, draft_model]]

@@ -6,10 +6,13 @@ import time
 from types import TracebackType
 from typing import Self
 
+from localspec.cli.progress_text import cut, download_text
 from localspec.models.paths import shown
 from localspec.models.progress import Progress
 
 _REDRAW_S = 0.1
+_USUAL_COLUMNS = 80
+_LONGEST_NAME = 40
 
 
 class ProgressLine:
@@ -48,33 +51,23 @@ class ProgressLine:
                 _announce(progress)
         self._latest[progress.name] = progress
         if self._due(now):
-            self._draw(self._summary(now))
+            moments = list(self._latest.values())
+            self._draw(download_text(moments, self._rate(now), _columns()))
 
-    def _summary(self, now: float) -> str:
-        done = sum(each.done_bytes for each in self._latest.values())
-        total = sum(each.total_bytes for each in self._latest.values())
+    def _rate(self, now: float) -> float:
+        """Return how many bytes a second arrive, of all files together."""
         rate = 0.0
         for name, latest in self._latest.items():
             first, start_s = self._begun[name]
             if now > start_s and latest.done_bytes < latest.total_bytes:
                 # What was here before has not arrived at any rate.
                 rate += (latest.done_bytes - first.done_bytes) / (now - start_s)
-        left = f"{(total - done) / rate:.0f} s left" if rate > 0 else "waiting"
-        names = ", ".join(self._latest)
-        if len(self._latest) > 1:
-            names = ", ".join(
-                f"{name} {each.done_bytes / each.total_bytes:.0%}"
-                for name, each in self._latest.items()
-            )
-        return (
-            f"fetching {names}  {done / 1e6:.0f} of {total / 1e6:.0f} MB  "
-            f"{max(rate, 0) / 1e6:.1f} MB/s  {left}"
-        )
+        return max(rate, 0.0)
 
     def load(self, name: str, share: float) -> None:
         """Show how much of a model is loaded."""
         if self._due(time.monotonic()):
-            self._draw(f"loading {shown(name)[-40:]}  {share:.0%}")
+            self._draw(_named("loading ", name, f"  {share:.0%}"))
 
     def measure(self, name: str, share: float) -> None:
         """Show how much of a model's passes is measured; elsewhere than on a terminal, that it is."""
@@ -82,7 +75,7 @@ class ProgressLine:
             print(f"localspec: measuring {shown(name)}, once on this machine", file=sys.stderr)
         self._measured.add(name)
         if self._due(time.monotonic()):
-            self._draw(f"measuring {shown(name)[-40:]}, once on this machine  {share:.0%}")
+            self._draw(_named("measuring ", name, f", once on this machine  {share:.0%}"))
 
     def _due(self, now: float) -> bool:
         if not self._drawing or now - self._last_s < _REDRAW_S:
@@ -92,11 +85,30 @@ class ProgressLine:
 
     def _draw(self, text: str) -> None:
         if self._drawing:
-            print(f"\r\x1b[K{text}", end="", file=sys.stderr, flush=True)
+            # A line that wraps could not be drawn over.
+            print(f"\r\x1b[K{cut(text, _columns())}", end="", file=sys.stderr, flush=True)
+
+
+def _named(before: str, name: str, after: str) -> str:
+    """Return a line with as much of the end of a name as there is room for."""
+    room = _columns() - len(before) - len(after)
+    return f"{before}{shown(name)[-max(min(room, _LONGEST_NAME), 1) :]}{after}"
+
+
+def _columns() -> int:
+    """Return how many cells a line may take; the last one is left free, since some terminals wrap there."""
+    try:
+        columns = os.get_terminal_size(sys.stderr.fileno()).columns
+    except (OSError, ValueError):  # no file behind it
+        columns = 0
+    return (columns or _USUAL_COLUMNS) - 1
 
 
 def _announce(progress: Progress) -> None:
     size = f"{progress.total_bytes / 1e6:.0f} MB"
     if progress.done_bytes:
         size += f", {progress.done_bytes / 1e6:.0f} MB are here already"
-    print(f"localspec: fetching {progress.name} ({size}) from {progress.source}", file=sys.stderr)
+    print(
+        f"localspec: fetching {shown(progress.name)} ({size}) from {progress.source}",
+        file=sys.stderr,
+    )

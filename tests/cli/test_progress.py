@@ -4,7 +4,9 @@ import time
 
 import pytest
 
+from localspec.cli import progress
 from localspec.cli.progress import ProgressLine
+from localspec.cli.progress_text import cells_of, cut, download_text, duration
 from localspec.models.progress import Progress
 
 
@@ -19,6 +21,9 @@ class Stderr(io.StringIO):
 
 def at(done_bytes: int, source: str = "hub a/b") -> Progress:
     return Progress("toy", done_bytes, 50_000_000, source)
+
+
+BAR_20 = "[====                    ]"
 
 
 class Watched:
@@ -52,8 +57,8 @@ def test_a_terminal_sees_how_far_how_fast_and_how_long_still(
         watched.now += 2.0
         line.download(at(10_000_000))
     assert watched.drawn == [
-        "fetching toy  0 of 50 MB  0.0 MB/s  waiting",
-        "fetching toy  10 of 50 MB  5.0 MB/s  8 s left",
+        "fetching toy  [                        ]  0 of 50 MB  0.0 MB/s  waiting",
+        "fetching toy  [====                    ]  10 of 50 MB  5.0 MB/s  8 s left",
         "",  # nothing stays
     ]
 
@@ -75,7 +80,7 @@ def test_the_speed_of_the_next_source_starts_afresh(monkeypatch: pytest.MonkeyPa
     watched.line.download(at(0, "wheels c"))
     watched.now += 1.0
     watched.line.download(at(10_000_000, "wheels c"))
-    assert watched.drawn[-1] == "fetching toy  10 of 50 MB  10.0 MB/s  4 s left"
+    assert watched.drawn[-1] == f"fetching toy  {BAR_20}  10 of 50 MB  10.0 MB/s  4 s left"
 
 
 def test_a_log_gets_one_line_for_each_source(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -106,7 +111,10 @@ def test_what_was_here_before_has_not_arrived_at_any_rate(monkeypatch: pytest.Mo
     watched.line.download(at(30_000_000))
     watched.now += 2.0
     watched.line.download(at(40_000_000))
-    assert watched.drawn[-1] == "fetching toy  40 of 50 MB  5.0 MB/s  2 s left"
+    assert (
+        watched.drawn[-1]
+        == "fetching toy  [===================     ]  40 of 50 MB  5.0 MB/s  2 s left"
+    )
 
 
 def test_several_files_share_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -117,7 +125,9 @@ def test_several_files_share_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
     watched.line.download(at(10_000_000))
     watched.now += 2.0
     watched.line.download(Progress("other", 60_000_000, 100_000_000, "hub a/b"))
-    assert watched.drawn[-1] == ("fetching toy 20%, other 60%  70 of 150 MB  17.5 MB/s  5 s left")
+    assert watched.drawn[-1] == (
+        "fetching toy 20%, other 60%  [=====       ]  70 of 150 MB  17.5 MB/s  5 s left"
+    )
 
 
 def test_a_log_is_told_what_is_here_already(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -141,3 +151,54 @@ def test_a_file_name_cannot_command_the_terminal(monkeypatch: pytest.MonkeyPatch
     watched = Watched(monkeypatch, terminal=True)
     watched.line.load("\x1b[2J\n.gguf", 0.25)
     assert watched.drawn == ["loading '\\x1b[2J\\n.gguf'  25%"]
+
+
+@pytest.mark.parametrize("width", [3, 10, 20, 39, 40, 50, 60, 80, 100, 200])
+@pytest.mark.parametrize("count", [1, 2, 12])
+def test_a_line_is_never_wider_than_its_terminal(width: int, count: int) -> None:
+    moments = [
+        Progress(
+            f"a-long-name-of-\N{CJK UNIFIED IDEOGRAPH-6A21}-model-{n}", 10**9, 7 * 10**9, "hub"
+        )
+        for n in range(count)
+    ]
+    text = download_text(moments, 3e6, width)
+    assert 3 <= cells_of(text) <= width
+    assert "14%" in text or " of " in text
+    if width >= 39:  # a terminal of 40 columns
+        assert "3.0 MB/s" in text
+        assert text.endswith(" left")
+
+
+def test_a_terminal_of_40_columns_sees_rate_and_time_of_two_files() -> None:
+    moments = [Progress(name, 10**9, 4 * 10**9, "hub") for name in ("target", "draft-model")]
+    assert download_text(moments, 5e6, 39) == "2 files  25%  5.0 MB/s  20 min left"
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(0.2, "0 s"), (99, "99 s"), (100, "2 min"), (5900, "98 min"), (6600, "1 h 50 min")],
+)
+def test_times_are_told_as_people_tell_them(seconds: float, text: str) -> None:
+    assert duration(seconds) == text
+
+
+def test_what_all_arrived_is_being_checked() -> None:
+    assert download_text([Progress("toy", 5, 5, "hub")], 0.0, 80).endswith("checking")
+    assert download_text([Progress("toy", 0, 0, "hub")], 0.0, 80).endswith("checking")
+
+
+def test_a_cut_text_fits_in_cells() -> None:
+    assert cut("abc", 3) == "abc"
+    assert cut("abcd", 3) == "ab…"
+    assert cut("\N{CJK UNIFIED IDEOGRAPH-6A21}bcd", 3) == "\N{CJK UNIFIED IDEOGRAPH-6A21}…"
+    assert cut("abc", 0) == ""
+
+
+def test_on_a_narrow_terminal_the_share_that_is_loaded_is_not_cut_off(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    watched = Watched(monkeypatch, terminal=True)
+    monkeypatch.setattr(progress, "_columns", lambda: 19)
+    watched.line.load("a-model-of-a-long-name", 0.5)
+    assert watched.drawn == ["loading g-name  50%"]
