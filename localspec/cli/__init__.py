@@ -16,6 +16,7 @@ from localspec.errors import LocalspecError
 # verb: (module, what `--help` says of it). The module's attribute of the verb's name is its command.
 _VERBS = {
     "run": ("localspec.cli.run", "Answer a prompt."),
+    "chat": ("localspec.cli.chat", "Talk, in the terminal."),
     "bench": ("localspec.cli.bench", "Measure what drafting earns here."),
     "pull": ("localspec.cli.pull", "Fetch pairs and models, and verify them."),
     "list": ("localspec.cli.models", "List the models on this machine."),

@@ -74,7 +74,7 @@ async def on_message(app: ChatApp, view: MessageView, what: str) -> None:
     talk = app.session.talk
     message = next((each for each in talk.messages if each.id == view.message_id), None)
     if what == "think":
-        view.toggle_thoughts()
+        view.toggle_fold()
     if message is None:
         return
     at = talk.messages.index(message) + 1
@@ -184,7 +184,7 @@ async def _export(app: ChatApp, argument: str) -> None:
 
 
 async def _think(app: ChatApp, argument: str) -> None:  # noqa: ARG001
-    app.transcript.toggle_thoughts()
+    app.transcript.toggle_folds()
 
 
 async def _drop(app: ChatApp, argument: str) -> None:  # noqa: ARG001

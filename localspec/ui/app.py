@@ -59,6 +59,7 @@ class ChatApp(App[None]):
         self.session = session
         self.preferences = preferences or Preferences()
         self.editing: int | None = None
+        self._early = ""
         self._guard = LineGuard()
         self._feed = Feed(self, resume)
         self._typesetter: Typesetter | None = None
@@ -90,6 +91,15 @@ class ChatApp(App[None]):
     def get_line_filters(self) -> Sequence[LineFilter]:
         """Return what every line passes on its way to the terminal."""
         return [*super().get_line_filters(), self._guard]
+
+    @property
+    def failure(self) -> Exception | None:
+        """What ended the app, if it was not the user."""
+        return self._exception
+
+    def _fatal_error(self) -> None:
+        # Textual would print a traceback with all locals; whoever runs the app has one line for it.
+        self._close_messages_no_wait()
 
     # What is shown.
 
@@ -169,6 +179,10 @@ class ChatApp(App[None]):
         self.transcript.lay_out_again()
 
     def on_transcript_followed(self) -> None:
+        """Say at once where the end is when the user scrolls."""
+        self.tell_place()
+
+    def tell_place(self) -> None:
         """Say where the end is while it is out of sight."""
         self._below.display = not self.transcript.follows
 
@@ -176,11 +190,20 @@ class ChatApp(App[None]):
 
     async def on_composer_sent(self, event: Composer.Sent) -> None:
         """Run a command, or ask; what cannot be done is told, and the text stays."""
-        await self._attempt(self._send(event.text))
+        if self._feed.started:
+            await self._attempt(self._send(event.text))
+        else:
+            self._early = event.text
+
+    async def send_early(self) -> None:
+        """Take up what was sent between the first paint and the start of the engine."""
+        text, self._early = self._early, ""
+        if text:
+            await self._attempt(self._send(text))
 
     async def action_command(self, name: str) -> None:
         """Run a command without an argument."""
-        if len(self.screen_stack) == 1:
+        if len(self.screen_stack) == 1 and self._feed.started:
             self.tell("")
             await self._attempt(actions.run(self, BY_NAME[name], ""))
 

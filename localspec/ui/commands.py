@@ -39,7 +39,7 @@ COMMANDS: Sequence[Command] = (
     Command("rename", "TITLE", "give this conversation a title"),
     Command("export", "[md|json] [FILE]", "write this conversation to a file", ("md", "json")),
     Command("set", "[NAME VALUE]", "show or change how answers are sampled"),
-    Command("think", "", "fold or unfold thoughts", while_busy=True),
+    Command("think", "", "fold or unfold thoughts and long questions", while_busy=True),
     Command("stats", "", "show where the time goes and what drafting is worth", while_busy=True),
     Command("lens", "", "show where every token of the last answer came from"),
     Command("race", "[TEXT]", "answer with and without drafting, side by side"),

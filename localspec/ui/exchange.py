@@ -60,7 +60,9 @@ class Exchange:
 
     @property
     def context_tokens(self) -> int:
-        """Tokens of context in use."""
+        """Tokens of context in use; what was refused uses none."""
+        if self.failure is not None:
+            return 0
         prompt = 0 if self.started is None else self.started.prompt_tokens
         return prompt + len(self.tokens)
 

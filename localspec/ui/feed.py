@@ -26,11 +26,15 @@ class Feed:
     Args:
         app: shows.
         resume: the conversation to take up at the start.
+
+    Attributes:
+        started: whether the engine was told to start.
     """
 
     def __init__(self, app: ChatApp, resume: int | None) -> None:
         self._app = app
         self._resume = resume
+        self.started = False
         self._drawn_s = 0.0
         self._died_s = -_RESTART_AGAIN_S
 
@@ -47,8 +51,10 @@ class Feed:
             await openers.model(app, "", first=True)
         else:
             session.start()
+        self.started = True
         app.tell_state()
         app.set_interval(POLL_S, self._poll)
+        await app.send_early()
 
     async def _poll(self) -> None:
         app = self._app
@@ -61,6 +67,7 @@ class Feed:
             app.grow()
         if messages:
             app.tell_state()
+        app.tell_place()
 
     async def _react(self, message: Message) -> None:
         app = self._app
@@ -72,7 +79,7 @@ class Feed:
                 actions.failed(app, message)
             case Failed(id=None):
                 app.tell(message.reason)
-            case Ready():
+            case Ready() if message.notes:
                 app.tell("; ".join(message.notes))
             case EngineDied():
                 await self._settle()

@@ -52,9 +52,9 @@ def acceptance(rounds: Iterable[RoundFigures]) -> float | None:
 
 
 def measured_speed_up(rounds: Sequence[RoundFigures], plain_round_s: float | None) -> float | None:
-    """Return the speed of these rounds over plain ones; None without something to compare with."""
+    """Return the speed of these rounds over plain ones; None where nothing was drafted, or compared."""
     seconds = sum(each.draft_s + each.verify_s + each.other_s for each in rounds)
-    if plain_round_s is None or seconds <= 0:
+    if plain_round_s is None or seconds <= 0 or not any(each.drafted for each in rounds):
         return None
     return sum(each.confirmed for each in rounds) * plain_round_s / seconds
 

@@ -23,7 +23,7 @@ IN_APP: list[BindingType] = [
     _command("f7", "history", "History"),
     _command("f8", "model", "Models"),
     _command("ctrl+n", "new", "New conversation"),
-    _command("ctrl+t", "think", "Fold thoughts"),
+    _command("ctrl+t", "think", "Fold or unfold"),
     Binding("ctrl+c", "copy_or_stop", "Copy, stop, or clear", id="copy_or_stop", priority=True),
     Binding("ctrl+q", "quit", "Leave", id="quit", priority=True),
 ]
@@ -44,7 +44,7 @@ ON_MESSAGE: list[BindingType] = [
     _message("b", "branch", "Branch off"),
     _message("c", "copy", "Copy"),
     _message("k", "code", "Copy code"),
-    _message("t,enter", "think", "Fold thoughts"),
+    _message("t,enter", "think", "Fold or unfold"),
 ]
 
 

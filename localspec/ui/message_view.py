@@ -21,6 +21,8 @@ from localspec.ui.keys import ON_MESSAGE
 from localspec.ui.shown import Shown
 from localspec.ui.typeset import Typesetter
 
+_FOLDED_LINES = 12
+
 
 class MessageView(Widget, can_focus=True):
     """One message; its keys are those of `keys.ON_MESSAGE`.
@@ -98,8 +100,8 @@ class MessageView(Widget, can_focus=True):
         self._width = 0
         self.refresh(layout=True)
 
-    def toggle_thoughts(self) -> None:
-        """Fold or unfold the thoughts."""
+    def toggle_fold(self) -> None:
+        """Fold or unfold the thoughts, or a long question."""
         self.unfolded = not self.unfolded
         self.lay_out_again()
 
@@ -149,9 +151,21 @@ class MessageView(Widget, can_focus=True):
             self._extend(self._cutter, width)
             return
         typesetter, shown = self._typesetter(), self.shown
-        lay_out = typesetter.markdown if shown.reply else typesetter.plain
-        self._strips += lay_out(shown.text, width) if shown.text else []
+        if shown.reply:
+            self._strips += typesetter.markdown(shown.text, width) if shown.text else []
+        else:
+            self._strips += self._question(width)
         self._strips += self._foot(width)
+
+    def _question(self, width: int) -> list[Strip]:
+        """Lay out a question; of a long one, a paste say, only the beginning until it is unfolded."""
+        typesetter = self._typesetter()
+        lines = self.shown.text.split("\n")
+        if self.unfolded or len(lines) <= _FOLDED_LINES + 1:
+            return typesetter.plain(self.shown.text, width)
+        more = f"▸ {len(lines) - _FOLDED_LINES} more lines"
+        shown = typesetter.plain("\n".join(lines[:_FOLDED_LINES]), width)
+        return shown + typesetter.plain(more, width, "dim italic")
 
     def _extend(self, cutter: BlockCutter, width: int) -> None:
         """Lay out the blocks that are done since, and the one that is not."""

@@ -47,6 +47,7 @@ class Plain:
     sleep: Callable[[float], None] = time.sleep
     show_thoughts: bool = False
     leaving: bool = False
+    _refused: Failed | None = None
 
     def run(self, resume: int | None) -> int:
         """Talk until the lines end; return the exit code."""
@@ -103,6 +104,8 @@ class Plain:
                 self._figures(ended)
                 return 0
             case Failed():
+                # Where nothing could be loaded, that is the reason, and not that nothing is loaded.
+                ended, self._refused = self._refused or ended, None
                 advice = (
                     "; /drop leaves out the oldest turns" if ended.kind == "ContextOverflow" else ""
                 )
@@ -130,9 +133,9 @@ class Plain:
                     self.tell(note)
             case Finished() if exchange is not None and message.id == exchange.id:
                 return message
-            case Failed() if message.id is None or (
-                exchange is not None and message.id == exchange.id
-            ):
+            case Failed() if message.id is None:
+                self._refused = message
+            case Failed() if exchange is not None and message.id == exchange.id:
                 return message
             case EngineDied():
                 return message

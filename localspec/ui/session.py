@@ -10,12 +10,12 @@ from pathlib import Path
 
 from localspec.engine.client import EngineClient
 from localspec.engine.protocol import (
+    Counted,
     EngineDied,
     Finished,
     Load,
     Message,
     Options,
-    Ready,
     RoundFigures,
     Streamed,
     Turn,
@@ -71,6 +71,7 @@ class Session:
         self.parent: int | None = None
         self.continued: StoredMessage | None = None
         self._recorder: Recorder | None = None
+        self._counted = 0
 
     @property
     def growing(self) -> bool:
@@ -99,6 +100,7 @@ class Session:
         self.state.expect_load()
         self.earlier_rounds = []
         self.engine.load(request)
+        self.restore_state()
         if self.talk.conversation is not None:
             self.talk.history.update(self.talk.conversation, pair=self.pair)
 
@@ -107,6 +109,7 @@ class Session:
         self._break_off()
         self.state.expect_load()
         self.engine.restart()
+        self.restore_state()
 
     def close(self) -> None:
         """Keep what the models have evaluated, and end the engine."""
@@ -196,8 +199,8 @@ class Session:
                     pass
         elif isinstance(message, EngineDied):
             self._break_off()
-        elif isinstance(message, Ready):
-            self.restore_state()
+        elif isinstance(message, Counted):
+            self._counted = message.tokens
 
     def _answer(self, parent: int, seed: int | None = None) -> None:
         """Ask for an answer to the message `parent`, or for more of it where it is an answer."""
@@ -213,9 +216,8 @@ class Session:
 
     def _record(self, message: Streamed) -> None:
         """Keep what came; an answer that never begins leaves no message behind."""
-        recorder = self._begun()
         for span in message.spans:
-            recorder.feed(span.text, thinking=span.thinking)
+            self._begun().feed(span.text, thinking=span.thinking)
 
     def _begun(self) -> Recorder:
         if self._recorder is None:
@@ -267,13 +269,18 @@ class Session:
             self.engine.save_state(str(directory))
 
     def restore_state(self) -> None:
-        """Have the engine put back what it evaluated for this conversation, where it fits."""
+        """Have the engine put back what it evaluated for this conversation, where it fits.
+
+        It waits its turn, behind a load and before whatever is asked next.
+        """
         conversation = self.talk.conversation
-        if conversation is None or self.state.phase is not Phase.READY:
+        if conversation is None or self.state.phase in {Phase.IDLE, Phase.DEAD}:
             return
         directory = self.talk.history.state_directory(conversation)
         if directory is not None and directory.is_dir():
             self.engine.restore_state(str(directory))
+        if self.talk.messages:
+            self.engine.count(self.talk.turns(self.talk.messages[-1].id))
 
     # Conversations.
 
@@ -310,14 +317,15 @@ class Session:
             self.talk.history.update(self.talk.conversation, settings=kept)
 
     def context_tokens(self) -> int:
-        """Return how many tokens of the context the last answer left in use."""
-        return 0 if self.exchange is None else self.exchange.context_tokens
+        """Return how many tokens of the context are in use, as far as the engine said."""
+        return self._counted if self.exchange is None else self.exchange.context_tokens
 
     def forget(self) -> None:
         """Let go of the conversation, which is left or gone."""
         self.talk.new()
         self.exchange, self.race, self._recorder = None, None, None
         self.drop_oldest = False
+        self._counted = 0
 
     def require_rest(self) -> None:
         """Raise UsageError while an answer is under way."""

@@ -68,7 +68,7 @@ def _note(message: StoredMessage) -> str:
     figures = _figures(message.figures)
     parts = []
     if isinstance(tokens := figures.get("tokens"), int):
-        parts.append(f"{tokens} tokens")
+        parts.append(f"{tokens} token{'' if tokens == 1 else 's'}")
     if isinstance(speed := figures.get("tokens_per_s"), float):
         parts.append(f"{speed:.1f} tokens/s")
     if isinstance(accepted := figures.get("accepted"), float):

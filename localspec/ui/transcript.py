@@ -103,12 +103,12 @@ class Transcript(VerticalScroll, can_focus=False):
             self.call_next(self._show_end)
         self.anchor()
 
-    def toggle_thoughts(self) -> None:
-        """Unfold all thoughts, or fold them if any is unfolded."""
+    def toggle_folds(self) -> None:
+        """Unfold thoughts and long questions, or fold them if any is unfolded."""
         unfold = not any(view.unfolded for view in self.views)
         for view in self.views:
             if view.unfolded != unfold:
-                view.toggle_thoughts()
+                view.toggle_fold()
 
     def lay_out_again(self) -> None:
         """Lay everything out anew."""

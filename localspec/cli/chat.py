@@ -1,0 +1,178 @@
+"""`localspec chat`: the terminal assistant; on screens, or in lines where there is no terminal for them."""
+
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import click
+
+from localspec.cli.layers import layers
+from localspec.cli.settings import configured
+from localspec.engine.client import EngineClient
+from localspec.engine.protocol import Load, Options
+from localspec.errors import UsageError
+from localspec.history.archive import History
+from localspec.llama.options import KV_TYPES
+from localspec.models.paths import data_dir
+from localspec.ui.preferences import Preferences, read_preferences
+from localspec.ui.session import Session
+from localspec.ui.talk import Talk
+
+_PLAIN_HINT = "this is no terminal for screens: talking in lines, as with --plain"
+
+
+@click.command()
+@click.option("--pair", metavar="NAME", help="Pair of models; smollm2-135m if nothing is chosen.")
+@click.option("--target", metavar="REF", help="Target instead of a pair: a model's name or a GGUF.")
+@click.option("--draft-model", metavar="REF", help="Draft model: a model's name or a GGUF.")
+@click.option(
+    "--draft",
+    type=click.Choice(["auto", "off", "lookup", "model"]),
+    default="auto",
+    help="What proposes tokens; never changes the text. Default: auto.",
+)
+@click.option("--draft-length", type=int, metavar="K", help="Tokens to propose at a time.")
+@click.option("--continue", "go_on", is_flag=True, help="Take up the last conversation.")
+@click.option(
+    "--plain", is_flag=True, help="Talk in lines: for screen readers, pipes, dumb terminals."
+)
+@click.option("--system", metavar="TEXT", help="System prompt.")
+@click.option("--persona", metavar="NAME", help="System prompt by its name in chat.toml.")
+@click.option("--max-tokens", type=int, metavar="N", help="End answers after N tokens.")
+@click.option(
+    "--temperature", type=float, default=0.8, metavar="T", help="0 is greedy. Default: 0.8."
+)
+@click.option("--top-k", type=int, default=40, metavar="K", help="0 is off. Default: 40.")
+@click.option("--top-p", type=float, default=0.95, metavar="P", help="1 is off. Default: 0.95.")
+@click.option("--min-p", type=float, default=0.05, metavar="P", help="0 is off. Default: 0.05.")
+@click.option(
+    "--repeat-penalty", type=float, default=1.0, metavar="R", help="1 is off. Default: 1."
+)
+@click.option("--seed", type=int, metavar="S", help="Same seed, same text. Default: fresh ones.")
+@click.option("--ctx", type=int, metavar="N", help="Tokens of context. Default: up to 4096.")
+@click.option(
+    "--kv-type",
+    type=click.Choice(list(KV_TYPES)),
+    default="f16",
+    help="Type of the KV caches; another one rounds differently. Default: f16.",
+)
+@click.option("--threads", type=int, metavar="N", help="CPU threads. Default: the physical cores.")
+@click.option(
+    "--gpu-layers",
+    default="auto",
+    callback=layers,
+    metavar="N|auto",
+    help="Layers on the GPU. Default: auto, all.",
+)
+@click.option("--device", multiple=True, metavar="NAME", help="Device to use; repeatable.")
+@click.option("--fit/--no-fit", default=True, help="Give up what the free memory does not hold.")
+@click.option("--offline", is_flag=True, help="Use no network.")
+@click.option("--quiet", is_flag=True, help="With --plain: no figures and no news.")
+@click.option("--debug", is_flag=True, help="Show a traceback when something fails.")
+def chat(**flags: Any) -> int:
+    """Talk with a pair of models.
+
+    Conversations are kept, and `--continue` takes up the last one. F1 lists the keys, `/` the
+    commands. A line on a pipe is a question; answers then go to stdout and the rest to stderr.
+    """
+    preferences = read_preferences()
+    session = _session(configured(flags), preferences)
+    resume = session.talk.history.latest() if flags["go_on"] else None
+    if flags["go_on"] and resume is None:
+        raise UsageError("there is no conversation to continue yet: start one without --continue")
+    try:
+        if flags["plain"] or not _has_screens():
+            return _in_lines(session, preferences, resume, flags)
+        # Textual costs 0.12 s of CPU, which only screens should.
+        from localspec.ui.app import ChatApp  # noqa: PLC0415
+
+        app = ChatApp(session, preferences, resume)
+        app.run()
+        if app.failure is not None:
+            raise app.failure
+        return app.return_code or 0
+    finally:
+        session.close()
+
+
+def _session(flags: dict[str, Any], preferences: Preferences) -> Session:
+    load = Load(
+        pair=flags["pair"],
+        target=flags["target"],
+        draft_model=flags["draft_model"],
+        draft=flags["draft"],
+        draft_length=flags["draft_length"],
+        n_ctx=flags["ctx"],
+        gpu_layers=flags["gpu_layers"],
+        devices=tuple(flags["device"]),
+        threads=flags["threads"],
+        kv_type=flags["kv_type"],
+        offline=flags["offline"],
+        fit=flags["fit"],
+    )
+    options = Options(
+        temperature=flags["temperature"],
+        top_k=flags["top_k"],
+        top_p=flags["top_p"],
+        min_p=flags["min_p"],
+        repeat_penalty=flags["repeat_penalty"],
+        seed=flags["seed"],
+        max_tokens=flags["max_tokens"],
+    )
+    talk = Talk(History.open(data_dir() / "history"), _system_prompt(flags, preferences))
+    return Session(EngineClient(), talk, load, options, Path.cwd())
+
+
+def _system_prompt(flags: dict[str, Any], preferences: Preferences) -> str | None:
+    name = flags["persona"]
+    if name is None:
+        return flags["system"]  # type: ignore[no-any-return]
+    if flags["system"] is not None:
+        raise UsageError("--system and --persona exclude each other: give one of them")
+    if name not in preferences.personas:
+        known = ", ".join(preferences.personas) or "none, write some under [personas] in chat.toml"
+        raise UsageError(f"there is no persona {name[:40]!r}: known are {known}")
+    return preferences.personas[name]
+
+
+def _has_screens() -> bool:
+    return (
+        sys.stdin.isatty()
+        and sys.stdout.isatty()
+        and os.environ.get("TERM", "") not in {"", "dumb"}
+    )
+
+
+def _in_lines(
+    session: Session, preferences: Preferences, resume: int | None, flags: dict[str, Any]
+) -> int:
+    from localspec.ui.plain import Plain  # noqa: PLC0415
+
+    if not flags["plain"] and not flags["quiet"] and sys.stdin.isatty():
+        click.echo(f"localspec: {_PLAIN_HINT}", err=True)
+    plain = Plain(
+        session,
+        preferences,
+        _typed_lines(),
+        sys.stdout,
+        sys.stderr,
+        terminal=sys.stdout.isatty(),
+        quiet=flags["quiet"],
+    )
+    return plain.run(resume)
+
+
+def _typed_lines() -> Iterator[str]:
+    """Yield lines of stdin; on a terminal, after a sign that one is expected."""
+    asks = sys.stdin.isatty()
+    while True:
+        if asks:
+            click.echo("> ", nl=False, err=True)
+        line = sys.stdin.readline()
+        if not line:
+            if asks:
+                click.echo(err=True)
+            return
+        yield line.rstrip("\n")

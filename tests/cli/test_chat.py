@@ -1,0 +1,237 @@
+"""`localspec chat` as a process: in lines, and in a terminal that is a pty."""
+
+import os
+import pty
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.cli.command import COMMAND, PLAIN, assert_one_complaint, environment, localspec
+
+PATIENCE_S = 60.0
+GREEDY = (*PLAIN, "--temperature", "0", "--max-tokens", "8")
+
+
+@pytest.fixture
+def own_history(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A data directory with the models of the usual one, and a history of its own."""
+    usual = Path(os.environ.get("LOCALSPEC_DATA_DIR") or Path.home() / ".local/share/localspec")
+    (tmp_path / "data").mkdir()
+    if (usual / "blobs").is_dir():
+        (tmp_path / "data" / "blobs").symlink_to(usual / "blobs")
+    if (usual / "calibration").is_dir():
+        (tmp_path / "data" / "calibration").symlink_to(usual / "calibration")
+    monkeypatch.setenv("LOCALSPEC_DATA_DIR", str(tmp_path / "data"))
+    return tmp_path / "data"
+
+
+class Screen:
+    """The other end of a terminal."""
+
+    def __init__(self, process: "subprocess.Popen[bytes]", fd: int) -> None:
+        self.process = process
+        self.seen = b""
+        self._fd = fd
+
+    def until(self, text: str) -> None:
+        """Read until a text was written."""
+        end_s = time.monotonic() + PATIENCE_S
+        while text.encode() not in self.seen:
+            assert time.monotonic() < end_s, f"waited in vain for {text!r}: {self.seen[-3000:]!r}"
+            assert self.process.poll() is None, f"it ended: {self.seen[-3000:]!r}"
+            self._read()
+
+    def type(self, text: str) -> None:
+        os.write(self._fd, text.encode())
+
+    def end(self) -> int:
+        """Read up to the end, and return the exit code."""
+        end_s = time.monotonic() + PATIENCE_S
+        while self.process.poll() is None:
+            assert time.monotonic() < end_s
+            self._read()
+        return self.process.returncode
+
+    def _read(self) -> None:
+        if select.select([self._fd], [], [], 0.1)[0]:
+            try:
+                self.seen += os.read(self._fd, 65536)
+            except OSError:  # the terminal is gone
+                time.sleep(0.05)
+
+
+@contextmanager
+def terminal(*arguments: str, **variables: str) -> Iterator[Screen]:
+    """Start the chat in a terminal of 80 columns."""
+    ours, theirs = pty.openpty()
+    try:
+        process = subprocess.Popen(
+            [*COMMAND, "chat", *arguments],
+            stdin=theirs,
+            stdout=theirs,
+            stderr=theirs,
+            env=environment(
+                {"TERM": "xterm-256color", "COLUMNS": "80", "LINES": "24", **variables}
+            ),
+            start_new_session=True,
+        )
+        os.close(theirs)
+        try:
+            yield Screen(process, ours)
+        finally:
+            process.kill()
+            process.wait()
+    finally:
+        os.close(ours)
+
+
+@pytest.mark.usefixtures("own_history")
+def test_nothing_to_continue_is_code_2() -> None:
+    assert_one_complaint(localspec("chat", "--plain", "--continue"), 2)
+
+
+@pytest.mark.usefixtures("own_history")
+def test_two_system_prompts_are_code_2() -> None:
+    done = localspec("chat", "--plain", "--system", "a", "--persona", "b")
+    assert_one_complaint(done, 2)
+
+
+@pytest.mark.usefixtures("own_history")
+def test_an_unknown_persona_is_code_2() -> None:
+    assert_one_complaint(localspec("chat", "--plain", "--persona", "pirate"), 2)
+
+
+def test_a_model_that_cannot_be_had_is_the_exit_code(bare_machine: dict[str, str]) -> None:
+    done = localspec("chat", "--plain", "--offline", stdin=b"hello?\n", env=bare_machine)
+    assert done.code == 3, done.err
+    assert done.out == ""
+    assert "is not on this machine" in done.err
+    assert "Traceback" not in done.err
+
+
+def test_commands_need_no_model(bare_machine: dict[str, str]) -> None:
+    done = localspec(
+        "chat", "--plain", "--offline", stdin=b"/help\n/quit\nnever\n", env=bare_machine
+    )
+    assert done.code == 0, done.err
+    assert "/regenerate [SEED]" in done.err
+    assert "is not on this machine" not in done.err
+
+
+def test_plain_imports_no_screens() -> None:
+    script = (
+        "import sys; sys.argv = ['localspec', 'chat', '--plain', '--help'];"
+        "from localspec.cli import main\n"
+        "try: main()\n"
+        "finally: print(*{name.partition('.')[0] for name in sys.modules}, file=sys.stderr)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
+    assert {"textual", "rich", "numpy", "llama_cpp"} & set(done.stderr.split()) == set()
+    assert "--continue" in done.stdout
+
+
+@pytest.mark.weights
+@pytest.mark.usefixtures("smollm2_path", "own_history")
+def test_a_whole_conversation_in_lines() -> None:
+    questions = (
+        b"What is the capital of France?\n/regenerate\nAnd of\\\nItaly?\n/lens\n/export md a.md\n"
+    )
+    done = localspec("chat", "--plain", *GREEDY, stdin=questions)
+    assert done.code == 0, done.err
+    first, again, *_ = done.out.splitlines()
+    assert first
+    assert again == first
+    assert done.err.count(" tokens/s") >= 3
+    assert "written to " in done.err
+    exported = Path("a.md")
+    assert "And of\nItaly?" in exported.read_text()
+    exported.unlink()
+    # What was said is there again.
+    later = localspec("chat", "--plain", "--continue", *GREEDY, stdin=b"/copy all\n")
+    assert "And of\nItaly?" in later.out
+
+
+@pytest.mark.weights
+@pytest.mark.usefixtures("smollm2_path", "own_history")
+def test_a_pipe_gets_the_answer_alone() -> None:
+    done = localspec("chat", "--quiet", *GREEDY, stdin=b"Hello?\n")
+    assert (done.code, done.err) == (0, "")
+    assert done.out.strip()
+
+
+@pytest.mark.weights
+@pytest.mark.usefixtures("smollm2_path")
+def test_a_conversation_on_a_screen(own_history: Path) -> None:
+    with terminal(*GREEDY) as screen:
+        screen.until("Ask something.")
+        screen.type("What is the capital of France?\r")
+        screen.until("tokens/s")
+        screen.type("\x11")  # Ctrl+Q
+        assert screen.end() == 0
+    assert (own_history / "history" / "history.db").stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.weights
+@pytest.mark.usefixtures("smollm2_path", "own_history")
+def test_a_dumb_terminal_gets_lines() -> None:
+    with terminal(*GREEDY, TERM="dumb") as screen:
+        screen.until("talking in lines")
+        screen.type("Hello?\n")
+        screen.until("tokens/s")
+        screen.type("\x04")
+        assert screen.end() == 0
+    assert b"\x1b" not in screen.seen
+
+
+@pytest.mark.weights
+@pytest.mark.usefixtures("smollm2_path", "own_history")
+def test_no_colour_where_none_is_wanted() -> None:
+    with terminal(*GREEDY, NO_COLOR="1") as screen:
+        screen.until("Ask something.")
+        screen.type("\x11")
+        assert screen.end() == 0
+    colours = [part.split(b"m")[0] for part in screen.seen.split(b"\x1b[")[1:] if b"m" in part[:20]]
+    hued = [each for each in colours if each.startswith((b"38;2;", b"48;2;"))]
+    greys = [each for each in hued if len(set(each.split(b";")[2:5])) == 1]
+    assert hued == greys
+
+
+@pytest.mark.weights
+@pytest.mark.usefixtures("smollm2_path", "own_history")
+def test_a_terminal_that_goes_away_takes_chat_and_engine_along() -> None:
+    with terminal(*GREEDY) as screen:
+        screen.until("Ask something.")
+        engines = children(screen.process.pid)
+        assert engines
+        os.kill(screen.process.pid, signal.SIGHUP)
+        screen.process.wait(PATIENCE_S)
+        end_s = time.monotonic() + PATIENCE_S
+        while any(map(alive, engines)):
+            assert time.monotonic() < end_s
+            time.sleep(0.05)
+
+
+def children(pid: int) -> list[int]:
+    end_s = time.monotonic() + PATIENCE_S
+    while time.monotonic() < end_s:
+        text = Path(f"/proc/{pid}/task/{pid}/children").read_text()
+        if text.strip():
+            return [int(each) for each in text.split()]
+        time.sleep(0.05)
+    return []
+
+
+def alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
