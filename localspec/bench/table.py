@@ -49,7 +49,7 @@ def _speeds(result: Result, temperature: float, width: int) -> Iterator[str]:
     for workload, cells in _workloads(result.figures, temperature):
         rows.append([workload, *[""] * len(_SPEED)])
         rows += [[f"  {cell.mode}", *_speed(its)] for cell, its in cells]
-    yield from _titled("speed", temperature, grid(("", *_SPEED), rows, width))
+    yield from _titled("speed", temperature, grid(("", *_SPEED), rows, width), width)
 
 
 def _speed(figures: Figures) -> list[str]:
@@ -78,7 +78,7 @@ def _stages(result: Result, temperature: float, width: int) -> Iterator[str]:
             [f"  {cell.mode}", *(f"{stages[stage]:.1%}" for stage in STAGES)]
             for cell, stages in own
         ]
-    yield from _titled("where the time went", temperature, grid(headers, rows, width))
+    yield from _titled("where the time went", temperature, grid(headers, rows, width), width)
 
 
 def _predictions(result: Result, temperature: float, width: int) -> Iterator[str]:
@@ -93,10 +93,12 @@ def _predictions(result: Result, temperature: float, width: int) -> Iterator[str
     headers = ("", "textbook", "with widths", "measured")
     lines = grid(headers, rows, width)
     if reasons:
-        lines.append("where textbook and measurement part by more than 10 %, mostly since:")
+        lines += _wrapped(
+            "where textbook and measurement part by more than 10 %, mostly since:", width
+        )
         lines += [line for reason in reasons for line in _wrapped(f"  {reason}", width)]
     if rows:
-        yield from _titled("speed-up predicted and measured", temperature, lines)
+        yield from _titled("speed-up predicted and measured", temperature, lines, width)
 
 
 def _duels(result: Result, temperature: float, width: int) -> Iterator[str]:
@@ -108,7 +110,7 @@ def _duels(result: Result, temperature: float, width: int) -> Iterator[str]:
         for duel in duels
     ]
     lines = grid(("", *_RATIO, "against"), rows, width)
-    yield from _titled("against the best of the peer's modes", temperature, lines)
+    yield from _titled("against the best of the peer's modes", temperature, lines, width)
 
 
 def _workloads(
@@ -119,10 +121,10 @@ def _workloads(
         yield workload, [(cell, its) for cell, its in cells if cell.workload == workload]
 
 
-def _titled(title: str, temperature: float, lines: Sequence[str]) -> Iterator[str]:
+def _titled(title: str, temperature: float, lines: Sequence[str], width: int) -> Iterator[str]:
     sampling = "greedy" if temperature == 0 else f"temperature {temperature:g}"
     yield ""
-    yield f"{title}, {sampling}"
+    yield from _wrapped(f"{title}, {sampling}", width)
     yield from lines
 
 

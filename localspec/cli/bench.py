@@ -180,7 +180,8 @@ class _Progress:
     def __init__(self, *, enabled: bool) -> None:
         self._enabled = enabled
         self._drawing = sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
-        self._start = self._told = time.monotonic()
+        self._start = time.monotonic()
+        self._told = -_TOLD_EVERY_S
 
     def tell(self, done: int, planned: int, trial: Trial) -> None:
         """Take in that a run is done."""

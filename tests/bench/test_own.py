@@ -1,0 +1,136 @@
+"""Our own runs: from empty caches, with a fresh policy, every round written down."""
+
+import pytest
+
+from localspec.bench.measure import measure, prompt_tokens
+from localspec.bench.own import OwnRuns, Wish
+from localspec.bench.prompts import Prompt
+from localspec.bench.schedule import Slot, schedule
+from localspec.bench.trial import Trial
+from localspec.chat.assistant import Assistant
+from localspec.chat.loaded_models import LoadedModels
+from localspec.decoding.cancel import Cancelled
+from localspec.decoding.drafter import NoDrafter
+from localspec.decoding.lookup_drafter import LookupDrafter
+from localspec.decoding.policy import FixedPolicy, Policy
+from localspec.decoding.sampling import SamplingParams
+from localspec.errors import ContextOverflow
+from tests.chat.test_assistant import END, TEMPLATE, TOKENIZER, Teller
+from tests.chat.toy_tokenizer import spelled
+from tests.toy import Stopwatch
+
+SCRIPT = spelled("one two three, one two three, one two three, one two three.")
+PROMPTS = [Prompt("chat", "Count."), Prompt("edit", "Count again, please.")]
+WISH = Wish(SamplingParams(), max_tokens=40, seed=5)
+
+
+class Bench:
+    """A toy assistant, and which policies were asked for."""
+
+    def __init__(self, n_ctx: int = 4000, cancel_after: int | None = None) -> None:
+        self.target = Teller(SCRIPT, n_ctx, cancel_after=cancel_after)
+        self.asked: list[str] = []
+        self.policies: list[Policy] = []
+        models = LoadedModels(
+            target=self.target,
+            draft_model=None,
+            tokenizer=TOKENIZER,
+            eog={END},
+            suppressed=(),
+            template_source=TEMPLATE,
+            target_name="teller",
+            draft_model_name=None,
+            cancel=self.target.cancel,
+            close=lambda: None,
+        )
+        self.assistant = Assistant(models, FixedPolicy(NoDrafter(), 0))
+
+    def policy(self, mode: str) -> Policy:
+        self.asked.append(mode)
+        policy = FixedPolicy(NoDrafter(), 0)
+        if mode == "lookup":
+            policy = FixedPolicy(LookupDrafter({END}), 8)
+        self.policies.append(policy)
+        return policy
+
+    def runs(self, wish: Wish = WISH) -> OwnRuns:
+        return OwnRuns(self.assistant, self.policy, PROMPTS, wish, Stopwatch())
+
+
+def test_every_run_starts_from_an_empty_cache_with_a_policy_of_its_own() -> None:
+    bench = Bench()
+    runs = bench.runs()
+    before = 0
+    evaluated = []
+    for mode in ("off", "off", "lookup"):
+        runs.run(Slot(0, 0.0, 0, mode, 0))
+        evaluated.append(bench.target.evaluated - before)
+        before = bench.target.evaluated
+    assert evaluated[0] == evaluated[1]
+    assert bench.asked == ["off", "off", "lookup"]
+    assert len({id(policy) for policy in bench.policies}) == 3
+
+
+def test_a_run_has_the_tokens_of_its_text_and_one_arrival_for_each_round() -> None:
+    trial = Bench().runs().run(Slot(0, 0.0, 0, "off", 0))
+    assert trial.tokens == tuple(SCRIPT[:40])
+    assert [arrival.n_tokens for arrival in trial.arrivals] == list(range(1, 41))
+    assert len(trial.rounds) == 39
+    assert trial.drafted == 0
+
+
+def test_drafted_tokens_arrive_together_and_are_counted() -> None:
+    plain = Bench().runs().run(Slot(0, 0.0, 0, "off", 0))
+    trial = Bench().runs().run(Slot(0, 0.0, 0, "lookup", 0))
+    assert trial.tokens == plain.tokens
+    assert trial.accepted > 8
+    assert trial.n_tokens == 1 + sum(each.confirmed for each in trial.rounds) == 40
+    assert len(trial.arrivals) < len(plain.arrivals)
+
+
+@pytest.mark.parametrize("mode", ["off", "lookup"])
+def test_the_token_that_ends_the_answer_counts_and_none_behind_it(mode: str) -> None:
+    wish = Wish(SamplingParams(), max_tokens=500, seed=5)
+    trial = Bench().runs(wish).run(Slot(0, 0.0, 0, mode, 0))
+    assert trial.tokens == (*SCRIPT, END)
+    assert trial.n_tokens == len(SCRIPT) + 1
+    assert sum(each.confirmed for each in trial.rounds) == len(SCRIPT)
+
+
+def test_an_answer_of_one_token_has_one_arrival() -> None:
+    trial = Bench().runs(Wish(SamplingParams(), 1, 5)).run(Slot(0, 0.0, 0, "off", 0))
+    assert (trial.n_tokens, len(trial.arrivals), trial.rounds) == (1, 1, ())
+    assert trial.wall_s == trial.first_token_s > 0
+
+
+def test_repeats_have_seeds_of_their_own_and_modes_have_not() -> None:
+    one, other = WISH.options(Slot(0, 0.8, 0, "off", 0)), WISH.options(Slot(0, 0.8, 1, "auto", 0))
+    assert (one.seed, other.seed) == (5, 6)
+    assert one.sampling.temperature == 0.8
+
+
+def test_what_was_measured_before_a_cancel_is_kept() -> None:
+    bench = Bench(cancel_after=150)
+    slots = schedule(PROMPTS, ["off", "lookup"], [0.0], repeats=2)
+    seen: list[int] = []
+
+    def on_trial(done: int, trial: Trial) -> None:
+        seen.append(done)
+
+    measured = measure(slots, bench.runs(), None, on_trial)
+    assert measured.interrupted
+    assert 0 < len(measured.trials) < len(slots)
+    assert seen == list(range(1, len(measured.trials) + 1))
+
+
+def test_a_cancelled_run_is_none() -> None:
+    bench = Bench(cancel_after=5)
+    runs = bench.runs()
+    with pytest.raises(Cancelled):
+        runs.run(Slot(0, 0.0, 0, "off", 0))
+
+
+def test_a_prompt_that_is_too_long_is_named_before_anything_is_measured() -> None:
+    lengths = [len(tokens) for tokens in prompt_tokens(Bench().assistant, PROMPTS)]
+    with pytest.raises(ContextOverflow, match=rf"prompt 2 \(edit\) has {lengths[1]} tokens"):
+        prompt_tokens(Bench(n_ctx=lengths[1]).assistant, PROMPTS)
