@@ -3,10 +3,13 @@
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from localspec.config.keys import KEYS, MODEL_KEYS, Setting, is_plain_name, problem_with
+from localspec.config.ranges import range_problem
 from localspec.errors import UsageError
 from localspec.models.paths import config_dir, shown
+from localspec.models.toml_lines import KeyPath, key_lines
 
 USER_FILE = "config.toml"
 PROJECT_FILE = "localspec.toml"
@@ -58,20 +61,24 @@ def read_settings(file: Path, *, trusted: bool) -> dict[str, Setting]:
     if len(raw) > _MOST_BYTES:
         raise UsageError(f"{shown(file)} is longer than {_MOST_BYTES >> 10} KB: shorten it")
     try:
-        values = tomllib.loads(raw.decode())
+        text = raw.decode()
+        values = tomllib.loads(text)
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise UsageError(f"{shown(file)} is not TOML ({error}): mend it") from error
-    _check(values, file, trusted)
+    _check(values, file, key_lines(text), trusted)
     return values
 
 
-def _check(values: Mapping[str, object], file: Path, trusted: bool) -> None:
+def _check(
+    values: Mapping[str, Any], file: Path, lines: Mapping[KeyPath, int], trusted: bool
+) -> None:
     for name, value in values.items():
-        where = f"{shown(file)}: {name[:60]!r}"
+        line = f", line {lines[(name,)]}" if (name,) in lines else ""
+        where = f"{shown(file)}{line}: {name[:60]!r}"
         key = KEYS.get(name)
         if key is None:
             raise UsageError(f"{where} is not a known key; known are {', '.join(KEYS)}")
-        problem = problem_with(key, value)
+        problem = problem_with(key, value) or range_problem(name, value)
         if problem:
             raise UsageError(f"{where} {problem}")
         if trusted:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from localspec.config.files import project_file, read_settings, user_file
 from localspec.config.keys import KEYS, Setting, from_text
+from localspec.config.ranges import range_problem
 from localspec.errors import UsageError
 from localspec.models.paths import shown
 
@@ -86,6 +87,9 @@ def _from_environment(environ: Mapping[str, str]) -> list[tuple[Origin, dict[str
             value = from_text(key, text)
         except ValueError as error:
             raise UsageError(f"environment variable {variable} {error}") from None
+        problem = range_problem(name, value)
+        if problem:
+            raise UsageError(f"environment variable {variable} {problem}")
         layers.append((Origin(Level.ENVIRONMENT, variable), {name: value}))
     return layers
 

@@ -13,6 +13,7 @@ from localspec.config.resolve import Level, resolve
 from localspec.diagnosis.fact import Fact
 from localspec.models.paths import data_dir, shown
 from localspec.models.registry import load_registry
+from localspec.models.shard_set import shards_of
 from localspec.models.space import size_text
 
 _SHA256 = re.compile(r"[0-9a-f]{64}")
@@ -61,7 +62,8 @@ def store(
     """
     blobs = root / "blobs"
     files = sorted(blobs.iterdir()) if blobs.is_dir() else []
-    sizes = {model.sha256: model.size_bytes for model in load_registry().models.values()}
+    models = load_registry().models.values()
+    sizes = {shard.sha256: shard.size_bytes for model in models for shard in shards_of(model)}
     total = 0
     for file in files:
         problem = _problem(file, sizes.get(file.name))

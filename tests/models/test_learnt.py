@@ -99,6 +99,16 @@ def test_a_pull_that_was_cut_wants_the_same_file_when_it_goes_on(machine: ToyMac
     assert Path(done.out.strip()).read_bytes() == DATA * 10_000
 
 
+def test_doctor_verifies_what_was_learnt(machine: ToyMachine) -> None:
+    machine.run("pull", "toy")
+    assert "re-hashed" in machine.run("doctor", "--offline", "--verify").out
+    (blob,) = (machine.folder / "hub").rglob("blobs/*")
+    blob.write_bytes(DATA[:-1] + b"x")
+    done = machine.run("doctor", "--offline", "--verify")
+    assert done.code == 1
+    assert "holds other bytes, of sha256 " in done.out
+
+
 def test_an_entry_that_means_another_file_now_is_learnt_anew(machine: ToyMachine) -> None:
     machine.run("pull", "toy")
     machine.models = {"toy": DATA}
