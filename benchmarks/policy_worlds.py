@@ -10,9 +10,9 @@ on, with the standard error over the seeds. `window` is the worst of any 500 tok
 
 import argparse
 
-from tests.decoding.assessment import assess, mean_and_error
-from tests.decoding.contenders import ADAPTIVE, NAIVE, PLAIN
-from tests.decoding.simulated_worlds import WORLDS
+from tests.decoding.simulated.assessment import assess, mean_and_error
+from tests.decoding.simulated.catalogue import WORLDS
+from tests.decoding.simulated.contenders import ADAPTIVE, NAIVE, PLAIN
 
 BOUND, SLOWEST = 0.05, 0.97
 

@@ -6,19 +6,21 @@ import numpy as np
 import pytest
 
 from localspec.decoding.model import Role
-from tests.decoding.assessment import assess, clairvoyant, plain_of
-from tests.decoding.clairvoyant import (
+from tests.decoding.simulated.assessment import assess, clairvoyant, plain_of
+from tests.decoding.simulated.catalogue import build
+from tests.decoding.simulated.clairvoyant import (
     MODEL_LENGTHS,
-    Choice,
-    Replay,
     best_length,
     best_stops,
     expected_rate,
 )
-from tests.decoding.contenders import NAIVE, PLAIN, fixed_lookup, fixed_model
-from tests.decoding.simulated_worlds import F16, GPU, build, short_replies
-from tests.decoding.simulation import WARM_UP, plain_seconds, regret, run, worst_window
-from tests.decoding.virtual_pair import GapLaw, Machine, VirtualModel
+from tests.decoding.simulated.contenders import NAIVE, PLAIN, fixed_lookup, fixed_model
+from tests.decoding.simulated.costs import F16, GPU
+from tests.decoding.simulated.loop import WARM_UP, plain_seconds, regret, run, worst_window
+from tests.decoding.simulated.pair import Machine, VirtualModel
+from tests.decoding.simulated.replay import Choice, Replay
+from tests.decoding.simulated.texts import short_replies
+from tests.decoding.simulated.world import GapLaw
 
 REPLAYED = ["stationary-gpu-0.85", "bimodal-f16", "deep-gpu", "slow-midway-f16"]
 
@@ -149,6 +151,12 @@ def test_plain_decoding_is_found_wanting_where_drafting_pays() -> None:
 @pytest.mark.parametrize("name", ["adversarial-gpu", "honeymoon-gpu", "hopeless-f16"])
 def test_a_naive_policy_is_caught(name: str) -> None:
     outcome = assess(name, 0, NAIVE)
+    assert outcome.regret > 0.05
+    assert outcome.window < 0.97
+
+
+def test_whoever_always_copies_is_caught_where_bets_are_broken() -> None:
+    outcome = assess("breaking-copy-q4_k_m", 0, fixed_lookup(7))
     assert outcome.regret > 0.05
     assert outcome.window < 0.97
 

@@ -1,11 +1,10 @@
-"""A virtual pair of models: what they say is scripted, what a pass costs is charged to a clock.
+"""World: everything in a simulation that does not depend on who drafts, by position in the text.
 
-A `World` fixes everything by position: the text that the target says whatever the prefix, where
-the draft model agrees, how far apart its two best scores lie, what each pass really takes, and
-what calibration had measured of that. Nothing here knows a policy.
+The text that the target says whatever the prefix, where the draft model agrees, how far apart its
+two best scores lie, what each pass really takes, and what calibration had measured of that.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -14,12 +13,11 @@ from numpy.typing import NDArray
 
 from localspec.decoding.choose import Chooser
 from localspec.decoding.costs import PassCosts
-from localspec.decoding.model import Logits, Role
+from localspec.decoding.model import Role
 from localspec.decoding.noise import Noise
 from localspec.decoding.sampling import SamplingParams
 
 MARGIN = 130  # drafts may look this far beyond the end of the text
-_UNLIKELY = -60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +78,10 @@ class TrueCosts:
 class Adversary(Protocol):
     """Changes what is to come, knowing what was done."""
 
+    def before(self, world: "World", drafted: Sequence[int], n_confirmed: int) -> None:
+        """Change the world before the target sees what was drafted."""
+        ...
+
     def after(self, world: "World", drafted: bool, n_confirmed: int) -> None:
         """Change the world from position `n_confirmed` on; `drafted` says what the round was."""
         ...
@@ -132,10 +134,6 @@ class World:
         shift = rng.integers(1, self.n_vocab, n)
         self.wrong = ((np.array(self.text) + shift) % self.n_vocab).tolist()
 
-    @property
-    def n_generated(self) -> int:
-        return sum(end - start for start, end in self.turns)
-
     def agrees(self, position: int) -> bool:
         return bool(self.coins[position] < self.agreement[position])
 
@@ -152,103 +150,5 @@ class World:
         return self.costs.of(role, width, depth) * float(self.slowness[n_confirmed])
 
 
-@dataclass(slots=True, eq=False)
-class Machine:
-    """The clock that passes move, with jitter, and the account of what they take on average."""
-
-    world: World
-    now_s: float = 0.0
-    expected_s: float = 0.0
-    n_confirmed: int = 0
-    passes: dict[Role, int] = field(default_factory=lambda: dict.fromkeys(Role, 0))
-    _rng: np.random.Generator = field(init=False)
-
-    def __post_init__(self) -> None:
-        self._rng = np.random.default_rng((self.world.seed, 2))
-
-    def __call__(self) -> float:
-        return self.now_s
-
-    def charge(self, role: Role, width: int, depth: int) -> None:
-        """Let the time pass that one pass takes."""
-        seconds = self.world.seconds(role, width, depth, self.n_confirmed)
-        spread = self.world.costs.jitter
-        self.expected_s += seconds
-        self.now_s += seconds * float(np.exp(self._rng.normal(-(spread**2) / 2, spread)))
-        self.passes[role] += 1
-
-
-@dataclass(slots=True, eq=False)
-class VirtualModel:
-    """A `LanguageModel` that follows the script; each pass costs what its width costs."""
-
-    role: Role
-    machine: Machine
-    cells: list[int] = field(default_factory=list)
-
-    @property
-    def n_vocab(self) -> int:
-        return self.machine.world.n_vocab
-
-    @property
-    def n_ctx(self) -> int:
-        return len(self.machine.world.text)
-
-    def common_prefix(self, tokens: Sequence[int]) -> int:
-        n = min(len(self.cells), len(tokens))
-        known, asked = self.cells[:n], list(tokens[:n])
-        if known == asked:
-            return n
-        early = max(0, n - 80)
-        begin = early if known[:early] == asked[:early] else 0
-        return next(i for i in range(begin, n) if known[i] != asked[i])
-
-    def prefill(self, tokens: Sequence[int]) -> int:
-        return self._evaluate(tokens, rows=0)
-
-    def logits(self, tokens: Sequence[int], rows: int) -> Logits:
-        self._evaluate(tokens, rows)
-        world, end = self.machine.world, self._position(tokens)
-        computed = np.full((rows, world.n_vocab), _UNLIKELY, dtype=np.float32)
-        for row, position in enumerate(range(end - rows + 1, end + 1)):
-            if self.role is Role.TARGET:
-                computed[row, world.text[position]] = 0.0
-            else:
-                self._fill_draft_row(computed[row], position)
-        return computed
-
-    def truncate(self, n_past: int) -> None:
-        del self.cells[n_past:]
-
-    def _evaluate(self, tokens: Sequence[int], rows: int) -> int:
-        keep = min(self.common_prefix(tokens), len(tokens) - rows)
-        width = len(tokens) - keep
-        if width:
-            self.machine.charge(self.role, width, len(tokens))
-        self.cells = list(tokens)
-        return width
-
-    def _fill_draft_row(self, row: NDArray[np.float32], position: int) -> None:
-        """Make the two best *perturbed* scores lie as far apart as scripted."""
-        world = self.machine.world
-        best, second = world.text[position], world.wrong[position]
-        if not world.agrees(position):
-            best, second = second, best
-        scores = np.array([world.gap(position), 0.0])
-        if world.temperature > 0:
-            ids = np.array([best, second], dtype=np.int64)
-            gumbel = Noise(world.seed).gumbel(position, ids)
-            scores = world.temperature * (scores - gumbel)
-        row[[best, second]] = scores
-
-    def _position(self, tokens: Sequence[int]) -> int:
-        """Return the position that follows `tokens`, also where they begin in mid-text."""
-        confirmed = self.machine.world.text[: self.machine.n_confirmed]
-        n_common = len(confirmed)
-        if len(tokens) >= n_common and list(tokens[:n_common]) == confirmed:
-            return len(tokens)
-        for drafted in range(min(len(tokens), MARGIN)):
-            known = list(tokens[: len(tokens) - drafted])[-24:]
-            if known == confirmed[-len(known) :]:
-                return n_common + drafted
-        raise AssertionError("a request that does not continue the text")
+Build = Callable[[int], World]
+"""Builds a world of one kind from a seed."""

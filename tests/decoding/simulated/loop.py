@@ -5,7 +5,7 @@ jitter, the comparison does not. Policies are compared on the same coins, so tha
 between two runs of a world is what the policies did.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -17,7 +17,8 @@ from localspec.decoding.policy import Plan, Policy
 from localspec.decoding.round import Round, Spent
 from localspec.decoding.timings import Timings
 from localspec.decoding.windowed_model import WindowedModel
-from tests.decoding.virtual_pair import Machine, VirtualModel, World
+from tests.decoding.simulated.pair import Machine, VirtualModel
+from tests.decoding.simulated.world import World
 
 WARM_UP = 300
 WINDOW = 500
@@ -142,7 +143,3 @@ def worst_window(taken: Seconds, plain: Seconds) -> float:
     """Return the lowest speed, in plain decoding's, over any 500 tokens."""
     assert len(taken) > WINDOW
     return float(np.min((plain[WINDOW:] - plain[:-WINDOW]) / (taken[WINDOW:] - taken[:-WINDOW])))
-
-
-Build = Callable[[int], World]
-"""Builds a world of one kind from a seed."""

@@ -11,7 +11,7 @@ from localspec.decoding.model_prospect import window_length
 from localspec.decoding.policy import FixedPolicy, Plan, Policy
 from localspec.decoding.round import Round, Spent
 from localspec.decoding.stats import expected_confirmed
-from tests.decoding.virtual_pair import World
+from tests.decoding.simulated.world import World
 
 LONGEST = 31
 

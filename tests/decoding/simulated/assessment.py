@@ -9,10 +9,10 @@ from functools import cache
 
 import numpy as np
 
-from tests.decoding.clairvoyant import Choice, Replay, best_choices, best_fixed
-from tests.decoding.contenders import Contender, fixed_lookup
-from tests.decoding.simulated_worlds import build
-from tests.decoding.simulation import (
+from tests.decoding.simulated.catalogue import build
+from tests.decoding.simulated.clairvoyant import best_choices, best_fixed
+from tests.decoding.simulated.contenders import Contender, fixed_lookup
+from tests.decoding.simulated.loop import (
     WARM_UP,
     Run,
     Seconds,
@@ -21,6 +21,7 @@ from tests.decoding.simulation import (
     run,
     worst_window,
 )
+from tests.decoding.simulated.replay import Choice, Replay
 
 _TRAINING = (1000, 1001, 1002)  # seeds that only rank the clairvoyant's settings
 
