@@ -212,12 +212,13 @@ def safe(args: argparse.Namespace) -> None:
         options = options if args.default_kernels else options.exact()
         print(f"\n{name}, {'default' if args.default_kernels else 'exact'} kernels")
         with opened(name, options) as model:
-            start = time.perf_counter()
-            for depth in args.depths or DEPTHS:
-                found = safe_widths(model, options, depths=(depth,))
+            for depths in [DEPTHS, *((depth,) for depth in args.depths or ())]:
+                start = time.perf_counter()
+                found = safe_widths(model, options, depths=depths)
+                took = time.perf_counter() - start
                 gaps = ", ".join(f"{w}: {gap:.2g}" for w, gap in found.differences.items())
-                print(f"  depth {depth:4}: safe {found.widths}; differ by {gaps or 'nothing'}")
-            print(f"  {time.perf_counter() - start:.1f} s")
+                print(f"  depths {depths}, {took:.1f} s: safe {found.widths}")
+                print(f"    the others differ by {gaps or 'nothing'}", flush=True)
 
 
 def main() -> None:

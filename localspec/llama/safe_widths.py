@@ -15,10 +15,11 @@ from localspec.llama.model import LlamaModel
 from localspec.llama.options import LoadOptions
 
 WIDEST = 16
-# ggml looks at the cache in blocks of 256 cells, and cuts it into ranges beyond the first. So: in
-# the first block, from the first into the second, in the second, into the third, and deep.
-DEPTHS = (120, 255, 300, 511, 1000)
-_AFTER = 2  # single tokens after a wide pass, which see the keys and values that it wrote
+# ggml looks at the cache in blocks, and may cut it into ranges beyond the first. So passes are
+# tried inside of blocks and across their boundaries.
+_BLOCK = 256
+DEPTHS = (120, 255, 300, 511, 767)
+_THOROUGHLY = 2  # depths inside of blocks; elsewhere only widths that were safe so far are tried
 _TEXT = (
     "def mean(values: list[float]) -> float:\n    return sum(values) / len(values)\n\n"
     "The ferry left at 7:45, twelve minutes late, with 63 people on board. Nobody minded: the sea "
@@ -61,49 +62,62 @@ def safe_widths(
         Cancelled: the flag was set.
         ModelLoadError: there is no memory for one more, small context.
     """
-    reach = WIDEST + _AFTER
-    n_ctx = min(max(depths) + reach, model.n_ctx_train)
+    n_ctx = min(max(depths) + WIDEST + 1, model.n_ctx_train)
     context = LlamaContext(model, cancel, replace(options, n_ctx=n_ctx, max_rows=WIDEST))
     try:
+        if not context.can_truncate:
+            return SafeWidths((1,), {})
         tokens = _tokens(model, n_ctx)
-        fitting = [depth for depth in depths if depth + reach <= n_ctx]
-        unsafe: dict[int, float] = {}
-        for done, depth in enumerate(fitting):
-            for width, difference in differences_at(context, tokens, depth).items():
-                unsafe[width] = max(difference, unsafe.get(width, 0.0))
-            on_progress((done + 1) / len(fitting))
+        return _compared(context, tokens, [d for d in depths if d + WIDEST < n_ctx], on_progress)
     finally:
         context.close()
-    safe = tuple(w for w in range(1, WIDEST + 1) if w not in unsafe)
-    return SafeWidths(safe if fitting and context.can_truncate else (1,), unsafe)
+
+
+def _compared(
+    model: LanguageModel,
+    tokens: Sequence[int],
+    depths: Sequence[int],
+    on_progress: Callable[[float], None],
+) -> SafeWidths:
+    """Compare at several depths; how far an unsafe width is off is found out at two of them."""
+    unsafe: dict[int, float] = {}
+    inside = [depth for depth in depths if depth % _BLOCK + WIDEST < _BLOCK][:_THOROUGHLY]
+    for done, depth in enumerate(depths, start=1):
+        tried = [w for w in range(2, WIDEST + 1) if depth in inside or w not in unsafe]
+        for width, gap in differences_at(model, tokens, depth, tried).items():
+            unsafe[width] = max(gap, unsafe.get(width, 0.0))
+        on_progress(done / len(depths))
+    if not depths:
+        return SafeWidths((1,), {})
+    return SafeWidths(tuple(w for w in range(1, WIDEST + 1) if w not in unsafe), unsafe)
 
 
 def differences_at(
-    model: LanguageModel, tokens: Sequence[int], depth: int, widest: int = WIDEST
+    model: LanguageModel, tokens: Sequence[int], depth: int, widths: Sequence[int]
 ) -> dict[int, float]:
     """Return by how much passes differ from single tokens after `depth` tokens, where they do.
 
-    What a wide pass leaves in the cache counts, too: the tokens after it are evaluated one by one,
-    and their rows have to be the same.
+    What a wide pass leaves in the cache counts, too: the token after it is evaluated alone, and
+    its row has to be the same. What is cached of the first `depth` tokens stays as it is, whoever
+    computed it, for every pass alike.
 
     Args:
-        model: evaluates; what it has cached before does not matter.
-        tokens: at least `depth + widest + 2`.
+        model: evaluates.
+        tokens: at least `depth + max(widths) + 1`.
         depth: tokens before the pass.
-        widest: the widest pass to try.
+        widths: of the passes to try.
 
     Returns:
         By width, the largest absolute difference; a width whose rows are equal bit for bit is not
         in it.
     """
-    model.truncate(0)  # what earlier comparisons evaluated was cut into other chunks
     model.prefill(tokens[:depth])
-    alone = _single_rows(model, tokens, depth, widest + _AFTER)
+    alone = _single_rows(model, tokens, depth, max(widths, default=0) + 1)
     found: dict[int, float] = {}
-    for width in range(2, widest + 1):
+    for width in widths:
         model.truncate(depth)
         rows = [*model.logits(tokens[: depth + width], rows=width).copy()]
-        rows += _single_rows(model, tokens, depth + width, _AFTER)
+        rows += _single_rows(model, tokens, depth + width, 1)
         gaps = [_gap(row, single) for row, single in zip(rows, alone, strict=False)]
         changed = [gap for gap in gaps if gap is not None]
         if changed:

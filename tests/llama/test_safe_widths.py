@@ -12,11 +12,12 @@ from localspec.decoding.model import Logits
 from localspec.llama.context import LlamaContext
 from localspec.llama.model import LlamaModel
 from localspec.llama.options import LoadOptions
-from localspec.llama.safe_widths import differences_at, safe_widths
+from localspec.llama.safe_widths import _compared, differences_at, safe_widths
 from tests.llama.tiny_mamba import write
 
 TOKENS = list(range(400))
 DEPTH = 20
+WIDTHS = range(2, 17)
 
 
 @dataclass(slots=True)
@@ -41,8 +42,11 @@ class Rounding:
         return next((i for i, (cell, t) in enumerate(pairs) if cell[0] != t), len(self.cells))
 
     def prefill(self, tokens: Sequence[int]) -> int:
-        self.cells = [(token, 0.0) for token in tokens]
-        return len(tokens)
+        keep = self.common_prefix(tokens)
+        if keep < len(tokens):
+            self.truncate(keep)
+            self.cells += [(token, 0.0) for token in tokens[keep:]]
+        return len(tokens) - keep
 
     def truncate(self, n_past: int) -> None:
         del self.cells[n_past:]
@@ -61,21 +65,21 @@ class Rounding:
 
 
 def test_a_model_that_rounds_alike_differs_nowhere() -> None:
-    assert differences_at(Rounding(), TOKENS, DEPTH) == {}
+    assert differences_at(Rounding(), TOKENS, DEPTH, WIDTHS) == {}
 
 
 def test_a_width_whose_rows_differ_is_found_with_its_difference() -> None:
     model = Rounding(rows_off={7: 0.25, 12: 0.5})
-    assert differences_at(model, TOKENS, DEPTH) == {7: 0.25, 12: 0.5}
+    assert differences_at(model, TOKENS, DEPTH, WIDTHS) == {7: 0.25, 12: 0.5}
 
 
 def test_a_width_that_only_leaves_other_keys_and_values_is_found() -> None:
-    assert differences_at(Rounding(memory_off={5: 0.125}), TOKENS, DEPTH).keys() == {5}
+    assert differences_at(Rounding(memory_off={5: 0.125}), TOKENS, DEPTH, WIDTHS).keys() == {5}
 
 
 def test_a_difference_of_a_single_bit_counts() -> None:
     model = Rounding(rows_off={3: 2.0**-21})
-    assert differences_at(model, TOKENS, DEPTH) == {3: pytest.approx(2.0**-21)}
+    assert differences_at(model, TOKENS, DEPTH, WIDTHS) == {3: pytest.approx(2.0**-21)}
 
 
 def test_minus_zero_is_not_zero_and_not_a_number_is_infinitely_far() -> None:
@@ -89,15 +93,35 @@ def test_minus_zero_is_not_zero_and_not_a_number_is_infinitely_far() -> None:
                 found[0, 3] = self.odd
             return found
 
-    assert differences_at(Odd(odd=-0.0), TOKENS, DEPTH) == {2: 0.0}
-    assert differences_at(Odd(odd=np.nan), TOKENS, DEPTH) == {2: np.inf}
+    assert differences_at(Odd(odd=-0.0), TOKENS, DEPTH, WIDTHS) == {2: 0.0}
+    assert differences_at(Odd(odd=np.nan), TOKENS, DEPTH, WIDTHS) == {2: np.inf}
 
 
 def test_a_difference_beyond_a_boundary_is_not_seen_before_it() -> None:
     model = Rounding(rows_off={4: 1.0}, off_from=256)
-    assert differences_at(model, TOKENS, 200) == {}
-    assert differences_at(model, TOKENS, 255) == {4: 1.0}
-    assert differences_at(model, TOKENS, 300) == {4: 1.0}
+    assert differences_at(model, TOKENS, 200, WIDTHS) == {}
+    assert differences_at(model, TOKENS, 255, WIDTHS) == {4: 1.0}
+    assert differences_at(model, TOKENS, 300, WIDTHS) == {4: 1.0}
+
+
+def test_a_width_that_is_unsafe_anywhere_is_unsafe() -> None:
+    across = Rounding(rows_off={4: 1.0, 9: 0.25}, off_from=256)
+    found = _compared(across, TOKENS, (120, 255), lambda _share: None)
+    assert found.differences == {4: 1.0, 9: 0.25}
+    assert found.widths == tuple(w for w in range(1, 17) if w not in {4, 9})
+
+
+def test_the_largest_difference_inside_of_blocks_counts() -> None:
+    @dataclass(slots=True)
+    class Growing(Rounding):
+        def logits(self, tokens: Sequence[int], rows: int) -> Logits:
+            self.rows_off = {6: len(tokens) / 64}
+            return Rounding.logits(self, tokens, rows)
+
+    shares: list[float] = []
+    found = _compared(Growing(), TOKENS, (120, 255, 300), shares.append)
+    assert found.differences == {6: 306 / 64}
+    assert shares == pytest.approx([1 / 3, 2 / 3, 1])
 
 
 @pytest.mark.weights
