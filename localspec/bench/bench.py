@@ -12,7 +12,8 @@ from localspec.bench.machine import machine, native_build
 from localspec.bench.measure import measure, prompt_tokens
 from localspec.bench.modes import is_peer
 from localspec.bench.own import OwnRuns, Wish
-from localspec.bench.peer import PeerRuns, PeerSetting
+from localspec.bench.peer import PeerRuns
+from localspec.bench.peer_setting import PeerSetting
 from localspec.bench.prompts import Prompt
 from localspec.bench.result import Result, result
 from localspec.bench.schedule import schedule

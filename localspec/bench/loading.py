@@ -10,10 +10,11 @@ from localspec.decoding.cancel import CancelFlag
 from localspec.decoding.policy import Policy
 from localspec.launch import Launch, prepare
 from localspec.llama.options import LoadOptions
+from localspec.models.heavier import heavier
+from localspec.models.hopeless import hopeless
 from localspec.models.paths import data_dir, shown
 from localspec.models.progress import Progress
 from localspec.models.registry import load_registry
-from localspec.models.synthetic import heavier, hopeless
 
 RANDOM = "random"
 

@@ -6,83 +6,19 @@ A server stays up between requests, except in a mode that remembers earlier text
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from pathlib import Path
 
-from localspec.bench.modes import PEER_FLAGS
 from localspec.bench.own import Wish
 from localspec.bench.peer_server import PeerServer
+from localspec.bench.peer_setting import PeerSetting
 from localspec.bench.schedule import Slot
 from localspec.bench.trial import Arrival, Trial
 from localspec.decoding.cancel import Cancelled
-from localspec.errors import UsageError
-from localspec.llama.options import LoadOptions
+from localspec.errors import LocalspecError
 from localspec.models.free_memory import free_ram_bytes
-from localspec.models.paths import shown
 
 _REMEMBERS = {"server:ngram-mod"}
 _WARM_UP_TOKENS = 16
 _ROOM = 2.5  # weights, their repacked copy, and the cache
-
-
-def peer_program(text: str) -> Path:
-    """Return the path that `--against llama-server=PATH` names.
-
-    Raises:
-        UsageError: it names another peer, or no file.
-    """
-    name, _, path = text.partition("=")
-    if name != "llama-server" or not path:
-        raise UsageError(f"against is {text!r}: write llama-server=PATH")
-    program = Path(path).expanduser()
-    if not program.is_file():
-        raise UsageError(f"there is no file {shown(program)}: give the path of llama-server")
-    return program.absolute()
-
-
-@dataclass(frozen=True, slots=True)
-class PeerSetting:
-    """What a server is started with.
-
-    Args:
-        program: the binary.
-        target: file of the target.
-        draft_model: file of the draft model, for `server:draft`.
-        n_ctx: tokens of context.
-        options: how our own models are loaded.
-        threads: CPU threads, for both.
-        n_batch: tokens in a chunk of prefill.
-    """
-
-    program: Path
-    target: Path
-    draft_model: Path | None
-    n_ctx: int
-    options: LoadOptions
-    threads: int
-    n_batch: int
-
-    def flags(self, mode: str) -> list[str]:
-        """Return what makes a server draft as a mode says, and all else as we do it."""
-        options, threads = self.options, str(self.threads)
-        flags = ["-m", str(self.target), "-c", str(self.n_ctx), "-np", "1", "-cram", "0"]
-        flags += ["-t", threads, "-tb", str(options.threads_batch or threads)]
-        flags += ["-b", str(self.n_batch), "-ub", str(self.n_batch)]
-        flags += ["-ctk", options.kv_type, "-ctv", options.kv_type]
-        if options.flash_attention is not None:
-            flags += ["-fa", "on" if options.flash_attention else "off"]
-        if not options.repack:
-            flags.append("--no-repack")
-        if options.gpu_layers is not None:
-            flags += ["-ngl", str(options.gpu_layers)]
-        if options.devices:
-            flags += ["-dev", ",".join(options.devices)]
-        if mode == "server:draft":
-            flags += ["-md", str(self.draft_model), "--spec-draft-n-max", "3"]
-            flags += ["-ctkd", options.kv_type, "-ctvd", options.kv_type]
-            if options.gpu_layers is not None:
-                flags += ["-ngld", str(options.gpu_layers)]
-        return [*flags, *PEER_FLAGS[mode]]
 
 
 class PeerRuns:
@@ -204,5 +140,5 @@ class PeerRuns:
         )
 
 
-def _cut_off() -> UsageError:
-    return UsageError("llama-server ended an answer without saying so: try it by itself")
+def _cut_off() -> LocalspecError:
+    return LocalspecError("llama-server ended an answer without saying so: try it by itself")

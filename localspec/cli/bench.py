@@ -1,10 +1,8 @@
 """`localspec bench`: what drafting earns on this machine. Figures on stdout, progress on stderr."""
 
 import codecs
-import os
 import shutil
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +13,11 @@ from localspec.bench.document import as_json
 from localspec.bench.loading import Watchers, usual_modes
 from localspec.bench.modes import PEER_FLAGS, parse_modes
 from localspec.bench.own import Wish
-from localspec.bench.peer import peer_program
+from localspec.bench.peer_setting import peer_program
 from localspec.bench.prompts import bundled, per_workload, read
 from localspec.bench.table import table
-from localspec.bench.trial import Trial
 from localspec.cli import INTERRUPTED
+from localspec.cli.bench_progress import BenchProgress
 from localspec.cli.interrupt import cancel_on_interrupt, unwind_on_terminate
 from localspec.cli.layers import layers
 from localspec.cli.progress import ProgressLine
@@ -29,11 +27,8 @@ from localspec.decoding.sampling import SamplingParams
 from localspec.errors import UsageError
 from localspec.launch import Launch
 from localspec.llama.options import KV_TYPES, LoadOptions
-from localspec.models.paths import shown
-from localspec.models.space import size_text
 
 _MAX_TOKENS = 160
-_TOLD_EVERY_S = 30.0
 
 
 @click.command()
@@ -95,7 +90,7 @@ def bench(**flags: Any) -> int:
     """
     request = _request(configured(flags))
     cancel = CancelFlag()
-    progress = _Progress(enabled=not flags["quiet"])
+    progress = BenchProgress(enabled=not flags["quiet"])
     with (
         unwind_on_terminate(),
         ProgressLine(enabled=not flags["quiet"]) as line,
@@ -172,47 +167,3 @@ def _temperatures(text: str) -> list[float]:
                 f"temperature {each.strip()!r} is no number: give some, such as 0,0.8"
             ) from None
     return list(dict.fromkeys(found))
-
-
-class _Progress:
-    """Says on stderr which run is done: on a terminal in one line, elsewhere now and then."""
-
-    def __init__(self, *, enabled: bool) -> None:
-        self._enabled = enabled
-        self._drawing = sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
-        self._start = time.monotonic()
-        self._told = -_TOLD_EVERY_S
-
-    def tell(self, done: int, planned: int, trial: Trial) -> None:
-        """Take in that a run is done."""
-        if done == 1:
-            self._start = time.monotonic() - trial.wall_s
-        now = time.monotonic()
-        if not self._enabled or (not self._drawing and now - self._told < _TOLD_EVERY_S):
-            return
-        self._told = now
-        left_s = (now - self._start) / done * (planned - done)
-        speed = trial.n_tokens / trial.wall_s
-        text = (
-            f"run {done} of {planned}, {trial.slot.mode} {speed:.1f} tokens/s, {_time(left_s)} left"
-        )
-        if self._drawing:
-            text = text[: shutil.get_terminal_size((80, 24)).columns - 1]
-            print(f"\r\x1b[K{text}", end="", file=sys.stderr, flush=True)
-        else:
-            print(f"localspec: {text}", file=sys.stderr, flush=True)
-
-    def made(self, path: Path) -> None:
-        """Say where a file that was made lies: it may be large, and nothing removes it."""
-        if self._enabled:
-            size = size_text(path.stat().st_size)
-            print(f"localspec: {shown(path)} ({size}) is kept for later runs", file=sys.stderr)
-
-    def end(self) -> None:
-        """Clear the line."""
-        if self._enabled and self._drawing:
-            print("\r\x1b[K", end="", file=sys.stderr, flush=True)
-
-
-def _time(seconds: float) -> str:
-    return f"{seconds:.0f} s" if seconds < 100 else f"{seconds / 60:.0f} min"

@@ -9,7 +9,8 @@ import pytest
 
 from localspec.bench.modes import PEER_FLAGS
 from localspec.bench.own import Wish
-from localspec.bench.peer import PeerRuns, PeerSetting, peer_program
+from localspec.bench.peer import PeerRuns
+from localspec.bench.peer_setting import PeerSetting, peer_program
 from localspec.bench.schedule import Slot
 from localspec.decoding.cancel import Cancelled
 from localspec.decoding.sampling import SamplingParams

@@ -9,7 +9,8 @@ from numpy.typing import NDArray
 from localspec.llama.context import LlamaContext
 from localspec.llama.model import LlamaModel
 from localspec.llama.options import LoadOptions
-from localspec.models.synthetic import heavier, hopeless
+from localspec.models.heavier import heavier
+from localspec.models.hopeless import hopeless
 
 pytestmark = pytest.mark.weights
 

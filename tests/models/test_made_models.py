@@ -8,12 +8,13 @@ import numpy as np
 import pytest
 
 from localspec.errors import LocalspecError, ModelFileError, UsageError
-from localspec.models import synthetic
+from localspec.models import made_file
 from localspec.models.ggml_types import GGML_TYPES
 from localspec.models.gguf_header import read_header
 from localspec.models.gguf_layout import Placed, read_layout
 from localspec.models.gguf_writer import zeros
-from localspec.models.synthetic import heavier, hopeless
+from localspec.models.heavier import heavier
+from localspec.models.hopeless import hopeless
 from tests.models.gguf_builder import Content, Tensor, build, model_values
 
 _PARTS = ("attn_norm.weight", "attn_q.weight", "attn_output.weight", "attn_output.bias")
@@ -165,7 +166,7 @@ def test_a_header_that_promises_other_layers_than_there_are_is_refused(tmp_path:
 def test_a_full_disk_is_told_before_anything_is_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(synthetic, "CHUNK_BYTES", 1 << 60)
+    monkeypatch.setattr(made_file, "CHUNK_BYTES", 1 << 60)
     with pytest.raises(LocalspecError, match=r"x2-\w+\.gguf needs .* make room"):
         heavier(toy(tmp_path), 2, tmp_path / "made")
     assert list((tmp_path / "made").iterdir()) == []

@@ -1,0 +1,61 @@
+"""BenchProgress: how far a measurement is, on stderr."""
+
+import os
+import shutil
+import sys
+import time
+from pathlib import Path
+
+from localspec.bench.trial import Trial
+from localspec.models.paths import shown
+from localspec.models.space import size_text
+
+_TOLD_EVERY_S = 30.0
+
+
+class BenchProgress:
+    """Says which run is done: on a terminal in one line, elsewhere now and then.
+
+    Args:
+        enabled: False says nothing at all.
+    """
+
+    def __init__(self, *, enabled: bool) -> None:
+        self._enabled = enabled
+        self._drawing = sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
+        self._start = time.monotonic()
+        self._told = -_TOLD_EVERY_S
+
+    def tell(self, done: int, planned: int, trial: Trial) -> None:
+        """Take in that a run is done."""
+        if done == 1:
+            self._start = time.monotonic() - trial.wall_s
+        now = time.monotonic()
+        if not self._enabled or (not self._drawing and now - self._told < _TOLD_EVERY_S):
+            return
+        self._told = now
+        left_s = (now - self._start) / done * (planned - done)
+        speed = trial.n_tokens / trial.wall_s
+        text = (
+            f"run {done} of {planned}, {trial.slot.mode} {speed:.1f} tokens/s, {_time(left_s)} left"
+        )
+        if self._drawing:
+            text = text[: shutil.get_terminal_size((80, 24)).columns - 1]
+            print(f"\r\x1b[K{text}", end="", file=sys.stderr, flush=True)
+        else:
+            print(f"localspec: {text}", file=sys.stderr, flush=True)
+
+    def made(self, path: Path) -> None:
+        """Say where a file that was made lies: it may be large, and nothing removes it."""
+        if self._enabled:
+            size = size_text(path.stat().st_size)
+            print(f"localspec: {shown(path)} ({size}) is kept for later runs", file=sys.stderr)
+
+    def end(self) -> None:
+        """Clear the line."""
+        if self._enabled and self._drawing:
+            print("\r\x1b[K", end="", file=sys.stderr, flush=True)
+
+
+def _time(seconds: float) -> str:
+    return f"{seconds:.0f} s" if seconds < 100 else f"{seconds / 60:.0f} min"
