@@ -139,7 +139,9 @@ def test_every_token_says_where_it_came_from(client: EngineClient) -> None:
     origins = [t.origin for each in drafted.of(Streamed) for t in each.tokens]
     assert origins[0] == "first"
     assert set(origins) <= {"first", "plain", "lookup", "correction", "bonus"}
-    assert origins.count("lookup") == sum(each.accepted for each in ended(drafted).drafters) > 0
+    accepted = sum(each.accepted for each in ended(drafted).drafters)
+    assert origins.count("lookup") > 0
+    assert accepted - origins.count("lookup") in {0, 1}  # what ends the reply is no text
     assert {t.origin for each in plain.of(Streamed) for t in each.tokens} == {"first", "plain"}
     assert sum(each.drafted for each in ended(plain).drafters) == 0
 
