@@ -6,7 +6,7 @@ from rich.cells import cell_len, set_cell_size
 from textual.content import Content
 from textual.widgets import Static
 
-from localspec.ui.clean import clean_line
+from localspec.ui.clean import clean, clean_line
 
 _GAP = "  "
 
@@ -73,12 +73,13 @@ class StatsPanel(Static):
     def __init__(self) -> None:
         super().__init__(id="stats", markup=False)
         self.display = False
+        self._lines: Callable[[int], Sequence[str]] = lambda _: ()
 
     def tell(self, lines: Callable[[int], Sequence[str]]) -> None:
         """Show the lines that are made for its width."""
-        width = self.content_size.width or self.app.size.width - 2
-        self.update(
-            "\n".join(
-                clean_line(each) if not each.startswith("  ") else each for each in lines(width)
-            )
-        )
+        self._lines = lines
+        self.update("\n".join(clean(each) for each in lines(self.content_size.width)))
+
+    def on_resize(self) -> None:
+        """Make them for another width."""
+        self.tell(self._lines)

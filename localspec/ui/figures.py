@@ -126,9 +126,12 @@ def stats_lines(
         return ["Nothing was measured yet: ask something."]
     rounds = exchange.rounds
     bar = max(width - 18, 8)
+    lines = _speed(exchange, costs_of([*earlier, *rounds]), bar)
+    if exchange.finished is not None and exchange.finished.note:
+        lines.append(exchange.finished.note)
     mean = sum(each.confirmed for each in rounds) / len(rounds)
-    lines = [
-        f"rounds {len(rounds)}, {mean:.2f} tokens confirmed in each",
+    lines += [
+        f"{len(rounds)} rounds, {mean:.2f} tokens confirmed in each",
         f"  {sparkline(rounds, bar)}",
     ]
     shares = split(rounds)
@@ -137,11 +140,7 @@ def stats_lines(
             f"time: draft {shares[0]:.0%}, verify {shares[1]:.0%}, other {shares[2]:.0%}",
             f"  {split_bar(shares, bar)}",
         ]
-    lines += _drafting(rounds)
-    lines += _speed(exchange, costs_of([*earlier, *rounds]), bar)
-    if exchange.finished is not None and exchange.finished.note:
-        lines.append(exchange.finished.note)
-    return lines
+    return lines + _drafting(rounds)
 
 
 def _drafting(rounds: Sequence[RoundFigures]) -> list[str]:

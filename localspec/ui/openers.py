@@ -113,12 +113,12 @@ async def lens_sheet(app: ChatApp, argument: str) -> None:  # noqa: ARG001
     exchange = app.session.exchange
     if exchange is None or not exchange.tokens:
         raise UsageError("there are no tokens to look at: ask something in this session first")
-    body = Text("\n".join([*legend(exchange.tokens), "", ""]))
+    body = Text()
     for run in runs(exchange.tokens):
         body.append(run.mark.open, "dim")
         body.append(run.text, run.mark.style)
         body.append(run.mark.close, "dim")
-    body.append("\n")
+    body.append("\n\n" + "\n".join(legend(exchange.tokens)))
     app.push_screen(TextSheet("Token lens", body))
 
 

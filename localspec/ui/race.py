@@ -88,7 +88,7 @@ class Race:
             texts = "the texts are equal"
         else:
             at = min(len(one), len(other)) if fork is None else fork
-            texts = f"the texts fork at character {at + 1}: two tokens were nearly tied, and widths round differently"
+            texts = f"the texts fork at character {at + 1}, as they may where rounding decides a near-tie"
         return f"{_ratio(with_draft, without)}; {texts}"
 
     def _ask(self, *, draft: bool) -> None:

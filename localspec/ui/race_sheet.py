@@ -46,9 +46,7 @@ class RaceSheet(ModalScreen[None]):
         """Draw, five times a second."""
         self.draw()
         self.set_interval(_REDRAW_S, self.draw)
-        scroll = self.query_one(VerticalScroll)
-        scroll.anchor()
-        scroll.focus()
+        self.query_one(VerticalScroll).focus()
 
     def draw(self) -> None:
         """Show what there is."""
@@ -58,6 +56,8 @@ class RaceSheet(ModalScreen[None]):
             head.update(head_line(_NAMES[index], lane))
             self._lanes[index].update(text_of(lane, fork))
         self._verdict.update(clean_line(self._race.verdict()))
+        if not self._race.done:
+            self.query_one(VerticalScroll).scroll_end(animate=False)
 
     def action_leave(self) -> None:
         """Stop the race, or close the sheet when it is over."""

@@ -57,7 +57,8 @@ class Transcript(VerticalScroll, can_focus=False):
     @property
     def follows(self) -> bool:
         """Whether the end is in sight."""
-        return self._last == len(self._items) and self.scroll_y >= self.max_scroll_y - 1
+        # Following a short conversation, Textual sets it down at the bottom: above 0, so to speak.
+        return self._last == len(self._items) and max(self.scroll_y, 0) >= self.max_scroll_y - 1
 
     async def show(self, items: Sequence[Item]) -> None:
         """Show these messages, the last ones in sight; what is there already stays."""

@@ -1,0 +1,161 @@
+"""Drives the chat in a terminal that is not there, with an engine double that speaks the real protocol."""
+
+import asyncio
+import io
+import os
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from textual import events
+from textual.pilot import Pilot
+
+from localspec.engine.client import EngineClient
+from localspec.engine.protocol import Load, Options
+from localspec.history.archive import History
+from localspec.ui.app import ChatApp
+from localspec.ui.preferences import Preferences
+from localspec.ui.session import Session
+from localspec.ui.talk import Talk
+from tests.engine.double import command
+
+PATIENCE_S = 60.0
+SCREENS = Path(__file__).parent / "screens"
+SIZES = ((40, 12), (80, 24), (120, 40))
+
+
+@dataclass(frozen=True, slots=True)
+class Chat:
+    """A chat that is running."""
+
+    app: ChatApp
+    pilot: Pilot[None]
+
+    @property
+    def session(self) -> Session:
+        return self.app.session
+
+    @property
+    def contents(self) -> list[str]:
+        """What was said so far, as it is kept."""
+        return [each.content for each in self.session.talk.messages]
+
+    async def until(self, holds: Callable[[], object]) -> None:
+        """Wait until something holds, and see that it does."""
+        loop = asyncio.get_running_loop()
+        end_s = loop.time() + PATIENCE_S
+        while not holds():
+            assert loop.time() < end_s, f"waited in vain; the screen says:\n{self.text()}"
+            await self.pilot.pause(0.02)
+        await self.pilot.pause()
+
+    async def press(self, *keys: str) -> None:
+        await self.pilot.press(*keys)
+        await self.pilot.pause()
+
+    async def type(self, text: str) -> None:
+        """Paste a text into the composer: quicker than its keys one by one."""
+        self.app.entry.composer.post_message(events.Paste(text))
+        await self.pilot.pause()
+
+    async def ask(self, text: str) -> None:
+        """Ask, and wait for the end of the answer."""
+        await self.begin(text)
+        await self.until(lambda: not self.session.busy)
+
+    async def begin(self, text: str) -> None:
+        """Ask, and wait until the question is there."""
+        await self.run(text)
+        await self.until(lambda: self.session.exchange is not None)
+
+    async def run(self, text: str) -> None:
+        """Write a text or a command, and press Enter."""
+        self.app.entry.composer.focus()
+        self.app.entry.composer.fill(text)
+        await self.pilot.pause()
+        if self.app.entry.composer.list_open:
+            await self.pilot.press("escape")
+        await self.pilot.press("enter")
+        await self.pilot.pause()
+
+    async def ready(self) -> None:
+        await self.until(lambda: self.session.state.ready is not None)
+
+    async def sized(self, width: int, height: int) -> None:
+        """Give the terminal another size, and wait until the screen has it."""
+        await self.pilot.resize_terminal(width, height)
+        await self.until(lambda: tuple(self.app.screen.size) == (width, height))
+
+    def text(self) -> str:
+        """Return what the screen shows, the screens behind it included."""
+        width, height = self.app.size
+        console = Console(
+            width=width, height=height, file=io.StringIO(), force_terminal=True, record=True,
+            legacy_windows=False, safe_box=False,
+        )  # fmt: skip
+        compositor = self.app.screen._compositor
+        update = compositor.render_update(full=True, screen_stack=self.app._background_screens)
+        console.print(update)
+        lines = console.export_text(styles=False).splitlines()
+        return "\n".join(line.rstrip() for line in lines)
+
+
+def drive(
+    doing: Callable[[Chat], Awaitable[None]],
+    folder: Path,
+    script: Mapping[str, Any] | None = None,
+    *,
+    size: tuple[int, int] = (80, 24),
+    preferences: Preferences | None = None,
+    pair: str | None = "toy",
+    resume: int | None = None,
+    system: str | None = None,
+    load: Load | None = None,
+) -> None:
+    """Start the chat, do something in it, and leave.
+
+    Args:
+        doing: what is done.
+        folder: where history and working directory are.
+        script: of the engine double.
+        size: columns and rows.
+        preferences: of the user.
+        pair: what is loaded; None leaves it to the chat.
+        resume: the conversation to take up.
+        system: the system prompt.
+        load: what is loaded, instead of the pair.
+    """
+    work = folder / "work"
+    work.mkdir(exist_ok=True)
+    talk = Talk(History(folder / "history"), system)
+    engine = EngineClient(command(script))
+    session = Session(engine, talk, load or Load(pair=pair), Options(), work)
+
+    async def run() -> None:
+        app = ChatApp(session, preferences, resume)
+        app.entry.composer.cursor_blink = False
+        async with app.run_test(size=size) as pilot:
+            await doing(Chat(app, pilot))
+
+    try:
+        asyncio.run(run())
+    finally:
+        session.close()
+
+
+async def assert_screen(chat: Chat, name: str) -> None:
+    """See that the screen is as it was, at three sizes.
+
+    LOCALSPEC_UPDATE_SCREENS=1 keeps how it is now instead.
+    """
+    for width, height in SIZES:
+        await chat.sized(width, height)
+        await chat.pilot.pause(0.15)
+        path = SCREENS / f"{name}-{width}x{height}.txt"
+        text = chat.text().rstrip("\n") + "\n"
+        if os.environ.get("LOCALSPEC_UPDATE_SCREENS"):
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+        assert text == path.read_text(encoding="utf-8"), text

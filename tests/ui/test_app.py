@@ -1,0 +1,445 @@
+"""The main screen, driven by keys."""
+
+from pathlib import Path
+
+import pytest
+from textual.widgets import OptionList
+
+from localspec.ui.engine_state import Phase
+from localspec.ui.preferences import Preferences
+from localspec.ui.sheets import ListSheet, TextSheet
+from tests.ui.driving import Chat, drive
+from tests.ui.test_clean import obeyed
+
+LONG = "word " * 200
+CODE = "Look:\n\n```python\nx = 1\n```\n\n日本語 👩‍👩‍👧"
+SLOW = {"otherwise": [LONG], "pass_s": 0.01}
+
+
+def test_the_screen_is_painted_before_any_model_is_loaded(tmp_path: Path) -> None:
+    async def look(chat: Chat) -> None:
+        assert "Ask something." in chat.text()
+        assert chat.session.state.ready is None
+        await chat.until(lambda: "loading toy" in chat.text())
+
+    drive(look, tmp_path, {"load_s": 30.0})
+
+
+def test_a_question_can_be_asked_before_the_models_are_loaded(tmp_path: Path) -> None:
+    async def ask(chat: Chat) -> None:
+        await chat.begin("hello?")
+        assert "waiting for the engine" in chat.text()
+        await chat.until(lambda: not chat.session.busy)
+        assert chat.contents == ["hello?", "Hello **world**."]
+
+    drive(ask, tmp_path, {"load_s": 1.0})
+
+
+def test_an_answer_is_shown_as_markdown_and_kept_as_text(tmp_path: Path) -> None:
+    async def ask(chat: Chat) -> None:
+        await chat.ask("hello?")
+        assert chat.contents == ["hello?", CODE]
+        assert "  x = 1" in chat.text()
+        assert "```" not in chat.text()
+        assert "日本語" in chat.text()
+        assert chat.app.entry.composer.text == ""
+
+    drive(ask, tmp_path, {"otherwise": [CODE]})
+
+
+def test_esc_stops_and_keeps_what_is_there(tmp_path: Path) -> None:
+    async def stop(chat: Chat) -> None:
+        await chat.begin("hello?")
+        await chat.until(lambda: chat.session.exchange and chat.session.exchange.answer)
+        await chat.press("escape")
+        await chat.until(lambda: not chat.session.busy)
+        answer = chat.contents[1]
+        assert 0 < len(answer) < len(LONG)
+        assert LONG.startswith(answer)
+        assert "stopped" in chat.text()
+
+    drive(stop, tmp_path, SLOW)
+
+
+def test_esc_in_prefill_leaves_the_question_alone(tmp_path: Path) -> None:
+    async def stop(chat: Chat) -> None:
+        await chat.begin("long " * 200)
+        await chat.until(lambda: "reading" in chat.text())
+        await chat.press("escape")
+        await chat.until(lambda: not chat.session.busy)
+        assert len(chat.contents) == 1
+        await chat.press("up")
+        assert chat.app.entry.composer.text == ("long " * 200)
+
+    drive(stop, tmp_path, {"chunk_s": 0.3})
+
+
+def test_a_stopped_answer_goes_on(tmp_path: Path) -> None:
+    async def go_on(chat: Chat) -> None:
+        await chat.begin("hello?")
+        await chat.until(lambda: chat.session.exchange and chat.session.exchange.answer)
+        await chat.press("escape")
+        await chat.until(lambda: not chat.session.busy)
+        begun = chat.contents[1]
+        await chat.run("/continue")
+        await chat.until(lambda: not chat.session.busy)
+        assert len(chat.contents) == 2
+        assert chat.contents[1].startswith(begun)
+        assert len(chat.contents[1]) > len(begun)
+
+    drive(go_on, tmp_path, {"otherwise": ["word " * 30], "pass_s": 0.01})
+
+
+def test_the_user_may_scroll_away_while_text_streams_and_come_back(tmp_path: Path) -> None:
+    async def scroll(chat: Chat) -> None:
+        transcript = chat.app.transcript
+        await chat.ask("first?")
+        await chat.begin("second?")
+        await chat.until(lambda: chat.session.exchange and chat.session.exchange.answer)
+        assert transcript.follows
+        await chat.press("pageup", "pageup")
+        await chat.until(lambda: not transcript.follows)
+        place = transcript.scroll_y
+        said = len(chat.session.exchange.answer) if chat.session.exchange else 0
+        await chat.until(lambda: len(chat.session.exchange.answer) > said + 100)  # type: ignore[union-attr]
+        assert transcript.scroll_y == place
+        assert "more below" in chat.text()
+        await chat.press("ctrl+end")
+        await chat.until(lambda: transcript.follows)
+        await chat.until(lambda: "more below" not in chat.text())
+
+    drive(scroll, tmp_path, {"otherwise": ["line\n\n" * 30, "line\n\n" * 200], "pass_s": 0.002})
+
+
+def test_lines_are_written_and_pasted_without_being_sent(tmp_path: Path) -> None:
+    async def write(chat: Chat) -> None:
+        composer = chat.app.entry.composer
+        await chat.press("a", "ctrl+j", "b")
+        assert composer.text == "a\nb"
+        composer.fill("")
+        await chat.type("\n".join(f"line {each}\tx" for each in range(2000)) + "\x1b[31m\r\n")
+        assert composer.text.count("\n") == 2000
+        assert "\tx" in composer.text
+        assert "\x1b" not in composer.text
+        assert chat.contents == []
+        assert composer.size.height <= 8
+
+    drive(write, tmp_path)
+
+
+def test_earlier_questions_are_recalled(tmp_path: Path) -> None:
+    async def recall(chat: Chat) -> None:
+        composer = chat.app.entry.composer
+        for question in ("one?", "two?"):
+            await chat.ask(question)
+        await chat.press(*"draft")
+        await chat.press("up")
+        assert composer.text == "two?"
+        await chat.press("up")
+        assert composer.text == "one?"
+        await chat.press("up")
+        assert composer.text == "one?"
+        await chat.press("down", "down")
+        assert composer.text == "draft"
+
+    drive(recall, tmp_path)
+
+
+def test_a_dead_engine_is_told_and_started_again_and_nothing_is_lost(tmp_path: Path) -> None:
+    async def die(chat: Chat) -> None:
+        await chat.begin("hello?")
+        await chat.until(lambda: "was killed" in chat.text())
+        assert chat.contents[0] == "hello?"
+        assert LONG.startswith(chat.contents[1])
+        await chat.ready()
+        assert chat.app.is_running
+
+    drive(die, tmp_path, {**SLOW, "death": {"on": "token", "at": 40}})
+
+
+def test_an_engine_that_dies_again_is_left_to_the_user(tmp_path: Path) -> None:
+    async def die(chat: Chat) -> None:
+        await chat.until(lambda: "/restart starts it again" in chat.text())
+        assert chat.session.state.phase is Phase.DEAD
+        assert not chat.session.engine.alive
+
+    drive(die, tmp_path, {"death": {"on": "load", "how": "SIGSEGV"}})
+
+
+def test_what_cannot_be_loaded_is_told_in_the_chat(tmp_path: Path) -> None:
+    async def look(chat: Chat) -> None:
+        await chat.until(lambda: "no such pair, take another" in chat.text())
+        assert "no model is loaded" in chat.text()
+
+    drive(look, tmp_path, {"refuses": {"toy": ["ModelUnavailable", "no such pair, take another"]}})
+
+
+def test_a_question_is_edited_in_a_branch_and_versions_are_switched(tmp_path: Path) -> None:
+    async def edit(chat: Chat) -> None:
+        await chat.ask("one?")
+        await chat.press("f6")
+        assert chat.app.entry.composer.text == "one?"
+        await chat.ask("uno?")
+        assert chat.contents[0] == "uno?"
+        assert "version 2 of 2" in chat.text()
+        await chat.press("shift+tab", "up", "left")
+        await chat.until(lambda: chat.contents[0] == "one?")
+        assert "version 1 of 2" in chat.text()
+
+    drive(edit, tmp_path)
+
+
+def test_esc_leaves_an_edited_question_as_it_was(tmp_path: Path) -> None:
+    async def edit(chat: Chat) -> None:
+        await chat.ask("one?")
+        await chat.press("f6")
+        await chat.press("escape")
+        assert chat.app.entry.composer.text == ""
+        await chat.ask("two?")
+        assert chat.contents[0] == "one?"
+
+    drive(edit, tmp_path)
+
+
+def test_nothing_that_a_terminal_obeys_reaches_it(tmp_path: Path) -> None:
+    evil = "\x1b]0;title\x07\x1b[2J [a](https://x.example/\x1b) `\x9b31m` &#x202e; \x08 \r\nend"
+
+    async def look(chat: Chat) -> None:
+        await chat.ask("evil?")
+        assert "␛]0;title␇␛[2J" in chat.text()
+        assert obeyed(chat.text()) == []
+        await chat.run("/lens")
+        await chat.until(lambda: isinstance(chat.app.screen, TextSheet))
+        assert obeyed(chat.text()) == []
+
+    drive(look, tmp_path, {"answers": {"evil": evil}})
+
+
+def test_a_long_conversation_mounts_few_messages_and_fetches_the_others(tmp_path: Path) -> None:
+    async def look(chat: Chat) -> None:
+        talk = chat.session.talk
+        talk.conversation = talk.history.create()
+        parent = None
+        for each in range(80):
+            parent = talk.history.add_user(talk.conversation, parent, f"question {each}")
+            reply = talk.history.begin_reply(talk.conversation, parent)
+            reply.finish(f"answer {each}")
+            parent = reply.message
+        talk.reload()
+        await chat.app.show_messages()
+        await chat.until(lambda: "answer 79" in chat.text())
+        transcript = chat.app.transcript
+        for _ in range(200):
+            assert len(transcript.views) <= 60
+            if "question 0\n" in chat.text():
+                break
+            await chat.press("pageup")
+        assert "question 0\n" in chat.text()
+        await chat.press("ctrl+end")
+        await chat.until(lambda: "answer 79" in chat.text())
+
+    drive(look, tmp_path)
+
+
+def test_the_transcript_stays_where_it_is_when_earlier_messages_are_fetched(tmp_path: Path) -> None:
+    async def look(chat: Chat) -> None:
+        talk = chat.session.talk
+        talk.conversation = talk.history.create()
+        parent = None
+        for each in range(50):
+            parent = talk.history.add_user(talk.conversation, parent, f"question {each}.")
+            reply = talk.history.begin_reply(talk.conversation, parent)
+            reply.finish(f"answer {each}.")
+            parent = reply.message
+        talk.reload()
+        await chat.app.show_messages()
+        await chat.until(lambda: "answer 49." in chat.text())
+        seen = {49}
+        for _ in range(300):
+            numbers = [each for each in range(50) if f"answer {each}." in chat.text()]
+            # A page up leaves no message out: what is new joins what was seen.
+            assert not numbers or max(numbers) >= min(seen) - 1, chat.text()
+            seen.update(numbers)
+            if 0 in seen:
+                break
+            await chat.press("pageup")
+        assert seen == set(range(50))
+
+    drive(look, tmp_path)
+
+
+def test_a_small_terminal_still_has_everything(tmp_path: Path) -> None:
+    async def look(chat: Chat) -> None:
+        await chat.ask("hello?")
+        await chat.pilot.resize_terminal(40, 12)
+        await chat.until(lambda: chat.app.size.width == 40)
+        await chat.until(lambda: "Hello world." in chat.text())
+        assert "Ask something." in chat.text()
+        assert "toy" in chat.text().splitlines()[-1]
+
+    drive(look, tmp_path)
+
+
+def test_keys_of_the_user_replace_ours(tmp_path: Path) -> None:
+    async def look(chat: Chat) -> None:
+        await chat.press("f2")
+        assert "Nothing was measured yet" not in chat.text()
+        await chat.press("ctrl+s")
+        assert "Nothing was measured yet" in chat.text()
+
+    drive(look, tmp_path, preferences=Preferences(keys={"stats": "ctrl+s"}))
+
+
+def test_colours_are_the_users(tmp_path: Path) -> None:
+    async def look(chat: Chat) -> None:
+        assert chat.app.theme == "ansi-dark"
+        await chat.run("/theme textual-light")
+        assert chat.app.theme == "textual-light"
+        await chat.run("/theme plaid")
+        assert "there is no theme 'plaid'" in chat.text()
+
+    drive(look, tmp_path, preferences=Preferences(theme="ansi-dark"))
+
+
+def test_thoughts_are_folded_and_a_key_unfolds_them(tmp_path: Path) -> None:
+    async def look(chat: Chat) -> None:
+        await chat.ask("hello?")
+        assert "▸ thoughts, 2 words" in chat.text()
+        assert "deep thought" not in chat.text()
+        await chat.press("ctrl+t")
+        assert "deep thought" in chat.text()
+        await chat.press("ctrl+t")
+        assert "deep thought" not in chat.text()
+
+    drive(look, tmp_path, {"thinks": True, "otherwise": ["<think>deep thought</think>Done."]})
+
+
+def test_a_full_context_is_the_users_choice(tmp_path: Path) -> None:
+    async def choose(chat: Chat) -> None:
+        await chat.ask("one " * 40)
+        await chat.ask("two " * 40)
+        await chat.run("three " * 20)
+        await chat.until(lambda: isinstance(chat.app.screen, ListSheet))
+        assert "leave out the oldest turns" in chat.text()
+        await chat.press("enter")
+        await chat.until(lambda: len(chat.contents) == 6 and not chat.session.busy)
+        assert chat.contents[-1] == "ok"
+        assert "left out of the context" in chat.text()
+
+    drive(choose, tmp_path, {"n_ctx": 450, "otherwise": ["ok"]})
+
+
+def test_a_text_that_cannot_be_sent_stays_in_the_composer(tmp_path: Path) -> None:
+    async def send(chat: Chat) -> None:
+        (chat.session.folder / "a.bin").write_bytes(b"\xff\xfe")
+        await chat.run("look at @a.bin")
+        assert "a.bin is not UTF-8 text" in chat.text()
+        assert chat.app.entry.composer.text == "look at @a.bin"
+        await chat.run("/frob")
+        assert "there is no command /frob" in chat.text()
+        assert chat.app.entry.composer.text == "/frob"
+
+    drive(send, tmp_path)
+
+
+def test_commands_and_paths_are_completed_by_keys(tmp_path: Path) -> None:
+    async def complete(chat: Chat) -> None:
+        (chat.session.folder / "notes.md").write_text("x" * 1200)
+        composer = chat.app.entry.composer
+        await chat.press(*"/exp")
+        assert "/export [md|json] [FILE]" in chat.text()
+        await chat.press("tab")
+        assert composer.text == "/export "
+        composer.fill("")
+        await chat.press(*"@no")
+        assert "notes.md  1.2 KB" in chat.text()
+        await chat.press("tab")
+        assert composer.text == "@notes.md "
+        composer.fill("")
+        await chat.press(*"/hel", "enter")
+        await chat.until(lambda: isinstance(chat.app.screen, TextSheet))
+
+    drive(complete, tmp_path)
+
+
+def test_the_list_of_completions_is_walked_and_closed(tmp_path: Path) -> None:
+    async def walk(chat: Chat) -> None:
+        await chat.press("/", "down", "down")
+        marked = chat.app.query_one("#completions", OptionList).highlighted
+        assert marked == 2
+        await chat.press("escape")
+        assert not chat.app.entry.composer.list_open
+        assert chat.app.entry.composer.text == "/"
+
+    drive(walk, tmp_path)
+
+
+def test_a_command_that_must_wait_says_so(tmp_path: Path) -> None:
+    async def wait(chat: Chat) -> None:
+        await chat.begin("hello?")
+        await chat.run("/new")
+        assert "/new has to wait" in chat.text()
+        await chat.run("/stop")
+        await chat.until(lambda: not chat.session.busy)
+
+    drive(wait, tmp_path, SLOW)
+
+
+def test_ctrl_c_copies_stops_or_clears_before_it_only_advises(tmp_path: Path) -> None:
+    async def press(chat: Chat) -> None:
+        composer = chat.app.entry.composer
+        await chat.begin("hello?")
+        await chat.press("ctrl+c")
+        await chat.until(lambda: not chat.session.busy)
+        composer.fill("text")
+        await chat.press("ctrl+c")
+        assert composer.text == ""
+        await chat.press("ctrl+c")
+        assert "Ctrl+Q leaves" in chat.text()
+        composer.fill("copy me")
+        composer.select_all()
+        await chat.press("ctrl+c")
+        assert chat.app.clipboard == "copy me"
+
+    drive(press, tmp_path, SLOW)
+
+
+def test_what_is_said_is_there_again_the_next_day(tmp_path: Path) -> None:
+    kept: list[int] = []
+
+    async def talk(chat: Chat) -> None:
+        await chat.ask("hello?")
+        assert chat.session.talk.conversation is not None
+        kept.append(chat.session.talk.conversation)
+
+    async def resume(chat: Chat) -> None:
+        await chat.until(lambda: "Hello world." in chat.text())
+        assert chat.contents == ["hello?", "Hello **world**."]
+        await chat.ask("and?")
+        assert len(chat.contents) == 4
+        assert chat.session.exchange is not None
+        assert chat.session.exchange.started is not None
+        # What was evaluated the day before is not evaluated again.
+        assert chat.session.exchange.started.cached_tokens > 20
+
+    drive(talk, tmp_path)
+    drive(resume, tmp_path, resume=kept[0])
+
+
+def test_a_question_sent_before_the_engine_is_started_is_asked(tmp_path: Path) -> None:
+    async def ask(chat: Chat) -> None:
+        chat.app.entry.composer.post_message(chat.app.entry.composer.Sent("early?"))
+        await chat.until(lambda: len(chat.contents) == 2)
+        assert chat.contents[0] == "early?"
+
+    drive(ask, tmp_path)
+
+
+def test_a_fault_of_ours_ends_the_chat_without_a_traceback(tmp_path: Path) -> None:
+    async def fail(chat: Chat) -> None:
+        chat.app.call_later(lambda: 1 // 0)
+        await chat.until(lambda: chat.app.failure is not None)
+        assert chat.app._exit_renderables == []
+
+    with pytest.raises(ZeroDivisionError):
+        drive(fail, tmp_path)

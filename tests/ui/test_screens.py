@@ -1,0 +1,238 @@
+"""How every screen looks at three sizes: texts, to be read in a diff. See `driving.assert_screen`."""
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import pytest
+
+from localspec.engine.protocol import LensToken, Options, Turn
+from localspec.ui import picker
+from localspec.ui.history_sheet import HistorySheet
+from localspec.ui.pairs import PairChoice
+from localspec.ui.picker import Picker
+from localspec.ui.preferences import Preferences
+from localspec.ui.race import Race
+from localspec.ui.race_sheet import RaceSheet
+from localspec.ui.sheets import ListSheet, TextSheet
+from tests.ui.answers import exchange, finished, plain, round_of
+from tests.ui.driving import Chat, assert_screen, drive
+
+ANSWER = """\
+A linked list is *reversed* by turning its links round:
+
+```python
+def reverse(node):
+    before = None
+    while node:
+        node.next, before, node = before, node, node.next
+    return before
+```
+
+1. one pass, no memory
+2. 日本語 and 👍 keep their widths
+"""
+TOKENS = [
+    LensToken("The", "first"),
+    LensToken(" capital", "model"),
+    LensToken(" of", "model"),
+    LensToken(" France", "lookup"),
+    LensToken(" is", "bonus"),
+    LensToken(" Paris", "correction"),
+    LensToken(".", "plain"),
+]
+PAIRS = [
+    PairChoice(
+        "tiny", 98_000_000, False, True, "needs RAM: 199 MB of 24 GB free", "a first try", True
+    ),
+    PairChoice(
+        "coder", 1_600_000_000, True, True, "needs RAM: 1.8 GB of 24 GB free", "code", False
+    ),
+    PairChoice("giant", 70_000_000_000, False, False, "needs more than 70.0 GB", "", False),
+]
+
+
+def settled(chat: Chat) -> None:
+    """Give the last answer figures that do not depend on the machine."""
+    made = exchange(rounds=[plain(0.02)] * 4 + [round_of(3, 3, 0.03), round_of(3, 1, 0.03)] * 10)
+    made.tokens += TOKENS
+    made.finished = finished(predicted_speed_up=1.3, note="drafting 3 tokens at a time")
+    chat.session.exchange = made
+    chat.app.tell_state()
+
+
+def test_welcome(tmp_path: Path) -> None:
+    async def look(chat: Chat) -> None:
+        await chat.ready()
+        await chat.until(lambda: "toy" in chat.text())
+        await assert_screen(chat, "welcome")
+
+    drive(look, tmp_path)
+
+
+def test_conversation(tmp_path: Path) -> None:
+    async def look(chat: Chat) -> None:
+        await chat.ask("Reverse a linked list.")
+        talk = chat.session.talk
+        talk.history.resume_reply(talk.messages[-1].id).finish(ANSWER)  # without figures
+        talk.reload()
+        await chat.app.show_messages()
+        settled(chat)
+        await chat.pilot.pause()
+        await assert_screen(chat, "conversation")
+
+    drive(look, tmp_path, {"otherwise": [ANSWER]})
+
+
+def test_reading_a_long_question(tmp_path: Path) -> None:
+    async def look(chat: Chat) -> None:
+        await chat.ready()
+        await chat.begin("\n".join(f"line {each}" for each in range(100)))
+        await chat.until(lambda: "reading 797" in chat.text())
+        await assert_screen(chat, "reading")
+        chat.session.stop()
+
+    drive(look, tmp_path, {"chunk_s": 60.0})
+
+
+def test_completion(tmp_path: Path) -> None:
+    async def look(chat: Chat) -> None:
+        await chat.ready()
+        await chat.press(*"/re")
+        await chat.until(lambda: "/regenerate" in chat.text())
+        await assert_screen(chat, "completion")
+
+    drive(look, tmp_path)
+
+
+def test_stats(tmp_path: Path) -> None:
+    async def look(chat: Chat) -> None:
+        await chat.ready()
+        settled(chat)
+        await chat.press("f2")
+        await assert_screen(chat, "stats")
+
+    drive(look, tmp_path)
+
+
+def test_lens(tmp_path: Path) -> None:
+    async def look(chat: Chat) -> None:
+        await chat.ready()
+        settled(chat)
+        await chat.press("f3")
+        await chat.until(lambda: isinstance(chat.app.screen, TextSheet))
+        await assert_screen(chat, "lens")
+
+    drive(look, tmp_path)
+
+
+class Lanes(Race):
+    """A race that was run."""
+
+    def start(self) -> None:
+        for number, end, speed in (
+            (1, "Paris, of course.", 30.0),
+            (2, "Paris, on the Seine.", 20.0),
+        ):
+            text = f"The capital of France is {end}"
+            lane = exchange(text, number)
+            lane.finished = finished(number, text, tokens_per_s=speed)
+            self.lanes.append(lane)
+
+
+def test_race(tmp_path: Path) -> None:
+    async def look(chat: Chat) -> None:
+        await chat.ready()
+        race = Lanes(chat.session.engine, (Turn("user", "q"),), Options())
+        race.start()
+        chat.app.push_screen(RaceSheet(race))
+        await chat.until(lambda: isinstance(chat.app.screen, RaceSheet))
+        await chat.until(lambda: "fork" in chat.text())
+        await assert_screen(chat, "race")
+
+    drive(look, tmp_path)
+
+
+def test_history(tmp_path: Path) -> None:
+    async def look(chat: Chat) -> None:
+        await chat.ready()
+        for question in ("How tall is the Eiffel tower?", "Reverse a linked list, please."):
+            await chat.ask(question)
+            chat.session.new()
+        await chat.app.show_messages()
+        chat.session.state.progress = ""
+        await chat.press("f7")
+        await chat.until(lambda: isinstance(chat.app.screen, HistorySheet))
+        await chat.press(*"eiffel")
+        await chat.until(lambda: "Reverse" not in chat.text())
+        await assert_screen(chat, "history")
+
+    drive(look, tmp_path)
+
+
+def test_settings(tmp_path: Path) -> None:
+    async def look(chat: Chat) -> None:
+        await chat.ready()
+        await chat.press("f4")
+        await chat.until(lambda: isinstance(chat.app.screen, ListSheet))
+        await assert_screen(chat, "settings")
+
+    drive(look, tmp_path)
+
+
+def test_help(tmp_path: Path) -> None:
+    async def look(chat: Chat) -> None:
+        await chat.ready()
+        await chat.press("f1")
+        await chat.until(lambda: isinstance(chat.app.screen, TextSheet))
+        await assert_screen(chat, "help")
+
+    drive(look, tmp_path, preferences=Preferences(keys={"stats": "f12"}))
+
+
+@pytest.fixture
+def _known_pairs(monkeypatch: pytest.MonkeyPatch) -> None:
+    def judged(found: Sequence[PairChoice]) -> Iterator[PairChoice]:
+        yield from found
+
+    pairs: Callable[[], list[PairChoice]] = lambda: list(PAIRS)  # noqa: E731 - of a type
+    monkeypatch.setattr(picker, "choices", pairs)
+    monkeypatch.setattr(picker, "judged", judged)
+
+
+@pytest.mark.usefixtures("_known_pairs")
+def test_first_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("localspec.ui.feed.nothing_is_here", lambda: True)
+
+    async def look(chat: Chat) -> None:
+        await chat.until(lambda: isinstance(chat.app.screen, Picker))
+        await chat.pilot.pause(0.2)
+        await assert_screen(chat, "first-run")
+        await chat.press("enter")
+        await chat.ready()
+        assert chat.session.pair == "tiny"
+
+    drive(look, tmp_path, pair=None)
+
+
+def test_full_context(tmp_path: Path) -> None:
+    async def look(chat: Chat) -> None:
+        await chat.ready()
+        await chat.run("one " * 40)
+        await chat.until(lambda: isinstance(chat.app.screen, ListSheet))
+        await assert_screen(chat, "full-context")
+
+    drive(look, tmp_path, {"n_ctx": 100})
+
+
+def test_thoughts(tmp_path: Path) -> None:
+    async def look(chat: Chat) -> None:
+        await chat.ask("hello?")
+        talk = chat.session.talk
+        talk.history.resume_reply(talk.messages[-1].id).finish("Done.", "a deep thought")
+        talk.reload()
+        await chat.app.show_messages()
+        settled(chat)
+        await chat.press("ctrl+t")
+        await assert_screen(chat, "thoughts")
+
+    drive(look, tmp_path)
