@@ -10,6 +10,7 @@ from localspec.chat.assistant import Assistant
 from localspec.chat.conversation import Segment
 from localspec.decoding.cancel import CancelFlag
 from localspec.engine.factory import Loaded, RestoredState, SavedState, StateLeftError
+from localspec.engine.forecast import Costs
 from localspec.engine.protocol import Downloading, Load, Loading, Measuring
 from localspec.engine.serving import serve
 from localspec.launch import Launch, prepare
@@ -39,12 +40,14 @@ class Factory:
     ) -> Loaded:
         """Load them; see `localspec.engine.factory`."""
         prepared = prepare(launch_of(request))
-        assistant = prepared.load(
+        opened = prepared.open(
             cancel,
             lambda name, share: tell(Loading(name, share)),
             lambda name, share: tell(Measuring(name, share)),
         )
-        return _loaded(assistant, prepared.target)
+        costs = opened.drafting.costs
+        known = None if costs is None else Costs(costs.target, costs.draft_model)
+        return _loaded(opened.assistant, prepared.target, known)
 
 
 def launch_of(request: Load) -> Launch:
@@ -72,7 +75,7 @@ def launch_of(request: Load) -> Launch:
     )
 
 
-def _loaded(assistant: Assistant, path: Path) -> Loaded:
+def _loaded(assistant: Assistant, path: Path, costs: Costs | None) -> Loaded:
     context, identity = assistant.models.target, _identity(path)
     assert isinstance(context, LlamaContext), context  # noqa: S101 - what `launch` loads
 
@@ -94,7 +97,7 @@ def _loaded(assistant: Assistant, path: Path) -> Loaded:
             raise StateLeftError(str(error)) from error
         return RestoredState(context.n_cached, _segments(extra["remembered"]))
 
-    return Loaded(assistant, watch_prefill, save, restore)
+    return Loaded(assistant, watch_prefill, save, restore, costs)
 
 
 def _segments(remembered: list[Any]) -> tuple[Segment, ...]:

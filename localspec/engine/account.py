@@ -10,6 +10,7 @@ from localspec.chat.tokenizer import Tokenizer
 from localspec.decoding.generate import Confirmed
 from localspec.decoding.round import Round
 from localspec.decoding.timings import Timings
+from localspec.engine.forecast import Forecast
 from localspec.engine.protocol import DrafterFigures, Finished, LensToken, RoundFigures, Turn
 
 
@@ -37,6 +38,7 @@ class Account:
         self._detokenizer = Detokenizer()
         self._tokens: list[LensToken] = []
         self._rounds: list[RoundFigures] = []
+        self._taken = 0
         self._before = (0.0, 0.0, 0.0)
 
     def note(self, confirmed: Confirmed, timings: Timings) -> None:
@@ -65,11 +67,16 @@ class Account:
             )
         self._before = now
 
+    @property
+    def rounds(self) -> tuple[RoundFigures, ...]:
+        """All rounds of the reply."""
+        return tuple(self._rounds)
+
     def taken(self) -> tuple[tuple[LensToken, ...], tuple[RoundFigures, ...]]:
         """Return what was noted since the last call."""
-        tokens, rounds = tuple(self._tokens), tuple(self._rounds)
+        tokens, rounds = tuple(self._tokens), tuple(self._rounds[self._taken :])
         self._tokens.clear()
-        self._rounds.clear()
+        self._taken = len(self._rounds)
         return tokens, rounds
 
 
@@ -83,7 +90,7 @@ def _origins(done: Round | None, length: int) -> list[str]:
     return [*[done.draft.drafter] * accepted, last][:length]
 
 
-def finished(request_id: int, reply: Reply, said: Said) -> Finished:
+def finished(request_id: int, reply: Reply, said: Said, looked_back: Forecast | None) -> Finished:
     """Return the figures of a whole reply, with the turn that it is part of."""
     timings = reply.timings
     by_drafter = reply.acceptance.by_drafter.items()
@@ -111,4 +118,7 @@ def finished(request_id: int, reply: Reply, said: Said) -> Finished:
             DrafterFigures(name, each.rounds, each.drafted, each.accepted, each.confirmed)
             for name, each in by_drafter
         ),
+        predicted_speed_up=None if looked_back is None else looked_back.predicted,
+        measured_speed_up=None if looked_back is None else looked_back.measured,
+        note="" if looked_back is None else looked_back.note,
     )

@@ -14,11 +14,13 @@ from localspec.decoding.policy import FixedPolicy
 from localspec.decoding.sampling import SamplingParams
 from localspec.engine.account import Account, finished
 from localspec.engine.factory import Loaded, SavedState
+from localspec.engine.forecast import Forecast, chance_of_acceptance, forecast
 from localspec.engine.protocol import (
     Ask,
     Message,
     Options,
     Prefilling,
+    RoundFigures,
     Span,
     Started,
     Streamed,
@@ -43,6 +45,7 @@ class Answering:
         self._assistant = loaded.assistant
         self._tell = tell
         self._remembered: tuple[Segment, ...] = ()
+        self._chance: float | None = None
 
     @property
     def target_name(self) -> str:
@@ -96,10 +99,20 @@ class Answering:
         for event in self._assistant.stream(conversation, options, watch=account.note):
             if isinstance(event, Finished):
                 self._tell(Streamed(number, (), *account.taken()))
-                self._tell(finished(number, event.reply, conversation.messages[-1]))
+                looked_back = self._looked_back(account.rounds)
+                self._tell(finished(number, event.reply, conversation.messages[-1], looked_back))
             else:
                 spans = (Span(event.text, event.thinking),)
                 self._tell(Streamed(number, spans, *account.taken()))
+
+    def _looked_back(self, rounds: Sequence[RoundFigures]) -> Forecast | None:
+        """Say what drafting gained, and learn from it what to expect where it is off."""
+        costs = self._loaded.costs
+        if costs is None or not rounds:
+            return None
+        looked_back = forecast(rounds, costs, self._chance)
+        self._chance = chance_of_acceptance(rounds, "model") or self._chance
+        return looked_back
 
     def _conversation(self, turns: Sequence[Turn]) -> Conversation:
         messages = [Said(turn.role, turn.content, turn.thinking) for turn in turns]

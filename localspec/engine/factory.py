@@ -8,6 +8,7 @@ from typing import Protocol
 from localspec.chat.assistant import Assistant
 from localspec.chat.conversation import Segment
 from localspec.decoding.cancel import CancelFlag
+from localspec.engine.forecast import Costs
 from localspec.engine.protocol import Downloading, Load, Loading, Measuring
 
 
@@ -41,12 +42,14 @@ class Loaded:
             prompt takes several passes; None stops it.
         save: writes the state into a directory, with what is remembered of texts; raises StateLeftError.
         restore: puts it back where it fits; raises StateLeftError, and leaves nothing half restored.
+        costs: what passes take, where that was measured.
     """
 
     assistant: Assistant
     watch_prefill: Callable[[Callable[[int, int], None] | None], None]
     save: Callable[[Path, tuple[Segment, ...]], SavedState]
     restore: Callable[[Path], RestoredState]
+    costs: Costs | None = None
 
 
 class Factory(Protocol):

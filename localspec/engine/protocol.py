@@ -177,6 +177,9 @@ class Ready:
         notes: what the user should know of how it was set up, a sentence each.
         load_s: seconds that loading took.
         thinks: whether the target's template knows thinking blocks.
+        plain_round_s: what a round without a draft takes here, in a short text; None where that was not measured.
+        break_even: from which chance of acceptance on the draft model pays, 0 to 1; None where it never does, or is
+            not there, or was not measured.
     """
 
     target: str
@@ -186,6 +189,8 @@ class Ready:
     notes: tuple[str, ...]
     load_s: float
     thinks: bool
+    plain_round_s: float | None = None
+    break_even: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -309,9 +314,10 @@ class Finished:
         tokens_per_s: tokens after the first, per second of decoding; None without any.
         drafter: what drafted.
         drafters: by drafter; their sums are the whole reply's.
-        predicted_speed_up: what the policy expected drafting to gain over plain decoding, 1 is nothing; None where
-            nothing was measured.
-        note: a sentence of the policy about what it did, such as why drafting is off; empty without one.
+        predicted_speed_up: over plain decoding, by the costs of this machine and the acceptance of this reply, 1 is
+            nothing; None where nothing was drafted, or costs are not known.
+        measured_speed_up: what it came to, by the same cost of a plain round.
+        note: why nothing was drafted, and what drafting would cost; empty without a reason.
     """
 
     id: int
@@ -332,6 +338,7 @@ class Finished:
     drafter: str
     drafters: tuple[DrafterFigures, ...]
     predicted_speed_up: float | None = None
+    measured_speed_up: float | None = None
     note: str = ""
 
 

@@ -12,6 +12,7 @@ from localspec.chat.thinking import thinking_tags
 from localspec.decoding.cancel import CancelFlag, Cancelled
 from localspec.engine.answering import Answering
 from localspec.engine.factory import Factory, Loaded, StateLeftError
+from localspec.engine.forecast import break_even
 from localspec.engine.interruption import Interruption
 from localspec.engine.protocol import (
     Ask,
@@ -140,7 +141,7 @@ class Server:
 
 
 def _ready(loaded: Loaded) -> Ready:
-    assistant = loaded.assistant
+    assistant, costs = loaded.assistant, loaded.costs
     try:
         thinks = bool(thinking_tags(assistant.template.source))
     except TemplateError:  # said when something is asked
@@ -153,4 +154,6 @@ def _ready(loaded: Loaded) -> Ready:
         notes=assistant.notes,
         load_s=assistant.load_s,
         thinks=thinks,
+        plain_round_s=None if costs is None else costs.target.of(1),
+        break_even=None if costs is None else break_even(costs),
     )

@@ -13,6 +13,7 @@ A script is a dict; every field may be left out:
     drafts      tokens to draft a round (0); some are wrong, and the drafter calls itself model, or lookup
     load_s      seconds that loading takes (0), told in ten steps
     notes       sentences for Ready
+    costs       {"target": [[widths], [seconds]], "draft_model": [[1], [seconds]]}: what passes take; none by default
     download    {"bytes": 1000000, "seconds": 1.0}: what fetching takes
     refuses     {name of a pair or target: [class in localspec.errors, reason]}: loads that fail
     death       {"on": "start" | "fetch" | "load" | "prefill" | "token", "at": 0, "how": "SIGKILL"}: where the process
@@ -34,9 +35,11 @@ from localspec.chat.assistant import Assistant
 from localspec.chat.conversation import Segment
 from localspec.chat.loaded_models import LoadedModels
 from localspec.decoding.cancel import CancelFlag
+from localspec.decoding.costs import PassCosts
 from localspec.decoding.drafter import NoDrafter
 from localspec.decoding.policy import FixedPolicy
 from localspec.engine.factory import Loaded, RestoredState, SavedState, StateLeftError
+from localspec.engine.forecast import Costs
 from localspec.engine.protocol import Downloading, Load, Loading, Measuring
 from localspec.engine.serving import serve
 from tests.engine.scripted import (
@@ -140,7 +143,19 @@ def loaded(model: ScriptedModel, name: str, script: dict[str, Any]) -> Loaded:
         segments = tuple(Segment(text, tuple(tokens)) for text, tokens in remembered)
         return RestoredState(len(cells), segments)
 
-    return Loaded(Assistant(models, policy, notes=notes), watch, save, restore)
+    return Loaded(Assistant(models, policy, notes=notes), watch, save, restore, costs_of(script))
+
+
+def costs_of(script: dict[str, Any]) -> Costs | None:
+    tables = script.get("costs")
+    if tables is None:
+        return None
+    target, draft_model = (
+        PassCosts(*map(tuple, tables[role])) if role in tables else None
+        for role in ("target", "draft_model")
+    )
+    assert target is not None
+    return Costs(target, draft_model)
 
 
 def main() -> None:

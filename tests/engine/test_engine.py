@@ -93,6 +93,23 @@ def test_without_drafting_the_text_is_the_same_and_every_token_plain() -> None:
     assert sum(each.drafted for each in ended(again).drafters) > 0
 
 
+def test_what_drafting_gained_is_told_and_what_it_would_cost() -> None:
+    costs = {"target": [[1, 2], [0.01, 0.015]], "draft_model": [[1], [0.009]]}
+    with double({"otherwise": ["x" * 50], "drafts": 3, "costs": costs}, load=False) as engine:
+        engine.load(Load(pair="a-pair"))
+        ready = hear_of(engine, Ready)[-1]
+        drafted = ended(hear_all(engine, engine.ask(turns("hello"), GREEDY)))
+        plain = ended(hear_all(engine, engine.ask(turns("hello"), GREEDY, draft=False)))
+    assert isinstance(ready, Ready)
+    assert (ready.plain_round_s, ready.break_even) == (0.01, None)
+    assert drafted.predicted_speed_up is not None
+    assert drafted.measured_speed_up is not None
+    assert drafted.note == ""
+    assert plain.predicted_speed_up is plain.measured_speed_up is None
+    assert "drafting with the draft model is off: it would cost" in plain.note
+    assert "as so far" in plain.note
+
+
 def test_thoughts_are_apart() -> None:
     script = {"otherwise": ["<think>hm, hm</think>Yes."], "thinks": True}
     with double(script) as engine:

@@ -1,0 +1,130 @@
+"""What drafting was to gain over plain decoding, what it gained, and what it would cost where it is off.
+
+By the costs that were measured on this machine, corrected by what this reply's own passes took: deeper texts and busy
+neighbours slow all of them alike. The prediction takes every drafted token to be accepted with the same chance.
+
+Source: Leviathan, Kalman and Matias 2023, arXiv:2211.17192, theorem 3.8, with the measured cost of each width.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from localspec.decoding.costs import PassCosts
+from localspec.decoding.stats import expected_confirmed, expected_speed_up
+from localspec.engine.protocol import RoundFigures
+
+# Where nothing was drafted yet: what drafts of a model are usually accepted with.
+USUAL_CHANCE = 0.75
+_LONGEST = 16
+_WORTH_A_WORD = 0.01
+
+
+@dataclass(frozen=True, slots=True)
+class Costs:
+    """What passes take on this machine.
+
+    Args:
+        target: passes of the target.
+        draft_model: passes of the draft model; None without one.
+    """
+
+    target: PassCosts
+    draft_model: PassCosts | None
+
+
+@dataclass(frozen=True, slots=True)
+class Forecast:
+    """Speed-ups over plain decoding, 1 is nothing; None where nothing was drafted.
+
+    Args:
+        predicted: by costs and acceptance.
+        measured: by costs and the clock.
+        note: what drafting would do where it is off; empty where it is on, or nothing can draft.
+    """
+
+    predicted: float | None
+    measured: float | None
+    note: str = ""
+
+
+def forecast(rounds: Sequence[RoundFigures], costs: Costs, chance: float | None) -> Forecast:
+    """Look back on the rounds of one reply.
+
+    Args:
+        rounds: of the reply.
+        costs: measured before.
+        chance: that a token of the draft model is accepted, from earlier replies; None without any.
+    """
+    if any(each.drafted for each in rounds):
+        return Forecast(*_speed_ups(rounds, costs))
+    return Forecast(None, None, _note(costs, chance))
+
+
+def chance_of_acceptance(rounds: Sequence[RoundFigures], drafter: str) -> float | None:
+    """Return the chance that a drafted token is accepted, given that those before it were; None without any.
+
+    What follows a rejected token was never judged, so this is not accepted over drafted.
+    """
+    mine = [each for each in rounds if each.drafter == drafter and each.drafted]
+    accepted = sum(each.accepted for each in mine)
+    judged = accepted + sum(each.accepted < each.drafted for each in mine)
+    return accepted / judged if judged else None
+
+
+def break_even(costs: Costs) -> float | None:
+    """Return the chance of acceptance from which on the draft model pays; None without one, or where none does."""
+    if costs.draft_model is None or _best(costs, costs.draft_model, 1.0) <= 1:
+        return None
+    low, high = 0.0, 1.0
+    while high - low > 0.001:
+        middle = (low + high) / 2
+        if _best(costs, costs.draft_model, middle) > 1:
+            high = middle
+        else:
+            low = middle
+    return high
+
+
+def _speed_ups(rounds: Sequence[RoundFigures], costs: Costs) -> tuple[float, float]:
+    table_s = sum(costs.target.of(each.drafted + 1) for each in rounds)
+    now = sum(each.verify_s for each in rounds) / table_s
+    confirmed = sum(each.confirmed for each in rounds)
+    other_s = sum(each.other_s for each in rounds)
+    # Choosing and text take their time per token, drafted or not.
+    plain_s = costs.target.of(1) * now + other_s / confirmed
+    spent_s = sum(each.draft_s + each.verify_s for each in rounds) + other_s
+    names = {each.drafter for each in rounds}
+    chances = {name: chance_of_acceptance(rounds, name) or 0.0 for name in names}
+    expected = sum(expected_confirmed(chances[each.drafter], each.drafted) for each in rounds)
+    expected_s = sum(_predicted_s(each, costs, now) for each in rounds) + other_s
+    return expected * plain_s / expected_s, confirmed * plain_s / spent_s
+
+
+def _predicted_s(each: RoundFigures, costs: Costs, now: float) -> float:
+    verify_s = costs.target.of(each.drafted + 1) * now
+    if each.drafter == "model" and costs.draft_model is not None:
+        return verify_s + each.drafted * costs.draft_model.of(1) * now
+    return verify_s + each.draft_s
+
+
+def _note(costs: Costs, chance: float | None) -> str:
+    if costs.draft_model is None:
+        return ""
+    assumed = USUAL_CHANCE if chance is None else chance
+    best = _best(costs, costs.draft_model, assumed)
+    if best > 1 - _WORTH_A_WORD:
+        return ""
+    basis = "usually" if chance is None else "so far"
+    return (
+        f"drafting with the draft model is off: it would cost {1 - best:.0%} here, "
+        f"at {assumed:.0%} of its tokens accepted, as {basis}"
+    )
+
+
+def _best(costs: Costs, draft_model: PassCosts, chance: float) -> float:
+    """Return the speed-up at the best draft length; below 1 where there is none."""
+    step_s = costs.target.of(1)
+    lengths = range(1, _LONGEST + 1)
+    widths = {length + 1: costs.target.of(length + 1) / step_s for length in lengths}
+    ratio = draft_model.of(1) / step_s
+    return max(expected_speed_up(chance, length, ratio, widths) for length in lengths)
