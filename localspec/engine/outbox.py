@@ -43,11 +43,7 @@ class Outbox:
     def put(self, message: Message) -> None:
         """Have a message sent after those before it; returns at once."""
         with self._changed:
-            joined = _joined(self._waiting[-1], message) if self._waiting else None
-            if joined is None:
-                self._waiting.append(message)
-            else:
-                self._waiting[-1] = joined
+            self._add(message)
             self._changed.notify()
 
     def close(self, wait_s: float) -> None:
@@ -56,6 +52,18 @@ class Outbox:
             self._closed = True
             self._changed.notify()
         self._thread.join(wait_s)
+
+    def _add(self, message: Message) -> None:
+        # Two models may be fetched at once, so a progress looks past those of others.
+        for index in reversed(range(len(self._waiting))):
+            before = self._waiting[index]
+            if not isinstance(before, _STREAMS):
+                break
+            joined = _joined(before, message)
+            if joined is not None:
+                self._waiting[index] = joined
+                return
+        self._waiting.append(message)
 
     def _run(self) -> None:
         while batch := self._next():
