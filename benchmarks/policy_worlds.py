@@ -4,8 +4,8 @@
 
 Nothing here is timed: the worlds have a clock of their own, and the figures are the same on any
 machine. `regret` is against the clairvoyant, `gaps` against the one that also sees the draft
-model's scores, `fixed` against the best fixed setting in hindsight; each from the 300th token
-on, with the standard error over the seeds. `window` is the worst of any 500 tokens and any seed.
+model's scores, `online` against one that has to find out when the text changes its kind, `fixed`
+against the best fixed setting in hindsight; each from the 300th token on, with the standard error over the seeds. `window` is the worst of any 500 tokens and any seed.
 """
 
 import argparse
@@ -29,7 +29,9 @@ def main() -> None:
     options = parser.parse_args()
     contender = POLICIES[options.policy]
     chosen = [w for w in WORLDS if not options.worlds or w.startswith(tuple(options.worlds))]
-    print(f"{'world':32} {'regret %':>14} {'gaps %':>7} {'fixed %':>8} {'window':>7} {'speed':>6}")
+    print(
+        f"{'world':32} {'regret %':>14} {'gaps %':>7} {'online %':>8} {'fixed %':>8} {'window':>7} {'speed':>6}"
+    )
     broken = 0
     for name in chosen:
         outcomes = [assess(name, seed, contender) for seed in range(options.seeds)]
@@ -38,11 +40,13 @@ def main() -> None:
             mean_and_error([getattr(o, what) for o in outcomes])[0]
             for what in ("gap_regret", "fixed_regret", "speed")
         )
+        informed = [o.informed_regret for o in outcomes if o.informed_regret is not None]
+        online = f"{100 * mean_and_error(informed)[0]:8.2f}" if informed else 8 * " "
         window = min(o.window for o in outcomes)
         flags = " ".join(["REGRET"] * (regret > BOUND) + ["WINDOW"] * (window < SLOWEST))
         broken += bool(flags)
         print(
-            f"{name:32} {100 * regret:7.2f} ± {100 * error:4.2f} {100 * gaps:7.2f} "
+            f"{name:32} {100 * regret:7.2f} ± {100 * error:4.2f} {100 * gaps:7.2f} {online} "
             f"{100 * fixed:8.2f} {window:7.3f} {speed:6.2f} {flags}"
         )
     print(f"{broken} of {len(chosen)} worlds break a bound")

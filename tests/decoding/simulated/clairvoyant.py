@@ -90,11 +90,11 @@ def best_choices(training: Sequence[Replay], *, sees_gaps: bool) -> dict[int, Ch
             coins serve to rank settings.
         sees_gaps: whether drafting may stop by the gaps.
     """
-    models = _model_choices(training, sees_gaps=sees_gaps)
+    models = model_choices(training, sees_gaps=sees_gaps)
     chosen = min(_nested(models, training), key=lambda choices: _late(training, choices))
     if not training[0].world.copies:
         return chosen
-    blind = _model_choices(training, sees_gaps=False)
+    blind = model_choices(training, sees_gaps=False)
     options = {}
     for regime, model in models.items():
         drafting = {Choice(), blind[regime], model}
@@ -117,7 +117,7 @@ def _descend(
     return chosen
 
 
-def _agreements(training: Sequence[Replay]) -> dict[int, tuple[float, int]]:
+def agreements(training: Sequence[Replay]) -> dict[int, tuple[float, int]]:
     """Return the draft model's agreement and the mean depth, by regime."""
     regimes = np.concatenate([replay.world.regimes for replay in training])
     agreement = np.concatenate([replay.world.agreement for replay in training])
@@ -129,10 +129,10 @@ def _agreements(training: Sequence[Replay]) -> dict[int, tuple[float, int]]:
     }
 
 
-def _model_choices(training: Sequence[Replay], *, sees_gaps: bool) -> dict[int, Choice]:
+def model_choices(training: Sequence[Replay], *, sees_gaps: bool) -> dict[int, Choice]:
     """Return how far to draft with the model, by regime, if it is used at all."""
     world, chosen = training[0].world, {}
-    for regime, (agreement, depth) in _agreements(training).items():
+    for regime, (agreement, depth) in agreements(training).items():
         chosen[regime] = Choice(best_length(world.costs, agreement, depth))
         if sees_gaps and 0 < agreement < 1:
             stops = best_stops(world.costs, world.gap_law, agreement, depth)
@@ -145,7 +145,7 @@ def _nested(models: Mapping[int, Choice], training: Sequence[Replay]) -> list[di
 
     Entering a regime costs catching up, so that drafting may not pay where its rate would.
     """
-    known = _agreements(training)
+    known = agreements(training)
     ranked = sorted(models, key=lambda regime: -known[regime][0])
     return [
         {r: models[r] if ranked.index(r) < used else Choice() for r in models}
