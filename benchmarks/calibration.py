@@ -32,11 +32,12 @@ from localspec.decoding.policy import Plan
 from localspec.decoding.round import Round, Spent
 from localspec.decoding.sampling import SamplingParams
 from localspec.decoding.timings import Timings
-from localspec.llama.calibrate import OF_DRAFT_MODEL, OF_TARGET, Measured, measure_pass_costs
+from localspec.llama.calibrate import OF_DRAFT_MODEL, OF_TARGET, measure_pass_costs
 from localspec.llama.context import LlamaContext
 from localspec.llama.model import LlamaModel
 from localspec.llama.options import LoadOptions
 from localspec.llama.safe_widths import DEPTHS, safe_widths
+from localspec.llama.timed_passes import Measured
 from localspec.models.pull import pull
 
 WIDTHS = (1, 2, 3, 4, 5, 6, 8, 12, 16, 24, 32, 64)
@@ -176,33 +177,46 @@ def rounds(args: argparse.Namespace) -> None:
 
 
 def depths(args: argparse.Namespace) -> None:
-    """Measure passes at several depths, interleaved by width."""
+    """Measure passes at several depths, interleaved by width and depth."""
     for name in args.models:
         with opened(name, LoadOptions(threads=args.threads)) as model:
-            print(f"\n{name}: milliseconds by depth, and times the first depth")
-            base: dict[int, float] = {}
-            for depth in args.depths:
-                found = costs_at(model, depth)
-                base = base or found
-                cells = (f"{w}: {1e3 * s:.1f} ({s / base[w]:.2f})" for w, s in found.items())
-                print(f"  {depth:5}  " + "  ".join(cells), flush=True)
+            print_by_depth(name, costs_by_depth(filled(model, args.depths)))
 
 
-def costs_at(model: LlamaModel, depth: int, sweeps: int = 3) -> dict[int, float]:
-    """Return the fastest of a few passes of each width after `depth` tokens."""
-    options = replace(model.options, n_ctx=depth + WIDTHS[-1], max_rows=WIDTHS[-1])
-    context = LlamaContext(model, options=options)
-    tokens = [100] * (depth + WIDTHS[-1])
-    context.prefill(tokens[:depth])
-    found = dict.fromkeys(WIDTHS, float("inf"))
+def filled(model: LlamaModel, wanted: Sequence[int]) -> dict[int, LlamaContext]:
+    """Return a context with that many tokens in its cache for each depth."""
+    contexts = {}
+    for depth in wanted:
+        options = replace(model.options, n_ctx=depth + WIDTHS[-1], max_rows=WIDTHS[-1])
+        contexts[depth] = LlamaContext(model, options=options)
+        contexts[depth].prefill([100] * depth)
+    return contexts
+
+
+def costs_by_depth(
+    contexts: dict[int, LlamaContext], sweeps: int = 3
+) -> dict[int, dict[int, float]]:
+    """Return the fastest of a few passes by depth and width."""
+    found = {depth: dict.fromkeys(WIDTHS, float("inf")) for depth in contexts}
     for _ in range(sweeps):
         for width in WIDTHS:
-            context.truncate(depth)
-            start = time.perf_counter()
-            context.logits(tokens[: depth + width], rows=width)
-            found[width] = min(found[width], time.perf_counter() - start)
-    context.close()
+            for depth, context in contexts.items():
+                context.truncate(depth)
+                start = time.perf_counter()
+                context.logits([100] * (depth + width), rows=width)
+                took = time.perf_counter() - start
+                found[depth][width] = min(found[depth][width], took)
     return found
+
+
+def print_by_depth(name: str, found: dict[int, dict[int, float]]) -> None:
+    """Print a pass's cost at the first depth, and what it is more, and times, at the others."""
+    shallow, *others = found
+    print(f"\n{name}: width, at {shallow}, and at {others}")
+    for width, base in found[shallow].items():
+        cells = (found[depth][width] for depth in others)
+        more = (f"{1e3 * (s - base):+7.1f} ms (x {s / base:.2f})" for s in cells)
+        print(f"  {width:3}: {1e3 * base:7.1f} ms  " + "  ".join(more))
 
 
 def safe(args: argparse.Namespace) -> None:

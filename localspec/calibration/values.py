@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from localspec.decoding.costs import PassCosts
-from localspec.llama.calibrate import Measured
 from localspec.llama.safe_widths import SafeWidths
+from localspec.llama.timed_passes import Measured
 
 _WIDEST = 4096
 _SLOWEST_S = 1000.0

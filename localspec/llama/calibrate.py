@@ -5,43 +5,17 @@ Knows no cache, no drafter and no policy: a model in, seconds out, within a boun
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from statistics import median
+from dataclasses import replace
 
 from localspec.decoding.cancel import CancelFlag
-from localspec.decoding.costs import PassCosts
 from localspec.llama.context import LlamaContext
 from localspec.llama.model import LlamaModel
 from localspec.llama.options import LoadOptions
+from localspec.llama.timed_passes import Measured, Schedule, sample
 
 _WIDEST, _WARM_UP = 64, 16
 _N_CTX = 512
-_DISTURBED, _AGREED = 1.2, 1.05
 _TOKEN = 100  # any: a pass takes as long whatever it evaluates
-
-
-@dataclass(frozen=True, slots=True)
-class Schedule:
-    """Which widths are measured, and for how long.
-
-    Args:
-        widths: the most telling ones first; a slow model gets no further than time allows.
-        budget_s: seconds to spend.
-        first_s: seconds of it after which no width is begun, and those there are repeated.
-        needed: how many of `widths` are measured at least once, though the time is used up.
-        most_s: seconds after which even these are left out, all but the first.
-        enough: how often each is measured at most.
-        every_row: ask for the logits of every token, as verification does, or of the last only.
-    """
-
-    widths: tuple[int, ...]
-    budget_s: float
-    first_s: float
-    needed: int
-    most_s: float
-    enough: int
-    every_row: bool
-
 
 # Kernels take 4, 8 or 16 tokens at a time, and what remains one by one: a cost falls where a width
 # is such a multiple, and leaps behind it. So both sides of 8 and 16 are among the first.
@@ -64,25 +38,6 @@ OF_DRAFT_MODEL = Schedule(
     enough=6,
     every_row=False,
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Measured:
-    """Costs, and how far they can be relied on.
-
-    Args:
-        costs: of each width, the fastest pass that was seen.
-        spread: how many times the fastest the second fastest took, the median over all widths:
-            below 1.05 where nothing else runs. None where no pass was repeated.
-    """
-
-    costs: PassCosts
-    spread: float | None
-
-    @property
-    def disturbed(self) -> bool:
-        """Whether other programs took so much of the machine that costs may be far too high."""
-        return self.spread is None or self.spread > _DISTURBED
 
 
 def measure_pass_costs(
@@ -120,70 +75,8 @@ def measure_pass_costs(
 
     try:
         # The first pass wakes threads and touches every weight; its tokens stay before the others.
-        context.prefill(tokens[:_WARM_UP])
+        context.logits(tokens[:_WARM_UP], rows=1)
         fitting = tuple(width for width in schedule.widths if width <= widest)
         return sample(run_pass, replace(schedule, widths=fitting), time.perf_counter, on_progress)
     finally:
         context.close()
-
-
-def sample(
-    run_pass: Callable[[int], None],
-    schedule: Schedule,
-    clock: Callable[[], float],
-    on_progress: Callable[[float], None] = lambda _share: None,
-) -> Measured:
-    """Time passes until the budget is used up; of each width the fastest counts.
-
-    What disturbs a pass only makes it slower, so the fastest is the one that was disturbed least.
-    Each width is measured once, then twice, then again while its two fastest passes disagree. In
-    what time is left, whichever has had the least of it comes next: the narrow ones, mostly, which
-    are most of what decoding does.
-
-    Args:
-        run_pass: makes a pass of a width.
-        schedule: which widths, and for how long.
-        clock: seconds.
-        on_progress: called with the share of the time that has gone, 0 to 1.
-    """
-    times: dict[int, list[float]] = {}
-    start = now = clock()
-    while (width := _next_width(schedule, times, now - start)) is not None:
-        run_pass(width)
-        before, now = now, clock()
-        times.setdefault(width, []).append(max(now - before, 1e-9))  # a coarse clock may see none
-        on_progress(min(1.0, (now - start) / schedule.budget_s))
-    widths = tuple(sorted(times))
-    costs = PassCosts(widths, tuple(min(times[width]) for width in widths))
-    repeated = [sorted(seen) for seen in times.values() if len(seen) > 1]
-    return Measured(costs, median(seen[1] / seen[0] for seen in repeated) if repeated else None)
-
-
-def _next_width(schedule: Schedule, times: dict[int, list[float]], elapsed_s: float) -> int | None:
-    """Return the width to measure next; None when it is time to stop."""
-    for place, width in enumerate(schedule.widths):
-        if width in times:
-            continue
-        needed = place == 0 or (place < schedule.needed and elapsed_s < schedule.most_s)
-        if needed or elapsed_s + _at_most(width, times) <= schedule.first_s:
-            return width
-    affordable = [
-        width
-        for width, seen in times.items()
-        if len(seen) < schedule.enough and elapsed_s + min(seen) <= schedule.budget_s
-    ]
-    return min(affordable, key=lambda w: (_settled(times[w]), sum(times[w])), default=None)
-
-
-def _settled(seen: list[float]) -> int:
-    """Return 0 for a pass seen once, 1 while the two fastest disagree, 2 when they agree."""
-    if len(seen) < 2:
-        return 0
-    fastest, second = sorted(seen)[:2]
-    return 1 if second > _AGREED * fastest else 2
-
-
-def _at_most(width: int, times: dict[int, list[float]]) -> float:
-    """Return seconds that a pass of a width not yet measured is unlikely to exceed."""
-    bounds = (min(seen) * max(1.0, width / known) for known, seen in times.items())
-    return min(bounds, default=0.0)

@@ -17,10 +17,11 @@ from localspec.calibration.calibrated import (
 from localspec.decoding.cancel import CancelFlag, Cancelled
 from localspec.decoding.costs import PassCosts
 from localspec.decoding.model import Role
-from localspec.llama.calibrate import OF_DRAFT_MODEL, OF_TARGET, Measured
+from localspec.llama.calibrate import OF_DRAFT_MODEL, OF_TARGET
 from localspec.llama.model import LlamaModel
 from localspec.llama.options import LoadOptions
 from localspec.llama.safe_widths import SafeWidths
+from localspec.llama.timed_passes import Measured
 
 
 @dataclass(frozen=True, slots=True)
