@@ -74,10 +74,11 @@ def sample(
         on_progress: called with the share of the time that has gone, 0 to 1.
     """
     times: dict[int, list[float]] = {}
-    start = now = clock()
-    while (width := _next_width(schedule, times, now - start)) is not None:
+    start = clock()
+    while (width := _next_width(schedule, times, clock() - start)) is not None:
+        before = clock()
         run_pass(width)
-        before, now = now, clock()
+        now = clock()
         times.setdefault(width, []).append(max(now - before, 1e-9))  # a coarse clock may see none
         on_progress(min(1.0, (now - start) / schedule.budget_s))
     widths = tuple(sorted(times))

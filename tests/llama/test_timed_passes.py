@@ -127,6 +127,17 @@ def test_progress_rises_to_the_end() -> None:
     assert 0.8 < shares[-1] <= 1.0
 
 
+def test_whoever_shows_the_progress_takes_time_that_does_not_count() -> None:
+    world = World()
+
+    def show(_share: float) -> None:
+        world.now += 0.05
+
+    costs = sample(world.run_pass, OF_TARGET, world.clock, show).costs
+    assert costs.of(1) == pytest.approx(staircase_s(1))
+    assert costs.of(16) == pytest.approx(staircase_s(16))
+
+
 def test_what_fails_in_the_midst_of_a_pass_ends_the_measuring() -> None:
     def run_pass(width: int) -> None:
         if width == 8:
