@@ -21,19 +21,24 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Estimate:
-    """A ratio; `draws` are what it might have been, as logarithms, shape (DRAWS,).
+    """A ratio, and how sure it is.
 
-    `n` counts the pairs of runs that it rests on; a single one says nothing of its uncertainty.
+    Args:
+        ratio: the estimate.
+        draws: what it might have been, as logarithms, shape (DRAWS,).
+        n: pairs of runs that it rests on.
+        spread: whether these say anything of its uncertainty; a single one does not.
     """
 
     ratio: float
     draws: Floats
     n: int
+    spread: bool
 
     @property
     def interval(self) -> tuple[float, float] | None:
-        """The 95 % interval; None where it rests on a single pair of runs."""
-        if self.n < 2:
+        """The 95 % interval; None where a single pair of runs, of any part, says nothing of it."""
+        if not self.spread:
             return None
         rest = (1 - _CONFIDENCE) / 2
         low, high = np.exp(np.quantile(self.draws, [rest, 1 - rest]))
@@ -56,11 +61,13 @@ def estimate(ratios: Mapping[int, Sequence[float]], seed: int = 0) -> Estimate:
         places = chosen == prompt
         drawn = rng.integers(0, len(values), (int(places.sum()), len(values)))
         medians[places] = np.median(values[drawn], axis=1)
-    return Estimate(float(np.exp(middle)), medians.mean(axis=1), sum(map(len, logs)))
+    n = sum(map(len, logs))
+    return Estimate(float(np.exp(middle)), medians.mean(axis=1), n, spread=n > 1)
 
 
 def combined(estimates: Sequence[Estimate]) -> Estimate:
     """Return the geometric mean of estimates that do not depend on each other."""
     ratio = float(np.exp(np.mean([np.log(each.ratio) for each in estimates])))
     draws = np.mean([each.draws for each in estimates], axis=0)
-    return Estimate(ratio, np.asarray(draws), sum(each.n for each in estimates))
+    spread = all(each.spread for each in estimates)
+    return Estimate(ratio, np.asarray(draws), sum(each.n for each in estimates), spread)

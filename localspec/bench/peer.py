@@ -12,8 +12,6 @@ from localspec.bench.peer_server import PeerServer
 from localspec.bench.peer_setting import PeerSetting
 from localspec.bench.schedule import Slot
 from localspec.bench.trial import Arrival, Trial
-from localspec.decoding.cancel import Cancelled
-from localspec.errors import LocalspecError
 from localspec.models.free_memory import free_ram_bytes
 
 _REMEMBERS = {"server:ngram-mod"}
@@ -121,8 +119,6 @@ class PeerRuns:
             if new:
                 arrivals.append(Arrival(len(tokens), self._clock() - start))
             last = chunk
-        if not last.get("stop"):
-            raise Cancelled if self._is_cancelled() else _cut_off()
         timings = last.get("timings")
         timings = timings if isinstance(timings, dict) else {}
         predicted = last.get("tokens_predicted")
@@ -138,7 +134,3 @@ class PeerRuns:
             drafted=int(timings.get("draft_n", 0)),
             accepted=int(timings.get("draft_n_accepted", 0)),
         )
-
-
-def _cut_off() -> LocalspecError:
-    return LocalspecError("llama-server ended an answer without saying so: try it by itself")

@@ -88,17 +88,18 @@ class PeerServer:
                 response = to.getresponse()
                 if response.status != http.HTTPStatus.OK:
                     raise self._failed(response.read(2000).decode(errors="replace"))
+                chunk: dict[str, Any] = {}
                 for line in response:
                     if self._is_cancelled():
                         raise Cancelled
                     if line.startswith(b"data: {"):
-                        yield json.loads(line[6:])
+                        yield (chunk := json.loads(line[6:]))
                     elif line.startswith(b"error: "):
                         raise self._failed(line.decode(errors="replace"))
+                if not chunk.get("stop"):
+                    raise self._broken_off("it ended an answer without saying so")
             except (OSError, http.client.HTTPException, ValueError) as error:
-                if self._is_cancelled():  # a terminal's Ctrl-C reaches the server, too
-                    raise Cancelled from None
-                raise self._failed(self._last_word() or str(error)) from None
+                raise self._broken_off(str(error)) from None
 
     def close(self) -> None:
         """End the process; closing twice is harmless."""
@@ -135,6 +136,13 @@ class PeerServer:
                 return to.getresponse().status == http.HTTPStatus.OK
             except (OSError, http.client.HTTPException):
                 return False
+
+    def _broken_off(self, said: str) -> LocalspecError | Cancelled:
+        """Return why no more arrives: a terminal's Ctrl-C ends the server, too, and first."""
+        time.sleep(_POLL_S)
+        if self._is_cancelled():
+            return Cancelled()
+        return self._failed(f"{said}; its last word: {self._last_word() or 'none'}")
 
     def _failed(self, said: str) -> LocalspecError:
         return LocalspecError(

@@ -20,6 +20,7 @@ def test_a_single_pair_of_runs_has_no_interval() -> None:
     found = estimate({0: [1.1]})
     assert found.interval is None
     assert found.ratio == pytest.approx(1.1)
+    assert combined([found, estimate({0: [1.0, 1.1]})]).interval is None
 
 
 def test_repeats_of_one_prompt_say_nothing_of_other_prompts() -> None:

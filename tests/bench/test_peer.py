@@ -61,7 +61,7 @@ def test_a_token_that_ends_the_answer_counts_though_it_is_not_streamed(tmp_path:
 def test_an_answer_that_breaks_off_is_a_complaint(tmp_path: Path) -> None:
     with (
         closing(runs(fake_server(tmp_path, "breaks off"))) as peer,
-        pytest.raises(LocalspecError, match="without saying so"),
+        pytest.raises(LocalspecError, match="llama-server broke off"),
     ):
         peer.run(SLOT)
 
