@@ -89,7 +89,8 @@ def _compared(
         on_progress(done / len(depths))
     if not depths:
         return SafeWidths((1,), {})
-    return SafeWidths(tuple(w for w in range(1, WIDEST + 1) if w not in unsafe), unsafe)
+    safe = tuple(width for width in range(1, WIDEST + 1) if width not in unsafe)
+    return SafeWidths(safe, dict(sorted(unsafe.items())))
 
 
 def differences_at(
