@@ -17,8 +17,10 @@ from localspec.decoding.policy import Plan
 from localspec.decoding.round import Round, Spent
 from localspec.decoding.running_costs import RunningCosts
 
-_CREDIT, _CREDIT_PER_TOKEN = 12.0, 0.005
-"""Together they keep any 500 tokens within 14.5 plain steps, 2.9 %, of plain decoding."""
+_DISTURBED = 1.4
+"""How many times what was foreseen a round counts at most."""
+_MOST_LOST, _OVER_TOKENS = 14.8, 500
+"""Plain steps that drafting may lose over so many tokens: 3 % of them."""
 
 
 class AdaptivePolicy:
@@ -42,7 +44,7 @@ class AdaptivePolicy:
         self._longest = longest
         self._copying = copying
         self._model = model
-        self._credit = Credit(_CREDIT, _CREDIT, _CREDIT_PER_TOKEN)
+        self._credit = Credit(_MOST_LOST, _OVER_TOKENS)
         self._sample_s = 0.0
 
     drafter_name = "auto"
@@ -81,18 +83,23 @@ class AdaptivePolicy:
     def learn(self, done: Round, spent: Spent) -> None:
         """Take in what the round confirmed and cost."""
         confirmed, drafted = len(done.confirmed), len(done.draft.tokens)
-        plain_s = self._plain_s()
-        self._target.add(drafted + 1, spent.verify_s)
-        asked_model = self._model is not None and done.draft.drafter == self._model.name
-        if asked_model and self._model is not None:
-            self._model.learn(done, spent, plain_s)
-        elif self._model is not None:
-            self._model.pass_over(confirmed)
-        if drafted or asked_model:
-            self._credit.settle(confirmed, spent.total_s / plain_s)
-        else:
+        model = self._model if self._model and done.draft.drafter == self._model.name else None
+        if model is None and not drafted:
             self._credit.settle(1, 1.0)
             self._sample_s += (spent.sample_s - self._sample_s) / 8
+        else:
+            foreseen_s = self._verify_s(drafted)
+            if model is not None:
+                foreseen_s += model.foreseen_s(done.draft)
+            # What takes the machine for a moment is no fault of the draft.
+            took_s = min(max(spent.total_s, foreseen_s / _DISTURBED), foreseen_s * _DISTURBED)
+            steps = took_s / self._plain_s()
+            self._credit.settle(confirmed, steps)
+            if model is not None:
+                model.learn(done, spent, steps)
+        if self._model is not None and model is None:
+            self._model.pass_over(confirmed)
+        self._target.add(drafted + 1, spent.verify_s)
 
     def _plain_s(self) -> float:
         """Return the seconds of a plain round."""

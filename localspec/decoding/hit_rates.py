@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-_FURTHEST = 3.0
+_FURTHEST = 4.0
 
 
 @dataclass(slots=True)
@@ -41,6 +41,10 @@ class HitRates:
         tally = self._seen[bucket]
         tally.hits = tally.hits * self._kept + hit
         tally.weight = tally.weight * self._kept + 1
+
+    def hope(self) -> None:
+        """Forget that things looked worse lately than they usually do."""
+        self._shift = max(self._shift, 0.0)
 
     def chance(self, bucket: int) -> float:
         """Return the chance of a hit, 0 to 1, neither of them reached."""

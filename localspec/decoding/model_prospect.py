@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from localspec.decoding.costs import PassCosts
-from localspec.decoding.drafter import NoDrafter
+from localspec.decoding.drafter import Draft, NoDrafter
 from localspec.decoding.hit_rates import HitRates
 from localspec.decoding.model_drafter import ModelDrafter
 from localspec.decoding.pacing import Pacing
@@ -17,18 +17,22 @@ _GAPS = (0.25, 0.5, 1.0, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0)
 _GREEDY = (0.35, 0.41, 0.53, 0.73, 0.89, 0.96, 0.985, 0.99, 0.995, 0.995)
 _SAMPLED = (0.30, 0.43, 0.50, 0.66, 0.76, 0.85, 0.92, 0.93, 0.95, 0.98)
 _GAP_WEIGHT, _GAP_MEMORY, _GAP_DRIFT = 30.0, 60.0, 0.15
-_USUAL, _USUAL_WEIGHT, _USUAL_MEMORY = 0.75, 3.0, 40.0
+_OFTEN = (0.06, 0.05, 0.09, 0.12, 0.09, 0.08, 0.11, 0.11, 0.22, 0.07)
+"""How often each gap comes up at first; followed as `_OFTEN_MEMORY` tokens show."""
+_OFTEN_MEMORY = 64.0
 _SMALL_LAG = 16
 _HORIZON = 128
 """Tokens over which evaluating a long text with the draft model has to pay."""
-_PAUSE, _LONGEST_PAUSE = 8.0, 512.0
-"""Tokens until it is tried again, for each plain step that the try had lost; doubled each time."""
+_PAUSE, _MOST_FAILURES = 8.0, 6
+"""Tokens until it is tried again, for each plain step that the try had lost; doubled six times."""
+_TRIES_LEAVE = 7.5
+"""Plain steps that are not spent on trying again, so that copying can still afford a round."""
 WORTH_TRYING = 1.1
 """Tokens that a plain step's time has to promise: chances and costs are estimates."""
 _WORTH_GOING_ON = 1.0
 """What a draft model that is being asked has to yield: what it costs to stop is to miss a change."""
 _EXPECTED_YIELD, _EXPECTED_STEPS = 1.35, 8.0
-_ROUNDS = 16
+_ROUNDS = 32
 """Rounds after which a yield of the past counts 1/e."""
 
 
@@ -80,7 +84,7 @@ class ModelProspect:
             greedy: HitRates(dict(enumerate(prior)), _GAP_WEIGHT, _GAP_MEMORY, _GAP_DRIFT)
             for greedy, prior in ((True, _GREEDY), (False, _SAMPLED))
         }
-        self._usual = HitRates({0: _USUAL}, _USUAL_WEIGHT, _USUAL_MEMORY)
+        self._often = {greedy: list(_OFTEN) for greedy in (True, False)}
         self._greedy = True
         self._paused = False
         self._pause = 0.0
@@ -88,6 +92,7 @@ class ModelProspect:
         self._since = 0
         self._lost = 0.0
         self._late_s = 0.0
+        self._seen = False
         self._tokens = self._steps = 0.0
         self._start_afresh()
 
@@ -121,11 +126,15 @@ class ModelProspect:
         """
         step_s = self._costs.of(1)
         self._late_s = self._costs.of(max(1, lag)) - step_s
+        # A table may be wrong; before the first pass here says so, three times as much is allowed for.
+        caution = 1.0 if self._seen else 3.0
+        if self._paused:
+            affordable_s -= _TRIES_LEAVE * plain_s
         length = max(
             (
                 k
                 for k in range(1, most + 1)
-                if verify_s(k) + k * step_s + self._late_s <= affordable_s
+                if verify_s(k) + caution * (k * step_s + self._late_s) <= affordable_s
             ),
             default=0,
         )
@@ -137,7 +146,7 @@ class ModelProspect:
         pacing = Pacing(
             longest=length,
             chance_of=self._chance,
-            usual=self._usual.chance(0),
+            usual=self._usual(),
             step_s=step_s,
             verify_s=verify_s,
             rate=max(rate, 1 / plain_s),
@@ -151,8 +160,20 @@ class ModelProspect:
         """Count tokens that were confirmed in a round without the draft model."""
         self._since += confirmed
 
-    def learn(self, done: Round, spent: Spent, plain_s: float) -> None:
-        """Take in what became of a draft of this drafter."""
+    def foreseen_s(self, draft: Draft) -> float:
+        """Return the seconds that a draft should have taken."""
+        passes = len(draft.tokens) + len(draft.withheld)
+        return self._late_s + passes * self._costs.of(1)
+
+    def learn(self, done: Round, spent: Spent, steps: float) -> None:
+        """Take in what became of a draft of this drafter.
+
+        Args:
+            done: the round.
+            spent: what it took.
+            steps: the same in plain steps.
+        """
+        self._seen = True
         draft, accepted = done.draft, done.verdict.accepted
         hits = [True] * accepted
         if accepted < len(draft.tokens):
@@ -160,23 +181,35 @@ class ModelProspect:
         elif draft.withheld:
             hits.append(draft.withheld[0] == done.verdict.next_token)
         for gap, hit in zip(draft.gaps, hits, strict=False):
-            self._by_gap[self._greedy].add(bisect(_GAPS, gap), hit=hit)
-            self._usual.add(0, hit=hit)
+            self._see(bisect(_GAPS, gap), hit=hit)
         late_s = 0.0 if spent.draft_prefill_s else self._late_s
         passes = len(draft.tokens) + len(draft.withheld)
         if passes:
             self._costs.add(1, (spent.draft_s - late_s) / passes)
         kept = 1 - 1 / _ROUNDS
         self._tokens = self._tokens * kept + accepted + 1
-        self._steps = self._steps * kept + (spent.total_s - spent.draft_prefill_s) / plain_s
+        share = 1 - spent.draft_prefill_s / spent.total_s
+        self._steps = self._steps * kept + steps * share
         self._since = 0
-        self._lost += (spent.total_s / plain_s) - (accepted + 1)
+        self._lost += steps - (accepted + 1)
         if self._tokens < self._steps * _WORTH_GOING_ON:
             self._paused = True
-            self._pause = min(_PAUSE * max(1.0, self._lost) * 2**self._failures, _LONGEST_PAUSE)
-            self._failures += 1
+            self._pause = _PAUSE * max(1.0, self._lost) * 2**self._failures
+            self._failures = min(self._failures + 1, _MOST_FAILURES)
         elif self._lost < 0:
             self._failures = 0
+
+    def _see(self, bucket: int, *, hit: bool) -> None:
+        """Take in what became of one token."""
+        self._by_gap[self._greedy].add(bucket, hit=hit)
+        often = self._often[self._greedy]
+        for each in range(len(often)):
+            often[each] += ((each == bucket) - often[each]) / _OFTEN_MEMORY
+
+    def _usual(self) -> float:
+        """Return the chance of a token that is not drafted yet, as the text is now."""
+        often, rates = self._often[self._greedy], self._by_gap[self._greedy]
+        return sum(share * rates.chance(bucket) for bucket, share in enumerate(often))
 
     def _chance(self, gap: float) -> float:
         """Return the chance that a token is accepted, by the gap that it was chosen with."""
@@ -186,5 +219,6 @@ class ModelProspect:
         """Expect what makes a try worth while, and let a few rounds correct it."""
         self._paused = False
         self._lost = 0.0
+        self._by_gap[self._greedy].hope()
         self._steps = _EXPECTED_STEPS
         self._tokens = _EXPECTED_STEPS * _EXPECTED_YIELD

@@ -16,6 +16,7 @@ class RunningCosts:
     def __init__(self, table: PassCosts) -> None:
         self.table = table
         self._factor = 1.0
+        self._passes = 0
         self._of_width: dict[int, float] = {}
 
     def of(self, width: int) -> float:
@@ -28,7 +29,9 @@ class RunningCosts:
             return
         now = self.of(width)
         ratio = min(max(seconds / now, 1 / _OUTLIER), _OUTLIER)
-        self._factor *= ratio ** (1 / _MEMORY)
+        # The first passes say more: a table may have been measured on another day.
+        self._passes += 1
+        self._factor *= ratio ** (1 / min(1 + self._passes, _MEMORY))
         # What only one width shows stays with it, and more slowly.
         own = self._of_width.get(width, 1.0) * ratio ** (1 / (4 * _MEMORY))
         self._of_width[width] = min(max(own, 0.5), 2.0)

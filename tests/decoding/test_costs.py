@@ -34,8 +34,17 @@ def test_what_passes_really_take_corrects_every_width() -> None:
 
 def test_one_disturbed_pass_changes_little() -> None:
     running = RunningCosts(TABLE)
+    for _ in range(12):
+        running.add(1, 1.0)
     running.add(1, 100.0)
     assert running.of(1) < 1.06
+
+
+def test_the_first_passes_correct_a_table_of_another_day() -> None:
+    running = RunningCosts(TABLE)
+    for _ in range(4):
+        running.add(1, 1.4)
+    assert running.of(8) == pytest.approx(1.4 * 3.0, rel=0.1)
 
 
 def test_a_width_that_differs_from_the_others_is_learnt_apart() -> None:

@@ -1,30 +1,41 @@
 from random import Random
 
+import pytest
+
 from localspec.decoding.credit import Credit
 
 
-def test_gains_refill_it_and_never_beyond_the_ceiling() -> None:
-    credit = Credit(start=2.0, ceiling=5.0, per_token=0.0)
+def test_rounds_that_lose_draw_on_it_and_gains_refill_it_up_to_the_limit() -> None:
+    credit = Credit(limit=5.0, window=100)
     credit.settle(confirmed=1, cost_steps=2.5)
-    assert credit.steps == 0.5
+    assert credit.steps == 3.5
     credit.settle(confirmed=16, cost_steps=6.0)
     assert credit.steps == 5.0
 
 
-def test_nobody_who_spends_only_what_is_there_loses_more_than_promised() -> None:
-    """Whatever a text does: rounds that lose everything, whenever the credit allows them."""
-    random, credit = Random(3), Credit(start=8.0, ceiling=8.0, per_token=0.012)
-    taken, tokens, worst = 0.0, 0, 0.0
-    marks = [(0.0, 0)]
-    while tokens < 5000:
+def test_what_was_lost_is_forgiven_when_the_window_has_gone_by() -> None:
+    credit = Credit(limit=5.0, window=100)
+    credit.settle(confirmed=1, cost_steps=4.0)
+    for _ in range(99):
+        credit.settle(confirmed=1, cost_steps=1.0)
+    assert credit.steps == 2.0
+    credit.settle(confirmed=1, cost_steps=1.0)
+    credit.settle(confirmed=1, cost_steps=1.0)
+    assert credit.steps == 5.0
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_nobody_who_spends_only_what_is_there_loses_more_than_the_limit(seed: int) -> None:
+    """Whatever a text does: rounds that lose all or gain, whenever the credit allows the worst."""
+    random, credit = Random(seed), Credit(limit=14.5, window=500)
+    marks = [0.0]  # what each token had cost by its end; a round's tokens come at its end
+    while len(marks) < 6000:
         cost = random.uniform(1.0, 9.0)
         if cost - 1 > credit.steps:
             cost = 1.0
-        credit.settle(1, cost)
-        taken, tokens = taken + cost, tokens + 1
-        marks.append((taken, tokens))
-    for start in range(len(marks) - 500):
-        spent = marks[start + 500][0] - marks[start][0]
-        worst = max(worst, spent)
-    assert worst <= 500 + 8 + 0.012 * 500
-    assert worst > 505  # it was spent
+        confirmed = random.choice((1, 1, 1, 1, 6)) if cost > 1 else 1
+        credit.settle(confirmed, cost)
+        marks += [marks[-1] + cost] * confirmed
+    losses = [marks[at + 500] - marks[at] - 500 for at in range(len(marks) - 500)]
+    assert max(losses) <= 14.5 + 5  # a window may begin within the tokens of a round
+    assert max(losses) > 10
