@@ -8,6 +8,7 @@ from localspec.bench.grid import grid
 from localspec.bench.intervals import Estimate
 from localspec.bench.result import Result
 from localspec.bench.summary import STAGES, Cell, Figures
+from localspec.models.space import size_text
 
 _RATIO = ("ratio", "95 %")
 _SPEED = (*_RATIO, "tokens/s", "first", "acc.", "len.", "same")
@@ -140,8 +141,10 @@ def _estimate(estimate: Estimate | None) -> list[str]:
 
 def _said(value: object) -> str:
     if isinstance(value, Mapping):
+        said = {name: each for name, each in value.items() if each not in (None, "", [], False)}
         return ", ".join(
-            f"{name} {_said(each)}" for name, each in value.items() if each not in (None, "", [])
+            size_text(each) if name == "bytes" else f"{name} {_said(each)}"
+            for name, each in said.items()
         )
     if isinstance(value, list | tuple):
         return ", ".join(map(_said, value))

@@ -79,6 +79,30 @@ def test_a_peer_is_measured_beside_us(prompts: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.weights
+def test_a_heavier_target_and_a_draft_model_that_knows_nothing_are_made_and_labelled(
+    prompts: Path, tmp_path: Path, smollm2_path: Path
+) -> None:
+    made = tmp_path / "data"
+    done = localspec(
+        "bench", *PLAIN, "--target", str(smollm2_path), "--draft-model", "random",
+        "--synthetic", "2", "--prompts", str(prompts), "--modes", "model:3", "--json",
+        "--max-tokens", "8", "--temperature", "0", env={"LOCALSPEC_DATA_DIR": str(made)},
+    )  # fmt: skip
+    assert done.code == 0, done.err
+    found = json.loads(done.out)
+    assert found["target"]["name"] == f"synthetic 2x {smollm2_path}"
+    assert found["target"]["synthetic"] == 2
+    assert found["draft_model"]["name"] == f"random weights like {smollm2_path}"
+    assert found["draft_model"]["random"]
+    drafted = [row for row in found["figures"] if row["mode"] == "model:3"]
+    assert all(row["acceptance_rate"] < 0.2 for row in drafted)
+    kept = sorted((made / "synthetic").iterdir())
+    assert len(kept) == 2
+    for path in kept:
+        assert f"{path} (" in done.err
+
+
+@pytest.mark.weights
 @pytest.mark.usefixtures("smollm2_path")
 @pytest.mark.parametrize("behaviour", ["ends", "refuses"])
 def test_a_peer_that_fails_is_one_complaint(prompts: Path, tmp_path: Path, behaviour: str) -> None:
