@@ -210,12 +210,12 @@ def costs_by_depth(
 
 
 def print_by_depth(name: str, found: dict[int, dict[int, float]]) -> None:
-    """Print a pass's cost at the first depth, and what it is more, and times, at the others."""
+    """Print a pass's cost at the first depth, and what each token costs more at the others."""
     shallow, *others = found
-    print(f"\n{name}: width, at {shallow}, and at {others}")
+    print(f"\n{name}: width, cost at {shallow}; more for each token, and times, at {others}")
     for width, base in found[shallow].items():
         cells = (found[depth][width] for depth in others)
-        more = (f"{1e3 * (s - base):+7.1f} ms (x {s / base:.2f})" for s in cells)
+        more = (f"{1e3 * (s - base) / width:+7.2f} ms (x {s / base:.2f})" for s in cells)
         print(f"  {width:3}: {1e3 * base:7.1f} ms  " + "  ".join(more))
 
 
