@@ -15,25 +15,25 @@ from localspec.errors import LocalspecError
 from localspec.ui import actions
 from localspec.ui.bars import Below, Notice, StatsPanel, StatusLine
 from localspec.ui.clean import clean_line
-from localspec.ui.commands import BY_NAME, COMMANDS, parse
+from localspec.ui.commands import BY_NAME, parse
 from localspec.ui.composer import Composer, Entry
 from localspec.ui.feed import Feed
 from localspec.ui.figures import stats_lines, status
 from localspec.ui.guard import LineGuard
 from localspec.ui.keys import IN_APP
 from localspec.ui.message_view import MessageView
+from localspec.ui.palette import palette
 from localspec.ui.preferences import Preferences
 from localspec.ui.session import Session
 from localspec.ui.shown import Shown, growing, shown
 from localspec.ui.transcript import Item, Transcript
-from localspec.ui.typeset import Typesetter
+from localspec.ui.typeset import Typesetter, code_theme
 
 _WELCOME = """\
 Ask something. What the draft proposes and the target confirms is shown as it comes.
 
-- `/` lists the commands, `@` puts a file into the context, `F1` lists the keys
-- `Esc` stops an answer and keeps what is there
-"""
+/ lists the commands, @ puts a file into the context, F1 lists the keys.
+Esc stops an answer and keeps what is there."""
 
 
 class ChatApp(App[None]):
@@ -106,10 +106,9 @@ class ChatApp(App[None]):
     def typesetter(self) -> Typesetter:
         """Return what lays text out in the colours of now."""
         if self._typesetter is None:
-            theme = self.current_theme
-            plain = "ansi_dark" if theme.dark else "ansi_light"
-            code = plain if theme.ansi or self.no_color else "monokai" if theme.dark else "default"
-            self._typesetter = Typesetter(self.console, code)
+            self._typesetter = Typesetter(
+                self.console, code_theme(self.current_theme, self.no_color)
+            )
         return self._typesetter
 
     def choose_theme(self, name: str) -> None:
@@ -149,7 +148,7 @@ class ChatApp(App[None]):
             found.append(Item(each.id, shown(each, numbers.get(each.id))))
             if each.id == upto:
                 break
-        return found or [Item(None, Shown("localspec", _WELCOME, reply=True))]
+        return found or [Item(None, Shown("localspec", _WELCOME, kind="greeting"))]
 
     async def show_messages(self) -> None:
         """Show the conversation as it stands."""
@@ -159,8 +158,8 @@ class ChatApp(App[None]):
         """Show the question that is being answered, and the answer as it grows."""
         self.tell("")
         session = self.session
-        items = self.items(session.parent)
-        await self.transcript.show(items if session.continued is None else items[:-1])
+        items = self.items(session.answering.parent)
+        await self.transcript.show(items if session.answering.continued is None else items[:-1])
         await self.transcript.begin(self._growing())
         self.tell_state()
 
@@ -172,7 +171,7 @@ class ChatApp(App[None]):
         assert self.session.exchange is not None  # noqa: S101 - something is being answered
         ready = self.session.state.ready
         name = "" if ready is None else clean_line(ready.target)
-        return growing(self.session.exchange, name, self.session.continued)
+        return growing(self.session.exchange, name, self.session.answering.continued)
 
     def _colours_changed(self) -> None:
         self._typesetter = None
@@ -203,9 +202,10 @@ class ChatApp(App[None]):
 
     async def action_command(self, name: str) -> None:
         """Run a command without an argument."""
-        if len(self.screen_stack) == 1 and self._feed.started:
+        command = BY_NAME[name]
+        if len(self.screen_stack) == 1 and (self._feed.started or command.while_busy):
             self.tell("")
-            await self._attempt(actions.run(self, BY_NAME[name], ""))
+            await self._attempt(actions.run(self, command, ""))
 
     async def action_message(self, what: str) -> None:
         """Do something with the message that has the focus."""
@@ -255,17 +255,8 @@ class ChatApp(App[None]):
             event.view.focus(scroll_visible=False)
 
     def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:  # noqa: ARG002
-        """Yield the commands for the palette; one that needs more is put into the composer."""
-        for each in COMMANDS:
-            needs_more = bool(each.usage) and not each.usage.startswith("[")
-
-            async def call(name: str = each.name, fill: bool = needs_more) -> None:
-                if fill:
-                    self.entry.composer.fill(f"/{name} ")
-                else:
-                    await self.action_command(name)
-
-            yield SystemCommand(f"/{each.name}", each.summary, call)
+        """Yield the commands for the palette."""
+        yield from palette(self)
 
     async def _send(self, text: str) -> None:
         found = parse(text)

@@ -1,5 +1,6 @@
 """Exchange: one request and what has come back for it so far. No screen, no pipe."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from localspec.engine.protocol import (
@@ -44,6 +45,15 @@ class Exchange:
     prefilled: float = 0.0
     finished: Finished | None = None
     failure: Failed | None = None
+    # Sums over the rounds, since the status line is asked for them all the time.
+    _seconds: float = 0.0
+    _confirmed: int = 0
+    _drafted: int = 0
+    _accepted: int = 0
+
+    def __post_init__(self) -> None:
+        rounds, self.rounds = self.rounds, []
+        self._count(rounds)
 
     @property
     def done(self) -> bool:
@@ -55,8 +65,12 @@ class Exchange:
         """Tokens after the first, per second of decoding; None before there are any."""
         if self.finished is not None:
             return self.finished.tokens_per_s
-        seconds = sum(each.draft_s + each.verify_s + each.other_s for each in self.rounds)
-        return sum(each.confirmed for each in self.rounds) / seconds if seconds > 0 else None
+        return self._confirmed / self._seconds if self._seconds > 0 else None
+
+    @property
+    def acceptance(self) -> float | None:
+        """Accepted over drafted tokens; None when nothing was drafted."""
+        return self._accepted / self._drafted if self._drafted else None
 
     @property
     def context_tokens(self) -> int:
@@ -79,7 +93,7 @@ class Exchange:
                 self.answer += "".join(each.text for each in message.spans if not each.thinking)
                 self.thoughts += "".join(each.text for each in message.spans if each.thinking)
                 self.tokens += message.tokens
-                self.rounds += message.rounds
+                self._count(message.rounds)
             case Finished():
                 self.finished = message
             case Failed():
@@ -87,3 +101,11 @@ class Exchange:
             case _:
                 return False
         return True
+
+    def _count(self, rounds: Sequence[RoundFigures]) -> None:
+        self.rounds += rounds
+        for each in rounds:
+            self._seconds += each.draft_s + each.verify_s + each.other_s
+            self._confirmed += each.confirmed
+            self._drafted += each.drafted
+            self._accepted += each.accepted

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from localspec.engine.protocol import EngineDied, Failed, Finished, Message, Ready
 from localspec.ui import actions, openers
-from localspec.ui.pairs import nothing_is_here
+from localspec.ui.installed import nothing_is_here
 from localspec.ui.shown import shown
 from localspec.ui.transcript import Item
 
@@ -62,11 +62,12 @@ class Feed:
         for message in messages:
             await self._react(message)
         now = time.monotonic()
-        if app.session.growing and now - self._drawn_s >= _REDRAW_S:
+        if app.session.answering.growing and now - self._drawn_s < _REDRAW_S:
+            return  # text and figures are drawn together, or each would have the screen composed
+        if app.session.answering.growing:
             self._drawn_s = now
             app.grow()
-        if messages:
-            app.tell_state()
+        app.tell_state()
         app.tell_place()
 
     async def _react(self, message: Message) -> None:

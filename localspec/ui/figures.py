@@ -44,13 +44,6 @@ def costs_of(rounds: Iterable[RoundFigures]) -> Costs:
     return Costs(usual, statistics.fmean(drafted) if drafted else None)
 
 
-def acceptance(rounds: Iterable[RoundFigures]) -> float | None:
-    """Return accepted over drafted tokens; None when nothing was drafted."""
-    every = list(rounds)
-    drafted = sum(each.drafted for each in every)
-    return sum(each.accepted for each in every) / drafted if drafted else None
-
-
 def measured_speed_up(rounds: Sequence[RoundFigures], plain_round_s: float | None) -> float | None:
     """Return the speed of these rounds over plain ones; None where nothing was drafted, or compared."""
     seconds = sum(each.draft_s + each.verify_s + each.other_s for each in rounds)
@@ -104,9 +97,8 @@ def status(exchange: Exchange | None, n_ctx: int | None, context_tokens: int) ->
     parts = []
     if exchange is not None and exchange.tokens_per_s is not None:
         parts.append(f"{exchange.tokens_per_s:.1f} tokens/s")
-    share = None if exchange is None else acceptance(exchange.rounds)
-    if share is not None:
-        parts.append(f"{share:.0%} accepted")
+    if exchange is not None and exchange.acceptance is not None:
+        parts.append(f"{exchange.acceptance:.0%} accepted")
     if n_ctx:
         parts.append(f"context {context_tokens / n_ctx:.0%} of {n_ctx}")
     return parts

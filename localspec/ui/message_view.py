@@ -51,7 +51,7 @@ class MessageView(Widget, can_focus=True):
         *,
         growing: bool = False,
     ) -> None:
-        super().__init__(classes="reply" if shown.reply else "question")
+        super().__init__(classes=shown.kind)
         self.shown = shown
         self.message_id = message_id
         self.unfolded = False
@@ -64,6 +64,7 @@ class MessageView(Widget, can_focus=True):
         self._settled = 0
         self._blocks = 0
         self._width = 0
+        self._style = Style()
 
     @property
     def growing(self) -> bool:
@@ -111,9 +112,14 @@ class MessageView(Widget, can_focus=True):
             self._lay_out(width)
         return len(self._strips)
 
+    def render_lines(self, crop: Region) -> list[Strip]:
+        """Return the lines of a region."""
+        self._style = self.rich_style  # walks up the tree: once for all lines
+        return super().render_lines(crop)
+
     def render_line(self, y: int) -> Strip:
         """Return a line, with what is selected of it."""
-        width, style = self.size.width, self.rich_style
+        width, style = self.size.width, self._style
         if width != self._width:
             self._lay_out(width)
         if y >= len(self._strips):
@@ -151,7 +157,7 @@ class MessageView(Widget, can_focus=True):
             self._extend(self._cutter, width)
             return
         typesetter, shown = self._typesetter(), self.shown
-        if shown.reply:
+        if shown.kind == "reply":
             self._strips += typesetter.markdown(shown.text, width) if shown.text else []
         else:
             self._strips += self._question(width)

@@ -16,7 +16,6 @@ from localspec.ui.export import write_export
 from localspec.ui.history_sheet import HistorySheet
 from localspec.ui.keys import key_list
 from localspec.ui.lens import legend, runs
-from localspec.ui.picker import Picker
 from localspec.ui.race_sheet import RaceSheet
 from localspec.ui.sheets import LineSheet, ListSheet, Row, TextSheet
 
@@ -35,6 +34,9 @@ async def model(app: ChatApp, argument: str, *, first: bool = False) -> None:
                 )
             except LocalspecError as error:
                 app.tell(str(error))
+
+    # Imported late: reading models' headers needs numpy, and the first frame does not.
+    from localspec.ui.picker import Picker  # noqa: PLC0415
 
     if argument:
         await choose(argument)

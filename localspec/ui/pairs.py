@@ -62,11 +62,6 @@ def choices(registry: Registry | None = None) -> list[PairChoice]:
     )
 
 
-def nothing_is_here(registry: Registry | None = None) -> bool:
-    """Return whether no pair is on this machine as a whole."""
-    return not any(each.here for each in choices(registry))
-
-
 def judged(found: list[PairChoice], registry: Registry | None = None) -> Iterator[PairChoice]:
     """Yield the choices again as soon as the headers of their files have told what memory they need.
 

@@ -3,7 +3,6 @@
 Nothing here waits: `poll`, called ten times a second, takes what came in. No Textual.
 """
 
-import json
 import secrets
 from dataclasses import replace
 from pathlib import Path
@@ -12,22 +11,18 @@ from localspec.engine.client import EngineClient
 from localspec.engine.protocol import (
     Counted,
     EngineDied,
-    Finished,
     Load,
     Message,
     Options,
     RoundFigures,
-    Streamed,
     Turn,
 )
 from localspec.errors import UsageError
-from localspec.history.recorder import Recorder
-from localspec.history.records import StoredMessage
 from localspec.ui import settings
+from localspec.ui.answering import Answering
 from localspec.ui.attach import attached, with_files
 from localspec.ui.engine_state import EngineState, Phase
 from localspec.ui.exchange import Exchange
-from localspec.ui.figures import acceptance
 from localspec.ui.race import Race
 from localspec.ui.talk import Talk
 
@@ -48,13 +43,11 @@ class Session:
 
     Attributes:
         state: what is known of the engine.
-        exchange: the last request for an answer, running or done.
+        answering: the answer that is under way.
         race: the last race.
-        earlier_rounds: of answers before `exchange`, with the same models.
+        earlier_rounds: of answers before the last one, with the same models.
         drop_oldest: leave out the oldest turns where the context is full, instead of failing.
         draft: False answers without drafting.
-        parent: the message that is being answered.
-        continued: the same, where it is an answer that goes on; else None.
     """
 
     def __init__(
@@ -63,25 +56,22 @@ class Session:
         self.engine, self.talk, self.loaded, self.options = engine, talk, load, options
         self.folder = folder
         self.state = EngineState()
-        self.exchange: Exchange | None = None
+        self.answering = Answering(talk)
         self.race: Race | None = None
         self.earlier_rounds: list[RoundFigures] = []
         self.drop_oldest = False
         self.draft = True
-        self.parent: int | None = None
-        self.continued: StoredMessage | None = None
-        self._recorder: Recorder | None = None
         self._counted = 0
 
     @property
-    def growing(self) -> bool:
-        """Whether an answer is under way."""
-        return self.exchange is not None and not self.exchange.done
+    def exchange(self) -> Exchange | None:
+        """The last request for an answer, running or done."""
+        return self.answering.exchange
 
     @property
     def busy(self) -> bool:
         """Whether an answer, or a race, is under way."""
-        return self.growing or (self.race is not None and not self.race.done)
+        return self.answering.growing or (self.race is not None and not self.race.done)
 
     @property
     def pair(self) -> str:
@@ -180,24 +170,17 @@ class Session:
         messages = self.engine.drain()
         for message in messages:
             self._take(message)
-        if self._recorder is not None:
-            self._recorder.tick()
+        self.answering.tick()
         return messages
 
     def _take(self, message: Message) -> None:
         self.state.take(message)
         if self.race is not None and self.race.take(message):
             return
-        exchange = self.exchange
-        if exchange is not None and exchange.take(message):
-            match message:
-                case Streamed():
-                    self._record(message)
-                case Finished():
-                    self._finish(message)
-                case _:
-                    pass
-        elif isinstance(message, EngineDied):
+        model = "" if self.state.ready is None else self.state.ready.target
+        if self.answering.take(message, model):
+            return
+        if isinstance(message, EngineDied):
             self._break_off()
         elif isinstance(message, Counted):
             self._counted = message.tokens
@@ -209,52 +192,10 @@ class Session:
         turns = self.talk.turns(parent)
         options = self.options if seed is None else replace(self.options, seed=seed)
         number = self.engine.ask(turns, options, draft=self.draft, drop_oldest=self.drop_oldest)
-        self.exchange = Exchange(number, turns)
-        self._recorder, self.parent = None, parent
-        last = next(each for each in self.talk.messages if each.id == parent)
-        self.continued = last if last.role == "assistant" else None
-
-    def _record(self, message: Streamed) -> None:
-        """Keep what came; an answer that never begins leaves no message behind."""
-        for span in message.spans:
-            self._begun().feed(span.text, thinking=span.thinking)
-
-    def _begun(self) -> Recorder:
-        if self._recorder is None:
-            history, conversation = self.talk.history, self.talk.conversation
-            assert conversation is not None  # noqa: S101 - set with every request
-            assert self.parent is not None  # noqa: S101 - likewise
-            if self.continued is not None:
-                self._recorder = history.resume_reply(self.continued.id)
-            else:
-                name = "" if self.state.ready is None else self.state.ready.target
-                self._recorder = history.begin_reply(conversation, self.parent, name)
-        return self._recorder
-
-    def _finish(self, message: Finished) -> None:
-        if not message.turn.content and not message.turn.thinking and self._recorder is None:
-            return  # stopped before the first token
-        recorder = self._begun()
-        exchange = self.exchange
-        figures = {
-            "tokens": message.completion_tokens,
-            "tokens_per_s": message.tokens_per_s,
-            "accepted": None if exchange is None else acceptance(exchange.rounds),
-            "stop": message.stop_reason,
-            "seed": message.seed,
-        }
-        end = recorder.cut if message.stop_reason == "cancelled" else recorder.finish
-        end(message.turn.content, message.turn.thinking, figures=json.dumps(figures))
-        self._recorder = None
-        self.talk.reload()
+        self.answering.begin(Exchange(number, turns), parent)
 
     def _break_off(self) -> None:
-        """Keep what there is of an answer that will not end by itself."""
-        if self._recorder is not None:
-            self._recorder.cut()
-            self._recorder = None
-            self.talk.reload()
-        self.exchange = None if self.exchange is None or not self.exchange.done else self.exchange
+        self.answering.break_off()
         self.race = None
 
     # The models' state of a conversation.
@@ -323,7 +264,8 @@ class Session:
     def forget(self) -> None:
         """Let go of the conversation, which is left or gone."""
         self.talk.new()
-        self.exchange, self.race, self._recorder = None, None, None
+        self.answering.forget()
+        self.race = None
         self.drop_oldest = False
         self._counted = 0
 

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Literal
 
 from localspec.history.records import StoredMessage
 from localspec.ui.attach import without_files
@@ -15,6 +16,9 @@ _ENDINGS = {
 }
 
 
+Kind = Literal["question", "reply", "greeting"]
+
+
 @dataclass(frozen=True, slots=True)
 class Shown:
     """What a message shows.
@@ -24,14 +28,14 @@ class Shown:
         text: the message: Markdown of a reply, plain text of a question.
         thoughts: of a reply.
         note: figures and the like, below it.
-        reply: whether it is one.
+        kind: what it is; a reply is Markdown, all else is text as it is.
     """
 
     heading: str
     text: str
     thoughts: str = ""
     note: str = ""
-    reply: bool = False
+    kind: Kind = "question"
 
 
 def shown(message: StoredMessage, number: int | None = None) -> Shown:
@@ -45,7 +49,7 @@ def shown(message: StoredMessage, number: int | None = None) -> Shown:
         note = "\n".join(f"+ {label}" for label in files)
         return Shown(f"You · {number}{version}" if number else f"You{version}", text, note=note)
     heading = f"{message.model or 'Assistant'}{version}"
-    return Shown(heading, message.content, message.thinking, _note(message), reply=True)
+    return Shown(heading, message.content, message.thinking, _note(message), kind="reply")
 
 
 def growing(exchange: Exchange, name: str, before: StoredMessage | None) -> Shown:
@@ -54,7 +58,7 @@ def growing(exchange: Exchange, name: str, before: StoredMessage | None) -> Show
     if before is not None:
         text, thoughts = before.content + text, before.thinking + thoughts
     note = "" if exchange.tokens else _waiting(exchange)
-    return Shown(name or "Assistant", text, thoughts, note, reply=True)
+    return Shown(name or "Assistant", text, thoughts, note, kind="reply")
 
 
 def _waiting(exchange: Exchange) -> str:

@@ -48,9 +48,8 @@ def exchange(
     done: bool = False,
 ) -> Exchange:
     """Return a request and what came back for it."""
-    made = Exchange(id, (Turn("user", "question"),), answer=text)
-    made.rounds += rounds or []
-    made.tokens += tokens or []
+    turns = (Turn("user", "question"),)
+    made = Exchange(id, turns, answer=text, rounds=rounds or [], tokens=tokens or [])
     if done:
         made.finished = finished(id, text)
     return made

@@ -4,7 +4,6 @@ from localspec.engine.protocol import RoundFigures
 from localspec.ui.exchange import Exchange
 from localspec.ui.figures import (
     Costs,
-    acceptance,
     costs_of,
     gauge,
     measured_speed_up,
@@ -17,8 +16,8 @@ from tests.ui.answers import exchange, finished, plain, round_of
 
 
 def test_acceptance_is_of_drafted_tokens() -> None:
-    assert acceptance([round_of(4, 3), round_of(4, 1), plain()]) == 0.5
-    assert acceptance([plain()]) is None
+    assert exchange(rounds=[round_of(4, 3), round_of(4, 1), plain()]).acceptance == 0.5
+    assert exchange(rounds=[plain()]).acceptance is None
 
 
 def test_the_sparkline_shows_the_last_rounds_between_one_token_and_the_most() -> None:

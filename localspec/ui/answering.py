@@ -1,0 +1,105 @@
+"""Answering: the answer that is under way, and how it gets into the history while it grows."""
+
+import json
+
+from localspec.engine.protocol import Finished, Message, Streamed
+from localspec.history.recorder import Recorder
+from localspec.history.records import StoredMessage
+from localspec.ui.exchange import Exchange
+from localspec.ui.talk import Talk
+
+
+class Answering:
+    """An answer, from the request to its last word.
+
+    Args:
+        talk: the conversation that it belongs to.
+
+    Attributes:
+        exchange: the last request, running or done; None before the first.
+        parent: the message that is being answered.
+        continued: the same, where it is an answer that goes on; else None.
+    """
+
+    def __init__(self, talk: Talk) -> None:
+        self._talk = talk
+        self.exchange: Exchange | None = None
+        self.parent: int | None = None
+        self.continued: StoredMessage | None = None
+        self._recorder: Recorder | None = None
+
+    @property
+    def growing(self) -> bool:
+        """Whether it is under way."""
+        return self.exchange is not None and not self.exchange.done
+
+    def begin(self, exchange: Exchange, parent: int) -> None:
+        """Take note that an answer to the message `parent` was asked for, or more of it."""
+        last = next(each for each in self._talk.messages if each.id == parent)
+        self.exchange, self.parent, self._recorder = exchange, parent, None
+        self.continued = last if last.role == "assistant" else None
+
+    def take(self, message: Message, model: str) -> bool:
+        """Take a message, and keep what it says; return whether it was for this answer.
+
+        Args:
+            message: from the engine.
+            model: what answers, as it is called.
+        """
+        if self.exchange is None or not self.exchange.take(message):
+            return False
+        match message:
+            case Streamed():
+                for span in message.spans:  # an answer that never begins leaves no message behind
+                    self._begun(model).feed(span.text, thinking=span.thinking)
+            case Finished():
+                self._finish(message, model)
+            case _:
+                pass
+        return True
+
+    def tick(self) -> None:
+        """Save what came in, if half a second went by."""
+        if self._recorder is not None:
+            self._recorder.tick()
+
+    def break_off(self) -> None:
+        """Keep what there is of an answer that will not end by itself."""
+        if self._recorder is not None:
+            self._recorder.cut()
+            self._recorder = None
+            self._talk.reload()
+        if self.growing:
+            self.exchange = None
+
+    def forget(self) -> None:
+        """Let go of it: its conversation was left."""
+        self.exchange, self._recorder = None, None
+
+    def _begun(self, model: str) -> Recorder:
+        if self._recorder is None:
+            history, conversation = self._talk.history, self._talk.conversation
+            assert conversation is not None  # noqa: S101 - it holds the message that is answered
+            assert self.parent is not None  # noqa: S101 - set with the request
+            if self.continued is not None:
+                self._recorder = history.resume_reply(self.continued.id)
+            else:
+                self._recorder = history.begin_reply(conversation, self.parent, model)
+        return self._recorder
+
+    def _finish(self, message: Finished, model: str) -> None:
+        if not message.turn.content and not message.turn.thinking and self._recorder is None:
+            return  # stopped before the first token
+        assert self.exchange is not None  # noqa: S101 - it took the message
+        figures = {
+            "tokens": message.completion_tokens,
+            "tokens_per_s": message.tokens_per_s,
+            "accepted": self.exchange.acceptance,
+            "stop": message.stop_reason,
+            "seed": message.seed,
+        }
+        recorder = self._begun(model)
+        end = recorder.cut if message.stop_reason == "cancelled" else recorder.finish
+        end(message.turn.content, message.turn.thinking, figures=json.dumps(figures))
+        self._recorder = None
+        self._talk.reload()

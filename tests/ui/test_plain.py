@@ -1,0 +1,181 @@
+"""The chat in lines, with an engine double that speaks the real protocol."""
+
+import io
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from localspec.engine.client import EngineClient
+from localspec.engine.protocol import Load, Options
+from localspec.history.archive import History
+from localspec.ui.plain import Plain
+from localspec.ui.preferences import Preferences
+from localspec.ui.session import Session
+from localspec.ui.talk import Talk
+from tests.engine.double import command
+
+DRAFTING = {"otherwise": ["some answer that is drafted"], "drafts": 3}
+
+
+def said(
+    folder: Path,
+    *lines: str,
+    script: dict[str, Any] | None = None,
+    terminal: bool = False,
+    resume: int | None = None,
+    quiet: bool = False,
+) -> tuple[int, str, str]:
+    """Talk in lines; return the exit code, the answers and the news."""
+    talk = Talk(History(folder / "history"))
+    session = Session(EngineClient(command(script)), talk, Load(pair="toy"), Options(), folder)
+    out, err = io.StringIO(), io.StringIO()
+    preferences = Preferences(personas={"pirate": "Arr."})
+    plain = Plain(session, preferences, iter(lines), out, err, terminal=terminal, quiet=quiet)
+    try:
+        return plain.run(resume), out.getvalue(), err.getvalue()
+    finally:
+        session.close()
+
+
+def test_a_line_is_a_question(tmp_path: Path) -> None:
+    code, out, err = said(tmp_path, "one?", "two?", script={"otherwise": ["One.", "Two."]})
+    assert (code, out) == (0, "One.\nTwo.\n")
+    assert err.count("tokens/s") == 2
+
+
+def test_a_backslash_goes_on_in_the_next_line(tmp_path: Path) -> None:
+    _, out, _ = said(
+        tmp_path, "one\\", "two", "/copy all", script={"answers": {"one\ntwo": "Both."}}
+    )
+    assert out.startswith("Both.\n")
+    assert "user: one\ntwo" in out
+
+
+def test_a_terminal_is_sent_nothing_that_it_obeys(tmp_path: Path) -> None:
+    script = {"otherwise": ["\x1b[2Jhi"]}
+    assert said(tmp_path, "one?", script=script, terminal=True)[1] == "␛[2Jhi\n"
+    assert said(tmp_path, "one?", script=script, terminal=False)[1] == "\x1b[2Jhi\n"
+
+
+def test_quiet_leaves_only_the_answer(tmp_path: Path) -> None:
+    assert said(tmp_path, "one?", quiet=True)[2] == ""
+
+
+def test_thoughts_are_left_out_unless_they_are_wanted(tmp_path: Path) -> None:
+    script = {"thinks": True, "otherwise": ["<think>hm</think>Done."]}
+    assert said(tmp_path, "one?", script=script)[1] == "Done.\n"
+    assert "hm" in said(tmp_path, "/think", "one?", script=script)[1]
+
+
+def test_a_question_is_edited_and_answers_are_made_again(tmp_path: Path) -> None:
+    _, out, err = said(
+        tmp_path,
+        "one?",
+        "/edit 1 uno?",
+        "/regenerate",
+        "/edit",
+        "/copy all",
+        script={"otherwise": ["Yes."]},
+    )
+    assert out.startswith("Yes.\nYes.\nYes.\n")
+    assert out.endswith("user: uno?\n\nassistant: Yes.\n")
+    assert "question 1: uno?" in err
+
+
+def test_conversations_are_listed_opened_and_deleted_by_number(tmp_path: Path) -> None:
+    said(tmp_path, "about rivers?", "/new", "about trees?")
+    _, out, err = said(
+        tmp_path, "/history", "/history river", "/history #1", "/history delete #1", "/history"
+    )
+    assert err.count("#2 about trees?") == 2
+    assert err.count("#1 about rivers?") == 2
+    assert "You: about rivers?" in out
+    assert "deleted #1" in err
+    _, _, err = said(tmp_path, "/history #1", "/history delete #99", "/history #x")
+    assert err.count("there is no conversation") == 3
+
+
+def test_a_conversation_is_taken_up(tmp_path: Path) -> None:
+    said(tmp_path, "about rivers?")
+    _, out, err = said(tmp_path, "/copy all", resume=1)
+    assert "taking up: about rivers?" in err
+    assert "user: about rivers?" in out
+
+
+def test_lens_stats_and_race_in_lines(tmp_path: Path) -> None:
+    _, out, err = said(tmp_path, "one?", "/lens", "/stats", "/race", script=DRAFTING)
+    assert "the draft model proposed it" in err
+    assert "tokens confirmed in each" in err
+    assert "the texts are equal" in err
+    assert out.count("some answer that is drafted") == 3
+    assert "[with drafting]" in out
+
+
+def test_what_is_wrong_is_one_line_and_the_chat_goes_on(tmp_path: Path) -> None:
+    wrong = ["/frob", "/set hot 1", "/set temperature hot", "/copy", "/edit 3", "/branch", "/rename",
+             "/lens", "/race", "/continue", "/regenerate", "/persona x", "/export", "@a.bin"]  # fmt: skip
+    (tmp_path / "a.bin").write_bytes(b"\xff")
+    code, out, err = said(tmp_path, *wrong, "one?")
+    assert (code, out) == (0, "Hello **world**.\n")
+    assert len(err.splitlines()) == len(wrong) + 1
+    assert all(line.startswith("localspec: ") for line in err.splitlines())
+
+
+def test_the_code_is_that_of_the_last_question(tmp_path: Path) -> None:
+    script = {"refuses": {"toy": ["ModelUnavailable", "no such pair"]}}
+    code, out, err = said(tmp_path, "one?", script=script)
+    assert (code, out) == (3, "")
+    assert "localspec: no such pair\n" in err
+
+
+def test_a_dead_engine_is_told_and_can_be_started_again(tmp_path: Path) -> None:
+    script = {"death": {"on": "token", "at": 8}, "pass_s": 0.05}
+    _, out, err = said(tmp_path, "one?", "/restart", "/copy", script=script)
+    assert "was killed (SIGKILL)" in err
+    assert "loaded: toy" in err
+    # What was there when it died is in the answer, and in the copy.
+    assert out.count("Hel") == 2
+
+
+def test_a_full_context_says_what_to_do_and_drop_does_it(tmp_path: Path) -> None:
+    script = {"n_ctx": 450, "otherwise": ["ok"]}
+    _, out, err = said(tmp_path, "one " * 40, "two " * 40, "three " * 20, "/drop", script=script)
+    assert "/drop leaves out the oldest turns" in err
+    assert out == "ok\nok\nok\n"
+
+
+def test_ctrl_c_stops_the_answer_and_keeps_what_is_there(tmp_path: Path) -> None:
+    talk = Talk(History(tmp_path / "history"))
+    script = {"otherwise": ["word " * 100], "pass_s": 0.01}
+    session = Session(EngineClient(command(script)), talk, Load(pair="toy"), Options(), tmp_path)
+    out = io.StringIO()
+    pressed: list[bool] = []
+
+    def sleep(_: float) -> None:
+        if "word" in out.getvalue() and not pressed:
+            pressed.append(True)
+            raise KeyboardInterrupt
+
+    def lines() -> Iterator[str]:
+        yield "one?"
+
+    plain = Plain(session, Preferences(), lines(), out, io.StringIO(), terminal=False, sleep=sleep)
+    try:
+        assert plain.run(None) == 0
+        assert 0 < out.getvalue().count("word") < 100
+        assert talk.messages[-1].state == "cut"
+    finally:
+        session.close()
+
+
+@pytest.mark.parametrize("what", ["/help", "/persona", "/set", "/theme", "/stop", "/system"])
+def test_commands_that_only_tell(what: str, tmp_path: Path) -> None:
+    code, out, err = said(tmp_path, what)
+    assert (code, out) == (0, "")
+    assert err.startswith("localspec: ")
+
+
+def test_quit_leaves_at_once(tmp_path: Path) -> None:
+    assert said(tmp_path, "/quit", "one?")[1] == ""

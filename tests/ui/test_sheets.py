@@ -1,0 +1,277 @@
+"""The screens that open over the chat, driven by keys."""
+
+from pathlib import Path
+
+import pytest
+from textual.command import CommandPalette
+from textual.widgets import Input
+
+from localspec.ui.history_sheet import HistorySheet
+from localspec.ui.pairs import PairChoice
+from localspec.ui.picker import Picker
+from localspec.ui.preferences import Preferences
+from localspec.ui.race_sheet import RaceSheet
+from localspec.ui.sheets import LineSheet, ListSheet, TextSheet
+from tests.ui.driving import Chat, drive
+
+DRAFTING = {"otherwise": ["some answer that is drafted"], "drafts": 3}
+
+
+async def open_sheet(chat: Chat, what: str, kind: type[object]) -> None:
+    await chat.run(what)
+    await chat.until(lambda: isinstance(chat.app.screen, kind))
+
+
+async def back(chat: Chat) -> None:
+    await chat.press("escape")
+    await chat.until(lambda: len(chat.app.screen_stack) == 1)
+
+
+async def two_conversations(chat: Chat) -> None:
+    for question in ("about rivers?", "about trees?"):
+        await chat.ask(question)
+        await chat.run("/new")
+        await chat.until(lambda: chat.contents == [])
+
+
+def test_a_conversation_is_found_by_its_words_and_taken_up(tmp_path: Path) -> None:
+    async def look(chat: Chat) -> None:
+        await two_conversations(chat)
+        await open_sheet(chat, "/history", HistorySheet)
+        assert "about trees?" in chat.text()
+        await chat.press(*"rhine")
+        await chat.until(lambda: "about trees?" not in chat.text())
+        await chat.press("enter")
+        await chat.until(lambda: chat.contents == ["about rivers?", "The Rhine."])
+        assert "The Rhine." in chat.text()
+
+    drive(look, tmp_path, {"answers": {"rivers": "The Rhine.", "trees": "The oak."}})
+
+
+def test_a_conversation_is_renamed(tmp_path: Path) -> None:
+    async def look(chat: Chat) -> None:
+        await two_conversations(chat)
+        await open_sheet(chat, "/history", HistorySheet)
+        await chat.press("ctrl+r")
+        await chat.until(lambda: isinstance(chat.app.screen, LineSheet))
+        chat.app.screen.query_one(Input).value = "Forests"
+        await chat.press("enter")
+        await chat.until(lambda: "Forests" in chat.text())
+        titles = [each.title for each in chat.session.talk.history.conversations()]
+        assert titles == ["Forests", "about rivers?"]
+
+    drive(look, tmp_path)
+
+
+def test_a_conversation_is_deleted_only_when_that_is_meant(tmp_path: Path) -> None:
+    async def look(chat: Chat) -> None:
+        history = chat.session.talk.history
+        await two_conversations(chat)
+        await open_sheet(chat, "/history", HistorySheet)
+        for answer, left in ((["enter"], 2), (["down", "enter"], 1)):
+            await chat.press("ctrl+x")
+            await chat.until(lambda: not isinstance(chat.app.screen, HistorySheet))
+            assert "Delete" in chat.text()
+            await chat.press(*answer)
+            await chat.until(lambda: isinstance(chat.app.screen, HistorySheet))
+            assert len(history.conversations()) == left
+        await chat.until(lambda: "about trees?" not in chat.text())
+
+    drive(look, tmp_path)
+
+
+def test_the_conversation_that_is_shown_can_be_deleted(tmp_path: Path) -> None:
+    async def look(chat: Chat) -> None:
+        await chat.ask("about rivers?")
+        await open_sheet(chat, "/history", HistorySheet)
+        await chat.press("ctrl+x")
+        await chat.until(lambda: "Delete" in chat.text())
+        await chat.press("down", "enter")
+        await chat.until(lambda: "nothing here" in chat.text())
+        await back(chat)
+        await chat.until(lambda: "Ask something. What the draft" in chat.text())
+        await chat.ask("again?")
+        assert chat.contents[0] == "again?"
+
+    drive(look, tmp_path)
+
+
+def test_a_conversation_is_exported_and_no_file_is_written_over(tmp_path: Path) -> None:
+    async def look(chat: Chat) -> None:
+        folder = chat.session.folder
+        await chat.ask("about rivers?")
+        await chat.run("/export")
+        await chat.run("/export")
+        await chat.run("/export json all.json")
+        names = sorted(each.name for each in folder.iterdir())
+        assert names == ["about-rivers-2.md", "about-rivers.md", "all.json"]
+        assert "about rivers?" in (folder / "about-rivers.md").read_text()
+        assert (folder / "all.json").read_text().startswith("{")
+        await chat.run("/export md no/such/folder.md")
+        assert "cannot be written" in chat.text()
+
+    drive(look, tmp_path)
+
+
+def test_a_setting_is_changed_and_a_wrong_one_refused(tmp_path: Path) -> None:
+    async def look(chat: Chat) -> None:
+        await open_sheet(chat, "/set", ListSheet)
+        await chat.press("enter")
+        await chat.until(lambda: isinstance(chat.app.screen, LineSheet))
+        chat.app.screen.query_one(Input).value = "0.25"
+        await chat.press("enter")
+        await chat.until(lambda: "temperature        0.25" in chat.text())
+        assert chat.session.options.temperature == 0.25
+        await back(chat)
+        await chat.run("/set top_p 7")
+        assert "top_p is 7" in chat.text()
+        await chat.run("/set draft off")
+        assert not chat.session.draft
+
+    drive(look, tmp_path)
+
+
+def test_the_pair_is_switched_in_the_middle_of_a_conversation(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pairs = [PairChoice(name, 1, True, True, "", "", False) for name in ("toy", "other")]
+    monkeypatch.setattr("localspec.ui.picker.choices", lambda: pairs)
+    monkeypatch.setattr("localspec.ui.picker.judged", lambda _: iter(()))
+
+    async def look(chat: Chat) -> None:
+        await chat.ask("one?")
+        await open_sheet(chat, "/model", Picker)
+        await chat.press("down", "enter")
+        await chat.until(lambda: chat.session.state.line() == "other")
+        await chat.ask("two?")
+        assert [each.model for each in chat.session.talk.messages] == ["", "toy", "", "other"]
+        assert chat.session.talk.history.conversations()[0].pair == "other"
+
+    drive(look, tmp_path)
+
+
+def test_a_download_shows_its_progress_and_esc_stops_it(tmp_path: Path) -> None:
+    async def look(chat: Chat) -> None:
+        await chat.until(lambda: "fetching toy: " in chat.text())
+        assert "of 2.0 GB" in chat.text()
+        await chat.press("escape")
+        await chat.until(lambda: "no model is loaded" in chat.text())
+
+    drive(look, tmp_path, {"download": {"bytes": 2_000_000_000, "seconds": 5.0}})
+
+
+def test_a_race_shows_both_texts_and_whether_they_are_equal(tmp_path: Path) -> None:
+    async def look(chat: Chat) -> None:
+        await chat.ask("one?")
+        await open_sheet(chat, "/race", RaceSheet)
+        await chat.until(lambda: "the texts are equal" in chat.text())
+        assert chat.text().count("some answer that is drafted") >= 2
+        await back(chat)
+        assert len(chat.contents) == 2
+
+    drive(look, tmp_path, DRAFTING)
+
+
+def test_esc_stops_a_race_before_it_closes_it(tmp_path: Path) -> None:
+    async def look(chat: Chat) -> None:
+        await chat.ready()
+        await open_sheet(chat, "/race say something", RaceSheet)
+        await chat.press("escape")
+        await chat.until(lambda: "nothing to compare" in chat.text())
+        await back(chat)
+        assert chat.contents == []
+
+    drive(look, tmp_path, {"otherwise": ["word " * 500], "pass_s": 0.01})
+
+
+def test_the_lens_tells_drafted_tokens_from_the_targets_own(tmp_path: Path) -> None:
+    async def look(chat: Chat) -> None:
+        await chat.run("/lens")
+        assert "there are no tokens to look at" in chat.text()
+        await chat.ask("one?")
+        await open_sheet(chat, "/lens", TextSheet)
+        assert "the draft model proposed it" in chat.text()
+        exchange = chat.session.exchange
+        assert exchange is not None
+        assert {"lookup", "correction"} <= {token.origin for token in exchange.tokens}
+        await back(chat)
+
+    drive(look, tmp_path, {**DRAFTING, "drafts": 2})
+
+
+def test_stats_grow_with_the_answer(tmp_path: Path) -> None:
+    async def look(chat: Chat) -> None:
+        await chat.press("f2")
+        assert "Nothing was measured yet" in chat.text()
+        await chat.ask("one?")
+        await chat.until(lambda: "drafted tokens accepted" in chat.text())
+        await chat.press("f2")
+        assert "drafted tokens accepted" not in chat.text()
+
+    drive(look, tmp_path, DRAFTING)
+
+
+def test_a_persona_is_a_system_prompt_with_a_name(tmp_path: Path) -> None:
+    async def look(chat: Chat) -> None:
+        await open_sheet(chat, "/persona", ListSheet)
+        await chat.press("enter")
+        await chat.until(lambda: chat.session.talk.system == "Talk like a pirate.")
+        await chat.run("/system Be brief.")
+        await chat.ask("one?")
+        assert chat.session.exchange is not None
+        assert chat.session.exchange.turns[0].content == "Be brief."
+        await chat.run("/system -")
+        assert chat.session.talk.system is None
+        await chat.run("/persona nobody")
+        assert "there is no persona 'nobody'" in chat.text()
+
+    drive(look, tmp_path, preferences=Preferences(personas={"pirate": "Talk like a pirate."}))
+
+
+def test_the_palette_has_every_command(tmp_path: Path) -> None:
+    async def look(chat: Chat) -> None:
+        await chat.press("ctrl+p")
+        await chat.until(lambda: isinstance(chat.app.screen, CommandPalette))
+        await chat.press(*"stats")
+        await chat.until(lambda: "where the time goes" in chat.text())
+        await chat.press("enter")
+        await chat.until(lambda: "Nothing was measured yet" in chat.text())
+
+    drive(look, tmp_path)
+
+
+def test_a_branch_goes_on_in_a_conversation_of_its_own(tmp_path: Path) -> None:
+    async def look(chat: Chat) -> None:
+        await chat.ask("one?")
+        await chat.ask("two?")
+        first = chat.session.talk.conversation
+        await chat.run("/branch 2")
+        assert len(chat.contents) == 2
+        assert chat.session.talk.conversation != first
+        await chat.run("/rename Other")
+        assert chat.session.talk.history.conversations()[0].title == "Other"
+
+    drive(look, tmp_path)
+
+
+def test_keys_on_a_message_copy_it_and_its_code(tmp_path: Path) -> None:
+    async def look(chat: Chat) -> None:
+        await chat.ask("one?")
+        await chat.press("shift+tab", "c")
+        assert chat.app.clipboard == "Look:\n\n```\nx = 1\n```"
+        await chat.press("k")
+        assert chat.app.clipboard == "x = 1"
+        await chat.press("escape")
+        assert chat.app.focused is chat.app.entry.composer
+
+    drive(look, tmp_path, {"otherwise": ["Look:\n\n```\nx = 1\n```"]})
+
+
+def test_an_answer_is_made_again_as_another_version(tmp_path: Path) -> None:
+    async def look(chat: Chat) -> None:
+        await chat.ask("one?")
+        await chat.press("f5")
+        await chat.until(lambda: "version 2 of 2" in chat.text())
+        assert len(chat.contents) == 2
+
+    drive(look, tmp_path)
