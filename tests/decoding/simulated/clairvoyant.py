@@ -13,7 +13,7 @@ from tests.decoding.simulated.replay import Choice, Replay
 from tests.decoding.simulated.world import GapLaw, TrueCosts
 
 MODEL_LENGTHS = (1, 2, 3, 4, 5, 6, 7, 9, 11, 15, 23, 31)
-COPY_LENGTHS = (1, 3, 5, 7, 11, 15, 31)
+COPY_LENGTHS = (1, 3, 5, 7, 15, 31)
 MIN_MATCHES = (2, 4)
 _LONGEST = 32
 _SURVIVAL = np.linspace(0, 1, 101)

@@ -62,7 +62,7 @@ def scripted(
         costs=costs,
         tables=(costs.target, costs.draft),
         gap_law=gap_law or GapLaw(),
-        slowness=np.ones(len(text)),
+        slowness=[1.0] * len(text),
         temperature=0.8 if seed % 2 else 0.0,
         copies=any(s.edits is not None for s in stretches),
         adversary=adversary,
@@ -140,7 +140,7 @@ def slow_midway(build: Build) -> Build:
     def built(seed: int) -> World:
         world = build(seed)
         for begin in (700, 1100):
-            world.slowness[begin : begin + 50] = 2.0
+            world.slowness[begin : begin + 50] = [2.0] * 50
         return world
 
     return built

@@ -118,7 +118,7 @@ class World:
     costs: TrueCosts
     tables: tuple[PassCosts, PassCosts]
     gap_law: GapLaw
-    slowness: NDArray[np.float64]
+    slowness: list[float]
     temperature: float
     copies: bool = False
     adversary: Adversary | None = None
@@ -147,7 +147,7 @@ class World:
 
     def seconds(self, role: Role, width: int, depth: int, n_confirmed: int) -> float:
         """Return the expected seconds of a pass while `n_confirmed` tokens are confirmed."""
-        return self.costs.of(role, width, depth) * float(self.slowness[n_confirmed])
+        return self.costs.of(role, width, depth) * self.slowness[n_confirmed]
 
 
 Build = Callable[[int], World]
