@@ -128,6 +128,8 @@ class ChatApp(App[None]):
         """Show what the engine is at, and figures of the last answer."""
         session = self.session
         left = session.state.line() + (" · answering, Esc stops" if session.busy else "")
+        if session.talk.history.trouble:
+            left = f"not saved · {left}"
         n_ctx = None if session.state.ready is None else session.state.ready.n_ctx
         self._status.tell(left, status(session.exchange, n_ctx, session.context_tokens()))
         if self._stats.display:

@@ -35,14 +35,13 @@ class Feed:
         self._app = app
         self._resume = resume
         self.started = False
+        self._trouble: str | None = None
         self._drawn_s = 0.0
         self._died_s = -_RESTART_AGAIN_S
 
     async def start(self) -> None:
         """Start the engine, or let the user choose what to fetch where nothing is here."""
         app, session = self._app, self._app.session
-        if session.talk.history.trouble:
-            app.tell(session.talk.history.trouble)
         if self._resume is not None:
             session.open(self._resume)
             await app.show_messages()
@@ -61,6 +60,7 @@ class Feed:
         messages = app.session.poll()
         for message in messages:
             await self._react(message)
+        self._tell_trouble()
         now = time.monotonic()
         if app.session.answering.growing and now - self._drawn_s < _REDRAW_S:
             return  # text and figures are drawn together, or each would have the screen composed
@@ -69,6 +69,13 @@ class Feed:
             app.grow()
         app.tell_state()
         app.tell_place()
+
+    def _tell_trouble(self) -> None:
+        """Say once why nothing is saved; a disk may fill up at any time."""
+        trouble = self._app.session.talk.history.trouble
+        if trouble is not None and trouble != self._trouble:
+            self._app.tell(trouble)
+        self._trouble = trouble
 
     async def _react(self, message: Message) -> None:
         app = self._app

@@ -48,14 +48,14 @@ class Plain:
     show_thoughts: bool = False
     leaving: bool = False
     _refused: Failed | None = None
+    _trouble: str | None = None
 
     def run(self, resume: int | None) -> int:
         """Talk until the lines end; return the exit code."""
         # Imported here: what the commands do needs this class.
         from localspec.ui.plain_actions import run_command  # noqa: PLC0415
 
-        if self.session.talk.history.trouble:
-            self.tell(self.session.talk.history.trouble)
+        self._tell_trouble()
         if resume is not None:
             self.session.open(resume)
             self.tell(f"taking up: {self.session.talk.title}")
@@ -74,6 +74,7 @@ class Plain:
                 code = getattr(error, "exit_code", 1)
             except KeyboardInterrupt:
                 return _INTERRUPTED
+            self._tell_trouble()
             if self.leaving:
                 break
         return code
@@ -148,6 +149,13 @@ class Plain:
         note = shown(last[0]).note if last and last[0].role == "assistant" else message.stop_reason
         if not self.quiet and note:
             self.tell(f"{note} · seed {message.seed}")
+
+    def _tell_trouble(self) -> None:
+        """Say once why nothing is saved; a disk may fill up at any time."""
+        trouble = self.session.talk.history.trouble
+        if trouble is not None and trouble != self._trouble:
+            self.tell(trouble)
+        self._trouble = trouble
 
     def _texts(self) -> Iterator[str]:
         """Yield what the user types; a backslash at the end of a line goes on in the next."""
