@@ -80,7 +80,8 @@ def forecast(
     except ModelLoadError as error:
         return Forecast((), (*problems, str(error)))
     unknown = (
-        "its memory cannot be told from its header, or this system does not say what is free",
+        "takes an unknown amount of memory: its header does not say, or this system does not "
+        "tell what is free",
     )
     return Forecast(unknown if plan is None else tuple(plan.lines()), tuple(problems))
 

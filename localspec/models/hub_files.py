@@ -7,6 +7,7 @@ from localspec.errors import ModelUnavailable
 from localspec.models.download import hub_is_closed, list_repository
 from localspec.models.hub_choice import ListedFile
 from localspec.models.hub_reasons import status_of
+from localspec.models.registry_file import SHA256
 
 _ANSWER_S = 5.0
 _COMMIT = re.compile(r"[0-9a-f]{40}")
@@ -38,7 +39,13 @@ def _listed(siblings: Iterable[object]) -> Iterable[ListedFile]:
     for sibling in siblings:
         path, lfs = getattr(sibling, "rfilename", ""), getattr(sibling, "lfs", None)
         sha256, size = getattr(lfs, "sha256", None), getattr(sibling, "size", None)
-        if isinstance(sha256, str) and isinstance(size, int) and size > 0:
+        # The sha256 becomes the name of a file.
+        if (
+            isinstance(sha256, str)
+            and re.fullmatch(SHA256, sha256)
+            and type(size) is int
+            and size > 0
+        ):
             yield ListedFile(str(path), size, sha256)
 
 

@@ -22,6 +22,8 @@ def read_index(path: Path, what: str, remedy: str) -> dict[str, Any]:
     Raises:
         LocalspecError: it cannot be read.
     """
+    if path.exists() and not path.is_file():  # opening a named pipe would wait for ever
+        raise damaged(path, what, remedy, "it is no regular file")
     try:
         top = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:

@@ -82,8 +82,15 @@ def obtain(
     raise kind(
         f"{entry.name} ({size_text(entry.size_bytes)}) is not on this machine and could not be fetched "
         f"({'; '.join(reasons)}): {advice} `localspec pull {entry.name}`, "
-        "or give the path of a .gguf file"
+        f"or give the path of a .gguf file{_forgettable(entry)}"
     )
+
+
+def _forgettable(entry: ModelEntry) -> str:
+    """Return how to take what the hub has now, where it once said what it has to be."""
+    if entry.learnt is None:
+        return ""
+    return f"; what it has to be was learnt on {entry.learnt.date}: `localspec rm {entry.name}` forgets that"
 
 
 def _obtain_set(

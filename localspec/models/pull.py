@@ -66,6 +66,12 @@ def wanted(names: Sequence[str], *, offline: bool = False) -> list[Wanted]:
     ]
 
 
+def _name(name: str, models: Sequence[ModelEntry | Path]) -> str:
+    """Return the name that lists have: of a pair, as it was written; of a model, its own."""
+    alone = models[0] if len(models) == 1 else None
+    return alone.name if isinstance(alone, ModelEntry) else name
+
+
 def models_of_all(found: Iterable[Wanted]) -> list[ModelEntry | Path]:
     """Return all models that are wanted, each once, in order."""
     return list(dict.fromkeys(model for each in found for model in each.models))
@@ -88,13 +94,18 @@ def fetch(
     """
     store = Store(data_dir())
     entries = list(dict.fromkeys(each for each in models if isinstance(each, ModelEntry)))
-    for entry in entries:
-        if entry.learnt is not None and store.path_of(entry) is None:
-            remember(entry, store.root)
+    _remember_all(entries, store.root)
     paths = dict(
         zip(entries, obtain_together(entries, store, offline, progress, mirrors), strict=True)
     )
+    _remember_all(entries, store.root)  # `rm` may have been at work meanwhile
     return [paths[each] if isinstance(each, ModelEntry) else each for each in models]
+
+
+def _remember_all(entries: Iterable[ModelEntry], root: Path) -> None:
+    for entry in entries:
+        if entry.learnt is not None:
+            remember(entry, root)
 
 
 def models_of(name: str, registry: Registry) -> list[ModelEntry | Path | HubReference]:

@@ -48,6 +48,8 @@ class LoopbackHub:
     released: threading.Event = field(default_factory=threading.Event)
     url: str = ""
     commit: str = COMMIT
+    listed_sha256: str = ""
+    """What its lists say of every file; empty is the truth."""
     storage: str = ""
     """Where redirects lead, under another name; empty serves data from the hub itself."""
     signature: int = 1
@@ -111,7 +113,7 @@ class LoopbackHub:
                 "rfilename": path.removeprefix(start),
                 "size": len(data),
                 "lfs": {
-                    "sha256": hashlib.sha256(data).hexdigest(),
+                    "sha256": self.listed_sha256 or hashlib.sha256(data).hexdigest(),
                     "size": len(data),
                     "pointerSize": 130,
                 },

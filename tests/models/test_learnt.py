@@ -1,6 +1,7 @@
 """Models of which nobody said size and sha256: learnt from the hub once, and wanted from then on."""
 
 import json
+import os
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -9,8 +10,10 @@ from pathlib import Path
 import pytest
 
 from localspec.errors import LocalspecError, UsageError
-from localspec.models.entries import HubSource, Learnt, of_shards
+from localspec.models import pull
+from localspec.models.entries import HubSource, Learnt, ModelEntry, of_shards
 from localspec.models.learnt import forget, load_learnt, remember, with_learnt
+from localspec.models.paths import data_dir
 from localspec.models.registry import parse_registry
 from tests.models.gguf_builder import model_file
 from tests.models.loopback_hub import COMMIT, Fault, loopback_hub
@@ -152,6 +155,28 @@ def test_without_a_hub_there_is_nothing_to_learn(
     assert done.err.count("\n") == 1
 
 
+@pytest.mark.parametrize("listed", ["../../../escaped", "0" * 63, "G" * 64])
+def test_a_hub_cannot_choose_names_in_the_store(machine: ToyMachine, listed: str) -> None:
+    machine.hub.listed_sha256 = listed
+    machine.hub.files[f"/else/toy-GGUF/resolve/{COMMIT}/toy-Q4_K_M.gguf"] = DATA
+    for name in ("toy", "else/toy-GGUF"):
+        done = machine.run("pull", name)
+        assert (done.code, done.out) == (3, "")
+    assert machine.blobs == machine.partials == []
+
+
+def test_a_hub_that_promises_other_bytes_than_it_sends_is_not_believed(machine: ToyMachine) -> None:
+    machine.hub.listed_sha256 = "0" * 64
+    done = machine.run("pull", "toy")
+    assert (done.code, done.out) == (3, "")
+    assert "the sha256 is " in done.err
+    assert ": `localspec rm toy` forgets that" in done.err
+    assert machine.blobs == machine.partials == []
+    machine.hub.listed_sha256 = ""
+    assert machine.run("rm", "toy").code == 0
+    assert machine.run("pull", "toy").code == 0
+
+
 def test_a_portal_and_a_refusal_teach_nothing(machine: ToyMachine) -> None:
     machine.hub.portal = True
     assert "no answer of a hub came, but a page" in machine.run("pull", "toy").err
@@ -239,6 +264,29 @@ def test_what_we_did_not_write_is_not_believed(tmp_path: Path, old: str, new: st
     assert old in text
     index.write_text(text.replace(old, new))
     assert load_learnt(tmp_path) == {}
+
+
+def test_a_list_that_is_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "learnt.json")
+    with pytest.raises(LocalspecError, match="it is no regular file"):
+        load_learnt(tmp_path)
+
+
+def test_what_was_removed_while_it_was_pulled_keeps_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LOCALSPEC_DATA_DIR", str(tmp_path / "data"))
+    entry = replace(entry_for(DATA, HubSource("a/b", "b.gguf", COMMIT), name="a/b:Q4_0"))
+    entry = replace(entry, learnt=ENTRY.learnt, quant="Q4_0")
+
+    def obtain(entries: list[ModelEntry], *_: object) -> list[Path]:
+        assert list(load_learnt(data_dir())) == ["a/b:Q4_0"]
+        forget(entry, data_dir())
+        return [tmp_path]
+
+    monkeypatch.setattr(pull, "obtain_together", obtain)
+    assert pull.fetch([entry]) == [tmp_path]
+    assert list(load_learnt(data_dir())) == ["a/b:Q4_0"]
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{", "\0", "[" * 100_000])
