@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from textual.app import App, ComposeResult, SystemCommand
 from textual.binding import BindingType
-from textual.filter import LineFilter
+from textual.filter import LineFilter, NoColor
 from textual.screen import Screen
 
 from localspec.errors import LocalspecError
@@ -90,7 +90,9 @@ class ChatApp(App[None]):
 
     def get_line_filters(self) -> Sequence[LineFilter]:
         """Return what every line passes on its way to the terminal."""
-        return [*super().get_line_filters(), self._guard]
+        # Where no colours are wanted Textual would still send greys.
+        plain = [NoColor()] if self.no_color else []
+        return [*super().get_line_filters(), *plain, self._guard]
 
     @property
     def failure(self) -> Exception | None:

@@ -443,3 +443,21 @@ def test_a_fault_of_ours_ends_the_chat_without_a_traceback(tmp_path: Path) -> No
 
     with pytest.raises(ZeroDivisionError):
         drive(fail, tmp_path)
+
+
+def test_what_is_marked_is_seen_without_colours(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NO_COLOR", "1")
+
+    async def look(chat: Chat) -> None:
+        await chat.press("/", "down")
+        marked = chat.app.query_one("#completions", OptionList)
+        styles = [marked.render_line(y)._segments[0].style for y in range(3)]
+        assert [bool(style and style.underline) for style in styles] == [False, True, False]
+        for strip in chat.app.screen._compositor.render_strips():
+            for segment in strip:
+                colour = segment.style and segment.style.color
+                assert colour is None or colour.is_default
+
+    drive(look, tmp_path)
