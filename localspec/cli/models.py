@@ -107,6 +107,7 @@ def _document(item: Item) -> Mapping[str, object]:
         "path": None if item.path is None else str(item.path),
         "sha256": item.entry.sha256,
         "imported": item.imported,
+        "learnt": None if item.entry.learnt is None else item.entry.learnt.date,
     }
 
 

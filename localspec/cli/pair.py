@@ -2,12 +2,14 @@
 
 import json
 from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import click
 
 from localspec.errors import PairMismatch
-from localspec.models.entries import ModelEntry, PairEntry
+from localspec.models.entries import PairEntry
 from localspec.models.headers import local_file
 from localspec.models.pair_check import PairReport, Side, check_pair
 from localspec.models.pair_suggest import Suggestion, suggest
@@ -158,21 +160,30 @@ def _pair_facts(each: PairEntry, registry: Registry) -> dict[str, Any]:
         "good_for": each.good_for or None,
         "caveat": each.caveat or None,
         "size_bytes": _pair_size(each, registry),
-        "here": all(local_file(entry) is not None for entry in _entries(each, registry)),
+        "here": all(_is_here(reference, registry) for reference in _references(each)),
         "default": each.name == registry.default_pair,
     }
 
 
 def _pair_size(each: PairEntry, registry: Registry) -> int | None:
     """Return what a pair's files come to; None where one of them is not in the registry."""
-    entries = _entries(each, registry)
-    references = {each.target} | ({each.draft_model} if each.draft_model else set())
-    return sum(entry.size_bytes for entry in entries) if len(entries) == len(references) else None
+    entries = [registry.find(reference) for reference in _references(each)]
+    sizes = [entry.size_bytes for entry in entries if entry is not None and entry.is_known]
+    return sum(sizes) if len(sizes) == len(entries) else None
 
 
-def _entries(each: PairEntry, registry: Registry) -> list[ModelEntry]:
-    references = dict.fromkeys([each.target, each.draft_model or each.target])
-    return [entry for name in references if (entry := registry.find(name)) is not None]
+def _is_here(reference: str, registry: Registry) -> bool:
+    entry = registry.find(reference)
+    if entry is not None:
+        return local_file(entry) is not None
+    # A path, or a model on the hub that was never pulled.
+    with suppress(OSError, RuntimeError):  # RuntimeError: `~` of nobody
+        return reference.startswith(("/", "~")) and Path(reference).expanduser().is_file()
+    return False
+
+
+def _references(each: PairEntry) -> list[str]:
+    return list(dict.fromkeys([each.target, each.draft_model or each.target]))
 
 
 def _suggestion_facts(each: Suggestion) -> dict[str, Any]:

@@ -273,3 +273,16 @@ def test_where_nothing_fits_the_exit_code_says_so(
     done = localspec("pair", "suggest", "target.gguf", env=bare_machine, cwd=files)
     assert_one_complaint(done, 4)
     assert "no known model can draft for target.gguf: use --draft lookup" in done.err
+
+
+def test_a_pair_of_paths_that_are_not_there_is_listed_as_not_here(
+    bare_machine: dict[str, str], tmp_path: Path
+) -> None:
+    (tmp_path / "models.toml").write_text(
+        '[pairs.odd]\ntarget = "~nobody-of-this-name/a.gguf"\ndraft_model = "/gone/b.gguf"\n'
+    )
+    env = {**bare_machine, "LOCALSPEC_CONFIG_DIR": str(tmp_path)}
+    done = localspec("pair", "list", "--json", env=env)
+    assert done.code == 0, done.err
+    listed = {each["name"]: each for each in json.loads(done.out)}
+    assert (listed["odd"]["here"], listed["odd"]["size_bytes"]) == (False, None)

@@ -217,3 +217,20 @@ def test_a_file_that_is_no_model_is_fetched_and_warned_of(machine: ToyMachine) -
     done = machine.run("pull", "text", **SMALL)
     assert done.code == 0
     assert "localspec: warning: text is not a GGUF file" in done.err
+
+
+@pytest.mark.weights
+def test_run_takes_a_model_on_the_hub_and_needs_the_hub_only_once(
+    machine: ToyMachine, smollm2_path: Path
+) -> None:
+    machine.hub.files[f"/else/smol-GGUF/resolve/{COMMIT}/smol.Q4_1.gguf"] = (
+        smollm2_path.read_bytes()
+    )
+    flags = ("--draft", "off", "--threads", "1", "--gpu-layers", "0", "--temperature", "0")
+    arguments = ("run", *flags, "--quiet", "--max-tokens", "8", "--target")
+    first = machine.run(*arguments, "hf.co/else/smol-GGUF:q4_1", "Why is the sky blue?")
+    assert first.code == 0, first.err
+    assert len(first.out) > 8
+    machine.hub.portal = True
+    again = machine.run(*arguments, "else/smol-GGUF:Q4_1", "Why is the sky blue?")
+    assert (again.code, again.out) == (0, first.out), again.err

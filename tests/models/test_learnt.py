@@ -192,10 +192,12 @@ def test_a_pair_of_ones_own_names_models_on_the_hub(machine: ToyMachine) -> None
     machine.pairs = (
         '[pairs.mine]\ntarget = "hf.co/else/large-GGUF"\ndraft_model = "else/small-GGUF:q8_0"\n'
     )
-    listed = machine.run("pair", "list")
-    assert listed.code == 0, listed.err
+    listed = json.loads(machine.run("pair", "list", "--json").out)[-1]
+    assert (listed["name"], listed["size_bytes"], listed["here"]) == ("mine", None, False)
     done = machine.run("pull", "mine")
     assert done.code == 0, done.err
+    listed = json.loads(machine.run("pair", "list", "--json").out)[-1]
+    assert (listed["size_bytes"], listed["here"]) == (len(DATA) + len(draft_model), True)
     paths = [Path(line) for line in done.out.splitlines()]
     assert [path.read_bytes() for path in paths] == [DATA, draft_model]
     names = ["else/large-GGUF:Q4_K_M", "else/small-GGUF:Q8_0"]
