@@ -1,31 +1,28 @@
 """What is read from the history's database, as records."""
 
+import json
 import re
 import sqlite3
 from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import replace
 
 from localspec.errors import HistoryError
 from localspec.history.records import StoredConversation, StoredMessage
 
+_EXCERPT_CHARS = 120
 _LISTED = """
-SELECT c.*, (SELECT count(*) FROM message WHERE conversation = c.id) AS n_messages, {excerpt} AS excerpt
+SELECT c.*, (SELECT count(*) FROM message WHERE conversation = c.id) AS n_messages
 FROM conversation AS c {where} ORDER BY c.updated_s DESC, c.id DESC LIMIT :limit
 """
 _NOT_EMPTY = "WHERE EXISTS (SELECT 1 FROM message WHERE conversation = c.id)"
-# The best hit of each conversation: a bare column beside min() is of the row that has the minimum. Snippets are
-# cut before anything is grouped, since FTS5 has none to give after that.
+# The newest message that matches, of every conversation.
 _MATCHING = """
-JOIN (
-    WITH hit AS MATERIALIZED (
-        SELECT rowid AS id, snippet(found, 0, '', '', '…', 12) AS excerpt, rank AS worse
-        FROM found WHERE found MATCH :words
-    )
-    SELECT m.conversation AS conversation, hit.excerpt AS excerpt, min(hit.worse)
-    FROM hit JOIN message AS m ON m.id = hit.id GROUP BY m.conversation
-) AS best ON best.conversation = c.id
+SELECT m.conversation AS conversation, max(m.id) AS message
+FROM found JOIN message AS m ON m.id = found.rowid WHERE found MATCH ? GROUP BY m.conversation
 """
 _CONTAINING = """
-WHERE c.title LIKE :like ESCAPE '\\' OR EXISTS (
+WHERE c.id IN (SELECT value FROM json_each(:hits)) OR c.title LIKE :like ESCAPE '\\' OR EXISTS (
     SELECT 1 FROM message WHERE conversation = c.id AND content LIKE :like ESCAPE '\\')
 """
 _BRANCH = """
@@ -64,21 +61,25 @@ def conversations(
 ) -> list[StoredConversation]:
     """Return the conversations that hold every word of a query, or its beginning; newest first.
 
-    Where the index knows none, as in the midst of a word or in scripts without spaces, the query is looked for
-    letter by letter, in titles too.
+    What the index does not know, such as the midst of a word or of a script without spaces, is looked for letter by
+    letter, in titles too.
     """
-    words = re.findall(r"\w+", query)
     if not query.strip():
         return _listed(connection, _NOT_EMPTY, {"limit": limit})
-    matching = []
-    if words:
-        match = " ".join(f'"{word}"*' for word in words)
-        matching = _listed(connection, _MATCHING, {"words": match, "limit": limit}, "best.excerpt")
+    words = re.findall(r"\w+", query)
+    match = " ".join(f'"{word}"*' for word in words)
+    rows = connection.execute(_MATCHING, (match,)).fetchall() if words else []
+    hits: dict[int, int] = {row["conversation"]: row["message"] for row in rows}
     escaped = re.sub(r"([%_\\])", r"\\\1", query.strip())
-    containing = _listed(connection, _CONTAINING, {"like": f"%{escaped}%", "limit": limit})
-    known = {each.id for each in matching}
-    both = matching + [each for each in containing if each.id not in known]
-    return sorted(both, key=lambda each: (-each.updated_s, -each.id))[:limit]
+    like = f"%{escaped}%"
+    values: dict[str, str | int] = {"limit": limit, "like": like, "hits": json.dumps(list(hits))}
+    listed = _listed(connection, _CONTAINING, values)
+    return [
+        replace(each, excerpt=_excerpt(message(connection, hits[each.id])["content"], words))
+        if each.id in hits
+        else each
+        for each in listed
+    ]
 
 
 def branch(connection: sqlite3.Connection, number: int) -> list[StoredMessage]:
@@ -112,13 +113,19 @@ def newest_leaf(connection: sqlite3.Connection, number: int) -> int:
 
 
 def _listed(
-    connection: sqlite3.Connection,
-    where: str,
-    values: dict[str, str | int],
-    excerpt: str = "''",
+    connection: sqlite3.Connection, where: str, values: dict[str, str | int]
 ) -> list[StoredConversation]:
-    rows = connection.execute(_LISTED.format(where=where, excerpt=excerpt), values)
+    rows = connection.execute(_LISTED.format(where=where), values)
     return [StoredConversation(**row) for row in rows]
+
+
+def _excerpt(text: str, words: Sequence[str]) -> str:
+    """Return what is around the first of the words; cut here, since FTS5's own takes long for short beginnings."""
+    found = re.search("|".join(rf"\b{re.escape(word)}" for word in words), text, re.IGNORECASE)
+    start = max(0, found.start() - _EXCERPT_CHARS // 2) if found else 0
+    cut = text[start : start + _EXCERPT_CHARS]
+    ends = "…" * (start > 0), "…" * (start + len(cut) < len(text))
+    return ends[0] + " ".join(cut.split()) + ends[1]
 
 
 def _messages(connection: sqlite3.Connection, select: str, number: int) -> list[StoredMessage]:
