@@ -2,18 +2,14 @@
 
 import json
 from collections.abc import Iterable
-from contextlib import suppress
-from pathlib import Path
-from typing import Any
 
 import click
 
+from localspec.cli.pair_facts import check_facts, pair_facts, pair_size, suggestion_facts
 from localspec.errors import PairMismatch
-from localspec.models.entries import PairEntry
-from localspec.models.headers import local_file
-from localspec.models.pair_check import PairReport, Side, check_pair
-from localspec.models.pair_suggest import Suggestion, suggest
-from localspec.models.registry import Registry, load_registry
+from localspec.models.pair_check import PairReport, check_pair
+from localspec.models.pair_suggest import suggest
+from localspec.models.registry import load_registry
 from localspec.models.space import size_text
 from localspec.models.tokenizer import Fit
 from localspec.models.tokenizer_notes import quoted
@@ -39,7 +35,7 @@ def check(target: str, draft_model: str, json_: bool, debug: bool) -> int:  # no
     header is fetched. The exit code is 4 when they do not fit.
     """
     report = check_pair(target, draft_model, load_registry())
-    click.echo(_json(_check_facts(report)) if json_ else "\n".join(_check_lines(report)))
+    click.echo(_json(check_facts(report)) if json_ else "\n".join(_check_lines(report)))
     return PairMismatch.exit_code if report.fit.verdict is Fit.INCOMPATIBLE else 0
 
 
@@ -50,11 +46,11 @@ def list_(json_: bool, debug: bool) -> None:  # noqa: ARG001 - main() looks for 
     """List the known pairs."""
     registry = load_registry()
     if json_:
-        click.echo(_json([_pair_facts(each, registry) for each in registry.pairs.values()]))
+        click.echo(_json([pair_facts(each, registry) for each in registry.pairs.values()]))
         return
     rows = [("PAIR", "TARGET", "DRAFT", "SIZE", "GOOD FOR")]
     for each in registry.pairs.values():
-        size = _pair_size(each, registry)
+        size = pair_size(each, registry)
         rows.append(
             (
                 each.name,
@@ -75,7 +71,7 @@ def suggest_(target: str, json_: bool, debug: bool) -> None:  # noqa: ARG001 - m
     """Suggest draft models for TARGET, best first."""
     found = suggest(target, load_registry())
     if json_:
-        click.echo(_json([_suggestion_facts(each) for each in found]))
+        click.echo(_json([suggestion_facts(each) for each in found]))
     elif found:
         click.echo("\n".join(_table((each.draft_model, "; ".join(each.reasons)) for each in found)))
     if not found:
@@ -110,91 +106,6 @@ def _check_lines(report: PairReport) -> Iterable[str]:
 
 def _can(verdict: Fit) -> str:
     return "cannot" if verdict is Fit.INCOMPATIBLE else "can"
-
-
-def _check_facts(report: PairReport) -> dict[str, Any]:
-    fit, different = report.fit, report.fit.first_difference
-    return {
-        "fits": fit.verdict is not Fit.INCOMPATIBLE,
-        "verdict": fit.verdict,
-        "reason": fit.reason or None,
-        "first_difference": different
-        and {
-            "token": different.token,
-            "target_piece": different.target_piece,
-            "draft_piece": different.draft_piece,
-        },
-        "overlap_percent": fit.overlap_percent,
-        "shared_vocab": fit.shared_vocab,
-        "notes": list(fit.notes),
-        "chat_templates": report.templates,
-        "same_eog": report.same_eog,
-        "target": _side_facts(report.target),
-        "draft_model": _side_facts(report.draft_model),
-    }
-
-
-def _side_facts(side: Side) -> dict[str, Any]:
-    tokenizer = side.header.tokenizer
-    return {
-        "name": side.name,
-        "size_bytes": side.size_bytes,
-        "fetched_bytes": side.fetched_bytes,
-        "architecture": side.header.architecture,
-        "context": side.header.context_length,
-        "tokenizer": tokenizer.model,
-        "pre_tokenizer": tokenizer.pre,
-        "n_vocab": tokenizer.n_vocab,
-        "fingerprint": side.fingerprint,
-        "eog": sorted(side.eog),
-        "has_chat_template": side.header.chat_template is not None,
-    }
-
-
-def _pair_facts(each: PairEntry, registry: Registry) -> dict[str, Any]:
-    return {
-        "name": each.name,
-        "target": each.target,
-        "draft": each.draft,
-        "draft_model": each.draft_model,
-        "good_for": each.good_for or None,
-        "caveat": each.caveat or None,
-        "size_bytes": _pair_size(each, registry),
-        "here": all(_is_here(reference, registry) for reference in _references(each)),
-        "default": each.name == registry.default_pair,
-    }
-
-
-def _pair_size(each: PairEntry, registry: Registry) -> int | None:
-    """Return what a pair's files come to; None where one of them is not in the registry."""
-    entries = [registry.find(reference) for reference in _references(each)]
-    sizes = [entry.size_bytes for entry in entries if entry is not None and entry.is_known]
-    return sum(sizes) if len(sizes) == len(entries) else None
-
-
-def _is_here(reference: str, registry: Registry) -> bool:
-    entry = registry.find(reference)
-    if entry is not None:
-        return local_file(entry) is not None
-    # A path, or a model on the hub that was never pulled.
-    with suppress(OSError, RuntimeError):  # RuntimeError: `~` of nobody
-        return reference.startswith(("/", "~")) and Path(reference).expanduser().is_file()
-    return False
-
-
-def _references(each: PairEntry) -> list[str]:
-    return list(dict.fromkeys([each.target, each.draft_model or each.target]))
-
-
-def _suggestion_facts(each: Suggestion) -> dict[str, Any]:
-    return {
-        "draft_model": each.draft_model,
-        "verdict": each.verdict,
-        "pair": each.pair,
-        "ratio": round(each.ratio, 2),
-        "here": each.here,
-        "reasons": list(each.reasons),
-    }
 
 
 def _table(rows: Iterable[tuple[str, ...]]) -> Iterable[str]:
