@@ -25,6 +25,7 @@ from localspec.engine.protocol import (
     Load,
     Message,
     Options,
+    Ready,
     RestoreState,
     SaveState,
     Turn,
@@ -138,7 +139,8 @@ class EngineClient:
         self._env = env
         self._inbox: SimpleQueue[Message] = SimpleQueue()
         self._process: _Process | None = None
-        self._last_load: Load | None = None
+        self._asked_load: Load | None = None
+        self._last_loaded: Load | None = None
         self._next_id = 1
 
     @property
@@ -160,15 +162,19 @@ class EngineClient:
             self._inbox.put(EngineDied(f"the engine cannot be started: {reason}"))
 
     def restart(self) -> None:
-        """Start a new process in place of one that died or hangs, and load what was loaded last."""
+        """Start a new process in place of one that died or hangs, and load what was loaded last.
+
+        Where nothing ever was, what was asked for last; a pair that it died of is not loaded again.
+        """
         self.close(wait_s=0)
         self.start()
-        if self._last_load is not None:
-            self.load(self._last_load)
+        request = self._last_loaded or self._asked_load
+        if request is not None:
+            self.load(request)
 
     def load(self, request: Load) -> None:
         """Load a pair, in place of another if one is loaded."""
-        self._last_load = request
+        self._asked_load = request
         self._say(request)
 
     def ask(
@@ -202,12 +208,15 @@ class EngineClient:
 
     def drain(self) -> list[Message]:
         """Return what came in since the last call, in order; made to be called ten times a second."""
-        messages = []
+        messages: list[Message] = []
         while True:
             try:
-                messages.append(self._inbox.get_nowait())
+                message = self._inbox.get_nowait()
             except Empty:
                 return messages
+            messages.append(message)
+            if isinstance(message, Ready):
+                self._last_loaded = self._asked_load
 
     def close(self, wait_s: float = 3.0) -> None:
         """End the process, by force if it takes longer than `wait_s`; closing twice is harmless."""

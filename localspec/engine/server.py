@@ -71,7 +71,6 @@ class Server:
                 traceback.print_exc(file=sys.stderr)
                 reason = " ".join(f"{type(error).__name__}: {error}".split())[:300]
                 self._fail(command, "Fault", f"this is a fault of localspec, report it ({reason})")
-        self._drop()
 
     def _do(self, command: Command) -> None:
         match command:

@@ -16,6 +16,7 @@ A script is a dict; every field may be left out:
     costs       {"target": [[widths], [seconds]], "draft_model": [[1], [seconds]]}: what passes take; none by default
     download    {"bytes": 1000000, "seconds": 1.0}: what fetching takes
     refuses     {name of a pair or target: [class in localspec.errors, reason]}: loads that fail
+    deadly      name of a pair or target that loading dies of
     death       {"on": "start" | "fetch" | "load" | "prefill" | "token", "at": 0, "how": "SIGKILL"}: where the process
                 ends; `at` counts chunks or bytes of the reply, `how` is a signal or an exit code
     deaf        seconds for which it reads nothing at the start
@@ -98,6 +99,8 @@ class ScriptedFactory:
             tell(Loading(name, step / _STEPS))
             wait(self._script.get("load_s", 0.0) / _STEPS, cancel)
         self._death.strike("load", 0)
+        if name == self._script.get("deadly"):
+            Death("load").strike("load", 0)
         model = script_of(self._script, cancel)
         return loaded(model, name, self._script)
 

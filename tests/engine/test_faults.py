@@ -97,6 +97,16 @@ def test_after_a_death_it_is_restarted_with_what_was_loaded() -> None:
         assert isinstance(hear_all(engine, engine.ask(HELLO, GREEDY))[-1], Finished)
 
 
+def test_a_pair_that_it_died_of_is_not_loaded_again() -> None:
+    with double({"deadly": "too-large"}) as engine:
+        engine.load(Load(pair="too-large"))
+        assert OUT_OF_MEMORY in died(engine)
+        engine.restart()
+        ready = hear_of(engine, Ready)[-1]
+        assert isinstance(ready, Ready)
+        assert ready.target == "a-pair"
+
+
 def test_one_that_hangs_is_restarted_by_force() -> None:
     with double() as engine:
         before = engine.pid
