@@ -10,6 +10,7 @@ from localspec.models.inventory import Item, inventory
 from localspec.models.learnt import forget
 from localspec.models.pull import models_of
 from localspec.models.registry import ModelEntry, Registry
+from localspec.models.shard_set import is_set, shards_of, unlink_set
 from localspec.models.store import Store
 
 
@@ -19,17 +20,24 @@ class Removal:
 
     items: tuple[Item, ...]
     kept: tuple[tuple[Item, str], ...]
-    shared: frozenset[str]  # sha256 of files that lose a name and keep another
+    shared: frozenset[str]  # sha256 of files, and of splits, that lose a name and keep another
 
     @property
     def frees_bytes(self) -> int:
         """How much of the disk it gives back, about."""
-        ours = [
-            item
-            for item in self.items
-            if item.where in {"store", "unfinished"} and item.entry.sha256 not in self.shared
-        ]
-        return sum({item.entry.sha256: item.here_bytes for item in ours}.values())
+        ours = [item for item in self.items if item.where in {"store", "unfinished"}]
+        kept = sum(
+            shard.size_bytes
+            for item in ours
+            for shard in item.entry.shards
+            if shard.sha256 in self.shared and item.entry.sha256 not in self.shared
+        )
+        freed = {
+            item.entry.sha256: item.here_bytes
+            for item in ours
+            if item.entry.sha256 not in self.shared
+        }
+        return max(sum(freed.values()) - kept, 0)
 
 
 def plan_removal(names: Sequence[str], registry: Registry, store: Store) -> Removal:
@@ -47,8 +55,8 @@ def plan_removal(names: Sequence[str], registry: Registry, store: Store) -> Remo
     while (found := next(_in_use(going, here, names, registry), None)) is not None:
         going.remove(found[0])
         kept.append(found)
-    staying = {item.entry.sha256 for item in here if item not in going}
-    shared = staying & {item.entry.sha256 for item in going}
+    staying = {sha256 for item in here if item not in going for sha256 in _digests(item)}
+    shared = staying & {sha256 for item in going for sha256 in _digests(item)}
     return Removal(tuple(going), tuple(kept), frozenset(shared))
 
 
@@ -58,13 +66,18 @@ def remove(removal: Removal, store: Store) -> int:
     for item in removal.items:
         if item.imported:
             forget_imported(store.root, item.name)
-            if item.entry.sha256 in removal.shared:
-                continue
-        freed += store.forget_partial(item.entry)
-        freed += store.remove(item.entry)
+        if is_set(item.entry) and item.entry.sha256 not in removal.shared:
+            unlink_set(store.root, item.entry)
+        for shard in shards_of(item.entry):
+            if shard.sha256 not in removal.shared:
+                freed += store.forget_partial(shard) + store.remove(shard)
         if item.entry.learnt is not None:
             forget(item.entry, store.root)
     return freed
+
+
+def _digests(item: Item) -> set[str]:
+    return {item.entry.sha256, *(shard.sha256 for shard in shards_of(item.entry))}
 
 
 def _meant(name: str, here: Sequence[Item], registry: Registry) -> list[Item]:

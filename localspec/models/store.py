@@ -20,7 +20,7 @@ from typing import Literal
 from localspec.models.locks import lock_shared_name, locked, try_lock
 from localspec.models.partial import Partial, kept_bytes
 from localspec.models.registry import ModelEntry
-from localspec.models.shard_set import is_set, set_path, shards_of, unlink_set
+from localspec.models.shard_set import is_set, set_path, shards_of
 from localspec.models.staging import Staging, require, sync
 
 # What fills a partial file: bytes from any offset, or whole parts.
@@ -161,10 +161,7 @@ class Store:
         return self._blobs / entry.sha256
 
     def remove(self, entry: ModelEntry) -> int:
-        """Remove a model's name, and the file where it is ours; return the bytes that this frees."""
-        if is_set(entry):
-            unlink_set(self.root, entry)
-            return sum(self.remove(shard) for shard in shards_of(entry))
+        """Remove a file's name, and the file where it is ours; return the bytes that this frees."""
         path = self._blobs / entry.sha256
         try:
             status = path.lstat()

@@ -134,6 +134,25 @@ def test_an_imported_split_model_is_one_name(folder: Path, tmp_path: Path, copy:
     assert len(list(folder.iterdir())) == 3
 
 
+def test_a_file_that_another_split_uses_stays(folder: Path, tmp_path: Path) -> None:
+    store, registry = Store(tmp_path / "data"), load_registry()
+    first = folder / "toy-00001-of-00003.gguf"
+    import_file(first, "mine", registry, store, copy=True)
+    changed = folder / "toy-00003-of-00003.gguf"
+    changed.write_bytes(changed.read_bytes() + b"\0")
+    other = import_file(first, "other", registry, store, copy=True)
+    removal = plan_removal(["mine"], registry, store)
+    assert removal.frees_bytes == remove(removal, store) == changed.stat().st_size - 1
+    path = store.path_of(other.entry)
+    assert path is not None
+    assert read_model(path).architecture == "toy"
+    import_file(first, "again", registry, store)
+    assert remove(plan_removal(["other"], registry, store), store) == 0
+    assert store.path_of(other.entry) is not None
+    assert remove(plan_removal(["again"], registry, store), store) > 0
+    assert list((store.root / "blobs").iterdir()) == []
+
+
 @pytest.fixture(scope="module")
 def shards(smollm2_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Path]]:
     """SmolLM2 in three files."""
