@@ -1,19 +1,15 @@
 """EngineClient: the engine's other end. Starts the process, says what is asked, collects what it tells.
 
-Nothing here waits: starting, asking and draining return at once, whatever the engine does, and threads
-do the reading and writing. The engine gets a session of its own, so that Ctrl-C and a terminal that goes
-away do not reach it; it ends when its pipe does. Knows no llama.cpp and no screen.
+Nothing here waits: starting, asking and draining return at once, whatever the engine does. Knows no llama.cpp and no
+screen.
 """
 
-import os
-import subprocess
 import sys
-import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from queue import Empty, SimpleQueue
 
-from localspec.engine.death import cause_of_death
+from localspec.engine.process import EngineProcess
 from localspec.engine.protocol import (
     Ask,
     Bye,
@@ -30,98 +26,10 @@ from localspec.engine.protocol import (
     SaveState,
     Turn,
 )
-from localspec.engine.wire import MAX_FRAME_BYTES, MESSAGES, FrameError, decode, encode
+from localspec.engine.wire import FrameError, encode
 
 # A string and no import: the child's main wires everything together, and lies above this floor.
 COMMAND = (sys.executable, "-m", "localspec.child")
-_STDERR_KEPT_BYTES = 8192
-_DYING_S = 2.0
-
-
-class _Process:
-    """One run of the child, and the threads at its pipes."""
-
-    def __init__(
-        self, command: Sequence[str], env: Mapping[str, str] | None, inbox: SimpleQueue[Message]
-    ) -> None:
-        self._inbox = inbox
-        self._outbox: SimpleQueue[bytes | None] = SimpleQueue()
-        self._stderr = b""
-        self.ending = False
-        self._child = subprocess.Popen(  # noqa: S603 - the command is ours
-            command,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            env=None if env is None else dict(env),
-            start_new_session=True,
-        )
-        self._threads = [
-            threading.Thread(target=work, daemon=True, name=f"localspec-engine-{work.__name__}")
-            for work in (self._write, self._read, self._listen)
-        ]
-        for thread in self._threads:
-            thread.start()
-
-    @property
-    def pid(self) -> int:
-        return self._child.pid
-
-    @property
-    def alive(self) -> bool:
-        return self._child.poll() is None
-
-    def say(self, line: bytes) -> None:
-        self._outbox.put(line)
-
-    def end(self, wait_s: float) -> None:
-        """Close the pipe, which ends the child within a pass; kill it if it takes longer."""
-        self.ending = True
-        self._outbox.put(None)
-        try:
-            self._child.wait(wait_s)
-        except subprocess.TimeoutExpired:
-            self._child.kill()
-            self._child.wait()
-        for thread in self._threads:
-            thread.join(_DYING_S)
-
-    def _write(self) -> None:
-        assert self._child.stdin is not None  # noqa: S101 - it was asked for
-        try:
-            with self._child.stdin as pipe:
-                while (line := self._outbox.get()) is not None:
-                    pipe.write(line)
-                    pipe.flush()
-        except OSError:
-            pass  # the child is gone; whoever reads its pipe says so
-
-    def _read(self) -> None:
-        assert self._child.stdout is not None  # noqa: S101
-        with self._child.stdout as pipe:
-            # A line without its end is what a dying child was about to say.
-            while (line := pipe.readline(MAX_FRAME_BYTES + 1)).endswith(b"\n"):
-                try:
-                    self._inbox.put(decode(line, MESSAGES))
-                except FrameError as error:  # what follows cannot be trusted
-                    self._inbox.put(EngineDied(f"the engine speaks nonsense: {error}"))
-                    self.ending = True
-                    self._child.kill()
-        self._outbox.put(None)
-        try:
-            code = self._child.wait(_DYING_S)
-        except subprocess.TimeoutExpired:  # it closed its pipe and lives on
-            self._child.kill()
-            code = self._child.wait()
-        self._threads[2].join(_DYING_S)
-        if not self.ending:
-            self._inbox.put(EngineDied(cause_of_death(code, self._stderr)))
-
-    def _listen(self) -> None:
-        assert self._child.stderr is not None  # noqa: S101
-        with self._child.stderr as pipe:
-            while piece := os.read(pipe.fileno(), 4096):
-                self._stderr = (self._stderr + piece)[-_STDERR_KEPT_BYTES:]
 
 
 class EngineClient:
@@ -138,7 +46,7 @@ class EngineClient:
         self._command = tuple(command)
         self._env = env
         self._inbox: SimpleQueue[Message] = SimpleQueue()
-        self._process: _Process | None = None
+        self._process: EngineProcess | None = None
         self._asked_load: Load | None = None
         self._last_loaded: Load | None = None
         self._next_id = 1
@@ -156,7 +64,7 @@ class EngineClient:
     def start(self) -> None:
         """Start the process; `Hello` comes when it is there. Trouble becomes `EngineDied`."""
         try:
-            self._process = _Process(self._command, self._env, self._inbox)
+            self._process = EngineProcess(self._command, self._env, self._inbox)
         except OSError as error:
             reason = error.strerror or str(error)
             self._inbox.put(EngineDied(f"the engine cannot be started: {reason}"))

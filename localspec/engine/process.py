@@ -1,0 +1,115 @@
+"""EngineProcess: one run of the engine's process, and the threads at its pipes.
+
+It gets a session of its own, so that Ctrl-C and a terminal that goes away do not reach it; it ends when its pipe does.
+"""
+
+import os
+import subprocess
+import threading
+from collections.abc import Mapping, Sequence
+from queue import SimpleQueue
+
+from localspec.engine.death import cause_of_death
+from localspec.engine.protocol import EngineDied, Message
+from localspec.engine.wire import MAX_FRAME_BYTES, MESSAGES, FrameError, decode
+
+_STDERR_KEPT_BYTES = 8192
+_DYING_S = 2.0
+
+
+class EngineProcess:
+    """One run of the engine, from its start on.
+
+    Args:
+        command: starts it.
+        env: its environment; None hands on this one's.
+        inbox: gets what it tells, and in the end `EngineDied`, unless it was ended from here.
+
+    Raises:
+        OSError: it cannot be started.
+    """
+
+    def __init__(
+        self, command: Sequence[str], env: Mapping[str, str] | None, inbox: SimpleQueue[Message]
+    ) -> None:
+        self._inbox = inbox
+        self._outbox: SimpleQueue[bytes | None] = SimpleQueue()
+        self._stderr = b""
+        self._ending = False
+        self._child = subprocess.Popen(  # noqa: S603 - the command is ours
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=None if env is None else dict(env),
+            start_new_session=True,
+        )
+        self._threads = [
+            threading.Thread(target=work, daemon=True, name=f"localspec-engine-{work.__name__}")
+            for work in (self._write, self._read, self._listen)
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    @property
+    def pid(self) -> int:
+        """The process's id."""
+        return self._child.pid
+
+    @property
+    def alive(self) -> bool:
+        """Whether it runs."""
+        return self._child.poll() is None
+
+    def say(self, line: bytes) -> None:
+        """Have a frame written; returns at once."""
+        self._outbox.put(line)
+
+    def end(self, wait_s: float) -> None:
+        """Close the pipe, which ends the child within a pass; kill it if it takes longer."""
+        self._ending = True
+        self._outbox.put(None)
+        try:
+            self._child.wait(wait_s)
+        except subprocess.TimeoutExpired:
+            self._child.kill()
+            self._child.wait()
+        for thread in self._threads:
+            thread.join(_DYING_S)
+
+    def _write(self) -> None:
+        assert self._child.stdin is not None  # noqa: S101 - it was asked for
+        try:
+            with self._child.stdin as pipe:
+                while (line := self._outbox.get()) is not None:
+                    pipe.write(line)
+                    pipe.flush()
+        except OSError:
+            pass  # the child is gone; whoever reads its pipe says so
+
+    def _read(self) -> None:
+        assert self._child.stdout is not None  # noqa: S101
+        with self._child.stdout as pipe:
+            # A line without its end is what a dying child was about to say.
+            while (line := pipe.readline(MAX_FRAME_BYTES + 1)).endswith(b"\n"):
+                try:
+                    self._inbox.put(decode(line, MESSAGES))
+                except FrameError as error:  # what follows cannot be trusted
+                    self._inbox.put(EngineDied(f"the engine speaks nonsense: {error}"))
+                    self._ending = True
+                    self._child.kill()
+        self._outbox.put(None)
+        try:
+            code = self._child.wait(_DYING_S)
+        except subprocess.TimeoutExpired:  # it closed its pipe and lives on
+            self._child.kill()
+            code = self._child.wait()
+        self._threads[2].join(_DYING_S)
+        if not self._ending:
+            self._inbox.put(EngineDied(cause_of_death(code, self._stderr)))
+
+    def _listen(self) -> None:
+        assert self._child.stderr is not None  # noqa: S101
+        with self._child.stderr as pipe:
+            while piece := os.read(pipe.fileno(), 4096):
+                self._stderr = (self._stderr + piece)[-_STDERR_KEPT_BYTES:]
