@@ -84,9 +84,13 @@ def from_hub(
 
 
 def in_hub_cache(entry: ModelEntry) -> bool:
-    """Return whether the hub's cache on this machine has a file, which need not be fetched then."""
+    """Return whether the hub's cache on this machine has a file, which need not be fetched then.
+
+    Only the size is looked at: hashing waits until the file is taken in.
+    """
     hub = [source for source in entry.sources if isinstance(source, HubSource)]
-    return any(True for source in hub for _ in _cached(source, entry))
+    files = (file for source in hub for file in _cached(source, entry))
+    return any(file.stat().st_size == entry.size_bytes for file in files)
 
 
 @contextmanager

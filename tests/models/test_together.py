@@ -1,16 +1,24 @@
+import shutil
 import threading
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+from huggingface_hub import constants
 
 from localspec.errors import ModelUnavailable
 from localspec.models import together
 from localspec.models.progress import Progress, Report
-from localspec.models.registry import ModelEntry
+from localspec.models.registry import HubSource, ModelEntry
 from localspec.models.store import Store
-from localspec.models.together import MOST_AT_ONCE, obtain_together
+from localspec.models.together import (
+    MOST_AT_ONCE,
+    bytes_to_fetch,
+    obtain_together,
+    require_room,
+)
 from tests.models.sources import entry_for
 
 ENTRIES = [entry_for(name.encode() * 100, name=name) for name in ("a", "b", "c", "d", "e")]
@@ -97,3 +105,21 @@ def test_a_disk_without_room_for_all_is_told_before_any_is_fetched(store: Store)
         ModelUnavailable, match=r"a and b: needs 1000000000.0 GB free in .*make room"
     ):
         obtain_together(large, store)
+
+
+def test_what_the_hubs_cache_has_needs_no_room(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "cache"))
+    entry = entry_for(b"x" * 1000, HubSource("a/b", "c.gguf", None))
+    assert bytes_to_fetch([entry], store) == 1000
+    blob = tmp_path / "cache" / "models--a--b" / "blobs" / entry.sha256
+    blob.parent.mkdir(parents=True)
+    blob.write_bytes(b"x" * 999)
+    assert bytes_to_fetch([entry], store) == 1000
+    blob.write_bytes(b"x" * 1000)
+    assert bytes_to_fetch([entry], store) == 0
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=10))
+    require_room([entry], store)
+    with pytest.raises(ModelUnavailable, match="make room"):
+        require_room(ENTRIES, store)
