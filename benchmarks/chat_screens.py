@@ -49,6 +49,8 @@ session = Session(EngineClient(command({script!r})), Talk(history), Load(pair="t
 app = ChatApp(session, resume=history.latest())
 app.run()
 session.close()
+if app.failure:
+    raise app.failure
 """
 
 

@@ -26,6 +26,7 @@ _VERBS = {
     "pair": ("localspec.cli.pair", "Judge, list and suggest pairs of models."),
     "config": ("localspec.cli.config", "Show settings and where they come from."),
     "doctor": ("localspec.cli.doctor", "Look this machine over."),
+    "completion": ("localspec.cli.completion", "Print what a shell needs to complete commands."),
 }
 INTERRUPTED = 130
 STDOUT_CLOSED = 141

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from localspec.ui.app import ChatApp
 
 POLL_S = 0.1
-# Code costs a tenth of a core when it is drawn ten times a second, and half of that at this rate.
-_REDRAW_S = 0.2
+# Text that scrolls has the whole screen composed again: a tenth of a core at ten times a second.
+_REDRAW_S = 0.25
 _RESTART_AGAIN_S = 60.0
 
 

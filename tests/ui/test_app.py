@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from rich.color import Color as RichColor
 from textual.widgets import OptionList
 
 from localspec.ui.engine_state import Phase
@@ -458,6 +459,7 @@ def test_what_is_marked_is_seen_without_colours(
         for strip in chat.app.screen._compositor.render_strips():
             for segment in strip:
                 colour = segment.style and segment.style.color
+                assert isinstance(colour, RichColor | None)
                 assert colour is None or colour.is_default
 
     drive(look, tmp_path)

@@ -1,0 +1,49 @@
+import subprocess
+import sys
+
+import pytest
+
+from tests.cli.command import assert_one_complaint, environment, localspec
+
+# As the installed command has it: the variable's name is made of the program's.
+RUN = "import sys; sys.argv = ['localspec', *sys.argv[1:]]; from localspec.cli import main; main()"
+
+
+def completed(words: str) -> list[str]:
+    """Return what bash would offer behind these words."""
+    done = subprocess.run(
+        [sys.executable, "-c", RUN],
+        capture_output=True,
+        text=True,
+        check=True,
+        env=environment(
+            {
+                "_LOCALSPEC_COMPLETE": "bash_complete",
+                "COMP_WORDS": words,
+                "COMP_CWORD": str(len(words.split()) - 1),
+            }
+        ),
+    )
+    assert done.stderr == ""
+    return [line.partition(",")[2] for line in done.stdout.splitlines()]
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_every_shell_gets_its_script(shell: str) -> None:
+    done = localspec("completion", shell)
+    assert (done.code, done.err) == (0, "")
+    assert "_LOCALSPEC_COMPLETE" in done.out
+
+
+def test_an_unknown_shell_is_code_2() -> None:
+    assert_one_complaint(localspec("completion", "dos"), 2)
+
+
+def test_verbs_are_completed() -> None:
+    assert completed("localspec ch") == ["chat"]
+    assert {"run", "chat", "pull"} <= set(completed("localspec ''"))
+
+
+def test_options_and_their_choices_are_completed() -> None:
+    assert completed("localspec chat --pl") == ["--plain"]
+    assert completed("localspec chat --draft lo") == ["lookup"]
