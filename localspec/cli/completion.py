@@ -10,13 +10,13 @@ _VARIABLE = "_LOCALSPEC_COMPLETE"
 @click.command()
 @click.argument("shell", type=click.Choice(_SHELLS))
 def completion(shell: str) -> None:
-    r"""Print what SHELL has to run at its start to complete this program's commands.
+    """Print what SHELL has to run at its start to complete this program's commands.
 
     \b
         eval "$(localspec completion bash)"           in ~/.bashrc
         eval "$(localspec completion zsh)"            in ~/.zshrc
         localspec completion fish | source            in ~/.config/fish/config.fish
-    """
+    """  # noqa: D301 - click keeps lines behind a \b
     root = click.get_current_context().find_root().command
     kind = get_completion_class(shell)
     assert kind is not None  # noqa: S101 - one of ours

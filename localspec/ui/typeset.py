@@ -1,8 +1,10 @@
 """Markdown and code become strips of a given width. Everything is laid out here, so it is cleaned here."""
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 from rich.console import Console, RenderableType
+from rich.segment import Segment
 from rich.style import Style
 from rich.text import Text
 from textual.strip import Strip
@@ -54,4 +56,25 @@ class Typesetter:
         """Lay out anything that Rich can."""
         options = self.console.options.update(width=max(width, 1), height=None)
         lines = self.console.render_lines(renderable, options, pad=False)
-        return [Strip(line) for line in lines]
+        return [Strip([_on_any_ground(segment) for segment in line]) for line in lines]
+
+
+def _on_any_ground(segment: Segment) -> Segment:
+    """Return a segment on the ground of its widget, where Rich put it on the terminal's own."""
+    style = segment.style
+    if style is None or style.bgcolor is None or not style.bgcolor.is_default:
+        return segment
+    return Segment(segment.text, _groundless(style), segment.control)
+
+
+@lru_cache(1024)
+def _groundless(style: Style) -> Style:
+    return Style(
+        color=style.color,
+        bold=style.bold,
+        dim=style.dim,
+        italic=style.italic,
+        underline=style.underline,
+        strike=style.strike,
+        reverse=style.reverse,
+    )
