@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.models.loopback_hub import Fault, loopback_hub
-from tests.models.toy_machine import Ended, ToyMachine
+from tests.models.toy_machine import PATIENCE_S, Ended, ToyMachine
 
 DATA = bytes(range(250)) * 8000  # 2 MB
 
@@ -123,7 +123,7 @@ def test_no_network_is_told(machine: ToyMachine) -> None:
 def test_two_processes_pull_the_same_model_at_once(machine: ToyMachine) -> None:
     machine.hub.pause_s = 0.005
     processes = [machine.start("pull", "toy") for _ in range(3)]
-    ended = [process.communicate(timeout=60) for process in processes]
+    ended = [process.communicate(timeout=PATIENCE_S) for process in processes]
     assert [process.returncode for process in processes] == [0, 0, 0], ended
     machine.assert_only_verified()
     assert len(machine.blobs) == 1
@@ -138,7 +138,7 @@ def test_a_pair_of_processes_survives_the_death_of_the_first(machine: ToyMachine
             assert None in (first.poll(), second.poll())
             time.sleep(0.005)
         first.kill()
-        out, err = second.communicate(timeout=60)
+        out, err = second.communicate(timeout=PATIENCE_S)
     assert second.returncode == 0, err
     assert Path(out.decode().strip()).read_bytes() == DATA
     assert machine.hub.sent_bytes <= len(DATA) * 1.05 + (1 << 18)

@@ -12,6 +12,8 @@ from tests.models.loopback_hub import COMMIT, LoopbackHub
 
 ROOT = Path(__file__).parents[2]
 REPO = "owner/toy-GGUF"
+PATIENCE_S = 300
+"""For a machine that is busy with other things: only a test that hangs takes so long."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +69,7 @@ class ToyMachine:
 
     def run(self, *arguments: str, **variables: str) -> Ended:
         with self.start(*arguments, variables=variables) as process:
-            out, err = process.communicate(timeout=60)
+            out, err = process.communicate(timeout=PATIENCE_S)
         return Ended(process.returncode, out.decode(), err.decode())
 
     def assert_only_verified(self) -> None:
