@@ -8,7 +8,7 @@ from collections.abc import Collection, Sequence
 
 from localspec.decoding.copy_prospect import CopyProspect
 from localspec.decoding.costs import PassCosts
-from localspec.decoding.credit import Credit
+from localspec.decoding.credit import Allowance, Credit
 from localspec.decoding.drafter import NoDrafter, ReadyDrafter
 from localspec.decoding.lengths import best_length
 from localspec.decoding.model_drafter import ModelDrafter
@@ -19,8 +19,12 @@ from localspec.decoding.running_costs import RunningCosts
 
 _DISTURBED = 1.4
 """How many times what was foreseen a round counts at most."""
-_MOST_LOST, _OVER_TOKENS = 14.8, 500
-"""Plain steps that drafting may lose over so many tokens: 3 % of them."""
+_MOST_LOST, _OVER_TOKENS = 14.5, 500
+"""Plain steps that drafting may lose over so many tokens: 2.9 % of them."""
+_ALLOWED, _ALLOWED_PER_TOKEN = 2.0, 0.01
+"""Plain steps that copying may lose in a reply before it has gained any."""
+_TRUST, _DISTRUST = 0.5, 1.0
+"""Steps more for every token that a match foretold, and less for one that it did not."""
 
 
 class AdaptivePolicy:
@@ -45,6 +49,7 @@ class AdaptivePolicy:
         self._copying = copying
         self._model = model
         self._credit = Credit(_MOST_LOST, _OVER_TOKENS)
+        self._allowance = Allowance(_ALLOWED, _ALLOWED_PER_TOKEN)
         self._sample_s = 0.0
 
     drafter_name = "auto"
@@ -58,21 +63,25 @@ class AdaptivePolicy:
         """Start a reply: what was learnt is kept, the text is another."""
         if self._copying is not None:
             self._copying.begin()
+            self._allowance.begin()
         if self._model is not None:
             self._model.begin(greedy=greedy)
 
     def plan(self, tokens: Sequence[int], room: int, lag: int) -> Plan:
         """Plan the round that promises most; see `Policy`."""
         most = min(room - 1, self._longest)
-        affordable_s = (1 + self._credit.steps) * self._plain_s()
         plan, rate = Plan(NoDrafter(), 0), 1 / self._plain_s()
         if self._copying is not None:
-            self._copying.follow(tokens)
+            right, wrong = self._copying.follow(tokens)
+            self._allowance.trust(_TRUST * right - _DISTRUST * wrong)
+            steps = min(self._credit.steps, self._allowance.steps)
+            affordable_s = (1 + steps) * self._plain_s()
             worth = best_length(self._copying.chances(most), self._verify_s, affordable_s)
             if worth is not None and worth.rate > WORTH_TRYING * rate:
                 draft = self._copying.draft(worth.draft_length)
                 plan, rate = Plan(ReadyDrafter(draft), worth.draft_length), worth.rate
         if self._model is not None:
+            affordable_s = (1 + self._credit.steps) * self._plain_s()
             promised, drafting = self._model.plan(
                 most, lag, self._plain_s(), self._verify_s, affordable_s
             )
@@ -85,7 +94,7 @@ class AdaptivePolicy:
         confirmed, drafted = len(done.confirmed), len(done.draft.tokens)
         model = self._model if self._model and done.draft.drafter == self._model.name else None
         if model is None and not drafted:
-            self._credit.settle(1, 1.0)
+            self._settle(1, 1.0)
             self._sample_s += (spent.sample_s - self._sample_s) / 8
         else:
             foreseen_s = self._verify_s(drafted)
@@ -94,12 +103,16 @@ class AdaptivePolicy:
             # What takes the machine for a moment is no fault of the draft.
             took_s = min(max(spent.total_s, foreseen_s / _DISTURBED), foreseen_s * _DISTURBED)
             steps = took_s / self._plain_s()
-            self._credit.settle(confirmed, steps)
+            self._settle(confirmed, steps)
             if model is not None:
                 model.learn(done, spent, steps)
         if self._model is not None and model is None:
             self._model.pass_over(confirmed)
         self._target.add(drafted + 1, spent.verify_s)
+
+    def _settle(self, confirmed: int, steps: float) -> None:
+        self._credit.settle(confirmed, steps)
+        self._allowance.settle(confirmed, steps)
 
     def _plain_s(self) -> float:
         """Return the seconds of a plain round."""

@@ -42,8 +42,17 @@ def test_a_text_without_repetition_is_decoded_plainly() -> None:
     assert plan == Plan(NoDrafter(), 0) or plan.draft_length == 0
 
 
+def shown(made: AdaptivePolicy, tokens: list[int], target: PassCosts, plain: int = 8) -> list[int]:
+    """Let the last tokens of a text be confirmed plainly; return the text."""
+    for end in range(len(tokens) - plain, len(tokens)):
+        made.plan(tokens[:end], 500, 0)
+        made.learn(Round(Draft(), Verdict(0, tokens[end])), Spent(0.0, 0.0, target.of(1), 0.0))
+    return tokens
+
+
 def test_a_long_match_is_copied_as_far_as_its_record_says_that_it_pays() -> None:
-    plan = policy(Q4_K_M).plan(COPIED, 500, 0)
+    made = policy(Q4_K_M)
+    plan = made.plan(shown(made, COPIED, Q4_K_M), 500, 0)
     assert isinstance(plan.drafter, ReadyDrafter)
     assert plan.drafter.draft.tokens == tuple(range(120, 120 + plan.draft_length))
     assert plan.drafter.name == "lookup"
@@ -139,8 +148,10 @@ def test_no_text_makes_it_spend_more_than_its_credit() -> None:
     assert spent <= 500 / 0.97 * plain_s
 
 
-def test_another_reply_starts_with_the_same_record() -> None:
-    made = policy(Q4_K_M)
-    made.plan(COPIED, 500, 0)
-    made.begin(greedy=False)
-    assert made.plan(COPIED, 500, 0).draft_length >= 7
+def test_a_reply_that_has_shown_nothing_yet_is_copied_into_with_care() -> None:
+    fresh, told = policy(Q4_K_M), policy(Q4_K_M)
+    careful = fresh.plan(COPIED, 500, 0).draft_length
+    bold = told.plan(shown(told, COPIED, Q4_K_M), 500, 0).draft_length
+    assert careful < bold
+    told.begin(greedy=False)
+    assert told.plan(COPIED, 500, 0).draft_length == careful

@@ -2,7 +2,7 @@ from random import Random
 
 import pytest
 
-from localspec.decoding.credit import Credit
+from localspec.decoding.credit import Allowance, Credit
 
 
 def test_rounds_that_lose_draw_on_it_and_gains_refill_it_up_to_the_limit() -> None:
@@ -39,3 +39,15 @@ def test_nobody_who_spends_only_what_is_there_loses_more_than_the_limit(seed: in
     losses = [marks[at + 500] - marks[at] - 500 for at in range(len(marks) - 500)]
     assert max(losses) <= 14.5 + 5  # a window may begin within the tokens of a round
     assert max(losses) > 10
+
+
+def test_a_reply_starts_with_its_allowance_and_earns_more() -> None:
+    allowance = Allowance(start=2.0, per_token=0.1)
+    allowance.settle(confirmed=1, cost_steps=1.0)
+    assert allowance.steps == pytest.approx(2.1)
+    allowance.settle(confirmed=4, cost_steps=3.0)
+    assert allowance.steps == pytest.approx(3.5)
+    allowance.trust(-1.0)
+    assert allowance.steps == pytest.approx(2.5)
+    allowance.begin()
+    assert allowance.steps == 2.0
