@@ -4,13 +4,14 @@ import math
 import secrets
 import time
 from collections.abc import Callable, Generator, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import cached_property
 
 from localspec.chat.conversation import Conversation, raw_tokens
 from localspec.chat.events import Event, Finished, Reply
 from localspec.chat.loaded_models import LoadedModels
 from localspec.chat.reply_options import ReplyOptions
+from localspec.chat.reply_progress import ReplyProgress, Watch, watched
 from localspec.chat.reply_text import ReplyText
 from localspec.chat.stop_strings import StopStrings
 from localspec.chat.template import ChatTemplate
@@ -21,35 +22,10 @@ from localspec.decoding.model import LanguageModel, Role
 from localspec.decoding.noise import Noise
 from localspec.decoding.policy import Policy
 from localspec.decoding.sampling import SamplingParams
-from localspec.decoding.stats import AcceptanceStats
 from localspec.decoding.timings import Timings
 from localspec.errors import ContextOverflow, UsageError
 
-Watch = Callable[[Confirmed, Timings], None]
-"""Called with what a round confirmed, and the times so far."""
-
 _SEED_BITS = 32  # short enough to be copied by hand
-
-
-@dataclass(slots=True)
-class _Progress:
-    """Figures of a reply that is being made."""
-
-    acceptance: AcceptanceStats = field(default_factory=AcceptanceStats)
-    completion_tokens: int = 0
-    first_token_at: float | None = None
-
-    def count(self, confirmed: Confirmed) -> None:
-        """Count what a round did; the first token comes without one."""
-        if confirmed.round is None:
-            return
-        draft, handed_out = confirmed.round.draft, len(confirmed.tokens)
-        self.acceptance.add(
-            draft.drafter,
-            drafted=len(draft.tokens),
-            accepted=min(confirmed.round.verdict.accepted, handed_out),
-            confirmed=handed_out,
-        )
 
 
 class Assistant:
@@ -135,7 +111,7 @@ class Assistant:
         seed = secrets.randbits(_SEED_BITS) if options.seed is None else options.seed
         timings = Timings(self._clock)
         text = self._reply_text(conversation, options)
-        progress = _Progress()
+        progress = ReplyProgress()
         rounds = drive(
             tokens,
             self._models_in_use(),
@@ -145,7 +121,7 @@ class Assistant:
             timings,
         )
         if watch is not None:
-            rounds = _watched(rounds, watch, timings)
+            rounds = watched(rounds, watch, timings)
         reason = yield from self._answer(rounds, text, progress)
         # What plain decoding would not have evaluated is forgotten: the next turn then starts
         # from the same cache, and rounds alike, however this one was drafted.
@@ -174,7 +150,7 @@ class Assistant:
         self,
         rounds: Generator[Confirmed, None, StopReason],
         text: ReplyText,
-        progress: "_Progress",
+        progress: ReplyProgress,
     ) -> Generator[Event, None, StopReason]:
         """Turn rounds into text until they end or a stop string is met; return which it was."""
         try:
@@ -232,21 +208,6 @@ class Assistant:
                 f"the prompt has {n_tokens} tokens and the context holds {n_ctx}: "
                 "shorten it, or raise --ctx"
             )
-
-
-def _watched(
-    rounds: Generator[Confirmed, None, StopReason], watch: Watch, timings: Timings
-) -> Generator[Confirmed, None, StopReason]:
-    try:
-        while True:
-            confirmed = next(rounds)
-            watch(confirmed, timings)
-            yield confirmed
-    except StopIteration as ended:
-        reason: StopReason = ended.value
-        return reason
-    finally:
-        rounds.close()
 
 
 def _as_conversation(prompt: str | Conversation, *, raw: bool) -> Conversation | None:

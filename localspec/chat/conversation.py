@@ -16,35 +16,13 @@ from localspec.chat.thinking import (
     split_thinking,
     thinking_tags,
 )
-from localspec.chat.tokenizer import (
-    BREAK,
-    ContentGuard,
-    Tokenizer,
-    raw_tokens,
-    tokenize_rendered,
-)
+from localspec.chat.tokenizer import ContentGuard, Tokenizer, raw_tokens, tokenize_rendered
+from localspec.chat.turns import Message, Segment, begun_reply, tag_texts
 
 __all__ = ["NO_ANSWER", "Conversation", "Message", "Segment", "Tokenizer", "raw_tokens"]
 
 # Stands for a reply that was cut off before its answer began: some templates refuse an empty one.
 NO_ANSWER = "…"
-
-
-@dataclass(frozen=True, slots=True)
-class Message:
-    """One turn: `role` is system, user or assistant; a reply's thoughts are kept apart from its content."""
-
-    role: str
-    content: str
-    thinking: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Segment:
-    """Text with its breaks, and the ids that it was evaluated as."""
-
-    text: str
-    tokens: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +111,7 @@ class Conversation:
         begun = ""
         if begun_message:
             later = () if rest else self._segments[len(known) :]
-            begun, segment = _begun(begun_message, later, tokenizer, guard, tags, opened)
+            begun, segment = begun_reply(begun_message, later, tokenizer, guard, tags, opened)
             segments = (*segments, segment)
         self._prompt = _Prompt(segments, template, tokenizer, guard, tags, opened, begun)
         return [token for segment in segments for token in segment.tokens]
@@ -161,7 +139,7 @@ class Conversation:
             self._messages.pop()
         thinking, answer = split_thinking(prompt.begun + text, prompt.tags, prompt.opened)
         self._messages.append(Message("assistant", answer, thinking))
-        written = prompt.guard.break_up(text, exempt=_tag_texts(prompt.tags) if thinking else [])
+        written = prompt.guard.break_up(text, exempt=tag_texts(prompt.tags) if thinking else [])
         # an empty text would match anywhere, also after `retract`
         self._segments = (*prompt.segments, *([Segment(written, tuple(tokens))] if text else []))
 
@@ -191,42 +169,3 @@ def _reusable(segments: Sequence[Segment], text: str) -> tuple[tuple[Segment, ..
             return tuple(segments[:index]), text
         text = text[len(segment.text) :]
     return tuple(segments), text
-
-
-def _tag_texts(tags: Iterable[ThinkingTags]) -> list[str]:
-    return [tag for pair in tags for tag in (pair.open, pair.close)]
-
-
-def _begun(
-    message: Message,
-    later: Sequence[Segment],
-    tokenizer: Tokenizer,
-    guard: ContentGuard,
-    tags: Sequence[ThinkingTags],
-    opened: ThinkingTags | None,
-) -> tuple[str, Segment]:
-    """Return what a reply that is to go on says, as its model wrote it, and the ids of it.
-
-    Args:
-        message: the reply.
-        later: what is remembered after the prompt of it.
-        tokenizer: for what is not remembered.
-        guard: likewise.
-        tags: what may enclose thoughts.
-        opened: the block that the prompt opens.
-    """
-    text, tokens = "", tuple[int, ...]()
-    for segment in later:
-        text, tokens = text + segment.text, (*tokens, *segment.tokens)
-        written = text.replace(BREAK, "")
-        if split_thinking(written, tags, opened) == (message.thinking, message.content):
-            return written, Segment(text, tokens)
-    written = message.content
-    if message.thinking and tags:
-        pair = opened or tags[0]
-        before = "" if opened else pair.open + "\n"
-        # thoughts without an answer were cut
-        after = f"{pair.close}\n\n{message.content}" if message.content else ""
-        written = before + message.thinking + after
-    text = guard.break_up(written, exempt=_tag_texts(tags) if message.thinking else [])
-    return written, Segment(text, tuple(tokenize_rendered(text, tokenizer, at_start=False)))
