@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from itertools import count
 from pathlib import Path
 
-from localspec.calibration.calibrated import calibrated, calibrated_widths
+from localspec.calibration.calibrated import cached_costs, calibrated, calibrated_widths
 from localspec.chat.assistant import Assistant
 from localspec.chat.loaded_models import LoadedModels
 from localspec.decoding.cancel import CancelFlag
@@ -156,11 +156,32 @@ class Prepared:
                 target, pair.cancel, lambda share: on_measure(self._name(Role.TARGET), share)
             )
             longest = min(longest, consecutive(safe.widths) - 1)
+            notes = (*notes, self._price(longest))
         seen = None
         if draft_model is not None:
             seen = windowed(draft_model, pair.target.n_ctx, costs)
         eog = target.vocabulary.eog
         return Drafting(pair.target, seen, self.shared_vocab, eog, costs, longest), notes
+
+    def _price(self, longest: int) -> str:
+        """Say what `--exact` costs, as far as it was ever measured."""
+        usual = LoadOptions()
+        default = replace(
+            self.options,
+            repack=usual.repack,
+            flash_attention=usual.flash_attention,
+            kv_type=usual.kv_type,
+        )
+        exact_costs = cached_costs(self.target, self.options, Role.TARGET)
+        usual_costs = cached_costs(self.target, default, Role.TARGET)
+        said = f"exact: drafts of up to {longest} tokens"
+        if exact_costs is None or usual_costs is None:
+            return f"{said}; what it costs is known after a run without --exact and one with it"
+        exact_s, usual_s = exact_costs.of(1), usual_costs.of(1)
+        return (
+            f"{said}; a plain token takes {1000 * exact_s:.1f} ms, "
+            f"and {1000 * usual_s:.1f} ms without --exact"
+        )
 
     def _models(self, pair: Pair, drafting: Drafting) -> LoadedModels:
         vocabulary = pair.target.model.vocabulary

@@ -1,0 +1,110 @@
+"""Draft modes by the names that users give them, and the policies that they come to."""
+
+import pytest
+
+from localspec.decoding.adaptive import AdaptivePolicy
+from localspec.decoding.costs import PassCosts
+from localspec.decoding.model_drafter import ModelDrafter
+from localspec.drafting import Drafting, DraftMode, PairCosts, draft_mode, windowed
+from localspec.errors import UsageError
+from localspec.loading import consecutive
+from tests.toy import CachedModel, random_table
+
+CHEAP = PairCosts(PassCosts((1, 32), (1.0, 1.1)), PassCosts((1, 32), (0.05, 0.1)))
+
+
+def drafting(costs: PairCosts | None = CHEAP, longest: int = 31, *, model: bool = True) -> Drafting:
+    target = CachedModel(random_table(1, n_vocab=8), 60)
+    draft_model = CachedModel(random_table(1, n_vocab=8), 60) if model else None
+    return Drafting(target, draft_model, 8 if model else 0, (), costs, longest)
+
+
+@pytest.mark.parametrize(
+    ("text", "length", "mode"),
+    [
+        ("off", None, DraftMode("off")),
+        ("auto", 7, DraftMode("auto")),
+        ("lookup", None, DraftMode("lookup", 15)),
+        ("lookup", 4, DraftMode("lookup", 4)),
+        ("lookup:8", 4, DraftMode("lookup", 8)),
+        ("model", None, DraftMode("model", 3)),
+        ("model:63", None, DraftMode("model", 63)),
+    ],
+)
+def test_a_mode_is_a_kind_and_for_some_a_length(
+    text: str, length: int | None, mode: DraftMode
+) -> None:
+    assert draft_mode(text, length) == mode
+    assert draft_mode(mode.name) == mode
+
+
+@pytest.mark.parametrize(
+    "text", ["", "on", "auto:3", "off:", "model:", "model:x", "model:-1", "a:1"]
+)
+def test_what_is_no_mode_is_refused_by_name(text: str) -> None:
+    with pytest.raises(UsageError, match="choose off, auto, lookup or model"):
+        draft_mode(text)
+
+
+@pytest.mark.parametrize("text", ["model:0", "lookup:64", "model:99999"])
+def test_a_length_out_of_range_is_refused(text: str) -> None:
+    with pytest.raises(UsageError, match="give 1 to 63"):
+        draft_mode(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "rows"), [("off", 1), ("auto", 32), ("lookup:8", 9), ("model", 4)]
+)
+def test_a_pass_asks_for_a_row_more_than_is_drafted(text: str, rows: int) -> None:
+    assert draft_mode(text).rows == rows
+
+
+@pytest.mark.parametrize("text", ["off", "lookup", "lookup:5", "model", "model:2"])
+def test_fixed_modes_plan_their_own_length(text: str) -> None:
+    plan = drafting().policy(text).plan([1, 2, 3], 50, 0)
+    assert plan.draft_length == (draft_mode(text).draft_length or 0)
+    assert plan.drafter.name == text.partition(":")[0]
+
+
+def test_auto_is_adaptive_and_may_use_the_draft_model() -> None:
+    policy = drafting().policy("auto")
+    assert isinstance(policy, AdaptivePolicy)
+    assert policy.uses_draft_model
+    assert isinstance(policy.plan([1, 2, 3], 50, 1).drafter, ModelDrafter)
+
+
+def test_every_policy_is_without_memories() -> None:
+    made = drafting()
+    assert made.policy("auto") is not made.policy("auto")
+
+
+def test_without_costs_auto_looks_up() -> None:
+    assert drafting(costs=None).policy("auto").drafter_name == "lookup"
+
+
+def test_a_mode_that_needs_a_draft_model_says_so() -> None:
+    with pytest.raises(UsageError, match="'model:3' needs a draft model: none is loaded"):
+        drafting(model=False).policy("model")
+
+
+@pytest.mark.parametrize("text", ["auto", "lookup:9", "model:9"])
+def test_no_mode_drafts_further_than_the_pair_allows(text: str) -> None:
+    tokens = [*range(8), *range(8)] * 3
+    assert drafting(longest=3).policy(text).plan(tokens, 50, 1).draft_length <= 3
+    assert drafting(longest=0).policy(text).drafter_name == "off"
+
+
+def test_a_draft_model_starts_with_what_four_plain_steps_evaluate() -> None:
+    model = CachedModel(random_table(1, n_vocab=8), 60)
+    costs = PairCosts(PassCosts((1,), (1.0,)), PassCosts((1, 10), (0.1, 1.0)))
+    assert windowed(model, 1000, costs).common_prefix([1] * 500) == 500 - 30  # half its context
+    dear = PairCosts(PassCosts((1,), (1.0,)), PassCosts((1, 10), (0.5, 5.0)))
+    assert windowed(model, 1000, dear).common_prefix([1] * 500) == 500 - 30
+    assert windowed(model, 1000, None).common_prefix([1] * 20) == 0
+
+
+@pytest.mark.parametrize(
+    ("widths", "last"), [((1,), 1), ((1, 2, 3, 4), 4), ((1, 2, 3, 5, 6), 3), ((1, 3), 1)]
+)
+def test_only_widths_without_a_gap_are_of_use(widths: tuple[int, ...], last: int) -> None:
+    assert consecutive(widths) == last
