@@ -45,7 +45,8 @@ class Factory:
             lambda name, share: tell(Loading(name, share)),
             lambda name, share: tell(Measuring(name, share)),
         )
-        costs = opened.drafting.costs
+        # What is left out since it never pays is told with its price.
+        costs = prepared.left_out or opened.drafting.costs
         known = None if costs is None else Costs(costs.target, costs.draft_model)
         return _loaded(opened.assistant, prepared.target, known)
 

@@ -101,9 +101,10 @@ def prepare(request: Launch, on_download: Callable[[Progress], None] = lambda _:
         exact=request.exact,
     )
     fitted = _fitted(prepared, headers) if request.fit else prepared
-    if not _cannot_win(fitted):
+    left_out = _hopeless(fitted)
+    if left_out is None:
         return fitted
-    prepared = prepared.undrafted()
+    prepared = replace(prepared.undrafted(), left_out=left_out)
     return _fitted(prepared, headers[:1]) if request.fit else prepared
 
 
@@ -122,18 +123,19 @@ def _references(request: Launch, registry: Registry) -> list[str]:
     return [target, draft_model] if wanted and draft_model is not None else [target]
 
 
-def _cannot_win(prepared: Prepared) -> bool:
-    """Say whether only `auto` wants the draft model, and known costs say that it never pays."""
+def _hopeless(prepared: Prepared) -> PairCosts | None:
+    """Return what the pair costs where only `auto` wants the draft model, and it never pays."""
     files, options = prepared.files, prepared.options
     if files.draft_model is None or any(mode.kind == "model" for mode in prepared.modes):
-        return False
+        return None
     target = cached_costs(files.target, options, Role.TARGET)
     if prepared.draft_gpu_layers is not None:
         options = replace(options, gpu_layers=prepared.draft_gpu_layers)
     draft_model = cached_costs(files.draft_model, options, Role.DRAFT_MODEL)
     if target is None or draft_model is None:
-        return False
-    return not PairCosts(target, draft_model).draft_model_could_win(options.max_rows - 1)
+        return None
+    costs = PairCosts(target, draft_model)
+    return None if costs.draft_model_could_win(options.max_rows - 1) else costs
 
 
 def _fitted(prepared: Prepared, headers: list[GgufHeader]) -> Prepared:

@@ -60,6 +60,7 @@ class Prepared:
         exact: whether drafting may change no bit.
         draft_gpu_layers: layers of the draft model on a GPU; None as in `options`.
         notes: what was given up for want of memory, a sentence each.
+        left_out: costs of a pair whose draft model is not loaded, since it never pays.
     """
 
     files: Files
@@ -69,6 +70,7 @@ class Prepared:
     exact: bool = False
     draft_gpu_layers: int | None = None
     notes: tuple[str, ...] = ()
+    left_out: PairCosts | None = None
 
     def undrafted(self) -> "Prepared":
         """Return this without its draft model: looking up takes no memory to speak of."""

@@ -39,7 +39,7 @@ class Forecast:
     Args:
         predicted: by costs and acceptance.
         measured: by costs and the clock.
-        note: what drafting would do where it is off; empty where it is on, or nothing can draft.
+        note: what the draft model would cost where it is off; empty where it is on, or there is none.
     """
 
     predicted: float | None
@@ -55,9 +55,12 @@ def forecast(rounds: Sequence[RoundFigures], costs: Costs, chance: float | None)
         costs: measured before.
         chance: that a token of the draft model is accepted, from earlier replies; None without any.
     """
-    if any(each.drafted for each in rounds):
-        return Forecast(*_speed_ups(rounds, costs))
-    return Forecast(None, None, _note(costs, chance))
+    drafters = {each.drafter for each in rounds if each.drafted}
+    note = "" if "model" in drafters else _note(costs, chance)
+    if not drafters:
+        return Forecast(None, None, note)
+    predicted, measured = _speed_ups(rounds, costs)
+    return Forecast(predicted, measured, note)
 
 
 def chance_of_acceptance(rounds: Sequence[RoundFigures], drafter: str) -> float | None:

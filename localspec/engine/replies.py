@@ -123,7 +123,7 @@ class Finished:
         predicted_speed_up: over plain decoding, by the costs of this machine and the acceptance of this reply, 1 is
             nothing; None where nothing was drafted, or costs are not known.
         measured_speed_up: what it came to, by the same cost of a plain round.
-        note: why nothing was drafted, and what drafting would cost; empty without a reason.
+        note: what the draft model would have cost, where it was not asked; empty without one.
     """
 
     id: int

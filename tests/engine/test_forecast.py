@@ -84,3 +84,11 @@ def test_the_break_even_point_is_where_nothing_is_gained() -> None:
     )
     assert break_even(Costs(TARGET, PassCosts((1,), (5.0,)))) is None
     assert break_even(Costs(TARGET, None)) is None
+
+
+def test_the_price_of_the_draft_model_is_told_beside_what_lookup_gained() -> None:
+    looked_back = forecast(
+        [RoundFigures("lookup", 3, 3, 4, 0.0, 2.5, 0.0)], Costs(TARGET, DEAR), None
+    )
+    assert looked_back.measured == pytest.approx(4 / 2.5)
+    assert "it would cost 17% here" in looked_back.note
