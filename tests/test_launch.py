@@ -8,7 +8,7 @@ import pytest
 
 from localspec import fitting, launch
 from localspec.decoding.costs import PassCosts
-from localspec.drafting import DraftMode
+from localspec.drafting import DraftMode, PairCosts
 from localspec.errors import (
     ModelFileError,
     ModelLoadError,
@@ -110,6 +110,9 @@ def test_a_draft_model_that_could_never_pay_is_not_loaded(
     ready = prepare(Launch(target=str(target), draft_model=str(draft_model), draft=draft))
     assert (ready.draft_model is not None) is used
     assert (ready.shared_vocab > 0) is used
+    # What is left out is known by its price.
+    left_out = None if used or costs is None else PairCosts(PLAIN, costs)
+    assert ready.left_out == left_out
 
 
 def test_exact_loads_with_kernels_that_round_alike(target: Path) -> None:
