@@ -21,7 +21,9 @@ _DISTURBED = 1.4
 """How many times what was foreseen a round counts at most."""
 _MOST_LOST, _OVER_TOKENS = 14.5, 500
 """Plain steps that drafting may lose over so many tokens: 2.9 % of them."""
-_ALLOWED, _ALLOWED_PER_TOKEN = 2.0, 0.01
+_RISKED = 0.7
+"""Share of the credit that one copy may risk, so that a few lost ones do not end all copying."""
+_ALLOWED, _ALLOWED_PER_TOKEN = 1.0, 0.01
 """Plain steps that copying may lose in a reply before it has gained any."""
 _TRUST, _DISTRUST = 0.5, 1.0
 """Steps more for every token that a match foretold, and less for one that it did not."""
@@ -74,7 +76,7 @@ class AdaptivePolicy:
         if self._copying is not None:
             right, wrong = self._copying.follow(tokens)
             self._allowance.trust(_TRUST * right - _DISTRUST * wrong)
-            steps = min(self._credit.steps, self._allowance.steps)
+            steps = min(_RISKED * self._credit.steps, self._allowance.steps)
             affordable_s = (1 + steps) * self._plain_s()
             worth = best_length(self._copying.chances(most), self._verify_s, affordable_s)
             if worth is not None and worth.rate > WORTH_TRYING * rate:
