@@ -12,7 +12,7 @@ from localspec.cli.layers import layers
 from localspec.cli.settings import configured
 from localspec.engine.client import EngineClient
 from localspec.engine.protocol import Load, Options
-from localspec.errors import UsageError
+from localspec.errors import LocalspecError, UsageError
 from localspec.history.archive import History
 from localspec.llama.options import KV_TYPES
 from localspec.models.paths import data_dir
@@ -84,7 +84,11 @@ def chat(**flags: Any) -> int:
         raise UsageError("there is no conversation to continue yet: start one without --continue")
     try:
         if flags["plain"] or not _has_screens():
-            return _in_lines(session, preferences, resume, flags)
+            # Imported here: numpy comes with it, which the first frame of screens does not wait for.
+            from localspec.cli.interrupt import unwind_on_terminate  # noqa: PLC0415
+
+            with unwind_on_terminate():
+                return _in_lines(session, preferences, resume, flags)
         # Textual costs 0.12 s of CPU, which only screens should.
         from localspec.ui.app import ChatApp  # noqa: PLC0415
 
@@ -170,9 +174,15 @@ def _typed_lines() -> Iterator[str]:
     while True:
         if asks:
             click.echo("> ", nl=False, err=True)
-        line = sys.stdin.readline()
-        if not line:
+        raw = sys.stdin.buffer.readline()
+        if not raw:
             if asks:
                 click.echo(err=True)
             return
+        try:
+            line = raw.decode()
+        except UnicodeDecodeError:
+            raise LocalspecError(
+                "stdin is not UTF-8 text: convert it, for example with iconv"
+            ) from None
         yield line.rstrip("\n")

@@ -188,10 +188,8 @@ async def _think(app: ChatApp, argument: str) -> None:  # noqa: ARG001
 
 
 async def _drop(app: ChatApp, argument: str) -> None:  # noqa: ARG001
-    app.session.drop_oldest = True
-    messages = app.session.talk.messages
-    if messages and messages[-1].role == "user":
-        await _regenerate(app, "")
+    if app.session.leave_out_oldest():
+        await app.show_answering()
     app.tell("the oldest turns are left out of the context from now on; the system prompt stays")
 
 

@@ -97,6 +97,7 @@ class Answering:
             "accepted": self.exchange.acceptance,
             "stop": message.stop_reason,
             "seed": message.seed,
+            "left_out": 0 if self.exchange.started is None else self.exchange.started.dropped_turns,
         }
         recorder = self._begun(model)
         end = recorder.cut if message.stop_reason == "cancelled" else recorder.finish

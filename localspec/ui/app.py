@@ -3,7 +3,10 @@
 Painted before the engine is started: nothing that is slow is imported or opened until then.
 """
 
+import asyncio
+import signal
 from collections.abc import Awaitable, Iterable, Sequence
+from contextlib import suppress
 from typing import ClassVar
 
 from textual.app import App, ComposeResult, SystemCommand
@@ -79,6 +82,7 @@ class ChatApp(App[None]):
 
     async def on_mount(self) -> None:
         """Paint, and only then start what takes time."""
+        self._end_when_told()
         self.set_keymap(dict(self.preferences.keys))
         if self.preferences.theme:
             self.choose_theme(self.preferences.theme)
@@ -87,6 +91,14 @@ class ChatApp(App[None]):
         self.entry.composer.focus()
         self.tell_state()
         self.call_after_refresh(self._feed.start)
+
+    def _end_when_told(self) -> None:
+        """Leave properly, and give the terminal back, also where a signal asks for it."""
+        for name in ("SIGTERM", "SIGHUP"):
+            number = getattr(signal, name, None)  # Windows has neither handlers nor SIGHUP
+            if number is not None:
+                with suppress(NotImplementedError, RuntimeError, ValueError):
+                    asyncio.get_running_loop().add_signal_handler(number, self.exit)
 
     def get_line_filters(self) -> Sequence[LineFilter]:
         """Return what every line passes on its way to the terminal."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from localspec.engine.protocol import EngineDied, Failed, Finished, Message, Ready
 from localspec.ui import actions, openers
-from localspec.ui.installed import nothing_is_here
+from localspec.ui.installed import nothing_is_here, resumed
 from localspec.ui.shown import shown
 from localspec.ui.transcript import Item
 
@@ -45,6 +45,8 @@ class Feed:
         if self._resume is not None:
             session.open(self._resume)
             await app.show_messages()
+            kept = session.talk.history.conversation(self._resume)
+            session.loaded = resumed(session.loaded, kept.pair)
         if not session.pair and nothing_is_here():
             session.engine.start()
             await openers.model(app, "", first=True)

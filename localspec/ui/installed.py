@@ -1,5 +1,8 @@
-"""Whether anything is installed. Reads no model, so that a start without a choice costs little."""
+"""Whether anything is installed, and what a name means. Reads no model, so that a start costs little."""
 
+from dataclasses import replace
+
+from localspec.engine.protocol import Load
 from localspec.models.paths import data_dir
 from localspec.models.registry import Registry, load_registry
 from localspec.models.store import Store
@@ -18,3 +21,15 @@ def nothing_is_here(registry: Registry | None = None) -> bool:
         here(pair.target) and (pair.draft_model is None or here(pair.draft_model))
         for pair in registry.pairs.values()
     )
+
+
+def named(load: Load, name: str) -> Load:
+    """Return a request for what a name means, a pair or else a target, loaded like the one before."""
+    is_pair = name in load_registry().pairs
+    pair, target = (name, None) if is_pair else (None, name)
+    return replace(load, pair=pair, target=target, draft_model=None)
+
+
+def resumed(load: Load, name: str) -> Load:
+    """Return a request for what a conversation was last held with, unless something else was asked for."""
+    return named(load, name) if name and not (load.pair or load.target) else load

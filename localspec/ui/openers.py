@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from rich.console import Group
@@ -14,6 +13,7 @@ from localspec.ui import settings
 from localspec.ui.commands import COMMANDS
 from localspec.ui.export import write_export
 from localspec.ui.history_sheet import HistorySheet
+from localspec.ui.installed import named
 from localspec.ui.keys import key_list
 from localspec.ui.lens import legend, runs
 from localspec.ui.race_sheet import RaceSheet
@@ -29,9 +29,7 @@ async def model(app: ChatApp, argument: str, *, first: bool = False) -> None:
     async def choose(name: str | None) -> None:
         if name:
             try:
-                app.session.load(
-                    replace(app.session.loaded, pair=name, target=None, draft_model=None)
-                )
+                app.session.load(named(app.session.loaded, name))
             except LocalspecError as error:
                 app.tell(str(error))
 

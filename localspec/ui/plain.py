@@ -14,6 +14,7 @@ from localspec.errors import LocalspecError
 from localspec.ui.clean import clean, clean_line
 from localspec.ui.commands import parse
 from localspec.ui.engine_state import Phase
+from localspec.ui.installed import resumed
 from localspec.ui.preferences import Preferences
 from localspec.ui.session import Session
 from localspec.ui.shown import shown
@@ -59,6 +60,8 @@ class Plain:
         if resume is not None:
             self.session.open(resume)
             self.tell(f"taking up: {self.session.talk.title}")
+            kept = self.session.talk.history.conversation(resume)
+            self.session.loaded = resumed(self.session.loaded, kept.pair)
         self.session.start()
         code = 0
         for line in self._texts():

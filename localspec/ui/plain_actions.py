@@ -1,7 +1,6 @@
 """What the slash commands do in the plain form: the same as on the screens, told in lines."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 
 from localspec.errors import UsageError
 from localspec.ui import settings
@@ -10,6 +9,7 @@ from localspec.ui.commands import COMMANDS, Command, number
 from localspec.ui.copying import copied
 from localspec.ui.export import write_export
 from localspec.ui.figures import stats_lines
+from localspec.ui.installed import named
 from localspec.ui.lens import legend, marked
 from localspec.ui.pairs import choices
 from localspec.ui.plain import Plain
@@ -90,9 +90,7 @@ def _copy(plain: Plain, argument: str) -> None:
 
 def _model(plain: Plain, argument: str) -> None:
     if argument:
-        plain.session.load(
-            replace(plain.session.loaded, pair=argument, target=None, draft_model=None)
-        )
+        plain.session.load(named(plain.session.loaded, argument))
         plain.wait_ready()
         plain.tell(plain.session.state.trouble or f"loaded: {plain.session.state.line()}")
         return
@@ -184,11 +182,9 @@ def _race(plain: Plain, argument: str) -> None:
 
 
 def _drop(plain: Plain, argument: str) -> None:  # noqa: ARG001
-    plain.session.drop_oldest = True
     plain.tell("the oldest turns are left out of the context from now on; the system prompt stays")
-    messages = plain.session.talk.messages
-    if messages and messages[-1].role == "user":
-        _regenerate(plain, "")
+    if plain.session.leave_out_oldest():
+        plain.answer()
 
 
 def _stop(plain: Plain, argument: str) -> None:  # noqa: ARG001

@@ -136,6 +136,16 @@ class Session:
         self.require_rest()
         self._answer(self.talk.answer().id)
 
+    def leave_out_oldest(self) -> bool:
+        """Leave out the oldest turns from now on, and ask again what was refused; return whether it was."""
+        self.drop_oldest = True
+        exchange, parent = self.exchange, self.answering.parent
+        if exchange is None or exchange.failure is None or parent is None:
+            return False
+        self.require_rest()
+        self._answer(parent)
+        return True
+
     def stop(self) -> bool:
         """Stop what runs; return whether there was something. What is there already is kept."""
         if self.race is not None and not self.race.done:

@@ -77,6 +77,8 @@ def _note(message: StoredMessage) -> str:
         parts.append(f"{speed:.1f} tokens/s")
     if isinstance(accepted := figures.get("accepted"), float):
         parts.append(f"{accepted:.0%} of drafts accepted")
+    if isinstance(left_out := figures.get("left_out"), int) and left_out:
+        parts.append(f"{left_out} oldest turns left out")
     ending = _ENDINGS.get(str(figures.get("stop")), "")
     if message.state == "cut" and not ending:
         ending = "cut off, /continue goes on"

@@ -16,7 +16,7 @@ import pytest
 
 from tests.cli.command import COMMAND, PLAIN, assert_one_complaint, environment, localspec
 
-PATIENCE_S = 60.0
+PATIENCE_S = 240.0  # a machine may be busy with something else
 GREEDY = (*PLAIN, "--temperature", "0", "--max-tokens", "8")
 
 
@@ -126,6 +126,17 @@ def test_commands_need_no_model(bare_machine: dict[str, str]) -> None:
     assert "is not on this machine" not in done.err
 
 
+def test_screens_are_painted_before_numpy_is_imported() -> None:
+    script = "import sys, localspec.cli.chat, localspec.ui.app; print(*sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
+    imported = {name.partition(".")[0] for name in done.stdout.split()}
+    assert "textual" in imported
+    slow = {"numpy", "llama_cpp", "jinja2", "huggingface_hub", "markdown_it", "pygments"}
+    assert imported & slow == set()
+
+
 def test_plain_imports_no_screens() -> None:
     script = (
         "import sys; sys.argv = ['localspec', 'chat', '--plain', '--help'];"
@@ -205,6 +216,24 @@ def test_no_colour_where_none_is_wanted() -> None:
     assert not [
         each for each in styles if re.search(rb"(^|;)([34][0-8]|9[0-7]|10[0-7])(;|$)", each)
     ]
+
+
+@pytest.mark.weights
+@pytest.mark.usefixtures("smollm2_path", "own_history")
+def test_a_chat_that_is_told_to_end_gives_the_terminal_back() -> None:
+    with terminal(*GREEDY) as screen:
+        screen.until("Ask something.")
+        screen.process.terminate()
+        assert screen.end() == 0
+    assert b"\x1b[?1049l" in screen.seen  # the screen from before is shown again
+
+
+@pytest.mark.usefixtures("own_history")
+def test_stdin_that_is_no_text_is_one_line() -> None:
+    done = localspec("chat", "--plain", "--offline", stdin=b"\xff\xfe\n")
+    assert done.code == 1
+    assert "stdin is not UTF-8 text" in done.err
+    assert done.err.count("\n") == 1
 
 
 @pytest.mark.weights

@@ -463,3 +463,51 @@ def test_what_is_marked_is_seen_without_colours(
                 assert colour is None or colour.is_default
 
     drive(look, tmp_path)
+
+
+def test_an_answer_that_the_context_cut_goes_on_without_the_oldest_turns(tmp_path: Path) -> None:
+    async def go_on(chat: Chat) -> None:
+        await chat.ask("one " * 30)
+        await chat.ask("two " * 30)
+        assert "the context is full" in chat.text()
+        before = chat.contents[-1]
+        await chat.run("/continue")
+        await chat.until(lambda: isinstance(chat.app.screen, ListSheet))
+        await chat.press("enter")
+        await chat.until(lambda: not chat.session.busy and len(chat.contents[-1]) > len(before))
+        assert chat.contents[-1].startswith(before)
+        assert "oldest turns left out" in chat.text()
+
+    script = {"n_ctx": 420, "answers": {"one": "ok", "two": "and on " * 30}}
+    drive(go_on, tmp_path, script, size=(80, 40))
+
+
+def test_a_conversation_is_taken_up_with_the_pair_that_it_was_held_with(tmp_path: Path) -> None:
+    kept: list[int] = []
+
+    async def talk(chat: Chat) -> None:
+        await chat.ask("hello?")
+        assert chat.session.talk.conversation is not None
+        kept.append(chat.session.talk.conversation)
+
+    async def resume(chat: Chat) -> None:
+        await chat.ready()
+        assert chat.session.state.line() == "mine"
+
+    drive(talk, tmp_path, pair="mine")
+    drive(resume, tmp_path, pair=None, resume=kept[0])
+
+
+def test_text_of_the_transcript_is_selected_with_the_mouse(tmp_path: Path) -> None:
+    async def select(chat: Chat) -> None:
+        await chat.ask("hello?")
+        reply = chat.app.transcript.views[-1]
+        await chat.pilot.mouse_down(reply, offset=(2, 1))
+        await chat.pilot.hover(reply, offset=(6, 1))
+        await chat.pilot.mouse_up(reply, offset=(6, 1))
+        await chat.pilot.pause()
+        assert chat.app.screen.get_selected_text() == "Hello"
+        await chat.press("ctrl+c")
+        assert chat.app.clipboard == "Hello"
+
+    drive(select, tmp_path)
