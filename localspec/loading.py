@@ -177,13 +177,12 @@ class Prepared:
         exact_costs = cached_costs(self.target, self.options, Role.TARGET)
         usual_costs = cached_costs(self.target, default, Role.TARGET)
         said = f"exact: drafts of up to {longest} tokens"
-        if exact_costs is None or usual_costs is None:
-            return f"{said}; what it costs is known after a run without --exact and one with it"
-        exact_s, usual_s = exact_costs.of(1), usual_costs.of(1)
-        return (
-            f"{said}; a plain token takes {1000 * exact_s:.1f} ms, "
-            f"and {1000 * usual_s:.1f} ms without --exact"
-        )
+        if exact_costs is None:
+            return said
+        said = f"{said}; a plain token takes {1000 * exact_costs.of(1):.1f} ms"
+        if usual_costs is None:
+            return f"{said}, and less without --exact: how much is known after a run without it"
+        return f"{said}, and {1000 * usual_costs.of(1):.1f} ms without --exact"
 
     def _models(self, pair: Pair, drafting: Drafting) -> LoadedModels:
         vocabulary = pair.target.model.vocabulary
