@@ -79,11 +79,8 @@ def forecast(
         plan = plan_fit(target, draft_model, options)
     except ModelLoadError as error:
         return Forecast((), (*problems, str(error)))
-    unknown = (
-        "takes an unknown amount of memory: its header does not say, or this system does not "
-        "tell what is free",
-    )
-    return Forecast(unknown if plan is None else tuple(plan.lines()), tuple(problems))
+    unknown = "takes an unknown amount of memory: the header or this system does not say"
+    return Forecast((unknown,) if plan is None else tuple(plan.lines()), tuple(problems))
 
 
 def free_memory(options: LoadOptions) -> Machine | None:
