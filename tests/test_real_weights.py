@@ -58,7 +58,8 @@ def assert_same_text(assistant: Assistant, prompt: str, temperature: float) -> N
 def exact_smollm2(smollm2_path: Path) -> Iterator[Assistant]:
     """SmolLM2 as its own draft model."""
     path, options = str(smollm2_path), LoadOptions(n_ctx=2048).exact()
-    assistant = prepare(Launch(target=path, draft_model=path, options=options)).load()
+    launch = Launch(target=path, draft_model=path, draft="model", options=options)
+    assistant = prepare(launch).load()
     yield assistant
     assistant.close()
 
@@ -79,6 +80,18 @@ def test_a_model_agrees_with_itself(exact_smollm2: Assistant) -> None:
     assert reply.acceptance.acceptance_rate is not None
     # The target's three extra rows may round apart from the draft's single ones; seldom.
     assert reply.acceptance.acceptance_rate > 0.9
+
+
+@pytest.mark.weights
+def test_exact_lets_auto_change_no_byte(smollm2_path: Path) -> None:
+    launch = Launch(target=str(smollm2_path), exact=True, options=LoadOptions(n_ctx=1024))
+    assistant = prepare(launch).load()
+    assert any(note.startswith("exact: drafts of up to") for note in assistant.notes)
+    repeating = "Repeat this sentence five times: " + LONG[:68]
+    for temperature in (0.0, 0.8):
+        for prompt in (*PROMPTS, repeating):
+            assert_same_text(assistant, prompt, temperature)
+    assistant.close()
 
 
 @pytest.mark.weights

@@ -101,7 +101,8 @@ def test_smollm2_does_not_draft_for_qwen(smollm2_path: Path, qwen_target_path: P
 @pytest.mark.weights
 @pytest.mark.usefixtures("smollm2_path")
 def test_a_reader_who_leaves_ends_the_program_silently_with_141() -> None:
-    with started("run", *PLAIN, "--raw", "Once upon a time", "--max-tokens", "2000") as process:
+    asked = ("--quiet", "--raw", "Once upon a time", "--max-tokens", "2000")
+    with started("run", *PLAIN, *asked) as process:
         assert process.stdout is not None
         assert process.stderr is not None
         assert process.stdout.read(1) != b""
