@@ -11,8 +11,10 @@ from random import Random
 import numpy as np
 from numpy.typing import NDArray
 
+from localspec.decoding.adaptive import adaptive_policy
 from localspec.decoding.choose import Chooser, choose
 from localspec.decoding.constraint import Constraint
+from localspec.decoding.costs import PassCosts
 from localspec.decoding.drafter import Drafter, NoDrafter
 from localspec.decoding.generate import Limits, StopReason
 from localspec.decoding.lookup_drafter import LookupDrafter
@@ -35,6 +37,9 @@ from tests.toy import (
     related_table,
     run_to_end,
 )
+
+# Of a machine on which drafting pays, so that the adaptive policy does draft.
+FLAT, CHEAP = PassCosts((1, 10), (1.0, 1.2)), PassCosts((1, 10), (0.05, 0.1))
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,6 +234,9 @@ def _policy(world: World, text: Sequence[int], lookup: LookupDrafter) -> Policy:
     }
     if world.draft_length is not None:
         return FixedPolicy(drafters[world.drafter], world.draft_length)
+    if world.whim % 2:
+        drafter = ModelDrafter(world.draft_n_ctx, shared, world.eog)
+        return adaptive_policy(FLAT, world.eog, 9, drafter, CHEAP)
     return MadPolicy(tuple(drafters.values()), random)
 
 
