@@ -142,11 +142,10 @@ def _system_prompt(flags: dict[str, Any], preferences: Preferences) -> str | Non
 
 
 def _has_screens() -> bool:
-    return (
-        sys.stdin.isatty()
-        and sys.stdout.isatty()
-        and os.environ.get("TERM", "") not in {"", "dumb"}
-    )
+    # Textual draws on stderr: redirected into a file, it would leave the terminal dark.
+    streams = (sys.stdin, sys.stdout, sys.stderr)
+    terminals = all(stream is not None and stream.isatty() for stream in streams)
+    return terminals and os.environ.get("TERM", "") not in {"", "dumb"}
 
 
 def _in_lines(

@@ -69,15 +69,15 @@ class Screen:
 
 
 @contextmanager
-def terminal(*arguments: str, **variables: str) -> Iterator[Screen]:
-    """Start the chat in a terminal of 80 columns."""
+def terminal(*arguments: str, stderr: int | None = None, **variables: str) -> Iterator[Screen]:
+    """Start the chat in a terminal of 80 columns; `stderr` is a file instead of it."""
     ours, theirs = pty.openpty()
     try:
         process = subprocess.Popen(
             [*COMMAND, "chat", *arguments],
             stdin=theirs,
             stdout=theirs,
-            stderr=theirs,
+            stderr=theirs if stderr is None else stderr,
             env=environment(
                 {"TERM": "xterm-256color", "COLUMNS": "80", "LINES": "24", **variables}
             ),
@@ -202,6 +202,20 @@ def test_a_dumb_terminal_gets_lines() -> None:
         screen.type("\x04")
         assert screen.end() == 0
     assert b"\x1b" not in screen.seen
+
+
+@pytest.mark.weights
+@pytest.mark.usefixtures("smollm2_path", "own_history")
+def test_with_stderr_in_a_file_nothing_is_drawn_into_it(tmp_path: Path) -> None:
+    with (tmp_path / "err").open("w+b") as file:
+        with terminal(*GREEDY, stderr=file.fileno()) as screen:
+            screen.type("Hello?\n")
+            screen.type("\x04")
+            assert screen.end() == 0
+        file.seek(0)
+        told = file.read()
+    assert b"talking in lines" in told
+    assert b"\x1b" not in told
 
 
 @pytest.mark.weights
