@@ -8,7 +8,7 @@ class Credit:
 
     Rounds that gain refill it and rounds that lose draw on it. A round is allowed only while the
     credit covers its worst outcome; so over no `window` tokens, wherever they begin, does drafting
-    lose more than `limit` steps, and what was lost is forgiven when so many tokens have gone by.
+    lose more than `limit` steps, as far as costs are foreseen, and what was lost is forgiven when so many tokens have gone by.
 
     Args:
         limit: most steps that may be lost.

@@ -13,6 +13,7 @@ from localspec.decoding.policy import Plan
 from localspec.decoding.round import Round, Spent
 from localspec.decoding.running_costs import RunningCosts
 
+# Counted over 100 answers of a real pair, by the gap's bucket: docs/decisions.md, the adaptive policy.
 _GAPS = (0.25, 0.5, 1.0, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0)
 _GREEDY = (0.35, 0.41, 0.53, 0.73, 0.89, 0.96, 0.985, 0.99, 0.995, 0.995)
 _SAMPLED = (0.30, 0.43, 0.50, 0.66, 0.76, 0.85, 0.92, 0.93, 0.95, 0.98)
@@ -21,6 +22,7 @@ _OFTEN = (0.06, 0.05, 0.09, 0.12, 0.09, 0.08, 0.11, 0.11, 0.22, 0.07)
 """How often each gap comes up at first; followed as `_OFTEN_MEMORY` tokens show."""
 _OFTEN_MEMORY = 64.0
 _SMALL_LAG = 16
+"""Tokens up to which catching up is a part of the round, and not a prefill."""
 _HORIZON = 128
 """Tokens over which evaluating a long text with the draft model has to pay."""
 _PAUSE, _MOST_FAILURES = 8.0, 6
@@ -32,6 +34,7 @@ WORTH_TRYING = 1.1
 _WORTH_GOING_ON = 1.0
 """What a draft model that is being asked has to yield: what it costs to stop is to miss a change."""
 _EXPECTED_YIELD, _EXPECTED_STEPS = 1.35, 8.0
+"""What a try is expected to yield, and how many plain steps of evidence that is worth."""
 _ROUNDS = 32
 """Rounds after which a yield of the past counts 1/e."""
 
