@@ -1,0 +1,79 @@
+"""Requests: many prompts answered, one after the other or several at a time; who answers is not known here."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Protocol
+
+from localspec.chat.assistant import Assistant
+from localspec.chat.conversation import Conversation
+from localspec.chat.events import Reply
+from localspec.chat.reply_options import ReplyOptions
+from localspec.decoding.generate import StopReason
+from localspec.errors import LocalspecError
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Request:
+    """One prompt to answer.
+
+    Args:
+        key: tells it from the others.
+        prompt: a text, or a conversation; it gets the reply appended.
+        options: how to answer.
+        raw: let a text go to the model as it is, without the chat template.
+    """
+
+    key: int
+    prompt: str | Conversation
+    options: ReplyOptions
+    raw: bool = False
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Answered:
+    """What came of a request: a reply, or the reason why there is none.
+
+    Args:
+        key: of the request.
+        reply: the answer; None where `error` says why.
+        error: what is wrong with this request alone; the others go on.
+    """
+
+    key: int
+    reply: Reply | None
+    error: LocalspecError | None = None
+
+
+class Answerer(Protocol):
+    """Answers requests, in whatever order they are done."""
+
+    def answer(self, requests: Iterator[Request]) -> Iterator[Answered]:
+        """Take requests as there is room for them, and yield each once it is answered.
+
+        A request is taken only when it can be started, so an endless iterator is fine.
+        A reply that was cancelled is yielded as such, and nothing is taken after it.
+        """
+        ...
+
+
+class OneAtATime:
+    """Answers requests in their order.
+
+    Args:
+        assistant: answers each.
+    """
+
+    def __init__(self, assistant: Assistant) -> None:
+        self._assistant = assistant
+
+    def answer(self, requests: Iterator[Request]) -> Iterator[Answered]:
+        """Answer each before the next is taken; see `Answerer`."""
+        for request in requests:
+            try:
+                reply = self._assistant.reply(request.prompt, request.options, raw=request.raw)
+            except LocalspecError as error:
+                yield Answered(request.key, None, error)
+                continue
+            yield Answered(request.key, reply)
+            if reply.stop_reason is StopReason.CANCELLED:
+                return
