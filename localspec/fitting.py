@@ -104,7 +104,7 @@ def _wish(options: LoadOptions, *, on_gpu: bool) -> Wish:
         n_batch=options.chunk(on_gpu=on_gpu),
         rows=options.max_rows,
         kv_type=options.kv_type,
-        flash_attention=options.flash_attention is not False,
+        flash_attention=options.attention(on_gpu=on_gpu) is not False,
         mapped_and_repacked=mapped and options.repack,
     )
     return Wish(settings, options.gpu_layers, n_ctx_asked=options.n_ctx is not None)

@@ -49,6 +49,7 @@ def key_of(kind: str, file: Path, options: LoadOptions) -> Key:
         "threads": threads,
         "threads_batch": options.threads_batch or threads,
         "cores": default_threads(),
+        "flash_attention": options.attention(on_gpu=_on_gpu(options)),
         "n_batch": options.chunk(on_gpu=_on_gpu(options)),
         "llama_cpp": llama.version,
         "backends": list(llama.backends),

@@ -91,7 +91,8 @@ class LlamaContext:
         # Every pass of more than one token runs on these, so verification does.
         params.n_threads_batch = options.threads_batch or threads
         params.type_k = params.type_v = KV_TYPES[options.kv_type]
-        params.flash_attn_type = -1 if options.flash_attention is None else options.flash_attention
+        attention = options.attention(on_gpu=model.on_gpu)
+        params.flash_attn_type = -1 if attention is None else attention
         params.no_perf = True
         params.abort_callback = ctypes.cast(_STRLEN, native.ggml_abort_callback)
         params.abort_callback_data = ctypes.c_void_p(self._cancel.address)

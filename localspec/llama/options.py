@@ -33,7 +33,7 @@ class LoadOptions:
         threads: CPU threads for passes of one token; None takes the physical cores.
         threads_batch: CPU threads for wider passes, verification among them; None the same.
         kv_type: f16, bf16, f32 or q8_0.
-        flash_attention: True or False force it; None lets llama.cpp decide.
+        flash_attention: True or False force it; None decides by device and cache, see `attention`.
         repack: rearrange weights for the CPU's widest kernels: faster, but a wide pass rounds
             differently from a narrow one.
         load_mode: copy, mmap, mlock or direct; None maps the file where its pages are used as they
@@ -68,6 +68,17 @@ class LoadOptions:
     def chunk(self, *, on_gpu: bool) -> int:
         """Return `n_batch`, or what suits where the layers are."""
         return self.n_batch or (512 if on_gpu else 128)
+
+    def attention(self, *, on_gpu: bool) -> bool | None:
+        """Return `flash_attention`, or what suits where the layers are; None lets llama.cpp decide.
+
+        On a CPU, llama.cpp's own choice is flash attention, whose passes of 8 tokens and more take
+        up to half as long again in a deep context; `docs/decisions.md` has the measurements. Only a
+        quantised cache has no other kernel.
+        """
+        if self.flash_attention is None and not on_gpu and self.kv_type in {"f16", "f32"}:
+            return False
+        return self.flash_attention
 
     def exact(self) -> "LoadOptions":
         """Return these options with the kernels whose narrow passes round alike on a CPU.

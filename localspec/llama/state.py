@@ -139,7 +139,7 @@ def _belongs_to(context: LlamaContext, identity: str) -> dict[str, Any]:
         "model": identity,
         "llama.cpp": [made_by.version, *made_by.backends, *made_by.features],
         "cache type": options.kv_type,
-        "attention": options.flash_attention,
+        "attention": options.attention(on_gpu=context.model.on_gpu),
         "kernels": [options.repack, options.gpu_layers, list(options.devices)],
         "chunk size": options.chunk(on_gpu=context.model.on_gpu),
     }
