@@ -1,7 +1,7 @@
 """choose: the token that a position gets, fixed by seed and position before any draft exists."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -28,10 +28,35 @@ def choose(candidates: Candidates, noise: Noise, position: int) -> int:
     return int(candidates.ids[np.argmax(perturbed)])
 
 
+_NEAR = 3.0
+_COMPARED = 6.0
+"""At temperature 0: gaps below the first are worth looking for all rivals up to the second."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Ranking:
+    """The ids that came near a choice, and how near: by the score that decided.
+
+    Args:
+        ids: in any order, the chosen one among them.
+        scores: of each; log weight and noise, or the logit at temperature 0.
+    """
+
+    ids: NDArray[np.int64]
+    scores: NDArray[np.float64] | NDArray[np.float32]
+
+    def rank(self, token: int) -> int | None:
+        """Return the place of an id, 1 for the chosen one; None where it did not come near."""
+        places = np.flatnonzero(self.ids == token)
+        if places.size == 0:
+            return None
+        return 1 + int(np.count_nonzero(self.scores > self.scores[places[0]]))
+
+
 def choose_with_gap(
     candidates: Candidates, row: NDArray[np.float32], noise: Noise, position: int
-) -> tuple[int, float]:
-    """Return what `choose` returns, and by how much it beat the second best.
+) -> tuple[int, float, Ranking]:
+    """Return what `choose` returns, by how much it beat the second best, and who else came near.
 
     Args:
         candidates: as for `choose`.
@@ -43,11 +68,22 @@ def choose_with_gap(
     if candidates.ids.size > 1:
         perturbed = candidates.log_weights + noise.gumbel(position, candidates.ids)
         best = int(np.argmax(perturbed))
-        second = float(np.partition(perturbed, -2)[-2])
-        return int(candidates.ids[best]), float(perturbed[best]) - second
+        gap = float(perturbed[best]) - float(np.partition(perturbed, -2)[-2])
+        return int(candidates.ids[best]), gap, Ranking(candidates.ids, perturbed)
     token = int(candidates.ids[0])
-    others = [float(part.max()) for part in (row[:token], row[token + 1 :]) if part.size]
-    return token, float(row[token]) - max(others, default=-math.inf)
+    places = [start + int(part.argmax()) for start, part in _around(row, token) if part.size]
+    second = max(places, key=lambda place: float(row[place]), default=token)
+    gap = float(row[token]) - float(row[second]) if second != token else math.inf
+    near = (
+        np.array([token, second]) if gap >= _NEAR else np.flatnonzero(row > row[token] - _COMPARED)
+    )
+    return token, gap, Ranking(near, row[near])
+
+
+def _around(row: NDArray[np.float32], token: int) -> Iterator[tuple[int, NDArray[np.float32]]]:
+    """Yield what lies before a place of a row and after it, each with where it starts."""
+    yield 0, row[:token]
+    yield token + 1, row[token + 1 :]
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,10 +1,10 @@
 """Drafter: whatever proposes the next tokens. Draft: one proposal."""
 
 from collections.abc import Generator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
-from localspec.decoding.choose import Chooser
+from localspec.decoding.choose import Chooser, Ranking
 from localspec.decoding.model import Logits, Pass
 
 
@@ -19,6 +19,8 @@ class Draft:
         gaps: by how much each beat the second best under the shared noise, in units of log weight,
             those withheld included; empty where the drafter knows no such thing.
         withheld: tokens that were proposed after these, and are not worth verifying.
+        rankings: who else came near each, those withheld included; empty where the drafter knows
+            no such thing.
     """
 
     tokens: tuple[int, ...] = ()
@@ -26,6 +28,7 @@ class Draft:
     drafter: str = "off"
     gaps: tuple[float, ...] = ()
     withheld: tuple[int, ...] = ()
+    rankings: tuple[Ranking, ...] = field(default=(), compare=False, repr=False)
 
 
 class Stopping(Protocol):

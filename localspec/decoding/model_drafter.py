@@ -3,7 +3,7 @@
 from collections.abc import Collection, Generator, Sequence
 from dataclasses import dataclass, field
 
-from localspec.decoding.choose import Chooser, choose_with_gap
+from localspec.decoding.choose import Chooser, Ranking, choose_with_gap
 from localspec.decoding.drafter import Draft, NeverStopping, Stopping
 from localspec.decoding.model import Logits, Pass, Role
 from localspec.errors import PassFailed
@@ -38,6 +38,7 @@ class ModelDrafter:
             return Draft(drafter=self.name)
         confidences: list[float] = []
         gaps: list[float] = []
+        rankings: list[Ranking] = []
         for _ in range(min(draft_length, self.n_ctx - len(prefix))):
             logits = yield Pass(Role.DRAFT_MODEL, [*prefix], rows=1)
             row = logits[0, : self.n_vocab]
@@ -45,9 +46,10 @@ class ModelDrafter:
                 kept = chooser.candidates(row, prefix)
             except PassFailed:
                 break  # no shared id may follow, or the row is unusable: the target goes on alone
-            token, gap = choose_with_gap(kept, row, chooser.noise, len(prefix))
+            token, gap, ranking = choose_with_gap(kept, row, chooser.noise, len(prefix))
             confidences.append(float(kept.probabilities()[kept.ids.searchsorted(token)]))
             gaps.append(gap)
+            rankings.append(ranking)
             prefix.append(token)
             if token in self.eog or not self.stopping.goes_on(gaps):
                 break
@@ -58,4 +60,5 @@ class ModelDrafter:
             self.name,
             tuple(gaps),
             drafted[kept_length:],
+            tuple(rankings),
         )

@@ -18,6 +18,17 @@ class Round:
         """The accepted tokens and the target's next one: never empty."""
         return (*self.draft.tokens[: self.verdict.accepted], self.verdict.next_token)
 
+    @property
+    def correction_rank(self) -> int | None:
+        """The correction's place among what the drafter might have proposed, the proposal being 1.
+
+        None without a correction, and where it did not come near the proposal.
+        """
+        accepted = self.verdict.accepted
+        if accepted == len(self.draft.tokens) or accepted >= len(self.draft.rankings):
+            return None
+        return self.draft.rankings[accepted].rank(self.verdict.next_token)
+
 
 @dataclass(frozen=True, slots=True)
 class Spent:

@@ -2,6 +2,7 @@
 
 import ctypes
 import sys
+import time
 import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -38,6 +39,7 @@ class LlamaContext:
         n_ctx: most tokens that it holds.
         n_vocab: width of a row of logits.
         can_truncate: whether a part of its memory can be removed; of a recurrent state, none can.
+        truncate_s: seconds that removing parts of the memory took in all.
         watch: called, while a request takes several chunks, with the tokens of it that are evaluated and all that
             had to be; None by default.
 
@@ -72,6 +74,7 @@ class LlamaContext:
         self._cached: list[int] = []
         self._views: dict[tuple[int, int], Logits] = {}
         self.watch: Callable[[int, int], None] | None = None
+        self.truncate_s = 0.0
         self.n_ctx = min(self._wanted_n_ctx(model, options), int(native.llama_n_ctx_seq(handle)))
         self.n_vocab = model.vocabulary.n_vocab
         self.can_truncate = self._probe_truncation()
@@ -184,10 +187,12 @@ class LlamaContext:
         if n_past >= len(self._cached):
             return
         self._live()
+        start = time.perf_counter()
         if n_past > 0 and native.llama_memory_seq_rm(self._memory, 0, n_past, -1):
             del self._cached[n_past:]
         else:
             self._clear()
+        self.truncate_s += time.perf_counter() - start
 
     def close(self) -> None:
         """Free the context; closing twice is harmless."""

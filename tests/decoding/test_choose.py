@@ -207,7 +207,7 @@ def test_constraint_decides_before_anything_else(
 def test_gap_is_between_the_two_best_perturbed_scores() -> None:
     kept = Candidates(np.array([2, 5, 7]), np.array([0.0, -0.5, -3.0]))
     perturbed = sorted(kept.log_weights + Noise(4).gumbel(9, kept.ids))
-    token, gap = choose_with_gap(kept, np.zeros(8, dtype=np.float32), Noise(4), 9)
+    token, gap, _ = choose_with_gap(kept, np.zeros(8, dtype=np.float32), Noise(4), 9)
     assert token == choose(kept, Noise(4), 9)
     assert gap == pytest.approx(perturbed[-1] - perturbed[-2])
 
@@ -217,4 +217,30 @@ def test_gap_of_a_lone_candidate_is_between_the_two_best_logits(best: int, gap: 
     row = np.array([1.0, -0.5, 0.5], dtype=np.float32)
     row[best] = 3.0
     lone = Candidates(np.array([best]), np.zeros(1))
-    assert choose_with_gap(lone, row, Noise(0), 0) == (best, gap)
+    assert choose_with_gap(lone, row, Noise(0), 0)[:2] == (best, gap)
+
+
+def test_ranking_orders_the_candidates_by_the_score_that_decided() -> None:
+    kept = Candidates(np.array([2, 5, 7]), np.array([0.0, -0.5, -3.0]))
+    perturbed = kept.log_weights + Noise(4).gumbel(9, kept.ids)
+    order = [int(each) for each in kept.ids[np.argsort(-perturbed)]]
+    token, _, ranking = choose_with_gap(kept, np.zeros(8, dtype=np.float32), Noise(4), 9)
+    assert [ranking.rank(each) for each in order] == [1, 2, 3]
+    assert order[0] == token
+    assert ranking.rank(6) is None
+
+
+def test_ranking_of_a_greedy_choice_knows_the_rivals_that_came_near() -> None:
+    row = np.array([0.0, 9.0, 7.5, 8.0, 2.0, -np.inf], dtype=np.float32)
+    lone = Candidates(np.array([1]), np.zeros(1))
+    _, _, close = choose_with_gap(lone, row, Noise(0), 0)
+    assert [close.rank(token) for token in (1, 3, 2, 4, 5)] == [1, 2, 3, None, None]
+    row[1] = 90.0
+    _, _, clear = choose_with_gap(lone, row, Noise(0), 0)
+    assert [clear.rank(token) for token in (1, 3, 2)] == [1, 2, None]
+
+
+def test_only_id_of_a_vocabulary_has_no_rival() -> None:
+    row = np.array([0.0], dtype=np.float32)
+    token, gap, ranking = choose_with_gap(Candidates(np.array([0]), np.zeros(1)), row, Noise(0), 0)
+    assert (token, gap, ranking.rank(0)) == (0, float("inf"), 1)

@@ -90,6 +90,9 @@ def test_drafting_stops_where_it_is_told_and_withholds_what_is_not_worth_it(
     assert draft.tokens + draft.withheld == whole.tokens[:proposed]
     assert draft.gaps == whole.gaps[:proposed]
     assert len(draft.confidences) == len(draft.tokens)
+    assert len(draft.rankings) == proposed
+    ranks = zip((*draft.tokens, *draft.withheld), draft.rankings, strict=True)
+    assert all(ranking.rank(token) == 1 for token, ranking in ranks)
 
 
 @given(st.integers(0, 1 << 16))
