@@ -16,6 +16,7 @@ from localspec.chat.reply_text import ReplyText
 from localspec.chat.stop_strings import StopStrings
 from localspec.chat.template import ChatTemplate
 from localspec.chat.thinking import ThinkingFilter, tag_pieces, thinking_tags
+from localspec.chat.tracing import Tracer
 from localspec.decoding.choose import Chooser
 from localspec.decoding.generate import Confirmed, Limits, StopReason, drive
 from localspec.decoding.model import LanguageModel, Role
@@ -37,6 +38,9 @@ class Assistant:
         notes: what the user should know of how it was set up, a sentence each.
         load_s: seconds that loading took.
         clock: seconds, monotonic.
+
+    Attributes:
+        tracer: writes down how replies come about; None by default.
     """
 
     def __init__(
@@ -53,6 +57,7 @@ class Assistant:
         self.notes = notes
         self.load_s = load_s
         self._clock = clock
+        self.tracer: Tracer | None = None
 
     @cached_property
     def template(self) -> ChatTemplate:
@@ -120,14 +125,20 @@ class Assistant:
             Limits(options.max_tokens, self.models.eog),
             timings,
         )
-        if watch is not None:
-            rounds = watched(rounds, watch, timings)
+        greedy = options.sampling.temperature == 0
+        trace = None
+        if self.tracer is not None:
+            trace = self.tracer.begin(_asked(prompt), tokens, greedy=greedy)
+        for each in (watch, None if trace is None else trace.note):
+            rounds = rounds if each is None else watched(rounds, each, timings)
         reason = yield from self._answer(rounds, text, progress)
         # What plain decoding would not have evaluated is forgotten: the next turn then starts
         # from the same cache, and rounds alike, however this one was drafted.
         self.models.target.truncate(len(tokens) + len(text.tokens) - 1)
         if conversation is not None:
             conversation.append_reply(text.written, text.tokens)
+        if trace is not None:
+            trace.end(text.written, timings)
         first = progress.first_token_at
         yield Finished(
             Reply(
@@ -208,6 +219,14 @@ class Assistant:
                 f"the prompt has {n_tokens} tokens and the context holds {n_ctx}: "
                 "shorten it, or raise --ctx"
             )
+
+
+def _asked(prompt: str | Conversation) -> str:
+    """Return what the user said last."""
+    if isinstance(prompt, str):
+        return prompt
+    said = (message.content for message in reversed(prompt.messages) if message.role == "user")
+    return next(said, "")
 
 
 def _as_conversation(prompt: str | Conversation, *, raw: bool) -> Conversation | None:
