@@ -17,16 +17,15 @@ from localspec.bench.peer_setting import peer_program
 from localspec.bench.prompts import bundled, per_workload, read
 from localspec.bench.table import table
 from localspec.cli import INTERRUPTED
+from localspec.cli.answer_options import context_options, device_options
+from localspec.cli.asked import asked_launch, asked_sampling
 from localspec.cli.bench_progress import BenchProgress
 from localspec.cli.interrupt import cancel_on_interrupt, unwind_on_terminate
-from localspec.cli.layers import layers
 from localspec.cli.progress import ProgressLine
 from localspec.cli.settings import configured
 from localspec.decoding.cancel import CancelFlag, Cancelled
 from localspec.decoding.sampling import SamplingParams
 from localspec.errors import UsageError
-from localspec.launch import Launch
-from localspec.llama.options import KV_TYPES, LoadOptions
 
 _MAX_TOKENS = 160
 
@@ -69,17 +68,8 @@ _MAX_TOKENS = 160
     help="Take a target of N times the layers that says the same: N times the cost.",
 )
 @click.option("--exact", is_flag=True, help="Load and draft so that no bit depends on drafting.")
-@click.option("--ctx", type=int, metavar="N", help="Tokens of context. Default: up to 4096.")
-@click.option(
-    "--kv-type", type=click.Choice(list(KV_TYPES)), default="f16", help="Type of the KV caches."
-)
-@click.option("--threads", type=int, metavar="N", help="CPU threads. Default: the physical cores.")
-@click.option(
-    "--gpu-layers", default="auto", callback=layers, metavar="N|auto", help="Layers on the GPU."
-)
-@click.option("--device", multiple=True, metavar="NAME", help="Device to use; repeatable.")
-@click.option("--fit/--no-fit", default=True, help="Refuse what the free memory does not hold.")
-@click.option("--offline", is_flag=True, help="Use no network.")
+@context_options(kv_type="Type of the KV caches.")
+@device_options(gpu_layers="Layers on the GPU.", fit="Refuse what the free memory does not hold.")
 @click.option("--json", "json_", is_flag=True, help="Print one JSON object instead of a table.")
 @click.option("--quiet", is_flag=True, help="Print nothing on stderr but errors.")
 @click.option("--debug", is_flag=True, help="Show a traceback when something fails.")
@@ -119,38 +109,18 @@ def _request(flags: dict[str, Any]) -> Bench:
     prompts = bundled() if flags["prompts"] is None else read(Path(flags["prompts"]))
     if flags["per_workload"] is not None and flags["per_workload"] < 1:
         raise UsageError(f"per_workload is {flags['per_workload']}: it must be 1 or more")
-    sampling = SamplingParams(
-        top_k=flags["top_k"],
-        top_p=flags["top_p"],
-        min_p=flags["min_p"],
-        repeat_penalty=flags["repeat_penalty"],
-    )
     max_tokens = _MAX_TOKENS if flags["max_tokens"] is None else flags["max_tokens"]
     if max_tokens < 1:
         raise UsageError(f"max_tokens is {max_tokens}: it must be 1 or more")
-    options = LoadOptions(
-        n_ctx=flags["ctx"],
-        gpu_layers=flags["gpu_layers"],
-        devices=tuple(flags["device"]),
-        threads=flags["threads"],
-        kv_type=flags["kv_type"],
-    )
-    launch = Launch(
-        pair=flags["pair"],
-        target=flags["target"],
-        draft_model=flags["draft_model"],
-        options=options,
-        exact=flags["exact"],
-        offline=flags["offline"],
-        fit=flags["fit"],
-    )
+    # What drafts is a matter of the modes, whatever is set elsewhere.
+    launch = asked_launch({**flags, "draft": "auto", "draft_length": None})
     return Bench(
         launch=launch,
         prompts=per_workload(prompts, flags["per_workload"]),
         prompts_name=flags["prompts"] or "the bundled prompts",
         modes=parse_modes(flags["modes"] or usual_modes(launch, with_peer=peer is not None)),
         temperatures=_temperatures(flags["temperatures"]),
-        wish=Wish(sampling, max_tokens, flags["seed"]),
+        wish=Wish(asked_sampling(flags), max_tokens, flags["seed"]),
         repeats=flags["repeat"],
         synthetic=flags["synthetic"],
         peer=peer,

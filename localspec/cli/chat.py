@@ -8,13 +8,17 @@ from typing import Any
 
 import click
 
-from localspec.cli.layers import layers
+from localspec.cli.answer_options import (
+    context_options,
+    device_options,
+    pair_options,
+    sampling_options,
+)
 from localspec.cli.settings import configured
 from localspec.engine.client import EngineClient
 from localspec.engine.protocol import Load, Options
 from localspec.errors import LocalspecError, UsageError
 from localspec.history.archive import History
-from localspec.llama.options import KV_TYPES
 from localspec.models.paths import data_dir
 from localspec.ui.preferences import Preferences, read_preferences
 from localspec.ui.session import Session
@@ -24,51 +28,21 @@ _PLAIN_HINT = "this is no terminal for screens: talking in lines, as with --plai
 
 
 @click.command()
-@click.option("--pair", metavar="NAME", help="Pair of models; smollm2-135m if nothing is chosen.")
-@click.option("--target", metavar="REF", help="Target instead of a pair: a model's name or a GGUF.")
-@click.option("--draft-model", metavar="REF", help="Draft model: a model's name or a GGUF.")
-@click.option(
-    "--draft",
-    type=click.Choice(["auto", "off", "lookup", "model"]),
-    default="auto",
-    help="What proposes tokens; never changes the text. Default: auto.",
+@pair_options(
+    draft="What proposes tokens; never changes the text. Default: auto.",
+    draft_length="Tokens to propose at a time.",
 )
-@click.option("--draft-length", type=int, metavar="K", help="Tokens to propose at a time.")
 @click.option("--continue", "go_on", is_flag=True, help="Take up the last conversation.")
 @click.option(
     "--plain", is_flag=True, help="Talk in lines: for screen readers, pipes, dumb terminals."
 )
 @click.option("--system", metavar="TEXT", help="System prompt.")
 @click.option("--persona", metavar="NAME", help="System prompt by its name in chat.toml.")
-@click.option("--max-tokens", type=int, metavar="N", help="End answers after N tokens.")
-@click.option(
-    "--temperature", type=float, default=0.8, metavar="T", help="0 is greedy. Default: 0.8."
+@sampling_options(
+    max_tokens="End answers after N tokens.", seed="Same seed, same text. Default: fresh ones."
 )
-@click.option("--top-k", type=int, default=40, metavar="K", help="0 is off. Default: 40.")
-@click.option("--top-p", type=float, default=0.95, metavar="P", help="1 is off. Default: 0.95.")
-@click.option("--min-p", type=float, default=0.05, metavar="P", help="0 is off. Default: 0.05.")
-@click.option(
-    "--repeat-penalty", type=float, default=1.0, metavar="R", help="1 is off. Default: 1."
-)
-@click.option("--seed", type=int, metavar="S", help="Same seed, same text. Default: fresh ones.")
-@click.option("--ctx", type=int, metavar="N", help="Tokens of context. Default: up to 4096.")
-@click.option(
-    "--kv-type",
-    type=click.Choice(list(KV_TYPES)),
-    default="f16",
-    help="Type of the KV caches; another one rounds differently. Default: f16.",
-)
-@click.option("--threads", type=int, metavar="N", help="CPU threads. Default: the physical cores.")
-@click.option(
-    "--gpu-layers",
-    default="auto",
-    callback=layers,
-    metavar="N|auto",
-    help="Layers on the GPU. Default: auto, all.",
-)
-@click.option("--device", multiple=True, metavar="NAME", help="Device to use; repeatable.")
-@click.option("--fit/--no-fit", default=True, help="Give up what the free memory does not hold.")
-@click.option("--offline", is_flag=True, help="Use no network.")
+@context_options()
+@device_options(fit="Give up what the free memory does not hold.")
 @click.option("--quiet", is_flag=True, help="With --plain: no figures and no news.")
 @click.option("--debug", is_flag=True, help="Show a traceback when something fails.")
 def chat(**flags: Any) -> int:

@@ -12,8 +12,14 @@ from localspec.chat.conversation import Conversation
 from localspec.chat.events import Event, Finished, Reply
 from localspec.chat.reply_options import ReplyOptions
 from localspec.cli import INTERRUPTED
+from localspec.cli.answer_options import (
+    context_options,
+    device_options,
+    pair_options,
+    sampling_options,
+)
+from localspec.cli.asked import asked_launch, asked_reply
 from localspec.cli.interrupt import cancel_on_interrupt, unwind_on_terminate
-from localspec.cli.layers import layers
 from localspec.cli.progress import ProgressLine
 from localspec.cli.prompt import read_prompt
 from localspec.cli.report import as_json, one_line
@@ -21,72 +27,26 @@ from localspec.cli.settings import configured
 from localspec.cli.terminal import AnswerStream
 from localspec.decoding.cancel import CancelFlag, Cancelled
 from localspec.decoding.generate import StopReason
-from localspec.decoding.sampling import SamplingParams
 from localspec.errors import UsageError
-from localspec.launch import Launch, prepare
-from localspec.llama.options import KV_TYPES, LoadOptions
+from localspec.launch import prepare
 
 
 @click.command()
 @click.argument("prompt", required=False)
-@click.option("--pair", metavar="NAME", help="Pair of models; smollm2-135m if nothing is chosen.")
-@click.option("--target", metavar="REF", help="Target instead of a pair: a model's name or a GGUF.")
-@click.option("--draft-model", metavar="REF", help="Draft model: a model's name or a GGUF.")
-@click.option(
-    "--draft",
-    type=click.Choice(["auto", "off", "lookup", "model"]),
-    default="auto",
-    help="What proposes tokens; never changes the text. Default: auto, whatever pays.",
-)
-@click.option(
-    "--draft-length",
-    type=int,
-    metavar="K",
-    help="Tokens that model or lookup propose at a time. Default: 3; lookup: 15.",
-)
+@pair_options()
 @click.option(
     "--exact",
     is_flag=True,
     help="Let no bit depend on drafting: slower kernels, the same bytes with any --draft.",
 )
-@click.option("--max-tokens", type=int, metavar="N", help="End after N tokens.")
-@click.option(
-    "--temperature", type=float, default=0.8, metavar="T", help="0 is greedy. Default: 0.8."
-)
-@click.option("--top-k", type=int, default=40, metavar="K", help="0 is off. Default: 40.")
-@click.option("--top-p", type=float, default=0.95, metavar="P", help="1 is off. Default: 0.95.")
-@click.option("--min-p", type=float, default=0.05, metavar="P", help="0 is off. Default: 0.05.")
-@click.option(
-    "--repeat-penalty", type=float, default=1.0, metavar="R", help="1 is off. Default: 1."
-)
-@click.option("--seed", type=int, metavar="S", help="Same seed, same text. Default: a fresh one.")
+@sampling_options()
 @click.option("--stop", multiple=True, metavar="TEXT", help="End before this text; repeatable.")
 @click.option("--system", metavar="TEXT", help="System prompt.")
-@click.option("--ctx", type=int, metavar="N", help="Tokens of context. Default: up to 4096.")
-@click.option(
-    "--kv-type",
-    type=click.Choice(list(KV_TYPES)),
-    default="f16",
-    help="Type of the KV caches; another one rounds differently. Default: f16.",
-)
+@context_options()
 @click.option("--raw", is_flag=True, help="Continue the prompt as it is, without chat template.")
 @click.option("--json", "json_", is_flag=True, help="Print one JSON object with text and figures.")
 @click.option("--quiet", is_flag=True, help="Print nothing on stderr but errors.")
-@click.option("--threads", type=int, metavar="N", help="CPU threads. Default: the physical cores.")
-@click.option(
-    "--gpu-layers",
-    default="auto",
-    callback=layers,
-    metavar="N|auto",
-    help="Layers on the GPU. Default: auto, all.",
-)
-@click.option("--device", multiple=True, metavar="NAME", help="Device to use; repeatable.")
-@click.option(
-    "--fit/--no-fit",
-    default=True,
-    help="Give up what the free memory does not hold, or refuse. Default: --fit.",
-)
-@click.option("--offline", is_flag=True, help="Use no network.")
+@device_options()
 @click.option("--show-thinking", is_flag=True, help="Print a reasoning model's thoughts, too.")
 @click.option(
     "--debug", is_flag=True, help="Show a traceback and llama.cpp's log when something fails."
@@ -99,35 +59,7 @@ def run(prompt: str | None, **flags: Any) -> int:
         git diff | localspec run "Write a commit message for this."
     """
     flags = configured(flags)
-    options = ReplyOptions(
-        SamplingParams(
-            temperature=flags["temperature"],
-            top_k=flags["top_k"],
-            top_p=flags["top_p"],
-            min_p=flags["min_p"],
-            repeat_penalty=flags["repeat_penalty"],
-        ),
-        flags["seed"],
-        flags["max_tokens"],
-        flags["stop"],
-    )
-    request = Launch(
-        pair=flags["pair"],
-        target=flags["target"],
-        draft_model=flags["draft_model"],
-        draft=flags["draft"],
-        draft_length=flags["draft_length"],
-        options=LoadOptions(
-            n_ctx=flags["ctx"],
-            gpu_layers=flags["gpu_layers"],
-            devices=tuple(flags["device"]),
-            threads=flags["threads"],
-            kv_type=flags["kv_type"],
-        ),
-        exact=flags["exact"],
-        offline=flags["offline"],
-        fit=flags["fit"],
-    )
+    options, request = asked_reply(flags), asked_launch(flags)
     if flags["raw"] and flags["system"] is not None:
         raise UsageError("--raw and --system exclude each other: raw text has no system prompt")
     text = read_prompt(prompt)
