@@ -198,6 +198,7 @@ class Prepared:
             draft_model_name=self._name(Role.DRAFT_MODEL) if drafts else None,
             cancel=pair.cancel,
             close=pair.close,
+            truncate_s=pair.truncate_s,
         )
 
     def _name(self, role: Role) -> str:

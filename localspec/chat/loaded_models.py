@@ -23,6 +23,8 @@ class LoadedModels:
         draft_model_name: likewise the draft model.
         cancel: stops whatever pass is running.
         close: frees everything.
+        truncate_s: tells the seconds that the target, and the draft model, spent so far on removing what they had
+            cached; where nobody counts them, they are 0.
     """
 
     target: LanguageModel
@@ -35,3 +37,4 @@ class LoadedModels:
     draft_model_name: str | None
     cancel: CancelFlag
     close: Callable[[], None]
+    truncate_s: Callable[[], tuple[float, float]] = lambda: (0.0, 0.0)

@@ -31,6 +31,13 @@ class Pair:
         """Whether a rejected draft can be removed from the target's memory."""
         return self.target.can_truncate
 
+    def truncate_s(self) -> tuple[float, float]:
+        """Return the seconds that target and draft model spent so far on removing what they had cached."""
+        return (
+            self.target.truncate_s,
+            0.0 if self.draft_model is None else self.draft_model.truncate_s,
+        )
+
     def close(self) -> None:
         """Free both, contexts and weights."""
         for context in (self.draft_model, self.target):
