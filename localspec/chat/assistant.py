@@ -3,7 +3,7 @@
 import math
 import secrets
 import time
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import cached_property
 
@@ -11,18 +11,20 @@ from localspec.chat.conversation import Conversation, raw_tokens
 from localspec.chat.events import Event, Finished, Reply
 from localspec.chat.loaded_models import LoadedModels
 from localspec.chat.reply_options import ReplyOptions
-from localspec.chat.reply_progress import ReplyProgress, Watch, watched
+from localspec.chat.reply_progress import Watch
 from localspec.chat.reply_text import ReplyText
+from localspec.chat.replying import Replying
 from localspec.chat.stop_strings import StopStrings
 from localspec.chat.template import ChatTemplate
 from localspec.chat.thinking import ThinkingFilter, tag_pieces, thinking_tags
 from localspec.chat.tracing import Tracer
 from localspec.decoding.choose import Chooser
-from localspec.decoding.generate import Confirmed, Limits, StopReason, drive
+from localspec.decoding.generate import Generation, Limits
 from localspec.decoding.model import LanguageModel, Role
 from localspec.decoding.noise import Noise
 from localspec.decoding.policy import Policy
 from localspec.decoding.sampling import SamplingParams
+from localspec.decoding.serve import serve
 from localspec.decoding.timings import Timings
 from localspec.errors import ContextOverflow, UsageError
 
@@ -105,6 +107,22 @@ class Assistant:
             TemplateError: the template is missing, or does not render.
             PassFailed: llama.cpp failed in the middle.
         """
+        replying = self.begin(prompt, options, raw=raw, watch=watch)
+        models = self.models_in_use()
+        while (chunks := serve(replying.advance(), models)) is not None:
+            yield from chunks
+        yield from replying.flush()
+        yield Finished(replying.finish())
+
+    def begin(
+        self,
+        prompt: str | Conversation,
+        options: ReplyOptions | None = None,
+        *,
+        raw: bool = False,
+        watch: Watch | None = None,
+    ) -> Replying:
+        """Return a reply in the making, which asks for its passes; see `stream` for everything else."""
         start = self._clock()
         options = ReplyOptions() if options is None else options
         conversation = _as_conversation(prompt, raw=raw)
@@ -115,11 +133,9 @@ class Assistant:
         self._require_room(len(tokens))
         seed = secrets.randbits(_SEED_BITS) if options.seed is None else options.seed
         timings = Timings(self._clock)
-        text = self._reply_text(conversation, options)
-        progress = ReplyProgress()
-        rounds = drive(
+        generation = Generation(
             tokens,
-            self._models_in_use(),
+            self.models_in_use(),
             self.policy,
             Chooser(self._sampling(options.sampling), Noise(seed)),
             Limits(options.max_tokens, self.models.eog),
@@ -129,60 +145,28 @@ class Assistant:
         trace = None
         if self.tracer is not None:
             trace = self.tracer.begin(_asked(prompt), tokens, greedy=greedy)
-        for each in (watch, None if trace is None else trace.note):
-            rounds = rounds if each is None else watched(rounds, each, timings)
-        reason = yield from self._answer(rounds, text, progress)
-        # What plain decoding would not have evaluated is forgotten: the next turn then starts
-        # from the same cache, and rounds alike, however this one was drafted.
-        self.models.target.truncate(len(tokens) + len(text.tokens) - 1)
-        if conversation is not None:
-            conversation.append_reply(text.written, text.tokens)
-        if trace is not None:
-            trace.end(text.written, timings)
-        first = progress.first_token_at
-        yield Finished(
-            Reply(
-                text=text.answer,
-                thinking=text.thoughts,
-                tokens=text.tokens,
-                stop_reason=reason,
-                seed=seed,
-                prompt_tokens=len(tokens),
-                cached_tokens=len(tokens) - timings.prefill_tokens,
-                completion_tokens=progress.completion_tokens,
-                first_token_s=None if first is None else first - start,
-                timings=timings,
-                drafter=self.policy.drafter_name,
-                acceptance=progress.acceptance,
-            )
+        watches = (watch, None if trace is None else trace.note)
+        return Replying(
+            prompt=tokens,
+            conversation=conversation,
+            seed=seed,
+            start=start,
+            generation=generation,
+            target=self.models.target,
+            eog=self.models.eog,
+            text=self._reply_text(conversation, options),
+            timings=timings,
+            drafter=self.policy.drafter_name,
+            watches=[each for each in watches if each is not None],
+            trace=trace,
         )
 
-    def _answer(
-        self,
-        rounds: Generator[Confirmed, None, StopReason],
-        text: ReplyText,
-        progress: ReplyProgress,
-    ) -> Generator[Event, None, StopReason]:
-        """Turn rounds into text until they end or a stop string is met; return which it was."""
-        try:
-            while not text.stopped:
-                confirmed = next(rounds)
-                if progress.first_token_at is None:
-                    progress.first_token_at = self._clock()
-                progress.count(confirmed)
-                for token in confirmed.tokens:
-                    progress.completion_tokens += 1
-                    if token not in self.models.eog:
-                        yield from text.feed(token)
-                    if text.stopped:
-                        break
-            reason = StopReason.STOP_STRING
-        except StopIteration as ended:
-            reason = ended.value
-        finally:
-            rounds.close()
-        yield from text.flush()
-        return StopReason.STOP_STRING if text.stopped else reason
+    def models_in_use(self) -> dict[Role, LanguageModel]:
+        """Return the models that make the passes of a reply."""
+        used = {Role.TARGET: self.models.target}
+        if self.models.draft_model is not None and self.policy.uses_draft_model:
+            used[Role.DRAFT_MODEL] = self.models.draft_model
+        return used
 
     def close(self) -> None:
         """Free the models."""
@@ -194,12 +178,6 @@ class Assistant:
             return wanted
         forbidden = tuple((token, -math.inf) for token in self.models.suppressed)
         return replace(wanted, logit_bias=(*wanted.logit_bias, *forbidden))
-
-    def _models_in_use(self) -> dict[Role, LanguageModel]:
-        used = {Role.TARGET: self.models.target}
-        if self.models.draft_model is not None and self.policy.uses_draft_model:
-            used[Role.DRAFT_MODEL] = self.models.draft_model
-        return used
 
     def _reply_text(self, conversation: Conversation | None, options: ReplyOptions) -> ReplyText:
         tokenizer = self.models.tokenizer

@@ -1,9 +1,9 @@
 """What is counted and seen of a reply while its rounds go by."""
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from localspec.decoding.generate import Confirmed, StopReason
+from localspec.decoding.generate import Confirmed
 from localspec.decoding.stats import AcceptanceStats
 from localspec.decoding.timings import Timings
 
@@ -30,19 +30,3 @@ class ReplyProgress:
             accepted=min(confirmed.round.verdict.accepted, handed_out),
             confirmed=handed_out,
         )
-
-
-def watched(
-    rounds: Generator[Confirmed, None, StopReason], watch: Watch, timings: Timings
-) -> Generator[Confirmed, None, StopReason]:
-    """Hand on rounds, each of them after `watch` has seen it."""
-    try:
-        while True:
-            confirmed = next(rounds)
-            watch(confirmed, timings)
-            yield confirmed
-    except StopIteration as ended:
-        reason: StopReason = ended.value
-        return reason
-    finally:
-        rounds.close()

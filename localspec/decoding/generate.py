@@ -1,6 +1,6 @@
-"""speculative_round: the algorithm. drive: one sequence, one round after the other.
+"""speculative_round: the algorithm. Generation: one sequence, round after round. drive: its passes, made.
 
-Neither knows llama.cpp, text or time: models, policy and clock are handed in.
+None of them knows llama.cpp, text or time: models, policy and clock are handed in.
 """
 
 from collections.abc import Collection, Generator, Mapping, Sequence
@@ -12,6 +12,8 @@ from localspec.decoding.choose import Chooser
 from localspec.decoding.model import LanguageModel, Logits, Pass, Role
 from localspec.decoding.policy import Plan, Policy
 from localspec.decoding.round import Round, Spent
+from localspec.decoding.serve import serve
+from localspec.decoding.timed import timed
 from localspec.decoding.timings import Timings
 from localspec.decoding.verify import verify
 
@@ -64,6 +66,109 @@ def speculative_round(
     return Round(draft, verdict)
 
 
+class Generation:
+    """One sequence, round after round: asks for passes and makes none itself.
+
+    The prompt is evaluated in the same chunks whatever is drafted afterwards: cached keys and
+    values carry the width that computed them.
+
+    Args:
+        prompt: token ids, at least one and fewer than the target's `n_ctx`.
+        models: the target, and the draft model where the policy may use one; asked for nothing but
+            their sizes and what they have cached.
+        policy: plans every round.
+        chooser: fixes every choice.
+        limits: where to end.
+        timings: filled while running; its clock is the only one.
+
+    Attributes:
+        stop_reason: why it ended; None before it has.
+    """
+
+    def __init__(
+        self,
+        prompt: Sequence[int],
+        models: Mapping[Role, LanguageModel],
+        policy: Policy,
+        chooser: Chooser,
+        limits: Limits,
+        timings: Timings,
+    ) -> None:
+        self._tokens = list(prompt)
+        self._n_prompt = len(prompt)
+        self._models = models
+        self._policy = policy
+        self._chooser = chooser
+        self._limits = limits
+        self._timings = timings
+        most, n_ctx = limits.max_tokens, models[Role.TARGET].n_ctx
+        self._end = n_ctx if most is None else min(self._n_prompt + most, n_ctx)
+        self._begun = False
+        self.stop_reason: StopReason | None = None
+
+    def advance(self) -> Generator[Pass, Logits, Confirmed | None]:
+        """Return the first token, then what one round more confirms; None when it has ended."""
+        try:
+            self.stop_reason = self._ended()
+            if self.stop_reason is not None:
+                return None
+            if len(self._tokens) == self._n_prompt:
+                return (yield from self._first_token())
+            return (yield from self._next_round())
+        except Cancelled:
+            self._timings.drop_unconfirmed()
+            self.stop_reason = StopReason.CANCELLED
+            return None
+
+    def _ended(self) -> StopReason | None:
+        generated = len(self._tokens) - self._n_prompt
+        if generated and self._tokens[-1] in self._limits.eog:
+            return StopReason.EOG
+        if len(self._tokens) < self._end:
+            return None
+        return (
+            StopReason.LENGTH if generated == self._limits.max_tokens else StopReason.CONTEXT_FULL
+        )
+
+    def _first_token(self) -> Generator[Pass, Logits, Confirmed]:
+        """Evaluate the prompt; its own last row gives the first token without a pass of its own."""
+        prompt, timings = self._tokens, self._timings
+        timings.lap()
+        evaluated = max(1, len(prompt) - self._models[Role.TARGET].common_prefix(prompt))
+        try:
+            logits = yield Pass(Role.TARGET, prompt, rows=1)
+            token = self._chooser.choose(logits[0], prompt)
+        finally:
+            timings.add_prefill(Role.TARGET, evaluated)
+        prompt.append(token)
+        return Confirmed((token,), None)
+
+    def _next_round(self) -> Generator[Pass, Logits, Confirmed]:
+        if not self._begun:
+            self._begun = True
+            self._timings.start_decode()
+            self._policy.begin(greedy=self._chooser.params.temperature == 0)
+        done, spent = yield from self._planned_round()
+        confirmed = _until_eog(done.confirmed, self._limits.eog)
+        self._tokens += confirmed
+        self._timings.mark_confirmed()
+        self._policy.learn(done, spent)
+        return Confirmed(confirmed, done)
+
+    def _planned_round(self) -> Generator[Pass, Logits, tuple[Round, Spent]]:
+        """Run one round as the policy plans it; return it and what it took."""
+        tokens, timings, room = self._tokens, self._timings, self._end - len(self._tokens)
+        draft_model, before = self._models.get(Role.DRAFT_MODEL), timings.stages()
+        lag = 0 if draft_model is None else len(tokens) - draft_model.common_prefix(tokens)
+        plan = self._policy.plan(tokens, room, lag)
+        plan = replace(plan, draft_length=max(0, min(plan.draft_length, room - 1)))
+        if plan.draft_prefill and plan.draft_length > 0 and draft_model is not None:
+            yield from _prefill_draft(tokens, draft_model, timings)
+        done = yield from timed(speculative_round(tokens, plan, self._chooser), timings)
+        spent = (after - earlier for after, earlier in zip(timings.stages(), before, strict=True))
+        return done, Spent(*spent)
+
+
 def drive(
     prompt: Sequence[int],
     models: Mapping[Role, LanguageModel],
@@ -74,105 +179,27 @@ def drive(
 ) -> Generator[Confirmed, None, StopReason]:
     """Generate after `prompt`, yielding what each round confirms, and return why it ended.
 
-    The prompt is evaluated in the same chunks whatever is drafted afterwards: cached keys and
-    values carry the width that computed them.
-
-    Args:
-        prompt: token ids, at least one and fewer than the target's `n_ctx`.
-        models: the target, and the draft model where the policy may use one.
-        policy: plans every round.
-        chooser: fixes every choice.
-        limits: where to end.
-        timings: filled while running; its clock is the only one.
+    Args are those of `Generation`; the passes are made by `models`, one after the other.
     """
-    tokens = list(prompt)
-    n_ctx = models[Role.TARGET].n_ctx
-    end = n_ctx if limits.max_tokens is None else min(len(tokens) + limits.max_tokens, n_ctx)
-    try:
-        if len(tokens) < end:
-            tokens.append(_first_token(tokens, models[Role.TARGET], chooser, timings))
-            yield Confirmed((tokens[-1],), None)
-            if tokens[-1] in limits.eog:
-                return StopReason.EOG
-        timings.start_decode()
-        policy.begin(greedy=chooser.params.temperature == 0)
-        while (room := end - len(tokens)) > 0:
-            done, spent = _planned_round(tokens, room, models, policy, chooser, timings)
-            confirmed = _until_eog(done.confirmed, limits.eog)
-            tokens += confirmed
-            timings.mark_confirmed()
-            policy.learn(done, spent)
-            yield Confirmed(confirmed, done)
-            if confirmed[-1] in limits.eog:
-                return StopReason.EOG
-    except Cancelled:
-        timings.drop_unconfirmed()
-        return StopReason.CANCELLED
-    if len(tokens) - len(prompt) == limits.max_tokens:
-        return StopReason.LENGTH
-    return StopReason.CONTEXT_FULL
+    generation = Generation(prompt, models, policy, chooser, limits, timings)
+    while (confirmed := serve(generation.advance(), models)) is not None:
+        yield confirmed
+    assert generation.stop_reason is not None, "it has ended"  # noqa: S101
+    return generation.stop_reason
 
 
-def _first_token(
-    prompt: Sequence[int], target: LanguageModel, chooser: Chooser, timings: Timings
-) -> int:
-    """Evaluate the prompt; its own last row gives the first token without a pass of its own."""
-    timings.lap()
-    evaluated = max(1, len(prompt) - target.common_prefix(prompt))
-    try:
-        return chooser.choose(target.logits(prompt, rows=1)[0], prompt)
-    finally:
-        timings.add_prefill(Role.TARGET, evaluated)
-
-
-def _planned_round(
-    tokens: Sequence[int],
-    room: int,
-    models: Mapping[Role, LanguageModel],
-    policy: Policy,
-    chooser: Chooser,
-    timings: Timings,
-) -> tuple[Round, Spent]:
-    """Run one round as the policy plans it; return it and what it took."""
-    draft_model, before = models.get(Role.DRAFT_MODEL), timings.stages()
-    lag = 0 if draft_model is None else len(tokens) - draft_model.common_prefix(tokens)
-    plan = policy.plan(tokens, room, lag)
-    plan = replace(plan, draft_length=max(0, min(plan.draft_length, room - 1)))
-    if plan.draft_prefill and plan.draft_length > 0 and draft_model is not None:
-        _prefill_draft(tokens, draft_model, timings)
-    done = _run(speculative_round(tokens, plan, chooser), models, timings)
-    spent = (after - earlier for after, earlier in zip(timings.stages(), before, strict=True))
-    return done, Spent(*spent)
-
-
-def _prefill_draft(tokens: Sequence[int], draft_model: LanguageModel, timings: Timings) -> None:
+def _prefill_draft(
+    tokens: Sequence[int], draft_model: LanguageModel, timings: Timings
+) -> Generator[Pass, Logits, None]:
     """Evaluate what the draft model has to know before it can propose."""
     # Nothing is proposed beyond a draft model's context, nor after an id that it has not.
     known = next((i for i, t in enumerate(tokens) if t >= draft_model.n_vocab), len(tokens))
     timings.lap()
+    end = min(known, len(tokens) - 1, draft_model.n_ctx - 1)
     try:
-        draft_model.prefill(tokens[: min(known, len(tokens) - 1, draft_model.n_ctx - 1)])
+        yield Pass(Role.DRAFT_MODEL, tokens[:end], rows=0)
     finally:
         timings.add_prefill(Role.DRAFT_MODEL, 0)
-
-
-def _run(
-    asking: Generator[Pass, Logits, Round], models: Mapping[Role, LanguageModel], timings: Timings
-) -> Round:
-    """Serve the passes that one round asks for, and time what lies between them."""
-    timings.lap()
-    request = next(asking)
-    timings.draft_s += timings.lap()
-    while True:
-        logits = models[request.role].logits(request.tokens, request.rows)
-        timings.add_pass(request.role, timings.lap())
-        try:
-            request = asking.send(logits)
-        except StopIteration as finished:
-            done: Round = finished.value
-            return done
-        finally:
-            timings.sample_s += timings.lap()
 
 
 def _until_eog(tokens: tuple[int, ...], eog: Collection[int]) -> tuple[int, ...]:

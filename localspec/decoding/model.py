@@ -25,7 +25,10 @@ class Role(Enum):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Pass:
-    """The request for the logits after each of the last `rows` tokens of `tokens`."""
+    """The request for the logits after each of the last `rows` tokens of `tokens`.
+
+    With no rows it is the request to evaluate them ahead, and its answer has none.
+    """
 
     role: Role
     tokens: Sequence[int]

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from localspec.decoding import generate
 from localspec.decoding.choose import Chooser, choose
-from localspec.decoding.generate import drive
+from localspec.decoding.generate import Generation
 from localspec.decoding.model_drafter import ModelDrafter
 from localspec.decoding.noise import Noise
 from localspec.decoding.verify import verify
@@ -88,15 +88,15 @@ BUGS = (
     ),
     Bug(
         "overshoot past the limit",
-        generate._planned_round,
+        Generation._planned_round,
         "room - 1",
         "room",
     ),
     Bug(
         "the context is no limit",
-        drive,
-        "min(len(tokens) + limits.max_tokens, n_ctx)",
-        "len(tokens) + limits.max_tokens",
+        Generation.__init__,
+        "min(self._n_prompt + most, n_ctx)",
+        "self._n_prompt + most",
     ),
     Bug(
         "stale cache: rejected tokens stay",
