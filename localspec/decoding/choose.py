@@ -3,13 +3,16 @@
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
+from localspec.decoding.allowed import LOOKED_AT, Allows
 from localspec.decoding.constraint import Constraint
 from localspec.decoding.noise import Noise
 from localspec.decoding.sampling import Candidates, SamplingParams, candidates
+from localspec.decoding.top import ranked_ids
 
 
 def choose(candidates: Candidates, noise: Noise, position: int) -> int:
@@ -99,10 +102,36 @@ class Chooser:
 
     def candidates(self, row: NDArray[np.float32], prefix: Sequence[int]) -> Candidates:
         """Return what sampling keeps of the row, shape (n_vocab,), that follows `prefix`."""
-        if self.constraint is not None:
-            allowed = self.constraint.allows(prefix, np.arange(row.size, dtype=np.int64))
-            row = np.where(allowed, row, np.float32(-np.inf))
-        return candidates(row, prefix, self.params)
+        return candidates(row, prefix, self.params, self._allows(prefix))
+
+    def rivals(
+        self, kept: Candidates, row: NDArray[np.float32], prefix: Sequence[int]
+    ) -> NDArray[np.float32]:
+        """Return the row that `kept` comes from, less those of its best ids that may not follow.
+
+        A lone candidate is compared with the others there; how far it leads matters to drafts alone.
+        """
+        allows = self._allows(prefix)
+        if allows is None or kept.ids.size > 1:
+            return row
+        ids = ranked_ids(row, LOOKED_AT)
+        row = row.copy()
+        row[ids[~allows(ids)]] = -np.inf
+        return row
+
+    def admitted(self, prefix: Sequence[int], tokens: Sequence[int]) -> int:
+        """Return how many of `tokens`, from the first on, the constraint lets follow `prefix`."""
+        if self.constraint is None:
+            return len(tokens)
+        text = list(prefix)
+        for count, token in enumerate(tokens):
+            if not self.constraint.allows(text, np.array([token], dtype=np.int64))[0]:
+                return count
+            text.append(token)
+        return len(tokens)
+
+    def _allows(self, prefix: Sequence[int]) -> Allows | None:
+        return None if self.constraint is None else partial(self.constraint.allows, prefix)
 
     def choose(self, row: NDArray[np.float32], prefix: Sequence[int]) -> int:
         """Return the token that follows `prefix`, of which `row` holds the logits."""

@@ -83,14 +83,15 @@ class ReadyDrafter:
 
     def propose(
         self,
-        tokens: Sequence[int],  # noqa: ARG002 - the protocol's signature
+        tokens: Sequence[int],
         draft_length: int,
-        chooser: Chooser,  # noqa: ARG002
+        chooser: Chooser,
     ) -> Generator[Pass, Logits, Draft]:
-        """Return the draft, cut to `draft_length`."""
+        """Return the draft, cut to `draft_length` and to what a constraint lets follow."""
         yield from ()
         draft = self.draft
-        return Draft(draft.tokens[:draft_length], draft.confidences[:draft_length], draft.drafter)
+        length = chooser.admitted(tokens, draft.tokens[:draft_length])
+        return Draft(draft.tokens[:length], draft.confidences[:length], draft.drafter)
 
 
 class NoDrafter:

@@ -36,7 +36,7 @@ class LookupDrafter:
         self,
         tokens: Sequence[int],
         draft_length: int,
-        chooser: Chooser,  # noqa: ARG002 - a copy needs no choice
+        chooser: Chooser,
     ) -> Generator[Pass, Logits, Draft]:
         """Propose the continuation of the longest earlier match; nothing without a match."""
         yield from ()
@@ -54,6 +54,7 @@ class LookupDrafter:
             drafted.append(token)
             if token in self._eog:
                 break
+        drafted = drafted[: chooser.admitted(tokens, drafted)]
         # Not calibrated: an order among drafts, longer matches being surer.
         confidence = length / (length + 1)
         return Draft(tuple(drafted), (confidence,) * len(drafted), self.name)

@@ -46,7 +46,8 @@ class ModelDrafter:
                 kept = chooser.candidates(row, prefix)
             except PassFailed:
                 break  # no shared id may follow, or the row is unusable: the target goes on alone
-            token, gap, ranking = choose_with_gap(kept, row, chooser.noise, len(prefix))
+            rivals = chooser.rivals(kept, row, prefix)
+            token, gap, ranking = choose_with_gap(kept, rivals, chooser.noise, len(prefix))
             confidences.append(float(kept.probabilities()[kept.ids.searchsorted(token)]))
             gaps.append(gap)
             rankings.append(ranking)

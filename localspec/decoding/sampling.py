@@ -1,7 +1,7 @@
 """SamplingParams, and what they make of a row of logits: a sparse set of Candidates.
 
-Order and meaning of the transforms are llama.cpp's: logit bias, penalties, top-k, top-p,
-min-p, temperature. A row is truncated to its candidates first and in float64 from there on.
+Order and meaning of the transforms are llama.cpp's: a constraint, logit bias, penalties, top-k,
+top-p, min-p, temperature. A row is truncated to its candidates first and in float64 from there on.
 """
 
 import math
@@ -12,9 +12,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from localspec.decoding.allowed import Allows, allowed_ids
+from localspec.decoding.top import top_ids
 from localspec.errors import PassFailed, UsageError
 
-_BLOCK = 64
 # Far beyond any logit, and far from where float32 would lose the logits beside it.
 _MOST = 10_000
 
@@ -91,7 +92,10 @@ class Candidates:
 
 
 def candidates(
-    row: NDArray[np.float32], history: Sequence[int], params: SamplingParams
+    row: NDArray[np.float32],
+    history: Sequence[int],
+    params: SamplingParams,
+    allows: Allows | None = None,
 ) -> Candidates:
     """Apply every sampling transform to one row of logits.
 
@@ -99,17 +103,25 @@ def candidates(
         row: logits, shape (n_vocab,); not modified.
         history: all tokens before the position, prompt and drafted prefix included.
         params: the transforms.
+        allows: says which ids may follow at all, before every other transform; None lets all.
 
     Raises:
-        PassFailed: the row holds NaN, or nothing but -inf.
+        PassFailed: the row holds NaN, or nothing but -inf, or of its ids none may follow.
 
     Source: the order of llama.cpp's `common_sampler`; ties go to the lowest id.
     """
+    # Bias and penalties change each logit by itself: to mask before or after them is the same.
     row = penalised(row, history, params)
     _require_finite(float(row.max()))  # NaN as soon as one logit is
+    if allows is not None:
+        ids = allowed_ids(row, 1 if params.temperature == 0 else params.top_k, allows)
+        _require_some(ids)
+    elif params.temperature == 0:
+        ids = np.array([np.argmax(row)], dtype=np.int64)
+    else:
+        ids = top_ids(row, params.top_k)
     if params.temperature == 0:
-        return Candidates(np.array([np.argmax(row)], dtype=np.int64), np.zeros(1))
-    ids = top_ids(row, params.top_k)
+        return Candidates(ids, np.zeros(1))
     scores = row[ids].astype(np.float64)
     if params.top_p < 1:
         kept = _top_p(scores, params.top_p)
@@ -146,27 +158,6 @@ def penalised(
     return row
 
 
-def top_ids(row: NDArray[np.float32], top_k: int) -> NDArray[np.int64]:
-    """Return the ids of the `top_k` highest logits, ascending; all ids when `top_k` is 0.
-
-    A row of 152k logits is never sorted: the k-th highest of its column maxima (of a folded
-    view) bounds the k-th highest logit from below, and few logits reach that bound.
-    """
-    columns = row.size // _BLOCK
-    if top_k == 0 or top_k >= row.size:
-        return np.arange(row.size, dtype=np.int64)
-    if top_k > columns // 4:
-        bound = np.partition(row, -top_k)[-top_k]
-    else:
-        maxima = row[: columns * _BLOCK].reshape(_BLOCK, columns).max(axis=0)
-        bound = np.partition(maxima, -top_k)[-top_k]
-    ids = np.flatnonzero(row >= bound)
-    if ids.size > top_k:
-        # A stable sort over ascending ids: among equals the lowest ids stay.
-        ids = np.sort(ids[np.argsort(-row[ids], kind="stable")[:top_k]])
-    return ids
-
-
 def _top_p(scores: NDArray[np.float64], top_p: float) -> NDArray[np.int64]:
     """Return the indices, ascending, of the smallest set of best scores that reaches `top_p`."""
     order = np.argsort(-scores, kind="stable")
@@ -180,4 +171,12 @@ def _require_finite(best: float) -> None:
         raise PassFailed(
             f"the model gave no usable logits (the best is {best}): "
             "the file may be damaged or the device at fault; try another file or device"
+        )
+
+
+def _require_some(ids: NDArray[np.int64]) -> None:
+    if ids.size == 0:
+        raise PassFailed(
+            "the grammar lets none of the model's tokens follow here: it asks for characters that the "
+            "model cannot write, or for tokens that are forbidden; change the grammar"
         )

@@ -7,22 +7,17 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from numpy.typing import NDArray
 
 from localspec.decoding.sampling import (
     Candidates,
     SamplingParams,
     candidates,
     penalised,
-    top_ids,
 )
 from localspec.errors import PassFailed, UsageError
+from tests.decoding.rows import row_of, shaped_row
 
 PLAIN = SamplingParams(temperature=1, top_k=0, top_p=1, min_p=0)
-
-
-def row_of(*logits: float) -> NDArray[np.float32]:
-    return np.array(logits, dtype=np.float32)
 
 
 def slow_penalties(
@@ -217,50 +212,6 @@ def test_row_without_transforms_is_not_copied() -> None:
 def test_bias_of_minus_infinity_bans_an_id() -> None:
     params = SamplingParams(temperature=1, logit_bias=((1, -math.inf),))
     assert candidates(row_of(0, 50, 0), [], params).probabilities()[[0, -1]].tolist() == [0.5, 0.5]
-
-
-def slow_top(row: NDArray[np.float32], top_k: int) -> list[int]:
-    order = sorted(range(row.size), key=lambda token: (-row[token], token))
-    return sorted(order[:top_k])
-
-
-@given(
-    st.integers(0, 10_000),
-    st.integers(1, 5_000),
-    st.integers(1, 20),
-    st.sampled_from(("normal", "ties", "ascending", "constant", "holes")),
-)
-@settings(max_examples=400, deadline=None)
-def test_top_ids_are_those_of_a_full_sort(seed: int, size: int, top_k: int, kind: str) -> None:
-    row = shaped_row(seed, size, kind)
-    expected = list(range(size)) if top_k >= size else slow_top(row, top_k)
-    assert top_ids(row, top_k).tolist() == expected
-
-
-def shaped_row(seed: int, size: int, kind: str) -> NDArray[np.float32]:
-    row = np.random.default_rng(seed).normal(0, 3, size).astype(np.float32)
-    if kind == "ties":
-        row = np.round(row)
-    elif kind == "ascending":
-        row = np.sort(row)
-    elif kind == "constant":
-        row[:] = 1
-    elif kind == "holes":
-        row[np.random.default_rng(seed + 1).random(size) < 0.97] = -np.inf
-    return row
-
-
-@pytest.mark.parametrize("size", [32_000, 49_152, 151_936, 262_144])
-@pytest.mark.parametrize("kind", ["normal", "ties", "ascending", "constant", "holes"])
-def test_top_ids_of_a_real_vocabulary_keep_the_lowest_among_equals(size: int, kind: str) -> None:
-    row = shaped_row(size, size, kind)
-    order = np.lexsort((np.arange(size), -row))
-    for top_k in (1, 40, 200, 1000, size // 64, size - 1):
-        assert np.array_equal(top_ids(row, top_k), np.sort(order[:top_k]))
-
-
-def test_top_ids_of_zero_keep_all() -> None:
-    assert top_ids(row_of(1, -np.inf, 3), 0).tolist() == [0, 1, 2]
 
 
 @pytest.mark.parametrize("size", [3, 64, 4160, 151_936])
