@@ -17,11 +17,11 @@ FLOORS: list[set[str]] = [
     {""},  # the package itself: its public face
     {"child"},  # the engine's process: its main
     {"launch"},
-    {"loading"},
+    {"loading", "recording"},
     {"drafting", "engine", "config", "fitting", "calibration"},
     {"chat", "telemetry", "history"},
     {"llama", "models"},
-    {"decoding"},
+    {"decoding", "structured"},
     {"errors"},
 ]
 # Third-party packages with one home.

@@ -15,7 +15,8 @@ from localspec.config.resolve import PREFIX, resolve
 def configured(flags: Mapping[str, Any]) -> dict[str, Any]:
     """Return the flags of the verb that is running, with every key as it is set.
 
-    Mirrors from a file are handed on by their variable, which is where downloads look for them.
+    Mirrors and telemetry are handed on by their variables, which is where downloads, and an engine's
+    process, look for them.
 
     Raises:
         UsageError: a file or a variable sets what is unknown or unusable.
@@ -30,6 +31,7 @@ def configured(flags: Mapping[str, Any]) -> dict[str, Any]:
     mirrors = resolved.pop("mirrors")
     if isinstance(mirrors, list) and mirrors:
         os.environ[f"{PREFIX}MIRRORS"] = shlex.join(mirrors)
+    os.environ[f"{PREFIX}TELEMETRY"] = "on" if resolved.pop("telemetry") else "off"
     if resolved["gpu_layers"] == "auto":
         resolved["gpu_layers"] = None
     return {**flags, **resolved}

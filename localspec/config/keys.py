@@ -54,6 +54,7 @@ KEYS: Mapping[str, Key] = {
     "offline": Key("switch", False),
     "fit": Key("switch", True),
     "mirrors": Key("list", []),
+    "telemetry": Key("switch", True),
 }
 
 MODEL_KEYS = ("pair", "target", "draft_model")

@@ -1,0 +1,84 @@
+"""Recording: a loaded pair's replies go to the telemetry, unless the user has switched it off."""
+
+import os
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from localspec.chat.assistant import Assistant
+from localspec.config.keys import KEYS, from_text
+from localspec.config.resolve import PREFIX
+from localspec.drafting import PairCosts
+from localspec.errors import LocalspecError
+from localspec.models.paths import data_dir
+from localspec.telemetry.pair import Pair
+from localspec.telemetry.recorder import Recorder
+from localspec.telemetry.switch import read_switch
+
+_KEY = "telemetry"
+
+
+def telemetry_dir() -> Path:
+    """Return where the telemetry is, made or not.
+
+    Raises:
+        UsageError: there is no data directory.
+    """
+    return data_dir() / "telemetry"
+
+
+def is_allowed(environ: Mapping[str, str] | None = None) -> bool:
+    """Return whether the setting `telemetry` allows it; one that nobody understands does not.
+
+    Verbs hand what their files say on by its variable, so that an engine's process knows it, too.
+    """
+    text = (os.environ if environ is None else environ).get(f"{PREFIX}{_KEY.upper()}", "")
+    try:
+        return not text or from_text(KEYS[_KEY], text) is True
+    except ValueError:
+        return False
+
+
+def record(
+    assistant: Assistant, costs: PairCosts | None = None, workload: str | None = None
+) -> Recorder | None:
+    """Have an assistant's replies recorded from now on; what is left is written when its models are closed.
+
+    Args:
+        assistant: replies.
+        costs: of its pair's passes, where they are known.
+        workload: what kind of text all of it is; None guesses.
+
+    Returns:
+        The recorder; None where it is switched off, or there is no place for it.
+    """
+    try:
+        directory = telemetry_dir()
+    except LocalspecError:
+        return None
+    switch = read_switch(directory)
+    if not (switch.on and is_allowed()):
+        return None
+    models = assistant.models
+    draft_model = models.draft_model_name or ""
+    pair = Pair(
+        _called(models.target_name),
+        _called(draft_model),
+        None if costs is None else costs.target.of(1),
+    )
+    recorder = Recorder(
+        directory, pair, switch, models.truncate_s, models.tokenizer.piece, workload
+    )
+
+    def close() -> None:
+        recorder.close()
+        models.close()
+
+    assistant.models = replace(models, close=close)
+    assistant.tracer = recorder
+    return recorder
+
+
+def _called(name: str) -> str:
+    """Return a model's name; of a path only the end, for nobody has to know where things are kept."""
+    return Path(name).name if os.sep in name else name

@@ -1,0 +1,1 @@
+"""What drafting did on this machine, round by round: written down, added up, told. Nothing of it leaves the machine."""

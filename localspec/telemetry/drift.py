@@ -1,0 +1,273 @@
+"""Drift: says when a drafter is accepted more often, or less, than it used to be on one kind of text.
+
+A generalised likelihood ratio: for every place in the last `_LOTS` lots of rounds where a change may have begun, how much
+more likely is what came since under a rate of its own than under the rate before it? By Chernoff's bound, a place
+without a change reaches `h` with a chance of exp(-h) on either side; `_THRESHOLD` is where all places of 50,000
+rounds together come to 1 %.
+
+Texts differ even where nothing changes: tokens of one reply resemble each other. So evidence counts less by the
+design effect of their intraclass correlation, which is estimated from the replies before the window; and since an
+estimate of few replies is unsure, the ratio is that of a normal law whose variance is unknown, as far as it is.
+
+Source: Basseville and Nikiforov 1993, Detection of Abrupt Changes, 2.4.3; Kish 1965 for the design effect;
+Satterthwaite 1946 for how unsure a sum of a known and an estimated variance is.
+"""
+
+import math
+from dataclasses import asdict, dataclass, field
+from typing import Any, Self
+
+_LOT, _LEAST_LOT = 20, 10
+"""Rounds that are judged together; at the end of a reply, also fewer."""
+_LOTS = 40
+"""How many of them make the window: 400 to 800 rounds."""
+_FALSE_ALARMS, _ROUNDS = 0.01, 50_000
+_THRESHOLD = math.log(2 * (_ROUNDS / _LEAST_LOT) * _LOTS / _FALSE_ALARMS)
+_USUAL_CORRELATION, _USUAL_WEIGHT = 0.02, 2
+"""Of the tokens of one reply, before replies have shown it; and how many replies that is worth."""
+_LEAST_REPLIES = 10
+"""Before the window: until then nobody knows how much replies differ."""
+_REMEMBERED = 50
+"""How many replies what was learnt of them counts as, after a change."""
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A drafter is accepted at another rate than before.
+
+    Args:
+        since_s: when the change began, seconds since 1970.
+        rounds: how many rounds ago.
+        before: acceptance rate until then.
+        after: and since.
+    """
+
+    since_s: float
+    rounds: int
+    before: float
+    after: float
+
+
+@dataclass(slots=True)
+class _Lot:
+    """Some consecutive rounds; those of one reply have the same `cluster`."""
+
+    cluster: int
+    at_s: float
+    rounds: int = 0
+    tried: int = 0
+    accepted: int = 0
+
+
+@dataclass(slots=True)
+class _Past:
+    """The replies before the window: their rate, and how much they differ, as an analysis of variance wants it.
+
+    Attributes:
+        usual: correlation to begin with.
+        weight: how many replies that is worth.
+        credit: and how many of them were really seen, before the last change.
+        last: tokens judged and accepted of the last reply, which may go on.
+    """
+
+    usual: float = _USUAL_CORRELATION
+    weight: int = _USUAL_WEIGHT
+    credit: int = 0
+    replies: int = 0
+    tried: int = 0
+    accepted: int = 0
+    squares: int = 0
+    between: float = 0.0
+    cluster: int = -1
+    last: tuple[int, int] = (0, 0)
+
+    def add(self, lot: _Lot) -> None:
+        """Take in a lot that left the window."""
+        if lot.cluster != self.cluster:
+            self.cluster, self.last = lot.cluster, (0, 0)
+            self.replies += 1
+        tried, accepted = self.last
+        now_tried, now_accepted = tried + lot.tried, accepted + lot.accepted
+        self.tried += lot.tried
+        self.accepted += lot.accepted
+        self.squares += now_tried**2 - tried**2
+        self.between += now_accepted**2 / now_tried - (accepted**2 / tried if tried else 0.0)
+        self.last = (now_tried, now_accepted)
+
+    @property
+    def degrees(self) -> int:
+        """How many replies the correlation is known from, but one."""
+        return max(0, self.replies + self.credit - 1)
+
+    def correlation(self) -> float:
+        """Return the intraclass correlation, 0 to 1: by analysis of variance, and the usual one at first."""
+        n, k = self.tried, self.replies
+        found = 0.0
+        if k > 1 and n > k:
+            size = (n - self.squares / n) / (k - 1)
+            among = (self.between - self.accepted**2 / n) / (k - 1)
+            within = (self.accepted - self.between) / (n - k)
+            whole = among + (size - 1) * within
+            found = min(max((among - within) / whole, 0.0), 1.0) if whole > 0 else 0.0
+        return (k * found + self.weight * self.usual) / (k + self.weight)
+
+    def changed(self) -> "_Past":
+        """Return what is still known after a change."""
+        credit = min(self.replies + self.credit, _REMEMBERED)
+        return _Past(self.correlation(), max(credit, _USUAL_WEIGHT), credit)
+
+
+@dataclass(slots=True)
+class Drift:
+    """What is remembered of one drafter on one kind of text.
+
+    Attributes:
+        lots: the last rounds.
+        past: what was before them, since the last change.
+        cluster: counts replies.
+        reply: the last one.
+    """
+
+    lots: list[_Lot] = field(default_factory=list)
+    past: _Past = field(default_factory=_Past)
+    cluster: int = 0
+    reply: int | None = None
+
+    def add(self, reply: int, at_s: float, tried: int, accepted: int) -> Change | None:
+        """Count a round; return a change where one is certain by now.
+
+        Args:
+            reply: tells its rounds from those of others.
+            at_s: seconds since 1970.
+            tried: drafted tokens that were judged, up to the first that was not accepted.
+            accepted: how many were; at most `tried`.
+        """
+        if tried == 0:
+            return None
+        found = None
+        if reply != self.reply:
+            # A reply that ends closes its lot, unless it is a short one: those are judged together.
+            found = (
+                self._judged() if self.lots and _LEAST_LOT <= self.lots[-1].rounds < _LOT else None
+            )
+        if not self.lots or self.lots[-1].rounds >= (_LOT if reply == self.reply else _LEAST_LOT):
+            self.cluster += reply != self.reply
+            self.lots.append(_Lot(self.cluster, at_s))
+        self.reply = reply
+        lot = self.lots[-1]
+        lot.rounds += 1
+        lot.tried += tried
+        lot.accepted += accepted
+        return self._judged() or found if lot.rounds >= _LOT else found
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the state as JSON can hold it."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, state: dict[str, Any]) -> Self:
+        """Return what `to_json` was called on; raises TypeError or KeyError where it was not."""
+        past = _Past(**state["past"])
+        past.last = (int(past.last[0]), int(past.last[1]))
+        return cls([_Lot(**each) for each in state["lots"]], past, state["cluster"], state["reply"])
+
+    def _judged(self) -> Change | None:
+        while len(self.lots) > _LOTS:
+            self.past.add(self.lots.pop(0))
+        if self.past.degrees < _LEAST_REPLIES:
+            return None
+        best, at = max(self._evidence())
+        return None if best < _THRESHOLD else self._changed(at)
+
+    def _evidence(self) -> list[tuple[float, int]]:
+        """Return for each lot the evidence that a change began with it."""
+        correlation, degrees = self.past.correlation(), self.past.degrees
+        before, after = _Sample.of(self.lots), _Sample()
+        before.add_past(self.past)
+        found = []
+        for at in range(len(self.lots) - 1, -1, -1):
+            before.remove(self.lots[at])
+            after.add(self.lots[at])
+            if before.tried == 0:
+                break
+            effects = (
+                before.effect(correlation) / before.tried + after.effect(correlation) / after.tried
+            )
+            inflation = effects / (1 / before.tried + 1 / after.tried)
+            evidence = _ratio(before, after) / inflation
+            # Only what replies add to the coins' own variance is estimated.
+            known = (inflation / max(inflation - 1, 1e-3)) ** 2 * degrees
+            found.append((known / 2 * math.log1p(2 * evidence / known), at))
+        return found
+
+    def _changed(self, at: int) -> Change:
+        """Start afresh with what came since the change, and return it."""
+        before, since = _Sample.of(self.lots[:at]), self.lots[at:]
+        before.add_past(self.past)
+        after = _Sample.of(since)
+        self.lots, self.past = since, self.past.changed()
+        rounds = sum(lot.rounds for lot in since)
+        return Change(since[0].at_s, rounds, before.rate, after.rate)
+
+
+@dataclass(slots=True)
+class _Sample:
+    """Some lots: their tokens, and the squares of how many each reply has of them."""
+
+    tried: int = 0
+    accepted: int = 0
+    squares: int = 0
+    by_cluster: dict[int, int] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, lots: list[_Lot]) -> Self:
+        """Return those of lots."""
+        sample = cls()
+        for lot in lots:
+            sample.add(lot)
+        return sample
+
+    @property
+    def rate(self) -> float:
+        """Share of tokens that were accepted."""
+        return self.accepted / self.tried
+
+    def add(self, lot: _Lot) -> None:
+        """Take a lot in."""
+        self._count(lot, 1)
+
+    def remove(self, lot: _Lot) -> None:
+        """Leave a lot out again."""
+        self._count(lot, -1)
+
+    def add_past(self, past: _Past) -> None:
+        """Take in what is older than all lots."""
+        self.tried += past.tried
+        self.accepted += past.accepted
+        self.squares += past.squares
+
+    def effect(self, correlation: float) -> float:
+        """Return the design effect: how many tokens are worth as much as one that is independent."""
+        return 1 + correlation * max(0.0, self.squares / self.tried - 1)
+
+    def _count(self, lot: _Lot, sign: int) -> None:
+        size = self.by_cluster.get(lot.cluster, 0)
+        self.by_cluster[lot.cluster] = size + sign * lot.tried
+        self.squares += (size + sign * lot.tried) ** 2 - size**2
+        self.tried += sign * lot.tried
+        self.accepted += sign * lot.accepted
+
+
+def _ratio(before: _Sample, after: _Sample) -> float:
+    """Return the log likelihood ratio of two rates against one."""
+    rate = (before.accepted + after.accepted) / (before.tried + after.tried)
+    return before.tried * _divergence(before.rate, rate) + after.tried * _divergence(
+        after.rate, rate
+    )
+
+
+def _divergence(rate: float, other: float) -> float:
+    """Return the Kullback-Leibler divergence of two coins."""
+    heads = rate * math.log(rate / other) if rate > 0 else 0.0
+    tails = (1 - rate) * math.log((1 - rate) / (1 - other)) if rate < 1 else 0.0
+    return heads + tails
