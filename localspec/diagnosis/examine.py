@@ -7,6 +7,7 @@ from localspec.diagnosis.files import places, settings, store
 from localspec.diagnosis.gpu_builds import find_tools, gpu_build
 from localspec.diagnosis.hub import network
 from localspec.diagnosis.machine import hardware, software
+from localspec.diagnosis.passes import passes
 from localspec.llama.build import build
 from localspec.llama.devices import devices
 from localspec.models.paths import data_dir
@@ -30,4 +31,5 @@ def examine(
         *gathered("settings", settings),
         *gathered("network", lambda: network(offline=offline)),
         *gathered("store", lambda: store(data_dir(), verify=verify, progress=progress)),
+        *gathered("passes", lambda: passes(data_dir())),
     ]

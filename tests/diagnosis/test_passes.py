@@ -1,0 +1,44 @@
+"""What was measured of each stored model is told; what was not, too."""
+
+import hashlib
+from pathlib import Path
+
+from localspec.decoding.costs import PassCosts
+from localspec.decoding.model import Role
+from localspec.diagnosis.passes import passes
+from localspec.llama.options import LoadOptions
+from localspec.llama.safe_widths import SafeWidths
+
+
+def _stored(root: Path) -> None:
+    (root / "blobs").mkdir()
+    (root / "blobs" / hashlib.sha256(b"model").hexdigest()).write_bytes(b"model")
+
+
+def _costs(_file: Path, options: LoadOptions, role: Role) -> PassCosts | None:
+    assert options.repack
+    return PassCosts((1, 16), (0.02, 0.15)) if role is Role.TARGET else None
+
+
+def _widths(_file: Path, options: LoadOptions) -> SafeWidths:
+    assert not options.repack
+    return SafeWidths((1, 2, 4), {3: 0.25, 8: 1.5})
+
+
+def test_costs_and_exact_widths_are_told(tmp_path: Path) -> None:
+    _stored(tmp_path)
+    (fact,) = passes(tmp_path, _costs, _widths)
+    assert fact.value == (
+        "20.0 ms a token, 150 ms for 16 at once; "
+        "with --exact passes of 1, 2, 4 tokens are exact, other widths are off by up to 1.5"
+    )
+
+
+def test_a_model_that_was_never_measured_is_named_as_such(tmp_path: Path) -> None:
+    _stored(tmp_path)
+    (fact,) = passes(tmp_path, lambda *_: None, lambda *_: None)
+    assert fact.value.startswith("not measured yet")
+
+
+def test_an_empty_store_has_nothing_to_tell(tmp_path: Path) -> None:
+    assert list(passes(tmp_path)) == []
