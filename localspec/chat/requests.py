@@ -61,14 +61,19 @@ class OneAtATime:
 
     Args:
         assistant: answers each.
+        afresh: forget before each what was evaluated for others. What it shares with them is then
+            evaluated again, and no bit of its answer depends on which they were.
     """
 
-    def __init__(self, assistant: Assistant) -> None:
+    def __init__(self, assistant: Assistant, *, afresh: bool = False) -> None:
         self._assistant = assistant
+        self._afresh = afresh
 
     def answer(self, requests: Iterator[Request]) -> Iterator[Answered]:
         """Answer each before the next is taken; see `Answerer`."""
         for request in requests:
+            if self._afresh:
+                self._assistant.models.target.truncate(0)
             try:
                 reply = self._assistant.reply(request.prompt, request.options, raw=request.raw)
             except LocalspecError as error:

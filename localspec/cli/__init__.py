@@ -17,6 +17,7 @@ from localspec.errors import LocalspecError
 _VERBS = {
     "run": ("localspec.cli.run", "Answer a prompt."),
     "chat": ("localspec.cli.chat", "Talk, in the terminal."),
+    "batch": ("localspec.cli.batch", "Answer a file of prompts, each exactly once."),
     "bench": ("localspec.cli.bench", "Measure what drafting earns here."),
     "pull": ("localspec.cli.pull", "Fetch pairs and models, and verify them."),
     "list": ("localspec.cli.models", "List the models on this machine."),

@@ -4,49 +4,70 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
-from localspec.cli import INTERRUPTED
 from localspec.decoding.cancel import CancelFlag
 
 
 @contextmanager
-def cancel_on_interrupt(cancel: CancelFlag) -> Iterator[None]:
+def cancel_on_interrupt(
+    cancel: CancelFlag, also: Iterable[signal.Signals] = ()
+) -> Iterator[list[int]]:
     """Let Ctrl-C set `cancel`, also in the middle of a native call; a second one ends the program.
 
     Python runs its signal handlers only between bytecodes of the main thread, and that thread
     may spend seconds in one prefill. So the signal's number is written to a pipe, which Python
     does at once, and a thread that reads the pipe sets the flag.
 
-    Where Ctrl-C is ignored, as in a shell's background jobs, it stays ignored.
+    Where a signal is ignored, as Ctrl-C in a shell's background jobs, it stays ignored.
+
+    Args:
+        cancel: to set.
+        also: signals that are to do the same.
+
+    Yields:
+        The numbers of the signals that came.
     """
-    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-        yield
+    watched = [
+        number
+        for number in (signal.SIGINT, *also)
+        if signal.getsignal(number) is not signal.SIG_IGN
+    ]
+    received: list[int] = []
+    if not watched:
+        yield received
         return
     reader, writer = os.pipe()
     os.set_blocking(writer, False)
 
     def watch() -> None:
         while number := os.read(reader, 1):
-            if number[0] != signal.SIGINT:
+            if number[0] not in watched:
                 continue
+            received.append(number[0])
             if cancel.is_set:
-                os._exit(INTERRUPTED)
+                os._exit(code_of(number[0]))
             cancel.set()
 
-    before = signal.signal(signal.SIGINT, lambda *_: None)
+    before = {number: signal.signal(number, lambda *_: None) for number in watched}
     fd_before = signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
     watcher = threading.Thread(target=watch, daemon=True, name="localspec-interrupt")
     watcher.start()
     try:
-        yield
+        yield received
     finally:
         signal.set_wakeup_fd(fd_before)
-        signal.signal(signal.SIGINT, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
         os.close(writer)
         watcher.join()
         os.close(reader)
+
+
+def code_of(number: int) -> int:
+    """Return the exit code of a program that a signal ended; Ctrl-C's is `INTERRUPTED`."""
+    return 128 + number
 
 
 @contextmanager
@@ -59,7 +80,7 @@ def unwind_on_terminate() -> Iterator[None]:
     for name in ("SIGTERM", "SIGHUP"):
         number = getattr(signal, name, None)  # Windows has no SIGHUP
         if number is not None and signal.getsignal(number) is signal.SIG_DFL:
-            before[number] = signal.signal(number, lambda number, _: sys.exit(128 + number))
+            before[number] = signal.signal(number, lambda number, _: sys.exit(code_of(number)))
     try:
         yield
     finally:

@@ -77,6 +77,11 @@ class ProgressLine:
         if self._due(time.monotonic()):
             self._draw(_named("measuring ", name, f", once on this machine  {share:.0%}"))
 
+    def hash(self, name: str, share: float) -> None:
+        """Show how much of a model's file is hashed."""
+        if self._due(time.monotonic()):
+            self._draw(_named("hashing ", name, f", once for this file  {share:.0%}"))
+
     def _due(self, now: float) -> bool:
         if not self._drawing or now - self._last_s < _REDRAW_S:
             return False

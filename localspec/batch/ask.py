@@ -1,0 +1,132 @@
+"""Ask: what a line wants to be answered, in any of the forms in which prompts are written down."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from localspec.batch.completion_body import body_prompt
+from localspec.batch.line_options import line_options
+from localspec.batch.line_template import LineTemplate
+from localspec.batch.prompted import Prompted, conversation_of, raw_prompt, spoken_prompt
+from localspec.batch.rows import Row
+from localspec.batch.seeds import Id, line_seed
+from localspec.chat.conversation import Conversation
+from localspec.chat.reply_options import ReplyOptions
+from localspec.errors import UsageError
+
+DEFAULT_FIELD = "prompt"
+_IDS = ("id", "custom_id")
+_LONGEST_ID = 512
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """How lines become prompts, and are answered unless they say otherwise.
+
+    Args:
+        options: how to answer; a seed among them counts for nothing, each line has its own.
+        template: makes the prompt of a line's fields; None takes it as the line has it.
+        field: name of the field with the prompt; None is `prompt`.
+        system: system prompt of lines that have none of their own.
+        raw: let prompts go to the model as they are, without chat template.
+    """
+
+    options: ReplyOptions
+    template: LineTemplate | None = None
+    field: str | None = None
+    system: str | None = None
+    raw: bool = False
+
+    @property
+    def needed(self) -> str | None:
+        """The column that a CSV must have."""
+        return None if self.template is not None else self.field or DEFAULT_FIELD
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Ask:
+    """What is to be answered.
+
+    Args:
+        prompt: a text, or a conversation.
+        options: how, the line's own seed included.
+        raw: whether a text goes to the model as it is.
+        model: what the line calls the model, which is answered by ours all the same.
+    """
+
+    prompt: str | Conversation
+    options: ReplyOptions
+    raw: bool = False
+    model: str | None = None
+
+
+def line_id(row: Row) -> Id:
+    """Return the id of a line, a text or a whole number; None where it has none.
+
+    Raises:
+        UsageError: it is something else.
+    """
+    for name in _IDS:
+        value = row.fields.get(name)
+        if isinstance(value, str) and 0 < len(value) <= _LONGEST_ID:
+            return value
+        if isinstance(value, int) and not isinstance(value, bool) and abs(value) < 1 << 64:
+            return value
+        if value is not None and value != "":
+            raise UsageError(
+                f"{name} is neither a whole number of 64 bits nor a text of up to {_LONGEST_ID} characters"
+            )
+    return None
+
+
+def ask_of(row: Row, form: Form, seed: int) -> Ask:
+    """Return what a line asks for.
+
+    Args:
+        row: the line.
+        form: of the run.
+        seed: of the run.
+
+    Raises:
+        UsageError: the line asks for nothing, or for what cannot be had.
+        TemplateError: the template fails on it.
+    """
+    if row.problem:
+        raise UsageError(row.problem)
+    told = _told(row.fields, form)
+    options = line_options(row.fields, replace(form.options, seed=None))
+    if told.options is not None:
+        options = line_options(told.options, options)
+    if options.seed is None:
+        options = replace(options, seed=line_seed(seed, line_id(row), row.number))
+    return Ask(told.prompt, options, told.raw, told.model)
+
+
+def _told(fields: Mapping[str, Any], form: Form) -> Prompted:
+    """Return the prompt of a line, by the first form that it has."""
+    system = fields.get("system", form.system)
+    if system is not None and not isinstance(system, str):
+        raise UsageError("system is no text: write the system prompt as one")
+    if form.template is not None:
+        return _text(form.template.render(fields), system, form, "what the template made")
+    if form.field is None and fields.get("body") is not None:
+        return body_prompt(fields, system)
+    if form.field is None and fields.get("messages") is not None:
+        return _turns(fields, system, form)
+    name = form.field or DEFAULT_FIELD
+    if name not in fields:
+        had = ", ".join(fields)[:80] or "nothing"
+        raise UsageError(f"the line has no {name!r}, but {had}: --field names another field")
+    return _text(fields[name], system, form, repr(name))
+
+
+def _turns(fields: Mapping[str, Any], system: str | None, form: Form) -> Prompted:
+    if fields.get(DEFAULT_FIELD) is not None:
+        raise UsageError("prompt and messages exclude each other: a line has one of them")
+    if form.raw:
+        raise UsageError("messages need the chat template, and --raw goes without it")
+    return Prompted(conversation_of(fields["messages"], system))
+
+
+def _text(text: Any, system: str | None, form: Form, what: str) -> Prompted:
+    return raw_prompt(text, system, what) if form.raw else spoken_prompt(text, system, what)

@@ -1,0 +1,173 @@
+"""Batch: every line is answered once, or says why not. Knows who answers only as an `Answerer`."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from localspec.batch.ask import Ask, Form, ask_of, line_id
+from localspec.batch.finished import Finished
+from localspec.batch.receipt import Receipt
+from localspec.batch.record import Record, answer_record, error_record
+from localspec.batch.rows import Row
+from localspec.batch.seeds import Id
+from localspec.batch.window import Window
+from localspec.chat.requests import Answered, Answerer, Request
+from localspec.decoding.cancel import CancelFlag, Cancelled
+from localspec.decoding.generate import StopReason
+from localspec.errors import LocalspecError, UsageError
+
+
+@dataclass(slots=True)
+class Tally:
+    """What came of the lines so far.
+
+    Args:
+        answered: lines that were answered; those of earlier runs are among them.
+        failed: lines that say why they were not, likewise.
+        n_tokens: tokens that were generated, in this run.
+    """
+
+    answered: int = 0
+    failed: int = 0
+    n_tokens: int = 0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Job:
+    """What a batch is made of.
+
+    Args:
+        rows: lines to answer.
+        form: how they become prompts.
+        receipt: what they are answered with.
+        finished: lines that have a record already.
+        cancel: stops it.
+        source: what messages call the lines.
+    """
+
+    rows: Iterator[Row]
+    form: Form
+    receipt: Receipt
+    finished: Finished
+    cancel: CancelFlag
+    source: str
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _UnderWay:
+    """A line that is being answered."""
+
+    row: Row
+    id: Id
+    model: str | None
+
+
+class Batch:
+    """Answers the lines of a job.
+
+    Args:
+        job: what to answer.
+        window: takes the records.
+        on_record: is told after every line.
+    """
+
+    def __init__(
+        self, job: Job, window: Window, on_record: Callable[[Tally], None] = lambda _: None
+    ) -> None:
+        failed = job.finished.failed
+        self.tally = Tally(len(job.finished) - failed, failed)
+        self.stopped = False
+        self._job = job
+        self._window = window
+        self._on_record = on_record
+        self._next: tuple[_UnderWay, Ask] | None = None
+        self._exhausted = False
+        self._under_way: dict[int, _UnderWay] = {}
+
+    def needs_answers(self) -> bool:
+        """Pass over the lines that need no model, and return whether there is one that does."""
+        if self._next is None and not self._exhausted:
+            self._next = self._advance()
+        return self._next is not None
+
+    def answer(self, answerer: Answerer, names: Record) -> None:
+        """Answer all lines; when it stops before the end, `stopped` says so.
+
+        Args:
+            answerer: who answers; asked again when the window was full and is empty.
+            names: what the records call the models.
+
+        Raises:
+            LocalspecError: a record cannot be written, or the lines cannot be read further.
+            UsageError: a line that has a record is not the one that was answered.
+        """
+        try:
+            while not self.stopped and self.needs_answers():
+                for answered in answerer.answer(self._requests()):
+                    self._settle(answered, names)
+        except Cancelled:
+            self.stopped = True
+        finally:
+            self._window.release()
+
+    def _requests(self) -> Iterator[Request]:
+        while not self._window.full and self.needs_answers():
+            line, ask = self._taken()
+            number = line.row.number
+            self._under_way[number] = line
+            self._window.expect(number)
+            yield Request(number, ask.prompt, ask.options, ask.raw)
+
+    def _taken(self) -> tuple[_UnderWay, Ask]:
+        taken, self._next = self._next, None
+        if taken is None:
+            raise AssertionError("needs_answers() was asked before")
+        return taken
+
+    def _advance(self) -> tuple[_UnderWay, Ask] | None:
+        """Return the next line that is to be answered; None where there is none any more."""
+        for row in self._job.rows:
+            if self._job.cancel.is_set:
+                self.stopped = True
+                break
+            if self._is_finished(row):
+                continue
+            known: Id = None
+            try:
+                known = line_id(row)
+                ask = ask_of(row, self._job.form, self._job.receipt.seed)
+            except LocalspecError as error:
+                self._window.expect(row.number)
+                self._fail(row, known, error)
+                continue
+            return _UnderWay(row, known, ask.model), ask
+        self._exhausted = True
+        return None
+
+    def _is_finished(self, row: Row) -> bool:
+        digest = self._job.finished.digest_of(row.number)
+        if digest is not None and digest != row.digest:
+            raise UsageError(
+                f"line {row.number} of {self._job.source} is not the one that was answered: "
+                "the input has changed since, so give another output, or for mended lines --retry-failed"
+            )
+        return digest is not None
+
+    def _settle(self, answered: Answered, names: Record) -> None:
+        line, reply = self._under_way.pop(answered.key), answered.reply
+        if reply is None:
+            self._fail(line.row, line.id, answered.error or LocalspecError("there is no answer"))
+            return
+        if reply.stop_reason is StopReason.CANCELLED:
+            self.stopped = True
+            return
+        self.tally.answered += 1
+        self.tally.n_tokens += reply.completion_tokens
+        model = names if line.model is None else {**names, "asked": line.model}
+        record = answer_record(line.row, line.id, reply, model, self._job.receipt)
+        self._window.place(line.row.number, record)
+        self._on_record(self.tally)
+
+    def _fail(self, row: Row, known: Id, error: LocalspecError) -> None:
+        self.tally.failed += 1
+        self._window.place(row.number, error_record(row, known, error, self._job.receipt))
+        self._on_record(self.tally)

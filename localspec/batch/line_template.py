@@ -1,0 +1,79 @@
+"""LineTemplate: a user's template makes a prompt of a line's fields, in jinja2's sandbox."""
+
+from collections.abc import Mapping
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from jinja2 import StrictUndefined
+from jinja2 import TemplateError as JinjaError
+
+from localspec.chat.dialect import Dialect
+from localspec.errors import ModelUnavailable, TemplateError, UsageError
+from localspec.models.paths import shown
+
+_MOST_BYTES = 1 << 20
+
+
+class LineTemplate:
+    """Makes a prompt of fields. What is not a field is an error, not nothing.
+
+    Args:
+        source: the template; one newline at its end is not part of it.
+        name: what messages call it.
+
+    Raises:
+        TemplateError: it is no jinja.
+    """
+
+    def __init__(self, source: str, name: str) -> None:
+        self.source = source
+        self._name = name
+        environment = Dialect(lambda: datetime.now().astimezone())
+        environment.undefined = StrictUndefined
+        try:
+            self._template = environment.from_string(source)
+        except JinjaError as error:
+            line = getattr(error, "lineno", None)
+            where = name if line is None else f"{name}:{line}"
+            raise TemplateError(
+                f"{where}: is no jinja template ({_reason(error)}): mend it"
+            ) from None
+
+    def render(self, fields: Mapping[str, Any]) -> str:
+        """Return the prompt of a line.
+
+        Raises:
+            TemplateError: a field is missing, or the template fails on these.
+        """
+        try:
+            return self._template.render(fields)
+        except Exception as error:  # a template may raise whatever Python can
+            raise TemplateError(f"{self._name} fails on this line: {_reason(error)}") from error
+
+
+def read_template(path: Path) -> LineTemplate:
+    """Read a template from a file.
+
+    Raises:
+        ModelUnavailable: the file cannot be read.
+        UsageError: it is no text of a sensible size.
+        TemplateError: it is no jinja.
+    """
+    name = shown(path)
+    try:
+        with path.open("rb") as file:
+            raw = file.read(_MOST_BYTES + 1)
+    except (OSError, ValueError) as error:  # ValueError: a NUL in the path
+        reason = getattr(error, "strerror", None) or str(error)
+        raise ModelUnavailable(f"{name} cannot be read ({reason}): check the path") from error
+    if len(raw) > _MOST_BYTES:
+        raise UsageError(f"{name} has more than {_MOST_BYTES >> 20} MB: give a template, not data")
+    try:
+        return LineTemplate(raw.decode("utf-8-sig"), name)
+    except UnicodeDecodeError:
+        raise UsageError(f"{name} is not UTF-8 text: convert it, for example with iconv") from None
+
+
+def _reason(error: Exception) -> str:
+    return (" ".join(str(error).split()) or type(error).__name__)[:300]

@@ -1,0 +1,99 @@
+"""Prompted: what a line wants answered, text or turns, checked to be something that a model can read."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from localspec.chat.conversation import Conversation, Message
+from localspec.errors import UsageError
+
+_ROLES = {"system": "system", "developer": "system", "user": "user", "assistant": "assistant"}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Prompted:
+    """A prompt as a line gives it.
+
+    Args:
+        prompt: a text, or a conversation.
+        raw: whether a text goes to the model as it is.
+        options: fields with options that belong to it, beside those of the line.
+        model: what the line calls the model.
+    """
+
+    prompt: str | Conversation
+    raw: bool = False
+    options: Mapping[str, Any] | None = None
+    model: str | None = None
+
+
+def raw_prompt(text: Any, system: str | None, what: str) -> Prompted:
+    """Return a text that goes to the model as it is.
+
+    Raises:
+        UsageError: it is none, or there is a system prompt, for which raw text has no place.
+    """
+    if system is not None:
+        raise UsageError("raw text has no system prompt: leave one of them out")
+    return Prompted(_text(text, what), raw=True)
+
+
+def spoken_prompt(text: Any, system: str | None, what: str) -> Prompted:
+    """Return a text as what a user says.
+
+    Raises:
+        UsageError: it is none.
+    """
+    conversation = Conversation(system)
+    conversation.append_user(_text(text, what))
+    return Prompted(conversation)
+
+
+def conversation_of(messages: Any, system: str | None) -> Conversation:
+    """Return messages as a conversation; where the last is the assistant's, the answer goes on with it.
+
+    Args:
+        messages: objects with `role` and `content`; a content may be a list of parts, all of them text.
+        system: the system prompt, if the first message is none.
+
+    Raises:
+        UsageError: they are no such messages.
+    """
+    if not isinstance(messages, list) or not messages:
+        raise UsageError("messages is empty, or no list: write at least one of the user")
+    said = [_message(each, number) for number, each in enumerate(messages, 1)]
+    if all(each.role == "system" for each in said):
+        raise UsageError("messages has nothing to answer: write at least one of the user")
+    return Conversation(None if said[0].role == "system" else system, said)
+
+
+def _message(value: Any, number: int) -> Message:
+    if not isinstance(value, dict):
+        raise UsageError(f"message {number} is no object: write its role and its content")
+    role = value.get("role")
+    if not isinstance(role, str) or role not in _ROLES:
+        raise UsageError(
+            f"message {number} has the role {str(role)[:40]!r}: known are {', '.join(_ROLES)}"
+        )
+    content = value.get("content")
+    if isinstance(content, list):
+        content = "".join(_part(each, number) for each in content)
+    if content == "" and role == "assistant":
+        return Message(role, "")
+    return Message(_ROLES[role], _text(content, f"the content of message {number}"))
+
+
+def _part(value: Any, number: int) -> str:
+    if not isinstance(value, dict) or value.get("type") != "text":
+        raise UsageError(f"message {number} has a part that is no text: only texts are read")
+    return _text(value.get("text"), f"a part of message {number}")
+
+
+def _text(value: Any, what: str) -> str:
+    if not isinstance(value, str) or not value.strip():
+        raise UsageError(f"{what} is empty, or no text: write a prompt")
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        raise UsageError(f"{what} has half of a character (a lone surrogate): mend it") from None
+    return value

@@ -1,0 +1,55 @@
+"""A reply's figures as plain values, for JSON. Durations are in seconds."""
+
+from typing import Any
+
+from localspec.chat.events import Reply
+from localspec.decoding.stats import AcceptanceStats
+
+Figures = dict[str, Any]
+
+
+def usage(reply: Reply) -> Figures:
+    """Return how many tokens went in and came out."""
+    return {"prompt_tokens": reply.prompt_tokens, "completion_tokens": reply.completion_tokens}
+
+
+def timings(reply: Reply) -> Figures:
+    """Return where the time went."""
+    spent = reply.timings
+    return {
+        "prefill_s": rounded(spent.prefill_s),
+        "draft_prefill_s": rounded(spent.draft_prefill_s),
+        "first_token_s": rounded(reply.first_token_s),
+        "decode_s": rounded(spent.decode_s),
+        "draft_s": rounded(spent.draft_s),
+        "verify_s": rounded(spent.verify_s),
+        "sample_s": rounded(spent.sample_s),
+        "other_s": rounded(spent.other_s),
+        "tokens_per_s": rounded(reply.tokens_per_s),
+    }
+
+
+def speculation(reply: Reply) -> Figures:
+    """Return how drafting went, in all and by drafter."""
+    return {
+        "drafter": reply.drafter,
+        **_acceptance(reply.acceptance),
+        "by_drafter": {
+            name: _acceptance(stats) for name, stats in reply.acceptance.by_drafter.items()
+        },
+    }
+
+
+def rounded(value: float | None) -> float | None:
+    """Return a figure without digits that nobody measured."""
+    return None if value is None else round(value, 6)
+
+
+def _acceptance(stats: AcceptanceStats) -> Figures:
+    return {
+        "rounds": stats.rounds,
+        "drafted": stats.drafted,
+        "accepted": stats.accepted,
+        "acceptance_rate": rounded(stats.acceptance_rate),
+        "mean_acceptance_length": rounded(stats.mean_acceptance_length),
+    }

@@ -1,0 +1,128 @@
+"""`localspec batch`: a file of prompts becomes a file of answers; figures and progress on stderr."""
+
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import click
+
+from localspec.batch.ask import Form
+from localspec.batch.line_template import read_template
+from localspec.batch.output import FileOutput, open_output
+from localspec.batch.resumed import Resumption
+from localspec.batch.rows import FORMATS, Format
+from localspec.batch.source import Source
+from localspec.cli.answer_options import (
+    context_options,
+    device_options,
+    pair_options,
+    sampling_options,
+)
+from localspec.cli.asked import asked_launch, asked_reply
+from localspec.cli.batch_run import Asked, BatchRun
+from localspec.cli.settings import configured
+from localspec.decoding.cancel import CancelFlag
+from localspec.errors import UsageError
+
+_SUFFIXES: dict[str, Format] = {".csv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl"}
+
+
+@click.command()
+@click.argument("source")
+@click.option(
+    "-o", "--output", default="-", metavar="FILE", help="Where answers go. Default: -, stdout."
+)
+@click.option("--resume", is_flag=True, help="Go on with an output that was begun, or begin it.")
+@click.option(
+    "--retry-failed", is_flag=True, help="Resume, and answer the lines again that failed."
+)
+@click.option(
+    "--mix-receipts",
+    is_flag=True,
+    help="Resume, whatever seed, target, options or build the answers there are of.",
+)
+@click.option("--unordered", is_flag=True, help="Write answers as they come, not as lines came.")
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(list(FORMATS)),
+    help="Of input and output whose names do not end in .jsonl or .csv. Default: jsonl.",
+)
+@click.option(
+    "--template", metavar="FILE", help="jinja template that makes a prompt of a line's fields."
+)
+@click.option("--field", metavar="NAME", help="The field that is the prompt. Default: prompt.")
+@pair_options()
+@click.option(
+    "--exact",
+    is_flag=True,
+    help="Let no bit depend on drafting, or on the lines before: slower kernels, nothing reused.",
+)
+@sampling_options(seed="Seed of the run; each line has its own from it. Default: a fresh one.")
+@click.option("--stop", multiple=True, metavar="TEXT", help="End before this text; repeatable.")
+@click.option("--system", metavar="TEXT", help="System prompt of lines without one.")
+@context_options()
+@click.option("--raw", is_flag=True, help="Continue prompts as they are, without chat template.")
+@click.option("--quiet", is_flag=True, help="Print nothing on stderr but errors.")
+@device_options()
+@click.option(
+    "--debug", is_flag=True, help="Show a traceback and llama.cpp's log when something fails."
+)
+def batch(source: str, **flags: Any) -> int:
+    """Answer every line of SOURCE, a file or `-` for stdin, each exactly once.
+
+    A line is {"prompt": …}, {"messages": […]}, or OpenAI's batch form, {"custom_id": …, "body":
+    {…}}; or a row of a CSV with a header. It may have an id (a text or a whole number), a system
+    prompt, and of the options below temperature, top_k, top_p, min_p, repeat_penalty, max_tokens,
+    seed and stop of its own, also presence_penalty, frequency_penalty, penalty_last_n, logit_bias.
+
+    Answers keep the order of the lines. Each is written at once, as a line with its id, figures,
+    and a receipt: the run's seed, sha256 of the models, build, and a digest of the options. A
+    line's seed comes from the run's and its id, or its number without one: redone alone it gets
+    the same answer, and lines of one id have one seed. To the bit it is the same with --exact.
+
+    An output that is there is never overwritten. A run that was stopped or killed goes on with
+
+        localspec batch in.jsonl -o out.jsonl --resume
+
+    A line that cannot be answered (no JSON, not UTF-8, over 4 MB, too long for the context) gets
+    a record with an error, and the others go on; the exit code is then 5. Empty lines are nothing.
+    """
+    asked = _asked(source, configured(flags))
+    cancel = CancelFlag()
+    with (
+        Source(source, cancel) as lines,
+        closing(open_output(flags["output"], resume=asked.resumption is not None)) as output,
+    ):
+        if isinstance(output, FileOutput) and lines.is_same_file(output.fd):
+            raise UsageError(f"{output.name} is input and output: give another output")
+        return BatchRun(asked, lines, output, cancel).run()
+
+
+def _asked(source: str, flags: dict[str, Any]) -> Asked:
+    if flags["raw"] and flags["system"] is not None:
+        raise UsageError("--raw and --system exclude each other: raw text has no system prompt")
+    if flags["template"] is not None and flags["field"] is not None:
+        raise UsageError("--template and --field exclude each other: a template names its fields")
+    resumption = None
+    if flags["resume"] or flags["retry_failed"] or flags["mix_receipts"]:
+        resumption = Resumption(flags["retry_failed"], flags["mix_receipts"])
+    return Asked(
+        launch=asked_launch(flags),
+        form=Form(
+            asked_reply(flags),
+            None if flags["template"] is None else read_template(Path(flags["template"])),
+            flags["field"],
+            flags["system"],
+            flags["raw"],
+        ),
+        input_format=_format(source, flags["form"]),
+        output_format=_format(flags["output"], flags["form"]),
+        resumption=resumption,
+        ordered=not flags["unordered"],
+        quiet=flags["quiet"],
+    )
+
+
+def _format(name: str, form: Format | None) -> Format:
+    return _SUFFIXES.get(Path(name).suffix.lower(), form or "jsonl")

@@ -1,0 +1,129 @@
+"""Batches without models: an answerer that says what it was asked, and files in a folder of the test."""
+
+import random
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+
+from localspec.batch.appender import Appender
+from localspec.batch.ask import Form
+from localspec.batch.batch import Batch, Job, Tally
+from localspec.batch.finished import Finished
+from localspec.batch.output import FileOutput, open_output
+from localspec.batch.receipt import Receipt
+from localspec.batch.record import Record
+from localspec.batch.resumed import Resumption, read_finished, require_receipt, take_up
+from localspec.batch.rows import Format, read_rows
+from localspec.batch.source import Source
+from localspec.batch.window import Window
+from localspec.chat.conversation import Conversation
+from localspec.chat.events import Reply
+from localspec.chat.reply_options import ReplyOptions
+from localspec.chat.requests import Answered, Answerer, Request
+from localspec.decoding.cancel import CancelFlag
+from localspec.decoding.generate import StopReason
+from localspec.decoding.stats import AcceptanceStats
+from localspec.decoding.timings import Timings
+from localspec.errors import ContextOverflow
+
+RECEIPT = Receipt(seed=1, target="ab" * 32, build="toy 1", options="0" * 16)
+NAMES: Record = {"target": "toy", "draft_model": None}
+
+
+def reply(text: str, seed: int = 1, reason: StopReason = StopReason.EOG) -> Reply:
+    return Reply(
+        text=text,
+        thinking="",
+        tokens=(1,),
+        stop_reason=reason,
+        seed=seed,
+        prompt_tokens=3,
+        cached_tokens=0,
+        completion_tokens=2,
+        first_token_s=0.0,
+        timings=Timings(lambda: 0.0),
+        drafter="off",
+        acceptance=AcceptanceStats(),
+    )
+
+
+def said(request: Request) -> str:
+    """What the answerer says: it depends on the prompt and the seed, and on nothing else."""
+    prompt = request.prompt
+    if isinstance(prompt, Conversation):
+        prompt = "|".join(f"{each.role}:{each.content}" for each in prompt.messages)
+    return f"{prompt} [{request.options.seed}]\n…"
+
+
+class Echo:
+    """Says what it was asked.
+
+    Args:
+        slots: requests under way at a time; which of them is done next is drawn.
+        cancel_after: answers until somebody presses Ctrl-C.
+        seed: of the draws.
+    """
+
+    def __init__(self, slots: int = 1, cancel_after: int | None = None, seed: int = 1) -> None:
+        self.slots = slots
+        self.left = cancel_after
+        self.asked: list[Request] = []
+        self.most_under_way = 0
+        self._draw = random.Random(seed)
+
+    def answer(self, requests: Iterator[Request]) -> Iterator[Answered]:
+        under_way: list[Request] = []
+        while True:
+            while len(under_way) < self.slots and (new := next(requests, None)) is not None:
+                self.asked.append(new)
+                under_way.append(new)
+            self.most_under_way = max(self.most_under_way, len(under_way))
+            if not under_way:
+                return
+            request = under_way.pop(self._draw.randrange(len(under_way)))
+            if self.left is not None:
+                self.left -= 1
+                if self.left < 0:
+                    yield Answered(request.key, reply("cut", reason=StopReason.CANCELLED))
+                    return
+            text = said(request)
+            if "too long" in text:
+                yield Answered(request.key, None, ContextOverflow("the prompt is too long"))
+            else:
+                yield Answered(request.key, reply(text, request.options.seed or 0))
+
+
+def run(
+    source: Path,
+    output: Path,
+    answerer: Answerer | None = None,
+    *,
+    out_form: Format = "jsonl",
+    asks: Form | None = None,
+    resumption: Resumption | None = None,
+    receipt: Receipt = RECEIPT,
+    ordered: bool = True,
+    most: int = 1024,
+    on_record: Callable[[Tally], None] = lambda _: None,
+) -> tuple[Tally, bool]:
+    """Run a batch as the command does; return its tally, and whether it was stopped."""
+    cancel = CancelFlag()
+    asks = asks or Form(ReplyOptions())
+    with (
+        Source(str(source), cancel) as lines,
+        closing(open_output(str(output), resume=resumption is not None)) as out,
+    ):
+        assert isinstance(out, FileOutput)
+        finished = Finished()
+        if resumption is not None:
+            finished, size = read_finished(out, out_form, resumption)
+            require_receipt(finished, receipt, resumption, out.name)
+            take_up(out, out_form, size, finished)
+        appender = Appender(out, out_form, finished)
+        rows = read_rows(lines.lines(), "jsonl", lines.name, asks.needed)
+        job = Job(rows, asks, receipt, finished, cancel, lines.name)
+        batch = Batch(job, Window(appender.write, ordered=ordered, most=most), on_record)
+        batch.answer(answerer or Echo(), NAMES)
+        if not batch.stopped and ordered:
+            appender.put_in_order()
+        return batch.tally, batch.stopped
