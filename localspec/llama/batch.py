@@ -1,21 +1,42 @@
 """Batch: llama.cpp's struct for the tokens of one pass, filled through numpy views."""
 
 import ctypes
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 import llama_cpp.llama_cpp as native
 import numpy as np
 
 
-class Batch:
-    """Room for `n_tokens` tokens of sequence 0, allocated once."""
+@dataclass(frozen=True, slots=True)
+class Part:
+    """What a pass evaluates of one sequence.
 
-    def __init__(self, n_tokens: int) -> None:
+    Args:
+        sequence: llama.cpp's number of it.
+        tokens: to evaluate.
+        n_past: position of the first of them.
+        rows: of how many, at their end, the logits are wanted.
+    """
+
+    sequence: int
+    tokens: Sequence[int]
+    n_past: int
+    rows: int
+
+
+class Batch:
+    """Room for `n_tokens` tokens of sequences 0 to `n_sequences` - 1, allocated once."""
+
+    def __init__(self, n_tokens: int, n_sequences: int = 1) -> None:
         self._tokens = np.zeros(n_tokens, dtype=np.int32)
         self._positions = np.zeros(n_tokens, dtype=np.int32)
         self._wanted = np.zeros(n_tokens, dtype=np.int8)
         self._n_seqs = np.ones(n_tokens, dtype=np.int32)
-        self._sequence = np.zeros(1, dtype=np.int32)
-        self._sequences = np.full(n_tokens, self._sequence.ctypes.data, dtype=np.uintp)
+        self._numbers = np.arange(n_sequences, dtype=np.int32)
+        step = self._numbers.itemsize
+        self._addresses = [self._numbers.ctypes.data + step * each for each in range(n_sequences)]
+        self._sequences = np.full(n_tokens, self._addresses[0], dtype=np.uintp)
         self._offsets = np.arange(n_tokens, dtype=np.int32)
         self._struct = native.llama_batch(
             n_tokens=0,
@@ -27,14 +48,19 @@ class Batch:
             logits=_pointer(self._wanted, ctypes.c_int8),
         )
 
-    def fill(self, tokens: list[int], n_past: int, rows: int) -> native.llama_batch:
-        """Return the struct for `tokens` from position `n_past` on, logits for the last `rows`."""
-        n = len(tokens)
-        self._tokens[:n] = tokens
-        np.add(self._offsets[:n], n_past, out=self._positions[:n])
-        self._wanted[: n - rows] = 0
-        self._wanted[n - rows : n] = 1
-        self._struct.n_tokens = n
+    def fill(self, parts: Sequence[Part]) -> native.llama_batch:
+        """Return the struct for what is to be evaluated of each sequence, in this order."""
+        start = 0
+        for part in parts:
+            n = len(part.tokens)
+            end = start + n
+            self._tokens[start:end] = part.tokens
+            np.add(self._offsets[:n], part.n_past, out=self._positions[start:end])
+            self._wanted[start : end - part.rows] = 0
+            self._wanted[end - part.rows : end] = 1
+            self._sequences[start:end] = self._addresses[part.sequence]
+            start = end
+        self._struct.n_tokens = start
         return self._struct
 
 

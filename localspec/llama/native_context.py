@@ -1,0 +1,216 @@
+"""NativeContext: llama.cpp's context itself, made and freed; passes, what they can end in, and where their rows are.
+
+It knows which sequences its memory holds, but not what tokens are in them.
+"""
+
+import ctypes
+import sys
+import weakref
+from collections.abc import Sequence
+from typing import Any
+
+import llama_cpp.llama_cpp as native
+import numpy as np
+from numpy.typing import NDArray
+
+from localspec.decoding.cancel import CancelFlag, Cancelled
+from localspec.decoding.model import Logits
+from localspec.errors import ModelLoadError, PassFailed
+from localspec.llama.backend import clear_log, last_complaint
+from localspec.llama.batch import Batch, Part
+from localspec.llama.devices import default_threads
+from localspec.llama.model import LlamaModel
+from localspec.llama.options import KV_TYPES, LoadOptions
+
+_DEFAULT_N_CTX = 4096
+_PADDING = 256  # llama.cpp's, of the cells of a sequence
+_OK, _NO_SLOT, _ABORTED, _BAD_BATCH = 0, 1, 2, -1
+
+
+class NativeContext:
+    """A context of one or several sequences, each with cells of its own.
+
+    One buffer for all sequences would share cells, and cost more in every pass: each row looks at the
+    cells of all of them, which takes a tenth more time at 16 sequences and twice the time at 64.
+
+    Args:
+        model: where the weights are.
+        cancel: stops passes when set.
+        options: how to make it; `n_ctx` and `max_rows` are those of one sequence.
+        n_sequences: how many.
+        max_rows: most rows of logits of a pass.
+
+    Attributes:
+        n_batch: most tokens of a pass.
+        n_ctx: most tokens of a sequence.
+        n_vocab: width of a row of logits.
+        can_truncate: whether a part of a sequence can be removed; of a recurrent state, none can.
+
+    Raises:
+        ModelLoadError: llama.cpp cannot make such a context, mostly for want of memory.
+    """
+
+    def __init__(
+        self,
+        model: LlamaModel,
+        cancel: CancelFlag,
+        options: LoadOptions,
+        max_rows: int,
+        n_sequences: int = 1,
+    ) -> None:
+        clear_log()
+        self.model = model
+        self._cancel = cancel
+        self._n_sequences = n_sequences
+        # llama.cpp wants room for a row of every sequence.
+        rows = max(max_rows, n_sequences)
+        handle = native.llama_init_from_model(model.handle, self._params(options, rows))
+        if not handle:
+            detail = last_complaint() or "no reason given"
+            raise ModelLoadError(
+                f"llama.cpp cannot make a context for {model.path}: {detail}; try a smaller --ctx"
+            )
+        self._handle: int | None = handle
+        self._free = weakref.finalize(self, native.llama_free, handle)
+        model.adopt(self)
+        # llama.cpp cuts the batch to a small context, and rounds the context up.
+        self.n_batch = int(native.llama_n_batch(handle))
+        self.max_rows = min(rows, self.n_batch)
+        self._batch = Batch(self.n_batch, n_sequences)
+        self._views: dict[tuple[int, int], Logits] = {}
+        wanted = _wanted_n_ctx(model, options)
+        self.n_ctx = min(wanted, int(native.llama_n_ctx_seq(handle)))
+        self.n_vocab = model.vocabulary.n_vocab
+        self.can_truncate = self._probe_truncation()
+
+    def _params(self, options: LoadOptions, rows: int) -> native.llama_context_params:
+        model, threads = self.model, options.threads or default_threads()
+        n_ctx = _wanted_n_ctx(model, options)
+        if self._n_sequences > 1:  # a share that is no multiple would be rounded down
+            n_ctx = self._n_sequences * (-(-n_ctx // _PADDING) * _PADDING)
+        params: native.llama_context_params = native.llama_context_default_params()
+        params.n_ctx = n_ctx
+        params.n_batch = params.n_ubatch = options.chunk(on_gpu=model.on_gpu)
+        params.n_seq_max = self._n_sequences
+        params.kv_unified = False
+        params.n_outputs_max = rows
+        params.n_threads = threads
+        # Every pass of more than one token runs on these, so verification does.
+        params.n_threads_batch = options.threads_batch or threads
+        params.type_k = params.type_v = KV_TYPES[options.kv_type]
+        attention = options.attention(on_gpu=model.on_gpu)
+        params.flash_attn_type = -1 if attention is None else attention
+        params.no_perf = True
+        params.abort_callback = ctypes.cast(_STRLEN, native.ggml_abort_callback)
+        params.abort_callback_data = ctypes.c_void_p(self._cancel.address)
+        return params
+
+    def _probe_truncation(self) -> bool:
+        """Find out whether a part of the memory can be removed; recurrent states cannot."""
+        self.decode([Part(0, [0, 0], n_past=0, rows=0)])
+        removed = self.remove(0, 1)
+        self.clear(0)
+        return removed
+
+    @property
+    def handle(self) -> int:
+        """llama.cpp's pointer.
+
+        Raises:
+            PassFailed: the context was closed.
+        """
+        if self._handle is None:
+            raise PassFailed(f"the context of {self.model.path} was closed: load the model again")
+        return self._handle
+
+    def _memory(self) -> Any:
+        return native.llama_get_memory(self.handle)
+
+    def decode(self, parts: Sequence[Part]) -> None:
+        """Evaluate some tokens of some sequences in one native call.
+
+        Args:
+            parts: sequences ascending; `n_batch` tokens and `max_rows` rows at most.
+
+        Raises:
+            Cancelled: the flag was set; a part of it may be evaluated.
+            PassFailed: llama.cpp failed; a part of it may be evaluated.
+        """
+        handle = self.handle
+        if self._cancel.is_set:
+            raise Cancelled
+        code = native.llama_decode(handle, self._batch.fill(parts))
+        if code == _OK:
+            return
+        if code == _ABORTED:
+            raise Cancelled
+        raise PassFailed(self._explain(code, parts))
+
+    def rows(self, count: int) -> Logits:
+        """Return the rows of the last pass as an array that shares their memory."""
+        address = ctypes.cast(native.llama_get_logits(self.handle), ctypes.c_void_p).value
+        if address is None:
+            raise PassFailed(
+                "llama.cpp returned no logits: this is a fault of localspec, report it"
+            )
+        view = self._views.get((address, count))
+        if view is None:
+            size = ctypes.c_float * (count * self.n_vocab)
+            flat: NDArray[np.float32] = np.ctypeslib.as_array(size.from_address(address))
+            view = self._views[address, count] = flat.reshape(count, self.n_vocab)
+        return view
+
+    def kept(self, sequence: int) -> int:
+        """Return how many tokens of a sequence llama.cpp's memory holds."""
+        return int(native.llama_memory_seq_pos_max(self._memory(), sequence)) + 1
+
+    def remove(self, sequence: int, n_past: int) -> bool:
+        """Remove all of a sequence from position `n_past` on; say whether that was possible."""
+        return bool(native.llama_memory_seq_rm(self._memory(), sequence, n_past, -1))
+
+    def clear(self, sequence: int) -> None:
+        """Remove all of a sequence."""
+        if self._n_sequences == 1:
+            native.llama_memory_clear(self._memory(), False)
+        else:
+            native.llama_memory_seq_rm(self._memory(), sequence, -1, -1)
+
+    def copy(self, source: int, sequence: int) -> None:
+        """Make a sequence hold what another one holds, instead of what it held.
+
+        llama.cpp copies the whole buffer of a sequence, before the next pass.
+        """
+        native.llama_memory_seq_cp(self._memory(), source, sequence, -1, -1)
+
+    def close(self) -> None:
+        """Free the context; closing twice is harmless."""
+        self._handle = None
+        self._views.clear()
+        self._free()
+
+    def _explain(self, code: int, parts: Sequence[Part]) -> str:
+        n_tokens, depth = sum(len(part.tokens) for part in parts), max(p.n_past for p in parts)
+        where = f"{n_tokens} tokens at depth {depth}"
+        if code == _NO_SLOT:
+            return f"no room in the KV cache for {where} (context {self.n_ctx}): raise --ctx"
+        if code == _BAD_BATCH:
+            return f"llama.cpp refused a pass of {where}: this is a fault of localspec, report it"
+        detail = last_complaint() or f"code {code}"
+        return (
+            f"llama.cpp failed in a pass of {where} ({detail}): try a smaller --ctx or --gpu-layers"
+        )
+
+
+def _wanted_n_ctx(model: LlamaModel, options: LoadOptions) -> int:
+    return options.n_ctx or min(_DEFAULT_N_CTX, model.n_ctx_train)
+
+
+def _strlen() -> Any:
+    # llama.cpp asks its abort callback once per graph node, on every pass. Entering Python that
+    # often would take the GIL hundreds of times a pass, so the callback is libc's own strlen over the flag's two bytes:
+    # 0 while the flag is clear, 1 once it is set. No Python runs, and no lock is taken.
+    library = ctypes.cdll.msvcrt if sys.platform == "win32" else ctypes.CDLL(None)
+    return library.strlen
+
+
+_STRLEN = _strlen()

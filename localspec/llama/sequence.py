@@ -1,0 +1,166 @@
+"""LlamaSequence: a `LanguageModel` over one sequence of a llama.cpp context."""
+
+import time
+from collections.abc import Callable, Sequence
+
+from localspec.decoding.cancel import Cancelled
+from localspec.decoding.model import Logits
+from localspec.errors import ContextOverflow, PassFailed
+from localspec.llama.batch import Part
+from localspec.llama.native_context import NativeContext
+
+_COMPARED = 256
+
+
+class LlamaSequence:
+    """The tokens that a model has evaluated, and the function from tokens to logits.
+
+    Keeps the longest common prefix of one request and the next, and evaluates the rest.
+
+    Args:
+        native: makes the passes.
+        number: llama.cpp's number of the sequence.
+
+    Attributes:
+        n_ctx: most tokens that it holds.
+        n_vocab: width of a row of logits.
+        truncate_s: seconds that removing parts of the memory took in all.
+        watch: called, while a request takes several chunks, with the tokens of it that are evaluated and all that
+            had to be; None by default.
+    """
+
+    def __init__(self, native: NativeContext, number: int = 0) -> None:
+        self._native = native
+        self.number = number
+        self._cached: list[int] = []
+        self.watch: Callable[[int, int], None] | None = None
+        self.truncate_s = 0.0
+        self.n_ctx = native.n_ctx
+        self.n_vocab = native.n_vocab
+
+    @property
+    def cached(self) -> tuple[int, ...]:
+        """The tokens that are evaluated and kept."""
+        return tuple(self._cached)
+
+    @property
+    def n_cached(self) -> int:
+        """Number of tokens that are evaluated and kept."""
+        return len(self._cached)
+
+    def assume(self, tokens: Sequence[int]) -> bool:
+        """Take it that llama.cpp's memory holds these tokens, as after it was put back; forget all if it does not.
+
+        Returns:
+            Whether it holds as many.
+        """
+        holds = self._native.kept(self.number) == len(tokens)
+        if holds:
+            self._cached = list(tokens)
+        else:
+            self._clear()
+        return holds
+
+    def common_prefix(self, tokens: Sequence[int]) -> int:
+        """Return how many of `tokens`, from the first on, are cached."""
+        tokens = list(tokens)
+        cached = self._cached
+        shorter = min(len(cached), len(tokens))
+        for start in range(0, shorter, _COMPARED):
+            end = min(start + _COMPARED, shorter)
+            if cached[start:end] != tokens[start:end]:
+                return next(i for i in range(start, end) if cached[i] != tokens[i])
+        return shorter
+
+    def prefill(self, tokens: Sequence[int]) -> int:
+        """Evaluate `tokens` in chunks of `n_batch`; see `LanguageModel`."""
+        tokens = list(tokens)
+        if self.common_prefix(tokens) == len(tokens):
+            return 0
+        self.reuse(tokens, rows=0)
+        return self._evaluate(tokens, rows=0)
+
+    def logits(self, tokens: Sequence[int], rows: int) -> Logits:
+        """Return the logits after the last `rows` tokens; see `LanguageModel`.
+
+        Raises:
+            Cancelled: the flag was set.
+            ContextOverflow: `tokens` are more than `n_ctx`.
+            PassFailed: llama.cpp reports a failure.
+        """
+        if not 1 <= rows <= self._native.max_rows:
+            raise PassFailed(
+                f"a pass asks for {rows} rows: this context gives 1 to {self._native.max_rows}"
+            )
+        tokens = list(tokens)
+        self.reuse(tokens, rows)
+        self._evaluate(tokens, rows)
+        return self._native.rows(rows)
+
+    def reuse(self, tokens: Sequence[int], rows: int) -> None:
+        """Keep what is evaluated of `tokens`, less the last `rows`, and forget everything else."""
+        self.truncate(min(self.common_prefix(tokens), len(tokens) - rows))
+
+    def truncate(self, n_past: int) -> None:
+        """Forget all but the first `n_past` tokens; all of them where no part can be removed."""
+        if n_past >= len(self._cached):
+            return
+        native = self._native
+        start = time.perf_counter()
+        if n_past > 0 and native.remove(self.number, n_past):
+            del self._cached[n_past:]
+        else:
+            self._clear()
+        self.truncate_s += time.perf_counter() - start
+
+    def part(self, tokens: Sequence[int], rows: int) -> Part:
+        """Return what is to be evaluated after what is cached.
+
+        Raises:
+            ContextOverflow: the sequence would hold more than `n_ctx` tokens.
+        """
+        n_past = len(self._cached)
+        if n_past + len(tokens) > self.n_ctx:
+            raise ContextOverflow(
+                f"{n_past + len(tokens)} tokens do not fit into a context of {self.n_ctx}: "
+                "shorten the prompt or raise --ctx"
+            )
+        return Part(self.number, tokens, n_past, rows)
+
+    def evaluated(self, tokens: Sequence[int]) -> None:
+        """Count tokens as cached after a pass."""
+        self._cached += tokens
+
+    def resync(self, tokens: Sequence[int]) -> None:
+        """After a pass of these tokens that failed, count as cached what llama.cpp has in fact kept."""
+        self._cached = [*self._cached, *tokens][: self._native.kept(self.number)]
+
+    def _clear(self) -> None:
+        self._native.clear(self.number)
+        self._cached.clear()
+
+    def _evaluate(self, tokens: list[int], rows: int) -> int:
+        """Evaluate what of `tokens` is not cached, in chunks; return how many that were.
+
+        All rows come from the last chunk.
+        """
+        todo, n_batch = tokens[len(self._cached) :], self._native.n_batch
+        start = 0
+        while (left := len(todo) - start) > n_batch:
+            chunk = min(n_batch, left - rows)
+            self._decode(todo[start : start + chunk], rows=0)
+            start += chunk
+            if self.watch is not None:
+                self.watch(start, len(todo))
+        self._decode(todo[start:], rows)
+        return len(todo)
+
+    def _decode(self, tokens: list[int], rows: int) -> None:
+        """Evaluate `tokens` after what is cached, in one native call."""
+        part = self.part(tokens, rows)
+        try:
+            self._native.decode([part])
+        except (Cancelled, PassFailed):
+            self.resync(tokens)
+            raise
+        self.evaluated(tokens)

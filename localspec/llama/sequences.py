@@ -1,0 +1,157 @@
+"""LlamaSequences: several sequences of one llama.cpp context, evaluated together.
+
+Each is a `LanguageModel` of its own and holds as many tokens as it would alone. What one has evaluated of
+a prompt, another copies instead of evaluating it again.
+"""
+
+from collections.abc import Collection, Sequence
+
+from localspec.decoding.cancel import CancelFlag, Cancelled
+from localspec.decoding.model import Logits, Pass
+from localspec.errors import PassFailed
+from localspec.llama.batch import Part
+from localspec.llama.model import LlamaModel
+from localspec.llama.native_context import NativeContext
+from localspec.llama.options import LoadOptions
+from localspec.llama.sequence import LlamaSequence
+
+_WORTH_COPYING = 32
+"""Tokens that take longer to evaluate than llama.cpp needs to copy the buffer of a sequence."""
+
+
+class LlamaSequences:
+    """Sequences that share passes.
+
+    Args:
+        model: where the weights are.
+        cancel: stops whatever pass is running.
+        options: how to make the context; `n_ctx` is that of each sequence.
+        count: how many sequences.
+        most_rows: most rows of logits of a pass; more where one sequence alone may ask for more.
+        sharing: whether a prompt's prefix is copied from a sequence that has evaluated it. Copied
+            keys and values carry the width that computed them, which may be another than here.
+
+    Attributes:
+        views: every sequence as a model of its own.
+        most_rows: most rows of logits of a pass.
+        can_truncate: whether a part of a sequence can be removed.
+
+    Raises:
+        ModelLoadError: there is no memory for them.
+    """
+
+    def __init__(
+        self,
+        model: LlamaModel,
+        cancel: CancelFlag,
+        options: LoadOptions,
+        count: int,
+        most_rows: int,
+        *,
+        sharing: bool = True,
+    ) -> None:
+        rows = max(most_rows, options.max_rows)
+        self._native = NativeContext(model, cancel, options, rows, count)
+        self.can_truncate = self._native.can_truncate
+        family: list[_Sibling] = []
+        family += [_Sibling(self._native, number, family) for number in range(count)]
+        self._family = family
+        for each in family:
+            each.sharing = sharing and self.can_truncate
+        self.views: Sequence[LlamaSequence] = family
+        self.most_rows = min(most_rows, self._native.max_rows)
+
+    def together(self, asked: Sequence[tuple[int, Pass]]) -> list[Logits]:
+        """Return the logits of passes of several sequences, in this order, made in one native call.
+
+        Args:
+            asked: place of the sequence in `views`, and its request, all of whose tokens that are
+                not cached have to have rows; `most_rows` rows at most, all in all.
+
+        Raises:
+            Cancelled: the flag was set.
+            ContextOverflow: a sequence would hold more than `n_ctx` tokens.
+            PassFailed: llama.cpp reports a failure, or the rows are too many.
+        """
+        rows = sum(request.rows for _, request in asked)
+        if not 1 <= rows <= self.most_rows:
+            raise PassFailed(f"a pass asks for {rows} rows: it gives 1 to {self.most_rows}")
+        # Neighbours make one wide pass only where their numbers ascend without a gap.
+        order = sorted(range(len(asked)), key=lambda i: self._family[asked[i][0]].number)
+        parts = [self._part(*asked[i]) for i in order]
+        try:
+            self._native.decode(parts)
+        except (Cancelled, PassFailed):
+            for i, part in zip(order, parts, strict=True):
+                self._family[asked[i][0]].resync(part.tokens)
+            raise
+        answers, start, all_rows = dict[int, Logits](), 0, self._native.rows(rows)
+        for i, part in zip(order, parts, strict=True):
+            self._family[asked[i][0]].evaluated(part.tokens)
+            answers[i] = all_rows[start : start + part.rows]
+            start += part.rows
+        return [answers[i] for i in range(len(asked))]
+
+    def _part(self, place: int, request: Pass) -> Part:
+        sequence, tokens = self._family[place], list(request.tokens)
+        sequence.reuse(tokens, request.rows)
+        return sequence.part(tokens[sequence.n_cached :], request.rows)
+
+    def close_ranks(self, running: Collection[int]) -> None:
+        """Move sequences so that the numbers of the running ones ascend without a gap."""
+        if not self.can_truncate:
+            return
+        numbers = {self._family[place].number for place in running}
+        width = len(numbers)
+        window = max(
+            (range(start, start + width) for start in range(len(self._family) - width + 1)),
+            key=lambda window: len(numbers.intersection(window)),
+        )
+        free = [number for number in window if number not in numbers]
+        for place in running:
+            if self._family[place].number not in window:
+                self._move(self._family[place], free.pop())
+
+    def _move(self, sequence: "_Sibling", number: int) -> None:
+        """Exchange the numbers of a sequence and an idle one, which forgets what it has cached."""
+        idle = next(each for each in self._family if each.number == number)
+        self._native.copy(sequence.number, number)
+        idle.number, sequence.number = sequence.number, number
+        idle.truncate(0)
+
+    def close(self) -> None:
+        """Free the context; closing twice is harmless."""
+        self._native.close()
+
+
+class _Sibling(LlamaSequence):
+    """One of several, which copies what another one has evaluated."""
+
+    def __init__(self, native: NativeContext, number: int, family: Sequence["_Sibling"]) -> None:
+        super().__init__(native, number)
+        self._family = family
+        self.sharing = False
+
+    def common_prefix(self, tokens: Sequence[int]) -> int:
+        """Return how many of `tokens` are cached, here or where they can be copied from."""
+        return self._known(tokens)[0]
+
+    def reuse(self, tokens: Sequence[int], rows: int) -> None:
+        """Keep, or copy, what is evaluated of `tokens`, and forget everything else."""
+        donor = self._known(tokens)[1]
+        if donor is not None:
+            self._native.copy(donor.number, self.number)
+            self._cached = list(donor.cached)
+        super().reuse(tokens, rows)
+
+    def _known(self, tokens: Sequence[int]) -> tuple[int, "_Sibling | None"]:
+        """Return how many of `tokens` are cached, and by whom, if it is worth copying."""
+        own = super().common_prefix(tokens)
+        if not self.sharing or len(tokens) - own < _WORTH_COPYING:
+            return own, None
+        others = [each for each in self._family if each is not self]
+        shared = [LlamaSequence.common_prefix(each, tokens) for each in others]
+        most = max(shared, default=0)
+        if most - own < _WORTH_COPYING:
+            return own, None
+        return most, others[shared.index(most)]
