@@ -51,7 +51,7 @@ async def draw(app: ChatApp, folder: Path) -> None:
     session = app.session
     async with app.run_test(size=SIZE) as pilot:
         await until(pilot, lambda: session.state.ready is not None)
-        app.entry.composer.fill(QUESTION)
+        app.view.entry.composer.fill(QUESTION)
         await pilot.press("enter")
         await until(pilot, lambda: len(session.talk.messages) == 2 and not session.busy)
         await pilot.press("f2")
@@ -61,7 +61,7 @@ async def draw(app: ChatApp, folder: Path) -> None:
         await until(pilot, lambda: isinstance(app.screen, TextSheet))
         app.save_screenshot("lens.svg", str(folder))
         await pilot.press("escape")
-        app.entry.composer.fill("/race")
+        app.view.entry.composer.fill("/race")
         await pilot.pause(0.2)
         await pilot.press("escape", "enter")
         await until(pilot, lambda: session.race is not None and session.race.done)

@@ -186,7 +186,8 @@ class Assistant:
         else:
             thinking = conversation.thinking_filter()
             pieces = tag_pieces(thinking_tags(self.template.source), tokenizer)
-        return ReplyText(tokenizer, thinking, StopStrings(options.stop), pieces)
+        begun = () if conversation is None else conversation.begun
+        return ReplyText(tokenizer, thinking, StopStrings(options.stop), pieces, begun)
 
     def _require_room(self, n_tokens: int) -> None:
         n_ctx = self.models.target.n_ctx

@@ -77,6 +77,11 @@ class Conversation:
         """Whether the last turn is the assistant's, so that the next reply is more of it."""
         return bool(self._messages) and self._messages[-1].role == "assistant"
 
+    @property
+    def begun(self) -> tuple[int, ...]:
+        """The ids of what the reply to the last prompt says already; none where a new one begins."""
+        return self._prompt.segments[-1].tokens if self._prompt and self.goes_on else ()
+
     def append_user(self, text: str) -> None:
         """Add what the user says."""
         self._messages.append(Message("user", text))

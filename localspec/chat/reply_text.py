@@ -1,6 +1,6 @@
 """ReplyText: confirmed tokens become the text of one reply. Knows no models and no rounds."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from localspec.chat.detokenize import Detokenizer
 from localspec.chat.events import TextChunk
@@ -20,6 +20,7 @@ class ReplyText:
         thinking: what tells thoughts from the answer.
         stops: what ends the answer.
         tag_pieces: bytes of control tokens that the filter has to see, by id.
+        begun: ids of what the reply says already, where it goes on; the last may have begun a character.
     """
 
     def __init__(
@@ -28,12 +29,15 @@ class ReplyText:
         thinking: ThinkingFilter,
         stops: StopStrings,
         tag_pieces: Mapping[int, bytes],
+        begun: Sequence[int] = (),
     ) -> None:
         self._tokenizer = tokenizer
         self._thinking = thinking
         self._stops = stops
         self._tag_pieces = tag_pieces
         self._detokenizer = Detokenizer()
+        for token in begun:
+            self._detokenizer.feed(self._piece(token))
         self._tokens: list[int] = []
         self._before_answer = 0
         self._written = ""
@@ -61,23 +65,28 @@ class ReplyText:
 
     def feed(self, token: int) -> list[TextChunk]:
         """Take a confirmed token and return what can be shown of the text now."""
-        piece = self._tag_pieces.get(token)
-        if piece is None:
-            piece = self._tokenizer.piece(token)
         self._tokens.append(token)
-        text = self._detokenizer.feed(piece)
+        text = self._detokenizer.feed(self._piece(token))
         self._written += text
         return self._show(self._thinking.feed(text))
 
-    def flush(self) -> list[TextChunk]:
-        """Return what was held back, at the end of the reply."""
+    def flush(self, *, may_go_on: bool = False) -> list[TextChunk]:
+        """Return what was held back, at the end of the reply.
+
+        Args:
+            may_go_on: it was cut, and the rest of a character may still come: half of one is left out then.
+        """
         if self.stopped:
             return []
-        rest = self._detokenizer.flush()
+        rest = "" if may_go_on else self._detokenizer.flush()
         self._written += rest
         chunks = self._show([*self._thinking.feed(rest), *self._thinking.flush()])
         self.answer += (held := self._stops.flush())
         return [*chunks, *([TextChunk(held)] if held else [])]
+
+    def _piece(self, token: int) -> bytes:
+        piece = self._tag_pieces.get(token)
+        return self._tokenizer.piece(token) if piece is None else piece
 
     def _show(self, spans: list[Span]) -> list[TextChunk]:
         thoughts = "".join(span.text for span in spans if span.thinking)

@@ -63,7 +63,7 @@ class Replying:
 
     def flush(self) -> list[TextChunk]:
         """Return what was held back, at the end."""
-        return self.text.flush()
+        return self.text.flush(may_go_on=self._reason() is not StopReason.EOG)
 
     def finish(self) -> Reply:
         """Return the reply, after it was flushed; a conversation gets it appended."""

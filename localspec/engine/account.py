@@ -1,7 +1,7 @@
 """What a reply tells while it is made: where each token came from, and where each round's time went."""
 
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 
 from localspec.chat.conversation import Message as Said
 from localspec.chat.detokenize import Detokenizer
@@ -21,6 +21,7 @@ class Account:
         tokenizer: turns ids into bytes.
         pieces: bytes of control tokens that are text all the same, by id.
         eog: ids that end a reply, and are no text.
+        begun: ids of what the reply says already, where it goes on.
         clock: seconds, monotonic.
     """
 
@@ -29,6 +30,7 @@ class Account:
         tokenizer: Tokenizer,
         pieces: dict[int, bytes],
         eog: Collection[int],
+        begun: Sequence[int] = (),
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         self._tokenizer = tokenizer
@@ -36,6 +38,8 @@ class Account:
         self._eog = eog
         self._clock = clock
         self._detokenizer = Detokenizer()
+        for token in begun:
+            self._detokenizer.feed(self._piece(token))
         self._tokens: list[LensToken] = []
         self._rounds: list[RoundFigures] = []
         self._taken = 0
@@ -46,8 +50,8 @@ class Account:
         origins = _origins(confirmed.round, len(confirmed.tokens))
         for token, origin in zip(confirmed.tokens, origins, strict=True):
             if token not in self._eog:
-                piece = self._pieces.get(token, self._tokenizer.piece(token))
-                self._tokens.append(LensToken(self._detokenizer.feed(piece), origin))
+                text = self._detokenizer.feed(self._piece(token))
+                self._tokens.append(LensToken(text, origin))
         now = self._clock(), timings.draft_prefill_s + timings.draft_s, timings.verify_s
         if confirmed.round is not None:
             elapsed_s, draft_s, verify_s = (
@@ -78,6 +82,10 @@ class Account:
         self._tokens.clear()
         self._taken = len(self._rounds)
         return tokens, rounds
+
+    def _piece(self, token: int) -> bytes:
+        piece = self._pieces.get(token)
+        return self._tokenizer.piece(token) if piece is None else piece
 
 
 def _origins(done: Round | None, length: int) -> list[str]:

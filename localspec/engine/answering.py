@@ -66,13 +66,14 @@ class Answering:
         tokens = conversation.prompt_tokens(
             self._assistant.template, self._assistant.models.tokenizer
         )
-        if request.afresh:
-            self._forget()
+        if request.keep is not None:
+            self._cut_caches(request.keep)
         cached = min(target.common_prefix(tokens), len(tokens) - 1) if tokens else 0
         self._tell(Started(request.id, len(tokens), cached, dropped))
         with self._prefill_watched(request.id), self._drafting(request.draft):
             self._stream(request.id, conversation, options)
-        self._remembered = conversation.remembered
+        if not request.aside:
+            self._remembered = conversation.remembered
 
     def count(self, turns: Sequence[Turn]) -> tuple[int, int]:
         """Return how many tokens a conversation takes, and how many the context holds."""
@@ -95,7 +96,8 @@ class Answering:
     def _stream(self, number: int, conversation: Conversation, options: ReplyOptions) -> None:
         models = self._assistant.models
         tags = thinking_tags(self._assistant.template.source)
-        account = Account(models.tokenizer, tag_pieces(tags, models.tokenizer), models.eog)
+        pieces = tag_pieces(tags, models.tokenizer)
+        account = Account(models.tokenizer, pieces, models.eog, conversation.begun)
         for event in self._assistant.stream(conversation, options, watch=account.note):
             if isinstance(event, Finished):
                 self._tell(Streamed(number, (), *account.taken()))
@@ -123,10 +125,10 @@ class Answering:
         template, tokenizer = self._assistant.template, self._assistant.models.tokenizer
         return len(conversation.prompt_tokens(template, tokenizer))
 
-    def _forget(self) -> None:
+    def _cut_caches(self, n_past: int) -> None:
         for model in (self._assistant.models.target, self._assistant.models.draft_model):
             if model is not None:
-                model.truncate(0)
+                model.truncate(n_past)
 
     @contextmanager
     def _prefill_watched(self, number: int) -> Iterator[None]:

@@ -91,11 +91,12 @@ class EngineClient:
         options: Options | None = None,
         *,
         draft: bool = True,
-        afresh: bool = False,
+        keep: int | None = None,
+        aside: bool = False,
         drop_oldest: bool = False,
     ) -> int:
         """Ask for a reply, see `Ask`; return the id that its messages bear."""
-        request = Ask(0, tuple(turns), options or Options(), draft, afresh, drop_oldest)
+        request = Ask(0, tuple(turns), options or Options(), draft, keep, aside, drop_oldest)
         return self._numbered(request)
 
     def count(self, turns: Sequence[Turn]) -> int:

@@ -65,7 +65,8 @@ class Ask:
             nothing is evaluated twice. If its last turn is the assistant's, that turn goes on.
         options: how to answer.
         draft: False answers without drafting; the text is the same.
-        afresh: forget what is cached first, so that two runs evaluate the same.
+        keep: use so many of the cached tokens at most, so that two runs evaluate the same; None uses what fits.
+        aside: this is no part of the conversation: what was said in it before is remembered, and not this.
         drop_oldest: where the conversation is too long, leave out its oldest turns, never the
             system prompt, instead of failing.
     """
@@ -74,7 +75,8 @@ class Ask:
     turns: tuple[Turn, ...]
     options: Options = field(default_factory=Options)
     draft: bool = True
-    afresh: bool = False
+    keep: int | None = None
+    aside: bool = False
     drop_oldest: bool = False
 
 

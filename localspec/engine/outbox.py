@@ -2,7 +2,8 @@
 
 A thread writes. While it waits for a reader, or for its next turn, text is joined and a progress is
 replaced by the one after it; so whoever reads slowly, or not at all, costs no more memory than the
-reply itself, and gets at most 15 messages a second of what comes in streams. All else leaves at once.
+reply itself, and gets at most ten messages a second of what comes in streams. All else leaves at once, and so
+does the first text of a reply.
 """
 
 import threading
@@ -20,7 +21,7 @@ from localspec.engine.protocol import (
     Streamed,
 )
 
-PACE_S = 0.07
+PACE_S = 0.1
 _STREAMS = (Downloading, Loading, Measuring, Prefilling, Streamed)
 
 
@@ -36,6 +37,7 @@ class Outbox:
         self._changed = threading.Condition()
         self._waiting: list[Message] = []
         self._closed = False
+        self._streams: int | None = None
         self._next_s = 0.0
         self._thread = threading.Thread(target=self._run, daemon=True, name="localspec-outbox")
         self._thread.start()
@@ -78,7 +80,7 @@ class Outbox:
         with self._changed:
             while True:
                 now_s = time.monotonic()
-                urgent = self._closed or any(not isinstance(m, _STREAMS) for m in self._waiting)
+                urgent = self._closed or any(self._is_urgent(each) for each in self._waiting)
                 if self._waiting and (urgent or now_s >= self._next_s):
                     self._next_s = now_s + PACE_S
                     batch, self._waiting = self._waiting, []
@@ -86,6 +88,12 @@ class Outbox:
                 if self._closed:
                     return []
                 self._changed.wait(self._next_s - now_s if self._waiting else None)
+
+    def _is_urgent(self, message: Message) -> bool:
+        if isinstance(message, Streamed):
+            begins, self._streams = message.id != self._streams, message.id
+            return begins
+        return not isinstance(message, _STREAMS)
 
 
 def _joined(before: Message, after: Message) -> Message | None:

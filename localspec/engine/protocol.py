@@ -84,4 +84,4 @@ __all__ = [
     "Turn",
 ]
 
-VERSION = 1
+VERSION = 2

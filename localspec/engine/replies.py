@@ -75,7 +75,7 @@ class RoundFigures:
 
 @dataclass(frozen=True, slots=True)
 class Streamed:
-    """What was confirmed since the last one; at most 15 a second, and the last comes before `Finished`.
+    """What was confirmed since the last one; at most ten a second, and the last comes before `Finished`.
 
     Spans and tokens need not end at the same place: text that may begin a stop string or a tag waits.
     """

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Self
 
 from localspec.history import queries
-from localspec.history.database import Database
+from localspec.history.database import RETRY_S, Database
 from localspec.history.recorder import Recorder, storable
 from localspec.history.records import Role, State, StoredConversation, StoredMessage
 
@@ -51,6 +51,10 @@ class History:
     def trouble(self) -> str | None:
         """Why nothing is saved, on one line; None while all is well."""
         return self._database.trouble
+
+    def mend(self, wait_s: float = RETRY_S) -> None:
+        """Where nothing can be saved, see whether it can be again, every `wait_s` at most; to be called often."""
+        self._database.mend(wait_s)
 
     def create(self, *, system: str | None = None, pair: str = "", settings: str = "") -> int:
         """Begin a conversation; return its id."""

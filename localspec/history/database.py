@@ -1,7 +1,8 @@
 """One SQLite database that never stops a chat: what cannot be on disk goes on in memory.
 
 Whatever is wrong with the file (no right to write, a full disk, damage, a later version) becomes one line in
-`trouble`, and from then on nothing is saved. Knows no conversations.
+`trouble`. What may pass, such as a full disk, is tried again; all that was said meanwhile then goes into the file.
+Knows no conversations.
 """
 
 import os
@@ -14,10 +15,14 @@ from pathlib import Path
 from typing import TypeVar
 
 from localspec.errors import HistoryError
+from localspec.history.refuge import Refuge
 from localspec.history.schema import VERSION, TooNewError, migrate
 
+RETRY_S = 10.0
 _BUSY_S = 5.0
 _CHECK_S = 0.1
+_DAMAGE = {"database disk image is malformed", "file is not a database"}
+_ADVICE = {"database or disk is full": "free some space"}
 T = TypeVar("T")
 Work = Callable[[sqlite3.Connection], T]
 
@@ -34,6 +39,8 @@ class Database:
     def __init__(self, path: Path) -> None:
         self._lock = threading.RLock()
         self._path = path
+        self._refuge: Refuge | None = None
+        self._tried_s = time.monotonic()
         self.trouble: str | None = None
         try:
             self._connection = _open(path)
@@ -45,7 +52,7 @@ class Database:
             self._connection = _in_memory()
         except (OSError, sqlite3.Error) as error:
             self._connection = _copied(path) or _in_memory()
-            self.trouble = self._told(error)
+            self._flee(error)
 
     def read(self, work: Work[T]) -> T:
         """Return what `work` reads.
@@ -85,10 +92,31 @@ class Database:
         with self._lock, suppress(sqlite3.Error):
             self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
 
+    def mend(self, wait_s: float = RETRY_S) -> None:
+        """Go back to the file if it can be written again; costs nothing until so much time went by since the last try."""
+        with self._lock:
+            refuge, now = self._refuge, time.monotonic()
+            if refuge is None or now - self._tried_s < wait_s:
+                return
+            self._tried_s = now
+            try:
+                file = _open(self._path)
+            except (OSError, sqlite3.Error, TooNewError):
+                return
+            try:
+                refuge.carry_back(file)
+            except sqlite3.Error:
+                file.close()
+                return
+            refuge.connection.close()
+            self._connection, self._refuge, self.trouble = file, None, None
+
     def close(self) -> None:
         """Close the file; closing twice is harmless."""
         with self._lock:
+            self.mend(wait_s=0)
             self._connection.close()
+            self._refuge = None
 
     def _do(self, work: Work[T]) -> T:
         with self._lock:
@@ -97,34 +125,42 @@ class Database:
             except sqlite3.Error as error:
                 if self.trouble is not None or _of_the_statement(error):
                     raise HistoryError(f"the history cannot do that: {error}") from error
-                self.trouble = self._told(error)
-            return self._do_in_memory(work)
+                return self._do_in_memory(work, error)
 
-    def _do_in_memory(self, work: Work[T]) -> T:
+    def _do_in_memory(self, work: Work[T], reason: sqlite3.Error) -> T:
         """Leave the file, taking along what can be read of it, and try again."""
         before = self._connection
         with closing(before):
             self._connection = _in_memory()
             with suppress(sqlite3.Error):
                 before.backup(self._connection)
+                self._flee(reason)
                 return work(self._connection)
         # A copy of a damaged file is as damaged. Without it, ids point to nothing, which must not matter now.
         self._connection.close()
         self._connection = _in_memory()
         self._connection.execute("PRAGMA foreign_keys = OFF")
+        self._flee(reason)
         try:
             return work(self._connection)
         except sqlite3.Error as error:
             raise HistoryError(f"the history cannot be used: {error}") from error
 
-    def _told(self, error: Exception) -> str:
+    def _flee(self, error: Exception) -> None:
+        """Take note that from now on all is in memory, and why."""
         reason = getattr(error, "strerror", None) or str(error)
-        advice = {
-            "database or disk is full": "free some space",
-            "database disk image is malformed": f"move {self._path} away",
-            "file is not a database": f"move {self._path} away",
-        }.get(reason, f"see to {self._path.parent}")
-        return f"the history cannot be saved ({reason}): {advice} and start again; nothing is saved until then"
+        told = f"the history cannot be saved ({reason})"
+        self._tried_s = time.monotonic()
+        if reason in _DAMAGE:
+            self.trouble = (
+                f"{told}: move {self._path} away and start again; nothing is saved until then"
+            )
+            return
+        advice = _ADVICE.get(reason, f"see to {self._path.parent}")
+        self.trouble = (
+            f"{told}: {advice}; it is tried again, and what is said meanwhile is kept in memory"
+        )
+        self._refuge = Refuge(self._connection)
 
 
 def _of_the_statement(error: sqlite3.Error) -> bool:

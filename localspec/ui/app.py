@@ -1,4 +1,4 @@
-"""ChatApp: the chat's main screen. Shows what the session knows, and hands it what the user wants.
+"""ChatApp: hands the session what the user wants, by keys, commands and clicks; `MainView` shows what came of it.
 
 Painted before the engine is started: nothing that is slow is imported or opened until then.
 """
@@ -16,27 +16,17 @@ from textual.screen import Screen
 
 from localspec.errors import LocalspecError
 from localspec.ui import actions
-from localspec.ui.bars import Below, Notice, StatsPanel, StatusLine
-from localspec.ui.clean import clean_line
 from localspec.ui.commands import BY_NAME, parse
-from localspec.ui.composer import Composer, Entry
+from localspec.ui.composer import Composer
 from localspec.ui.feed import Feed
-from localspec.ui.figures import stats_lines, status
 from localspec.ui.guard import LineGuard
 from localspec.ui.keys import IN_APP
+from localspec.ui.main_view import MainView
+from localspec.ui.message_actions import on_message
 from localspec.ui.message_view import MessageView
 from localspec.ui.palette import palette
 from localspec.ui.preferences import Preferences
 from localspec.ui.session import Session
-from localspec.ui.shown import Shown, growing, shown
-from localspec.ui.transcript import Item, Transcript
-from localspec.ui.typeset import Typesetter, code_theme
-
-_WELCOME = """\
-Ask something. What the draft proposes and the target confirms is shown as it comes.
-
-/ lists the commands, @ puts a file into the context, F1 lists the keys.
-Esc stops an answer and keeps what is there."""
 
 
 class ChatApp(App[None]):
@@ -63,33 +53,27 @@ class ChatApp(App[None]):
         self.preferences = preferences or Preferences()
         self.editing: int | None = None
         self._early = ""
-        self._guard = LineGuard()
+        # The same ones every time: Textual keeps lines by the filters that they passed.
+        self._gates: tuple[LineFilter, ...] = (LineGuard(),)
         self._feed = Feed(self, resume)
-        self._typesetter: Typesetter | None = None
-        self.transcript = Transcript(self.typesetter)
-        self.entry = Entry(session.folder)
-        self._notice, self._below = Notice(), Below()
-        self._stats, self._status = StatsPanel(), StatusLine()
+        self.view = MainView(self)
 
     def compose(self) -> ComposeResult:
         """Return the main screen."""
-        yield self._stats
-        yield self.transcript
-        yield self._below
-        yield self._notice
-        yield self.entry
-        yield self._status
+        yield from self.view.widgets()
 
     async def on_mount(self) -> None:
         """Paint, and only then start what takes time."""
         self._end_when_told()
+        if self.no_color:  # where Textual would still send greys
+            self._gates = (NoColor(), *self._gates)
         self.set_keymap(dict(self.preferences.keys))
         if self.preferences.theme:
             self.choose_theme(self.preferences.theme)
-        self.theme_changed_signal.subscribe(self, lambda _: self._colours_changed())
-        await self.show_messages()
-        self.entry.composer.focus()
-        self.tell_state()
+        self.theme_changed_signal.subscribe(self, lambda _: self.view.colours_changed())
+        await self.view.show_messages()
+        self.view.entry.composer.focus()
+        self.view.tell_state()
         self.call_after_refresh(self._feed.start)
 
     def _end_when_told(self) -> None:
@@ -102,9 +86,7 @@ class ChatApp(App[None]):
 
     def get_line_filters(self) -> Sequence[LineFilter]:
         """Return what every line passes on its way to the terminal."""
-        # Where no colours are wanted Textual would still send greys.
-        plain = [NoColor()] if self.no_color else []
-        return [*super().get_line_filters(), *plain, self._guard]
+        return [*super().get_line_filters(), *self._gates]
 
     @property
     def failure(self) -> Exception | None:
@@ -115,93 +97,17 @@ class ChatApp(App[None]):
         # Textual would print a traceback with all locals; whoever runs the app has one line for it.
         self._close_messages_no_wait()
 
-    # What is shown.
-
-    def typesetter(self) -> Typesetter:
-        """Return what lays text out in the colours of now."""
-        if self._typesetter is None:
-            self._typesetter = Typesetter(
-                self.console, code_theme(self.current_theme, self.no_color)
-            )
-        return self._typesetter
-
     def choose_theme(self, name: str) -> None:
         """Change the colours, or say which there are."""
         if name in self.available_themes:
             self.theme = name
         else:
-            self.tell(
-                f"there is no theme {name[:40]!r}: known are {', '.join(self.available_themes)}"
-            )
-
-    def tell(self, text: str) -> None:
-        """Show one line of news above the composer; an empty text takes it away."""
-        self._notice.tell(text)
-
-    def tell_state(self) -> None:
-        """Show what the engine is at, and figures of the last answer."""
-        session = self.session
-        left = session.state.line() + (" · answering, Esc stops" if session.busy else "")
-        if session.talk.history.trouble:
-            left = f"not saved · {left}"
-        n_ctx = None if session.state.ready is None else session.state.ready.n_ctx
-        self._status.tell(left, status(session.exchange, n_ctx, session.context_tokens()))
-        if self._stats.display:
-            self._stats.tell(
-                lambda width: stats_lines(session.exchange, session.earlier_rounds, width)
-            )
-
-    def toggle_stats(self) -> None:
-        """Show or hide the stats."""
-        self._stats.display = not self._stats.display
-        self.tell_state()
-
-    def items(self, upto: int | None = None) -> list[Item]:
-        """Return the messages of the conversation, up to one of them or all."""
-        numbers = self.session.talk.numbers()
-        found = []
-        for each in self.session.talk.messages:
-            found.append(Item(each.id, shown(each, numbers.get(each.id))))
-            if each.id == upto:
-                break
-        return found or [Item(None, Shown("localspec", _WELCOME, kind="greeting"))]
-
-    async def show_messages(self) -> None:
-        """Show the conversation as it stands."""
-        await self.transcript.show(self.items())
-
-    async def show_answering(self) -> None:
-        """Show the question that is being answered, and the answer as it grows."""
-        self.tell("")
-        session = self.session
-        items = self.items(session.answering.parent)
-        await self.transcript.show(items if session.answering.continued is None else items[:-1])
-        await self.transcript.begin(self._growing())
-        self.tell_state()
-
-    def grow(self) -> None:
-        """Show more of the answer that grows."""
-        self.transcript.grow(self._growing())
-
-    def _growing(self) -> Shown:
-        assert self.session.exchange is not None  # noqa: S101 - something is being answered
-        ready = self.session.state.ready
-        name = "" if ready is None else clean_line(ready.target)
-        return growing(self.session.exchange, name, self.session.answering.continued)
-
-    def _colours_changed(self) -> None:
-        self._typesetter = None
-        self.transcript.lay_out_again()
+            known = ", ".join(self.available_themes)
+            self.view.tell(f"there is no theme {name[:40]!r}: known are {known}")
 
     def on_transcript_followed(self) -> None:
         """Say at once where the end is when the user scrolls."""
-        self.tell_place()
-
-    def tell_place(self) -> None:
-        """Say where the end is while it is out of sight."""
-        self._below.display = not self.transcript.follows
-
-    # What the user wants.
+        self.view.tell_place()
 
     async def on_composer_sent(self, event: Composer.Sent) -> None:
         """Run a command, or ask; what cannot be done is told, and the text stays."""
@@ -220,13 +126,13 @@ class ChatApp(App[None]):
         """Run a command without an argument."""
         command = BY_NAME[name]
         if len(self.screen_stack) == 1 and (self._feed.started or command.while_busy):
-            self.tell("")
+            self.view.tell("")
             await self._attempt(actions.run(self, command, ""))
 
     async def action_message(self, what: str) -> None:
         """Do something with the message that has the focus."""
         if isinstance(self.focused, MessageView):
-            await self._attempt(actions.on_message(self, self.focused, what))
+            await self._attempt(on_message(self, self.focused, what))
 
     async def action_stop(self) -> None:
         """Stop what runs; otherwise go back to the composer, and leave an edited question as it was."""
@@ -234,36 +140,36 @@ class ChatApp(App[None]):
             return
         if self.editing is not None:
             self.editing = None
-            self.entry.composer.fill("")
-            self.tell("")
-        self.entry.composer.focus()
+            self.view.entry.composer.fill("")
+            self.view.tell("")
+        self.view.entry.composer.focus()
 
     def action_to_end(self) -> None:
         """Show the end of the transcript and follow it."""
-        self.transcript.to_end()
+        self.view.transcript.to_end()
 
     def action_page(self, direction: int) -> None:
         """Scroll the transcript by a page."""
         if direction < 0:
-            self.transcript.scroll_page_up(animate=False)
+            self.view.transcript.scroll_page_up(animate=False)
         else:
-            self.transcript.scroll_page_down(animate=False)
+            self.view.transcript.scroll_page_down(animate=False)
 
     def action_copy_or_stop(self) -> None:
         """Copy what is selected; else stop; else clear the composer; else say how to leave."""
-        selected = self.screen.get_selected_text() or self.entry.composer.selected_text
+        selected = self.screen.get_selected_text() or self.view.entry.composer.selected_text
         if selected:
             self.copy(selected)
         elif not self.session.stop():
-            if self.entry.composer.text:
-                self.entry.composer.fill("")
+            if self.view.entry.composer.text:
+                self.view.entry.composer.fill("")
             else:
-                self.tell("Ctrl+Q leaves")
+                self.view.tell("Ctrl+Q leaves")
 
     def copy(self, text: str) -> None:
         """Copy a text by way of the terminal (OSC 52)."""
         self.copy_to_clipboard(text)
-        self.tell(f"copied {len(text)} characters, if the terminal allows it")
+        self.view.tell(f"copied {len(text)} characters, if the terminal allows it")
 
     def on_message_view_chosen(self, event: MessageView.Chosen) -> None:
         """Give the focus to a message that was clicked on, unless something was selected."""
@@ -278,15 +184,15 @@ class ChatApp(App[None]):
         found = parse(text)
         if found is None:
             actions.ask(self, text)
-            self.entry.composer.accept(text)
-            await self.show_answering()
+            self.view.entry.composer.accept(text)
+            await self.view.show_answering()
         else:
-            self.tell("")
-            self.entry.composer.accept(text)
+            self.view.tell("")
+            self.view.entry.composer.accept(text)
             await actions.run(self, *found)
 
     async def _attempt(self, doing: Awaitable[None]) -> None:
         try:
             await doing
         except (LocalspecError, OSError) as error:
-            self.tell(str(error))
+            self.view.tell(str(error))

@@ -54,6 +54,7 @@ class Composer(TextArea):
             tab_behavior="focus",
             placeholder="Ask something. / for commands, @ for files, F1 for keys.",
         )
+        self.cursor_blink = False  # the screen would be drawn twice a second for it
         self.folder = folder
         self.recall: list[str] = []
         self.list_open = False

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import gc
 import time
 from typing import TYPE_CHECKING
+
+from textual.timer import Timer
 
 from localspec.engine.protocol import EngineDied, Failed, Finished, Message, Ready
 from localspec.ui import actions, openers
 from localspec.ui.installed import nothing_is_here, resumed
-from localspec.ui.shown import shown
+from localspec.ui.shown import SAVED_AGAIN, shown
 from localspec.ui.transcript import Item
 
 if TYPE_CHECKING:
     from localspec.ui.app import ChatApp
 
 POLL_S = 0.1
+# While a user waits for the first text: it is to be there when it comes.
+_EAGER_S = 0.02
 # Text that scrolls has the whole screen composed again: a tenth of a core at ten times a second.
 _REDRAW_S = 0.25
 _RESTART_AGAIN_S = 60.0
@@ -37,6 +42,8 @@ class Feed:
         self.started = False
         self._trouble: str | None = None
         self._drawn_s = 0.0
+        self._eager: Timer | None = None
+        self._waiting = False
         self._died_s = -_RESTART_AGAIN_S
 
     async def start(self) -> None:
@@ -44,7 +51,7 @@ class Feed:
         app, session = self._app, self._app.session
         if self._resume is not None:
             session.open(self._resume)
-            await app.show_messages()
+            await app.view.show_messages()
             kept = session.talk.history.conversation(self._resume)
             session.loaded = resumed(session.loaded, kept.pair)
         if not session.pair and nothing_is_here():
@@ -53,8 +60,11 @@ class Feed:
         else:
             session.start()
         self.started = True
-        app.tell_state()
+        # All that is here will stay: without looking through it, collecting garbage stops no frame for 50 ms.
+        gc.freeze()
+        app.view.tell_state()
         app.set_interval(POLL_S, self._poll)
+        self._eager = app.set_interval(_EAGER_S, self._poll, pause=True)
         await app.send_early()
 
     async def _poll(self) -> None:
@@ -63,20 +73,30 @@ class Feed:
         for message in messages:
             await self._react(message)
         self._tell_trouble()
+        growing, first_text = app.session.answering.growing, self._first_text()
         now = time.monotonic()
-        if app.session.answering.growing and now - self._drawn_s < _REDRAW_S:
+        if growing and not first_text and now - self._drawn_s < _REDRAW_S:
             return  # text and figures are drawn together, or each would have the screen composed
-        if app.session.answering.growing:
+        if growing:
             self._drawn_s = now
-            app.grow()
-        app.tell_state()
-        app.tell_place()
+            app.view.grow()
+        app.view.tell_state()
+        app.view.tell_place()
+
+    def _first_text(self) -> bool:
+        """Return whether the first text of an answer has just come; look for it more often until then."""
+        answering = self._app.session.answering
+        exchange, waited = answering.exchange, self._waiting
+        self._waiting = answering.growing and exchange is not None and not exchange.tokens
+        if self._eager is not None and waited != self._waiting:
+            self._eager.resume() if self._waiting else self._eager.pause()
+        return waited and not self._waiting
 
     def _tell_trouble(self) -> None:
-        """Say once why nothing is saved; a disk may fill up at any time."""
+        """Say once why nothing is saved, and once that all is again; a disk may fill up at any time."""
         trouble = self._app.session.talk.history.trouble
-        if trouble is not None and trouble != self._trouble:
-            self._app.tell(trouble)
+        if trouble != self._trouble:
+            self._app.view.tell(trouble or SAVED_AGAIN)
         self._trouble = trouble
 
     async def _react(self, message: Message) -> None:
@@ -85,12 +105,12 @@ class Feed:
             case Finished() if self._is_answer(message):
                 await self._settle()
             case Failed() if self._is_answer(message):
-                await app.show_messages()
+                await app.view.show_messages()
                 actions.failed(app, message)
             case Failed(id=None):
-                app.tell(message.reason)
+                app.view.tell(message.reason)
             case Ready() if message.notes:
-                app.tell("; ".join(message.notes))
+                app.view.tell("; ".join(message.notes))
             case EngineDied():
                 await self._settle()
                 self._mourn(message)
@@ -104,10 +124,10 @@ class Feed:
     async def _settle(self) -> None:
         """Show the answer as it was kept; where there is none, the conversation without it."""
         app, messages = self._app, self._app.session.talk.messages
-        if messages and messages[-1].role == "assistant" and app.transcript.has_growing:
-            app.transcript.settle(Item(messages[-1].id, shown(messages[-1])))
+        if messages and messages[-1].role == "assistant" and app.view.transcript.has_growing:
+            app.view.transcript.settle(Item(messages[-1].id, shown(messages[-1])))
         else:
-            await app.show_messages()
+            await app.view.show_messages()
 
     def _mourn(self, message: EngineDied) -> None:
         """Say that the engine died, and start it again unless it has just been started again."""
@@ -117,4 +137,4 @@ class Feed:
         if again:
             self._app.session.restart()
         then = "it is being started again" if again else "/restart starts it again"
-        self._app.tell(f"{message.reason}; {then}")
+        self._app.view.tell(f"{message.reason}; {then}")

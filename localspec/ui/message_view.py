@@ -1,7 +1,8 @@
 """MessageView: one message on the screen, while it grows and when it is done.
 
 Laid out once for a width and kept as strips; while it grows, only the block at its end is laid out
-again. A finished message costs nothing until it is scrolled into sight.
+again. A finished message costs nothing until it is scrolled into sight. Lines are also kept as they go
+to the terminal: where text scrolls, Textual asks for all that are in sight, and most have not changed.
 """
 
 from collections.abc import Callable
@@ -12,6 +13,7 @@ from textual import events
 from textual.binding import BindingType
 from textual.geometry import Region, Size
 from textual.message import Message
+from textual.reactive import Reactive
 from textual.selection import Selection
 from textual.strip import Strip
 from textual.widget import Widget
@@ -35,6 +37,8 @@ class MessageView(Widget, can_focus=True):
     """
 
     BINDINGS: ClassVar[list[BindingType]] = ON_MESSAGE
+    # As Textual has it, but without having the screen laid out and drawn a second time for every new line.
+    virtual_size: Reactive[Size] = Reactive(Size(0, 0), repaint=False)
 
     class Chosen(Message):
         """The user clicked on the message."""
@@ -61,6 +65,8 @@ class MessageView(Widget, can_focus=True):
             self._cutter = BlockCutter()
             self._cutter.feed(shown.text)
         self._strips: list[Strip] = []
+        self._drawn: dict[int, Strip] = {}
+        self._drawn_like: tuple[object, ...] = ()
         self._settled = 0
         self._blocks = 0
         self._width = 0
@@ -113,9 +119,25 @@ class MessageView(Widget, can_focus=True):
         return len(self._strips)
 
     def render_lines(self, crop: Region) -> list[Strip]:
-        """Return the lines of a region."""
+        """Return the lines of a region; what was drawn before, and like this, is not drawn again."""
         self._style = self.rich_style  # walks up the tree: once for all lines
-        return super().render_lines(crop)
+        like = (
+            crop.column_span,
+            self._style,
+            self.background_colors,
+            self.styles.border,
+            self.styles.padding,
+            self.text_selection if self.is_attached else None,
+            *self.get_line_filters(),
+        )
+        if like != self._drawn_like:
+            self._drawn, self._drawn_like = {}, like
+        missing = [y for y in crop.line_range if y not in self._drawn]
+        if missing:
+            first, count = missing[0], missing[-1] + 1 - missing[0]
+            lines = super().render_lines(Region(crop.x, first, crop.width, count))
+            self._drawn.update(enumerate(lines, first))
+        return [self._drawn[y] for y in crop.line_range]
 
     def render_line(self, y: int) -> Strip:
         """Return a line, with what is selected of it."""
@@ -149,8 +171,14 @@ class MessageView(Widget, can_focus=True):
         event.stop()
         self.post_message(self.Chosen(self))
 
+    def _cut(self, first: int) -> None:
+        """Forget the lines from one on."""
+        del self._strips[first:]
+        self._drawn = {y: strip for y, strip in self._drawn.items() if y < first}
+
     def _lay_out(self, width: int) -> None:
         self._width = width
+        self._cut(0)
         self._strips = self._head(width)
         self._settled, self._blocks = len(self._strips), 0
         if self._cutter is not None:
@@ -175,7 +203,7 @@ class MessageView(Widget, can_focus=True):
 
     def _extend(self, cutter: BlockCutter, width: int) -> None:
         """Lay out the blocks that are done since, and the one that is not."""
-        del self._strips[self._settled :]
+        self._cut(self._settled)
         for index in range(self._blocks, len(cutter.done)):
             self._strips += self._block(cutter.done[index], width, first=index == 0)
         self._blocks, self._settled = len(cutter.done), len(self._strips)

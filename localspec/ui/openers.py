@@ -31,7 +31,7 @@ async def model(app: ChatApp, argument: str, *, first: bool = False) -> None:
             try:
                 app.session.load(named(app.session.loaded, name))
             except LocalspecError as error:
-                app.tell(str(error))
+                app.view.tell(str(error))
 
     # Imported late: reading models' headers needs numpy, and the first frame does not.
     from localspec.ui.picker import Picker  # noqa: PLC0415
@@ -48,11 +48,11 @@ async def history(app: ChatApp, argument: str) -> None:
 
     def export(conversation: int) -> None:
         try:
-            app.tell(
+            app.view.tell(
                 f"written to {write_export(talk.history, conversation, '', app.session.folder)}"
             )
         except LocalspecError as error:
-            app.tell(str(error))
+            app.view.tell(str(error))
 
     def deleted(conversation: int) -> None:
         if conversation == talk.conversation:
@@ -61,7 +61,7 @@ async def history(app: ChatApp, argument: str) -> None:
     async def take_up(conversation: str | None) -> None:
         if conversation:
             app.session.open(int(conversation))
-        await app.show_messages()
+        await app.view.show_messages()
 
     app.push_screen(HistorySheet(talk.history, argument, export, deleted), take_up)
 
@@ -72,7 +72,7 @@ async def settings_sheet(app: ChatApp, argument: str) -> None:
     if argument:
         name, _, value = argument.partition(" ")
         session.set(name, value.strip())
-        app.tell(f"{name} is {value.strip()} now")
+        app.view.tell(f"{name} is {value.strip()} now")
         return
 
     def changed(name: str, value: str | None) -> None:
@@ -80,7 +80,7 @@ async def settings_sheet(app: ChatApp, argument: str) -> None:
             try:
                 session.set(name, value)
             except UsageError as error:
-                app.tell(str(error))
+                app.view.tell(str(error))
         show()
 
     def choose(name: str | None) -> None:
@@ -105,7 +105,7 @@ async def settings_sheet(app: ChatApp, argument: str) -> None:
 
 async def stats(app: ChatApp, argument: str) -> None:  # noqa: ARG001 - every action takes one
     """Show or hide the stats."""
-    app.toggle_stats()
+    app.view.toggle_stats()
 
 
 async def lens_sheet(app: ChatApp, argument: str) -> None:  # noqa: ARG001

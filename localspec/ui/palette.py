@@ -20,7 +20,7 @@ def palette(app: ChatApp) -> Iterator[SystemCommand]:
 
         async def call(name: str = each.name, fill: bool = needs_more) -> None:
             if fill:
-                app.entry.composer.fill(f"/{name} ")
+                app.view.entry.composer.fill(f"/{name} ")
             else:
                 await app.action_command(name)
 

@@ -17,7 +17,7 @@ from localspec.ui.engine_state import Phase
 from localspec.ui.installed import resumed
 from localspec.ui.preferences import Preferences
 from localspec.ui.session import Session
-from localspec.ui.shown import shown
+from localspec.ui.shown import SAVED_AGAIN, shown
 
 _POLL_S = 0.03
 _INTERRUPTED = 130
@@ -154,10 +154,10 @@ class Plain:
             self.tell(f"{note} · seed {message.seed}")
 
     def _tell_trouble(self) -> None:
-        """Say once why nothing is saved; a disk may fill up at any time."""
+        """Say once why nothing is saved, and once that all is again; a disk may fill up at any time."""
         trouble = self.session.talk.history.trouble
-        if trouble is not None and trouble != self._trouble:
-            self.tell(trouble)
+        if trouble != self._trouble:
+            self.tell(trouble or SAVED_AGAIN)
         self._trouble = trouble
 
     def _texts(self) -> Iterator[str]:

@@ -1,14 +1,19 @@
 """Race: the same prompt and seed with and without drafting, one after the other, and what came of it.
 
-Not at the same time: they would take each other's cores, and the times would mean nothing.
+Not at the same time: they would take each other's cores, and the times would mean nothing. Both begin with the same
+part of the engine's cache, and the conversation beside which they run finds its own again.
 """
 
-from dataclasses import dataclass, field
+import secrets
+from dataclasses import dataclass, field, replace
 
 from localspec.engine.client import EngineClient
 from localspec.engine.protocol import Message, Options, Turn
 from localspec.ui.exchange import Exchange
 from localspec.ui.figures import TIMES
+
+_MOST_TOKENS = 256
+_SEED_BITS = 32
 
 
 @dataclass(slots=True)
@@ -92,8 +97,19 @@ class Race:
         return f"{_ratio(with_draft, without)}; {texts}"
 
     def _ask(self, *, draft: bool) -> None:
-        number = self.engine.ask(self.turns, self.options, draft=draft, afresh=True)
+        started = self.lanes[0].started if self.lanes else None
+        keep = None if started is None else started.cached_tokens
+        number = self.engine.ask(self.turns, self.options, draft=draft, aside=True, keep=keep)
         self.lanes.append(Exchange(number, self.turns))
+
+
+def race_of(engine: EngineClient, turns: tuple[Turn, ...], options: Options) -> Race:
+    """Start a race over one prompt; of a length that nobody waits long for, and with one seed."""
+    seed = secrets.randbits(_SEED_BITS) if options.seed is None else options.seed
+    most = min(options.max_tokens or _MOST_TOKENS, _MOST_TOKENS)
+    race = Race(engine, turns, replace(options, seed=seed, max_tokens=most))
+    race.start()
+    return race
 
 
 def _ratio(with_draft: Exchange, without: Exchange) -> str:

@@ -3,7 +3,6 @@
 Nothing here waits: `poll`, called ten times a second, takes what came in. No Textual.
 """
 
-import secrets
 from dataclasses import replace
 from pathlib import Path
 
@@ -23,12 +22,11 @@ from localspec.ui.answering import Answering
 from localspec.ui.attach import attached, with_files
 from localspec.ui.engine_state import EngineState, Phase
 from localspec.ui.exchange import Exchange
-from localspec.ui.race import Race
+from localspec.ui.models_state import ModelsState
+from localspec.ui.race import Race, race_of
 from localspec.ui.talk import Talk
 
 _ROUNDS_KEPT = 2000
-_RACE_TOKENS = 256
-_SEED_BITS = 32
 
 
 class Session:
@@ -44,6 +42,7 @@ class Session:
     Attributes:
         state: what is known of the engine.
         answering: the answer that is under way.
+        kept: the models' state of the conversation.
         race: the last race.
         earlier_rounds: of answers before the last one, with the same models.
         drop_oldest: leave out the oldest turns where the context is full, instead of failing.
@@ -57,6 +56,7 @@ class Session:
         self.folder = folder
         self.state = EngineState()
         self.answering = Answering(talk)
+        self.kept = ModelsState(engine, talk, self.state)
         self.race: Race | None = None
         self.earlier_rounds: list[RoundFigures] = []
         self.drop_oldest = False
@@ -90,7 +90,7 @@ class Session:
         self.state.expect_load()
         self.earlier_rounds = []
         self.engine.load(request)
-        self.restore_state()
+        self.kept.restore()
         if self.talk.conversation is not None:
             self.talk.history.update(self.talk.conversation, pair=self.pair)
 
@@ -99,7 +99,12 @@ class Session:
         self._break_off()
         self.state.expect_load()
         self.engine.restart()
-        self.restore_state()
+        self.kept.restore()
+
+    def save_state(self) -> None:
+        """Have the engine keep what it evaluated for this conversation, unless it is still at it."""
+        if not self.busy:
+            self.kept.save()
 
     def close(self) -> None:
         """Keep what the models have evaluated, and end the engine."""
@@ -160,17 +165,18 @@ class Session:
         return False
 
     def start_race(self, text: str = "") -> Race:
-        """Answer with and without drafting; without a text, the last question of the conversation."""
+        """Answer with and without drafting; without a text, the last question of the conversation.
+
+        A text is asked behind the conversation, of which nothing is evaluated again then, now or later.
+        """
         self.require_rest()
         self._require_ready()
         if text:
-            turns: tuple[Turn, ...] = (Turn("user", with_files(text, attached(text, self.folder))),)
+            question = Turn("user", with_files(text, attached(text, self.folder)))
+            turns = (*self.talk.answered(), question)
         else:
             turns = self.talk.turns(self.talk.question().id)
-        seed = secrets.randbits(_SEED_BITS) if self.options.seed is None else self.options.seed
-        most = min(self.options.max_tokens or _RACE_TOKENS, _RACE_TOKENS)
-        self.race = Race(self.engine, turns, replace(self.options, seed=seed, max_tokens=most))
-        self.race.start()
+        self.race = race_of(self.engine, turns, self.options)
         return self.race
 
     # What comes back.
@@ -181,6 +187,7 @@ class Session:
         for message in messages:
             self._take(message)
         self.answering.tick()
+        self.talk.history.mend()
         return messages
 
     def _take(self, message: Message) -> None:
@@ -208,31 +215,6 @@ class Session:
         self.answering.break_off()
         self.race = None
 
-    # The models' state of a conversation.
-
-    def save_state(self) -> None:
-        """Have the engine keep what it evaluated for this conversation."""
-        conversation = self.talk.conversation
-        if conversation is None or self.busy or self.state.phase is not Phase.READY:
-            return
-        directory = self.talk.history.state_directory(conversation)
-        if directory is not None and self.talk.messages:
-            self.engine.save_state(str(directory))
-
-    def restore_state(self) -> None:
-        """Have the engine put back what it evaluated for this conversation, where it fits.
-
-        It waits its turn, behind a load and before whatever is asked next.
-        """
-        conversation = self.talk.conversation
-        if conversation is None or self.state.phase in {Phase.IDLE, Phase.DEAD}:
-            return
-        directory = self.talk.history.state_directory(conversation)
-        if directory is not None and directory.is_dir():
-            self.engine.restore_state(str(directory))
-        if self.talk.messages:
-            self.engine.count(self.talk.turns(self.talk.messages[-1].id))
-
     # Conversations.
 
     def new(self) -> None:
@@ -249,7 +231,7 @@ class Session:
         self.talk.open(conversation)
         stored = self.talk.history.conversation(conversation)
         self.options = settings.from_json(stored.settings, self.options)
-        self.restore_state()
+        self.kept.restore()
 
     def set(self, name: str, value: str) -> None:
         """Change how answers are sampled; `draft` may be on or off.

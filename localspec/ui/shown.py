@@ -16,6 +16,8 @@ _ENDINGS = {
 }
 
 
+SAVED_AGAIN = "the history is saved again, with what was said meanwhile"
+
 Kind = Literal["question", "reply", "greeting"]
 
 

@@ -94,6 +94,11 @@ class Talk:
                 break
         return tuple(turns)
 
+    def answered(self) -> tuple[Turn, ...]:
+        """Return the turns up to the last answer; without one, the system prompt if there is one."""
+        answers = [each.id for each in self.messages if each.role == "assistant"]
+        return self.turns(answers[-1]) if answers else self.turns(0)[: self.system is not None]
+
     def turn_aside(self, message: StoredMessage, step: int) -> None:
         """Show the next of the messages that stand at the same place, and what follows it."""
         if self.conversation is None or len(message.siblings) < 2:

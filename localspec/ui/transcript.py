@@ -7,7 +7,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from textual.containers import VerticalScroll
+from textual.geometry import Region, Size
 from textual.message import Message
+from textual.reactive import Reactive
+from textual.strip import Strip
 
 from localspec.ui.message_view import MessageView
 from localspec.ui.shown import Shown
@@ -31,6 +34,9 @@ class Transcript(VerticalScroll, can_focus=False):
     Args:
         typesetter: returns what lays them out.
     """
+
+    # As Textual has it, but without having the screen laid out and drawn a second time for every new line.
+    virtual_size: Reactive[Size] = Reactive(Size(0, 0), repaint=False)
 
     class Followed(Message):
         """It began, or ceased, to follow the end."""
@@ -115,6 +121,13 @@ class Transcript(VerticalScroll, can_focus=False):
         """Lay everything out anew."""
         for view in self.views:
             view.lay_out_again()
+
+    def render_lines(self, crop: Region) -> list[Strip]:
+        """Return ground, and nothing else: it is asked for behind all lines whenever text scrolls."""
+        ground = Strip.blank(crop.width, self.visual_style.rich_style)
+        for gate in self.get_line_filters():
+            ground = ground.apply_filter(gate, self.background_colors[1])
+        return [ground] * crop.height
 
     async def _show_end(self) -> None:
         self._last = len(self._items)

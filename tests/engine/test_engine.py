@@ -83,7 +83,7 @@ def test_a_reply_streams_and_adds_up() -> None:
 def test_without_drafting_the_text_is_the_same_and_every_token_plain() -> None:
     with double({"otherwise": ["A text of some length."], "drafts": 3}) as engine:
         with_drafts = hear_all(engine, engine.ask(turns("hello"), GREEDY))
-        without = hear_all(engine, engine.ask(turns("hello"), GREEDY, draft=False, afresh=True))
+        without = hear_all(engine, engine.ask(turns("hello"), GREEDY, draft=False, keep=0))
         again = hear_all(engine, engine.ask(turns("hello"), GREEDY))
     assert with_drafts.text == without.text
     origins = {t.origin for each in without.of(Streamed) for t in each.tokens}

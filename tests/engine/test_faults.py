@@ -16,6 +16,7 @@ import pytest
 from localspec.engine.client import EngineClient
 from localspec.engine.death import cause_of_death
 from localspec.engine.protocol import (
+    VERSION,
     Ask,
     Bye,
     EngineDied,
@@ -212,7 +213,7 @@ def reply(process: subprocess.Popen[bytes], kind: str) -> dict[str, Any]:
     assert process.stdout is not None
     while line := process.stdout.readline():
         document: dict[str, Any] = json.loads(line)
-        assert document["v"] == 1
+        assert document["v"] == VERSION
         if document["type"] == kind:
             return document
     raise AssertionError("the pipe was closed")
@@ -222,8 +223,8 @@ def reply(process: subprocess.Popen[bytes], kind: str) -> dict[str, Any]:
     ("line", "told"),
     [
         (b"hello\n", "a frame is no JSON"),
-        (b'{"v": 2, "type": "Bye"}\n', "a frame is of protocol 2, this side speaks 1"),
-        (b'{"v": 1, "type": "Dance"}\n', "unknown type 'Dance'"),
+        (b'{"v": 3, "type": "Bye"}\n', "a frame is of protocol 3, this side speaks 2"),
+        (b'{"v": 2, "type": "Dance"}\n', "unknown type 'Dance'"),
         (b"\n", "a frame is no JSON"),
         (b"x" * (MAX_FRAME_BYTES + 1) + b"yz\n", f"more than {MAX_FRAME_BYTES} bytes"),
         (b"x" * (2 * MAX_FRAME_BYTES + 3) + b"\n", f"more than {MAX_FRAME_BYTES} bytes"),
@@ -243,7 +244,7 @@ def test_a_reader_that_does_not_read_stops_nothing(tmp_path: Path) -> None:
     with raw({"otherwise": ["x" * 1500]}) as process:
         say(process, encode(Load(pair="a-pair")))
         for number in range(1, 6):  # far more than the pipe holds, tokens and rounds included
-            say(process, encode(Ask(number, tuple(HELLO), GREEDY, afresh=True)))
+            say(process, encode(Ask(number, tuple(HELLO), GREEDY, keep=0)))
         say(process, encode(SaveState(str(state))))
         end_s = time.monotonic() + 60
         while not (state / "cells.json").exists():
@@ -284,8 +285,8 @@ def test_a_stray_print_does_not_reach_the_pipe() -> None:
     ("said", "told"),
     [
         ("hello", "the engine speaks nonsense: a frame is no JSON"),
-        ('{"v": 9, "type": "Hello"}', "a frame is of protocol 9, this side speaks 1"),
-        ('{"v": 1, "type": "Load"}', "a frame is of unknown type 'Load'"),
+        ('{"v": 9, "type": "Hello"}', "a frame is of protocol 9, this side speaks 2"),
+        ('{"v": 2, "type": "Load"}', "a frame is of unknown type 'Load'"),
     ],
 )
 def test_an_engine_that_speaks_nonsense_is_ended(said: str, told: str) -> None:
@@ -304,7 +305,7 @@ def test_an_engine_that_closes_its_pipe_is_ended() -> None:
 
 
 def test_one_that_dies_in_the_middle_of_a_frame_is_dead_and_no_nonsense() -> None:
-    program = 'import os; os.write(1, b\'{"v": 1, "type\'); os.kill(os.getpid(), 9)'
+    program = 'import os; os.write(1, b\'{"v": 2, "type\'); os.kill(os.getpid(), 9)'
     engine = EngineClient((sys.executable, "-c", program))
     engine.start()
     assert OUT_OF_MEMORY in died(engine)

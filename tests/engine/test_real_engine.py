@@ -59,7 +59,7 @@ def ended(heard: Heard) -> Finished:
 
 
 def test_a_conversation_evaluates_only_what_is_new(client: EngineClient) -> None:
-    first = hear_all(client, client.ask(QUESTION, GREEDY, afresh=True))
+    first = hear_all(client, client.ask(QUESTION, GREEDY, keep=0))
     assert ended(first).turn.content == first.text != ""
     talk = [*QUESTION, ended(first).turn, Turn("user", "And of Asia?")]
     second = hear_all(client, client.ask(talk, GREEDY))
@@ -100,7 +100,7 @@ def test_a_restart_in_the_middle_of_a_conversation_changes_nothing(
 
 def test_a_long_prompt_stops_in_the_middle_and_keeps_what_it_has(client: EngineClient) -> None:
     long = [Turn("user", "The weather is nice today. " * 250)]
-    number = client.ask(long, GREEDY, afresh=True)
+    number = client.ask(long, GREEDY, keep=0)
     told = hear(client, lambda message: isinstance(message, Prefilling))[-1]
     assert isinstance(told, Prefilling)
     client.cancel(number)
@@ -116,8 +116,8 @@ def test_a_long_prompt_stops_in_the_middle_and_keeps_what_it_has(client: EngineC
 def test_a_reply_stops_in_the_middle_and_goes_on(client: EngineClient) -> None:
     story = [Turn("user", "Tell me a long story about a fox.")]
     options = Options(temperature=0, max_tokens=60)
-    whole = ended(hear_all(client, client.ask(story, options, afresh=True)))
-    number = client.ask(story, options, afresh=True)
+    whole = ended(hear_all(client, client.ask(story, options, keep=0)))
+    number = client.ask(story, options, keep=0)
     hear(client, lambda message: isinstance(message, Streamed))
     client.cancel(number)
     cut = ended(hear_all(client, number))

@@ -62,8 +62,8 @@ def frame(**changes: Any) -> bytes:
         (b"[" * 100_000, "no JSON"),
         (b"[1]", "a frame is a list"),
         (b"null", "a frame is a NoneType"),
-        (b"{}", "protocol None, this side speaks 1"),
-        (frame(v=2), "protocol 2, this side speaks 1: localspec was changed while it ran"),
+        (b"{}", "protocol None, this side speaks 2"),
+        (frame(v=3), "protocol 3, this side speaks 2: localspec was changed while it ran"),
         (frame(v=True), "protocol True"),
         (frame(v="1"), "protocol 1, this"),
         (frame(type="Nonsense"), "unknown type 'Nonsense'"),
@@ -83,8 +83,8 @@ def frame(**changes: Any) -> bytes:
         ),
         (frame(type="Count", turns=[{"role": "user"}]), "Count.turns[0] lacks one of content"),
         (frame(type="Ask", turns=[], options={"temperature": "hot"}), "temperature cannot be"),
-        (b'{"v": 1, "type": "Ask", "id": NaN}', "no JSON: NaN is no number"),
-        (b'{"v": 1, "type": "Cancel", "id": ' + b"9" * 10_000 + b"}", "no JSON"),
+        (b'{"v": 2, "type": "Ask", "id": NaN}', "no JSON: NaN is no number"),
+        (b'{"v": 2, "type": "Cancel", "id": ' + b"9" * 10_000 + b"}", "no JSON"),
     ],
 )
 def test_what_is_no_frame_is_refused_in_one_line(line: bytes, told: str) -> None:

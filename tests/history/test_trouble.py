@@ -49,7 +49,7 @@ def filled(directory: Path) -> Path:
 def test_a_directory_that_cannot_be_made(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("not a directory")
     history = History(tmp_path / "file" / "history")
-    assert_one_line(history.trouble, "Not a directory", "nothing is saved")
+    assert_one_line(history.trouble, "Not a directory", "kept in memory")
     assert_a_chat_goes_on(history)
 
 
@@ -131,7 +131,7 @@ for _ in range(200):
     reply.feed("words that find no room any more " * 100)
 reply.finish()
 talk(history, "next", "x" * 400_000, number)
-assert_one_line(history.trouble, "cannot be saved", "nothing is saved until then")
+assert_one_line(history.trouble, "cannot be saved", "it is tried again", "kept in memory")
 shown = said(history, number)
 assert shown[: len(before) + 1] == [*before, "and now?"]
 assert len(shown[len(before) + 1]) == 200 * 3300
@@ -156,6 +156,71 @@ def test_a_disk_that_fills_up_costs_no_word_of_the_chat(tmp_path: Path) -> None:
     again = History(tmp_path)
     assert again.trouble is None
     assert len(again.conversations("old")) == 30
+    again.close()
+
+
+FULL_FOR_A_WHILE = """
+import resource, sys
+from pathlib import Path
+from localspec.history.archive import History
+from tests.history.test_archive import said, talk
+
+def room(size):
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
+
+history = History(Path(sys.argv[1]))
+kept, gone, begun = (talk(history, name, "fine") for name in ("kept", "gone", "begun"))
+reply = history.begin_reply(begun, history.add_user(begun, history.conversation(begun).leaf, "and?"))
+room(300_000)
+reply.feed("x" * 400_000)
+talk(history, "said in memory", "y" * 400_000)
+history.delete(gone)
+history.rename(kept, "a new title")
+reply.finish()
+assert history.trouble is not None
+if sys.argv[2] == "mends":
+    history.mend(wait_s=0)
+    assert history.trouble is not None, "there is no room yet"
+    room(resource.RLIM_INFINITY)
+    history.mend()
+    assert history.trouble is not None, "not so soon again"
+    history.mend(wait_s=0)
+    assert history.trouble is None
+    talk(history, "after that", "fine", kept)
+else:
+    other = History(Path(sys.argv[1]))
+    talk(other, "said by another chat", "fine")
+    other.close()
+    room(resource.RLIM_INFINITY)
+history.close()
+"""
+
+
+@pytest.mark.parametrize("how", ["mends", "closes"])
+def test_what_was_said_while_the_disk_was_full_is_saved_when_it_is_not(
+    tmp_path: Path, how: str
+) -> None:
+    filled(tmp_path)
+    command = [sys.executable, "-c", FULL_FOR_A_WHILE, str(tmp_path), how]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    again = History(tmp_path)
+    assert again.trouble is None
+    titles = [each.title for each in again.conversations()]
+    assert "gone" not in titles
+    assert {"a new title", "begun", "said in memory"} < set(titles)
+    assert ("after that" if how == "mends" else "said by another chat") in str(
+        [said(again, each.id) for each in again.conversations()]
+    )
+    (begun,) = [each.id for each in again.conversations() if each.title == "begun"]
+    assert said(again, begun)[3] == "x" * 400_000
+    assert len(again.conversations("yyyyyyyyyy")) == 1
+    assert len(again.conversations("old question")) == 30
+    check = sqlite3.connect(tmp_path / "history.db")
+    assert check.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+    assert check.execute("PRAGMA foreign_key_check").fetchall() == []
+    check.execute("INSERT INTO found(found, rank) VALUES ('integrity-check', 1)")
+    check.close()
     again.close()
 
 
@@ -199,7 +264,7 @@ def test_a_directory_that_can_only_be_read_shows_what_it_has(open_to_all: Path) 
         "from tests.history.test_trouble import NOBODY, assert_a_chat_goes_on, assert_one_line\n"
         "if os.geteuid() == 0: os.setuid(NOBODY)\n"
         "history = History(Path(sys.argv[1]))\n"
-        "assert_one_line(history.trouble, 'nothing is saved')\n"
+        "assert_one_line(history.trouble, 'cannot be saved', 'kept in memory')\n"
         "assert len(history.conversations('old question')) == 30\n"
         "assert_a_chat_goes_on(history)\n"
     )

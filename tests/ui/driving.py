@@ -57,7 +57,7 @@ class Chat:
 
     async def type(self, text: str) -> None:
         """Paste a text into the composer: quicker than its keys one by one."""
-        self.app.entry.composer.post_message(events.Paste(text))
+        self.app.view.entry.composer.post_message(events.Paste(text))
         await self.pilot.pause()
 
     async def ask(self, text: str) -> None:
@@ -72,10 +72,10 @@ class Chat:
 
     async def run(self, text: str) -> None:
         """Write a text or a command, and press Enter."""
-        self.app.entry.composer.focus()
-        self.app.entry.composer.fill(text)
+        self.app.view.entry.composer.focus()
+        self.app.view.entry.composer.fill(text)
         await self.pilot.pause()
-        if self.app.entry.composer.list_open:
+        if self.app.view.entry.composer.list_open:
             await self.pilot.press("escape")
         await self.pilot.press("enter")
         await self.pilot.pause()
@@ -135,7 +135,7 @@ def drive(
 
     async def run() -> None:
         app = ChatApp(session, preferences, resume)
-        app.entry.composer.cursor_blink = False
+        app.view.entry.composer.cursor_blink = False
         async with app.run_test(size=size) as pilot:
             await doing(Chat(app, pilot))
 

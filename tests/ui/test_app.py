@@ -43,7 +43,7 @@ def test_an_answer_is_shown_as_markdown_and_kept_as_text(tmp_path: Path) -> None
         assert "  x = 1" in chat.text()
         assert "```" not in chat.text()
         assert "日本語" in chat.text()
-        assert chat.app.entry.composer.text == ""
+        assert chat.app.view.entry.composer.text == ""
 
     drive(ask, tmp_path, {"otherwise": [CODE]})
 
@@ -70,7 +70,7 @@ def test_esc_in_prefill_leaves_the_question_alone(tmp_path: Path) -> None:
         await chat.until(lambda: not chat.session.busy)
         assert len(chat.contents) == 1
         await chat.press("up")
-        assert chat.app.entry.composer.text == ("long " * 200)
+        assert chat.app.view.entry.composer.text == ("long " * 200)
 
     drive(stop, tmp_path, {"chunk_s": 0.3})
 
@@ -93,7 +93,7 @@ def test_a_stopped_answer_goes_on(tmp_path: Path) -> None:
 
 def test_the_user_may_scroll_away_while_text_streams_and_come_back(tmp_path: Path) -> None:
     async def scroll(chat: Chat) -> None:
-        transcript = chat.app.transcript
+        transcript = chat.app.view.transcript
         await chat.ask("first?")
         await chat.begin("second?")
         await chat.until(lambda: chat.session.exchange and chat.session.exchange.answer)
@@ -114,7 +114,7 @@ def test_the_user_may_scroll_away_while_text_streams_and_come_back(tmp_path: Pat
 
 def test_lines_are_written_and_pasted_without_being_sent(tmp_path: Path) -> None:
     async def write(chat: Chat) -> None:
-        composer = chat.app.entry.composer
+        composer = chat.app.view.entry.composer
         await chat.press("a", "ctrl+j", "b")
         assert composer.text == "a\nb"
         composer.fill("")
@@ -130,7 +130,7 @@ def test_lines_are_written_and_pasted_without_being_sent(tmp_path: Path) -> None
 
 def test_earlier_questions_are_recalled(tmp_path: Path) -> None:
     async def recall(chat: Chat) -> None:
-        composer = chat.app.entry.composer
+        composer = chat.app.view.entry.composer
         for question in ("one?", "two?"):
             await chat.ask(question)
         await chat.press(*"draft")
@@ -179,7 +179,7 @@ def test_a_question_is_edited_in_a_branch_and_versions_are_switched(tmp_path: Pa
     async def edit(chat: Chat) -> None:
         await chat.ask("one?")
         await chat.press("f6")
-        assert chat.app.entry.composer.text == "one?"
+        assert chat.app.view.entry.composer.text == "one?"
         await chat.ask("uno?")
         assert chat.contents[0] == "uno?"
         assert "version 2 of 2" in chat.text()
@@ -195,7 +195,7 @@ def test_esc_leaves_an_edited_question_as_it_was(tmp_path: Path) -> None:
         await chat.ask("one?")
         await chat.press("f6")
         await chat.press("escape")
-        assert chat.app.entry.composer.text == ""
+        assert chat.app.view.entry.composer.text == ""
         await chat.ask("two?")
         assert chat.contents[0] == "one?"
 
@@ -227,9 +227,9 @@ def test_a_long_conversation_mounts_few_messages_and_fetches_the_others(tmp_path
             reply.finish(f"answer {each}")
             parent = reply.message
         talk.reload()
-        await chat.app.show_messages()
+        await chat.app.view.show_messages()
         await chat.until(lambda: "answer 79" in chat.text())
-        transcript = chat.app.transcript
+        transcript = chat.app.view.transcript
         for _ in range(200):
             assert len(transcript.views) <= 60
             if "question 0\n" in chat.text():
@@ -253,7 +253,7 @@ def test_the_transcript_stays_where_it_is_when_earlier_messages_are_fetched(tmp_
             reply.finish(f"answer {each}.")
             parent = reply.message
         talk.reload()
-        await chat.app.show_messages()
+        await chat.app.view.show_messages()
         await chat.until(lambda: "answer 49." in chat.text())
         seen = {49}
         for _ in range(300):
@@ -335,10 +335,10 @@ def test_a_text_that_cannot_be_sent_stays_in_the_composer(tmp_path: Path) -> Non
         (chat.session.folder / "a.bin").write_bytes(b"\xff\xfe")
         await chat.run("look at @a.bin")
         assert "a.bin is not UTF-8 text" in chat.text()
-        assert chat.app.entry.composer.text == "look at @a.bin"
+        assert chat.app.view.entry.composer.text == "look at @a.bin"
         await chat.run("/frob")
         assert "there is no command /frob" in chat.text()
-        assert chat.app.entry.composer.text == "/frob"
+        assert chat.app.view.entry.composer.text == "/frob"
 
     drive(send, tmp_path)
 
@@ -346,7 +346,7 @@ def test_a_text_that_cannot_be_sent_stays_in_the_composer(tmp_path: Path) -> Non
 def test_commands_and_paths_are_completed_by_keys(tmp_path: Path) -> None:
     async def complete(chat: Chat) -> None:
         (chat.session.folder / "notes.md").write_text("x" * 1200)
-        composer = chat.app.entry.composer
+        composer = chat.app.view.entry.composer
         await chat.press(*"/exp")
         assert "/export [md|json] [FILE]" in chat.text()
         await chat.press("tab")
@@ -369,8 +369,8 @@ def test_the_list_of_completions_is_walked_and_closed(tmp_path: Path) -> None:
         marked = chat.app.query_one("#completions", OptionList).highlighted
         assert marked == 2
         await chat.press("escape")
-        assert not chat.app.entry.composer.list_open
-        assert chat.app.entry.composer.text == "/"
+        assert not chat.app.view.entry.composer.list_open
+        assert chat.app.view.entry.composer.text == "/"
 
     drive(walk, tmp_path)
 
@@ -388,7 +388,7 @@ def test_a_command_that_must_wait_says_so(tmp_path: Path) -> None:
 
 def test_ctrl_c_copies_stops_or_clears_before_it_only_advises(tmp_path: Path) -> None:
     async def press(chat: Chat) -> None:
-        composer = chat.app.entry.composer
+        composer = chat.app.view.entry.composer
         await chat.begin("hello?")
         await chat.press("ctrl+c")
         await chat.until(lambda: not chat.session.busy)
@@ -429,7 +429,7 @@ def test_what_is_said_is_there_again_the_next_day(tmp_path: Path) -> None:
 
 def test_a_question_sent_before_the_engine_is_started_is_asked(tmp_path: Path) -> None:
     async def ask(chat: Chat) -> None:
-        chat.app.entry.composer.post_message(chat.app.entry.composer.Sent("early?"))
+        chat.app.view.entry.composer.post_message(chat.app.view.entry.composer.Sent("early?"))
         await chat.until(lambda: len(chat.contents) == 2)
         assert chat.contents[0] == "early?"
 
@@ -501,7 +501,7 @@ def test_a_conversation_is_taken_up_with_the_pair_that_it_was_held_with(tmp_path
 def test_text_of_the_transcript_is_selected_with_the_mouse(tmp_path: Path) -> None:
     async def select(chat: Chat) -> None:
         await chat.ask("hello?")
-        reply = chat.app.transcript.views[-1]
+        reply = chat.app.view.transcript.views[-1]
         await chat.pilot.mouse_down(reply, offset=(2, 1))
         await chat.pilot.hover(reply, offset=(6, 1))
         await chat.pilot.mouse_up(reply, offset=(6, 1))

@@ -1,6 +1,6 @@
 import pytest
 
-from localspec.engine.protocol import EngineDied, Failed, Options, Span, Streamed, Turn
+from localspec.engine.protocol import EngineDied, Failed, Options, Span, Started, Streamed, Turn
 from localspec.ui.race import Race
 from tests.ui.answers import finished
 
@@ -9,7 +9,7 @@ class Asked:
     """Stands in for the engine's client: keeps what was asked."""
 
     def __init__(self) -> None:
-        self.requests: list[tuple[bool, bool, int | None]] = []
+        self.requests: list[tuple[bool, int | None, bool, int | None]] = []
         self.cancelled: list[int | None] = []
 
     def ask(
@@ -18,10 +18,10 @@ class Asked:
         options: Options,
         *,
         draft: bool,
-        afresh: bool,
-        drop_oldest: bool = False,
+        keep: int | None,
+        aside: bool,
     ) -> int:
-        self.requests.append((draft, afresh, options.seed))
+        self.requests.append((draft, keep, aside, options.seed))
         return len(self.requests)
 
     def cancel(self, id: int | None = None) -> None:  # noqa: A002 - the protocol's word
@@ -46,12 +46,13 @@ def run(race: Race, *texts: str) -> None:
         race.take(finished(number, text, tokens_per_s=30.0 if number == 1 else 20.0))
 
 
-def test_both_lanes_have_one_seed_and_start_afresh_one_after_the_other(
+def test_both_lanes_have_one_seed_and_start_with_the_same_cache_one_after_the_other(
     race: Race, engine: Asked
 ) -> None:
-    assert engine.requests == [(True, True, 5)]
+    assert engine.requests == [(True, None, True, 5)]
+    race.take(Started(1, prompt_tokens=50, cached_tokens=40))
     race.take(finished(1))
-    assert engine.requests == [(True, True, 5), (False, True, 5)]
+    assert engine.requests == [(True, None, True, 5), (False, 40, True, 5)]
     assert not race.done
     race.take(finished(2))
     assert race.done

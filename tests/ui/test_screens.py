@@ -57,7 +57,7 @@ def settled(chat: Chat) -> None:
     made.tokens += TOKENS
     made.finished = finished(predicted_speed_up=1.3, note="drafting 3 tokens at a time")
     chat.session.answering.exchange = made
-    chat.app.tell_state()
+    chat.app.view.tell_state()
 
 
 def test_welcome(tmp_path: Path) -> None:
@@ -75,7 +75,7 @@ def test_conversation(tmp_path: Path) -> None:
         talk = chat.session.talk
         talk.history.resume_reply(talk.messages[-1].id).finish(ANSWER)  # without figures
         talk.reload()
-        await chat.app.show_messages()
+        await chat.app.view.show_messages()
         settled(chat)
         await chat.pilot.pause()
         await assert_screen(chat, "conversation")
@@ -158,7 +158,7 @@ def test_history(tmp_path: Path) -> None:
         for question in ("How tall is the Eiffel tower?", "Reverse a linked list, please."):
             await chat.ask(question)
             chat.session.new()
-        await chat.app.show_messages()
+        await chat.app.view.show_messages()
         chat.session.state.progress = ""
         await chat.press("f7")
         await chat.until(lambda: isinstance(chat.app.screen, HistorySheet))
@@ -230,7 +230,7 @@ def test_thoughts(tmp_path: Path) -> None:
         talk = chat.session.talk
         talk.history.resume_reply(talk.messages[-1].id).finish("Done.", "a deep thought")
         talk.reload()
-        await chat.app.show_messages()
+        await chat.app.view.show_messages()
         settled(chat)
         await chat.press("ctrl+t")
         await assert_screen(chat, "thoughts")

@@ -262,7 +262,7 @@ def test_keys_on_a_message_copy_it_and_its_code(tmp_path: Path) -> None:
         await chat.press("k")
         assert chat.app.clipboard == "x = 1"
         await chat.press("escape")
-        assert chat.app.focused is chat.app.entry.composer
+        assert chat.app.focused is chat.app.view.entry.composer
 
     drive(look, tmp_path, {"otherwise": ["Look:\n\n```\nx = 1\n```"]})
 

@@ -1,0 +1,121 @@
+"""MainView: the parts of the main screen, and what they show of the session. Decides nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from textual.widget import Widget
+
+from localspec.ui.bars import Below, Notice, StatsPanel, StatusLine
+from localspec.ui.clean import clean_line
+from localspec.ui.composer import Entry
+from localspec.ui.figures import stats_lines, status
+from localspec.ui.shown import Shown, growing, shown
+from localspec.ui.transcript import Item, Transcript
+from localspec.ui.typeset import Typesetter, code_theme
+
+if TYPE_CHECKING:
+    from localspec.ui.app import ChatApp
+
+_WELCOME = """\
+Ask something. What the draft proposes and the target confirms is shown as it comes.
+
+/ lists the commands, @ puts a file into the context, F1 lists the keys.
+Esc stops an answer and keeps what is there."""
+
+
+class MainView:
+    """The main screen.
+
+    Args:
+        app: whose screen it is; its session is what is shown.
+    """
+
+    def __init__(self, app: ChatApp) -> None:
+        self._app, self._session = app, app.session
+        self._typesetter: Typesetter | None = None
+        self.transcript = Transcript(self.typesetter)
+        self.entry = Entry(app.session.folder)
+        self._notice, self._below = Notice(), Below()
+        self._stats, self._status = StatsPanel(), StatusLine()
+
+    def widgets(self) -> Iterator[Widget]:
+        """Yield the parts, from top to bottom."""
+        yield self._stats
+        yield self.transcript
+        yield self._below
+        yield self._notice
+        yield self.entry
+        yield self._status
+
+    def typesetter(self) -> Typesetter:
+        """Return what lays text out in the colours of now."""
+        if self._typesetter is None:
+            style = code_theme(self._app.current_theme, self._app.no_color)
+            self._typesetter = Typesetter(self._app.console, style)
+        return self._typesetter
+
+    def colours_changed(self) -> None:
+        """Lay everything out anew, in other colours."""
+        self._typesetter = None
+        self.transcript.lay_out_again()
+
+    def tell(self, text: str) -> None:
+        """Show one line of news above the composer; an empty text takes it away."""
+        self._notice.tell(text)
+
+    def tell_state(self) -> None:
+        """Show what the engine is at, and figures of the last answer."""
+        session = self._session
+        left = session.state.line() + (" · answering, Esc stops" if session.busy else "")
+        if session.talk.history.trouble:
+            left = f"not saved · {left}"
+        n_ctx = None if session.state.ready is None else session.state.ready.n_ctx
+        self._status.tell(left, status(session.exchange, n_ctx, session.context_tokens()))
+        if self._stats.display:
+            self._stats.tell(
+                lambda width: stats_lines(session.exchange, session.earlier_rounds, width)
+            )
+
+    def tell_place(self) -> None:
+        """Say where the end is while it is out of sight."""
+        self._below.display = not self.transcript.follows
+
+    def toggle_stats(self) -> None:
+        """Show or hide the stats."""
+        self._stats.display = not self._stats.display
+        self.tell_state()
+
+    async def show_messages(self) -> None:
+        """Show the conversation as it stands."""
+        await self.transcript.show(self._items())
+
+    async def show_answering(self) -> None:
+        """Show the question that is being answered, and the answer as it grows."""
+        self.tell("")
+        session = self._session
+        items = self._items(session.answering.parent)
+        await self.transcript.show(items if session.answering.continued is None else items[:-1])
+        await self.transcript.begin(self._growing())
+        self.tell_state()
+
+    def grow(self) -> None:
+        """Show more of the answer that grows."""
+        self.transcript.grow(self._growing())
+
+    def _items(self, upto: int | None = None) -> list[Item]:
+        """Return the messages of the conversation, up to one of them or all."""
+        numbers = self._session.talk.numbers()
+        found = []
+        for each in self._session.talk.messages:
+            found.append(Item(each.id, shown(each, numbers.get(each.id))))
+            if each.id == upto:
+                break
+        return found or [Item(None, Shown("localspec", _WELCOME, kind="greeting"))]
+
+    def _growing(self) -> Shown:
+        assert self._session.exchange is not None  # noqa: S101 - something is being answered
+        ready = self._session.state.ready
+        name = "" if ready is None else clean_line(ready.target)
+        return growing(self._session.exchange, name, self._session.answering.continued)
