@@ -11,7 +11,14 @@ from typing import BinaryIO
 import numpy as np
 
 from localspec.batch.receipt import Receipt
-from localspec.batch.record import BEGINNING, MOST_ANSWER_CHARS, Written, header, read_record
+from localspec.batch.record import (
+    BEGINNING,
+    MOST_ANSWER_CHARS,
+    NoRecordError,
+    Written,
+    header,
+    read_record,
+)
 from localspec.batch.rows import Format
 from localspec.errors import UsageError
 
@@ -86,7 +93,7 @@ def whole_records(
             continue
         try:
             yield raw, read_record(raw, form)
-        except ValueError:
+        except NoRecordError:
             raise _foreign(name, number) from None
     start = file.tell()
     rest = file.read(len(BEGINNING) + len(header(form)))

@@ -48,6 +48,10 @@ _COLUMNS: dict[str, tuple[str, ...]] = {
 }
 
 
+class NoRecordError(Exception):
+    """What was read is not a record, or not a whole one."""
+
+
 @dataclass(frozen=True, slots=True)
 class Written:
     """What a record says of its line.
@@ -114,16 +118,16 @@ def read_record(raw: bytes, form: Format) -> Written:
     """Return what a record says.
 
     Raises:
-        ValueError: it is none.
+        NoRecordError: it is none.
     """
     try:
         record = json.loads(raw) if form == "jsonl" else _nested(_cells(raw))
         number, digest = record["line"], bytes.fromhex(record["input"])
         receipt, failed = receipt_from(record["receipt"]), "error" in record
-    except (KeyError, TypeError, RecursionError, csv.Error) as error:
-        raise ValueError(str(error)) from error
+    except (LookupError, TypeError, ValueError, StopIteration, RecursionError, csv.Error) as error:
+        raise NoRecordError from error
     if not isinstance(number, int) or not 0 < number < 1 << 63 or len(digest) != 8:
-        raise ValueError("no line")
+        raise NoRecordError
     return Written(number, digest, receipt, failed)
 
 

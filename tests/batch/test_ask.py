@@ -1,0 +1,175 @@
+"""Ask: every form of a line becomes a prompt and options, or an error that says what is wrong."""
+
+from typing import Any
+
+import pytest
+
+from localspec.batch.ask import Ask, Form, ask_of, line_id
+from localspec.batch.line_template import LineTemplate
+from localspec.batch.rows import Row
+from localspec.batch.seeds import line_seed
+from localspec.chat.conversation import Conversation
+from localspec.chat.reply_options import ReplyOptions
+from localspec.decoding.sampling import SamplingParams
+from localspec.errors import LocalspecError, TemplateError, UsageError
+
+USER = [{"role": "user", "content": "Hi"}]
+
+
+def row(**fields: Any) -> Row:
+    return Row(3, bytes(8), fields)
+
+
+def asked(form: Form | None = None, **fields: Any) -> Ask:
+    return ask_of(row(**fields), form or Form(ReplyOptions(seed=9)), 1)
+
+
+def turns(ask: Ask) -> list[tuple[str, str]]:
+    assert isinstance(ask.prompt, Conversation)
+    return [(each.role, each.content) for each in ask.prompt.messages]
+
+
+def test_a_prompt_is_what_a_user_says_after_the_system_prompt_of_line_or_run() -> None:
+    form = Form(ReplyOptions(), system="Be brief.")
+    assert turns(asked(form, prompt="Hi")) == [("system", "Be brief."), ("user", "Hi")]
+    own = asked(form, prompt="Hi", system="Be long.")
+    assert turns(own) == [("system", "Be long."), ("user", "Hi")]
+
+
+def test_messages_keep_their_own_system_prompt_and_may_end_with_the_assistant() -> None:
+    form = Form(ReplyOptions(), system="Be brief.")
+    messages = [{"role": "developer", "content": "Own."}, *USER]
+    assert turns(asked(form, messages=messages)) == [("system", "Own."), ("user", "Hi")]
+    begun = [*USER, {"role": "assistant", "content": "Well,"}]
+    assert turns(asked(form, messages=begun))[-1] == ("assistant", "Well,")
+    parts = [{"role": "user", "content": [{"type": "text", "text": "a"}] * 2}]
+    assert turns(asked(messages=parts)) == [("user", "aa")]
+
+
+def test_raw_prompts_go_as_they_are() -> None:
+    ask = asked(Form(ReplyOptions(), raw=True), prompt="Once")
+    assert (ask.prompt, ask.raw) == ("Once", True)
+
+
+def test_options_of_a_line_are_laid_over_those_of_the_run() -> None:
+    form = Form(ReplyOptions(SamplingParams(temperature=0.5, top_k=7), None, 10, ("x",)))
+    ask = asked(form, prompt="Hi", temperature=0, max_tokens=3, stop="end", min_p=None)
+    assert ask.options.sampling == SamplingParams(temperature=0, top_k=7)
+    assert (ask.options.max_tokens, ask.options.stop) == (3, ("end",))
+    assert ask.options.seed == line_seed(1, None, 3)
+    assert asked(prompt="Hi", seed=0).options.seed == 0
+
+
+def test_the_openai_form_is_read_with_its_options_and_the_name_of_its_model() -> None:
+    body = {
+        "model": "gpt-4o",
+        "messages": USER,
+        "temperature": 0.2,
+        "max_completion_tokens": 4,
+        "top_p": 0.5,
+        "stop": ["a", "b"],
+        "logit_bias": {"5": -100},
+        "n": 1,
+        "stream": False,
+        "user": "u1",
+        "response_format": {"type": "text"},
+        "frequency_penalty": 1,
+    }
+    ask = asked(custom_id="r-1", method="POST", url="/v1/chat/completions", body=body)
+    assert turns(ask) == [("user", "Hi")]
+    assert ask.model == "gpt-4o"
+    assert ask.options.max_tokens == 4
+    assert ask.options.stop == ("a", "b")
+    assert ask.options.sampling == SamplingParams(
+        temperature=0.2, top_p=0.5, frequency_penalty=1, logit_bias=((5, -100.0),)
+    )
+    assert ask.options.seed == line_seed(1, "r-1", 3)
+
+
+def test_the_older_endpoint_continues_its_prompt() -> None:
+    ask = asked(url="/v1/completions", body={"model": "m", "prompt": "Once", "seed": 4})
+    assert (ask.prompt, ask.raw, ask.options.seed) == ("Once", True, 4)
+
+
+def test_a_template_makes_the_prompt_of_any_fields() -> None:
+    template = LineTemplate("Who is {{ name }}{% for x in also %}, {{ x }}{% endfor %}?\n", "t")
+    form = Form(ReplyOptions(), template=template)
+    assert turns(asked(form, name="Ada", also=["Bob"])) == [("user", "Who is Ada, Bob?")]
+    with pytest.raises(TemplateError, match="t fails on this line: 'name' is undefined"):
+        asked(form, nom="Ada")
+
+
+def test_another_field_may_have_the_prompt() -> None:
+    form = Form(ReplyOptions(), field="question")
+    assert turns(asked(form, question="Why?", prompt="no", messages="no")) == [("user", "Why?")]
+
+
+@pytest.mark.parametrize(
+    ("fields", "complaint"),
+    [
+        ({}, "has no 'prompt', but nothing"),
+        ({"text": "Hi"}, "has no 'prompt', but text: --field"),
+        ({"prompt": 5}, "'prompt' is empty, or no text"),
+        ({"prompt": "  "}, "'prompt' is empty"),
+        ({"prompt": "\ud800"}, "half of a character"),
+        ({"prompt": "Hi", "messages": USER}, "exclude each other"),
+        ({"prompt": "Hi", "system": 1}, "system is no text"),
+        ({"prompt": "Hi", "temperature": "warm"}, "temperature is 'warm': it takes a number"),
+        ({"prompt": "Hi", "temperature": True}, "temperature is True"),
+        ({"prompt": "Hi", "temperature": 10**400}, "temperature is 1000"),
+        ({"prompt": "Hi", "temperature": float("nan")}, "temperature is nan"),
+        ({"prompt": "Hi", "max_tokens": 1.5}, "max_tokens is 1.5: it takes a whole number"),
+        ({"prompt": "Hi", "max_tokens": 0}, "max_tokens is 0: it must be 1 or more"),
+        ({"prompt": "Hi", "stop": [1]}, "stop is"),
+        ({"prompt": "Hi", "stop": ""}, "a stop string is"),
+        ({"prompt": "Hi", "logit_bias": {"a": 1}}, "logit_bias is"),
+        ({"prompt": "Hi", "id": [1]}, "id is neither"),
+        ({"prompt": "Hi", "id": "x" * 513}, "id is neither"),
+        ({"prompt": "Hi", "id": 1 << 64}, "id is neither"),
+        ({"messages": []}, "messages is empty"),
+        ({"messages": {"role": "user"}}, "messages is empty, or no list"),
+        ({"messages": ["Hi"]}, "message 1 is no object"),
+        ({"messages": [{"role": "tool", "content": "x"}]}, "message 1 has the role 'tool'"),
+        ({"messages": [{"role": "system", "content": "x"}]}, "nothing to answer"),
+        ({"messages": [*USER, {"role": "user"}]}, "content of message 2 is empty"),
+        (
+            {"messages": [{"role": "user", "content": [{"type": "image_url"}]}]},
+            "message 1 has a part that is no text",
+        ),
+        ({"body": "x"}, "body is no object"),
+        ({"body": {"model": "m"}}, "body has neither"),
+        ({"body": {"messages": USER, "n": 2}}, "body.n is 2: of it there is only 1"),
+        ({"body": {"messages": USER, "tools": [{}]}}, "body.tools is"),
+        ({"body": {"messages": USER, "tempratur": 1}}, "body.tempratur is not known"),
+        ({"body": {"messages": USER}, "url": "/v1/embeddings"}, "url is '/v1/embeddings'"),
+    ],
+)
+def test_a_line_that_cannot_be_answered_says_what_is_wrong(
+    fields: dict[str, Any], complaint: str
+) -> None:
+    with pytest.raises(LocalspecError, match=complaint.replace("[", r"\[")):
+        asked(**fields)
+
+
+def test_raw_text_has_neither_turns_nor_a_system_prompt() -> None:
+    form = Form(ReplyOptions(), raw=True)
+    with pytest.raises(UsageError, match="messages need the chat template"):
+        asked(form, messages=USER)
+    with pytest.raises(UsageError, match="no system prompt"):
+        asked(form, prompt="Once", system="Be brief.")
+
+
+@pytest.mark.parametrize(
+    ("fields", "known"),
+    [({"id": 0}, 0), ({"id": "", "custom_id": "c"}, "c"), ({"id": None}, None), ({}, None)],
+)
+def test_an_id_is_a_text_or_a_whole_number(fields: dict[str, Any], known: object) -> None:
+    assert line_id(row(**fields)) == known
+
+
+def test_seeds_depend_on_run_and_id_and_nothing_else() -> None:
+    assert line_seed(1, "a", 3) == line_seed(1, "a", 4)
+    seeds = [line_seed(1, "5", 1), line_seed(1, 5, 1), line_seed(1, None, 5), line_seed(2, 5, 1)]
+    assert len(set(seeds)) == 4
+    # Fixed for good: answers of earlier versions are taken up.
+    assert line_seed(1, "a", 1) == 2547111910
