@@ -18,10 +18,15 @@ from localspec.llama.context import LlamaContext
 from localspec.llama.options import LoadOptions
 from localspec.llama.state import StateUnfitError, restore_state, save_state
 from localspec.models.progress import Progress
+from localspec.recording import record
+from localspec.telemetry.recorder import Recorder
 
 
 class Factory:
-    """Loads what the engine's client asks for."""
+    """Loads what the engine's client asks for, and has its replies recorded."""
+
+    def __init__(self) -> None:
+        self._recorder: Recorder | None = None
 
     def fetch(self, request: Load, tell: Callable[[Downloading], None]) -> None:
         """Obtain the files and check them; the memory is not looked at, another pair may still be in it."""
@@ -47,8 +52,14 @@ class Factory:
         )
         # What is left out since it never pays is told with its price.
         costs = prepared.left_out or opened.drafting.costs
+        self._recorder = record(opened.assistant, costs)
         known = None if costs is None else Costs(costs.target, costs.draft_model)
         return _loaded(opened.assistant, prepared.target, known)
+
+    def close(self) -> None:
+        """Have what was recorded written down."""
+        if self._recorder is not None:
+            self._recorder.close()
 
 
 def launch_of(request: Load) -> Launch:
@@ -114,4 +125,5 @@ def _identity(path: Path) -> str:
 
 
 if __name__ == "__main__":
-    serve(Factory(), localspec.__version__)
+    factory = Factory()
+    serve(factory, localspec.__version__, factory.close)

@@ -19,6 +19,12 @@ _VERBS = {
     "chat": ("localspec.cli.chat", "Talk, in the terminal."),
     "batch": ("localspec.cli.batch", "Answer a file of prompts, each exactly once."),
     "bench": ("localspec.cli.bench", "Measure what drafting earns here."),
+    "stats": ("localspec.cli.stats", "Show what drafting did on this machine."),
+    "telemetry": ("localspec.cli.telemetry", "Show and change what is recorded here."),
+    "export-proposals": (
+        "localspec.cli.export_proposals",
+        "Print drafts and verdicts to train on.",
+    ),
     "pull": ("localspec.cli.pull", "Fetch pairs and models, and verify them."),
     "list": ("localspec.cli.models", "List the models on this machine."),
     "show": ("localspec.cli.models", "Show what is known of a model."),
@@ -32,6 +38,8 @@ _VERBS = {
 INTERRUPTED = 130
 STDOUT_CLOSED = 141
 _LONGEST_LINE = 1000
+_NO_MEMORY = "out of memory: try a smaller model or a smaller --ctx"
+_NO_THREAD = "can't start new thread"  # Python's words where there is no room for a thread's stack
 
 
 class LazyGroup(click.Group):
@@ -47,7 +55,8 @@ class LazyGroup(click.Group):
             return None
         module = importlib.import_module(_VERBS[cmd_name][0])
         # Names that Python has taken end in an underscore: `list_`, `import_`.
-        command: click.Command = getattr(module, f"{cmd_name}_", None) or getattr(module, cmd_name)
+        name = cmd_name.replace("-", "_")
+        command: click.Command = getattr(module, f"{name}_", None) or getattr(module, name)
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
@@ -102,8 +111,10 @@ def _run() -> int:  # noqa: PLR0911 - one return for each way to end
     except OSError as error:
         return _complain(_io_failure(error), 1, debug)
     except MemoryError:
-        return _complain("out of memory: try a smaller model or a smaller --ctx", 1, debug)
+        return _complain(_NO_MEMORY, 1, debug)
     except Exception as error:  # the last net: a user is never shown a traceback unasked
+        if str(error) == _NO_THREAD:
+            return _complain(_NO_MEMORY, 1, debug)
         text = f"{type(error).__name__}: {error}; a fault of localspec, --debug shows where"
         return _complain(text, 1, debug)
 

@@ -4,6 +4,7 @@ import os
 import sys
 import threading
 import time
+from collections.abc import Callable
 from typing import BinaryIO, NoReturn
 
 from localspec.decoding.cancel import CancelFlag
@@ -20,12 +21,13 @@ _LOOK_FOR_PARENT_S = 1.0
 _LAST_WORDS_S = 2.0
 
 
-def serve(factory: Factory, version: str) -> NoReturn:
+def serve(factory: Factory, version: str, at_end: Callable[[], None] = lambda: None) -> NoReturn:
     """Serve the process at the other end of stdin and stdout until it says bye or is gone; then end this one.
 
     Args:
         factory: loads models.
         version: of localspec.
+        at_end: called before this process ends; it must not take long.
     """
     commands, messages = _private_pipes()
     cancel, interruption = CancelFlag(), Interruption()
@@ -44,6 +46,7 @@ def serve(factory: Factory, version: str) -> NoReturn:
     outbox.put(Hello(version, os.getpid()))
     requests.start()
     server.serve()
+    at_end()
     outbox.close(_LAST_WORDS_S)
     sys.stderr.flush()
     os._exit(0)  # threads may still stand at a pipe, and the system frees faster than we

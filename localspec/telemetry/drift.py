@@ -5,8 +5,8 @@ more likely is what came since under a rate of its own than under the rate befor
 without a change reaches `h` with a chance of exp(-h) on either side; `_THRESHOLD` is where all places of 50,000
 rounds together come to 1 %.
 
-Texts differ even where nothing changes: tokens of one reply resemble each other. So evidence counts less by the
-design effect of their intraclass correlation, which is estimated from the replies before the window; and since an
+Texts differ even where nothing changes: tokens of one reply resemble each other. So each reply counts as fewer tokens,
+by the design effect of their intraclass correlation, which is estimated from the replies before the window; and since an
 estimate of few replies is unsure, the ratio is that of a normal law whose variance is unknown, as far as it is.
 
 Source: Basseville and Nikiforov 1993, Detection of Abrupt Changes, 2.4.3; Kish 1965 for the design effect;
@@ -19,8 +19,8 @@ from typing import Any, Self
 
 _LOT, _LEAST_LOT = 20, 10
 """Rounds that are judged together; at the end of a reply, also fewer."""
-_LOTS = 40
-"""How many of them make the window: 400 to 800 rounds."""
+_LOTS = 60
+"""How many of them make the window: 600 to 1200 rounds."""
 _FALSE_ALARMS, _ROUNDS = 0.01, 50_000
 _THRESHOLD = math.log(2 * (_ROUNDS / _LEAST_LOT) * _LOTS / _FALSE_ALARMS)
 _USUAL_CORRELATION, _USUAL_WEIGHT = 0.02, 2
@@ -182,20 +182,15 @@ class Drift:
     def _evidence(self) -> list[tuple[float, int]]:
         """Return for each lot the evidence that a change began with it."""
         correlation, degrees = self.past.correlation(), self.past.degrees
-        before, after = _Sample.of(self.lots), _Sample()
+        before, after = _Sample.of(self.lots, correlation), _Sample(correlation)
         before.add_past(self.past)
         found = []
         for at in range(len(self.lots) - 1, -1, -1):
-            before.remove(self.lots[at])
-            after.add(self.lots[at])
-            if before.tried == 0:
-                break
-            effects = (
-                before.effect(correlation) / before.tried + after.effect(correlation) / after.tried
-            )
-            inflation = effects / (1 / before.tried + 1 / after.tried)
-            evidence = _ratio(before, after) / inflation
+            before.count(self.lots[at], -1)
+            after.count(self.lots[at], 1)
+            evidence = _ratio(before, after)
             # Only what replies add to the coins' own variance is estimated.
+            inflation = after.tried / after.worth
             known = (inflation / max(inflation - 1, 1e-3)) ** 2 * degrees
             found.append((known / 2 * math.log1p(2 * evidence / known), at))
         return found
@@ -212,62 +207,67 @@ class Drift:
 
 @dataclass(slots=True)
 class _Sample:
-    """Some lots: their tokens, and the squares of how many each reply has of them."""
+    """Some lots, and what they are worth in tokens that do not depend on each other.
 
+    Attributes:
+        correlation: of the tokens of one reply.
+        tried: tokens that were judged.
+        worth: as many independent ones say as much.
+        accepted: how many of those were accepted.
+    """
+
+    correlation: float = 0.0
     tried: int = 0
-    accepted: int = 0
-    squares: int = 0
-    by_cluster: dict[int, int] = field(default_factory=dict)
+    worth: float = 0.0
+    accepted: float = 0.0
+    by_cluster: dict[int, tuple[int, int]] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, lots: list[_Lot]) -> Self:
+    def of(cls, lots: list[_Lot], correlation: float = 0.0) -> Self:
         """Return those of lots."""
-        sample = cls()
+        sample = cls(correlation)
         for lot in lots:
-            sample.add(lot)
+            sample.count(lot, 1)
         return sample
 
     @property
     def rate(self) -> float:
         """Share of tokens that were accepted."""
-        return self.accepted / self.tried
+        return self.accepted / self.worth
 
-    def add(self, lot: _Lot) -> None:
-        """Take a lot in."""
-        self._count(lot, 1)
-
-    def remove(self, lot: _Lot) -> None:
-        """Leave a lot out again."""
-        self._count(lot, -1)
+    def count(self, lot: _Lot, sign: int) -> None:
+        """Take a lot in, or with a sign of -1 leave it out again."""
+        tried, accepted = self.by_cluster.get(lot.cluster, (0, 0))
+        self._weigh(tried, accepted, -1)
+        tried, accepted = tried + sign * lot.tried, accepted + sign * lot.accepted
+        self._weigh(tried, accepted, 1)
+        self.by_cluster[lot.cluster] = (tried, accepted)
+        self.tried += sign * lot.tried
 
     def add_past(self, past: _Past) -> None:
         """Take in what is older than all lots."""
-        self.tried += past.tried
-        self.accepted += past.accepted
-        self.squares += past.squares
+        if past.tried:
+            effect = 1 + self.correlation * max(0.0, past.squares / past.tried - 1)
+            self.tried += past.tried
+            self.worth += past.tried / effect
+            self.accepted += past.accepted / effect
 
-    def effect(self, correlation: float) -> float:
-        """Return the design effect: how many tokens are worth as much as one that is independent."""
-        return 1 + correlation * max(0.0, self.squares / self.tried - 1)
-
-    def _count(self, lot: _Lot, sign: int) -> None:
-        size = self.by_cluster.get(lot.cluster, 0)
-        self.by_cluster[lot.cluster] = size + sign * lot.tried
-        self.squares += (size + sign * lot.tried) ** 2 - size**2
-        self.tried += sign * lot.tried
-        self.accepted += sign * lot.accepted
+    def _weigh(self, tried: int, accepted: int, sign: int) -> None:
+        effect = 1 + self.correlation * max(0, tried - 1)
+        self.worth += sign * tried / effect
+        self.accepted += sign * accepted / effect
 
 
 def _ratio(before: _Sample, after: _Sample) -> float:
     """Return the log likelihood ratio of two rates against one."""
-    rate = (before.accepted + after.accepted) / (before.tried + after.tried)
-    return before.tried * _divergence(before.rate, rate) + after.tried * _divergence(
+    rate = (before.accepted + after.accepted) / (before.worth + after.worth)
+    return before.worth * _divergence(before.rate, rate) + after.worth * _divergence(
         after.rate, rate
     )
 
 
 def _divergence(rate: float, other: float) -> float:
     """Return the Kullback-Leibler divergence of two coins."""
-    heads = rate * math.log(rate / other) if rate > 0 else 0.0
-    tails = (1 - rate) * math.log((1 - rate) / (1 - other)) if rate < 1 else 0.0
-    return heads + tails
+    # What was added and taken away again leaves some dust beyond 0 and 1.
+    rate, other = min(max(rate, 1e-9), 1 - 1e-9), min(max(other, 1e-9), 1 - 1e-9)
+    return rate * math.log(rate / other) + (1 - rate) * math.log((1 - rate) / (1 - other))

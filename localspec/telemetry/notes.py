@@ -7,7 +7,6 @@ from typing import NamedTuple
 from localspec.decoding.generate import Confirmed
 from localspec.telemetry.rows import RoundRow, shares, sixteenths
 from localspec.telemetry.totals import Totals
-from localspec.telemetry.workload import workload_of
 
 
 class Times(NamedTuple):
@@ -95,7 +94,7 @@ class ReplyNotes:
     def take(self, event: Event) -> None:
         """Take in an event; in their order."""
         if self.workload is None:
-            self.workload = workload_of(self.asked)
+            self.workload = _workload_of(self.asked)
         if isinstance(event, Noted):
             self._take_round(event)
         elif isinstance(event, Pieces):
@@ -108,7 +107,7 @@ class ReplyNotes:
         assert self.workload is not None  # noqa: S101 - an end is an event
         if self.by_user or self.ended is None:
             return self.workload
-        found = workload_of(self.asked, self.ended.text)
+        found = _workload_of(self.asked, self.ended.text)
         self.asked, self.ended = "", self.ended._replace(text="")
         return found
 
@@ -176,6 +175,13 @@ class ReplyNotes:
             shares(draft.confidences[: len(draft.tokens)]),
             sixteenths(draft.gaps[: len(draft.tokens)]),
         )
+
+
+def _workload_of(asked: str, reply: str = "") -> str:
+    # Its patterns take a while to be compiled, which no answer has to wait for.
+    from localspec.telemetry.workload import workload_of  # noqa: PLC0415
+
+    return workload_of(asked, reply)
 
 
 def packed(tokens: Sequence[int]) -> bytes:

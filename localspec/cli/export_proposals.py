@@ -1,0 +1,56 @@
+"""`localspec export-proposals`: drafts and verdicts as JSON lines, to train a better draft model on."""
+
+import json
+import sys
+
+import click
+
+from localspec.errors import LocalspecError
+from localspec.models.paths import data_dir
+
+
+@click.command()
+@click.option("--since", metavar="WHEN", help="Only since then: 2026-11-20, 12h, 7d, 4w.")
+@click.option(
+    "--drafter",
+    "drafters",
+    multiple=True,
+    type=click.Choice(["model", "lookup", "off"]),
+    help="Only rounds of this drafter; repeatable. Default: all that drafted.",
+)
+@click.option(
+    "--context",
+    "most_context",
+    type=click.IntRange(1),
+    metavar="N",
+    help="Cut contexts to their last N tokens. Default: whole.",
+)
+@click.option("--debug", is_flag=True, help="Show a traceback when something fails.")
+def export_proposals(
+    since: str | None,
+    drafters: tuple[str, ...],
+    most_context: int | None,
+    debug: bool,  # noqa: ARG001 - main() looks for --debug
+) -> None:
+    """Print what was drafted and what became of it, as JSON lines, to train a better draft model on.
+
+    Each line is a round: context, draft, how many of its tokens were accepted, and the target's own
+    token after them; as ids of the target's vocabulary, and as text. Only replies that were
+    recorded with text are there: `localspec telemetry text on`.
+    """
+    from localspec.telemetry.proposals import proposals  # noqa: PLC0415 - and the database with it
+    from localspec.telemetry.reading import reading  # noqa: PLC0415
+    from localspec.telemetry.since import since as moment  # noqa: PLC0415
+
+    count = 0
+    with reading(data_dir() / "telemetry") as connection:
+        if connection is not None:
+            since_s = 0.0 if since is None else moment(since)
+            for proposal in proposals(connection, since_s, drafters, most_context):
+                sys.stdout.write(json.dumps(proposal) + "\n")
+                count += 1
+    if count == 0:
+        raise LocalspecError(
+            "no round with text fits: `localspec telemetry text on` has text recorded from then on"
+        )
+    click.echo(f"localspec: {count} proposals", err=True)

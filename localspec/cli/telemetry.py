@@ -1,0 +1,153 @@
+"""`localspec telemetry`: what is recorded on this machine, and how to have less of it, or none."""
+
+import json
+import os
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import click
+
+from localspec.models.paths import data_dir, shown
+from localspec.telemetry.switch import Switch, read_switch, write_switch
+
+_DEBUG = click.option("--debug", is_flag=True, help="Show a traceback when something fails.")
+
+
+@click.group()
+def telemetry() -> None:
+    """Show and change what is recorded of answers. Nothing of it leaves this machine.
+
+    By default counts and times are recorded, round by round: how many tokens were drafted and
+    accepted, how sure the drafter was, how long it took, of which pair and kind of text. No text,
+    and no token ids, which are text, unless `telemetry text on` asks for them.
+    """
+
+
+@telemetry.command()
+@click.option("--json", "json_", is_flag=True, help="Print one JSON object.")
+@_DEBUG
+def status(json_: bool, debug: bool) -> None:  # noqa: ARG001 - main() looks for --debug
+    """Show what is recorded, and how much there is."""
+    from localspec.recording import is_allowed  # noqa: PLC0415 - and the database with it
+    from localspec.telemetry.reading import reading, sizes  # noqa: PLC0415
+
+    directory = _directory()
+    switch = read_switch(directory)
+    recording = switch.on and is_allowed()
+    with reading(directory) as connection:
+        known = None if connection is None else sizes(connection)
+    size_bytes = sum(each.stat().st_size for each in directory.glob("telemetry.db*"))
+    if json_:
+        document = {
+            "recording": recording,
+            "on": switch.on,
+            "allowed_by_setting": is_allowed(),
+            "text": switch.text and recording,
+            "megabytes": switch.megabytes,
+            "days": switch.days,
+            "bytes": size_bytes,
+            "rounds": 0 if known is None else known.rounds,
+            "replies": 0 if known is None else known.replies,
+            "rounds_with_text": 0 if known is None else known.with_text,
+        }
+        click.echo(json.dumps(document))
+        return
+    if recording:
+        click.echo("on: counts and times are recorded" + (", and the text" if switch.text else ""))
+    else:
+        click.echo(f"off: {_why_off(switch)}")
+    if known is not None and known.first_s is not None:
+        day = time.strftime("%Y-%m-%d", time.localtime(known.first_s))
+        text = f", {known.with_text} of them with text" if known.with_text else ", none with text"
+        click.echo(f"{known.rounds} rounds of {known.replies} replies since {day}{text}")
+    click.echo(f"{size_bytes / 2**20:.1f} of {switch.megabytes} MB, kept for {switch.days} days")
+
+
+@telemetry.command()
+@_DEBUG
+def path(debug: bool) -> None:  # noqa: ARG001
+    """Print where the database is, or would be."""
+    click.echo(shown(_directory() / "telemetry.db"))
+
+
+@telemetry.command()
+@_DEBUG
+def on(debug: bool) -> None:  # noqa: ARG001
+    """Record counts and times."""
+    _set(on=True)
+    click.echo("localspec: counts and times are recorded from now on", err=True)
+
+
+@telemetry.command()
+@_DEBUG
+def off(debug: bool) -> None:  # noqa: ARG001
+    """Record nothing from now on; what is there stays until it is wiped."""
+    _set(on=False)
+    click.echo("localspec: nothing is recorded from now on", err=True)
+
+
+@telemetry.command()
+@click.argument("wanted", type=click.Choice(["on", "off"]))
+@_DEBUG
+def text(wanted: str, debug: bool) -> None:  # noqa: ARG001
+    """Record what is said, too, as `export-proposals` needs it; or not any more.
+
+    What was recorded with text until now stays: `telemetry wipe --text` removes it.
+    """
+    _set(text=wanted == "on")
+    told = (
+        "prompts and answers are recorded, too, from now on"
+        if wanted == "on"
+        else "no text is recorded from now on"
+    )
+    click.echo(f"localspec: {told}", err=True)
+
+
+@telemetry.command()
+@click.option("--text", "only_text", is_flag=True, help="Only what of it is text.")
+@_DEBUG
+def wipe(only_text: bool, debug: bool) -> None:  # noqa: ARG001
+    """Remove what was recorded, and leave none of its bytes in the files."""
+    from localspec.telemetry.wiping import wipe as wiped  # noqa: PLC0415
+
+    found = wiped(_directory(), only_text=only_text)
+    what = "the text" if only_text else "all of it"
+    click.echo(f"localspec: {f'{what} is gone' if found else 'there was nothing'}", err=True)
+
+
+@telemetry.command()
+@click.option(
+    "--megabytes", type=int, metavar="N", help="Most that the database takes. Default: 128."
+)
+@click.option("--days", type=int, metavar="N", help="How long rounds are kept. Default: 365.")
+@_DEBUG
+def keep(megabytes: int | None, days: int | None, debug: bool) -> None:  # noqa: ARG001
+    """Set how much is kept; the oldest rounds go first."""
+    from localspec.telemetry.wiping import set_bounds  # noqa: PLC0415
+
+    changes = {"megabytes": megabytes, "days": days}
+    switch = _set(**{name: value for name, value in changes.items() if value is not None})
+    set_bounds(_directory(), switch.megabytes, switch.days)
+    click.echo(f"localspec: {switch.megabytes} MB and {switch.days} days are kept", err=True)
+
+
+def _directory() -> Path:
+    return data_dir() / "telemetry"
+
+
+def _set(**changes: int) -> Switch:
+    before = read_switch(_directory())
+    # What cannot be read is written anew, and records no more than it is now told to.
+    before = before if before.readable else Switch(on=False)
+    switch = replace(before, **changes)  # type: ignore[arg-type]
+    write_switch(_directory(), switch)
+    return switch
+
+
+def _why_off(switch: Switch) -> str:
+    if not switch.readable:
+        return f"{shown(_directory() / 'switch.json')} cannot be read; `localspec telemetry on` writes it anew"
+    if not switch.on:
+        return "`localspec telemetry on` switches it on"
+    return f"the setting `telemetry` says so ({os.environ.get('LOCALSPEC_TELEMETRY', '')})"

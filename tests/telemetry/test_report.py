@@ -1,0 +1,192 @@
+"""What reports say, against what was recorded."""
+
+import json
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from localspec.errors import LocalspecError, UsageError
+from localspec.telemetry.database import FILE
+from localspec.telemetry.figures import Report
+from localspec.telemetry.page import html_page
+from localspec.telemetry.plain_cost import plain_cost
+from localspec.telemetry.reading import list_replies, read_report, reading
+from localspec.telemetry.since import since
+from localspec.telemetry.told import as_json, lines, sparkline
+from tests.telemetry.talking import recording
+
+
+@contextmanager
+def opened(directory: Path, since_s: float | None = None) -> Iterator[Report]:
+    with reading(directory) as connection:
+        assert connection is not None
+        yield read_report(connection, since_s)
+
+
+def test_figures_are_sums_of_what_was_recorded(tmp_path: Path) -> None:
+    with recording(tmp_path) as talk:
+        talk.reply(rounds=50, acceptance=1.0, asked="Why?")
+        talk.reply(rounds=50, acceptance=0.0, asked="Write a poem about rain.")
+    with opened(tmp_path) as report:
+        pass
+    assert report.replies == 2
+    assert report.total.rounds == 100
+    assert report.total.drafted == 2 * 40 * 3
+    assert report.total.acceptance_rate == 0.5
+    assert report.by_workload["chat"].acceptance_rate == 1.0
+    assert report.by_workload["creative"].acceptance_rate == 0.0
+    assert report.by_drafter["model"].rounds == 80
+    assert report.by_drafter["off"].drafted == 0
+    assert list(report.by_pair) == ["qwen-target + qwen-draft"]
+    assert report.positions["model"][0].tried == 80
+    assert report.positions["model"][2].tried == 40
+    assert report.ranks["model"] == {2: 40}
+    assert report.total.seconds == pytest.approx(80 * 0.030 + 20 * 0.025)
+    assert report.total.stages_s["draft"] == pytest.approx(100 * 0.005 - 20 * 0.005)
+
+
+def test_speed_up_is_against_rounds_without_a_draft_as_they_were_measured(tmp_path: Path) -> None:
+    with recording(tmp_path) as talk:
+        talk.reply(rounds=200, acceptance=1.0)
+    with opened(tmp_path) as report:
+        pass
+    assert report.plain["qwen-target + qwen-draft"].source == "measured"
+    drafted = report.by_drafter["model"]
+    # Four tokens in 30 ms, where plain ones take 25 each.
+    assert drafted.speed_up == pytest.approx(4 * 0.025 / 0.030, rel=1e-6)
+    assert report.by_drafter["off"].speed_up == pytest.approx(1.0)
+    assert drafted.saved_s == pytest.approx(160 * (4 * 0.025 - 0.030))
+
+
+def test_without_plain_rounds_the_calibration_is_the_measure(tmp_path: Path) -> None:
+    with recording(tmp_path) as talk:
+        talk.reply(rounds=4, acceptance=1.0)
+    with opened(tmp_path) as report:
+        pass
+    assert report.plain["qwen-target + qwen-draft"].source == "calibrated"
+    assert report.total.speed_up == pytest.approx(16 * 0.020 / (4 * 0.030))
+
+
+def test_plain_cost_follows_depth_and_is_a_line_where_nothing_was_measured() -> None:
+    cost = plain_cost({0: (100, 2.0), 1024: (100, 4.0), 2048: (3, 9.0)}, 0.5)
+    assert cost.of(0) == pytest.approx(0.02)
+    assert cost.of(1024) == pytest.approx(0.04)
+    deeper = cost.of(2048)
+    assert deeper is not None
+    assert 0.04 < deeper < 0.08
+    assert plain_cost({}, None).of(0) is None
+    assert plain_cost({0: (5, 1.0)}, 0.03).of(4096) == 0.03
+
+
+def test_since_leaves_out_what_was_before_its_hour(tmp_path: Path) -> None:
+    with recording(tmp_path) as talk:
+        talk.recorder._now = lambda: time.time() - 5 * 3600
+        talk.reply(rounds=10)
+        talk.recorder._now = time.time
+        talk.reply(rounds=7)
+    with opened(tmp_path, since("2h")) as report:
+        assert report.total.rounds == 7
+    with opened(tmp_path) as report:
+        assert report.total.rounds == 17
+        assert len(report.trend) == 2
+
+
+@pytest.mark.parametrize("text", ["yesterday", "", "7", "7m", "2026-13-01", "-3d", "9" * 30 + "d"])
+def test_moment_that_is_none_is_refused(text: str) -> None:
+    with pytest.raises(UsageError, match="no moment"):
+        since(text)
+
+
+def test_moments() -> None:
+    assert since("3d", 1_000_000.0) == 1_000_000.0 - 3 * 86400
+    assert since("2026-11-20T08:00:00+00:00") == 1795161600.0
+
+
+class Page(HTMLParser):
+    """Notes what a page is made of, and that every element is closed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tags: set[str] = set()
+        self.attributes: set[str] = set()
+        self.open: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.add(tag)
+        self.attributes |= {name for name, _ in attrs}
+        if tag != "meta":
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.add(tag)
+        self.attributes |= {name for name, _ in attrs}
+
+
+def test_page_is_whole_and_fetches_and_runs_nothing(tmp_path: Path) -> None:
+    with recording(tmp_path) as talk:
+        talk.recorder._pair = type(talk.recorder._pair)("<script>alert(1)</script>&", "", 0.02)
+        for hour in range(5):
+            talk.recorder._now = lambda hour=hour: time.time() - 3600 * hour
+            talk.reply(rounds=60, acceptance=0.2 * hour)
+    with opened(tmp_path) as report:
+        text = html_page(report, time.time())
+    page = Page()
+    page.feed(text)
+    assert page.open == []
+    assert "svg" in page.tags
+    assert not page.tags & {"script", "link", "img", "iframe", "object"}
+    assert not page.attributes & {"src", "href", "onload", "onclick"}
+    assert "http" not in text
+    assert "url(" not in text
+    assert text.count("<svg") >= 5
+
+
+def test_lines_and_json_tell_the_same(tmp_path: Path) -> None:
+    with recording(tmp_path) as talk:
+        talk.reply(rounds=50, acceptance=0.6)
+    with opened(tmp_path) as report:
+        told, document = "\n".join(lines(report)), json.loads(as_json(report))
+    assert f"{report.total.acceptance_rate:.0%}" in told
+    assert document["total"]["accepted"] == report.total.accepted
+    assert document["workloads"]["chat"]["rounds"] == 50
+    assert document["pairs"]["qwen-target + qwen-draft"]["plain"]["source"] == "calibrated"
+    assert document["drafters"]["model"]["correction_ranks"].keys() == {"2"}
+
+
+def test_report_of_nothing_says_so(tmp_path: Path) -> None:
+    with recording(tmp_path) as talk:
+        talk.reply(rounds=1)
+    with opened(tmp_path, time.time() + 7200) as report:
+        assert next(lines(report)).startswith("nothing was recorded since ")
+        assert "Nothing was recorded" in html_page(report, 0.0)
+        assert json.loads(as_json(report))["total"]["rounds"] == 0
+
+
+def test_damaged_file_is_told_in_one_line(tmp_path: Path) -> None:
+    (tmp_path / FILE).write_bytes(b"no database at all, but long enough to be taken for one" * 99)
+    with pytest.raises(LocalspecError, match=r"cannot be read.*telemetry wipe"), reading(tmp_path):
+        pass
+
+
+def test_replies_are_listed_last_first(tmp_path: Path) -> None:
+    with recording(tmp_path) as talk:
+        talk.reply(rounds=3, asked="Why?")
+        talk.reply(rounds=5, asked="Write a poem.")
+    with reading(tmp_path) as connection:
+        assert connection is not None
+        listed = list_replies(connection, 5)
+    assert [each.workload for each in listed] == ["creative", "chat"]
+    assert listed[0].tokens > 5
+
+
+def test_sparkline_spans_its_values_and_leaves_gaps() -> None:
+    assert sparkline([0.0, None, 1.0]) == "▁ █  0.00 to 1.00"
+    assert sparkline([None]) == ""
+    assert sparkline([0.5, 0.5]).startswith("██")
