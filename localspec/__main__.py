@@ -1,5 +1,32 @@
-"""`python -m localspec`: the command line."""
+"""`localspec`, and `python -m localspec`: the command line.
 
-from localspec.cli import main
+Ctrl-C means code 130 from here on; while modules are being imported, nobody else could catch it.
+"""
 
-main()
+import os
+import signal
+from types import FrameType
+from typing import NoReturn
+
+_INTERRUPTED = 130
+
+
+def main() -> NoReturn:
+    """Import the command line and run it."""
+    before = signal.getsignal(signal.SIGINT)
+    usual = before is signal.default_int_handler  # and not ignored, as in a shell's background job
+    if usual:
+        signal.signal(signal.SIGINT, _leave)
+    from localspec.cli import main as run  # noqa: PLC0415 - only now is it watched over
+
+    if usual:
+        signal.signal(signal.SIGINT, before)
+    run()
+
+
+def _leave(_number: int, _frame: FrameType | None) -> NoReturn:
+    os._exit(_INTERRUPTED)  # nothing is open yet
+
+
+if __name__ == "__main__":
+    main()

@@ -37,7 +37,8 @@ class Outbox:
         self._changed = threading.Condition()
         self._waiting: list[Message] = []
         self._closed = False
-        self._streams: int | None = None
+        self._urgent = False
+        self._begun: int | None = None
         self._next_s = 0.0
         self._thread = threading.Thread(target=self._run, daemon=True, name="localspec-outbox")
         self._thread.start()
@@ -45,8 +46,11 @@ class Outbox:
     def put(self, message: Message) -> None:
         """Have a message sent after those before it; returns at once."""
         with self._changed:
+            slept, self._urgent = not self._waiting, self._urgent or self._is_urgent(message)
             self._add(message)
-            self._changed.notify()
+            # Woken for every token, the thread would take the processor from the pass as often.
+            if slept or self._urgent:
+                self._changed.notify()
 
     def close(self, wait_s: float) -> None:
         """Send what waits, for `wait_s` at most."""
@@ -80,9 +84,9 @@ class Outbox:
         with self._changed:
             while True:
                 now_s = time.monotonic()
-                urgent = self._closed or any(self._is_urgent(each) for each in self._waiting)
+                urgent = self._closed or self._urgent
                 if self._waiting and (urgent or now_s >= self._next_s):
-                    self._next_s = now_s + PACE_S
+                    self._next_s, self._urgent = now_s + PACE_S, False
                     batch, self._waiting = self._waiting, []
                     return batch
                 if self._closed:
@@ -91,7 +95,7 @@ class Outbox:
 
     def _is_urgent(self, message: Message) -> bool:
         if isinstance(message, Streamed):
-            begins, self._streams = message.id != self._streams, message.id
+            begins, self._begun = message.id != self._begun, message.id
             return begins
         return not isinstance(message, _STREAMS)
 

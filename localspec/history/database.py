@@ -5,7 +5,6 @@ Whatever is wrong with the file (no right to write, a full disk, damage, a later
 Knows no conversations.
 """
 
-import os
 import sqlite3
 import threading
 import time
@@ -15,12 +14,11 @@ from pathlib import Path
 from typing import TypeVar
 
 from localspec.errors import HistoryError
+from localspec.history.opening import copied, in_memory, opened
 from localspec.history.refuge import Refuge
-from localspec.history.schema import VERSION, TooNewError, migrate
+from localspec.history.schema import VERSION, TooNewError
 
 RETRY_S = 10.0
-_BUSY_S = 5.0
-_CHECK_S = 0.1
 _DAMAGE = {"database disk image is malformed", "file is not a database"}
 _ADVICE = {"database or disk is full": "free some space"}
 T = TypeVar("T")
@@ -43,15 +41,15 @@ class Database:
         self._tried_s = time.monotonic()
         self.trouble: str | None = None
         try:
-            self._connection = _open(path)
+            self._connection = opened(path)
         except TooNewError as error:
             self.trouble = (
                 f"{path} was written by a later localspec (version {error}, this one knows {VERSION}): "
                 "update localspec; nothing is saved until then"
             )
-            self._connection = _in_memory()
+            self._connection = in_memory()
         except (OSError, sqlite3.Error) as error:
-            self._connection = _copied(path) or _in_memory()
+            self._connection = copied(path) or in_memory()
             self._flee(error)
 
     def read(self, work: Work[T]) -> T:
@@ -100,7 +98,7 @@ class Database:
                 return
             self._tried_s = now
             try:
-                file = _open(self._path)
+                file = opened(self._path)
             except (OSError, sqlite3.Error, TooNewError):
                 return
             try:
@@ -131,14 +129,14 @@ class Database:
         """Leave the file, taking along what can be read of it, and try again."""
         before = self._connection
         with closing(before):
-            self._connection = _in_memory()
+            self._connection = in_memory()
             with suppress(sqlite3.Error):
                 before.backup(self._connection)
                 self._flee(reason)
                 return work(self._connection)
         # A copy of a damaged file is as damaged. Without it, ids point to nothing, which must not matter now.
         self._connection.close()
-        self._connection = _in_memory()
+        self._connection = in_memory()
         self._connection.execute("PRAGMA foreign_keys = OFF")
         self._flee(reason)
         try:
@@ -167,65 +165,3 @@ def _of_the_statement(error: sqlite3.Error) -> bool:
     """Whether the file is sound, and only what was asked is impossible: a message that another chat deleted."""
     code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF
     return code in {sqlite3.SQLITE_ERROR, sqlite3.SQLITE_CONSTRAINT}
-
-
-def _open(path: Path) -> sqlite3.Connection:
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    # SQLite gives its log the same mode as the file.
-    os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
-    connection = _connected(path)
-    try:
-        connection.execute("PRAGMA journal_mode = WAL").fetchone()
-        connection.execute("PRAGMA synchronous = NORMAL")
-        connection.execute("PRAGMA secure_delete = ON").fetchone()
-        migrate(connection)
-        _check(connection)
-    except BaseException:
-        connection.close()
-        raise
-    return connection
-
-
-def _check(connection: sqlite3.Connection) -> None:
-    """Look for damage as long as nobody has to wait for it: all of a usual file, the beginning of a huge one."""
-    deadline_s = time.monotonic() + _CHECK_S
-    connection.set_progress_handler(lambda: int(time.monotonic() > deadline_s), 10_000)
-    try:
-        (verdict,) = connection.execute("PRAGMA quick_check(1)").fetchone()
-    except sqlite3.OperationalError as error:
-        if error.sqlite_errorcode != sqlite3.SQLITE_INTERRUPT:
-            raise
-        verdict = "ok"
-    finally:
-        connection.set_progress_handler(None, 0)
-    if verdict != "ok":
-        raise sqlite3.DatabaseError("database disk image is malformed")
-
-
-def _connected(place: Path | str, *, uri: bool = False) -> sqlite3.Connection:
-    connection = sqlite3.connect(
-        place, timeout=_BUSY_S, isolation_level=None, check_same_thread=False, uri=uri
-    )
-    connection.row_factory = sqlite3.Row
-    connection.execute("PRAGMA foreign_keys = ON")
-    return connection
-
-
-def _in_memory() -> sqlite3.Connection:
-    connection = _connected(":memory:")
-    migrate(connection)
-    return connection
-
-
-def _copied(path: Path) -> sqlite3.Connection | None:
-    """Return a copy in memory of a file that can only be read; None where that is impossible, too."""
-    memory = _connected(":memory:")
-    try:
-        with closing(_connected(f"{path.absolute().as_uri()}?immutable=1", uri=True)) as source:
-            source.backup(memory)
-        migrate(memory)
-        _check(memory)
-    except (sqlite3.Error, TooNewError):
-        memory.close()
-        return None
-    return memory

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from localspec.errors import UsageError
+from localspec.ui.settings import NAMES
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,12 +39,12 @@ COMMANDS: Sequence[Command] = (
     Command("history", "[WORDS]", "list or search earlier conversations"),
     Command("rename", "TITLE", "give this conversation a title"),
     Command("export", "[md|json] [FILE]", "write this conversation to a file", ("md", "json")),
-    Command("set", "[NAME VALUE]", "show or change how answers are sampled"),
+    Command("set", "[NAME VALUE]", "show or change how answers are sampled", (*NAMES, "draft")),
     Command("think", "", "fold or unfold thoughts and long questions", while_busy=True),
     Command("stats", "", "show where the time goes and what drafting is worth", while_busy=True),
     Command("lens", "", "show where every token of the last answer came from"),
     Command("race", "[TEXT]", "answer with and without drafting, side by side"),
-    Command("drop", "[N]", "leave the oldest N turns out of the context"),
+    Command("drop", "", "leave the oldest turns out where the context is full"),
     Command("stop", "", "stop the answer and keep what is there", while_busy=True),
     Command("restart", "", "start the engine again", while_busy=True),
     Command("theme", "[NAME]", "show or change the colours", while_busy=True),

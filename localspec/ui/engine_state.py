@@ -10,6 +10,7 @@ from localspec.engine.protocol import (
     Hello,
     LoadCancelled,
     Loading,
+    Measuring,
     Message,
     Ready,
 )
@@ -57,6 +58,8 @@ class EngineState:
                 self._at(f"fetching {message.name}: {done} of {total}")
             case Loading():
                 self._at(f"loading {message.model}: {message.share:.0%}")
+            case Measuring():
+                self._at(f"measuring {message.model}, once on this machine: {message.share:.0%}")
             case Ready():
                 self.phase, self.ready, self.trouble = Phase.READY, message, ""
             case LoadCancelled():

@@ -13,6 +13,7 @@ from localspec.ui import actions, openers
 from localspec.ui.installed import nothing_is_here, resumed
 from localspec.ui.shown import SAVED_AGAIN, shown
 from localspec.ui.transcript import Item
+from localspec.ui.typeset import prepare
 
 if TYPE_CHECKING:
     from localspec.ui.app import ChatApp
@@ -63,6 +64,8 @@ class Feed:
         # All that is here will stay: without looking through it, collecting garbage stops no frame for 50 ms.
         gc.freeze()
         app.view.tell_state()
+        # Beside the engine, which loads now, and not when the first answer comes.
+        app.run_worker(prepare, thread=True, exit_on_error=False)
         app.set_interval(POLL_S, self._poll)
         self._eager = app.set_interval(_EAGER_S, self._poll, pause=True)
         await app.send_early()

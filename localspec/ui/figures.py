@@ -11,6 +11,7 @@ TIMES = "\u00d7"
 _BARS = "▁▂▃▄▅▆▇█"
 _LEAST_PLAIN_ROUNDS = 3
 _GAUGE_LEAST, _GAUGE_MOST = 0.5, 2.0
+_CONTEXT_CELLS = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,8 +101,16 @@ def status(exchange: Exchange | None, n_ctx: int | None, context_tokens: int) ->
     if exchange is not None and exchange.acceptance is not None:
         parts.append(f"{exchange.acceptance:.0%} accepted")
     if n_ctx:
-        parts.append(f"context {context_tokens / n_ctx:.0%} of {n_ctx}")
+        parts.append(
+            f"context {context_tokens / n_ctx:.0%} of {n_ctx} {filled(context_tokens / n_ctx)}"
+        )
     return parts
+
+
+def filled(share: float, width: int = _CONTEXT_CELLS) -> str:
+    """Return how full something is: `█` full, `░` free; a cell is full only when all of it is."""
+    full = min(int(share * width), width)
+    return "█" * full + "░" * (width - full)
 
 
 def stats_lines(

@@ -92,16 +92,21 @@ class Plain:
         self.out.flush()
 
     def answer(self) -> int:
-        """Write the answer as it comes, and return an exit code. Ctrl-C stops it and keeps what is there."""
+        """Write the answer as it comes, and return an exit code. Ctrl-C stops it and keeps what is there.
+
+        A second one leaves, since an engine that hangs does not stop.
+        """
         ended: Finished | Failed | EngineDied | None = None
+        stopping = False
         while ended is None:
             try:
                 for message in self.session.poll():
                     ended = self._take(message) or ended
                 self.sleep(_POLL_S)
             except KeyboardInterrupt:
-                if not self.session.stop():
+                if stopping or not self.session.stop():
                     raise
+                stopping = True
         match ended:
             case Finished():
                 self.write("\n")

@@ -1,5 +1,6 @@
 """Markdown and code become strips of a given width. Everything is laid out here, so it is cleaned here."""
 
+import io
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -57,6 +58,14 @@ class Typesetter:
         options = self.console.options.update(width=max(width, 1), height=None)
         lines = self.console.render_lines(renderable, options, pad=False)
         return [Strip([_on_any_ground(segment) for segment in line]) for line in lines]
+
+
+def prepare() -> None:
+    """Import what Markdown and code need, which the first frame did not wait for."""
+    from localspec.ui.markdown import code, markdown  # noqa: PLC0415
+
+    console = Console(file=io.StringIO(), width=20)
+    console.print(markdown("*text*", "monokai"), code("x = 1", "python", "monokai"))
 
 
 def _on_any_ground(segment: Segment) -> Segment:

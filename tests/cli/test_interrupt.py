@@ -4,6 +4,7 @@ import os
 import pty
 import signal
 import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -100,3 +101,23 @@ def test_a_download_that_is_stopped_leaves_nothing_in_the_store(
     assert out == ""
     assert [path for path in stored.rglob("*") if not path.is_dir()] == []
     assert list((stored / "partial").glob("*")) == []
+
+
+SLOW_IMPORT = """
+import os, runpy, signal, sys, time
+
+class Interrupted:
+    def find_spec(self, name, path=None, target=None):
+        if name == "click":
+            os.kill(os.getpid(), signal.SIGINT)
+            time.sleep(10)
+
+sys.meta_path.insert(0, Interrupted())
+sys.argv = ["localspec", "--version"]
+runpy.run_module("localspec", run_name="__main__")
+"""
+
+
+def test_ctrl_c_while_the_command_line_is_imported_is_as_silent() -> None:
+    done = subprocess.run([sys.executable, "-c", SLOW_IMPORT], capture_output=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (130, b"", b"")

@@ -1,5 +1,7 @@
 """The engine's process, with the real protocol and server, and models that tell a script."""
 
+from dataclasses import replace
+
 import pytest
 
 from localspec.engine.client import EngineClient
@@ -384,3 +386,29 @@ def test_closing_twice_is_harmless() -> None:
     engine.close()
     assert not engine.alive
     assert [type(each).__name__ for each in engine.drain()] in ([], ["Hello"])
+
+
+def test_a_character_that_was_cut_in_half_is_whole_when_the_reply_goes_on() -> None:
+    with double({"otherwise": ["日本語。"]}) as engine:
+        cut = hear_all(engine, engine.ask(turns("hello"), Options(temperature=0, max_tokens=4)))
+        assert cut.text == ended(cut).turn.content == "日"
+        rest = hear_all(engine, engine.ask([*turns("hello"), ended(cut).turn], GREEDY))
+    assert rest.text == "本語。"
+    assert ended(rest).turn.content == "日本語。"
+    assert "".join(t.text for each in rest.of(Streamed) for t in each.tokens) == "本語。"
+
+
+def test_what_is_asked_aside_costs_the_conversation_nothing_that_it_has_in_common() -> None:
+    with double({"otherwise": ["One.", "Two.", "Three."], "drafts": 3}) as engine:
+        first = ended(hear_all(engine, engine.ask(turns("hello"), GREEDY)))
+        said = [*turns("hello"), first.turn]
+        aside = [*said, Turn("user", "and aside?")]
+        with_drafts = hear_all(engine, engine.ask(aside, GREEDY, aside=True))
+        keep = with_drafts.of(Started)[0].cached_tokens
+        without = hear_all(engine, engine.ask(aside, GREEDY, draft=False, aside=True, keep=keep))
+        then = hear_all(engine, engine.ask([*said, Turn("user", "and then?")], GREEDY))
+    # The answer's last token is evaluated with what follows it.
+    assert keep == first.prompt_tokens + len(first.turn.content) - 1
+    assert without.of(Started) == [replace(with_drafts.of(Started)[0], id=ended(without).id)]
+    assert without.text == with_drafts.text
+    assert then.of(Started)[0].cached_tokens >= keep

@@ -3,6 +3,7 @@
 import asyncio
 import io
 import os
+import re
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +25,7 @@ from tests.engine.double import command
 PATIENCE_S = 240.0  # a machine may be busy with something else
 SCREENS = Path(__file__).parent / "screens"
 SIZES = ((40, 12), (80, 24), (120, 40))
+PICTURE_SIZE = (80, 24)
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,9 +155,27 @@ async def assert_screen(chat: Chat, name: str) -> None:
     for width, height in SIZES:
         await chat.sized(width, height)
         await chat.pilot.pause(0.15)
-        path = SCREENS / f"{name}-{width}x{height}.txt"
-        text = chat.text().rstrip("\n") + "\n"
-        if os.environ.get("LOCALSPEC_UPDATE_SCREENS"):
-            path.parent.mkdir(exist_ok=True)
-            path.write_text(text, encoding="utf-8")
-        assert text == path.read_text(encoding="utf-8"), text
+        assert_kept(f"{name}-{width}x{height}.txt", chat.text().rstrip("\n") + "\n")
+
+
+async def assert_picture(chat: Chat, name: str) -> None:
+    """See that the screen looks as it did, colours included; kept anew like the texts of `assert_screen`.
+
+    What Textual draws is text at places with colours, and depends on no font and no machine. Only the name that
+    it gives to the picture, and the addresses of the fonts that it recommends, are left out.
+    """
+    await chat.sized(*PICTURE_SIZE)
+    await chat.pilot.pause(0.15)
+    drawn = chat.app.export_screenshot(title="localspec")
+    drawn = re.sub(r"terminal-\d+", "terminal", drawn)
+    drawn = re.sub(r"@font-face \{.*?\}\s*", "", drawn, flags=re.DOTALL)
+    assert_kept(f"{name}.svg", "\n".join(line.rstrip() for line in drawn.splitlines()) + "\n")
+
+
+def assert_kept(name: str, shown: str) -> None:
+    """See that something is as it was kept in a file; LOCALSPEC_UPDATE_SCREENS=1 keeps it anew."""
+    path = SCREENS / name
+    if os.environ.get("LOCALSPEC_UPDATE_SCREENS"):
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(shown, encoding="utf-8")
+    assert shown == path.read_text(encoding="utf-8"), shown

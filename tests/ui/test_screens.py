@@ -1,4 +1,7 @@
-"""How every screen looks at three sizes: texts, to be read in a diff. See `driving.assert_screen`."""
+"""How every screen looks at three sizes: texts, to be read in a diff; and of some a picture, with its colours.
+
+After a change that is meant: LOCALSPEC_UPDATE_SCREENS=1 pytest tests/ui/test_screens.py, and look at the diff.
+"""
 
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -15,7 +18,7 @@ from localspec.ui.race import Race
 from localspec.ui.race_sheet import RaceSheet
 from localspec.ui.sheets import ListSheet, TextSheet
 from tests.ui.answers import exchange, finished, plain, round_of
-from tests.ui.driving import Chat, assert_screen, drive
+from tests.ui.driving import Chat, assert_picture, assert_screen, drive
 
 ANSWER = """\
 A linked list is *reversed* by turning its links round:
@@ -79,6 +82,7 @@ def test_conversation(tmp_path: Path) -> None:
         settled(chat)
         await chat.pilot.pause()
         await assert_screen(chat, "conversation")
+        await assert_picture(chat, "conversation")
 
     drive(look, tmp_path, {"otherwise": [ANSWER]})
 
@@ -110,6 +114,7 @@ def test_stats(tmp_path: Path) -> None:
         settled(chat)
         await chat.press("f2")
         await assert_screen(chat, "stats")
+        await assert_picture(chat, "stats")
 
     drive(look, tmp_path)
 
@@ -121,6 +126,7 @@ def test_lens(tmp_path: Path) -> None:
         await chat.press("f3")
         await chat.until(lambda: isinstance(chat.app.screen, TextSheet))
         await assert_screen(chat, "lens")
+        await assert_picture(chat, "lens")
 
     drive(look, tmp_path)
 
@@ -148,6 +154,7 @@ def test_race(tmp_path: Path) -> None:
         await chat.until(lambda: isinstance(chat.app.screen, RaceSheet))
         await chat.until(lambda: "fork" in chat.text())
         await assert_screen(chat, "race")
+        await assert_picture(chat, "race")
 
     drive(look, tmp_path)
 
