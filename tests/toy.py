@@ -292,3 +292,35 @@ def run_to_end(
             rounds.append(next(generation))
         except StopIteration as finished:
             return Reply(tuple(rounds), finished.value)
+
+
+@dataclass(frozen=True, slots=True)
+class Brackets:
+    """An `Automaton`: brackets that match. Id 0 opens, 1 closes; of the others, some may come within some.
+
+    It may end where none is open, and nothing binds what follows an end. A state is what is open,
+    and whether it ended.
+    """
+
+    eog: tuple[int, ...]
+    deepest: int
+    always: int = -1
+    steps: list[int] = field(default_factory=lambda: [0])
+
+    def start(self) -> tuple[int, bool]:
+        return (0, False)
+
+    def step(self, state: tuple[int, bool], token: int) -> tuple[int, bool]:
+        self.steps[0] += 1
+        opened, ended = state
+        return (opened + {0: 1, 1: -1}.get(token, 0), ended or token in self.eog)
+
+    def allows(self, state: tuple[int, bool], ids: NDArray[np.int64]) -> NDArray[np.bool_]:
+        opened, ended = state
+        if ended:
+            return np.ones(ids.size, dtype=np.bool_)
+        ends = np.isin(ids, self.eog)
+        inner = (ids % 3 != opened % 3) & (ids > 1) & ~ends & (opened > 0)
+        opens = (ids == 0) & (opened < self.deepest) & ~ends
+        closes = (ids == 1) & (opened > 0) & ~ends
+        return np.asarray(inner | opens | closes | (ends & (opened == 0)) | (ids == self.always))

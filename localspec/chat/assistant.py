@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import cached_property
 
+from localspec.chat.answer_constraint import answer_constraint
 from localspec.chat.conversation import Conversation, raw_tokens
 from localspec.chat.events import Event, Finished, Reply
 from localspec.chat.loaded_models import LoadedModels
@@ -105,7 +106,8 @@ class Assistant:
         Raises:
             ContextOverflow: the prompt leaves no room for an answer.
             TemplateError: the template is missing, or does not render.
-            PassFailed: llama.cpp failed in the middle.
+            PassFailed: llama.cpp failed in the middle, or a grammar lets nothing follow that the model can write.
+            UsageError: the options ask for a grammar that this reply cannot have.
         """
         replying = self.begin(prompt, options, raw=raw, watch=watch)
         models = self.models_in_use()
@@ -137,7 +139,11 @@ class Assistant:
             tokens,
             self.models_in_use(),
             self.policy,
-            Chooser(self._sampling(options.sampling), Noise(seed)),
+            Chooser(
+                self._sampling(options.sampling),
+                Noise(seed),
+                answer_constraint(options, self.models, conversation, len(tokens)),
+            ),
             Limits(options.max_tokens, self.models.eog),
             timings,
         )

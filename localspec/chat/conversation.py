@@ -129,6 +129,11 @@ class Conversation:
         thinking.feed(self._prompt.begun)
         return thinking
 
+    @property
+    def thinking_tags(self) -> tuple[tuple[ThinkingTags, ...], ThinkingTags | None]:
+        """The tags that the last prompt's template knows, and those of the block that the prompt has opened."""
+        return ((), None) if self._prompt is None else (self._prompt.tags, self._prompt.opened)
+
     def append_reply(self, text: str, tokens: Sequence[int]) -> None:
         """Add the reply to the last prompt, or what is new of it where it goes on.
 

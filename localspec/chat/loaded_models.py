@@ -2,9 +2,11 @@
 
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
+from typing import Any
 
 from localspec.chat.tokenizer import Tokenizer
 from localspec.decoding.cancel import CancelFlag
+from localspec.decoding.constraint import Automaton
 from localspec.decoding.model import LanguageModel
 
 
@@ -25,6 +27,7 @@ class LoadedModels:
         close: frees everything.
         truncate_s: tells the seconds that the target, and the draft model, spent so far on removing what they had
             cached; where nobody counts them, they are 0.
+        grammar: makes an automaton over the target's ids of a grammar; None where nobody can.
     """
 
     target: LanguageModel
@@ -38,3 +41,4 @@ class LoadedModels:
     cancel: CancelFlag
     close: Callable[[], None]
     truncate_s: Callable[[], tuple[float, float]] = lambda: (0.0, 0.0)
+    grammar: Callable[[str], Automaton[Any]] | None = None

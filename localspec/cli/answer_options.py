@@ -65,6 +65,18 @@ def sampling_options(
     )
 
 
+def structure_options() -> Group:
+    """Return what an answer has to look like."""
+    return _group(
+        click.option(
+            "--json-schema",
+            metavar="FILE|JSON",
+            help="Answer with JSON that is valid under this schema; '{}' is any JSON.",
+        ),
+        click.option("--grammar", metavar="FILE", help="Answer as this grammar says, in GBNF."),
+    )
+
+
 def context_options(
     *, kv_type: str = "Type of the KV caches; another one rounds differently. Default: f16."
 ) -> Group:

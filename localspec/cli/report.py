@@ -15,12 +15,15 @@ _ENDINGS = {
 }
 
 
-def as_json(assistant: Assistant, reply: Reply, *, only_ascii: bool = False) -> str:
+def as_json(
+    assistant: Assistant, reply: Reply, workload: str, *, only_ascii: bool = False
+) -> str:
     """Return one JSON object, on one line. Durations are in seconds.
 
     Args:
         assistant: who replied.
         reply: what is told.
+        workload: what kind of text it is.
         only_ascii: escape every other character, for a stream that has not all of them.
     """
     models = assistant.models
@@ -29,12 +32,19 @@ def as_json(assistant: Assistant, reply: Reply, *, only_ascii: bool = False) -> 
         **({"thinking": reply.thinking} if reply.thinking else {}),
         "stop_reason": reply.stop_reason.value,
         "seed": reply.seed,
+        "workload": workload,
         "model": {"target": models.target_name, "draft_model": models.draft_model_name},
         "usage": usage(reply),
         "timings": {"load_s": rounded(assistant.load_s), **timings(reply)},
         "speculation": speculation(reply),
     }
     return json.dumps(document, ensure_ascii=only_ascii)
+
+
+def not_whole(reply: Reply) -> str:
+    """Return what to know of an answer that ended before its grammar did, on one line."""
+    ending = _ENDINGS.get(reply.stop_reason, "ended by a stop text")
+    return f"the answer is not whole, so it does not keep its grammar: {ending}"
 
 
 def one_line(assistant: Assistant, reply: Reply) -> str:

@@ -17,18 +17,22 @@ from localspec.cli.answer_options import (
     device_options,
     pair_options,
     sampling_options,
+    structure_options,
 )
 from localspec.cli.asked import asked_launch, asked_reply
 from localspec.cli.interrupt import cancel_on_interrupt, unwind_on_terminate
 from localspec.cli.progress import ProgressLine
 from localspec.cli.prompt import read_prompt
-from localspec.cli.report import as_json, one_line
+from localspec.cli.recorded import recorded, workload_option
+from localspec.cli.report import as_json, not_whole, one_line
 from localspec.cli.settings import configured
+from localspec.cli.structure import structured
 from localspec.cli.terminal import AnswerStream
 from localspec.decoding.cancel import CancelFlag, Cancelled
 from localspec.decoding.generate import StopReason
 from localspec.errors import UsageError
 from localspec.launch import prepare
+from localspec.telemetry.workload import workload_of
 
 
 @click.command()
@@ -41,12 +45,14 @@ from localspec.launch import prepare
 )
 @sampling_options()
 @click.option("--stop", multiple=True, metavar="TEXT", help="End before this text; repeatable.")
+@structure_options()
 @click.option("--system", metavar="TEXT", help="System prompt.")
 @context_options()
 @click.option("--raw", is_flag=True, help="Continue the prompt as it is, without chat template.")
 @click.option("--json", "json_", is_flag=True, help="Print one JSON object with text and figures.")
 @click.option("--quiet", is_flag=True, help="Print nothing on stderr but errors.")
 @device_options()
+@workload_option()
 @click.option("--show-thinking", is_flag=True, help="Print a reasoning model's thoughts, too.")
 @click.option(
     "--debug", is_flag=True, help="Show a traceback and llama.cpp's log when something fails."
@@ -59,7 +65,7 @@ def run(prompt: str | None, **flags: Any) -> int:
         git diff | localspec run "Write a commit message for this."
     """
     flags = configured(flags)
-    options, request = asked_reply(flags), asked_launch(flags)
+    options, request = structured(asked_reply(flags), flags), asked_launch(flags)
     if flags["raw"] and flags["system"] is not None:
         raise UsageError("--raw and --system exclude each other: raw text has no system prompt")
     text = read_prompt(prompt)
@@ -69,12 +75,16 @@ def run(prompt: str | None, **flags: Any) -> int:
             prepared = prepare(request, line.download)
         with cancel_on_interrupt(cancel):
             try:
-                assistant = prepared.load(cancel, line.load, line.measure)
+                opened = prepared.open(cancel, line.load, line.measure)
             except Cancelled:
                 return INTERRUPTED
+    assistant, costs = opened.assistant, prepared.left_out or opened.drafting.costs
     for note in () if flags["quiet"] else assistant.notes:
         click.echo(f"localspec: {note}", err=True)
-    with cancel_on_interrupt(cancel):
+    with (
+        recorded(assistant, costs, flags["workload"], quiet=flags["quiet"]),
+        cancel_on_interrupt(cancel),
+    ):
         return _answer(assistant, text, options, flags)
 
 
@@ -88,9 +98,12 @@ def _answer(assistant: Assistant, text: str, options: ReplyOptions, flags: dict[
     stream.end()
     if flags["json_"]:
         only_ascii = codecs.lookup(sys.stdout.encoding).name != "utf-8"
-        click.echo(as_json(assistant, reply, only_ascii=only_ascii))
+        workload = flags["workload"] or workload_of(text, reply.text)
+        click.echo(as_json(assistant, reply, workload, only_ascii=only_ascii))
     if not flags["quiet"] and not flags["json_"]:
         click.echo(one_line(assistant, reply), err=True)
+    if options.gbnf is not None and reply.stop_reason is not StopReason.EOG and not flags["quiet"]:
+        click.echo(f"localspec: {not_whole(reply)}", err=True)
     sys.stdout.flush()
     return INTERRUPTED if reply.stop_reason is StopReason.CANCELLED else 0
 

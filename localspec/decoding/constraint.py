@@ -1,10 +1,14 @@
-"""Constraint: which token ids may follow a prefix. Grammars will implement it."""
+"""Constraint: which token ids may follow a prefix; and how a grammar, which has states, becomes one."""
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Generic, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
+
+S = TypeVar("S")
+_KEPT = 96
+"""States that are kept: more than any draft is long."""
 
 
 class Constraint(Protocol):
@@ -17,6 +21,74 @@ class Constraint(Protocol):
     def allows(self, prefix: Sequence[int], ids: NDArray[np.int64]) -> NDArray[np.bool_]:
         """Say for each of `ids`, shape (n,), whether it may follow `prefix`.
 
-        At least one id of the whole vocabulary must be allowed after every prefix.
+        At least one id of the whole vocabulary ought to be allowed after every prefix that was
+        itself allowed; where none is, the pass fails.
         """
         ...
+
+
+class Automaton(Protocol[S]):
+    """A rule over the tokens of one answer, told as states. A state is never changed, only followed."""
+
+    def start(self) -> S:
+        """Return the state before the first token."""
+        ...
+
+    def step(self, state: S, token: int) -> S:
+        """Return the state after a token that `allows` lets follow `state`."""
+        ...
+
+    def allows(self, state: S, ids: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Say for each of `ids`, shape (n,), whether it may follow."""
+        ...
+
+
+class AnswerConstraint(Generic[S]):
+    """An automaton that begins where the prompt ends, asked by prefix.
+
+    Keeps the last states along the prefix it was asked about last; where another prefix departs
+    from that one, what lies behind is forgotten. So a rejected draft leaves no trace.
+
+    Args:
+        automaton: the rule.
+        begin: tokens of the prompt; it does not bind them.
+    """
+
+    def __init__(self, automaton: Automaton[S], begin: int) -> None:
+        self._automaton = automaton
+        self._begin = begin
+        self._tokens: list[int] = []
+        self._states = [automaton.start()]  # the last of these is the one after all of the tokens
+
+    def allows(self, prefix: Sequence[int], ids: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Say for each of `ids` whether it may follow; see `Constraint`."""
+        answer = list(prefix[self._begin :])
+        if self._follow(answer):
+            return self._automaton.allows(self._states[-1], ids)
+        return np.zeros(ids.size, dtype=np.bool_)
+
+    def _follow(self, answer: list[int]) -> bool:
+        """Go to the state after `answer`; False where the automaton does not let it through."""
+        same = _common(self._tokens, answer)
+        forgotten = len(self._tokens) - same
+        if forgotten >= len(self._states):
+            self._tokens, self._states = [], [self._automaton.start()]
+        elif forgotten:
+            del self._tokens[same:]
+            del self._states[-forgotten:]
+        for token in answer[len(self._tokens) :]:
+            state = self._states[-1]
+            if not self._automaton.allows(state, np.array([token], dtype=np.int64))[0]:
+                return False
+            self._tokens.append(token)
+            self._states.append(self._automaton.step(state, token))
+            del self._states[:-_KEPT]
+        return True
+
+
+def _common(one: list[int], other: list[int]) -> int:
+    """Return how many tokens both begin with; mostly one of them is the beginning of the other."""
+    shorter = min(len(one), len(other))
+    if one[:shorter] == other[:shorter]:
+        return shorter
+    return next(i for i in range(shorter) if one[i] != other[i])

@@ -82,6 +82,16 @@ class Vocabulary:
             known = self._pieces[token, special] = self._read_piece(token, special)
         return known
 
+    def all_pieces(self) -> list[bytes]:
+        """Return the bytes of every token, by id, as `piece` does; 152k of them take a tenth of a second or two."""
+        handle, room, read = self._handle, 256, native.llama_token_to_piece
+        buffer = ctypes.create_string_buffer(room)
+        pieces = []
+        for token in range(self.n_vocab):
+            count = read(handle, token, buffer, room, 0, False)
+            pieces.append(buffer.raw[:count] if count >= 0 else self._read_piece(token, False))
+        return pieces
+
     def _read_piece(self, token: int, special: bool) -> bytes:
         room = 64
         while True:

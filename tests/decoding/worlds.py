@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from localspec.decoding.adaptive import adaptive_policy
 from localspec.decoding.choose import Chooser, choose
-from localspec.decoding.constraint import Constraint
+from localspec.decoding.constraint import AnswerConstraint, Constraint
 from localspec.decoding.costs import PassCosts
 from localspec.decoding.drafter import Drafter, NoDrafter
 from localspec.decoding.generate import Limits, StopReason
@@ -26,6 +26,7 @@ from localspec.decoding.sampling import SamplingParams, candidates
 from localspec.decoding.stats import AcceptanceStats
 from tests.toy import (
     Asked,
+    Brackets,
     CachedModel,
     Countdown,
     MadPolicy,
@@ -40,6 +41,9 @@ from tests.toy import (
 
 # Of a machine on which drafting pays, so that the adaptive policy does draft.
 FLAT, CHEAP = PassCosts((1, 10), (1.0, 1.2)), PassCosts((1, 10), (0.05, 0.1))
+
+GRAMMAR = 7
+"""The constraint's salt in worlds with a grammar."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,15 +100,19 @@ class World:
             draft = related_table(target, self.whim, self.draft_n_vocab, self.draft_noise)
         return target, draft
 
-    def constraint(self) -> Constraint | None:
-        """Return the constraint, if this world has one."""
+    def constraint(self, begin: int) -> Constraint | None:
+        """Return the constraint of an answer that begins there, if this world has one."""
         if self.constraint_salt is None:
             return None
-        return SomeResidues(self.constraint_salt, last=self.n_vocab - 1)
+        last = self.n_vocab - 1
+        if self.constraint_salt == GRAMMAR:
+            # With its states in a cache: what a rejected draft leaves there would show.
+            return AnswerConstraint(Brackets(self.eog, deepest=3, always=last), begin)
+        return SomeResidues(self.constraint_salt, last)
 
-    def chooser(self) -> Chooser:
+    def chooser(self, begin: int) -> Chooser:
         """Return the chooser; its noise is made anew, as a new process would."""
-        return Chooser(self.params, Noise(self.seed), self.constraint())
+        return Chooser(self.params, Noise(self.seed), self.constraint(begin))
 
 
 def random_world(random: Random) -> World:
@@ -124,7 +132,7 @@ def random_world(random: Random) -> World:
         eog=tuple(sorted(random.sample(range(n_vocab), eog_count))),
         params=_random_params(random, n_vocab),
         seed=random.choice((0, 1, random.randrange(1 << 32), -7, (1 << 70) + 5)),
-        constraint_salt=random.choice((None, None, random.randrange(7))),
+        constraint_salt=random.choice((None, None, random.randrange(7), GRAMMAR)),
         drafter=random.choice(("model", "model", "lookup", "oracle")),
         draft_length=random.choice((None, None, 0, 1, 2, 3, 4, 1000)),
         min_match=random.randint(1, 3),
@@ -163,12 +171,13 @@ def reference(
     prompt: Sequence[int], world: World, request: Request
 ) -> tuple[list[int], StopReason]:
     """Decode as plainly as can be: one row, one choice, one token."""
-    table, noise, constraint = world.tables()[0], Noise(world.seed), world.constraint()
+    table, noise = world.tables()[0], Noise(world.seed)
     text = list(prompt)
     while len(text) - len(prompt) != request.max_tokens:
         if len(text) == world.n_ctx:
             return text, StopReason.CONTEXT_FULL
         row = table.row(text).copy()
+        constraint = world.constraint(len(prompt))  # afresh: nothing is left of what it was asked
         if constraint is not None:
             row[~constraint.allows(text, np.arange(world.n_vocab))] = -np.inf
         text.append(choose(candidates(row, text, world.params), noise, len(text)))
@@ -251,7 +260,7 @@ def _run(
     models = {Role.TARGET: target}
     if draft is not None:
         models[Role.DRAFT_MODEL] = draft
-    return run_to_end(prompt, models, policy, world.chooser(), limits)
+    return run_to_end(prompt, models, policy, world.chooser(len(prompt)), limits)
 
 
 def _check_rounds(reply: Reply, asked: Sequence[Asked], n_prompt: int, n_expected: int) -> None:

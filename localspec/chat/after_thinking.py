@@ -1,0 +1,147 @@
+"""AfterThinking: a rule that binds the answer and leaves the thoughts before it free.
+
+A block of thoughts that the prompt has opened, or that the model opens at once, runs to its closing tag; from there on
+the rule holds. A model that does not think answers under the rule from its first token.
+"""
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from localspec.chat.thinking import ThinkingTags
+from localspec.chat.tokenizer import Tokenizer
+from localspec.decoding.constraint import Automaton
+
+S = TypeVar("S")
+
+
+@dataclass(frozen=True, slots=True)
+class Opening:
+    """An opening tag that may still be meant: ids that it needs yet, and the closing tag after it."""
+
+    ids: tuple[int, ...]
+    close: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class ThinkingState(Generic[S]):
+    """Where a reply is.
+
+    Args:
+        answer: state of the rule; None where no answer can have begun.
+        openings: tags that the reply may be spelling.
+        close: the tag that ends the thoughts; None outside of them.
+        tail: end of the thoughts, in which the closing tag may have begun.
+        blank: whether white space may still come between thoughts and answer.
+    """
+
+    answer: S | None
+    openings: tuple[Opening, ...] = ()
+    close: bytes | None = None
+    tail: bytes = b""
+    blank: bool = False
+
+
+class AfterThinking(Generic[S]):
+    """See `Automaton`.
+
+    Args:
+        rule: binds the answer.
+        tags: what the template knows as thoughts.
+        opened: the block that the prompt has opened, if any.
+        tokenizer: spells the tags.
+        pieces: bytes of control tokens that tags are made of, by id.
+        eog: ids that end a generation: no thought may.
+    """
+
+    def __init__(
+        self,
+        rule: Automaton[S],
+        tags: Sequence[ThinkingTags],
+        opened: ThinkingTags | None,
+        tokenizer: Tokenizer,
+        pieces: Mapping[int, bytes],
+        eog: Collection[int],
+    ) -> None:
+        self._rule = rule
+        self._tokenizer = tokenizer
+        self._pieces = pieces
+        self._eog = np.array(sorted(eog), dtype=np.int64)
+        self._opened = opened
+        self._openings = tuple(
+            Opening(
+                tuple(tokenizer.tokenize(each.open, add_special=False, parse_special=True)),
+                each.close.encode(),
+            )
+            for each in tags
+        )
+
+    def start(self) -> ThinkingState[S]:
+        """Return the state where the prompt ends."""
+        if self._opened is not None:
+            return ThinkingState(None, close=self._opened.close.encode())
+        return ThinkingState(self._rule.start(), self._openings)
+
+    def step(self, state: ThinkingState[S], token: int) -> ThinkingState[S]:
+        """Return the state after a token that `allows` lets follow."""
+        if state.close is not None:
+            return self._thought(state.close, state.tail + self._piece(token))
+        if state.blank and self._piece(token).isspace():
+            return ThinkingState(state.answer)
+        answer = state.answer
+        if answer is not None:
+            allowed = self._rule.allows(answer, np.array([token], dtype=np.int64))[0]
+            answer = self._rule.step(answer, token) if allowed else None
+        openings = []
+        for each in state.openings:
+            if each.ids == (token,):
+                return self._after(each.close)
+            if each.ids[0] == token:
+                openings.append(Opening(each.ids[1:], each.close))
+        return ThinkingState(answer, tuple(openings))
+
+    def allows(self, state: ThinkingState[S], ids: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Say for each of `ids`, shape (n,), whether it may follow."""
+        if state.close is not None:
+            return ~np.isin(ids, self._eog) & self._each(ids, state, self._stays_apart)
+        allowed = np.zeros(ids.size, dtype=np.bool_)
+        if state.answer is not None:
+            allowed |= self._rule.allows(state.answer, ids)
+        if state.blank:
+            allowed |= self._each(ids, state, lambda _, piece: piece.isspace())
+        return allowed | np.isin(ids, [each.ids[0] for each in state.openings])
+
+    def _thought(self, close: bytes, tail: bytes) -> ThinkingState[S]:
+        if close in tail:
+            return self._after(b"", blank=tail.endswith(close))
+        kept = len(close) - 1
+        return ThinkingState(None, close=close, tail=tail[-kept:] if kept else b"")
+
+    def _after(self, close: bytes, *, blank: bool = True) -> ThinkingState[S]:
+        """Return the state after a tag: in the thoughts that it opens, or before the answer."""
+        if close:
+            return ThinkingState(None, close=close)
+        return ThinkingState(self._rule.start(), blank=blank)
+
+    def _stays_apart(self, state: ThinkingState[S], piece: bytes) -> bool:
+        """Say whether a token does not close the thoughts and begin the answer at once: the rule would not see that."""
+        assert state.close is not None, "asked within thoughts"  # noqa: S101
+        _, closed, rest = (state.tail + piece).partition(state.close)
+        return not closed or not rest or rest.isspace()
+
+    def _each(
+        self,
+        ids: NDArray[np.int64],
+        state: ThinkingState[S],
+        holds: Callable[[ThinkingState[S], bytes], bool],
+    ) -> NDArray[np.bool_]:
+        return np.array(
+            [holds(state, self._piece(token)) for token in ids.tolist()], dtype=np.bool_
+        )
+
+    def _piece(self, token: int) -> bytes:
+        piece = self._pieces.get(token)
+        return self._tokenizer.piece(token) if piece is None else piece
