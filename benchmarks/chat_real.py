@@ -44,7 +44,7 @@ LOCALSPEC = (sys.executable, "-m", "localspec")
 M = TypeVar("M", bound=Message)
 
 COLUMNS, ROWS = 120, 40
-RUNS = 7
+RUNS = 5
 PATIENCE_S = 180.0
 PROMPT = (
     "Write a complete Python module with a class Matrix: addition, multiplication, transposition, determinant, "

@@ -83,7 +83,7 @@ def _quick(
     size = sum(each.size_bytes for each in entries) if known else None
     fits, why = None, ""
     if free is not None and size is not None:
-        why = f"needs more than {size_text(size)} of memory, {size_text(free)} are free"
+        why = f"needs at least {size_text(size)} of memory, {size_text(free)} are free"
         fits = False if size > free else None
     about = "; ".join(each for each in (pair.good_for, pair.caveat) if each)
     here = known and all(local_file(each) is not None for each in entries)

@@ -80,7 +80,8 @@ class ListSheet(ModalScreen[str | None]):
         for row in self.rows:
             content = Content(clean_line(row.text))
             if row.hint:
-                content += Content(f"\n  {clean_line(row.hint)}").stylize("dim")
+                hint = Content(f"\n{clean_line(row.hint)}").stylize("dim")
+                content = content.stylize("bold") + hint
             self.list.add_option(Option(content))
         if self.rows:
             self.list.highlighted = min(marked, len(self.rows) - 1)

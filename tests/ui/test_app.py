@@ -511,3 +511,15 @@ def test_text_of_the_transcript_is_selected_with_the_mouse(tmp_path: Path) -> No
         assert chat.app.clipboard == "Hello"
 
     drive(select, tmp_path)
+
+
+def test_it_is_told_when_the_history_is_saved_again(tmp_path: Path) -> None:
+    async def look(chat: Chat) -> None:
+        await chat.ready()
+        database = chat.session.talk.history._database
+        database.trouble = "the disk is full"
+        await chat.until(lambda: "the disk is full" in chat.text())
+        database.trouble = None
+        await chat.until(lambda: "saved again, with what was said meanwhile" in chat.text())
+
+    drive(look, tmp_path)

@@ -5,6 +5,7 @@ from localspec.ui.exchange import Exchange
 from localspec.ui.figures import (
     Costs,
     costs_of,
+    filled,
     gauge,
     measured_speed_up,
     sparkline,
@@ -87,3 +88,9 @@ def test_no_bar_is_wider_than_the_panel(width: int) -> None:
     bars = [line for line in stats_lines(done, [plain()] * 5, width) if line.startswith("  ")]
     assert len(bars) == 3
     assert all(len(bar) <= width for bar in bars)
+
+
+def test_a_cell_of_the_context_is_full_only_when_all_of_it_is() -> None:
+    shares = (0.0, 0.5, 0.99, 1.2)
+    assert [filled(each).count("█") for each in shares] == [0, 4, 7, 8]
+    assert {len(filled(each)) for each in shares} == {8}

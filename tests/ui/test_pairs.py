@@ -52,10 +52,10 @@ def test_the_default_comes_first_and_what_does_not_fit_last(registry: Registry) 
 def test_a_pair_tells_what_it_needs_and_why_it_does_not_fit(registry: Registry) -> None:
     hints = [each.hint for each in choices(registry)]
     assert hints == [
-        "100 MB to fetch · needs more than 100 MB of memory, 8.0 GB are free · a first try",
+        "100 MB to fetch · needs at least 100 MB of memory, 8.0 GB are free · a first try",
         (
             "500.1 GB to fetch · does not fit · "
-            "needs more than 500.1 GB of memory, 8.0 GB are free · much; but slow"
+            "needs at least 500.1 GB of memory, 8.0 GB are free · much; but slow"
         ),
     ]
 

@@ -50,7 +50,7 @@ PAIRS = [
     PairChoice(
         "coder", 1_600_000_000, True, True, "needs RAM: 1.8 GB of 24 GB free", "code", False
     ),
-    PairChoice("giant", 70_000_000_000, False, False, "needs more than 70.0 GB", "", False),
+    PairChoice("giant", 70_000_000_000, False, False, "needs at least 70.0 GB", "", False),
 ]
 
 

@@ -3,10 +3,11 @@ from pathlib import Path
 import pytest
 from rich.cells import cell_len
 
-from localspec.engine.protocol import Options
+from localspec.engine.protocol import Measuring, Options
 from localspec.errors import UsageError
 from localspec.ui.bars import fitted
 from localspec.ui.copying import copied
+from localspec.ui.engine_state import EngineState
 from localspec.ui.history_sheet import age
 from localspec.ui.keys import IN_APP, IN_COMPOSER, ON_MESSAGE, key_list
 from localspec.ui.preferences import Preferences, read_preferences
@@ -126,3 +127,10 @@ def test_ages() -> None:
         "2 hours ago",
         "3 days ago",
     ]
+
+
+def test_measuring_is_told_since_it_takes_a_while() -> None:
+    state = EngineState()
+    state.expect_load()
+    state.take(Measuring("toy", 0.4))
+    assert state.line() == "measuring toy, once on this machine: 40%"
