@@ -32,7 +32,6 @@ from localspec.decoding.cancel import CancelFlag, Cancelled
 from localspec.decoding.generate import StopReason
 from localspec.errors import UsageError
 from localspec.launch import prepare
-from localspec.telemetry.workload import workload_of
 
 
 @click.command()
@@ -98,6 +97,9 @@ def _answer(assistant: Assistant, text: str, options: ReplyOptions, flags: dict[
     stream.end()
     if flags["json_"]:
         only_ascii = codecs.lookup(sys.stdout.encoding).name != "utf-8"
+        # Its patterns take a while to be compiled, which only this has to wait for.
+        from localspec.telemetry.workload import workload_of  # noqa: PLC0415
+
         workload = flags["workload"] or workload_of(text, reply.text)
         click.echo(as_json(assistant, reply, workload, only_ascii=only_ascii))
     if not flags["quiet"] and not flags["json_"]:

@@ -73,8 +73,8 @@ def _retag(directory: Path, wanted: tuple[str, ...]) -> None:
     import sqlite3  # noqa: PLC0415
 
     from localspec.telemetry.database import FILE, Database  # noqa: PLC0415
+    from localspec.telemetry.kinds import required  # noqa: PLC0415
     from localspec.telemetry.schema import TooNewError  # noqa: PLC0415
-    from localspec.telemetry.workload import required  # noqa: PLC0415
     from localspec.telemetry.writing import retag  # noqa: PLC0415
 
     asked = []

@@ -45,10 +45,11 @@ def test_json_tells_every_figure() -> None:
         "acceptance_rate": 0.5,
         "mean_acceptance_length": 2.5,
     }
-    assert json.loads(as_json(assistant(), reply())) == {
+    assert json.loads(as_json(assistant(), reply(), "code")) == {
         "text": "Grüße",
         "stop_reason": "eog",
         "seed": 7,
+        "workload": "code",
         "model": {"target": "big", "draft_model": "small"},
         "usage": {"prompt_tokens": 4, "completion_tokens": 6},
         "timings": {
@@ -77,7 +78,7 @@ def test_json_of_nothing_generated_has_null_where_there_is_no_figure() -> None:
         first_token_s=None,
         acceptance=AcceptanceStats(),
     )
-    document = json.loads(as_json(assistant(), nothing))
+    document = json.loads(as_json(assistant(), nothing, "chat"))
     assert document["stop_reason"] == "cancelled"
     assert document["timings"]["first_token_s"] is None
     assert document["timings"]["tokens_per_s"] is None
@@ -89,7 +90,7 @@ def test_json_of_nothing_generated_has_null_where_there_is_no_figure() -> None:
 def test_json_is_one_line_of_utf8_or_of_ascii() -> None:
     two_lines = replace(reply(), text="Grüße\n\u2028", thinking="hm")
     for only_ascii in (False, True):
-        text = as_json(assistant(), two_lines, only_ascii=only_ascii)
+        text = as_json(assistant(), two_lines, "chat", only_ascii=only_ascii)
         assert "\n" not in text
         assert text.isascii() is only_ascii
         document = json.loads(text)

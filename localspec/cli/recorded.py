@@ -1,0 +1,37 @@
+"""Recording for the verbs that answer: replies go to the telemetry while they run."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import click
+
+from localspec.chat.assistant import Assistant
+from localspec.drafting import PairCosts
+from localspec.recording import record
+from localspec.telemetry.kinds import WORKLOADS
+
+
+@contextmanager
+def recorded(
+    assistant: Assistant, costs: PairCosts | None, workload: str | None, *, quiet: bool
+) -> Iterator[None]:
+    """Have replies recorded, and write what is left at the end; what is wrong with it is mentioned once."""
+    recorder = record(assistant, costs, workload)
+    try:
+        yield
+    finally:
+        if recorder is not None:
+            recorder.close()
+            if recorder.trouble is not None and not quiet:
+                click.echo(f"localspec: {recorder.trouble}", err=True)
+
+
+def workload_option() -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Return the option that says what kind of text it is."""
+    return click.option(
+        "--workload",
+        type=click.Choice(list(WORKLOADS)),
+        metavar="KIND",
+        help=f"What kind of text it is, for `stats`: {', '.join(WORKLOADS)}. Default: guessed.",
+    )
