@@ -68,8 +68,11 @@ def _is_text(piece: bytes) -> bool:
 def _begins_utf8(text: bytes) -> bool:
     if text.isascii():
         return True
+    decoder = _UTF8(errors="strict")
     try:
-        _UTF8(errors="strict").decode(text)
+        decoder.decode(text)
     except UnicodeDecodeError:
         return False
-    return True
+    # Python's decoder waits for the last byte of a surrogate before it refuses it: nothing could follow here.
+    pending = decoder.getstate()[0]
+    return pending[:1] != b"\xed" or pending[1:2] < b"\xa0"

@@ -114,7 +114,6 @@ def test_control_tokens_never_slip_through(smollm2: LlamaModel, grammars: Gramma
         (b"\xe0", b"\x80", False),  # a longer spelling than need be
         (b"\xed", b"\xa0", False),  # half of a pair of surrogates
         (b"\xf4", b"\x90", False),  # beyond Unicode
-        (b"", b"\xff", False),
         (b"", b"\x9d", False),
     ],
 )
@@ -122,8 +121,6 @@ def test_characters_that_several_tokens_spell_are_valid_utf_8(
     smollm2: LlamaModel, grammars: Grammars, begun: bytes, after_it: bytes, may: bool
 ) -> None:
     grammar, spelled = grammars('root ::= "x" .*'), byte_ids(smollm2)
-    if after_it not in spelled or any(bytes([byte]) not in spelled for byte in begun):
-        pytest.skip("the vocabulary cannot spell it at all")
     state = after(grammar, [spelled[b"x"], *(spelled[bytes([byte])] for byte in begun)])
     assert grammar.allows(state, np.array([spelled[after_it]]))[0] == may
     if begun:

@@ -19,9 +19,7 @@ def obj(required: list[str] | None = None, **properties: Any) -> dict[str, Any]:
     }
 
 
-STRING, INTEGER, NUMBER, BOOLEAN = (
-    {"type": each} for each in ("string", "integer", "number", "boolean")
-)
+BOOLEAN = {"type": "boolean"}
 
 ASKED = (
     Asked(
@@ -30,8 +28,8 @@ ASKED = (
         obj(
             name={"type": "string", "minLength": 1, "maxLength": 40},
             age={"type": "integer", "minimum": 0, "maximum": 130},
-            city=STRING,
-            job=STRING,
+            city={"type": "string", "maxLength": 40},
+            job={"type": "string", "maxLength": 40},
         ),
     ),
     Asked(

@@ -1,0 +1,103 @@
+"""Thoughts are free, and the answer after them is bound from its first character."""
+
+from typing import Any
+
+import numpy as np
+
+from localspec.chat.after_thinking import AfterThinking
+from localspec.chat.thinking import ThinkingTags
+from localspec.decoding.constraint import AnswerConstraint
+from tests.chat.toy_tokenizer import (
+    CONTROL,
+    FIRST_BYTE,
+    FIRST_WORD,
+    USER_DEFINED,
+    WORDS,
+    ToyTokenizer,
+    spelled,
+)
+
+EOG = 3
+TAGS = ThinkingTags("<think>", "</think>")
+OPEN = len(CONTROL) + USER_DEFINED.index("<think>")
+CLOSE = len(CONTROL) + USER_DEFINED.index("</think>")
+BREAK = len(CONTROL) + USER_DEFINED.index("\n\n")
+ALL = np.array([*range(FIRST_WORD + len(WORDS)), *range(FIRST_BYTE, FIRST_BYTE + 256)])
+
+
+class Digits:
+    """An automaton: one or more digits, then an EOG."""
+
+    def start(self) -> int:
+        return 0
+
+    def step(self, state: int, token: int) -> int:
+        return state + 1
+
+    def allows(self, state: int, ids: Any) -> Any:
+        digits = (ids >= FIRST_BYTE + ord("0")) & (ids <= FIRST_BYTE + ord("9"))
+        return digits | ((ids == EOG) & (state > 0))
+
+
+def rule(opened: ThinkingTags | None = None, tags: ThinkingTags = TAGS) -> AnswerConstraint[Any]:
+    return AnswerConstraint(AfterThinking(Digits(), [tags], opened, ToyTokenizer(), {}, {EOG}), 0)
+
+
+def allowed(answer: list[int], opened: ThinkingTags | None = None) -> set[int]:
+    return set(ALL[rule(opened).allows(answer, ALL)].tolist())
+
+
+DIGITS = set(spelled("0123456789"))
+
+
+def test_a_reply_begins_with_the_answer_or_with_a_thought() -> None:
+    assert allowed([]) == DIGITS | {OPEN}
+
+
+def test_an_answer_that_has_begun_is_bound_and_thinks_no_more() -> None:
+    assert allowed(spelled("4")) == DIGITS | {EOG}
+
+
+def test_thoughts_are_free_but_for_an_end_in_the_midst_of_them() -> None:
+    for thoughts in ([OPEN], [OPEN, *spelled("9 or {")], [OPEN, BREAK, OPEN]):
+        assert allowed(thoughts) == set(ALL.tolist()) - {EOG}
+    assert allowed([], opened=TAGS) == set(ALL.tolist()) - {EOG}
+
+
+def test_behind_thoughts_comes_white_space_once_and_then_the_answer() -> None:
+    blanks = {BREAK, *spelled(" \t\n\r\x0b\x0c")}
+    for thoughts in ([OPEN, *spelled("hm"), CLOSE], [OPEN, *spelled("hm</think>")]):
+        assert allowed(thoughts) == DIGITS | blanks
+        assert allowed([*thoughts, BREAK]) == DIGITS
+        assert allowed([*thoughts, BREAK, *spelled("12")]) == DIGITS | {EOG}
+        assert allowed([*thoughts, *spelled("12")]) == DIGITS | {EOG}
+
+
+def test_thoughts_that_the_prompt_has_opened_close_likewise() -> None:
+    assert allowed([*spelled("hm"), CLOSE, BREAK], opened=TAGS) == DIGITS
+
+
+def test_no_token_closes_the_thoughts_and_begins_the_answer_at_once() -> None:
+    """The rule would not see the beginning."""
+    tags = ThinkingTags("<think>", "hel")  # of the word hello, which is one token
+    constraint = AnswerConstraint(
+        AfterThinking(Digits(), [tags], tags, ToyTokenizer(), {}, {EOG}), 0
+    )
+    assert not constraint.allows(spelled("x"), np.array([FIRST_WORD]))[0]
+    assert constraint.allows(spelled("xhel"), np.array(spelled("3")))[0]
+
+
+def test_a_tag_of_several_tokens_may_turn_out_to_be_one_until_the_last() -> None:
+    tags = ThinkingTags("12x", "y")  # begins as an answer does
+    constraint = AnswerConstraint(
+        AfterThinking(Digits(), [tags], None, ToyTokenizer(), {}, {EOG}), 0
+    )
+
+    def may(text: str) -> set[int]:
+        return set(ALL[constraint.allows(spelled(text), ALL)].tolist())
+
+    assert may("") == DIGITS
+    assert may("12") == DIGITS | {EOG, *spelled("x")}
+    assert may("13") == DIGITS | {EOG}
+    assert may("12x") == set(ALL.tolist()) - {EOG}
+    assert may("12xhmy") > DIGITS
