@@ -17,6 +17,7 @@ from localspec.errors import UsageError
 DEFAULT_FIELD = "prompt"
 _IDS = ("id", "custom_id")
 _LONGEST_ID = 512
+_NO_TURNS = "messages need the chat template, and --raw goes without it"
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +111,10 @@ def _told(fields: Mapping[str, Any], form: Form) -> Prompted:
     if form.template is not None:
         return _text(form.template.render(fields), system, form, "what the template made")
     if form.field is None and fields.get("body") is not None:
-        return body_prompt(fields, system)
+        told = body_prompt(fields, system)
+        if form.raw and not told.raw:
+            raise UsageError(_NO_TURNS)
+        return told
     if form.field is None and fields.get("messages") is not None:
         return _turns(fields, system, form)
     name = form.field or DEFAULT_FIELD
@@ -124,7 +128,7 @@ def _turns(fields: Mapping[str, Any], system: str | None, form: Form) -> Prompte
     if fields.get(DEFAULT_FIELD) is not None:
         raise UsageError("prompt and messages exclude each other: a line has one of them")
     if form.raw:
-        raise UsageError("messages need the chat template, and --raw goes without it")
+        raise UsageError(_NO_TURNS)
     return Prompted(conversation_of(fields["messages"], system))
 
 

@@ -26,7 +26,7 @@ _FIXED: Mapping[str, tuple[Any, ...]] = {
     "tool_choice": ("none",),
     "tools": ([],),
 }
-_READ = {"model", "messages", "prompt", "system", "max_completion_tokens", *OVERRIDES}
+_READ = {"model", "messages", "prompt", "max_completion_tokens", *OVERRIDES}
 
 
 def body_prompt(fields: Mapping[str, Any], system: str | None) -> Prompted:

@@ -7,6 +7,7 @@ record that the disk does not take in full is taken back, so that only whole one
 import errno
 import fcntl
 import os
+import select
 import stat
 import sys
 from contextlib import suppress
@@ -138,6 +139,12 @@ def open_output(name: str, *, resume: bool) -> StreamOutput | FileOutput:
             raise UsageError("stdout cannot be resumed: name a file with --output")
         return StreamOutput(os.dup(sys.stdout.fileno()), "stdout")
     try:
+        if _is_stream(Path(name)):
+            if resume:
+                raise UsageError(
+                    f"{shown(name)} is no file that can be resumed: leave --resume out"
+                )
+            return StreamOutput(os.open(name, os.O_WRONLY), shown(name))
         # A link stays one when the file behind it is rewritten.
         return _opened(Path(os.path.realpath(name)), shown(name), resume=resume)
     except ValueError:
@@ -146,12 +153,18 @@ def open_output(name: str, *, resume: bool) -> StreamOutput | FileOutput:
         raise _unwritable(shown(name), error, "check the path, or give another one") from error
 
 
-def _opened(path: Path, name: str, *, resume: bool) -> StreamOutput | FileOutput:
+def _is_stream(path: Path) -> bool:
+    """Return whether a path means a pipe or a device; of `/dev/stdout`, whatever stands behind it."""
+    if not path.exists():
+        return False
+    mode = path.stat().st_mode
+    return not stat.S_ISREG(mode) and not stat.S_ISDIR(mode)
+
+
+def _opened(path: Path, name: str, *, resume: bool) -> FileOutput:
+    if path.is_dir():
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
     there = path.exists()
-    if there and not stat.S_ISREG(path.stat().st_mode):
-        if resume and not path.is_dir():
-            raise UsageError(f"{name} is no file that can be resumed: leave --resume out")
-        return StreamOutput(os.open(path, os.O_WRONLY), name)
     new = 0 if resume else os.O_EXCL
     try:
         fd = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | new, 0o666)
@@ -187,7 +200,11 @@ def _is_still(path: Path, fd: int) -> bool:
 def _write_all(fd: int, content: bytes) -> None:
     view = memoryview(content)
     while view:
-        written = os.write(fd, view)
+        try:
+            written = os.write(fd, view)
+        except BlockingIOError:  # whoever gave us the stream does not let it wait
+            select.select([], [fd], [])
+            continue
         if written == 0:
             raise OSError(errno.EIO, os.strerror(errno.EIO))
         view = view[written:]

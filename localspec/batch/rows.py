@@ -113,13 +113,13 @@ def _header(
         raise UsageError(f"{name} has no header that can be read ({error}): check line 1") from None
     if header is None:
         return None
-    shown = ", ".join(header)[:_SHOWN_COLUMNS]
+    shown = repr(", ".join(header)[:_SHOWN_COLUMNS])
     if any(line.raw is None for line in taken) or len(set(header)) < len(header):
         raise UsageError(
             f"{name} has columns of the same name ({shown}): line 1 must name each column"
         )
     if needed is not None and needed not in header:
-        raise UsageError(f"{name} has no column {needed!r} among {shown!r}: name one with --field")
+        raise UsageError(f"{name} has no column {needed!r} among {shown}: name one with --field")
     return header
 
 

@@ -19,7 +19,9 @@ from localspec.cli.answer_options import (
     sampling_options,
 )
 from localspec.cli.asked import asked_launch, asked_reply
-from localspec.cli.batch_run import Asked, BatchRun
+from localspec.cli.batch_asked import Asked
+from localspec.cli.batch_run import BatchRun
+from localspec.cli.recorded import workload_option
 from localspec.cli.settings import configured
 from localspec.decoding.cancel import CancelFlag
 from localspec.errors import UsageError
@@ -65,6 +67,7 @@ _SUFFIXES: dict[str, Format] = {".csv": "csv", ".jsonl": "jsonl", ".ndjson": "js
 @click.option("--raw", is_flag=True, help="Continue prompts as they are, without chat template.")
 @click.option("--quiet", is_flag=True, help="Print nothing on stderr but errors.")
 @device_options()
+@workload_option()
 @click.option(
     "--debug", is_flag=True, help="Show a traceback and llama.cpp's log when something fails."
 )
@@ -121,6 +124,7 @@ def _asked(source: str, flags: dict[str, Any]) -> Asked:
         resumption=resumption,
         ordered=not flags["unordered"],
         quiet=flags["quiet"],
+        workload=flags["workload"],
     )
 
 

@@ -155,6 +155,8 @@ def test_raw_text_has_neither_turns_nor_a_system_prompt() -> None:
     form = Form(ReplyOptions(), raw=True)
     with pytest.raises(UsageError, match="messages need the chat template"):
         asked(form, messages=USER)
+    with pytest.raises(UsageError, match="messages need the chat template"):
+        asked(form, body={"messages": USER})
     with pytest.raises(UsageError, match="no system prompt"):
         asked(form, prompt="Once", system="Be brief.")
 

@@ -1,6 +1,8 @@
 """Batch: every line once, whatever stops it, and in the order of the lines."""
 
 import json
+import tracemalloc
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,9 +15,9 @@ from localspec.batch.receipt import Receipt
 from localspec.batch.resumed import Resumption
 from localspec.batch.rows import FORMATS, Format
 from localspec.batch.seeds import line_seed
-from localspec.chat.requests import OneAtATime
+from localspec.chat.requests import Answered, OneAtATime, Request
 from localspec.errors import UsageError
-from tests.batch.toy import RECEIPT, Echo, run
+from tests.batch.toy import RECEIPT, Echo, reply, run
 from tests.chat.test_assistant import assistant, teller_of
 
 RESUME = Resumption()
@@ -255,3 +257,30 @@ def test_a_run_that_is_cut_anywhere_and_taken_up_ends_as_if_nothing_had_happened
     assert (output.read_bytes() if output.exists() else b"") == (
         whole.read_bytes() if whole.exists() else b""
     )
+
+
+class Brief:
+    """Says one word to each, and remembers nothing."""
+
+    def answer(self, requests: Iterator[Request]) -> Iterator[Answered]:
+        for request in requests:
+            yield Answered(request.key, reply("Yes."))
+
+
+@pytest.mark.parametrize("resumption", [None, RESUME])
+def test_memory_does_not_grow_with_the_lines(
+    source: Path, output: Path, resumption: Resumption | None
+) -> None:
+    with source.open("w") as file:
+        for number in range(4000):
+            file.write(f'{{"prompt": "{number} {"x" * 1000}"}}\n')
+    if resumption is not None:
+        run(source, output, Brief())
+    tracemalloc.start()
+    try:
+        run(source, output, Brief(), resumption=resumption)
+        _, peak_bytes = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert len(records(output)) == 4000
+    assert peak_bytes < 1_000_000  # of 4 MB in and 3 MB out

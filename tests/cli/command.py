@@ -32,6 +32,7 @@ def localspec(
     env: Mapping[str, str] | None = None,
     shell: Sequence[str] = (),
     cwd: Path | None = None,
+    timeout_s: float = 120,
 ) -> Done:
     """Run the command to its end.
 
@@ -41,6 +42,7 @@ def localspec(
         env: variables to set.
         shell: a command that runs the one after it, such as `sh -c 'exec "$@" >&-' sh`.
         cwd: the working directory.
+        timeout_s: after which it is killed, and the test has failed.
     """
     ended = subprocess.run(
         [*shell, *COMMAND, *arguments],
@@ -49,7 +51,7 @@ def localspec(
         check=False,
         env=environment(env),
         cwd=cwd,
-        timeout=120,
+        timeout=timeout_s,
     )
     return Done(ended.returncode, ended.stdout.decode(), ended.stderr.decode())
 
