@@ -13,10 +13,13 @@ from numpy.typing import NDArray
 
 from localspec.decoding import generate
 from localspec.decoding.choose import Chooser, choose
+from localspec.decoding.constraint import AnswerConstraint
 from localspec.decoding.generate import Generation
 from localspec.decoding.model_drafter import ModelDrafter
 from localspec.decoding.noise import Noise
+from localspec.decoding.sampling import candidates
 from localspec.decoding.verify import verify
+from localspec.errors import PassFailed
 from tests.decoding.planting import plant
 from tests.decoding.worlds import check_same_text, random_world
 from tests.toy import CachedModel
@@ -32,7 +35,7 @@ def first_failing_world(without_constraint: bool = False) -> int | None:
             continue
         try:
             check_same_text(world)
-        except AssertionError:
+        except (AssertionError, PassFailed):
             return seed
     return None
 
@@ -166,6 +169,25 @@ BUGS = (
         ModelDrafter.propose,
         "min(draft_length, self.n_ctx - len(prefix))",
         "draft_length",
+    ),
+    Bug(
+        "a grammar's state that a rejected draft leaves behind",
+        AnswerConstraint._follow,
+        "del self._states[-forgotten:]",
+        "pass",
+    ),
+    Bug(
+        "the grammar masks after top-k",
+        candidates,
+        "ids = allowed_ids(row, 1 if params.temperature == 0 else params.top_k, allows)",
+        "ids = top_ids(row, 1 if params.temperature == 0 else params.top_k)\n"
+        "        ids = ids[allows(ids) & (row[ids] > -np.inf)]",
+    ),
+    Bug(
+        "the grammar binds the prompt, too",
+        AnswerConstraint.allows,
+        "prefix[self._begin :]",
+        "prefix",
     ),
 )
 
