@@ -171,6 +171,6 @@ def _speed(exchange: Exchange, costs: Costs, bar: int) -> list[str]:
         mine = [each.confirmed for each in rounds if each.drafted]
         got = f"; it confirms {statistics.fmean(mine):.2f}" if mine else ""
         lines.append(f"break-even: a drafted round costs {costs.break_even:.2f} plain ones{got}")
-    elif measured is None:
+    elif measured is None and any(each.drafted for each in rounds):
         lines.append("no plain rounds to compare with yet: /race measures both")
     return lines
