@@ -115,6 +115,7 @@ def drive(
     resume: int | None = None,
     system: str | None = None,
     load: Load | None = None,
+    engine: EngineClient | None = None,
 ) -> None:
     """Start the chat, do something in it, and leave.
 
@@ -128,11 +129,12 @@ def drive(
         resume: the conversation to take up.
         system: the system prompt.
         load: what is loaded, instead of the pair.
+        engine: answers, instead of the double.
     """
     work = folder / "work"
     work.mkdir(exist_ok=True)
     talk = Talk(History(folder / "history"), system)
-    engine = EngineClient(command(script))
+    engine = engine or EngineClient(command(script))
     session = Session(engine, talk, load or Load(pair=pair), Options(), work)
 
     async def run() -> None:
