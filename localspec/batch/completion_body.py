@@ -22,7 +22,6 @@ _FIXED: Mapping[str, tuple[Any, ...]] = {
     "stream": (False,),
     "echo": (False,),
     "logprobs": (False, 0),
-    "response_format": ({"type": "text"},),
     "tool_choice": ("none",),
     "tools": ([],),
 }

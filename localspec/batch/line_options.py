@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
+from localspec.batch.line_structure import STRUCTURE, line_structure
 from localspec.chat.reply_options import ReplyOptions
 from localspec.errors import UsageError
 
@@ -16,7 +17,7 @@ NUMBERS = (
     "frequency_penalty",
 )
 WHOLE = ("top_k", "penalty_last_n", "max_tokens", "seed")
-OVERRIDES = (*NUMBERS, *WHOLE, "stop", "logit_bias")
+OVERRIDES = (*NUMBERS, *WHOLE, "stop", "logit_bias", *STRUCTURE)
 _OF_THE_REPLY = ("max_tokens", "seed", "stop")
 
 
@@ -26,12 +27,15 @@ def line_options(fields: Mapping[str, Any], options: ReplyOptions) -> ReplyOptio
     Raises:
         UsageError: a value is of the wrong kind, or out of its range.
     """
+    structure = line_structure(fields)
     given = {
-        name: _checked(name, fields[name]) for name in OVERRIDES if fields.get(name) is not None
+        name: _checked(name, fields[name])
+        for name in OVERRIDES
+        if fields.get(name) is not None and name not in STRUCTURE
     }
-    if not given:
+    if not given and not structure:
         return options
-    of_the_reply = {name: given.pop(name) for name in _OF_THE_REPLY if name in given}
+    of_the_reply = structure | {name: given.pop(name) for name in _OF_THE_REPLY if name in given}
     return replace(options, sampling=replace(options.sampling, **given), **of_the_reply)
 
 

@@ -17,12 +17,14 @@ from localspec.cli.answer_options import (
     device_options,
     pair_options,
     sampling_options,
+    structure_options,
 )
 from localspec.cli.asked import asked_launch, asked_reply
 from localspec.cli.batch_asked import Asked
 from localspec.cli.batch_run import BatchRun
 from localspec.cli.recorded import workload_option
 from localspec.cli.settings import configured
+from localspec.cli.structure import structured
 from localspec.decoding.cancel import CancelFlag
 from localspec.errors import UsageError
 
@@ -62,6 +64,7 @@ _SUFFIXES: dict[str, Format] = {".csv": "csv", ".jsonl": "jsonl", ".ndjson": "js
 )
 @sampling_options(seed="Seed of the run; each line has its own from it. Default: a fresh one.")
 @click.option("--stop", multiple=True, metavar="TEXT", help="End before this text; repeatable.")
+@structure_options()
 @click.option("--system", metavar="TEXT", help="System prompt of lines without one.")
 @context_options()
 @click.option("--raw", is_flag=True, help="Continue prompts as they are, without chat template.")
@@ -77,7 +80,8 @@ def batch(source: str, **flags: Any) -> int:
     A line is {"prompt": …}, {"messages": […]}, or OpenAI's batch form, {"custom_id": …, "body":
     {…}}; or a row of a CSV with a header. It may have an id (a text or a whole number), a system
     prompt, and of the options below temperature, top_k, top_p, min_p, repeat_penalty, max_tokens,
-    seed and stop of its own, also presence_penalty, frequency_penalty, penalty_last_n, logit_bias.
+    seed and stop of its own, also presence_penalty, frequency_penalty, penalty_last_n, logit_bias,
+    grammar, json_schema, and OpenAI's response_format.
 
     Answers keep the order of the lines. Each is written at once, as a line with its id, figures,
     and a receipt: the run's seed, sha256 of the models, build, and a digest of the options. A
@@ -113,7 +117,7 @@ def _asked(source: str, flags: dict[str, Any]) -> Asked:
     return Asked(
         launch=asked_launch(flags),
         form=Form(
-            asked_reply(flags),
+            structured(asked_reply(flags), flags),
             None if flags["template"] is None else read_template(Path(flags["template"])),
             flags["field"],
             flags["system"],

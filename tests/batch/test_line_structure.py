@@ -1,0 +1,59 @@
+"""What a line says of its answer's form replaces what the run says."""
+
+from typing import Any
+
+import pytest
+
+from localspec.batch.line_options import line_options
+from localspec.chat.reply_options import ReplyOptions
+from localspec.errors import UsageError
+
+SCHEMA = {"type": "object", "properties": {"a": {"type": "null"}}}
+OF_THE_RUN = ReplyOptions(seed=1, grammar='root ::= "run"')
+
+
+@pytest.mark.parametrize(
+    ("fields", "schema"),
+    [
+        ({"json_schema": SCHEMA}, SCHEMA),
+        ({"json_schema": '{"type": "null"}'}, {"type": "null"}),
+        ({"json_schema": True}, True),
+        ({"response_format": {"type": "json_object"}}, {"type": "object"}),
+        ({"response_format": {"type": "text"}}, None),
+        (
+            {"response_format": {"type": "json_schema", "json_schema": {"name": "x", "schema": SCHEMA}}},
+            SCHEMA,
+        ),
+    ],
+)  # fmt: skip
+def test_a_line_has_a_schema_of_its_own(fields: dict[str, Any], schema: Any) -> None:
+    assert line_options(fields, OF_THE_RUN) == ReplyOptions(seed=1, json_schema=schema)
+
+
+def test_a_line_has_a_grammar_of_its_own() -> None:
+    run = ReplyOptions(seed=1, json_schema={})
+    fields = {"grammar": 'root ::= "line"', "temperature": None}
+    assert line_options(fields, run) == ReplyOptions(seed=1, grammar='root ::= "line"')
+
+
+def test_a_line_that_says_nothing_keeps_that_of_the_run() -> None:
+    assert line_options({"grammar": None, "seed": 1}, OF_THE_RUN) == OF_THE_RUN
+
+
+@pytest.mark.parametrize(
+    ("fields", "reason"),
+    [
+        ({"grammar": "x", "json_schema": {}}, "exclude each other"),
+        ({"grammar": 1}, "grammar is 1"),
+        ({"grammar": "root ::= ("}, "the grammar is wrong in line 1, column 11"),
+        ({"json_schema": [1]}, "it takes an object"),
+        ({"json_schema": {"not": {}}}, "cannot keep 'not'"),
+        ({"response_format": "json"}, "response_format is json"),
+        ({"response_format": {"type": "json_schema"}}, "response_format is"),
+        ({"response_format": {"type": "json_schema", "json_schema": {}}}, "response_format is"),
+    ],
+)
+def test_what_is_neither_is_said_on_one_line(fields: dict[str, Any], reason: str) -> None:
+    with pytest.raises(UsageError, match=reason) as caught:
+        line_options({**fields, "top_k": 3}, ReplyOptions())
+    assert "\n" not in str(caught.value)

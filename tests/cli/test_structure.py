@@ -1,0 +1,78 @@
+"""`--json-schema` and `--grammar`: where they are read from, and what is said of what cannot be."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from localspec.chat.reply_options import ReplyOptions
+from localspec.cli.structure import structured
+from localspec.errors import UsageError
+from tests.cli.command import answer
+
+SCHEMA = {"type": "object", "properties": {"city": {"type": "string", "maxLength": 30}}, "required": ["city"], "additionalProperties": False}  # fmt: skip
+
+
+def asked(json_schema: str | None = None, grammar: str | None = None) -> ReplyOptions:
+    return structured(ReplyOptions(seed=4), {"json_schema": json_schema, "grammar": grammar})
+
+
+def test_without_flags_nothing_changes() -> None:
+    assert asked() == ReplyOptions(seed=4)
+
+
+def test_a_schema_is_a_file_or_written_out(tmp_path: Path) -> None:
+    file = tmp_path / "schema.json"
+    file.write_bytes(b"\xef\xbb\xbf" + json.dumps(SCHEMA).encode())
+    assert asked(str(file)) == asked(json.dumps(SCHEMA)) == ReplyOptions(seed=4, json_schema=SCHEMA)
+
+
+def test_a_grammar_is_a_file(tmp_path: Path) -> None:
+    file = tmp_path / "answer.gbnf"
+    file.write_text('root ::= "ü"', encoding="utf-8")
+    assert asked(grammar=str(file)).grammar == 'root ::= "ü"'
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (None, "cannot be read: No such file"),
+        (b"\xff", "is no UTF-8 text"),
+        (b'root ::= "a', "answer.gbnf: the grammar is wrong in line 1, column 10"),
+        (b"x" * (5 << 20), "has more than 4 MB"),
+    ],
+)
+def test_a_file_that_will_not_do_is_said_so_on_one_line(
+    tmp_path: Path, content: bytes | None, reason: str
+) -> None:
+    file = tmp_path / "answer.gbnf"
+    if content is not None:
+        file.write_bytes(content)
+    with pytest.raises(UsageError) as caught:
+        asked(grammar=str(file))
+    assert reason in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_folder_and_a_strange_name_are_no_file(tmp_path: Path) -> None:
+    for name in (str(tmp_path), "a\0b", ""):
+        with pytest.raises(UsageError):
+            asked(grammar=name)
+
+
+def test_both_at_once_are_refused() -> None:
+    with pytest.raises(UsageError, match="exclude each other"):
+        asked("{}", "answer.gbnf")
+
+
+@pytest.mark.weights
+@pytest.mark.usefixtures("smollm2_path")
+def test_run_answers_under_a_schema_and_says_where_it_was_cut() -> None:
+    flags = ("--json-schema", json.dumps(SCHEMA), "--seed", "3", "--threads", "1")
+    whole = answer("Where is the Eiffel tower?", *flags)
+    assert set(json.loads(whole.out)) == {"city"}
+    assert "not whole" not in whole.err
+    cut = answer("Where is the Eiffel tower?", *flags, "--max-tokens", "3")
+    assert "localspec: the answer is not whole" in cut.err
+    quiet = answer("Where is the Eiffel tower?", *flags, "--max-tokens", "3", "--quiet")
+    assert quiet.err == ""
