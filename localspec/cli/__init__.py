@@ -19,6 +19,7 @@ _VERBS = {
     "chat": ("localspec.cli.chat", "Talk, in the terminal."),
     "batch": ("localspec.cli.batch", "Answer a file of prompts, each exactly once."),
     "bench": ("localspec.cli.bench", "Measure what drafting earns here."),
+    "ab": ("localspec.cli.ab", "Find out which of two settings is faster."),
     "stats": ("localspec.cli.stats", "Show what drafting did on this machine."),
     "telemetry": ("localspec.cli.telemetry", "Show and change what is recorded here."),
     "export-proposals": (
@@ -39,7 +40,8 @@ INTERRUPTED = 130
 STDOUT_CLOSED = 141
 _LONGEST_LINE = 1000
 _NO_MEMORY = "out of memory: try a smaller model or a smaller --ctx"
-_NO_THREAD = "can't start new thread"  # Python's words where there is no room for a thread's stack
+# Python's and the linker's words where there is no room for a thread's stack, or for a library.
+_NO_ROOM = ("can't start new thread", "failed to map segment", "annot allocate memory")
 
 
 class LazyGroup(click.Group):
@@ -113,7 +115,7 @@ def _run() -> int:  # noqa: PLR0911 - one return for each way to end
     except MemoryError:
         return _complain(_NO_MEMORY, 1, debug)
     except Exception as error:  # the last net: a user is never shown a traceback unasked
-        if str(error) == _NO_THREAD:
+        if any(words in str(error) for words in _NO_ROOM):
             return _complain(_NO_MEMORY, 1, debug)
         text = f"{type(error).__name__}: {error}; a fault of localspec, --debug shows where"
         return _complain(text, 1, debug)

@@ -1,10 +1,10 @@
 """A report as one HTML page that needs nothing else: no script, no font, no address of anywhere."""
 
-import time
 from collections.abc import Iterator, Mapping
 from html import escape
 
 from localspec.telemetry.figures import Figures, Report, Tally
+from localspec.telemetry.moments import day, minute
 from localspec.telemetry.plots import bars, line, stacked
 from localspec.telemetry.rows import STAGES
 from localspec.telemetry.told import said_of_plain, said_of_saving, said_of_shift, share
@@ -30,7 +30,7 @@ _HEADERS = ("rounds", "tokens", "accepted", "per pass", "speed-up", "saved, s")
 def html_page(report: Report, now_s: float) -> str:
     """Return the page."""
     body = "".join(_body(report))
-    made = time.strftime("%Y-%m-%d %H:%M", time.localtime(now_s))
+    made = minute(now_s)
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
@@ -76,7 +76,7 @@ def _body(report: Report) -> Iterator[str]:
 def _trend(report: Report) -> Iterator[str]:
     if len(report.trend) < 2:
         return
-    first, last = (_date(report.trend[at].start_s) for at in (0, -1))
+    first, last = (day(report.trend[at].start_s) for at in (0, -1))
     figures = [point.figures for point in report.trend]
     yield "<h2>Acceptance over time</h2>"
     yield line([its.acceptance_rate for its in figures], (first, last))
@@ -126,7 +126,3 @@ def _ranks(drafter: str, ranks: Mapping[int, int]) -> Iterator[str]:
         ("farther", sum(count for rank, count in ranks.items() if rank == 0 or rank > 10) / whole)
     )
     yield bars([(name, part, f"{part:.0%}") for name, part in near], 1.0)
-
-
-def _date(at_s: float) -> str:
-    return time.strftime("%Y-%m-%d", time.localtime(at_s))

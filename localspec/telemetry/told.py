@@ -1,11 +1,11 @@
 """A report in lines, for a terminal; and as JSON, for programs."""
 
 import json
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from localspec.telemetry.figures import Figures, Report, Shift, Tally
+from localspec.telemetry.moments import day, minute
 from localspec.telemetry.plain_cost import PlainCost
 from localspec.telemetry.reading import ListedReply
 from localspec.telemetry.rows import STAGES
@@ -24,7 +24,7 @@ def lines(report: Report, *, with_bars: bool = True) -> Iterator[str]:
     """
     if report.total.rounds == 0:
         yield "nothing was recorded" + (
-            "" if report.since_s is None else f" since {_day(report.since_s)}"
+            "" if report.since_s is None else f" since {day(report.since_s)}"
         )
         return
     yield from _head(report)
@@ -46,7 +46,7 @@ def told_replies(replies: Sequence[ListedReply]) -> Iterator[str]:
     for reply in replies:
         by = "you" if reply.by_user else "guess"
         yield (
-            f"{reply.id:6} {_moment(reply.started_s)} {reply.workload:10} ({by}) {reply.tokens:5} tokens "
+            f"{reply.id:6} {minute(reply.started_s)} {reply.workload:10} ({by}) {reply.tokens:5} tokens "
             f"{reply.accepted}/{reply.drafted} accepted {reply.wall_s:.1f} s  {reply.pair}"
         )
 
@@ -108,7 +108,7 @@ def said_of_shift(shift: Shift) -> str:
     """Return what changed, as a sentence."""
     verb = "fell" if shift.after < shift.before else "rose"
     return (
-        f"since {_moment(shift.since_s)}: acceptance of {shift.drafter} on {shift.workload} {verb} "
+        f"since {minute(shift.since_s)}: acceptance of {shift.drafter} on {shift.workload} {verb} "
         f"from {shift.before:.0%} to {shift.after:.0%} ({shift.pair})"
     )
 
@@ -129,7 +129,7 @@ def share(value: float | None) -> str:
 
 def _head(report: Report) -> Iterator[str]:
     total = report.total
-    since = "" if report.first_s is None else f" since {_day(report.first_s)}"
+    since = "" if report.first_s is None else f" since {day(report.first_s)}"
     yield (
         f"{report.replies} replies, {total.confirmed} tokens in {total.rounds} rounds{since}: "
         f"{said_of_saving(total)}"
@@ -191,7 +191,7 @@ def _trend(report: Report) -> Iterator[str]:
     figures = [point.figures for point in report.trend]
     step = {3600.0: "hour", 86400.0: "day", 604800.0: "week"}.get(report.step_s, "period")
     yield ""
-    yield f"trend, a bar for each {step} with rounds, from {_moment(report.trend[0].start_s)} on"
+    yield f"trend, a bar for each {step} with rounds, from {minute(report.trend[0].start_s)} on"
     yield f"  acceptance {sparkline([its.acceptance_rate for its in figures])}"
     yield f"  speed-up   {sparkline([its.speed_up for its in figures])}"
 
@@ -261,11 +261,3 @@ def _seconds(seconds: float) -> str:
     if abs(seconds) < 7200:
         return f"{seconds / 60:.1f} min"
     return f"{seconds / 3600:.1f} h"
-
-
-def _day(at_s: float) -> str:
-    return time.strftime("%Y-%m-%d", time.localtime(at_s))
-
-
-def _moment(at_s: float) -> str:
-    return time.strftime("%Y-%m-%d %H:%M", time.localtime(at_s))

@@ -1,0 +1,158 @@
+"""`localspec ab`: which of two settings is faster on this machine. The verdict on stdout, progress on stderr."""
+
+import json
+import math
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import click
+
+from localspec.bench.ab import Ab, Outcome, run_ab
+from localspec.bench.arms import parse_arm
+from localspec.bench.loading import Watchers
+from localspec.bench.own import Wish
+from localspec.bench.prompts import bundled, per_workload, read
+from localspec.bench.trial import Trial
+from localspec.cli import INTERRUPTED
+from localspec.cli.answer_options import (
+    context_options,
+    device_options,
+    pair_options,
+    sampling_options,
+)
+from localspec.cli.asked import asked_launch, asked_sampling
+from localspec.cli.bench_progress import BenchProgress
+from localspec.cli.interrupt import cancel_on_interrupt, unwind_on_terminate
+from localspec.cli.progress import ProgressLine
+from localspec.cli.settings import configured
+from localspec.decoding.cancel import CancelFlag, Cancelled
+from localspec.errors import UsageError
+
+_MAX_TOKENS, _PER_WORKLOAD = 96, 4
+
+
+@click.command()
+@click.argument("prompts", required=False)
+@click.option("--a", "arm_a", required=True, metavar="ARM", help="One setting, such as off.")
+@click.option("--b", "arm_b", required=True, metavar="ARM", help="The other, such as auto.")
+@click.option(
+    "--pairs", type=int, metavar="N", help="Pairs of runs. Default: as the noise asks for."
+)
+@pair_options(draft="What drafts where an arm does not say. Default: auto.")
+@click.option("--exact", is_flag=True, help="Load and draft so that no bit depends on drafting.")
+@sampling_options(
+    max_tokens="Tokens of an answer. Default: 96.", seed="Of the first round. Default: 1."
+)
+@context_options()
+@device_options()
+@click.option("--json", "json_", is_flag=True, help="Print one JSON object.")
+@click.option("--quiet", is_flag=True, help="Print nothing on stderr but errors.")
+@click.option("--debug", is_flag=True, help="Show a traceback when something fails.")
+def ab(prompts: str | None, **flags: Any) -> int:
+    """Compare two settings on PROMPTS, JSON lines of workload and prompt; or on some of our own.
+
+    An arm is a draft mode (off, auto, lookup:8, model:3), or settings with commas between them:
+    draft=auto,pair=NAME; target=FILE; draft_model=FILE; kv_type, threads, ctx, exact. Two arms of
+    the same models share their weights; others have to fit into the memory together.
+
+        localspec ab --a off --b auto
+        localspec ab --a target=q4.gguf --b target=q8.gguf prompts.jsonl
+
+    Every prompt is answered by both, one right after the other, in changing order. After twelve
+    pairs their noise tells how many it takes to find a slow-down of 5 %. Nothing of it is recorded.
+    """
+    flags = configured(flags)
+    request = _request(prompts, flags)
+    cancel, progress = CancelFlag(), BenchProgress(enabled=not flags["quiet"])
+    with (
+        unwind_on_terminate(),
+        ProgressLine(enabled=not flags["quiet"]) as line,
+        cancel_on_interrupt(cancel),
+    ):
+        try:
+            watchers = Watchers(line.download, line.load, line.measure, progress.made)
+            found = run_ab(request, cancel, watchers, progress.tell)
+        except Cancelled:
+            return INTERRUPTED
+        finally:
+            progress.end()
+    if found.comparison is None:
+        return INTERRUPTED
+    click.echo(json.dumps(_document(request, found)) if flags["json_"] else "\n".join(_lines(request, found)))  # fmt: skip
+    sys.stdout.flush()
+    return INTERRUPTED if len(found.pairs) < found.planned else 0
+
+
+def _request(prompts: str | None, flags: dict[str, Any]) -> Ab:
+    usual = asked_launch(flags)
+    max_tokens = _MAX_TOKENS if flags["max_tokens"] is None else flags["max_tokens"]
+    if max_tokens < 1:
+        raise UsageError(f"max_tokens is {max_tokens}: it must be 1 or more")
+    sampling = asked_sampling(flags)
+    return Ab(
+        a=parse_arm(flags["arm_a"], usual),
+        b=parse_arm(flags["arm_b"], usual),
+        prompts=per_workload(bundled(), _PER_WORKLOAD) if prompts is None else read(Path(prompts)),
+        wish=Wish(sampling, max_tokens, 1 if flags["seed"] is None else flags["seed"]),
+        temperature=sampling.temperature,
+        pairs=flags["pairs"],
+    )
+
+
+def _lines(request: Ab, found: Outcome) -> Iterator[str]:
+    assert found.comparison is not None  # noqa: S101 - asked before
+    yield found.comparison.verdict(f"a ({request.a.text})", f"b ({request.b.text})")
+    for name, arm, trials in (
+        ("a", request.a, [pair.a for pair in found.pairs]),
+        ("b", request.b, [pair.b for pair in found.pairs]),
+    ):
+        yield f"{name} ({arm.text}): {_speed(trials):.1f} tokens/s, {_accepted(trials)}"
+    by_kind: dict[str, list[float]] = {}
+    for pair in found.pairs:
+        by_kind.setdefault(pair.workload, []).append(pair.value)
+    if len(by_kind) > 1:
+        told = (f"{kind} {math.exp(median(values)):.2f}" for kind, values in by_kind.items())
+        yield f"median ratio by kind of text, a few pairs each: {', '.join(told)}"
+    same = sum(pair.a.tokens == pair.b.tokens for pair in found.pairs)
+    yield f"the same text in {same} of {len(found.pairs)} pairs"
+    if len(found.pairs) < found.planned:
+        yield f"interrupted: {found.planned} pairs were planned"
+
+
+def _speed(trials: list[Trial]) -> float:
+    return median(trial.n_tokens / trial.wall_s for trial in trials)
+
+
+def _accepted(trials: list[Trial]) -> str:
+    drafted = sum(trial.drafted for trial in trials)
+    if drafted == 0:
+        return "nothing drafted"
+    return f"{sum(trial.accepted for trial in trials) / drafted:.0%} of {drafted} drafted accepted"
+
+
+def _document(request: Ab, found: Outcome) -> dict[str, Any]:
+    comparison = found.comparison
+    assert comparison is not None  # noqa: S101 - asked before
+    return {
+        "a": request.a.text,
+        "b": request.b.text,
+        "ratio": round(comparison.ratio, 6),
+        "low": round(comparison.low, 6),
+        "high": round(comparison.high, 6),
+        "differs": comparison.differs,
+        "verdict": comparison.verdict("a", "b"),
+        "pairs": [
+            {
+                "workload": pair.workload,
+                "log_ratio": round(pair.value, 6),
+                "a_tokens_per_s": round(pair.a.n_tokens / pair.a.wall_s, 3),
+                "b_tokens_per_s": round(pair.b.n_tokens / pair.b.wall_s, 3),
+                "same_text": pair.a.tokens == pair.b.tokens,
+            }
+            for pair in found.pairs
+        ],
+        "pairs_planned": found.planned,
+    }

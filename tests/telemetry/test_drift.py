@@ -1,0 +1,126 @@
+"""Changes of acceptance in worlds where it is known whether there was one."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from localspec.telemetry.drift import Change, Drift
+from localspec.telemetry.prior import read_prior
+from localspec.telemetry.reading import read_report, reading
+from localspec.telemetry.told import said_of_shift
+from tests.telemetry.talking import PAIR, recording
+
+Judged = tuple[int, int, int]
+
+
+def world(
+    seed: int, rates: list[tuple[int, float]], *, correlation: float = 0.0, usual: int = 100
+) -> Iterator[Judged]:
+    """Yield reply, tokens judged and accepted of rounds that draft three tokens.
+
+    Args:
+        seed: of the dice.
+        rates: for so many rounds, that chance of acceptance.
+        correlation: of the tokens of one reply: each draws a chance of its own.
+        usual: mean of the rounds of a reply.
+    """
+    rng = np.random.default_rng(seed)
+    reply, left = 0, 0
+    for rounds, rate in rates:
+        size = (1 - correlation) / correlation if correlation else 0.0
+        own = rate
+        for number in range(rounds):
+            if left == 0 or number == 0:
+                reply, left = reply + (left == 0), left or int(rng.geometric(1 / usual))
+                own = float(rng.beta(rate * size, (1 - rate) * size)) if size else rate
+            left -= 1
+            draws = rng.random(3) < own
+            accepted = 3 if all(draws) else int(np.argmin(draws))
+            yield reply, min(accepted + 1, 3), accepted
+
+
+def changes(rounds: Iterator[Judged]) -> list[tuple[int, Change]]:
+    """Return at which round what was reported."""
+    drift, found = Drift(), []
+    for number, (reply, tried, accepted) in enumerate(rounds, start=1):
+        change = drift.add(reply, float(number), tried, accepted)
+        if change is not None:
+            found.append((number, change))
+    return found
+
+
+@pytest.mark.parametrize("correlation", [0.0, 0.02, 0.05])
+@pytest.mark.parametrize("rate", [0.6, 0.9])
+@pytest.mark.parametrize("usual", [20, 100])
+def test_50000_stationary_rounds_raise_no_alarm(
+    correlation: float, rate: float, usual: int
+) -> None:
+    assert changes(world(3, [(50_000, rate)], correlation=correlation, usual=usual)) == []
+
+
+@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize(("before", "after"), [(0.85, 0.6), (0.8, 0.3), (0.6, 0.9)])
+def test_draft_that_is_swapped_after_5000_rounds_is_reported_within_300(
+    seed: int, before: float, after: float
+) -> None:
+    found = changes(world(seed, [(5000, before), (2000, after)]))
+    assert len(found) == 1
+    number, change = found[0]
+    assert 5000 < number <= 5300
+    assert abs(change.since_s - 5000) <= 60
+    assert change.before == pytest.approx(before, abs=0.03)
+    assert change.after == pytest.approx(after, abs=0.15)
+
+
+def test_swap_among_texts_that_differ_is_reported_where_it_is_great_enough() -> None:
+    delays = []
+    for seed in range(10):
+        rounds = world(seed, [(5000, 0.85), (1500, 0.3)], correlation=0.02)
+        delays.append(changes(rounds)[0][0] - 5000)
+    assert sorted(delays)[-2] <= 300
+
+
+def test_state_is_the_same_after_it_was_stored() -> None:
+    whole, stored, found = Drift(), Drift(), []
+    for reply, tried, accepted in world(1, [(3000, 0.8), (600, 0.3)]):
+        first = whole.add(reply, 1.0, tried, accepted)
+        second = stored.add(reply, 1.0, tried, accepted)
+        assert first == second
+        found += [first] if first else []
+        stored = Drift.from_json(json.loads(json.dumps(stored.to_json())))
+    assert len(found) == 1
+    assert len(json.dumps(stored.to_json())) < 8000
+
+
+def test_change_is_recorded_told_and_leaves_the_past_out_of_the_prior(tmp_path: Path) -> None:
+    moment = [1_700_000_000.0]
+    with recording(tmp_path, workload="code") as talk:
+        talk.recorder._now = lambda: moment[0]
+        for number in range(120):
+            talk.reply(rounds=60, acceptance=0.9 if number < 100 else 0.2)
+            moment[0] += 600
+            talk.recorder._hurry.set()
+            while talk.recorder._queue or talk.recorder._unwritten:
+                pass
+    with reading(tmp_path) as connection:
+        assert connection is not None
+        (shift,) = read_report(connection).shifts
+    assert shift.before == pytest.approx(0.9, abs=0.02)
+    assert shift.after == pytest.approx(0.2, abs=0.1)
+    told = said_of_shift(shift)
+    assert "acceptance of model on code fell from 90% to" in told
+    prior = read_prior(tmp_path, PAIR, "code", greedy=False, now_s=moment[0])["model"]
+    assert prior.positions[0].rate == pytest.approx(0.2, abs=0.06)
+    assert prior.positions[0].weight > 100
+    assert prior.gaps.keys() == {3, 4, 5}
+    assert read_prior(tmp_path, PAIR, "chat", greedy=False, now_s=moment[0]) == {}
+    assert read_prior(tmp_path, PAIR, "code", greedy=True, now_s=moment[0]) == {}
+
+
+def test_prior_of_what_cannot_be_read_is_empty(tmp_path: Path) -> None:
+    assert read_prior(tmp_path, PAIR, "code", greedy=False, now_s=0.0) == {}
+    (tmp_path / "telemetry.db").write_bytes(b"nonsense of some length, at least of a page" * 200)
+    assert read_prior(tmp_path, PAIR, "code", greedy=False, now_s=0.0) == {}

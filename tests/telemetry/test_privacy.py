@@ -1,0 +1,150 @@
+"""No text on the disk unless it was asked for: the files are searched for what was said, and for its ids."""
+
+import json
+import struct
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from localspec.errors import UsageError
+from localspec.recording import is_allowed
+from localspec.telemetry.proposals import proposals
+from localspec.telemetry.reading import reading
+from localspec.telemetry.switch import UNREADABLE, Switch, read_switch, switch_file, write_switch
+from localspec.telemetry.wiping import wipe
+from tests.telemetry.talking import recording
+
+SECRET_ASKED, SECRET_TEXT = "my password is xyzzy-plugh-42", "the answer is quuxfrobnicate"
+
+
+def content(directory: Path) -> bytes:
+    """Return every byte of every file."""
+    return b"".join(path.read_bytes() for path in sorted(directory.rglob("*")) if path.is_file())
+
+
+def spellings(tokens: range) -> list[bytes]:
+    """Return how ids of a text could stand in a file: as integers of any usual kind, or as digits."""
+    forms = [struct.pack(f"<{len(tokens)}{kind}", *tokens) for kind in "iqhfd"]
+    forms += [struct.pack(f">{len(tokens)}{kind}", *tokens) for kind in "iqh"]
+    joined = (", ", ",", " ", "-")
+    return [*forms, *(mark.join(map(str, tokens)).encode() for mark in joined)]
+
+
+PROMPT, DRAFT = range(1000, 1010), range(100, 103)
+
+
+def test_neither_text_nor_ids_are_written_by_default(tmp_path: Path) -> None:
+    with recording(tmp_path) as talk:
+        talk.reply(rounds=40, asked=SECRET_ASKED, text=SECRET_TEXT, n_prompt=10)
+    found = content(tmp_path)
+    assert b"qwen-target" in found  # the search does find what is there
+    for word in (*SECRET_ASKED.split(), *SECRET_TEXT.split()):
+        if len(word) > 3:
+            assert word.encode() not in found
+            assert word.encode("utf-16-le") not in found
+    for tokens in (PROMPT, DRAFT):
+        assert not any(each in found for each in spellings(tokens))
+    assert b"<1000>" not in found
+
+
+def test_ids_are_written_where_text_was_asked_for_and_the_same_search_finds_them(
+    tmp_path: Path,
+) -> None:
+    with recording(tmp_path, Switch(text=True)) as talk:
+        talk.reply(rounds=40, asked=SECRET_ASKED, text=SECRET_TEXT, n_prompt=10)
+    found = content(tmp_path)
+    for tokens in (PROMPT, DRAFT):
+        assert any(each in found for each in spellings(tokens))
+    assert b"<1000>" in found
+
+
+@pytest.mark.parametrize("only_text", [True, False])
+def test_nothing_of_the_text_is_left_after_wiping(tmp_path: Path, only_text: bool) -> None:
+    with recording(tmp_path, Switch(text=True)) as talk:
+        talk.reply(rounds=400, n_prompt=10)
+    assert wipe(tmp_path, only_text=only_text)
+    found = content(tmp_path)
+    for tokens in (PROMPT, DRAFT):
+        assert not any(each in found for each in spellings(tokens))
+    assert b"<1000>" not in found
+    assert (b"qwen-target" in found) is only_text
+
+
+def test_damaged_database_is_wiped_as_well(tmp_path: Path) -> None:
+    (tmp_path / "telemetry.db").write_bytes(b"secret, and no database: " * 400)
+    assert wipe(tmp_path)
+    assert content(tmp_path) == b""
+    assert not wipe(tmp_path)
+
+
+def test_proposals_are_context_draft_verdict_and_correction(tmp_path: Path) -> None:
+    with recording(tmp_path, Switch(text=True), workload="code") as talk:
+        talk.reply(rounds=10, acceptance=0.5, n_prompt=4)
+    with reading(tmp_path) as connection:
+        assert connection is not None
+        found = list(proposals(connection))
+        plain = list(proposals(connection, drafters=["off"]))
+        cut = list(proposals(connection, most_context=3))
+    assert len(found) == 8
+    assert len(plain) == 2
+    first = found[0]
+    assert first["context_ids"] == [1000, 1001, 1002, 1003, 7]
+    assert first["context"] == "<1000><1001><1002><1003><7>"
+    assert first["draft_ids"] == [100, 101, 102]
+    assert first["draft"] == "<100><101><102>"
+    assert first["confidences"] == [0.8, 0.8, 0.8]
+    assert (first["target"], first["draft_model"], first["workload"]) == (
+        "qwen-target",
+        "qwen-draft",
+        "code",
+    )
+    for proposal, following in pairwise(sorted([*found, *plain], key=lambda each: each["round"])):
+        said = [*proposal["draft_ids"][: proposal["accepted"]], proposal["next_id"]]
+        assert following["context_ids"] == proposal["context_ids"] + said
+    kinds = {each["accepted"]: each["next_is"] for each in found}
+    assert all(
+        kind == ("bonus" if accepted == 3 else "correction") for accepted, kind in kinds.items()
+    )
+    assert all(len(each["context_ids"]) == 3 for each in cut)
+    assert json.loads(json.dumps(found)) == found
+
+
+def test_without_text_there_are_no_proposals(tmp_path: Path) -> None:
+    with recording(tmp_path) as talk:
+        talk.reply()
+    with reading(tmp_path) as connection:
+        assert connection is not None
+        assert list(proposals(connection)) == []
+
+
+def test_switch_is_what_was_set_and_by_default_counts_without_text(tmp_path: Path) -> None:
+    assert read_switch(tmp_path) == Switch(on=True, text=False)
+    write_switch(tmp_path, Switch(on=False, text=True, megabytes=20, days=3))
+    assert read_switch(tmp_path) == Switch(on=False, text=True, megabytes=20, days=3)
+    assert switch_file(tmp_path).stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "{", "[]", "null", '{"on": true}', '{"on": 1, "text": true, "megabytes": 128, "days": 1}',
+     '{"on": true, "text": true, "megabytes": 1, "days": 1}', "[" * 4000],
+)  # fmt: skip
+def test_switch_that_nobody_understands_records_nothing(tmp_path: Path, text: str) -> None:
+    switch_file(tmp_path).write_text(text)
+    assert read_switch(tmp_path) == UNREADABLE
+    assert not UNREADABLE.on
+
+
+@pytest.mark.parametrize("bad", [{"megabytes": 1}, {"megabytes": 1 << 30}, {"days": 0}])
+def test_bounds_out_of_range_are_refused(bad: dict[str, int]) -> None:
+    with pytest.raises(UsageError):
+        Switch(**bad)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("text", "allowed"),
+    [(None, True), ("", True), ("on", True), ("off", False), ("0", False), ("no?", False)],
+)
+def test_setting_switches_it_off(text: str | None, allowed: bool) -> None:
+    assert is_allowed({} if text is None else {"LOCALSPEC_TELEMETRY": text}) is allowed
