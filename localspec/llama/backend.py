@@ -10,6 +10,8 @@ from typing import Any
 
 import llama_cpp.llama_cpp as native
 
+from localspec.llama.last_words import say_one_line
+
 # ggml's log levels; the last one continues the line before.
 _INFO, _ERROR, _CONT = 2, 4, 5
 
@@ -34,6 +36,7 @@ def initialise() -> None:
     """Start llama.cpp's backends; only the first call does anything."""
     # The callback goes first: a GPU backend talks while it starts.
     native.llama_log_set(_capture, ctypes.c_void_p(0))
+    say_one_line(native._lib)  # noqa: SLF001 - the only handle on the loaded library
     native.llama_backend_init()
 
 

@@ -72,9 +72,13 @@ class Plain:
                 else:
                     self.session.ask(line)
                     code = self.answer()
-            except (LocalspecError, OSError) as error:
+            except LocalspecError as error:
                 self.tell(str(error))
-                code = getattr(error, "exit_code", 1)
+                code = error.exit_code
+            except OSError as error:
+                what = error.filename or "reading or writing failed"
+                self.tell(f"{what}: {error.strerror or error}")
+                code = 1
             except KeyboardInterrupt:
                 return _INTERRUPTED
             self._tell_trouble()

@@ -107,7 +107,7 @@ def test_a_reader_who_leaves_ends_the_program_silently_with_141() -> None:
         assert process.stderr is not None
         assert process.stdout.read(1) != b""
         process.stdout.close()
-        assert process.wait(60) == 141
+        assert process.wait(300) == 141
         assert process.stderr.read() == b""
 
 

@@ -87,6 +87,8 @@ def test_a_message_cannot_command_the_terminal_nor_fill_it(end: End) -> None:
         (PermissionError(errno.EACCES, "Permission denied", "/a/b"), "/a/b: Permission denied"),
         (OSError(errno.EIO, "Input/output error"), "failed (Input/output error): check the disk"),
         (MemoryError(), "out of memory: try a smaller model"),
+        (RuntimeError("can't start new thread"), "out of memory: try a smaller model"),
+        (ImportError("x.so: failed to map segment from shared object"), "out of memory: try"),
         (ZeroDivisionError("by 0"), "ZeroDivisionError: by 0; a fault of localspec, --debug"),
     ],
 )

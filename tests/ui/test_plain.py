@@ -1,6 +1,8 @@
 """The chat in lines, with an engine double that speaks the real protocol."""
 
 import io
+import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -168,6 +170,31 @@ def test_ctrl_c_stops_the_answer_and_keeps_what_is_there(tmp_path: Path) -> None
         assert talk.messages[-1].state == "cut"
     finally:
         session.close()
+
+
+def test_a_second_ctrl_c_leaves_an_engine_that_hangs(tmp_path: Path) -> None:
+    script = {"otherwise": ["word " * 100], "pass_s": 0.02}
+    talk = Talk(History(tmp_path / "history"))
+    engine = EngineClient(command(script))
+    session = Session(engine, talk, Load(pair="toy"), Options(), tmp_path)
+    out = io.StringIO()
+
+    def sleep(_: float) -> None:
+        if "word" in out.getvalue():
+            assert engine.pid is not None
+            os.kill(engine.pid, signal.SIGSTOP)
+            raise KeyboardInterrupt
+
+    plain = Plain(
+        session, Preferences(), iter(["one?"]), out, io.StringIO(), terminal=False, sleep=sleep
+    )
+    assert plain.run(None) == 130
+    session.close()
+    assert not engine.alive
+    kept = History(tmp_path / "history")
+    answer = kept.branch(kept.latest() or 0)[1]
+    kept.close()
+    assert (answer.state, answer.content[:4]) == ("cut", "word")
 
 
 @pytest.mark.parametrize("what", ["/help", "/persona", "/set", "/theme", "/stop", "/system"])
