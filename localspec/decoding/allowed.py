@@ -43,6 +43,8 @@ def allowed_ids(row: NDArray[np.float32], most: int, allows: Allows) -> NDArray[
             return np.sort(found[:most])
         if ids.size < block - asked:
             return np.sort(found)  # no other id has a logit
+        if found.size * _GROWTH < most:
+            break  # so few of the best: a few more would not do
         asked = block
     ids = np.flatnonzero(row > -np.inf)
     ids = ids[allows(ids)]

@@ -18,11 +18,11 @@ from localspec.errors import PassFailed, UsageError
 from localspec.llama.model import LlamaModel
 from localspec.llama.token_texts import NO_BYTE, TokenTexts
 
-_MANY = 512
+_MANY = 200
 """Ids from which on it pays to ask first which bytes may follow at all."""
 _FEW = 12
 """Frequent first bytes up to which second ones are asked about, too."""
-_SLOW_S = 20.0
+_SLOW_S = 10.0
 _TOKEN_DATA = np.dtype([("id", np.int32), ("logit", np.float32), ("p", np.float32)])
 
 
@@ -75,6 +75,7 @@ class NativeGrammar:
         handle = native.llama_sampler_init_grammar(vocab, gbnf.encode(), b"root")
         if not handle:
             raise UsageError("llama.cpp refuses the grammar: simplify it, or report this")
+        self._slow_calls = 0
         self._start = GrammarState(_Sampler(handle))
 
     def start(self) -> GrammarState:
@@ -89,7 +90,7 @@ class NativeGrammar:
         started = time.monotonic()
         sampler = _Sampler(native.llama_sampler_clone(state.sampler.handle))
         native.llama_sampler_accept(sampler.handle, token)
-        _require_quick(started)
+        self._require_quick(started)
         return GrammarState(sampler, self._texts.pending(state.pending, token))
 
     def allows(self, state: GrammarState, ids: NDArray[np.int64]) -> NDArray[np.bool_]:
@@ -116,7 +117,12 @@ class NativeGrammar:
         if state.beginnings is None:
             first = self._bytes_allowed(state)
             beginnings = np.repeat(first[:, np.newaxis], NO_BYTE + 1, axis=1)
-            frequent = [byte for byte in self._texts.frequent if first[byte]]
+            frequent = [
+                byte
+                for byte in self._texts.frequent
+                if first[byte]
+                and self._texts.follows(state.pending, int(self._texts.byte_ids[byte]))
+            ]
             # Where nearly every byte may follow, as within a string, the second ones tell no more.
             for byte in frequent if len(frequent) <= _FEW else ():
                 after = self.step(state, int(self._texts.byte_ids[byte]))
@@ -142,20 +148,23 @@ class NativeGrammar:
             ctypes.cast(data.ctypes.data, native.llama_token_data_p), ids.size, -1, False
         )
         native.llama_sampler_apply(state.sampler.handle, ctypes.byref(array))
-        _require_quick(started)
+        self._require_quick(started)
         return np.asarray(data["logit"] == 0)
+
+    def _require_quick(self, started: float) -> None:
+        """Fail where a grammar has so many readings of one text that it would soon take for ever.
+
+        Not at the first slow call: the process may have been stopped for a while.
+        """
+        self._slow_calls = self._slow_calls + 1 if time.monotonic() - started > _SLOW_S else 0
+        if self._slow_calls > 1:
+            raise PassFailed(
+                f"the grammar took more than {_SLOW_S:.0f} s for one token, twice: the same text can be read in too "
+                "many ways; give its alternatives different beginnings"
+            )
 
     def _require_open(self) -> None:
         assert self._model.handle, "raises where the model was closed"  # noqa: S101
-
-
-def _require_quick(started: float) -> None:
-    """Fail where a grammar has so many readings of one text that it would soon take for ever."""
-    if time.monotonic() - started > _SLOW_S:
-        raise PassFailed(
-            f"the grammar took more than {_SLOW_S:.0f} s for one token: the same text can be read in too many "
-            "ways; give its alternatives different beginnings"
-        )
 
 
 class Grammars:

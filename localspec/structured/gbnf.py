@@ -16,6 +16,8 @@ from localspec.errors import UsageError
 MAX_CHARS = 1 << 20
 MAX_REPETITIONS = 2000
 _MAX_DEPTH = 100
+_MAX_STACKED = 5
+_UNSPEAKABLE = re.compile("[\0\ud800-\udfff]")
 _NAME = re.compile(r"[a-zA-Z0-9-]+")
 _SPACE = re.compile(r"(?:[ \t]|#[^\r\n]*)*")
 _SPACE_AND_LINES = re.compile(r"(?:[ \t\r\n]|#[^\r\n]*)*")
@@ -106,9 +108,9 @@ class _Reader:
         return len(self._named) + self._made_up
 
     def rules(self) -> dict[str, Rule]:
-        nul = self._text.find("\0")
-        if nul >= 0:
-            raise self._error("a NUL character", nul)
+        unspeakable = _UNSPEAKABLE.search(self._text)
+        if unspeakable is not None:
+            raise self._error("a NUL or half a character", unspeakable.start())
         rules: dict[str, Rule] = {}
         self._skip(_SPACE_AND_LINES)
         while self._at < len(self._text):
@@ -142,14 +144,16 @@ class _Reader:
     def _sequence(self, depth: int) -> tuple[Item, ...]:
         space = _SPACE_AND_LINES if depth else _SPACE
         items: list[Item] = []
-        weight = 1
+        weight, stacked = 1, 0
         while True:
             character, at, symbols = self._peek(), self._at, self._symbols
             if character and character in "*+?{":
                 if not items or items[-1] == Text(0):
                     raise self._error(f"nothing stands before {character} to be repeated")
                 least, most = self._counts()
-                weight *= max(1, most or least)
+                weight, stacked = weight * max(1, most or least), stacked + 1
+                if stacked > _MAX_STACKED:
+                    raise self._error("a repetition of a repetition of a repetition", at)
                 if weight > MAX_REPETITIONS:
                     raise self._error(
                         f"repetitions within each other make more than {MAX_REPETITIONS}; give what is "
@@ -161,6 +165,7 @@ class _Reader:
             elif (item := self._item(character, depth)) is not None:
                 items.append(item)
                 weight = max(1, self._symbols - symbols) if isinstance(item, Group) else 1
+                stacked = 0
             else:
                 return tuple(items)
             self._skip(space)

@@ -38,7 +38,9 @@ def test_sound_grammars_are_taken_as_they_are(gbnf: str) -> None:
         ('root "a"', "line 1, column 6: expected ::="),
         ('root ::= "a"\n | "b"', "line 2, column 2: expected the name of a rule"),
         ('root ::= "a" )', "expected the end of the line"),
-        ('root ::= "a\0"', "a NUL character"),
+        ('root ::= "a\0"', "a NUL or half a character"),
+        ('root ::= "a\ud800"', "a NUL or half a character"),
+        ('root ::= "a"' + "{1}" * 50_000, "a repetition of a repetition"),
         ('root ::= root "a" | "b"', "the rule root begins with itself"),
         ('root ::= a\na ::= b\nb ::= a "x" | "y"', "begins with itself"),
         # Empty by way of another rule: llama.cpp does not see it, and never returns.
