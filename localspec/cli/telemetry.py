@@ -2,13 +2,13 @@
 
 import json
 import os
-import time
 from dataclasses import replace
 from pathlib import Path
 
 import click
 
 from localspec.models.paths import data_dir, shown
+from localspec.telemetry.moments import day
 from localspec.telemetry.switch import Switch, read_switch, write_switch
 
 _DEBUG = click.option("--debug", is_flag=True, help="Show a traceback when something fails.")
@@ -58,9 +58,9 @@ def status(json_: bool, debug: bool) -> None:  # noqa: ARG001 - main() looks for
     else:
         click.echo(f"off: {_why_off(switch)}")
     if known is not None and known.first_s is not None:
-        day = time.strftime("%Y-%m-%d", time.localtime(known.first_s))
+        since_day = day(known.first_s)
         text = f", {known.with_text} of them with text" if known.with_text else ", none with text"
-        click.echo(f"{known.rounds} rounds of {known.replies} replies since {day}{text}")
+        click.echo(f"{known.rounds} rounds of {known.replies} replies since {since_day}{text}")
     click.echo(f"{size_bytes / 2**20:.1f} of {switch.megabytes} MB, kept for {switch.days} days")
 
 

@@ -60,7 +60,10 @@ def as_json(report: Report) -> str:
             "replies": report.replies,
             "total": _row(report.total),
             "pairs": {
-                name: {**_row(its), "plain": _plain(report.plain[name])}
+                name: {
+                    **_row(its),
+                    "plain": _plain(report.plain[name]) if name in report.plain else None,
+                }
                 for name, its in report.by_pair.items()
             },
             "workloads": {name: _row(its) for name, its in report.by_workload.items()},
