@@ -1,6 +1,6 @@
-"""Peak memory of a batch of 1,000 and of 100,000 lines, and of taking each up again; with an assistant on a toy model.
+"""Peak memory of a batch of 1,000 and of 100,000 lines, and of taking each up again.
 
-Everything but llama.cpp is the program's own: reading, the conversation, the loop, ordering, records, resuming.
+Who answers is a toy; reading, conversations, the loop, ordering, records and resuming are the program's own.
 From the root of a checkout: `python -m benchmarks.batch_memory [--lines 1000 100000]`.
 """
 
@@ -15,9 +15,7 @@ import time
 from pathlib import Path
 
 from localspec.batch.resumed import Resumption
-from localspec.chat.requests import OneAtATime
-from tests.batch.toy import run
-from tests.chat.test_assistant import assistant
+from tests.batch.toy import Brief, run
 
 _WORDS = "Tell me what the number is good for, in one sentence and without hurry. " * 8
 
@@ -38,7 +36,7 @@ def main() -> None:
                 for number in range(n_lines):
                     line = {"id": f"line-{number}", "prompt": f"{number}: {_WORDS}"}
                     file.write(f"{json.dumps(line)}\n")
-            for what in ("answered", "resumed"):
+            for what in ("answered", "taken up again"):
                 command = [sys.executable, "-m", "benchmarks.batch_memory", "--one"]
                 start = time.monotonic()
                 done = subprocess.run(
@@ -56,7 +54,7 @@ def main() -> None:
 
 
 def _one(source: Path, output: Path) -> None:
-    tally, _ = run(source, output, OneAtATime(assistant("Yes.")), resumption=Resumption())
+    tally, _ = run(source, output, Brief(), resumption=Resumption())
     assert tally.answered == sum(1 for _ in output.open())
     print(f"{resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3:.1f}")
 

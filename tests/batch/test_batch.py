@@ -2,7 +2,6 @@
 
 import json
 import tracemalloc
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,9 +14,9 @@ from localspec.batch.receipt import Receipt
 from localspec.batch.resumed import Resumption
 from localspec.batch.rows import FORMATS, Format
 from localspec.batch.seeds import line_seed
-from localspec.chat.requests import Answered, OneAtATime, Request
+from localspec.chat.requests import OneAtATime
 from localspec.errors import UsageError
-from tests.batch.toy import RECEIPT, Echo, reply, run
+from tests.batch.toy import RECEIPT, Brief, Echo, run
 from tests.chat.test_assistant import assistant, teller_of
 
 RESUME = Resumption()
@@ -257,14 +256,6 @@ def test_a_run_that_is_cut_anywhere_and_taken_up_ends_as_if_nothing_had_happened
     assert (output.read_bytes() if output.exists() else b"") == (
         whole.read_bytes() if whole.exists() else b""
     )
-
-
-class Brief:
-    """Says one word to each, and remembers nothing."""
-
-    def answer(self, requests: Iterator[Request]) -> Iterator[Answered]:
-        for request in requests:
-            yield Answered(request.key, reply("Yes."))
 
 
 @pytest.mark.parametrize("resumption", [None, RESUME])

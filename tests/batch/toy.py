@@ -93,6 +93,14 @@ class Echo:
                 yield Answered(request.key, reply(text, request.options.seed or 0))
 
 
+class Brief:
+    """Says one word to each, and remembers nothing."""
+
+    def answer(self, requests: Iterator[Request]) -> Iterator[Answered]:
+        for request in requests:
+            yield Answered(request.key, reply("Yes."))
+
+
 def run(
     source: Path,
     output: Path,
