@@ -1,11 +1,11 @@
 """Asks this machine for its free memory, and plans how a pair fits into it."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from localspec.errors import ModelFileError, ModelLoadError, PairMismatch
 from localspec.llama.devices import devices
 from localspec.llama.options import LoadOptions
-from localspec.models.fit import fit
+from localspec.models.fit import fit, split_layers
 from localspec.models.fit_plan import (
     GPU_HEADROOM_BYTES,
     RAM_HEADROOM_BYTES,
@@ -16,7 +16,7 @@ from localspec.models.fit_plan import (
 )
 from localspec.models.free_memory import free_ram_bytes
 from localspec.models.gguf_header import GgufHeader
-from localspec.models.memory import Settings
+from localspec.models.memory import Settings, predict
 from localspec.models.shape import model_shape
 from localspec.models.tokenizer import require_compatible
 
@@ -48,6 +48,36 @@ def plan_fit(
     if machine is None or shape is None or (small is None and draft_model is not None):
         return None
     return fit(shape, small, _wish(options, on_gpu=bool(machine.gpus)), machine)
+
+
+def sequences_that_fit(target: GgufHeader, options: LoadOptions) -> int | None:
+    """Return how many sequences the memory holds that is free now, the weights being loaded already.
+
+    Args:
+        target: the model's header.
+        options: how the context is made; its `n_ctx` is that of each sequence.
+
+    Returns:
+        None where it cannot be said.
+    """
+    machine, shape = free_memory(options), model_shape(target)
+    if machine is None or shape is None:
+        return None
+    split: tuple[int, ...] = ()
+    if machine.gpus:
+        layers = len(shape.layers)
+        on_gpus = layers if options.gpu_layers is None else min(options.gpu_layers, layers)
+        split = split_layers(on_gpus, machine.gpus)
+    settings = _wish(options, on_gpu=bool(machine.gpus)).settings
+    settings = replace(settings, n_ctx=min(settings.n_ctx, shape.n_ctx_train or settings.n_ctx))
+    counts = [
+        (place.usable_bytes - use.compute_bytes - use.output_bytes) // use.kv_bytes
+        for place, use in zip(
+            (machine.ram, *machine.gpus), predict(shape, settings, split), strict=True
+        )
+        if use.kv_bytes
+    ]
+    return max(0, min(counts, default=0))
 
 
 @dataclass(frozen=True, slots=True)

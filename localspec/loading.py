@@ -12,6 +12,7 @@ from localspec.chat.loaded_models import LoadedModels
 from localspec.decoding.cancel import CancelFlag
 from localspec.decoding.model import Role
 from localspec.drafting import LOOKUP_DRAFT_LENGTH, Drafting, DraftMode, PairCosts, windowed
+from localspec.llama.context import LlamaContext
 from localspec.llama.grammar import Grammars
 from localspec.llama.options import LoadOptions
 from localspec.llama.pair import Pair, open_pair
@@ -43,10 +44,12 @@ class Loaded:
     Args:
         assistant: answers with it.
         drafting: what it can draft with.
+        target: the target's context.
     """
 
     assistant: Assistant
     drafting: Drafting
+    target: LlamaContext
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +141,7 @@ class Prepared:
             notes=(*self.notes, *pair.notes, *notes),
             load_s=time.perf_counter() - start,
         )
-        return Loaded(assistant, drafting)
+        return Loaded(assistant, drafting, pair.target)
 
     def _drafting(self, pair: Pair, on_measure: OnShare) -> tuple[Drafting, tuple[str, ...]]:
         """Return what the pair can draft with, and what the user should know of it."""

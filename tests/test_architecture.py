@@ -16,7 +16,7 @@ FLOORS: list[set[str]] = [
     {"ui", "batch", "bench", "serve", "diagnosis"},
     {""},  # the package itself: its public face
     {"child"},  # the engine's process: its main
-    {"launch"},
+    {"launch", "parallel"},
     {"loading", "recording"},
     {"drafting", "engine", "config", "fitting", "calibration"},
     {"chat", "telemetry", "history"},

@@ -58,7 +58,7 @@ class LlamaSequence:
         if holds:
             self._cached = list(tokens)
         else:
-            self._clear()
+            self.forget()
         return holds
 
     def common_prefix(self, tokens: Sequence[int]) -> int:
@@ -99,7 +99,8 @@ class LlamaSequence:
 
     def reuse(self, tokens: Sequence[int], rows: int) -> None:
         """Keep what is evaluated of `tokens`, less the last `rows`, and forget everything else."""
-        self.truncate(min(self.common_prefix(tokens), len(tokens) - rows))
+        kept = LlamaSequence.common_prefix(self, tokens)
+        self.truncate(min(kept, len(tokens) - rows))
 
     def truncate(self, n_past: int) -> None:
         """Forget all but the first `n_past` tokens; all of them where no part can be removed."""
@@ -110,7 +111,7 @@ class LlamaSequence:
         if n_past > 0 and native.remove(self.number, n_past):
             del self._cached[n_past:]
         else:
-            self._clear()
+            self.forget()
         self.truncate_s += time.perf_counter() - start
 
     def part(self, tokens: Sequence[int], rows: int) -> Part:
@@ -135,7 +136,8 @@ class LlamaSequence:
         """After a pass of these tokens that failed, count as cached what llama.cpp has in fact kept."""
         self._cached = [*self._cached, *tokens][: self._native.kept(self.number)]
 
-    def _clear(self) -> None:
+    def forget(self) -> None:
+        """Forget everything, and whatever else the memory holds of the sequence."""
         self._native.clear(self.number)
         self._cached.clear()
 

@@ -61,12 +61,20 @@ class LlamaSequences:
         self.views: Sequence[LlamaSequence] = family
         self.most_rows = min(most_rows, self._native.max_rows)
 
+    def ready(self, place: int, request: Pass) -> bool:
+        """Say whether a sequence has cached all of a request but the tokens whose rows are asked for.
+
+        What it could only copy from another one does not count: that one may forget it first.
+        """
+        cached = LlamaSequence.common_prefix(self._family[place], request.tokens)
+        return len(request.tokens) - cached <= request.rows
+
     def together(self, asked: Sequence[tuple[int, Pass]]) -> list[Logits]:
         """Return the logits of passes of several sequences, in this order, made in one native call.
 
         Args:
-            asked: place of the sequence in `views`, and its request, all of whose tokens that are
-                not cached have to have rows; `most_rows` rows at most, all in all.
+            asked: place of the sequence in `views`, and its request, which is `ready`; `most_rows`
+                rows at most, all in all.
 
         Raises:
             Cancelled: the flag was set.
@@ -94,7 +102,7 @@ class LlamaSequences:
 
     def _part(self, place: int, request: Pass) -> Part:
         sequence, tokens = self._family[place], list(request.tokens)
-        sequence.reuse(tokens, request.rows)
+        LlamaSequence.reuse(sequence, tokens, request.rows)
         return sequence.part(tokens[sequence.n_cached :], request.rows)
 
     def close_ranks(self, running: Collection[int]) -> None:
@@ -117,7 +125,7 @@ class LlamaSequences:
         idle = next(each for each in self._family if each.number == number)
         self._native.copy(sequence.number, number)
         idle.number, sequence.number = sequence.number, number
-        idle.truncate(0)
+        idle.forget()
 
     def close(self) -> None:
         """Free the context; closing twice is harmless."""
@@ -142,11 +150,11 @@ class _Sibling(LlamaSequence):
         if donor is not None:
             self._native.copy(donor.number, self.number)
             self._cached = list(donor.cached)
-        super().reuse(tokens, rows)
+        LlamaSequence.reuse(self, tokens, rows)
 
     def _known(self, tokens: Sequence[int]) -> tuple[int, "_Sibling | None"]:
         """Return how many of `tokens` are cached, and by whom, if it is worth copying."""
-        own = super().common_prefix(tokens)
+        own = LlamaSequence.common_prefix(self, tokens)
         if not self.sharing or len(tokens) - own < _WORTH_COPYING:
             return own, None
         others = [each for each in self._family if each is not self]

@@ -1,0 +1,187 @@
+"""Several sequences on real weights: bit for bit what each gives alone, as far as widths are safe."""
+
+import threading
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from localspec.chat.assistant import Assistant
+from localspec.chat.conversation import Conversation
+from localspec.chat.reply_options import ReplyOptions
+from localspec.chat.requests import Answered, Answerer, OneAtATime, Request
+from localspec.decoding.cancel import CancelFlag, Cancelled
+from localspec.decoding.generate import StopReason
+from localspec.decoding.model import Pass, Role
+from localspec.decoding.sampling import SamplingParams
+from localspec.launch import Launch, prepare
+from localspec.llama.context import LlamaContext
+from localspec.llama.model import LlamaModel
+from localspec.llama.options import LoadOptions
+from localspec.llama.sequences import LlamaSequences
+from localspec.parallel import open_parallel
+
+pytestmark = pytest.mark.weights
+
+PROMPTS = [
+    "Name three rivers.",
+    "Write a short poem about the sea at night.",
+    "Repeat this list: pear, apple, fig, plum, apple, fig, pear.",
+    "Say hello.",
+    "What is a clock? Answer in one sentence.",
+    "Count from one to ten.",
+]
+
+
+@pytest.fixture
+def sequences(smollm2: LlamaModel) -> Iterator[LlamaSequences]:
+    options = replace(smollm2.options, n_ctx=300)
+    sequences = LlamaSequences(smollm2, CancelFlag(), options, 4, 8)
+    yield sequences
+    sequences.close()
+
+
+def asked(place: int, tokens: Sequence[int], rows: int = 1) -> tuple[int, Pass]:
+    return place, Pass(Role.TARGET, tokens, rows)
+
+
+def test_rows_are_those_of_a_context_of_ones_own_bit_for_bit(
+    sequences: LlamaSequences, context: LlamaContext, tokens: list[int]
+) -> None:
+    texts = [tokens[:40], tokens[3:20], tokens[10:77], tokens[1:9]]
+    for place, text in enumerate(texts):
+        sequences.views[place].prefill(text[:-1])
+    together = sequences.together([asked(place, text) for place, text in enumerate(texts)])
+    kept = [rows[0].copy() for rows in together]
+    for text, row in zip(texts, kept, strict=True):
+        context.truncate(0)
+        context.prefill(text[:-1])
+        np.testing.assert_array_equal(row, context.logits(text, rows=1)[0])
+
+
+def test_rows_of_unequal_widths_find_their_sequences(
+    sequences: LlamaSequences, context: LlamaContext, tokens: list[int]
+) -> None:
+    texts, widths = [tokens[:40], tokens[3:20], tokens[10:77]], (1, 3, 2)
+    for place, (text, width) in enumerate(zip(texts, widths, strict=True)):
+        sequences.views[place].prefill(text[:-width])
+    order = (2, 0, 1)
+    answers = sequences.together([asked(place, texts[place], widths[place]) for place in order])
+    kept = [rows.copy() for rows in answers]
+    for place, rows in zip(order, kept, strict=True):
+        context.truncate(0)
+        context.prefill(texts[place][: -widths[place]])
+        alone = context.logits(texts[place], rows=widths[place])
+        assert rows.shape == alone.shape
+        np.testing.assert_allclose(rows, alone, atol=0.1)
+
+
+def test_a_copied_prefix_gives_what_it_gives_where_it_was_evaluated(
+    sequences: LlamaSequences, tokens: list[int]
+) -> None:
+    shared = tokens[:70]
+    sequences.views[2].prefill(shared)
+    expected = sequences.views[2].logits([*shared, 5], rows=1)[0].copy()
+    assert sequences.views[0].common_prefix([*shared, 6]) == len(shared)
+    np.testing.assert_array_equal(sequences.views[0].logits([*shared, 5], rows=1)[0], expected)
+    assert sequences.views[2].n_cached == len(shared) + 1
+
+
+def test_moved_neighbours_go_on_as_if_nothing_had_happened(
+    sequences: LlamaSequences, tokens: list[int]
+) -> None:
+    texts = {1: tokens[:40], 3: tokens[7:60]}
+    for place, text in texts.items():
+        sequences.views[place].prefill(text)
+    expected = [
+        rows[0].copy() for rows in sequences.together([asked(p, [*texts[p], 9]) for p in (1, 3)])
+    ]
+    for place, text in texts.items():
+        sequences.views[place].truncate(len(text))
+    sequences.close_ranks([1, 3])
+    numbers = [sequences.views[place].number for place in (1, 3)]
+    assert abs(numbers[0] - numbers[1]) == 1
+    moved = sequences.together([asked(place, [*texts[place], 9]) for place in (1, 3)])
+    for row, other in zip(expected, moved, strict=True):
+        np.testing.assert_array_equal(row, other[0])
+
+
+def test_a_pass_that_is_cancelled_leaves_every_sequence_true(
+    sequences: LlamaSequences, smollm2: LlamaModel, tokens: list[int]
+) -> None:
+    cancel = CancelFlag()
+    own = LlamaSequences(smollm2, cancel, replace(smollm2.options, n_ctx=300), 3, 8)
+    texts = [tokens[place : place + 50] for place in range(3)]
+    for place, text in enumerate(texts):
+        own.views[place].prefill(text)
+
+    def go_on() -> None:
+        for extra in range(1, 200):
+            own.together([asked(p, [*text, *[5] * extra]) for p, text in enumerate(texts)])
+
+    threading.Timer(0.02, cancel.set).start()
+    with pytest.raises(Cancelled):
+        go_on()
+    cancel.clear()
+    for place, text in enumerate(texts):
+        row = own.views[place].logits([*text, 7], rows=1)[0].copy()
+        other = sequences.views[place].logits([*text, 7], rows=1)[0]
+        np.testing.assert_allclose(row, other, atol=0.3)
+    own.close()
+
+
+def test_each_sequence_holds_as_much_as_it_would_alone(sequences: LlamaSequences) -> None:
+    assert [view.n_ctx for view in sequences.views] == [300] * 4
+    full = sequences.views[0].logits([7] * 300, rows=1)
+    assert full.shape[0] == 1
+    assert sequences.views[3].logits([8] * 300, rows=1).shape[0] == 1
+
+
+def requests(options: ReplyOptions) -> Iterator[Request]:
+    for key, prompt in enumerate(PROMPTS):
+        conversation = Conversation("You are a brief and precise assistant. " * 6)
+        conversation.append_user(prompt)
+        yield Request(key, conversation, replace(options, seed=100 + key))
+
+
+def texts(
+    answerer: Answerer, options: ReplyOptions
+) -> dict[int, tuple[tuple[int, ...], StopReason]]:
+    answered: list[Answered] = list(answerer.answer(requests(options)))
+    assert all(each.reply for each in answered)
+    return {
+        each.key: (each.reply.tokens, each.reply.stop_reason) for each in answered if each.reply
+    }
+
+
+@pytest.mark.parametrize("temperature", [0.0, 0.8])
+def test_the_same_bytes_alone_and_in_parallel_under_exact(
+    smollm2_path: Path, temperature: float
+) -> None:
+    options = ReplyOptions(
+        SamplingParams(temperature=temperature, repeat_penalty=1.1), max_tokens=24
+    )
+    launch = Launch(target=str(smollm2_path), exact=True, options=LoadOptions(n_ctx=512))
+    prepared = prepare(launch)
+    assistant: Assistant = prepared.load()
+    alone = texts(OneAtATime(assistant, afresh=True), options)
+    assistant.close()
+    for count in (2, 3, 5):
+        parallel = open_parallel(prepared, count)
+        assert parallel.count == count
+        assert texts(parallel, options) == alone
+        parallel.close()
+
+
+def test_a_shared_system_prompt_is_evaluated_once(smollm2_path: Path) -> None:
+    launch = Launch(target=str(smollm2_path), options=LoadOptions(n_ctx=512))
+    parallel = open_parallel(prepare(launch), 3)
+    options = ReplyOptions(SamplingParams(temperature=0), max_tokens=4)
+    answered = [each.reply for each in parallel.answer(requests(options)) if each.reply]
+    evaluated = sorted(reply.prompt_tokens - reply.cached_tokens for reply in answered)
+    assert len(evaluated) == len(PROMPTS)
+    assert evaluated[-1] > 50, "the first has the system prompt to evaluate"
+    assert evaluated[-2] < 32, "the others have not"
+    parallel.close()

@@ -1,0 +1,255 @@
+"""LlamaSequences and Schedule over a toy context: every sequence says what it says alone; planted bugs are caught."""
+
+from collections.abc import Generator, Sequence
+from random import Random
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+
+from localspec.decoding.model import Logits, Pass, Role
+from localspec.decoding.schedule import Schedule
+from localspec.llama.sequence import LlamaSequence
+from localspec.llama.sequences import LlamaSequences, _Sibling
+from tests.decoding.planting import plant
+from tests.llama.together import check_together
+from tests.llama.toy_native import ToyNative, toy_sequences
+from tests.toy import Table, random_table
+
+N_WORLDS = 400
+TABLE = random_table(3, n_vocab=9, window=64)
+
+
+def first_failing_world(monkeypatch: pytest.MonkeyPatch) -> int | None:
+    """Return the seed of the first world in which a neighbour changes a text, or breaks something."""
+    for seed in range(N_WORLDS):
+        try:
+            check_together(Random(seed), monkeypatch)
+        except (AssertionError, ValueError, IndexError, KeyError):
+            return seed
+    return None
+
+
+@pytest.mark.parametrize("thousand", range(4))
+def test_every_sequence_says_what_it_says_alone(
+    thousand: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for seed in range(1000 * thousand, 1000 * (thousand + 1)):
+        check_together(Random(seed), monkeypatch)
+
+
+class Bug(NamedTuple):
+    name: str
+    function: object
+    right: str
+    wrong: str
+
+
+BUGS = (
+    Bug(
+        "what a neighbour has counts as cached here",
+        LlamaSequences.ready,
+        "LlamaSequence.common_prefix(self._family[place], request.tokens)",
+        "self._family[place].common_prefix(request.tokens)",
+    ),
+    Bug(
+        "rows handed to the wrong sequence",
+        LlamaSequences.together,
+        "answers[i] = all_rows[start : start + part.rows]",
+        "answers[len(asked) - 1 - i] = all_rows[start : start + part.rows]",
+    ),
+    Bug(
+        "rows of a drafting neighbour are counted as one",
+        LlamaSequences.together,
+        "start += part.rows",
+        "start += 1",
+    ),
+    Bug(
+        "rows in the order of places, passes in that of numbers",
+        LlamaSequences.together,
+        "return [answers[i] for i in range(len(asked))]",
+        "return [answers[i] for i in order]",
+    ),
+    Bug(
+        "a cancelled pass counts as evaluated",
+        LlamaSequence.resync,
+        "self._native.kept(self.number)",
+        "None",
+    ),
+    Bug(
+        "a stale cell after a sequence is used again: compared by length",
+        LlamaSequence.common_prefix,
+        "if cached[start:end] != tokens[start:end]",
+        "if False",
+    ),
+    Bug(
+        "a stale cell after a sequence is used again: only the list is cut",
+        LlamaSequence.truncate,
+        "native.remove(self.number, n_past)",
+        "True",
+    ),
+    Bug(
+        "a prefix counts as copied that was not",
+        _Sibling.reuse,
+        "self._native.copy(donor.number, self.number)",
+        "pass",
+    ),
+    Bug(
+        "the whole prompt counts as copied",
+        _Sibling.reuse,
+        "self._cached = list(donor.cached)",
+        "self._cached = list(tokens)",
+    ),
+    Bug(
+        "copied from here to there",
+        _Sibling.reuse,
+        "self._native.copy(donor.number, self.number)",
+        "self._native.copy(self.number, donor.number)",
+    ),
+    Bug(
+        "moved without what it holds",
+        LlamaSequences._move,
+        "self._native.copy(sequence.number, number)",
+        "pass",
+    ),
+    Bug(
+        "an idle sequence keeps what it held when its cells are given away",
+        LlamaSequences._move,
+        "idle.forget()",
+        "idle.truncate(0)",
+    ),
+    Bug(
+        "moved onto one that runs",
+        LlamaSequences.close_ranks,
+        "if number not in numbers",
+        "",
+    ),
+    Bug(
+        "answers in another order than requests",
+        Schedule._merged,
+        "zip(group, answers, strict=True)",
+        "zip(group, reversed(answers), strict=True)",
+    ),
+    Bug(
+        "more rows than a pass has",
+        Schedule._groups,
+        "rows > self._sequences.most_rows",
+        "False",
+    ),
+    Bug(
+        "a prompt is merged before it is evaluated",
+        LlamaSequences.ready,
+        "<= request.rows",
+        "<= 2 * request.rows + 3",
+    ),
+    Bug(
+        "cancelled for one of a pass only",
+        Schedule._merged,
+        "[cancelled] * len(group)",
+        "[cancelled] + [np.zeros((1, 1))] * (len(group) - 1)",
+    ),
+)
+
+
+@pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.name)
+def test_a_planted_bug_is_caught(bug: Bug, monkeypatch: pytest.MonkeyPatch) -> None:
+    plant(monkeypatch, bug.function, bug.right, bug.wrong, {"np": np})
+    assert first_failing_world(monkeypatch) is not None
+
+
+def asked(place: int, tokens: Sequence[int], rows: int = 1) -> tuple[int, Pass]:
+    return place, Pass(Role.TARGET, tokens, rows)
+
+
+def made(
+    monkeypatch: pytest.MonkeyPatch, count: int, *, table: Table = TABLE, sharing: bool = True
+) -> tuple[ToyNative, LlamaSequences]:
+    native = ToyNative(table, n_ctx=80, n_batch=16, max_rows=16, count=count)
+    return native, toy_sequences(native, count, monkeypatch.setattr, sharing=sharing)
+
+
+def test_a_prefix_that_a_neighbour_has_is_copied_and_not_evaluated(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    native, sequences = made(monkeypatch, 2)
+    shared = [1, 2, 3, 4] * 12
+    sequences.views[0].logits([*shared, 5], rows=1)
+    native.asked.clear()
+    assert sequences.views[1].common_prefix([*shared, 6, 7]) == len(shared)
+    row = sequences.views[1].logits([*shared, 6, 7], rows=1)[0]
+    assert np.array_equal(row, TABLE.row([*shared, 6, 7]))
+    assert native.asked == [[2]]
+    assert sequences.views[0].common_prefix([*shared, 5]) == len(shared) + 1, "it keeps its own"
+
+
+def test_a_short_prefix_is_not_worth_a_copy(monkeypatch: pytest.MonkeyPatch) -> None:
+    native, sequences = made(monkeypatch, 2)
+    sequences.views[0].logits([1] * 20, rows=1)
+    native.asked.clear()
+    sequences.views[1].logits([*[1] * 20, 2], rows=1)
+    assert native.asked == [[16], [5]]
+
+
+def test_without_sharing_every_prompt_is_evaluated_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    native, sequences = made(monkeypatch, 2, sharing=False)
+    sequences.views[0].logits([1] * 60, rows=1)
+    native.asked.clear()
+    sequences.views[1].logits([1] * 60, rows=1)
+    assert sum(sum(parts) for parts in native.asked) == 60
+
+
+def test_neighbours_that_run_get_numbers_without_a_gap(monkeypatch: pytest.MonkeyPatch) -> None:
+    native, sequences = made(monkeypatch, 5)
+    texts = {place: [place, 1, 2] for place in range(5)}
+    for place, text in texts.items():
+        sequences.views[place].logits(text, rows=1)
+    sequences.close_ranks([1, 2, 4])
+    together = [asked(place, [*texts[place], 3]) for place in (1, 2, 4)]
+    for (_, request), rows in zip(together, sequences.together(together), strict=True):
+        assert np.array_equal(rows[0], TABLE.row(request.tokens))
+    assert native.splits[-1] == 1
+    assert native.asked[-1] == [1, 1, 1], "nothing was evaluated again"
+    # Whoever had to make room starts afresh, and is right all the same.
+    for place in (0, 3):
+        row = sequences.views[place].logits([*texts[place], 4], rows=1)[0]
+        assert np.array_equal(row, TABLE.row([*texts[place], 4]))
+
+
+def test_a_pass_that_fails_is_made_again_for_each_alone_and_only_the_guilty_fails(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    native, sequences = made(monkeypatch, 3)
+    schedule = Schedule[int](sequences)
+
+    def asking(tokens: list[int]) -> Generator[Pass, Logits, int]:
+        yield Pass(Role.TARGET, tokens, 1)
+        rows = yield Pass(Role.TARGET, [*tokens, 8 if tokens[0] == 1 else 2], 1)
+        return int(rows[0].argmax())
+
+    native.poison = 8
+    for place in range(3):
+        assert schedule.start(place, asking([place, 3])) == []
+    ended = {each.place: each for each in schedule.step()}
+    assert "poisoned" in str(ended[1].error)
+    for place in (0, 2):
+        assert ended[place].value == TABLE.row([place, 3, 2]).argmax()
+    assert not schedule.running
+
+
+def test_a_prompt_is_evaluated_in_the_chunks_that_it_has_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Even while others run, and whatever they ask for."""
+    native, sequences = made(monkeypatch, 2)
+    schedule = Schedule[None](sequences)
+
+    def asking(tokens: list[int]) -> Generator[Pass, Logits, None]:
+        for extra in range(4):
+            yield Pass(Role.TARGET, [*tokens, *[5] * extra], 1)
+
+    schedule.start(0, asking([1, 2]))
+    schedule.step()
+    native.asked.clear()
+    schedule.start(1, asking([3] * 37))
+    schedule.step()
+    assert native.asked == [[16], [16], [5], [1, 1]]

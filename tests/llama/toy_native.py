@@ -1,0 +1,124 @@
+"""ToyNative: llama.cpp's context over a table of logits, with its rules about what memory holds.
+
+Rows are computed from what the cells of a sequence hold, not from what anybody believes they do. As in
+llama.cpp, a copy is known at once and made before the next pass, and rows lie in a buffer that the
+next pass spoils.
+"""
+
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+
+import numpy as np
+
+from localspec.decoding.cancel import Cancelled
+from localspec.decoding.model import Logits
+from localspec.errors import PassFailed
+from localspec.llama.batch import Part
+from localspec.llama.sequences import LlamaSequences
+from tests.toy import Table
+
+
+class ToyNative:
+    """Stands in for `NativeContext`.
+
+    Args:
+        table: what the model says.
+        n_ctx: tokens of a sequence.
+        n_batch: tokens of a pass.
+        max_rows: rows of a pass.
+        count: sequences.
+
+    Attributes:
+        cancel_after: passes until one is cancelled in its midst, and all after it; None never.
+        poison: a pass that evaluates this token fails.
+        splits: of every pass, how many passes of their own llama.cpp would make of it.
+        asked: of every pass, the tokens of each part.
+    """
+
+    def __init__(self, table: Table, n_ctx: int, n_batch: int, max_rows: int, count: int) -> None:
+        self.table, self.n_ctx, self.n_batch, self.max_rows = table, n_ctx, n_batch, max_rows
+        self.n_vocab = table.n_vocab
+        self.can_truncate = True
+        self.cancel_after: int | None = None
+        self.poison: int | None = None
+        self.splits: list[int] = []
+        self.asked: list[list[int]] = []
+        self._cells: list[list[int]] = [[-1] * n_ctx for _ in range(count)]
+        self._kept = [0] * count
+        self._copies: list[tuple[int, int]] = []
+        self._rows: Logits | None = None
+
+    def decode(self, parts: Sequence[Part]) -> None:
+        if self._rows is not None:
+            self._rows.fill(np.nan)
+        numbers = [part.sequence for part in parts]
+        assert numbers == sorted(set(numbers)), "sequences ascend"
+        assert sum(len(part.tokens) for part in parts) <= self.n_batch
+        assert sum(part.rows for part in parts) <= self.max_rows
+        if len(parts) > 1:
+            assert all(len(part.tokens) == part.rows for part in parts), "prompts go alone"
+        self.splits.append(1 + sum(b - a > 1 for a, b in pairwise(numbers)))
+        self.asked.append([len(part.tokens) for part in parts])
+        for source, number in self._copies:
+            self._cells[number] = list(self._cells[source])
+        self._copies.clear()
+        if self.cancel_after is not None:
+            self.cancel_after -= 1
+            if self.cancel_after < 0:
+                for part in parts[: len(parts) // 2]:
+                    self._write(part)
+                raise Cancelled
+        if any(self.poison in part.tokens for part in parts):
+            raise PassFailed("poisoned")
+        rows = [row for part in parts for row in self._write(part)]
+        self._rows = np.stack(rows) if rows else None
+
+    def rows(self, count: int) -> Logits:
+        assert self._rows is not None
+        assert len(self._rows) == count
+        return self._rows
+
+    def kept(self, sequence: int) -> int:
+        return self._kept[sequence]
+
+    def remove(self, sequence: int, n_past: int) -> bool:
+        self._kept[sequence] = min(self._kept[sequence], n_past)
+        return True
+
+    def clear(self, sequence: int) -> None:
+        self._kept[sequence] = 0
+
+    def copy(self, source: int, sequence: int) -> None:
+        assert source != sequence
+        self._copies.append((source, sequence))
+        self._kept[sequence] = self._kept[source]
+
+    def close(self) -> None:
+        pass
+
+    def _write(self, part: Part) -> list[Logits]:
+        """Evaluate a part; return the rows that it asks for."""
+        cells, end = self._cells[part.sequence], part.n_past + len(part.tokens)
+        assert part.n_past == self._kept[part.sequence], "positions go on where the memory ends"
+        assert end <= self.n_ctx
+        cells[part.n_past : end] = part.tokens
+        self._kept[part.sequence] = end
+        ends = range(end - part.rows + 1, end + 1)
+        return [np.array(self.table.row(cells[:each])) for each in ends]
+
+
+def toy_sequences(
+    native: ToyNative, count: int, patch: Callable[[str, object], None], *, sharing: bool = True
+) -> LlamaSequences:
+    """Return the real sequences over a toy; `patch` replaces a name by a value."""
+    patch("localspec.llama.sequences.NativeContext", lambda *_: native)
+    options = type("Options", (), {"max_rows": 1})()
+    nothing = None
+    return LlamaSequences(
+        nothing,  # type: ignore[arg-type]
+        nothing,  # type: ignore[arg-type]
+        options,
+        count,
+        native.max_rows,
+        sharing=sharing,
+    )
