@@ -22,6 +22,7 @@ from localspec.cli.answer_options import (
 from localspec.cli.asked import asked_launch, asked_reply
 from localspec.cli.batch_asked import Asked
 from localspec.cli.batch_run import BatchRun
+from localspec.cli.parallel_count import parallel_count
 from localspec.cli.recorded import workload_option
 from localspec.cli.settings import configured
 from localspec.cli.structure import structured
@@ -70,6 +71,13 @@ _SUFFIXES: dict[str, Format] = {".csv": "csv", ".jsonl": "jsonl", ".ndjson": "js
 @click.option("--raw", is_flag=True, help="Continue prompts as they are, without chat template.")
 @click.option("--quiet", is_flag=True, help="Print nothing on stderr but errors.")
 @device_options()
+@click.option(
+    "--parallel",
+    default="1",
+    callback=parallel_count,
+    metavar="N|auto",
+    help="Lines to answer at a time; auto takes what pays and the memory holds. Default: 1.",
+)
 @workload_option()
 @click.option(
     "--debug", is_flag=True, help="Show a traceback and llama.cpp's log when something fails."
@@ -129,6 +137,7 @@ def _asked(source: str, flags: dict[str, Any]) -> Asked:
         ordered=not flags["unordered"],
         quiet=flags["quiet"],
         workload=flags["workload"],
+        parallel=flags["parallel"],
     )
 
 

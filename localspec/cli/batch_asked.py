@@ -28,6 +28,7 @@ class Asked:
         ordered: whether records keep the order of the lines.
         quiet: say nothing but errors.
         workload: what kind of text the answers are; None guesses.
+        parallel: how many lines to answer at a time; None takes what pays.
     """
 
     launch: Launch
@@ -38,6 +39,7 @@ class Asked:
     ordered: bool
     quiet: bool
     workload: str | None = None
+    parallel: int | None = 1
 
     @property
     def options(self) -> str:

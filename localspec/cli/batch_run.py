@@ -16,7 +16,7 @@ from localspec.batch.rows import read_rows
 from localspec.batch.source import Source
 from localspec.batch.window import Window
 from localspec.chat.assistant import Assistant
-from localspec.chat.requests import OneAtATime
+from localspec.chat.requests import Answerer, OneAtATime
 from localspec.cli import INTERRUPTED
 from localspec.cli.batch_asked import Asked, receipt_of
 from localspec.cli.batch_progress import BatchProgress, summary
@@ -24,9 +24,9 @@ from localspec.cli.interrupt import cancel_on_interrupt, code_of, unwind_on_term
 from localspec.cli.progress import ProgressLine
 from localspec.cli.recorded import recorded
 from localspec.decoding.cancel import CancelFlag, Cancelled
-from localspec.drafting import PairCosts
 from localspec.launch import prepare
 from localspec.loading import Prepared
+from localspec.parallel import open_parallel
 
 SOME_FAILED = 5
 _SEED_BITS = 32
@@ -90,10 +90,11 @@ class BatchRun:
         job = Job(rows, asked.form, receipt, self._finished, self._cancel, source.name)
         batch = Batch(job, Window(appender.write, ordered=asked.ordered), progress.tell)
         if batch.needs_answers():
-            assistant, costs = self._loaded(prepared)
-            self._tell(*assistant.notes, f"seed {receipt.seed}")
-            with recorded(assistant, costs, asked.workload, quiet=asked.quiet):
-                self._let_answer(batch, assistant, progress)
+            told = f"seed {receipt.seed}"
+            if asked.parallel == 1:
+                self._answer_in_turn(batch, prepared, told, progress)
+            else:
+                self._answer_in_parallel(batch, prepared, told, progress)
         if batch.stopped:
             raise Cancelled
         if asked.ordered:
@@ -122,22 +123,45 @@ class BatchRun:
             take_up(output, self._asked.output_format, self._whole_bytes, self._finished)
         return receipt
 
-    def _loaded(self, prepared: Prepared) -> tuple[Assistant, PairCosts | None]:
+    def _answer_in_turn(
+        self, batch: Batch, prepared: Prepared, told: str, progress: BatchProgress
+    ) -> None:
         with self._line() as line:
             opened = prepared.open(self._cancel, line.load, line.measure)
-        assistant = opened.assistant
-        if not self._asked.form.raw:
-            _ = assistant.template  # without one, every line would say so
-        return assistant, prepared.left_out or opened.drafting.costs
+        assistant, costs = opened.assistant, prepared.left_out or opened.drafting.costs
+        self._require_template(assistant)
+        self._tell(*assistant.notes, told)
+        with recorded(assistant, costs, self._asked.workload, quiet=self._asked.quiet):
+            answerer = OneAtATime(assistant, afresh=self._asked.launch.exact)
+            self._let_answer(batch, answerer, assistant, progress)
 
-    def _let_answer(self, batch: Batch, assistant: Assistant, progress: BatchProgress) -> None:
+    def _answer_in_parallel(
+        self, batch: Batch, prepared: Prepared, told: str, progress: BatchProgress
+    ) -> None:
+        # Nothing of it is recorded: the times of passes that are shared say nothing of one text.
+        count, fit = self._asked.parallel, self._asked.launch.fit
+        with self._line() as line:
+            answerer = open_parallel(
+                prepared, count, self._cancel, line.load, line.measure, fit=fit
+            )
+        self._require_template(answerer.assistants[0])
+        self._tell(*answerer.notes, told)
+        self._let_answer(batch, answerer, answerer.assistants[0], progress)
+
+    def _let_answer(
+        self, batch: Batch, answerer: Answerer, assistant: Assistant, progress: BatchProgress
+    ) -> None:
         models = assistant.models
         names = {"target": models.target_name, "draft_model": models.draft_model_name}
         progress.begin()
         try:
-            batch.answer(OneAtATime(assistant, afresh=self._asked.launch.exact), names)
+            batch.answer(answerer, names)
         finally:
             progress.end()
+
+    def _require_template(self, assistant: Assistant) -> None:
+        if not self._asked.form.raw:
+            _ = assistant.template  # without one, every line would say so
 
     def _line(self) -> ProgressLine:
         return ProgressLine(enabled=not self._asked.quiet)

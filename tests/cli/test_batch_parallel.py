@@ -1,0 +1,58 @@
+"""`localspec batch --parallel`: the same answers, several at a time."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.command import PLAIN, localspec
+
+LINES: list[dict[str, Any]] = [
+    {"id": "rivers", "prompt": "Name three rivers."},
+    {"id": "list", "prompt": "Repeat this: pear, apple, fig, pear, apple, fig.", "max_tokens": 12},
+    {"id": "long", "prompt": "word " * 600},
+    {"id": "stop", "prompt": "Count from one to ten.", "stop": ["five"]},
+    {"id": "hello", "prompt": "Say hello.", "temperature": 0},
+]
+
+
+def answers(*arguments: str) -> dict[str, Any]:
+    """Run the batch; return what was said on each line, and why it ended."""
+    Path("in.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in LINES))
+    Path("out.jsonl").unlink(missing_ok=True)
+    done = localspec(
+        "batch", *PLAIN, "--ctx", "256", "--seed", "5", "--max-tokens", "16", *arguments,
+        "in.jsonl", "-o", "out.jsonl",
+    )  # fmt: skip
+    assert done.code == 5, done.err  # one line does not fit into the context
+    records = [json.loads(line) for line in Path("out.jsonl").read_text().splitlines()]
+    assert [record["id"] for record in records] == [line["id"] for line in LINES]
+    fields = ("text", "stop_reason", "seed", "usage", "error")
+    return {record["id"]: {name: record.get(name) for name in fields} for record in records}
+
+
+@pytest.mark.parametrize("value", ["0", "65", "-1", "many", "1.5"])
+def test_a_count_that_cannot_be_is_one_line(value: str) -> None:
+    done = localspec("batch", "in.jsonl", "--parallel", value)
+    assert done.code == 2
+    assert "--parallel" in done.err
+    assert "Traceback" not in done.err
+
+
+@pytest.mark.weights
+def test_under_exact_the_answers_are_the_same_bytes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    alone = answers("--exact")
+    assert answers("--exact", "--parallel", "3") == alone
+    assert "--ctx" in str(alone["long"]["error"])
+
+
+@pytest.mark.weights
+def test_auto_answers_every_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    said = answers("--parallel", "auto")
+    assert all(each["text"] for name, each in said.items() if name not in {"long", "stop"})
+    assert said["long"]["error"]
