@@ -20,6 +20,8 @@ settings.register_profile(
 )
 # Whoever runs the tests may have a registry and settings of their own.
 os.environ["LOCALSPEC_CONFIG_DIR"] = os.path.join(os.devnull, "none")  # noqa: PTH118 - a variable
+# Nor do tests belong among what drafting did on their machine.
+os.environ["LOCALSPEC_TELEMETRY"] = "off"
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 
 

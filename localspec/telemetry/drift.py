@@ -176,7 +176,7 @@ class Drift:
             self.past.add(self.lots.pop(0))
         if self.past.degrees < _LEAST_REPLIES:
             return None
-        best, at = max(self._evidence())
+        best, at = max(self._evidence(), default=(0.0, 0))
         return None if best < _THRESHOLD else self._changed(at)
 
     def _evidence(self) -> list[tuple[float, int]]:
@@ -188,6 +188,8 @@ class Drift:
         for at in range(len(self.lots) - 1, -1, -1):
             before.count(self.lots[at], -1)
             after.count(self.lots[at], 1)
+            if before.tried == 0:
+                break
             evidence = _ratio(before, after)
             # Only what replies add to the coins' own variance is estimated.
             inflation = after.tried / after.worth

@@ -6,7 +6,6 @@ from typing import NamedTuple
 
 from localspec.decoding.generate import Confirmed
 from localspec.telemetry.rows import RoundRow, shares, sixteenths
-from localspec.telemetry.totals import Totals
 
 
 class Times(NamedTuple):
@@ -72,6 +71,8 @@ class ReplyNotes:
         said: likewise; empty unless text is wanted.
         pieces: likewise.
         ended: the end, once it was noted.
+        unsettled: rounds that are written, and not in the sums yet.
+        unsettled_next: the same, once what is being written is written.
     """
 
     started_s: float
@@ -87,9 +88,12 @@ class ReplyNotes:
     said: list[Said] = field(default_factory=list)
     pieces: dict[int, bytes] = field(default_factory=dict)
     ended: Ended | None = None
+    unsettled: int = 0
+    unsettled_next: int = 0
     tokens: int = 0
     _n: int = 0
     _before: Times | None = None
+    _final: str | None = None
 
     def take(self, event: Event) -> None:
         """Take in an event; in their order."""
@@ -103,27 +107,29 @@ class ReplyNotes:
             self.ended = event
 
     def final_workload(self) -> str:
-        """Return what kind of text it is, now that the text is there; forgets both."""
+        """Return what kind of text it is, as far as the text is there."""
         assert self.workload is not None  # noqa: S101 - an end is an event
         if self.by_user or self.ended is None:
             return self.workload
-        found = _workload_of(self.asked, self.ended.text)
-        self.asked, self.ended = "", self.ended._replace(text="")
-        return found
+        if self._final is None:
+            self._final = _workload_of(self.asked, self.ended.text)
+            self.asked, self.ended = "", self.ended._replace(text="")
+        return self._final
 
-    def written(self) -> None:
-        """Forget what is in the database now."""
+    def written(self, number: int) -> None:
+        """Take in that all of it is in the database, where the reply has this id."""
+        self.id = number
+        self.workload = self.final_workload()
+        self.unsettled = self.unsettled_next
         self.rows.clear()
         self.said.clear()
         self.pieces.clear()
         self.prompt = ()
 
-    def totals(self) -> Totals:
-        """Return the sums of what is not written yet."""
-        totals = Totals()
-        for row in self.rows:
-            totals.add(row)
-        return totals
+    def dropped(self) -> None:
+        """Take in that what is not written will not be."""
+        self.rows.clear()
+        self.said.clear()
 
     def _take_round(self, noted: Noted) -> None:
         confirmed, times = noted

@@ -23,7 +23,7 @@ from typing import Any
 from localspec.telemetry.notes import unpacked
 
 _ROUNDS = (
-    "SELECT said.n, draft, confirmed, next_token, drafter, accepted, correction_rank, confidences "
+    "SELECT said.n, draft, said.confirmed, next_token, drafter, accepted, correction_rank, confidences "
     "FROM said LEFT JOIN round ON round.reply = said.reply AND round.n = said.n "
     "WHERE said.reply = ? ORDER BY said.n"
 )

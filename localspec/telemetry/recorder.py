@@ -1,4 +1,4 @@
-"""Recorder: rounds go by and are noted; a thread writes them down twice a second. Nothing here ever fails an answer.
+"""Recorder: rounds go by and are noted; a thread writes them down every second. Nothing here ever fails an answer.
 
 Where the file cannot be written, nothing more is recorded, and `trouble` says why. sqlite is imported by the thread,
 when there is something to write.
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from localspec.telemetry.database import Database
     from localspec.telemetry.pair import Pair
 
-FLUSH_S = 0.5
-"""Half of what a kill may cost."""
+FLUSH_S = 0.6
+"""Less than the second that a kill may cost: the thread may wake late, and writing takes a while."""
 _TRIM_EVERY_ROUNDS = 2000
 _MOST_WAITING = 20_000
 _LAST_WORDS_S = 1.0
@@ -126,13 +126,14 @@ class Recorder:
         if thread is not None and thread is not threading.current_thread():
             thread.join(wait_s)
             if thread.is_alive() and self.trouble is None:
-                self.trouble = self._told("another process is writing")
+                self.trouble = self._told("another process uses it")
 
     def _write_until_closed(self) -> None:
         import sqlite3  # noqa: PLC0415 - an answer does not wait for it
 
         from localspec.telemetry.database import Database  # noqa: PLC0415
         from localspec.telemetry.schema import TooNewError  # noqa: PLC0415
+        from localspec.telemetry.writing import settle_all  # noqa: PLC0415
 
         database = None
         try:
@@ -144,6 +145,7 @@ class Recorder:
                     if database is None:
                         switch = self._switch
                         database = Database(self._directory, switch.megabytes, switch.days)
+                        database.write(settle_all)
                     self._flush(database)
                 except sqlite3.OperationalError as error:
                     if error.sqlite_errorcode & 0xFF not in {
@@ -173,11 +175,11 @@ class Recorder:
         n_rows = sum(len(notes.rows) for notes in waiting)
         if database.log_is_full:
             for notes in waiting:  # somebody reads and does not stop: the bound comes first
-                notes.written()
-        ids = database.write(lambda c: write_notes(c, self._pair, waiting, self._now()))
+                notes.dropped()
+            return
+        ids = database.write(lambda c: write_notes(c, self._pair, waiting))
         for notes, number in zip(waiting, ids, strict=True):
-            notes.id = number
-            notes.written()
+            notes.written(number)
         self._unwritten.clear()
         self._since_trim += n_rows
         if self._since_trim >= _TRIM_EVERY_ROUNDS:

@@ -27,6 +27,7 @@ _FIRST = (
         greedy INTEGER NOT NULL,
         prompt_tokens INTEGER NOT NULL,
         tokens INTEGER NOT NULL DEFAULT 0,
+        settled INTEGER NOT NULL DEFAULT 0,  -- rounds up to this one are in the sums
         rounds INTEGER NOT NULL DEFAULT 0,
         drafted INTEGER NOT NULL DEFAULT 0,
         accepted INTEGER NOT NULL DEFAULT 0,

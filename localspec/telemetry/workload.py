@@ -71,7 +71,7 @@ class _Request:
     def of(cls, asked: str) -> "_Request":
         text = asked.strip()
         if len(text) > _READ_CHARS:
-            text = text[: -_READ_CHARS // 2] + text[-_READ_CHARS // 2 :]
+            text = text[: _READ_CHARS // 2] + text[-_READ_CHARS // 2 :]
         fenced = "\n".join(_FENCED.findall(text))
         parts = [part for part in _PARAGRAPHS.split(_FENCED.sub("\n\n", text)) if part.strip()]
         first, begun = _announced(parts[0] if parts else "", alone=len(parts) == 1 and not fenced)
