@@ -37,7 +37,7 @@ class Tally:
     """What the answers of one drafting mode came to."""
 
     answers: int = 0
-    cut: int = 0
+    cut: list[str] = field(default_factory=list)
     invalid: list[str] = field(default_factory=list)
     tokens: int = 0
     decode_s: float = 0.0
@@ -59,7 +59,7 @@ class Tally:
         if reply.tokens_per_s is not None:
             self.rates.append(reply.tokens_per_s)
         if reply.stop_reason is not StopReason.EOG:
-            self.cut += 1
+            self.cut.append(asked.name)
             return
         try:
             checker = jsonschema.FormatChecker()
@@ -74,8 +74,8 @@ class Tally:
         rate = self.tokens / self.decode_s if self.decode_s else 0.0
         accepted = f"{self.accepted / self.drafted:.1%}" if self.drafted else "-"
         return (
-            f"{mode:8} {self.answers} answers, {self.answers - self.cut - len(self.invalid)} valid, "
-            f"{len(self.invalid)} invalid, {self.cut} cut; {rate:.1f} tokens/s "
+            f"{mode:8} {self.answers} answers, {self.answers - len(self.cut) - len(self.invalid)} valid, "
+            f"{len(self.invalid)} invalid, {len(self.cut)} cut; {rate:.1f} tokens/s "
             f"(median of answers {statistics.median(self.rates):.1f}); "
             f"accepted {self.accepted} of {self.drafted} ({accepted}); "
             f"{1000 * self.sample_s / max(1, self.rounds):.2f} ms a round for choosing"
@@ -175,6 +175,8 @@ def main() -> None:
                 spent += cost(drafting, assistant, asked, texts.pop())
     for mode in modes:
         print(tallies[mode].line(mode))
+        if tallies[mode].cut:
+            print("  cut:", ", ".join(tallies[mode].cut))
         for each in tallies[mode].invalid:
             print("  INVALID", each)
     print(f"texts that differ between modes: {unequal} of {args.seeds * len(ASKED)}")
