@@ -172,6 +172,14 @@ def test_ctrl_c_stops_the_answer_and_keeps_what_is_there(tmp_path: Path) -> None
         session.close()
 
 
+def test_a_question_to_an_engine_that_died_is_refused(tmp_path: Path) -> None:
+    script = {"death": {"on": "load"}}
+    code, out, err = said(tmp_path, "one?", "two?", script=script)
+    assert (code, out) == (2, "")
+    assert err.count("/restart starts it again") == 2
+    assert "the engine is not running" in err
+
+
 def test_a_second_ctrl_c_leaves_an_engine_that_hangs(tmp_path: Path) -> None:
     script = {"otherwise": ["word " * 100], "pass_s": 0.02}
     talk = Talk(History(tmp_path / "history"))
