@@ -6,9 +6,6 @@ from localspec.drafting import draft_mode
 from localspec.errors import UsageError
 from localspec.launch import Launch
 
-_SWITCHES = {"exact"}
-_TEXTS = {"pair", "target", "draft_model", "kv_type"}
-_WHOLE = {"threads", "ctx"}
 KEYS = ("draft", "pair", "target", "draft_model", "kv_type", "threads", "ctx", "exact")
 
 
@@ -65,17 +62,26 @@ def _launch(text: str, values: dict[str, str], usual: Launch) -> Launch:
         # A draft model is chosen for a target.
         launch = replace(launch, pair=None, target=None, draft_model=None)
     for name, value in values.items():
-        if name in _WHOLE:
-            if not value.isdecimal() or len(value) > 9:
-                raise UsageError(f"arm {text[:80]!r}: {name} takes a whole number")
-            options = replace(options, **{"n_ctx" if name == "ctx" else name: int(value)})
+        if name == "threads":
+            options = replace(options, threads=_whole(text, name, value))
+        elif name == "ctx":
+            options = replace(options, n_ctx=_whole(text, name, value))
         elif name == "kv_type":
             options = replace(options, kv_type=value)
         elif name == "exact":
             if value not in {"on", "off"}:
                 raise UsageError(f"arm {text[:80]!r}: exact takes on or off")
             launch = replace(launch, exact=value == "on")
-    texts = {
-        name: value for name, value in values.items() if name in {"pair", "target", "draft_model"}
-    }
-    return replace(launch, options=options, **texts)
+    return replace(
+        launch,
+        options=options,
+        pair=values.get("pair", launch.pair),
+        target=values.get("target", launch.target),
+        draft_model=values.get("draft_model", launch.draft_model),
+    )
+
+
+def _whole(text: str, name: str, value: str) -> int:
+    if not value.isdecimal() or len(value) > 9:
+        raise UsageError(f"arm {text[:80]!r}: {name} takes a whole number")
+    return int(value)
