@@ -107,13 +107,21 @@ def _loaded(assistant: Assistant, path: Path, costs: Costs | None) -> Loaded:
             extra = restore_state(context, directory, identity)
         except StateUnfitError as error:
             raise StateLeftError(str(error)) from error
-        return RestoredState(context.n_cached, _segments(extra["remembered"]))
+        try:
+            return RestoredState(context.n_cached, _segments(extra["remembered"]))
+        except (KeyError, TypeError, ValueError):
+            context.truncate(0)
+            raise StateLeftError("it is damaged") from None
 
     return Loaded(assistant, watch_prefill, save, restore, costs)
 
 
 def _segments(remembered: list[Any]) -> tuple[Segment, ...]:
-    return tuple(Segment(text, tuple(tokens)) for text, tokens in remembered)
+    segments = tuple(Segment(text, tuple(tokens)) for text, tokens in remembered)
+    for each in segments:
+        if type(each.text) is not str or not all(type(token) is int for token in each.tokens):
+            raise TypeError(each)
+    return segments
 
 
 def _identity(path: Path) -> str:

@@ -63,8 +63,9 @@ def read_settings(file: Path, *, trusted: bool) -> dict[str, Setting]:
     try:
         text = raw.decode()
         values = tomllib.loads(text)
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise UsageError(f"{shown(file)} is not TOML ({error}): mend it") from error
+    except (ValueError, RecursionError) as error:  # ValueError: also numbers of 5,000 digits
+        reason = "too deeply nested" if isinstance(error, RecursionError) else str(error)[:200]
+        raise UsageError(f"{shown(file)} is not TOML ({reason}): mend it") from error
     _check(values, file, key_lines(text), trusted)
     return values
 

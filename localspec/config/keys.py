@@ -104,7 +104,7 @@ def is_plain_name(value: str) -> bool:
 
 
 def _whole(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
+    return isinstance(value, int) and not isinstance(value, bool) and abs(value) < 1 << 63
 
 
 def _number(value: object) -> bool:
@@ -135,7 +135,10 @@ _WANTED: Mapping[str, tuple[str, Callable[[object], bool]]] = {
 
 
 def _cut(value: object) -> str:
-    shown = repr(value)
+    try:
+        shown = repr(value)
+    except ValueError:  # hexadecimal numbers may be longer than Python prints
+        return "a number of thousands of digits"
     return shown if len(shown) <= 60 else f"{shown[:60]}…"
 
 

@@ -19,7 +19,7 @@ def as_markdown(conversation: StoredConversation, messages: Iterable[StoredMessa
         parts.append(quoted)
     for message in messages:
         cut = " (cut)" if message.state != "complete" else ""
-        parts.append(f"## {_NAMES[message.role]}{cut}")
+        parts.append(f"## {_NAMES.get(message.role, message.role)}{cut}")
         parts.append(message.content.strip())
     return "\n\n".join(filter(None, parts)) + "\n"
 
@@ -51,11 +51,14 @@ def as_json(conversation: StoredConversation, messages: Iterable[StoredMessage])
 
 
 def _time(seconds: float) -> str:
-    return datetime.fromtimestamp(seconds).astimezone().isoformat(timespec="seconds")
+    try:
+        return datetime.fromtimestamp(seconds).astimezone().isoformat(timespec="seconds")
+    except (ValueError, OverflowError, OSError):  # written by somebody else
+        return ""
 
 
 def _figures(text: str) -> object:
     try:
         return json.loads(text)
-    except ValueError:  # written by somebody else
+    except (ValueError, RecursionError):  # written by somebody else
         return text

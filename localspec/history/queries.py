@@ -25,11 +25,12 @@ _CONTAINING = """
 WHERE c.id IN (SELECT value FROM json_each(:hits)) OR c.title LIKE :like ESCAPE '\\' OR EXISTS (
     SELECT 1 FROM message WHERE conversation = c.id AND content LIKE :like ESCAPE '\\')
 """
+# What follows a message was written after it and has a higher id: a file that says otherwise makes no circle.
 _BRANCH = """
 WITH RECURSIVE line(id, parent, depth) AS (
     SELECT id, parent, 0 FROM message WHERE id = (SELECT leaf FROM conversation WHERE id = ?)
     UNION ALL
-    SELECT m.id, m.parent, depth + 1 FROM message AS m JOIN line ON m.id = line.parent
+    SELECT m.id, m.parent, depth + 1 FROM message AS m JOIN line ON m.id = line.parent AND m.id < line.id
 )
 SELECT m.* FROM message AS m JOIN line USING (id) ORDER BY depth DESC
 """
@@ -37,7 +38,7 @@ _NEWEST_LEAF = """
 WITH RECURSIVE line(id) AS (
     VALUES (?)
     UNION ALL
-    SELECT (SELECT max(m.id) FROM message AS m WHERE m.parent = line.id)
+    SELECT (SELECT max(m.id) FROM message AS m WHERE m.parent = line.id AND m.id > line.id)
     FROM line WHERE line.id IS NOT NULL
 )
 SELECT max(id) FROM line

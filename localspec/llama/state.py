@@ -93,7 +93,7 @@ def restore_state(context: LlamaContext, directory: Path, identity: str) -> Json
     body = _header(directory / _HEADER)
     belongs_to = _belongs_to(context, identity)
     if body["belongs_to"] != belongs_to:
-        named = body["belongs_to"] if isinstance(body["belongs_to"], dict) else {}
+        named = body["belongs_to"]
         other = [name for name, value in belongs_to.items() if named.get(name) != value]
         raise StateUnfitError(f"it is of another {', '.join(other) or 'version'}")
     payload, path = body["payload"], directory / _PAYLOAD
@@ -153,7 +153,7 @@ def _header(path: Path) -> dict[str, Any]:
         if document["magic"] != MAGIC or document["version"] != VERSION:
             raise StateUnfitError("it is of another version of localspec")
         body: dict[str, Any] = document["body"]
-        if document["blake2b"] != _sealed(body)["blake2b"]:
+        if document["blake2b"] != _sealed(body)["blake2b"] or not _is_whole(body):
             raise StateUnfitError("it is damaged")
     except FileNotFoundError:
         raise StateUnfitError("there is none") from None
@@ -162,6 +162,16 @@ def _header(path: Path) -> dict[str, Any]:
     except (ValueError, KeyError, TypeError, RecursionError):
         raise StateUnfitError("it is damaged") from None
     return body
+
+
+def _is_whole(body: Json) -> bool:
+    """Say whether a header says what ours do; the seal can be made by anybody."""
+    payload, kinds = body["payload"], {"tokens": int, "size_bytes": int, "blake2b": str}
+    return (
+        isinstance(body["belongs_to"], dict)
+        and isinstance(body["extra"], dict)
+        and all(type(payload[name]) is kind for name, kind in kinds.items())
+    )
 
 
 def _sealed(body: Json) -> dict[str, Any]:
