@@ -131,12 +131,6 @@ BUGS = (
         "zip(group, reversed(answers), strict=True)",
     ),
     Bug(
-        "more rows than a pass has",
-        Schedule._groups,
-        "rows > self._sequences.most_rows",
-        "False",
-    ),
-    Bug(
         "a prompt is merged before it is evaluated",
         LlamaSequences.ready,
         "<= request.rows",
@@ -253,3 +247,18 @@ def test_a_prompt_is_evaluated_in_the_chunks_that_it_has_alone(
     schedule.start(1, asking([3] * 37))
     schedule.step()
     assert native.asked == [[16], [16], [5], [1, 1]]
+
+
+def test_more_rows_than_a_pass_has_make_another_pass(monkeypatch: pytest.MonkeyPatch) -> None:
+    native = ToyNative(TABLE, n_ctx=80, n_batch=16, max_rows=2, count=4)
+    schedule = Schedule[None](toy_sequences(native, 4, monkeypatch.setattr))
+
+    def asking(tokens: list[int]) -> Generator[Pass, Logits, None]:
+        for extra in range(3):
+            yield Pass(Role.TARGET, [*tokens, *[5] * extra], 1)
+
+    for place in range(4):
+        schedule.start(place, asking([place, 1]))
+    native.asked.clear()
+    schedule.step()
+    assert native.asked == [[1, 1], [1, 1]]
