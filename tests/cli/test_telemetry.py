@@ -1,0 +1,168 @@
+"""`telemetry`, `stats`, `export-proposals` and what `run` records, as their users have them."""
+
+import json
+import sqlite3
+import sys
+from contextlib import closing
+from pathlib import Path
+from subprocess import run
+
+import pytest
+
+from localspec.telemetry.switch import Switch
+from tests.cli.command import PLAIN, assert_one_complaint, localspec
+from tests.telemetry.talking import recording
+
+IMPORTED_BY_RUN = """
+import sys
+import localspec.cli.run
+print(*sorted(sys.modules))
+"""
+
+
+@pytest.fixture
+def elsewhere(tmp_path: Path) -> dict[str, str]:
+    return {"LOCALSPEC_DATA_DIR": str(tmp_path), "LOCALSPEC_TELEMETRY": "on"}
+
+
+def test_status_path_off_and_on(tmp_path: Path, elsewhere: dict[str, str]) -> None:
+    assert localspec("telemetry", "status", env=elsewhere).out.startswith("on: counts and times")
+    path = localspec("telemetry", "path", env=elsewhere).out.strip()
+    assert path == str(tmp_path / "telemetry" / "telemetry.db")
+    assert localspec("telemetry", "off", env=elsewhere).code == 0
+    status = json.loads(localspec("telemetry", "status", "--json", env=elsewhere).out)
+    assert (status["recording"], status["text"], status["rounds"]) == (False, False, 0)
+    localspec("telemetry", "on", env=elsewhere)
+    localspec("telemetry", "text", "on", env=elsewhere)
+    status = json.loads(localspec("telemetry", "status", "--json", env=elsewhere).out)
+    assert (status["recording"], status["text"]) == (True, True)
+    by_setting = localspec("telemetry", "status", env={**elsewhere, "LOCALSPEC_TELEMETRY": "off"})
+    assert "off: the setting `telemetry` says so" in by_setting.out
+
+
+def test_stats_of_what_was_recorded(tmp_path: Path, elsewhere: dict[str, str]) -> None:
+    with recording(tmp_path / "telemetry") as talk:
+        talk.reply(rounds=60, asked="Write a poem about rain.")
+    told = localspec("stats", env=elsewhere)
+    assert told.code == 0, told.err
+    assert "creative" in told.out
+    assert "drafting saved" in told.out
+    listed = localspec("stats", "--replies", "5", env=elsewhere).out
+    assert listed.split()[0] == "1"
+    assert localspec("stats", "--retag", "1=chat", env=elsewhere).code == 0
+    document = json.loads(localspec("stats", "--json", "--since", "1d", env=elsewhere).out)
+    assert list(document["workloads"]) == ["chat"]
+    assert document["total"]["rounds"] == 60
+    page = tmp_path / "page.html"
+    assert localspec("stats", "--html", str(page), env=elsewhere).out == ""
+    assert "<svg" in page.read_text(encoding="utf-8")
+    assert page.stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        (("stats",), 1),
+        (("stats", "--since", "yesterday"), 2),
+        (("stats", "--retag", "1"), 2),
+        (("stats", "--retag", "1=poetry"), 2),
+        (("export-proposals",), 1),
+        (("telemetry", "keep", "--megabytes", "1"), 2),
+        (("ab", "--a", "off", "--b", "fast"), 2),
+        (("ab", "--a", "off", "--b", "auto", "--pairs", "2"), 2),
+    ],
+)
+def test_what_cannot_be_done_is_said_in_one_line(
+    elsewhere: dict[str, str], arguments: tuple[str, ...], code: int
+) -> None:
+    assert_one_complaint(localspec(*arguments, env=elsewhere), code)
+
+
+def test_reply_that_is_not_there_cannot_be_tagged(
+    tmp_path: Path, elsewhere: dict[str, str]
+) -> None:
+    with recording(tmp_path / "telemetry") as talk:
+        talk.reply()
+    assert_one_complaint(localspec("stats", "--retag", "7=code", env=elsewhere), 2)
+
+
+def test_damaged_database_is_told_and_wiped(tmp_path: Path, elsewhere: dict[str, str]) -> None:
+    (tmp_path / "telemetry").mkdir()
+    (tmp_path / "telemetry" / "telemetry.db").write_bytes(
+        b"no database at all, not even nearly" * 99
+    )
+    assert_one_complaint(localspec("stats", env=elsewhere), 1)
+    assert localspec("telemetry", "wipe", env=elsewhere).err == "localspec: all of it is gone\n"
+    assert localspec("telemetry", "wipe", env=elsewhere).err == "localspec: there was nothing\n"
+
+
+def test_keeping_less_removes_the_oldest_at_once(tmp_path: Path, elsewhere: dict[str, str]) -> None:
+    with recording(tmp_path / "telemetry") as talk:
+        talk.recorder._now = lambda: 1_000_000_000.0
+        talk.reply()
+    assert localspec("telemetry", "keep", "--days", "9", env=elsewhere).code == 0
+    status = json.loads(localspec("telemetry", "status", "--json", env=elsewhere).out)
+    assert (status["days"], status["rounds"]) == (9, 0)
+
+
+def test_proposals_are_json_lines(tmp_path: Path, elsewhere: dict[str, str]) -> None:
+    with recording(tmp_path / "telemetry", Switch(text=True)) as talk:
+        talk.reply(rounds=10)
+    done = localspec("export-proposals", "--context", "8", env=elsewhere)
+    found = [json.loads(line) for line in done.out.splitlines()]
+    assert len(found) == 8
+    assert {"context_ids", "draft_ids", "accepted", "next_id", "next_is"} <= found[0].keys()
+    localspec("telemetry", "wipe", "--text", env=elsewhere)
+    assert_one_complaint(localspec("export-proposals", env=elsewhere), 1)
+    assert localspec("stats", env=elsewhere).code == 0
+
+
+def test_run_imports_no_database_before_it_has_something_to_write() -> None:
+    done = run([sys.executable, "-c", IMPORTED_BY_RUN], capture_output=True, text=True, check=True)
+    assert "localspec.recording" in done.stdout
+    # llama-cpp-python imports sqlite3 itself, for a cache that nobody uses here.
+    assert "localspec.telemetry.database" not in done.stdout.split()
+    assert "localspec.telemetry.workload" not in done.stdout.split()
+
+
+@pytest.mark.weights
+def test_answer_is_recorded_once_and_neither_its_text_nor_its_prompt(
+    smollm2_path: Path, tmp_path: Path
+) -> None:
+    env = {"LOCALSPEC_DATA_DIR": str(tmp_path), "LOCALSPEC_TELEMETRY": "on"}
+    flags = (
+        "--target",
+        str(smollm2_path),
+        "--max-tokens",
+        "24",
+        "--draft",
+        "lookup",
+        "--json",
+        *PLAIN,
+    )
+    done = localspec("run", *flags, "Say xyzzyplugh and xyzzyplugh.", env=env)
+    assert done.code == 0, done.err
+    document = json.loads(done.out)
+    assert document["workload"] in {"chat", "creative"}
+    with closing(sqlite3.connect(tmp_path / "telemetry" / "telemetry.db")) as connection:
+        rows = connection.execute(
+            "SELECT tokens, prefill_us, decode_us, wall_us FROM reply"
+        ).fetchall()
+        (stages_us,) = connection.execute(
+            "SELECT sum(draft_prefill_us + draft_us + verify_us + sample_us + truncate_us + other_us) FROM round"
+        ).fetchone()
+    ((tokens, prefill_us, decode_us, wall_us),) = rows
+    assert tokens == document["usage"]["completion_tokens"]
+    assert stages_us == pytest.approx(decode_us, rel=0.02)
+    assert prefill_us + stages_us == pytest.approx(wall_us, rel=0.02)
+    files = b"".join(each.read_bytes() for each in (tmp_path / "telemetry").iterdir())
+    assert b"xyzzyplugh" not in files
+    assert document["text"].split()[0].encode() not in files or len(document["text"].split()[0]) < 5
+
+
+@pytest.mark.weights
+def test_switched_off_nothing_is_recorded(smollm2_path: Path, tmp_path: Path) -> None:
+    env = {"LOCALSPEC_DATA_DIR": str(tmp_path), "LOCALSPEC_TELEMETRY": "off"}
+    flags = ("--target", str(smollm2_path), "--max-tokens", "3", "--draft", "off", *PLAIN)
+    assert localspec("run", *flags, "Hi", env=env).code == 0
+    assert not (tmp_path / "telemetry").exists()
