@@ -8,6 +8,7 @@ from pathlib import Path
 from localspec.chat.assistant import Assistant
 from localspec.config.keys import KEYS, from_text
 from localspec.config.resolve import PREFIX
+from localspec.decoding.adaptive import AdaptivePolicy
 from localspec.drafting import PairCosts
 from localspec.errors import LocalspecError
 from localspec.models.paths import data_dir
@@ -76,6 +77,11 @@ def record(
 
     assistant.models = replace(models, close=close)
     assistant.tracer = recorder
+    policy = assistant.policy
+    if isinstance(policy, AdaptivePolicy) and policy.uses_draft_model:
+        from localspec.informed import Informed  # noqa: PLC0415 - brings sqlite, which others start without
+
+        assistant.tracer = Informed(recorder, policy, directory, pair, workload)
     return recorder
 
 

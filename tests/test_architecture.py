@@ -18,7 +18,7 @@ FLOORS: list[set[str]] = [
     {"child"},  # the engine's process: its main
     {"launch", "parallel"},
     {"loading", "recording"},
-    {"drafting", "engine", "config", "fitting", "calibration"},
+    {"drafting", "informed", "engine", "config", "fitting", "calibration"},
     {"chat", "telemetry", "history"},
     {"llama", "models"},
     {"decoding", "structured"},

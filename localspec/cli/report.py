@@ -15,9 +15,7 @@ _ENDINGS = {
 }
 
 
-def as_json(
-    assistant: Assistant, reply: Reply, workload: str, *, only_ascii: bool = False
-) -> str:
+def as_json(assistant: Assistant, reply: Reply, workload: str, *, only_ascii: bool = False) -> str:
     """Return one JSON object, on one line. Durations are in seconds.
 
     Args:

@@ -4,7 +4,7 @@ Every round it compares plain decoding, copying from the text, and the draft mod
 confirmed tokens and seconds, and takes the best that its credit can bear.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from localspec.decoding.copy_prospect import CopyProspect
 from localspec.decoding.costs import PassCosts
@@ -60,6 +60,11 @@ class AdaptivePolicy:
     def uses_draft_model(self) -> bool:
         """Whether a round may ask for passes of the draft model."""
         return self._model is not None
+
+    def expect(self, earned: Mapping[int, tuple[float, float]], *, greedy: bool) -> None:
+        """Start from what the draft model earned before; see `ModelProspect.expect`."""
+        if self._model is not None:
+            self._model.expect(earned, greedy=greedy)
 
     def begin(self, *, greedy: bool) -> None:
         """Start a reply: what was learnt is kept, the text is another."""

@@ -42,6 +42,10 @@ class HitRates:
         tally.hits = tally.hits * self._kept + hit
         tally.weight = tally.weight * self._kept + 1
 
+    def expect(self, prior: Mapping[int, float]) -> None:
+        """Start from other chances; what was seen here counts as before."""
+        self._prior.update(prior)
+
     def hope(self) -> None:
         """Forget that things looked worse lately than they usually do."""
         self._shift = max(self._shift, 0.0)

@@ -1,7 +1,7 @@
 """ModelProspect: what the draft model promises, learnt from the rounds that it drafted."""
 
 from bisect import bisect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from localspec.decoding.costs import PassCosts
@@ -18,6 +18,8 @@ _GAPS = (0.25, 0.5, 1.0, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0)
 _GREEDY = (0.35, 0.41, 0.53, 0.73, 0.89, 0.96, 0.985, 0.99, 0.995, 0.995)
 _SAMPLED = (0.30, 0.43, 0.50, 0.66, 0.76, 0.85, 0.92, 0.93, 0.95, 0.98)
 _GAP_WEIGHT, _GAP_MEMORY, _GAP_DRIFT = 30.0, 60.0, 0.15
+_MOST_EARNED = 300.0
+"""Tokens that what was earned in earlier conversations counts as at most."""
 _OFTEN = (0.06, 0.05, 0.09, 0.12, 0.09, 0.08, 0.11, 0.11, 0.22, 0.07)
 """How often each gap comes up at first; followed as `_OFTEN_MEMORY` tokens show."""
 _OFTEN_MEMORY = 64.0
@@ -108,6 +110,19 @@ class ModelProspect:
     def name(self) -> str:
         """The drafter's name."""
         return self._drafter.name
+
+    def expect(self, earned: Mapping[int, tuple[float, float]], *, greedy: bool) -> None:
+        """Start from what drafts earned before on text of this kind.
+
+        Args:
+            earned: by bucket of the gap, the share that was accepted, and how many tokens say so.
+            greedy: whether that was at temperature 0.
+        """
+        usual = dict(enumerate(_GREEDY if greedy else _SAMPLED))
+        for bucket, (rate, tokens) in earned.items():
+            weight = min(tokens, _MOST_EARNED)
+            usual[bucket] = (_GAP_WEIGHT * usual[bucket] + weight * rate) / (_GAP_WEIGHT + weight)
+        self._by_gap[greedy].expect(usual)
 
     def begin(self, *, greedy: bool) -> None:
         """Start a reply: it may be of a kind that drafts better, so it is tried sooner."""
