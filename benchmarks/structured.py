@@ -81,6 +81,14 @@ class Tally:
             f"{1000 * self.sample_s / max(1, self.rounds):.2f} ms a round for choosing"
         )
 
+    def tell(self, mode: str) -> None:
+        """Print it, and every answer that is not as it should be."""
+        print(self.line(mode))
+        if self.cut:
+            print("  cut:", ", ".join(self.cut))
+        for each in self.invalid:
+            print("  INVALID", each)
+
 
 def question(asked: Asked, *, with_schema: bool) -> str:
     """Return what the model is asked."""
@@ -118,8 +126,8 @@ def cost(
     return found
 
 
-def main() -> None:
-    """Ask, validate, compare, print."""
+def asked_for() -> argparse.Namespace:
+    """Return what the command line asks for."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--pair")
     parser.add_argument("--target")
@@ -133,7 +141,12 @@ def main() -> None:
     parser.add_argument("--exact", action="store_true")
     parser.add_argument("--cost", action="store_true")
     parser.add_argument("--threads", type=int)
-    args = parser.parse_args()
+    return parser.parse_args()
+
+
+def main() -> None:
+    """Ask, validate, compare, print."""
+    args = asked_for()
     modes = args.modes.split(",")
     launch = Launch(
         pair=args.pair or (None if args.target else "smollm2-135m"),
@@ -174,11 +187,7 @@ def main() -> None:
             if args.cost and seed == args.first_seed:
                 spent += cost(drafting, assistant, asked, texts.pop())
     for mode in modes:
-        print(tallies[mode].line(mode))
-        if tallies[mode].cut:
-            print("  cut:", ", ".join(tallies[mode].cut))
-        for each in tallies[mode].invalid:
-            print("  INVALID", each)
+        tallies[mode].tell(mode)
     print(f"texts that differ between modes: {unequal} of {args.seeds * len(ASKED)}")
     if spent:
         free, bound = np.array(spent).T * 1000

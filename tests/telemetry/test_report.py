@@ -4,6 +4,7 @@ import json
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -129,11 +130,16 @@ class Page(HTMLParser):
         self.attributes |= {name for name, _ in attrs}
 
 
+def earlier(hours: int) -> float:
+    """Return the time so many hours ago."""
+    return time.time() - 3600 * hours
+
+
 def test_page_is_whole_and_fetches_and_runs_nothing(tmp_path: Path) -> None:
     with recording(tmp_path) as talk:
         talk.recorder._pair = type(talk.recorder._pair)("<script>alert(1)</script>&", "", 0.02)
         for hour in range(5):
-            talk.recorder._now = lambda hour=hour: time.time() - 3600 * hour
+            talk.recorder._now = partial(earlier, hour)
             talk.reply(rounds=60, acceptance=0.2 * hour)
     with opened(tmp_path) as report:
         text = html_page(report, time.time())
