@@ -1,3 +1,5 @@
+import time
+import tracemalloc
 from datetime import UTC, datetime
 
 import pytest
@@ -149,15 +151,120 @@ def test_small_repetitions_and_products_are_fine() -> None:
     assert render("{{ '-' * 3 }}{{ 6 * 7 }}") == "---42"
 
 
-def test_a_template_cannot_write_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    endless = "{% for i in range(1000) %}{{ i }}{% endfor %}"
-    monkeypatch.setattr(template_module, "MAX_OUTPUT_CHARS", 100)
-    with pytest.raises(TemplateError, match="more than 100 characters"):
-        render(endless)
-    monkeypatch.undo()
-    monkeypatch.setattr(template_module, "MAX_RENDER_S", -1.0)
-    with pytest.raises(TemplateError, match="longer than"):
-        render(endless)
+_HASHED = "{% set ns = namespace(x=('ab',)) %}{% for i in range(14) %}{% set ns.x = (ns.x, ns.x) %}{% endfor %}"
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "{% for i in range(99999) %}{% for j in range(99999) %}{{ j }}{% endfor %}{% endfor %}",
+        "{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}",
+        "{% for i in range(99999) %}{% for j in range(99999) if j < 0 %}{% endfor %}{% endfor %}",
+        "{% macro m(n) %}{% if n %}{{ m(n - 1) }}{{ m(n - 1) }}{% endif %}{% endmacro %}{{ m(60) }}",
+        "{% for i in range(9999) recursive %}{{ loop(range(9999)) if loop.depth < 4 }}{% endfor %}",
+        _HASHED + "{% for i in range(99999) %}{% if {}[ns.x] %}{% endif %}{% endfor %}",
+        _HASHED + "{% for i in range(99999) %}{% if {}.get(ns.x) %}{% endif %}{% endfor %}",
+        _HASHED + "{% for i in range(99999) %}{% if loop.changed(ns.x) %}{% endif %}{% endfor %}",
+        _HASHED + "{% for i in range(99999) %}{% if ns.x == ns.x[:] %}{% endif %}{% endfor %}",
+        "{{ range(99999)|map('upper')|map('lower')|map('upper')|map('lower')|map('upper')|map('lower')|list }}",
+        "{% for i in range(99999) %}{% if range(99999)|list|sort|unique|first %}{% endif %}{% endfor %}",
+    ],
+)
+def test_a_template_cannot_run_without_end(source: str) -> None:
+    begun_s = time.process_time()
+    with pytest.raises(TemplateError, match="more work"):
+        render(source)
+    assert time.process_time() - begun_s < 30  # and not for hours, which is what it asks for
+
+
+_DOUBLED = "{% set ns = namespace(x='ab') %}{% for i in range(40) %}{% set ns.x = ns.x + ns.x %}{% endfor %}"
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        _DOUBLED,
+        _DOUBLED.replace("ns.x + ns.x", "ns.x ~ ns.x"),
+        _DOUBLED.replace("ns.x + ns.x", "[ns.x, ns.x]"),
+        _DOUBLED.replace("ns.x + ns.x", "{1: ns.x, 2: ns.x}"),
+        _DOUBLED.replace("ns.x + ns.x", "ns.x|replace('a', 'aab')|replace('b', 'bba')"),
+        _DOUBLED.replace("ns.x + ns.x", "'-'.join([ns.x, ns.x])"),
+        _DOUBLED.replace("'ab'", "3").replace("ns.x + ns.x", "ns.x * ns.x"),
+        "{% set x %}{% for i in range(9999) %}" + "x" * 9999 + "{% endfor %}{% endset %}",
+        "{% macro m() %}{% for i in range(9999) %}"
+        + "x" * 9999
+        + "{% endfor %}{% endmacro %}{{ m() }}",
+        "{% set x = 'x' * 999999 %}{{ [" + "x[1:]," * 999 + "] }}",
+        "{% set x = 'x' * 999999 %}{{ ('{0}' * 999).format(x) }}",
+        "{% set x = 'x' * 999999 %}{{ ('%(a)s' * 999) % {'a': x} }}",
+        "{% set x = 'x' * 999999 %}{{ ('%(a)s' * 999)|format(a=x) }}",
+        "{% set x = 'x' * 999999 %}{{ (" + "x," * 999 + ")|join(x) }}",
+        "{{ 'x'|indent(10**9) }}",
+        "{{ 'x'|indent(1000000000, true) }}",
+        "{{ 'x\n'.replace('x', 'y' * 999999) * 999 }}",
+        "{{ ('x' * 9999).replace('', 'y' * 999999) }}",
+        "{{ '%999999999d' % 1 }}",
+        "{{ '%*d' % (999999999, 1) }}",
+        "{{ '%999999999d'|format(1) }}",
+        "{{ '{:999999999}'.format(1) }}",
+        "{{ '{:{}}'.format(1, 999999999) }}",
+        "{{ 5|round(999999999, 'ceil') }}",
+        "{{ [1]|tojson(indent=999999999) }}",
+        "{{ [[1]]|sum(start=[]) }}",
+        "{{ 'x'.ljust(999999999) }}",
+        "{{ 'x'.zfill(999999999) }}",
+        "{{ '\t'.expandtabs(999999999) }}",
+        "{{ (1).to_bytes(999999999, 'big') }}",
+        "{{ dict.fromkeys(range(99999), 1) }}",
+    ],
+)
+def test_a_template_cannot_fill_the_memory(source: str) -> None:
+    tracemalloc.start()
+    try:
+        with pytest.raises(
+            TemplateError,
+            match=r"more work|not allowed|bits|digits|than \d+|takes|format|no number",
+        ):
+            render(source)
+        assert tracemalloc.get_traced_memory()[1] < 300 << 20
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("name", ["center", "batch", "slice", "wordwrap", "urlize", "xmlattr"])
+def test_filters_for_web_pages_are_unknown(name: str) -> None:
+    with pytest.raises(TemplateError, match=f"No filter named '{name}'"):
+        render("{{ 'x'|" + name + "(9) }}")
+
+
+def test_a_budget_is_each_renderings_own() -> None:
+    chat = ChatTemplate("{% for i in range(99999) %}{% endfor %}{{ messages[0].content }}", "", "")
+    assert {chat.render([USER]) for _ in range(20)} == {"Hi"}
+
+
+def test_a_long_conversation_has_a_larger_budget() -> None:
+    quadratic = (
+        "{% for m in messages %}{% for n in messages %}{% endfor %}{{ m.content }}{% endfor %}"
+    )
+    assert render(quadratic, *[USER] * 1000) == "Hi" * 1000
+    assert len(render(CHATML, *[{"role": "user", "content": "word " * 60}] * 10_000)) > 3_000_000
+    assert len(render(CHATML, {"role": "user", "content": "x" * 10_000_000})) > 10_000_000
+
+
+def test_what_templates_use_works_within_the_budget() -> None:
+    source = (
+        "{% set ns = namespace(last=0) %}{% for m in messages[::-1] %}{% set ns.last = loop.length - loop.index %}"
+        "{% if loop.last %}{{ loop.revindex }}{% endif %}{% endfor %}"
+        "{{ messages|selectattr('role', 'in', ['user', 'x'])|map(attribute='content')|join(' ') }}"
+        "{{ '<think>a</think>b'.split('</think>')[-1].lstrip('\\n')|trim }}"
+        "{{ '%s-%02d' % ('a', 7) }}{{ '{0:>3}{x}'.format('b', x=1) }}{{ 'a\\nb'|indent(2) }}"
+        "{{ messages|length }}{{ 2.567|round(2) }}{{ {'a': [1, 'é']}|tojson(indent=2)|length }}"
+        "{{ {'b': 1}.items()|list }}{{ 'x' in 'xyz' and 1 < 2 <= 2 }}{{ 'a' ~ 1 ~ none }}{{ (1, 2) + (3,) }}"
+        "{% for k, v in {'k': 'v'}|items %}{{ k }}{{ v }}{% endfor %}{% for t in tools %}{% endfor %}"
+        "{% macro m(x) %}<{{ x }}>{{ caller() if caller }}{% endmacro %}{% call m(1) %}c{% endcall %}"
+        "{% filter upper %}f{{ 1 }}{% endfilter %}{% set b %}s{% endset %}{{ b }}"
+    )
+    assert render(source) == ("1Hiba-07  b1a\n  b12.5731[('b', 1)]Truea1None(1, 2, 3)kv<1>cF1s")
 
 
 def test_a_huge_template_is_not_even_parsed(monkeypatch: pytest.MonkeyPatch) -> None:
