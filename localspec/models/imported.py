@@ -15,6 +15,7 @@ from localspec.models.gguf_header import read_header
 from localspec.models.index_file import damaged, read_index, write_index
 from localspec.models.locks import locked
 from localspec.models.paths import shown
+from localspec.models.private import private_directory
 from localspec.models.registry import ModelEntry, Registry
 from localspec.models.shard_set import link_set, shards_of
 from localspec.models.split_model import other_shards
@@ -119,7 +120,7 @@ def import_file(
     entry = _entry(name, parts)
     shards = tuple(parts) if len(parts) > 1 else ()
     imported = Imported(name, entry.sha256, entry.size_bytes, str(files[0]), shards)
-    store.root.mkdir(mode=0o700, parents=True, exist_ok=True)
+    private_directory(store.root)
     with locked(store.root):
         known = load_imported(store.root)
         _require_free(imported, known, registry)

@@ -9,6 +9,7 @@ from typing import Any
 
 from localspec.errors import LocalspecError
 from localspec.models.paths import shown
+from localspec.models.private import private_opener
 
 
 def read_index(path: Path, what: str, remedy: str) -> dict[str, Any]:
@@ -51,7 +52,7 @@ def write_index(path: Path, values: Mapping[str, Any]) -> None:
     beside = path.with_name(f"{path.name}.new")
     with suppress(FileNotFoundError):
         beside.unlink()
-    with beside.open("x", encoding="utf-8") as stream:
+    with open(beside, "x", encoding="utf-8", opener=private_opener) as stream:
         json.dump(dict(sorted(values.items())), stream, indent=1)
         stream.flush()
         os.fsync(stream.fileno())

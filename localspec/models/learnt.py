@@ -14,6 +14,7 @@ from typing import Any
 from localspec.models.entries import HubSource, Learnt, ModelEntry, of_shards
 from localspec.models.index_file import read_index, write_index
 from localspec.models.locks import locked
+from localspec.models.private import private_directory
 from localspec.models.registry_file import MODEL_NAME, NAME, REPO, SEGMENTS, SHA256
 
 _INDEX = "learnt.json"
@@ -51,7 +52,7 @@ def with_learnt(models: Mapping[str, ModelEntry], root: Path) -> dict[str, Model
 
 def remember(entry: ModelEntry, root: Path) -> None:
     """Note what was learnt of a model; of the same name, the latest counts."""
-    root.mkdir(mode=0o700, parents=True, exist_ok=True)
+    private_directory(root)
     with locked(root):
         index = read_index(root / _INDEX, _WHAT, _REMEDY)
         values = _values(entry)

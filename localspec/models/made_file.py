@@ -17,6 +17,7 @@ from localspec.models.gguf_values import Reader
 from localspec.models.gguf_writer import CHUNK_BYTES, NewTensor, copied, text, write_gguf
 from localspec.models.locks import locked
 from localspec.models.paths import shown
+from localspec.models.private import private_directory, private_opener
 from localspec.models.progress import SourceFailedError
 from localspec.models.space import require_space
 
@@ -77,7 +78,7 @@ def made_file(
         raise ModelFileError(
             f"{shown(source)} has tensors of a type that is newer than this program: choose another file"
         )
-    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    private_directory(directory)
     destination = directory / f"{_stem(source)}-{recipe.label}-{_fingerprint(source)}.gguf"
     with locked(directory):
         if destination.exists():
@@ -100,7 +101,10 @@ def made_file(
 def _write(
     source: Path, layout: GgufLayout, recipe: Recipe, partial: Path, on_share: OnShare
 ) -> None:
-    with source.open("rb") as original, partial.open("xb") as file:
+    with (
+        source.open("rb") as original,
+        open(partial, "xb", opener=private_opener) as file,
+    ):
         tensors = [
             NewTensor(name, like, content(original)) for name, like, content in recipe.tensors
         ]

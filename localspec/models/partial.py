@@ -12,6 +12,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from localspec.models.private import private_opener
 from localspec.models.registry import ModelEntry
 from localspec.models.staging import require
 
@@ -50,7 +51,7 @@ class Partial:
         self._synced_bytes = 0
         self._hash = hashlib.sha256()
         # Unbuffered: what was written is there, whatever happens to this process.
-        self._file = os.fdopen(os.open(self._path, os.O_RDWR | os.O_CREAT, 0o644), "r+b", 0)
+        self._file = os.fdopen(os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600), "r+b", 0)
         self._resume()
 
     def write(self, chunk: bytes) -> None:
@@ -137,7 +138,8 @@ class Partial:
         self._synced_bytes = self.size_bytes
         state = _Checkpoint(self.size_bytes, self._hash.hexdigest(), self._boot, self.parts)
         beside = self._state.with_suffix(".new")
-        beside.write_text(json.dumps(asdict(state)), encoding="utf-8")
+        with open(beside, "w", encoding="utf-8", opener=private_opener) as stream:
+            json.dump(asdict(state), stream)
         beside.replace(self._state)
 
 

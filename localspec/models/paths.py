@@ -6,6 +6,7 @@ from pathlib import Path
 import platformdirs
 
 from localspec.errors import UsageError
+from localspec.models.private import private_directory
 
 DATA_DIR_VARIABLE = "LOCALSPEC_DATA_DIR"
 CONFIG_DIR_VARIABLE = "LOCALSPEC_CONFIG_DIR"
@@ -27,7 +28,7 @@ def data_dir() -> Path:
             if override
             else platformdirs.user_data_path("localspec")
         )
-        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        private_directory(path)
     except (OSError, RuntimeError) as error:  # RuntimeError: `~` of nobody
         reason = getattr(error, "strerror", None) or str(error)
         place = override or getattr(error, "filename", None) or "of this user"

@@ -8,6 +8,7 @@ import os
 import shutil
 from pathlib import Path
 
+from localspec.models.private import private_directory
 from localspec.models.registry import ModelEntry
 
 
@@ -30,7 +31,7 @@ def set_path(root: Path, entry: ModelEntry) -> Path | None:
 def link_set(root: Path, entry: ModelEntry) -> Path:
     """Give all files of a model their names, and return the one to open."""
     paths = _paths(root, entry)
-    paths[0].parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    private_directory(paths[0].parent)
     for path, shard in zip(paths, shards_of(entry), strict=True):
         beside = path.with_name(f"{path.name}.{os.getpid()}")
         beside.unlink(missing_ok=True)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Self
 
 from localspec.errors import IntegrityError
+from localspec.models.private import private_opener
 from localspec.models.registry import ModelEntry
 
 
@@ -27,7 +28,7 @@ class Staging:
         self._destination = destination
         self._hash = hashlib.sha256()
         self._path = directory / "blob"
-        self._file = self._path.open("xb")
+        self._file = open(self._path, "xb", opener=private_opener)  # noqa: SIM115
 
     def __enter__(self) -> Self:
         return self

@@ -19,6 +19,7 @@ from typing import Literal
 
 from localspec.models.locks import lock_shared_name, locked, try_lock
 from localspec.models.partial import Partial, kept_bytes
+from localspec.models.private import private_directory
 from localspec.models.registry import ModelEntry
 from localspec.models.shard_set import is_set, set_path, shards_of
 from localspec.models.staging import Staging, require, sync
@@ -63,8 +64,8 @@ class Store:
 
         Whatever dead processes left in `partial/` is removed on the way in.
         """
-        self._blobs.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self._partial.mkdir(mode=0o700, exist_ok=True)
+        private_directory(self._blobs)
+        private_directory(self._partial)
         with locked(self._partial):
             self._remove_abandoned()
             directory = Path(tempfile.mkdtemp(prefix=f"{entry.sha256[:12]}-", dir=self._partial))
@@ -90,8 +91,8 @@ class Store:
             kind: what fills the file.
             report: called with the number of bytes that are there, also while waiting.
         """
-        self._blobs.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self._partial.mkdir(mode=0o700, exist_ok=True)
+        private_directory(self._blobs)
+        private_directory(self._partial)
         with locked(self._partial):
             self._remove_abandoned()
         directory = self._directory(entry, kind)
