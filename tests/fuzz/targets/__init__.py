@@ -1,0 +1,20 @@
+"""One module for each kind of input: `SEEDS`, where mutation begins, and `run(data)`."""
+
+NAMES = (
+    "registry",
+    "config",
+    "gguf",
+    "split",
+    "template",
+    "batch",
+    "records",
+    "frames",
+    "state",
+    "history",
+    "telemetry",
+    "calibration",
+    "learnt",
+    "hub",
+    "grammar",
+    "schema",
+)

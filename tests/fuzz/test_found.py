@@ -1,0 +1,102 @@
+"""What fuzzing found, each as the fact that holds since."""
+
+import json
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from localspec.batch.rows import read_rows
+from localspec.batch.source import split_lines
+from localspec.child import _segments
+from localspec.config.files import read_settings
+from localspec.errors import HistoryError, UsageError
+from localspec.history.archive import History
+from localspec.history.export import as_json, as_markdown
+from tests.fuzz.target import load
+from tests.fuzz.targets.state import _CUT, _PAYLOAD, _RESEAL, _header
+
+_DIGITS = "1" * 5000
+
+
+@pytest.mark.parametrize("value", [_DIGITS, "0x" + _DIGITS, "[" * 3000, "[0x" + _DIGITS + "]"])
+def test_a_setting_of_thousands_of_digits_is_refused_in_one_line(
+    tmp_path: Path, value: str
+) -> None:
+    file = tmp_path / "config.toml"
+    file.write_text(f"threads = {value}\n")
+    with pytest.raises(UsageError) as caught:
+        read_settings(file, trusted=True)
+    assert len(str(caught.value)) < 1000
+    assert str(caught.value).isprintable()
+
+
+def test_a_header_of_a_csv_is_shown_without_its_control_characters() -> None:
+    rows = read_rows(split_lines([b"a,\x1b[2J,\x1b[2J\n"]), "csv", "in.csv", "prompt")
+    with pytest.raises(UsageError) as caught:
+        list(rows)
+    assert str(caught.value).isprintable()
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"payload": []},
+        {"payload": {"tokens": True, "size_bytes": 1, "blake2b": ""}},
+        {"payload": {"tokens": 1.5, "size_bytes": 1, "blake2b": ""}},
+        {"belongs_to": None},
+        {"extra": None},
+    ],
+)
+def test_a_state_with_a_good_seal_and_odd_fields_is_left_alone(changes: dict[str, object]) -> None:
+    load("state").check(_RESEAL + _header(**changes) + _CUT + _PAYLOAD)
+
+
+def test_a_state_without_one_of_its_fields_is_left_alone() -> None:
+    whole = json.loads(_header())
+    for name in list(whole["body"]):
+        rest = {key: value for key, value in whole["body"].items() if key != name}
+        data = json.dumps({**whole, "body": rest}).encode()
+        load("state").check(_RESEAL + data + _CUT + _PAYLOAD)
+
+
+@pytest.mark.parametrize("remembered", [None, [1], [["a"]], [["a", 5]], [["a", ["b"]]], [[1, [2]]]])
+def test_what_a_state_remembers_is_texts_with_ids_or_nothing(remembered: object) -> None:
+    with pytest.raises((TypeError, ValueError)):
+        _segments(remembered)  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def circle(tmp_path: Path) -> History:
+    """A history in which each of two messages follows the other, written in another age."""
+    history = History.open(tmp_path)
+    number = history.create()
+    first = history.add_user(number, None, "Hi")
+    second = history.add_user(number, first, "Ho")
+    history.close()
+    with closing(sqlite3.connect(tmp_path / "history.db")) as file:
+        file.execute("UPDATE message SET parent = ? WHERE id = ?", (second, first))
+        file.execute("UPDATE message SET created_s = 1e300, figures = ?", ("[" * 100_000,))
+        file.execute("UPDATE conversation SET created_s = 1e300")
+        file.commit()
+    return History.open(tmp_path)
+
+
+def test_messages_that_follow_each_other_end(circle: History) -> None:
+    number = circle.latest()
+    assert number is not None
+    assert [each.content for each in circle.branch(number)] == ["Hi", "Ho"]
+    assert [each.content for each in circle.show(number, 1)] == ["Hi", "Ho"]
+    circle.close()
+
+
+def test_a_conversation_of_an_impossible_time_can_be_exported(circle: History) -> None:
+    number = circle.latest()
+    assert number is not None
+    conversation, messages = circle.conversation(number), circle.messages(number)
+    assert "## You" in as_markdown(conversation, messages)
+    assert json.loads(as_json(conversation, messages))["created"] == ""
+    with pytest.raises(HistoryError):
+        circle.conversation(99)
+    circle.close()

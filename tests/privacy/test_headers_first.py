@@ -1,0 +1,81 @@
+"""llama.cpp's parser sees no file that our own checks have not passed: there is one way to it."""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+from random import Random
+
+import llama_cpp.llama_cpp as native
+import pytest
+
+import localspec
+from localspec.errors import LocalspecError
+from localspec.launch import Launch, prepare
+from tests.models.gguf_builder import model_file
+
+PACKAGE = Path(localspec.__file__).parent
+
+
+def _uses(name: str) -> set[str]:
+    """Return the modules that call something of this name."""
+    found = set()
+    for path in PACKAGE.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Call):
+                called = node.func
+                last = (
+                    called.attr if isinstance(called, ast.Attribute) else getattr(called, "id", "")
+                )
+                if last == name:
+                    found.add(str(path.relative_to(PACKAGE)))
+    return found
+
+
+def test_there_is_one_way_to_llama_cpp() -> None:
+    assert _uses("llama_model_load_from_file") == {"llama/model.py"}
+    assert _uses("llama_model_load_from_splits") == set()
+    assert _uses("LlamaModel") == {"llama/pair.py"}
+    assert _uses("open_pair") == {"loading.py"}
+    # Files become `Prepared` in one place, right after their headers were read.
+    assert _uses("Prepared") == {"launch.py"}
+
+
+def test_pickles_and_code_are_never_read() -> None:
+    modules = [ast.parse(path.read_text()) for path in PACKAGE.rglob("*.py")]
+    imported = {
+        name.split(".")[0]
+        for tree in modules
+        for node in ast.walk(tree)
+        for name in (
+            [alias.name for alias in node.names]
+            if isinstance(node, ast.Import)
+            else [node.module or ""]
+            if isinstance(node, ast.ImportFrom)
+            else []
+        )
+    }
+    assert not imported & {"pickle", "marshal", "shelve", "dill", "joblib", "torch", "yaml"}
+    for name in ("eval", "exec", "extractall"):
+        assert _uses(name) == set(), name
+
+
+def _damaged() -> Iterator[bytes]:
+    whole, chance = model_file(), Random(8)
+    yield b""
+    yield b"PK\x03\x04" + whole
+    for _ in range(60):
+        cut = chance.randrange(len(whole))
+        yield whole[:cut]
+
+
+def test_a_damaged_file_never_reaches_llama_cpp(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reached: list[int] = []
+    monkeypatch.setattr(native, "llama_model_load_from_file", lambda *_: reached.append(1))
+    file = tmp_path / "m.gguf"
+    for content in _damaged():
+        file.write_bytes(content)
+        with pytest.raises(LocalspecError):
+            prepare(Launch(target=str(file))).load()
+    assert reached == []

@@ -1,0 +1,88 @@
+"""No socket is opened where nobody asked for one: the commands, and their children, run with a trap in Python."""
+
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from tests.cli.command import PLAIN, Done, localspec
+
+_TRAP = Path(__file__).parent / "trap"
+_OFFLINE = ("--offline",)
+
+
+@pytest.fixture
+def trap(tmp_path: Path) -> dict[str, str]:
+    """Variables that set the trap, for a user with a data directory and without a network."""
+    return {
+        "PYTHONPATH": os.pathsep.join([str(_TRAP), os.environ.get("PYTHONPATH", "")]),
+        "LOCALSPEC_NETWORK_LOG": str(tmp_path / "network.log"),
+        "LOCALSPEC_DATA_DIR": str(tmp_path / "data"),
+        "HF_HOME": str(tmp_path / "hub"),
+        "HF_HUB_OFFLINE": "0",
+        "HF_ENDPOINT": "http://127.0.0.1:9",
+    }
+
+
+def _noted(trap: Mapping[str, str]) -> str:
+    log = Path(trap["LOCALSPEC_NETWORK_LOG"])
+    return log.read_text() if log.exists() else ""
+
+
+def _alone(trap: Mapping[str, str], *arguments: str, stdin: bytes = b"") -> Done:
+    done = localspec(*arguments, env=trap, stdin=stdin)
+    assert _noted(trap) == ""
+    return done
+
+
+def test_the_trap_sees_a_command_that_uses_the_network(trap: dict[str, str]) -> None:
+    assert localspec("pull", "--yes", "someone/something", env=trap).code != 0
+    assert "socket." in _noted(trap)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("pull", "--offline", "--yes", "smollm2-135m"),
+        ("pull", "--offline", "--yes", "someone/something:Q8_0"),
+        ("run", "--offline", "--pair", "smollm2-135m", "Hi"),
+        ("run", "--offline", "--target", "someone/something", "Hi"),
+        ("chat", "--offline", "--pair", "smollm2-135m"),
+        ("batch", "--offline", "--pair", "smollm2-135m", os.devnull),
+        ("doctor", "--offline"),
+        ("doctor", "--offline", "--json"),
+        ("stats",),
+        ("stats", "--json"),
+        ("telemetry", "status"),
+        ("list",),
+        ("config", "show"),
+        ("pair", "list"),
+    ],
+    ids=" ".join,
+)
+def test_a_bare_machine_asks_nobody(trap: dict[str, str], arguments: tuple[str, ...]) -> None:
+    done = _alone(trap, *arguments)
+    assert "fault of localspec" not in done.err
+    assert "Traceback" not in done.err
+
+
+@pytest.mark.weights
+@pytest.mark.parametrize("network", [_OFFLINE, ()], ids=["offline", "not offline"])
+def test_answering_with_a_model_that_is_here_asks_nobody(
+    smollm2_path: Path, trap: dict[str, str], tmp_path: Path, network: tuple[str, ...]
+) -> None:
+    model = (*PLAIN, "--target", str(smollm2_path), *network)
+    done = _alone(trap, "run", *model, "--max-tokens", "3", "Hi")
+    assert done.code == 0, done.err
+    prompts, answers = tmp_path / "in.jsonl", tmp_path / "out.jsonl"
+    prompts.write_text('{"prompt": "Hi", "max_tokens": 3}\n')
+    done = _alone(trap, "batch", *model, str(prompts), "-o", str(answers))
+    assert done.code == 0, done.err
+    assert json.loads(answers.read_text())["text"]
+    # Its engine is a process of its own, with the same trap.
+    done = _alone(trap, "chat", *model, "--max-tokens", "3", stdin=b"Hi\n/quit\n")
+    assert done.code == 0, done.err
+    done = _alone(trap, "stats", "--json")
+    assert done.code == 0, done.err

@@ -1,0 +1,83 @@
+"""Whatever the umask is, what the program keeps is its owner's alone."""
+
+import os
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from localspec.calibration import cache
+from localspec.history.archive import History
+from localspec.models.entries import HubSource, Learnt, ModelEntry
+from localspec.models.imported import import_file
+from localspec.models.learnt import remember
+from localspec.models.paths import data_dir
+from localspec.models.registry import Registry
+from localspec.models.store import Store
+from localspec.telemetry.database import Database
+from tests.cli.command import PLAIN, localspec
+from tests.models.gguf_builder import model_file
+
+_ENTRY = ModelEntry(
+    "a/b:Q8_0",
+    5,
+    "0" * 64,
+    None,
+    None,
+    None,
+    (HubSource("a/b", "m.gguf", "a" * 40),),
+    learnt=Learnt("2026-11-20", "a" * 40),
+)
+
+
+@pytest.fixture
+def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A data directory that is not there yet, and a user whose files are open to everybody."""
+    root = tmp_path / "share" / "localspec"
+    monkeypatch.setenv("LOCALSPEC_DATA_DIR", str(root))
+    before = os.umask(0)
+    yield root
+    os.umask(before)
+
+
+def _open_to_others(root: Path) -> list[str]:
+    made = [root, *root.rglob("*")]
+    return [
+        f"{path.relative_to(root.parent)} {stat.S_IMODE(path.lstat().st_mode):o}"
+        for path in made
+        if not path.is_symlink() and path.lstat().st_mode & 0o077
+    ]
+
+
+def test_everything_that_is_kept_is_private(root: Path, tmp_path: Path) -> None:
+    assert data_dir() == root
+    history = History.open(root / "history")
+    history.add_user(history.create(), None, "Hi")
+    database = Database(root / "telemetry")
+    cache.store(root / "calibration", {"kind": "a"}, {"b": 1})
+    remember(_ENTRY, root)
+    store = Store(root)
+    file = tmp_path / "mine.gguf"
+    file.write_bytes(model_file())
+    import_file(file, "mine", Registry({}, {}, ""), store)
+    with store.resume(_ENTRY, "http", lambda _: None) as partial:
+        partial.write(b"abc")
+        with store.stage(_ENTRY) as staging:
+            staging.write(b"abc")
+            assert _open_to_others(root.parent) == []
+    database.close()
+    history.close()
+    assert len(list(root.rglob("*"))) > 10
+    assert _open_to_others(root.parent) == []
+
+
+@pytest.mark.weights
+def test_commands_leave_only_private_files(smollm2_path: Path, root: Path) -> None:
+    model = (*PLAIN, "--target", str(smollm2_path), "--offline", "--max-tokens", "3")
+    assert localspec("run", *model, "Hi").code == 0
+    done = localspec("chat", *model, stdin=b"Hi\n/quit\n")
+    assert done.code == 0, done.err
+    kept = {path.name for path in root.rglob("*")}
+    assert {"history.db", "telemetry.db"} <= kept
+    assert _open_to_others(root.parent) == []
