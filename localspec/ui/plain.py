@@ -10,7 +10,7 @@ from typing import TextIO
 
 from localspec import errors
 from localspec.engine.protocol import EngineDied, Failed, Finished, Message, Ready, Streamed
-from localspec.errors import LocalspecError, UsageError
+from localspec.errors import LocalspecError
 from localspec.ui.clean import clean, clean_line
 from localspec.ui.commands import parse
 from localspec.ui.engine_state import Phase
@@ -69,8 +69,6 @@ class Plain:
                 found = parse(line)
                 if found is not None:
                     run_command(self, *found)
-                elif self.session.state.phase is Phase.DEAD:  # nobody would answer, ever
-                    raise UsageError("the engine is not running: /restart starts it again")
                 else:
                     self.session.ask(line)
                     code = self.answer()

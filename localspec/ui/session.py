@@ -119,26 +119,26 @@ class Session:
         """Ask; files that the text mentions go with it.
 
         Raises:
-            UsageError: a file cannot be read, or an answer is under way.
+            UsageError: a file cannot be read, an answer is under way, or nobody would ever answer.
         """
-        self.require_rest()
+        self._require_engine()
         text = with_files(text, attached(text, self.folder))
         self._answer(self.talk.say(text, self.pair))
 
     def ask_instead(self, number: int, text: str) -> None:
         """Ask something else in place of the `number`-th question, in a branch."""
-        self.require_rest()
+        self._require_engine()
         text = with_files(text, attached(text, self.folder))
         self._answer(self.talk.say_instead(number, text))
 
     def regenerate(self, seed: int | None = None) -> None:
         """Answer the last question again, in a branch."""
-        self.require_rest()
+        self._require_engine()
         self._answer(self.talk.question().id, seed)
 
     def go_on(self) -> None:
         """Let the last answer go on."""
-        self.require_rest()
+        self._require_engine()
         self._answer(self.talk.answer().id)
 
     def leave_out_oldest(self) -> bool:
@@ -147,7 +147,7 @@ class Session:
         exchange, parent = self.exchange, self.answering.parent
         if exchange is None or exchange.failure is None or parent is None:
             return False
-        self.require_rest()
+        self._require_engine()
         self._answer(parent)
         return True
 
@@ -265,6 +265,11 @@ class Session:
         """Raise UsageError while an answer is under way."""
         if self.busy:
             raise UsageError("an answer is under way: stop it first (Esc)")
+
+    def _require_engine(self) -> None:
+        self.require_rest()
+        if self.state.phase is Phase.DEAD:
+            raise UsageError("the engine is not running: /restart starts it again")
 
     def _require_ready(self) -> None:
         if self.state.phase is not Phase.READY:

@@ -176,6 +176,21 @@ def test_what_streamed_in_survives_the_engine(session: Session) -> None:
     assert not session.busy
 
 
+def test_nothing_is_asked_of_an_engine_that_is_gone(session: Session) -> None:
+    session.ask("one?")
+    hear(session, Streamed(1, (Span("On"),)), EngineDied("the engine was killed"))
+    asking = [
+        lambda: session.ask("two?"),
+        lambda: session.ask_instead(1, "two?"),
+        session.regenerate,
+        session.go_on,
+    ]
+    for ask in asking:
+        with pytest.raises(UsageError, match="/restart"):
+            ask()
+    assert contents(session) == ["one?", "On"]
+
+
 def test_a_refused_question_leaves_no_empty_answer(session: Session) -> None:
     session.ask("one?")
     hear(session, Failed(1, "ContextOverflow", "too long"))
