@@ -117,10 +117,11 @@ class ChatTemplate:
 
     def _failure(self, error: Exception) -> TemplateError:
         reason = " ".join(str(error).split()) or type(error).__name__
+        reason = "".join(each if each.isprintable() else "?" for each in reason[:300])
         line = getattr(error, "lineno", None)
         where = f" (line {line})" if line else ""
         return TemplateError(
-            f"{self._model}'s chat template failed: {reason[:300]}{where}; use --raw to go without it"
+            f"{self._model}'s chat template failed: {reason}{where}; use --raw to go without it"
         )
 
 

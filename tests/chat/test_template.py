@@ -116,6 +116,7 @@ def test_messages_are_not_changed_by_rendering() -> None:
     ("source", "reason"),
     [
         ("{{ raise_exception('roles must\nalternate') }}", "roles must alternate"),
+        ("{{ raise_exception('a\x1b[2Jb') }}", "a?[2Jb"),
         ("{{ messages[7].content }}", "no element 7"),
         ("{{ 1 + 'a' }}", "unsupported operand"),
         ("{{ 1 / 0 }}", "division by zero"),
