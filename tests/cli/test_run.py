@@ -93,6 +93,7 @@ def test_json_has_the_promised_keys_and_types(counting: dict[str, Any]) -> None:
         "text": str,
         "stop_reason": str,
         "seed": int,
+        "workload": str,
         "model": {"target": str, "draft_model": type(None)},
         "usage": {"prompt_tokens": int, "completion_tokens": int},
         "timings": dict.fromkeys([*before, *stages, "tokens_per_s"], float),
