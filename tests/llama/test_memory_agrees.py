@@ -67,7 +67,11 @@ def assert_a_load_is_predicted(path: Path, options: LoadOptions) -> None:
     real = replace(logged(), model=weights)
     model.close()
     settings = Settings(
-        options.n_ctx or 4096, options.chunk(on_gpu=False), options.max_rows, options.kv_type
+        options.n_ctx or 4096,
+        options.chunk(on_gpu=False),
+        options.max_rows,
+        options.kv_type,
+        flash_attention=options.attention(on_gpu=False) is not False,
     )
     assert_within_5_percent(predict(shape_of(path), settings)[0], real)
 
