@@ -14,7 +14,7 @@ _NEAR = (0.72, 0.68, 0.85, 0.84)
 _DISPUTED = (0.25, 0.38)
 """Of length 2, and of more."""
 _PRIOR = dict(enumerate((*_SOLE, *_NEAR, *_DISPUTED)))
-_TELLING = 11
+_TELLING = 4
 """Tokens of a match from which on it tells whether a text copies."""
 _PRIOR_WEIGHT, _MEMORY, _DRIFT = 30.0, 100.0, 0.1
 
