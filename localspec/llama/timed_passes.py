@@ -10,6 +10,8 @@ from statistics import median
 from localspec.decoding.costs import PassCosts
 
 _DISTURBED, _AGREED = 1.2, 1.05
+_CHECKED = 4
+"""Passes of a width after which it may well be dearer than a wider one: kernels have such stairs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,8 +65,8 @@ def sample(
     """Time passes until the budget is used up; of each width the fastest counts.
 
     What disturbs a pass only makes it slower, so the fastest is the one that was disturbed least.
-    Each width is measured once, then twice, then again while its two fastest passes disagree. In
-    what time is left, whichever has had the least of it comes next: the narrow ones, mostly, which
+    Each width is measured once, then twice, then again while its two fastest passes disagree, or
+    a wider pass was no slower, for a slow moment may have caught both of them. In what time is left, whichever has had the least of it comes next: the narrow ones, mostly, which
     are most of what decoding does.
 
     Args:
@@ -100,15 +102,19 @@ def _next_width(schedule: Schedule, times: dict[int, list[float]], elapsed_s: fl
         for width, seen in times.items()
         if len(seen) < schedule.enough and elapsed_s + min(seen) <= schedule.budget_s
     ]
-    return min(affordable, key=lambda w: (_settled(times[w]), sum(times[w])), default=None)
+    return min(affordable, key=lambda w: (_settled(w, times), sum(times[w])), default=None)
 
 
-def _settled(seen: list[float]) -> int:
-    """Return 0 for a pass seen once, 1 while the two fastest disagree, 2 when they agree."""
+def _settled(width: int, times: dict[int, list[float]]) -> int:
+    """Return 0 for a pass seen once, 1 while what was seen may be a disturbance, else 2."""
+    seen = times[width]
     if len(seen) < 2:
         return 0
     fastest, second = sorted(seen)[:2]
-    return 1 if second > _AGREED * fastest else 2
+    if second > _AGREED * fastest:
+        return 1
+    outdone = any(min(other) <= fastest for wider, other in times.items() if wider > width)
+    return 1 if outdone and len(seen) < _CHECKED else 2
 
 
 def _at_most(width: int, times: dict[int, list[float]]) -> float:

@@ -106,6 +106,16 @@ def test_a_width_whose_passes_disagree_is_measured_until_they_agree() -> None:
     assert costs.of(8) == pytest.approx(staircase_s(8))
 
 
+def test_a_width_that_was_slow_twice_is_measured_again_where_a_wider_pass_was_no_slower() -> None:
+    def seconds(width: int) -> float:
+        slow = width == 16 and world.passes.count(16) <= 2
+        return staircase_s(width) * (1.4 if slow else 1)
+
+    world = World(seconds)
+    costs = sample(world.run_pass, replace(OF_TARGET, budget_s=6.0), world.clock).costs
+    assert costs.of(16) == pytest.approx(staircase_s(16))
+
+
 def test_other_programs_show_in_the_spread() -> None:
     world, random = World(), Random(8)
     assert not sample(world.run_pass, OF_TARGET, world.clock).disturbed
