@@ -1,11 +1,13 @@
 """Answers under JSON schemas: do they validate, what does drafting gain, what does the grammar cost.
 
     python benchmarks/structured.py [--pair smollm2-135m | --target FILE [--draft-model FILE]]
-        [--seeds 10] [--modes off,auto] [--schema-in-prompt] [--exact] [--cost] [--threads N]
+        [--seeds 10] [--modes off,auto] [--only tree,person] [--schema-in-prompt] [--exact] [--cost]
+        [--threads N] [--save FILE]
 
 Twenty schemas, each asked with so many seeds, by each drafting mode in turn. Every answer that ends
 by itself is validated with jsonschema; one that is cut at --max-tokens is counted apart. Under --exact
-the modes' texts are compared, too. --cost measures what the grammar adds to choosing from a row.
+the modes' texts are compared, too. --cost measures what the grammar adds to choosing from a row. --save
+appends each answer to a file of JSON lines, for whoever wants to look at them or count something.
 """
 
 import argparse
@@ -14,6 +16,7 @@ import statistics
 import time
 from collections import defaultdict
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import jsonschema
 import numpy as np
@@ -126,6 +129,21 @@ def cost(
     return found
 
 
+def save(path: Path, mode: str, seed: int, asked: Asked, reply: Reply) -> None:
+    """Append one answer."""
+    record = {
+        "mode": mode,
+        "seed": seed,
+        "schema": asked.name,
+        "tokens": list(reply.tokens),
+        "text": reply.text,
+        "stop_reason": reply.stop_reason.value,
+        "rounds": reply.acceptance.rounds,
+    }
+    with path.open("a") as file:
+        file.write(f"{json.dumps(record)}\n")
+
+
 def asked_for() -> argparse.Namespace:
     """Return what the command line asks for."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -137,6 +155,8 @@ def asked_for() -> argparse.Namespace:
     parser.add_argument("--modes", default="off,auto")
     parser.add_argument("--max-tokens", type=int, default=600)
     parser.add_argument("--temperature", type=float, default=0.8)
+    parser.add_argument("--only", help="names of schemas, with commas")
+    parser.add_argument("--save", type=Path)
     parser.add_argument("--schema-in-prompt", action="store_true")
     parser.add_argument("--exact", action="store_true")
     parser.add_argument("--cost", action="store_true")
@@ -165,8 +185,10 @@ def main() -> None:
     tallies: dict[str, Tally] = defaultdict(Tally)
     unequal = 0
     spent: list[tuple[float, float]] = []
+    names = args.only.split(",") if args.only else [each.name for each in ASKED]
+    wanted = [(index, each) for index, each in enumerate(ASKED) if each.name in names]
     for seed in range(args.first_seed, args.first_seed + args.seeds):
-        for index, asked in enumerate(ASKED):
+        for index, asked in wanted:
             texts = set()
             # The modes take turns in going first: what warms up favours nobody.
             for mode in modes if (index + seed) % 2 else reversed(modes):
@@ -182,13 +204,15 @@ def main() -> None:
                 )
                 reply = assistant.reply(question(asked, with_schema=args.schema_in_prompt), options)
                 tallies[mode].add(reply, asked)
+                if args.save is not None:
+                    save(args.save, mode, seed, asked, reply)
                 texts.add(reply.text)
             unequal += len(texts) > 1
             if args.cost and seed == args.first_seed:
                 spent += cost(drafting, assistant, asked, texts.pop())
     for mode in modes:
         tallies[mode].tell(mode)
-    print(f"texts that differ between modes: {unequal} of {args.seeds * len(ASKED)}")
+    print(f"texts that differ between modes: {unequal} of {args.seeds * len(wanted)}")
     if spent:
         free, bound = np.array(spent).T * 1000
         extra = bound - free

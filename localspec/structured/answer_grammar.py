@@ -4,6 +4,7 @@ from functools import lru_cache
 
 from localspec.structured.json_schema import schema_from_text, schema_gbnf
 from localspec.structured.soundness import require_sound
+from localspec.structured.unrolling import unrolled
 
 
 @lru_cache(maxsize=64)
@@ -18,7 +19,7 @@ def sound_grammar(gbnf: str) -> str:
 
 @lru_cache(maxsize=64)
 def schema_grammar(schema: str) -> str:
-    """Return the grammar of the texts that are valid under a JSON schema.
+    """Return a grammar of texts that are valid under a JSON schema; one that contains itself nests only so deep.
 
     Args:
         schema: the text of one.
@@ -26,4 +27,4 @@ def schema_grammar(schema: str) -> str:
     Raises:
         UsageError: it is none, allows nothing, or says what a grammar cannot keep, with the place.
     """
-    return require_sound(schema_gbnf(schema_from_text(schema)))
+    return require_sound(unrolled(schema_gbnf(schema_from_text(schema))))

@@ -15,7 +15,7 @@ from localspec.structured.disjoint import never_valid
 from localspec.structured.keywords import ASSERTIONS, Schema, type_of, types_of
 from localspec.structured.numbers import Bounds, integer_alternatives, number_alternatives
 from localspec.structured.objects import object_body
-from localspec.structured.references import References, listed, said
+from localspec.structured.references import References, listed
 from localspec.structured.rules import Rules, choice, json_literal
 from localspec.structured.schema_error import member, schema_error
 from localspec.structured.strings import StringError, string_body
@@ -88,14 +88,15 @@ class _Converter:
         self._visits += 1
         if depth > _MAX_DEPTH or self._visits > _MAX_VISITS:
             raise schema_error(path, "it is nested too deeply, or says too much")
-        pointer = _sole_reference(schema)
-        if pointer is None:
-            return self._rules.add(self._body(self._references.flat(schema, path), path, depth))
-        if pointer not in self._by_reference:
-            name = self._by_reference[pointer] = self._rules.reserve()
-            target = self._references.flat(schema, path)
-            self._rules.define(name, self._body(target, path, depth))
-        return self._by_reference[pointer]
+        flat = self._references.flat(schema, path)
+        reference = _reference(schema)
+        if reference is None:
+            return self._rules.add(self._body(flat, path, depth))
+        # What contains itself comes here again within itself, and then has a name already.
+        if reference not in self._by_reference:
+            name = self._by_reference[reference] = self._rules.reserve()
+            self._rules.define(name, self._body(flat, path, depth))
+        return self._by_reference[reference]
 
     def _body(self, schema: Schema, path: str, depth: int) -> str:
         for keyword in ("anyOf", "oneOf"):
@@ -219,13 +220,11 @@ class _Converter:
         )
 
 
-def _sole_reference(schema: object) -> str | None:
-    """Return the pointer of a schema that says no more than `$ref`."""
-    if not isinstance(schema, dict) or "$ref" not in schema:
+def _reference(schema: object) -> str | None:
+    """Return what a schema that refers to others asserts; None where it refers to none."""
+    if not isinstance(schema, dict) or not schema.keys() & {"$ref", "allOf"}:
         return None
-    pointer = schema["$ref"]
-    neighbours = {key: value for key, value in schema.items() if key != "$ref"}
-    return pointer if isinstance(pointer, str) and not said(neighbours) else None
+    return json.dumps({key: value for key, value in schema.items() if key in ASSERTIONS})
 
 
 def _says_more(schema: Schema) -> bool:

@@ -23,19 +23,21 @@ def merged(one: Schema, other: Schema, path: str) -> dict[str, Any]:
         if left != right and keyword != "properties":
             found[keyword] = _both(keyword, left, right, path)
     if "properties" in one or "properties" in other:
+        for each in (one, other):
+            if not isinstance(each.get("properties", {}), dict):
+                raise schema_error(path, "properties takes an object")
         found["properties"] = _properties(one, other)
     return found
 
 
 def _both(keyword: str, left: Any, right: Any, path: str) -> Any:
-    if keyword in _LOWER:
-        return max(left, right)
-    if keyword in _UPPER:
-        return min(left, right)
     combine = _COMBINED.get(keyword)
     if combine is None:
         raise schema_error(path, f"{keyword!r} is said twice, and differently: say it once")
-    return combine(left, right)
+    try:
+        return combine(left, right)
+    except TypeError:  # of values that the keyword does not take
+        raise schema_error(path, f"{keyword!r} is said twice, and once wrongly") from None
 
 
 def _properties(one: Schema, other: Schema) -> dict[str, Any]:
@@ -82,6 +84,8 @@ def _all_of(left: Any, right: Any) -> Any:
 
 
 _COMBINED: dict[str, Callable[[Any, Any], Any]] = {
+    **dict.fromkeys(_LOWER, max),
+    **dict.fromkeys(_UPPER, min),
     "type": _types,
     "enum": _values,
     "required": lambda left, right: [*left, *(each for each in right if each not in left)],

@@ -14,7 +14,10 @@ def schema_error(path: str, what: str) -> UsageError:
     """
     text = " ".join(what.split())
     shown = text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
-    return UsageError(f"the JSON schema cannot be kept at {path or 'its root'}: {shown}")
+    where = path if len(path) <= _LONGEST else f"{path[:_LONGEST]}…"
+    line = f"the JSON schema cannot be kept at {where or 'its root'}: {shown}"
+    # A schema may come from anywhere, and a terminal obeys some characters.
+    return UsageError("".join(each if each.isprintable() else "?" for each in line))
 
 
 def member(path: str, name: str | int) -> str:

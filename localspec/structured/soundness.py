@@ -4,20 +4,22 @@ Its own check for left recursion misses rules that are empty by way of others, a
 unbounded work is not checked for at all.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 
 from localspec.errors import UsageError
-from localspec.structured.gbnf import (
+from localspec.structured.endings import ends, heights, may_be_empty
+from localspec.structured.gbnf import read_gbnf
+from localspec.structured.gbnf_cursor import place
+from localspec.structured.gbnf_rules import (
     Alternatives,
+    Grammar,
     Group,
     Item,
     Reference,
     Repetition,
-    Rule,
     Text,
-    items_of,
-    place,
-    read_gbnf,
+    all_items,
+    references,
 )
 
 ROOT = "root"
@@ -44,19 +46,15 @@ def require_sound(gbnf: str) -> str:
     return gbnf
 
 
-_Holds = Callable[[Item, set[str]], bool]
-"""A property of an item, given the names of the rules that have it."""
-
-
 class _Check:
-    def __init__(self, gbnf: str, rules: Mapping[str, Rule]) -> None:
+    def __init__(self, gbnf: str, rules: Grammar) -> None:
         self._gbnf = gbnf
         self._rules = rules
-        self._empty: set[str] = set()
+        self._empty: Container[str] = ()
 
     def references(self) -> None:
         for rule in self._rules.values():
-            for reference in _references(rule.alternatives):
+            for reference in references(rule.alternatives):
                 if reference.name not in self._rules:
                     raise self._error(f"there is no rule {reference.name}", reference.at)
 
@@ -72,20 +70,20 @@ class _Check:
 
     def ends(self) -> None:
         """Refuse rules that go on for ever, and learn which may be empty."""
-        ending = self._fixpoint(_ends)
+        ending = heights(self._rules, ends)
         for name, rule in self._rules.items():
             if name not in ending:
                 raise self._error(f"the rule {name} can never end", rule.at)
-        self._empty = self._fixpoint(_may_be_empty)
+        self._empty = heights(self._rules, may_be_empty).keys()
 
     def repetitions(self) -> None:
         """Refuse to repeat what may be empty: as many readings of one text as there are repetitions."""
         for rule in self._rules.values():
-            for item in _all_items(rule.alternatives):
+            for item in all_items(rule.alternatives):
                 if (
                     isinstance(item, Repetition)
                     and item.most not in {0, 1}
-                    and _may_be_empty(item.item, self._empty)
+                    and may_be_empty(item.item, self._empty)
                 ):
                     raise self._error("what is repeated may be empty", item.at)
 
@@ -134,7 +132,7 @@ class _Check:
         for sequence in alternatives:
             for item in sequence:
                 yield from self._leading_item(item)
-                if not _may_be_empty(item, self._empty):
+                if not may_be_empty(item, self._empty):
                     break
 
     def _leading_item(self, item: Item) -> Iterator[Reference | Text]:
@@ -145,63 +143,8 @@ class _Check:
         else:
             yield item
 
-    def _fixpoint(self, holds: _Holds) -> set[str]:
-        """Return the rules of which an alternative holds in all its items, given those that hold."""
-        known: set[str] = set()
-        waiting: dict[str, set[str]] = {}
-        for name, rule in self._rules.items():
-            for reference in _references(rule.alternatives):
-                waiting.setdefault(reference.name, set()).add(name)
-        todo = list(self._rules)
-        while todo:
-            name = todo.pop()
-            alternatives = self._rules[name].alternatives
-            if name not in known and _some(alternatives, known, holds):
-                known.add(name)
-                todo += waiting.get(name, ())
-        return known
-
     def _error(self, what: str, at: int) -> UsageError:
         return UsageError(f"the grammar is wrong in {place(self._gbnf, at)}: {what}")
-
-
-def _some(alternatives: Alternatives, known: set[str], holds: _Holds) -> bool:
-    return any(all(holds(item, known) for item in sequence) for sequence in alternatives)
-
-
-def _ends(item: Item, known: set[str]) -> bool:
-    if isinstance(item, Reference):
-        return item.name in known
-    if isinstance(item, Group):
-        return _some(item.alternatives, known, _ends)
-    return isinstance(item, Text) or item.least == 0 or _ends(item.item, known)
-
-
-def _may_be_empty(item: Item, known: set[str]) -> bool:
-    if isinstance(item, Reference):
-        return item.name in known
-    if isinstance(item, Group):
-        return _some(item.alternatives, known, _may_be_empty)
-    if isinstance(item, Text):
-        return item.elements == 0
-    return item.least == 0 or _may_be_empty(item.item, known)
-
-
-def _all_items(alternatives: Alternatives) -> Iterator[Item]:
-    for item in items_of(alternatives):
-        yield from _within(item)
-
-
-def _within(item: Item) -> Iterator[Item]:
-    yield item
-    if isinstance(item, Group):
-        yield from _all_items(item.alternatives)
-    elif isinstance(item, Repetition):
-        yield from _within(item.item)
-
-
-def _references(alternatives: Alternatives) -> Iterable[Reference]:
-    return (item for item in _all_items(alternatives) if isinstance(item, Reference))
 
 
 def _elements(alternatives: Alternatives) -> int:

@@ -79,6 +79,34 @@ def test_what_cannot_be_kept_is_named_with_its_place(schema: Any, reason: str) -
 
 
 @pytest.mark.parametrize(
+    "schema",
+    [
+        {"properties": {"\x1b[2J\ud800": {"not": {}}}},
+        {"maxItems": "\x1b[2J\ud800"},
+        {"$ref": "#/\x1b[2J\n"},
+        {"required": ["\x1b[2J"], "additionalProperties": False},
+        {"properties": {"x" * 10_000: {"not": {}}}},
+    ],
+)
+def test_an_error_is_a_short_line_that_a_terminal_shows_and_does_not_obey(schema: Any) -> None:
+    with pytest.raises(UsageError) as caught:
+        schema_grammar(json.dumps(schema))
+    assert str(caught.value).isprintable()
+    assert len(str(caught.value)) < 700
+
+
+@pytest.mark.parametrize(
+    ("keyword", "value"),
+    [("properties", None), ("properties", 5), ("required", 5), ("enum", None), ("type", 5), ("minLength", "a")],
+)  # fmt: skip
+def test_what_is_said_twice_and_once_wrongly_is_named(keyword: str, value: Any) -> None:
+    right = {"properties": {"a": {}}, "required": ["a"], "enum": ["a"], "type": "string"}
+    schema = {"allOf": [{keyword: right.get(keyword, 5)}, {keyword: value}]}
+    with pytest.raises(UsageError, match=keyword):
+        schema_grammar(json.dumps(schema))
+
+
+@pytest.mark.parametrize(
     "text",
     ["{", '{"type": NaN}', "[" * 100_000, "nul", '{"a": "' + "x" * (1 << 20) + '"}', ""],
     ids=["cut", "nan", "deep", "typo", "long", "empty"],

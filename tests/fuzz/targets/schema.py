@@ -3,6 +3,7 @@
 from localspec.structured.gbnf import read_gbnf
 from localspec.structured.json_schema import schema_from_text, schema_gbnf
 from localspec.structured.soundness import require_sound
+from localspec.structured.unrolling import unrolled
 
 SEEDS = tuple(
     each.encode()
@@ -14,6 +15,8 @@ SEEDS = tuple(
         '{"$ref": "#", "type": "number", "exclusiveMinimum": 0.5, "multipleOf": 3}',
         '{"allOf": [{"properties": {"b": true}}, {"additionalProperties": false}], "type": "object"}',
         '{"oneOf": [{"type": "integer"}, {"type": "boolean"}], "title": "t", "description": "d"}',
+        '{"type": "object", "properties": {"a": {"$ref": "#"}, "b": {"items": {"$ref": "#/properties/b"}}}, "required": ["b"]}',
+        '{"anyOf": [{"type": "null"}, {"allOf": [{"$ref": "#/$defs/x"}]}], "$defs": {"x": {"properties": {"next": {"$ref": "#"}}}}}',
     )
 )
 
@@ -21,4 +24,4 @@ SEEDS = tuple(
 def run(data: bytes) -> None:
     gbnf = schema_gbnf(schema_from_text(data.decode(errors="replace")))
     read_gbnf(gbnf)
-    require_sound(gbnf)
+    require_sound(unrolled(gbnf))
