@@ -10,7 +10,7 @@ from localspec.batch.record import Record, answer_record, error_record
 from localspec.batch.rows import Row
 from localspec.batch.seeds import Id
 from localspec.batch.window import Window
-from localspec.chat.requests import Answered, Answerer, Request
+from localspec.chat.requests import Answered, Answerer, Request, at_once
 from localspec.decoding.cancel import CancelFlag, Cancelled
 from localspec.decoding.generate import StopReason
 from localspec.errors import LocalspecError, UsageError
@@ -42,6 +42,7 @@ class Job:
         finished: lines that have a record already.
         cancel: stops it.
         source: what messages call the lines.
+        ready: says whether the next row, or the end, can be had without waiting.
     """
 
     rows: Iterator[Row]
@@ -50,6 +51,7 @@ class Job:
     finished: Finished
     cancel: CancelFlag
     source: str
+    ready: Callable[[], bool] = at_once
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -85,8 +87,8 @@ class Batch:
 
     def needs_answers(self) -> bool:
         """Pass over the lines that need no model, and return whether there is one that does."""
-        if self._next is None and not self._exhausted:
-            self._next = self._advance()
+        while self._next is None and not self._exhausted:
+            self._advance()
         return self._next is not None
 
     def answer(self, answerer: Answerer, names: Record) -> None:
@@ -102,7 +104,7 @@ class Batch:
         """
         try:
             while not self.stopped and self.needs_answers():
-                for answered in answerer.answer(self._requests()):
+                for answered in answerer.answer(self._requests(), self._ready):
                     self._settle(answered, names)
         except Cancelled:
             self.stopped = True
@@ -110,38 +112,50 @@ class Batch:
             self._window.release()
 
     def _requests(self) -> Iterator[Request]:
-        while not self._window.full and self.needs_answers():
-            line, ask = self._taken()
+        while (taken := self._taken()) is not None:
+            line, ask = taken
             number = line.row.number
             self._under_way[number] = line
             self._window.expect(number)
             yield Request(number, ask.prompt, ask.options, ask.raw)
 
-    def _taken(self) -> tuple[_UnderWay, Ask]:
+    def _taken(self) -> tuple[_UnderWay, Ask] | None:
+        """Return the next line to answer; None at the end, and where the window is full."""
+        while self._next is None and not self._exhausted and not self._window.full:
+            self._advance()
+        if self._window.full:
+            return None
         taken, self._next = self._next, None
-        if taken is None:
-            raise AssertionError("needs_answers() was asked before")
         return taken
 
-    def _advance(self) -> tuple[_UnderWay, Ask] | None:
-        """Return the next line that is to be answered; None where there is none any more."""
-        for row in self._job.rows:
-            if self._job.cancel.is_set:
-                self.stopped = True
-                break
-            if self._is_finished(row):
-                continue
-            known: Id = None
-            try:
-                known = line_id(row)
-                ask = ask_of(row, self._job.form, self._job.receipt.seed)
-            except LocalspecError as error:
-                self._window.expect(row.number)
-                self._fail(row, known, error)
-                continue
-            return _UnderWay(row, known, ask.model), ask
-        self._exhausted = True
-        return None
+    def _ready(self) -> bool:
+        """Say whether it is known, without waiting, which line is next, or that none is to be had."""
+        while not self._is_known and self._job.ready():
+            self._advance()
+        return self._is_known
+
+    @property
+    def _is_known(self) -> bool:
+        return self._next is not None or self._exhausted or self._window.full
+
+    def _advance(self) -> None:
+        """Take the next row: one to answer, one to pass over, or the end."""
+        row = next(self._job.rows, None)
+        if row is None or self._job.cancel.is_set:
+            self.stopped = self.stopped or row is not None
+            self._exhausted = True
+            return
+        if self._is_finished(row):
+            return
+        known: Id = None
+        try:
+            known = line_id(row)
+            ask = ask_of(row, self._job.form, self._job.receipt.seed)
+        except LocalspecError as error:
+            self._window.expect(row.number)
+            self._fail(row, known, error)
+            return
+        self._next = _UnderWay(row, known, ask.model), ask
 
     def _is_finished(self, row: Row) -> bool:
         digest = self._job.finished.digest_of(row.number)

@@ -46,6 +46,9 @@ class Source:
         name: path of the file, or `-`.
         cancel: ends the wait for a stream that brings nothing.
 
+    Attributes:
+        waits: whether it may be slow to bring the next line, as pipes and terminals are.
+
     Raises:
         ModelUnavailable: it cannot be read.
     """
@@ -53,6 +56,7 @@ class Source:
     def __init__(self, name: str, cancel: CancelFlag) -> None:
         self.name = "stdin" if name == "-" else shown(name)
         self._cancel = cancel
+        self._stopped = False
         try:
             # A descriptor of our own, also of stdin: Python's has a buffer that select() does not see.
             self._fd = os.dup(sys.stdin.fileno()) if name == "-" else os.open(name, os.O_RDONLY)
@@ -62,8 +66,8 @@ class Source:
         if stat.S_ISDIR(state.st_mode):
             os.close(self._fd)
             raise ModelUnavailable(f"{self.name} is a directory: give a file of JSON lines or CSV")
-        self._waits = not stat.S_ISREG(state.st_mode)
-        self.size_bytes = None if self._waits else state.st_size
+        self.waits = not stat.S_ISREG(state.st_mode)
+        self.size_bytes = None if self.waits else state.st_size
         self.done_bytes = 0
 
     def __enter__(self) -> Self:
@@ -88,6 +92,10 @@ class Source:
             self.done_bytes += line.size_bytes + 1
             yield line
 
+    def stop(self) -> None:
+        """Let whoever waits for the next line wait no more: there is `Cancelled` for it."""
+        self._stopped = True
+
     def share(self) -> float | None:
         """Return how much of the lines was taken, 0 to 1; None of a stream, whose end nobody knows."""
         return min(self.done_bytes / self.size_bytes, 1.0) if self.size_bytes else None
@@ -103,8 +111,8 @@ class Source:
     def _read(self) -> bytes:
         try:
             # A signal does not end a read that waits: Python goes on with it.
-            while self._waits and not select.select([self._fd], [], [], _LOOK_EVERY_S)[0]:
-                if self._cancel.is_set:
+            while self.waits and not select.select([self._fd], [], [], _LOOK_EVERY_S)[0]:
+                if self._cancel.is_set or self._stopped:
                     raise Cancelled
             return os.read(self._fd, _CHUNK_BYTES)
         except OSError as error:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from localspec.chat.assistant import Assistant
 from localspec.chat.events import Reply
-from localspec.chat.requests import Answered, Request
+from localspec.chat.requests import Answered, Request, at_once
 from localspec.decoding.generate import StopReason
 from localspec.decoding.schedule import Ended, Schedule, Sequences
 from localspec.errors import LocalspecError
@@ -45,7 +45,9 @@ class Parallel:
         """How many it answers at once."""
         return len(self.assistants)
 
-    def answer(self, requests: Iterator[Request]) -> Iterator[Answered]:
+    def answer(
+        self, requests: Iterator[Request], ready: Callable[[], bool] = at_once
+    ) -> Iterator[Answered]:
         """Take a request for every free sequence, and yield each once it is answered; see `Answerer`."""
         schedule = Schedule[Reply](self.sequences)
         keys: dict[int, int] = {}
@@ -53,7 +55,7 @@ class Parallel:
         try:
             while taking or schedule.running:
                 place = schedule.free
-                if not taking or place is None:
+                if not taking or place is None or (schedule.running and not ready()):
                     done = schedule.step()
                 elif (request := next(requests, None)) is None:
                     taking = False

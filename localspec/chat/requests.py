@@ -1,6 +1,6 @@
 """Requests: many prompts answered, one after the other or several at a time; who answers is not known here."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -44,14 +44,26 @@ class Answered:
     error: LocalspecError | None = None
 
 
+def at_once() -> bool:
+    """Say that whoever asks for the next request need not wait for it."""
+    return True
+
+
 class Answerer(Protocol):
     """Answers requests, in whatever order they are done."""
 
-    def answer(self, requests: Iterator[Request]) -> Iterator[Answered]:
+    def answer(
+        self, requests: Iterator[Request], ready: Callable[[], bool] = at_once
+    ) -> Iterator[Answered]:
         """Take requests as there is room for them, and yield each once it is answered.
 
         A request is taken only when it can be started, so an endless iterator is fine.
         A reply that was cancelled is yielded as such, and nothing is taken after it.
+
+        Args:
+            requests: to answer.
+            ready: says whether the next one, or the end, can be had without waiting. While it
+                cannot, those that are under way go on.
         """
         ...
 
@@ -69,7 +81,11 @@ class OneAtATime:
         self._assistant = assistant
         self._afresh = afresh
 
-    def answer(self, requests: Iterator[Request]) -> Iterator[Answered]:
+    def answer(
+        self,
+        requests: Iterator[Request],
+        ready: Callable[[], bool] = at_once,  # noqa: ARG002 - nothing is under way when it takes one
+    ) -> Iterator[Answered]:
         """Answer each before the next is taken; see `Answerer`."""
         for request in requests:
             if self._afresh:

@@ -3,6 +3,8 @@
 import secrets
 import signal
 import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import click
 
@@ -10,13 +12,14 @@ from localspec.batch.appender import Appender
 from localspec.batch.batch import Batch, Job, Tally
 from localspec.batch.finished import Finished
 from localspec.batch.output import FileOutput, StreamOutput
+from localspec.batch.read_ahead import ReadAhead
 from localspec.batch.receipt import Receipt
 from localspec.batch.resumed import read_finished, require_receipt, take_up
-from localspec.batch.rows import read_rows
+from localspec.batch.rows import Row, read_rows
 from localspec.batch.source import Source
 from localspec.batch.window import Window
 from localspec.chat.assistant import Assistant
-from localspec.chat.requests import Answerer, OneAtATime
+from localspec.chat.requests import Answerer, OneAtATime, at_once
 from localspec.cli import INTERRUPTED
 from localspec.cli.batch_asked import Asked, receipt_of
 from localspec.cli.batch_progress import BatchProgress, summary
@@ -64,14 +67,32 @@ class BatchRun:
             prepared = prepare(self._asked.launch, line.download)
         with cancel_on_interrupt(self._cancel, _ENDINGS) as received:
             try:
-                tally = self._answered(prepared)
+                with self._rows() as (rows, ready):
+                    tally = self._answered(prepared, rows, ready)
             except Cancelled:
                 if self._output.is_file:
                     self._tell(f"stopped: --resume goes on with {self._output.name}")
                 return code_of(received[0]) if received else INTERRUPTED
         return SOME_FAILED if tally.failed else 0
 
-    def _answered(self, prepared: Prepared) -> Tally:
+    @contextmanager
+    def _rows(self) -> Iterator[tuple[Iterator[Row], Callable[[], bool]]]:
+        """Open the rows of the source, and what tells whether the next one is there."""
+        asked, source = self._asked, self._source
+        rows = read_rows(source.lines(), asked.input_format, source.name, asked.form.needed)
+        if not source.waits:
+            yield rows, at_once
+            return
+        ahead = ReadAhead(rows)
+        try:
+            yield ahead, ahead.ready
+        finally:
+            source.stop()
+            ahead.close()
+
+    def _answered(
+        self, prepared: Prepared, rows: Iterator[Row], ready: Callable[[], bool]
+    ) -> Tally:
         """Answer the lines.
 
         Raises:
@@ -83,11 +104,10 @@ class BatchRun:
         appender = Appender(
             self._output, asked.output_format, self._finished, only_ascii=to_terminal
         )
-        rows = read_rows(source.lines(), asked.input_format, source.name, asked.form.needed)
         progress = BatchProgress(
             enabled=not asked.quiet, drawing=not to_terminal, share=source.share
         )
-        job = Job(rows, asked.form, receipt, self._finished, self._cancel, source.name)
+        job = Job(rows, asked.form, receipt, self._finished, self._cancel, source.name, ready)
         batch = Batch(job, Window(appender.write, ordered=asked.ordered), progress.tell)
         if batch.needs_answers():
             told = f"seed {receipt.seed}"

@@ -103,7 +103,7 @@ def test_unordered_records_are_written_as_they_come(source: Path, output: Path) 
 class Stubborn(Echo):
     """Answers the first request last of all that it was given."""
 
-    def answer(self, requests: Any) -> Any:
+    def answer(self, requests: Any, _ready: Any = None) -> Any:
         taken = list(requests)
         for request in [*taken[1:], *taken[:1]]:
             self.asked.append(request)
@@ -118,6 +118,25 @@ def test_a_line_that_others_wait_for_keeps_no_more_than_a_window_waiting(
     run(source, output, stubborn := Stubborn(), most=16)
     assert stubborn.most_under_way == 16
     assert [each["line"] for each in records(output)] == [*range(1, 101)]
+
+
+def test_lines_that_cannot_be_answered_wait_no_more_than_a_window_either(
+    source: Path, output: Path
+) -> None:
+    """Behind a line that takes long they are records already, which memory has to hold."""
+    prompts(source, {"prompt": "long"}, *({"prompt": 5} for _ in range(100)), {"prompt": "end"})
+    failed_before = []
+
+    class Slow(Echo):
+        def answer(self, requests: Any, ready: Any = None) -> Any:
+            taken = list(requests)
+            failed_before.append(len(failures))
+            return super().answer(iter(taken), ready)
+
+    failures: list[int] = []
+    run(source, output, Slow(), most=16, on_record=lambda tally: failures.append(tally.failed))
+    assert failed_before[0] == 15
+    assert [each["line"] for each in records(output)] == [*range(1, 103)]
 
 
 def test_ctrl_c_leaves_whole_records_and_the_rest_follows(source: Path, output: Path) -> None:

@@ -19,7 +19,7 @@ from localspec.batch.window import Window
 from localspec.chat.conversation import Conversation
 from localspec.chat.events import Reply
 from localspec.chat.reply_options import ReplyOptions
-from localspec.chat.requests import Answered, Answerer, Request
+from localspec.chat.requests import Answered, Answerer, Request, at_once
 from localspec.decoding.cancel import CancelFlag
 from localspec.decoding.generate import StopReason
 from localspec.decoding.stats import AcceptanceStats
@@ -71,10 +71,18 @@ class Echo:
         self.most_under_way = 0
         self._draw = random.Random(seed)
 
-    def answer(self, requests: Iterator[Request]) -> Iterator[Answered]:
+    def answer(
+        self,
+        requests: Iterator[Request],
+        ready: Callable[[], bool] = at_once,
+    ) -> Iterator[Answered]:
         under_way: list[Request] = []
         while True:
-            while len(under_way) < self.slots and (new := next(requests, None)) is not None:
+            while (
+                len(under_way) < self.slots
+                and (not under_way or ready())
+                and (new := next(requests, None)) is not None
+            ):
                 self.asked.append(new)
                 under_way.append(new)
             self.most_under_way = max(self.most_under_way, len(under_way))
@@ -96,7 +104,11 @@ class Echo:
 class Brief:
     """Says one word to each, and remembers nothing."""
 
-    def answer(self, requests: Iterator[Request]) -> Iterator[Answered]:
+    def answer(
+        self,
+        requests: Iterator[Request],
+        ready: Callable[[], bool] = at_once,
+    ) -> Iterator[Answered]:
         for request in requests:
             yield Answered(request.key, reply("Yes."))
 

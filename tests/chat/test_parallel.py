@@ -103,6 +103,19 @@ def test_a_request_is_taken_only_when_a_sequence_is_free() -> None:
     assert taken.count == 5
 
 
+def test_who_is_under_way_does_not_wait_for_a_request_that_has_not_come() -> None:
+    taken = Taken(["One?", "Two?"])
+    answering = parallel(2)[0].answer(taken.requests(), lambda: False)
+    assert next(answering).key == 0
+    assert taken.count == 1
+
+
+def test_who_has_nothing_to_do_waits_for_the_next_request() -> None:
+    taken = Taken(["One?", "Two?", "Three?"])
+    answered = list(parallel(2)[0].answer(taken.requests(), lambda: False))
+    assert [each.key for each in answered] == [0, 1, 2], "one after the other"
+
+
 def test_what_is_wrong_with_one_disturbs_no_other() -> None:
     taken = Taken(["One?", "x" * 5000, "Three?"])
     answered = by_key(list(parallel(2)[0].answer(taken.requests())))

@@ -1,12 +1,15 @@
 """`localspec batch --parallel`: the same answers, several at a time."""
 
 import json
+import os
+import subprocess
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.cli.command import PLAIN, localspec
+from tests.cli.command import COMMAND, PLAIN, environment, localspec
 
 LINES: list[dict[str, Any]] = [
     {"id": "rivers", "prompt": "Name three rivers."},
@@ -56,3 +59,32 @@ def test_auto_answers_every_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     said = answers("--parallel", "auto")
     assert all(each["text"] for name, each in said.items() if name not in {"long", "stop"})
     assert said["long"]["error"]
+
+
+@pytest.mark.weights
+def test_a_line_is_answered_while_the_next_one_has_not_come(tmp_path: Path) -> None:
+    reader, writer = os.pipe()
+    output = tmp_path / "out.jsonl"
+    few = ("--ctx", "256", "--max-tokens", "4", "--parallel", "2")
+    process = subprocess.Popen(
+        [*COMMAND, "batch", "-", "-o", str(output), *PLAIN, *few],
+        stdin=reader,
+        stderr=subprocess.PIPE,
+        env=environment(),
+    )
+    os.close(reader)
+    try:
+        with os.fdopen(writer, "wb", buffering=0) as slow:
+            for count in (1, 2):
+                slow.write(b'{"prompt": "Say hello."}\n{"prompt": ')
+                deadline = time.monotonic() + 100
+                while not output.exists() or output.read_bytes().count(b"\n") < count:
+                    assert time.monotonic() < deadline, "it waits for the line that was begun"
+                    time.sleep(0.02)
+                slow.write(b"5}\n")
+        _, said = process.communicate(timeout=100)
+    finally:
+        process.kill()
+        process.wait()
+    assert process.returncode == 5, said.decode()
+    assert [json.loads(each)["line"] for each in output.read_text().splitlines()] == [1, 2, 3, 4]
