@@ -21,8 +21,9 @@ from workbench import machine
 
 from localspec.decoding.generate import Confirmed
 from localspec.decoding.timings import Timings
-from localspec.telemetry.reading import read_report, reading
+from localspec.telemetry.reading import reading
 from localspec.telemetry.recorder import Recorder
+from localspec.telemetry.report import read_report
 from localspec.telemetry.switch import Switch
 from tests.telemetry.talking import PAIR, drafted
 

@@ -38,10 +38,12 @@ def stats(
     telemetry --help`. What `bench` and `ab` run is not recorded.
     """
     # Imported here: `localspec stats --help` needs no database.
+    from localspec.telemetry.document import as_json  # noqa: PLC0415
     from localspec.telemetry.page import html_page  # noqa: PLC0415
-    from localspec.telemetry.reading import list_replies, read_report, reading  # noqa: PLC0415
+    from localspec.telemetry.reading import list_replies, reading  # noqa: PLC0415
+    from localspec.telemetry.report import read_report  # noqa: PLC0415
     from localspec.telemetry.since import since as moment  # noqa: PLC0415
-    from localspec.telemetry.told import as_json, lines, told_replies  # noqa: PLC0415
+    from localspec.telemetry.told import lines, told_replies  # noqa: PLC0415
 
     directory = data_dir() / "telemetry"
     since_s = None if since is None else moment(since)

@@ -8,6 +8,30 @@ from localspec.telemetry.rows import STAGES
 
 
 @dataclass(slots=True)
+class Compared:
+    """Rounds of hours in which the price of a plain token is known.
+
+    Attributes:
+        rounds: how many.
+        drafted: tokens that were drafted in them.
+        seconds: what they took.
+        plain_s: what as many tokens would have taken without drafting.
+    """
+
+    rounds: int = 0
+    drafted: int = 0
+    seconds: float = 0.0
+    plain_s: float = 0.0
+
+    def add(self, other: "Compared") -> None:
+        """Count others."""
+        self.rounds += other.rounds
+        self.drafted += other.drafted
+        self.seconds += other.seconds
+        self.plain_s += other.plain_s
+
+
+@dataclass(slots=True)
 class Figures:
     """Sums over rounds.
 
@@ -17,8 +41,7 @@ class Figures:
         accepted: how many of them came through.
         confirmed: tokens that came of the rounds.
         stages_s: seconds by stage.
-        plain_s: what as many tokens would have taken without drafting.
-        plain_known: whether that is known of all of them.
+        compared: what can be compared with rounds without a draft.
     """
 
     rounds: int = 0
@@ -26,10 +49,9 @@ class Figures:
     accepted: int = 0
     confirmed: int = 0
     stages_s: dict[str, float] = field(default_factory=lambda: dict.fromkeys(STAGES, 0.0))
-    plain_s: float = 0.0
-    plain_known: bool = True
+    compared: Compared = field(default_factory=Compared)
 
-    def add(self, counts: Sequence[int], plain_s: float | None) -> None:
+    def add(self, counts: Sequence[int], compared: Compared) -> None:
         """Count a cell: rounds, drafted, accepted, confirmed and the stages' microseconds."""
         rounds, drafted, accepted, confirmed, *stages_us = counts
         self.rounds += rounds
@@ -38,10 +60,7 @@ class Figures:
         self.confirmed += confirmed
         for stage, took_us in zip(STAGES, stages_us, strict=True):
             self.stages_s[stage] += took_us / 1e6
-        if plain_s is None:
-            self.plain_known = False
-        else:
-            self.plain_s += plain_s * confirmed
+        self.compared.add(compared)
 
     @property
     def seconds(self) -> float:
@@ -60,13 +79,17 @@ class Figures:
 
     @property
     def speed_up(self) -> float | None:
-        """How many times as fast as without drafting; None where that is not known."""
-        return self.plain_s / self.seconds if self.plain_known and self.seconds else None
+        """How many times as fast as without drafting; None where nothing was drafted, or that is not known."""
+        return self.compared.plain_s / self.compared.seconds if self._has_comparison else None
 
     @property
     def saved_s(self) -> float | None:
-        """Seconds that drafting saved, below 0 where it cost some; None where that is not known."""
-        return self.plain_s - self.seconds if self.plain_known else None
+        """Seconds that drafting saved, below 0 where it cost some; None likewise."""
+        return self.compared.plain_s - self.compared.seconds if self._has_comparison else None
+
+    @property
+    def _has_comparison(self) -> bool:
+        return self.compared.drafted > 0 and self.compared.seconds > 0
 
 
 @dataclass(frozen=True, slots=True)

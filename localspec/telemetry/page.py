@@ -7,7 +7,13 @@ from localspec.telemetry.figures import Figures, Report, Tally
 from localspec.telemetry.moments import day, minute
 from localspec.telemetry.plots import bars, line, stacked
 from localspec.telemetry.rows import STAGES
-from localspec.telemetry.told import said_of_plain, said_of_saving, said_of_shift, share
+from localspec.telemetry.sentences import (
+    said_of_comparison,
+    said_of_plain,
+    said_of_saving,
+    said_of_shift,
+    share,
+)
 
 _STYLE = """
 :root { color-scheme: light dark; --ink: #1d2733; --back: #fbfbf9; --soft: #8a94a3; --bar: #3b7dd8; }
@@ -47,6 +53,8 @@ def _body(report: Report) -> Iterator[str]:
         return
     yield f"<p>{report.replies} replies, {total.confirmed} tokens in {total.rounds} rounds: "
     yield f"{escape(said_of_saving(total))}.</p>"
+    if (compared := said_of_comparison(total)) is not None:
+        yield f'<p class="note">{escape(compared[0].upper() + compared[1:])}.</p>'
     for shift in report.shifts[:10]:
         yield f"<p><strong>Changed</strong> {escape(said_of_shift(shift))}.</p>"
     yield from _trend(report)
@@ -78,8 +86,9 @@ def _trend(report: Report) -> Iterator[str]:
         return
     first, last = (day(report.trend[at].start_s) for at in (0, -1))
     figures = [point.figures for point in report.trend]
-    yield "<h2>Acceptance over time</h2>"
-    yield line([its.acceptance_rate for its in figures], (first, last))
+    if any(its.drafted for its in figures):
+        yield "<h2>Acceptance over time</h2>"
+        yield line([its.acceptance_rate for its in figures], (first, last))
     if any(its.speed_up is not None for its in figures):
         yield "<h2>Speed-up over time</h2>"
         yield line([its.speed_up for its in figures], (first, last), "{:.2f}")

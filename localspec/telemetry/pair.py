@@ -16,3 +16,8 @@ class Pair:
     target: str
     draft_model: str = ""
     plain_s: float | None = None
+
+    @property
+    def name(self) -> str:
+        """As people read it."""
+        return f"{self.target} + {self.draft_model}" if self.draft_model else self.target

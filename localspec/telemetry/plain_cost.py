@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-_FEW_ROUNDS, _LEAST_ROUNDS = 5, 20
+_FEW_ROUNDS, LEAST_ROUNDS = 5, 20
 """Plain rounds at one depth before they count, and before they are believed: in all, or there as they are."""
 
 Source = Literal["measured", "calibrated", "unknown"]
@@ -47,7 +47,7 @@ def plain_cost(rounds: Mapping[int, tuple[int, float]], calibrated_s: float | No
         calibrated_s: a plain pass as it was calibrated; None where it was not.
     """
     rounds = {depth: its for depth, its in rounds.items() if its[0] >= _FEW_ROUNDS}
-    if sum(count for count, _ in rounds.values()) < _LEAST_ROUNDS:
+    if sum(count for count, _ in rounds.values()) < LEAST_ROUNDS:
         if calibrated_s is None:
             return PlainCost("unknown", 0, 0.0, 0.0, {})
         return PlainCost("calibrated", 0, calibrated_s, 0.0, {})
@@ -63,7 +63,7 @@ def plain_cost(rounds: Mapping[int, tuple[int, float]], calibrated_s: float | No
     at = {
         depth: seconds / count
         for depth, (count, seconds) in rounds.items()
-        if count >= _LEAST_ROUNDS
+        if count >= LEAST_ROUNDS
     }
     return PlainCost("measured", whole, max(y - slope * x, 0.5 * y), slope, at)
 

@@ -1,18 +1,22 @@
-"""A report in lines, for a terminal; and as JSON, for programs."""
+"""A report in lines, for a terminal."""
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
 
-from localspec.telemetry.figures import Figures, Report, Shift, Tally
+from localspec.telemetry.figures import Figures, Report
 from localspec.telemetry.moments import day, minute
-from localspec.telemetry.plain_cost import PlainCost
 from localspec.telemetry.reading import ListedReply
 from localspec.telemetry.rows import STAGES
+from localspec.telemetry.sentences import (
+    duration,
+    said_of_comparison,
+    said_of_plain,
+    said_of_saving,
+    said_of_shift,
+    share,
+)
 
 _BARS = "▁▂▃▄▅▆▇█"
 _HEADERS = ("", "rounds", "tokens", "accepted", "per pass", "speed-up", "saved")
-Row = dict[str, Any]
 
 
 def lines(report: Report, *, with_bars: bool = True) -> Iterator[str]:
@@ -51,85 +55,6 @@ def told_replies(replies: Sequence[ListedReply]) -> Iterator[str]:
         )
 
 
-def as_json(report: Report) -> str:
-    """Return one JSON object, on one line. Durations are in seconds, moments in seconds since 1970."""
-    return json.dumps(
-        {
-            "since": report.since_s,
-            "first": report.first_s,
-            "replies": report.replies,
-            "total": _row(report.total),
-            "pairs": {
-                name: {
-                    **_row(its),
-                    "plain": _plain(report.plain[name]) if name in report.plain else None,
-                }
-                for name, its in report.by_pair.items()
-            },
-            "workloads": {name: _row(its) for name, its in report.by_workload.items()},
-            "drafters": {
-                name: {
-                    **_row(its),
-                    "positions": _tallies(report.positions.get(name, {})),
-                    "confidences": _tallies(report.confidences.get(name, {})),
-                    "correction_ranks": {
-                        "farther" if rank == 0 else str(rank): count
-                        for rank, count in report.ranks.get(name, {}).items()
-                    },
-                }
-                for name, its in report.by_drafter.items()
-            },
-            "depths": {str(at): _row(its) for at, its in report.by_depth.items()},
-            "trend": [{"start": each.start_s, **_row(each.figures)} for each in report.trend],
-            "trend_step_s": report.step_s,
-            "changes": [
-                {
-                    "pair": each.pair,
-                    "workload": each.workload,
-                    "drafter": each.drafter,
-                    "since": each.since_s,
-                    "found": each.found_s,
-                    "before": _rounded(each.before),
-                    "after": _rounded(each.after),
-                }
-                for each in report.shifts
-            ],
-        }
-    )
-
-
-def said_of_plain(cost: PlainCost) -> str:
-    """Return where the price of a plain token is known from, as a sentence."""
-    if cost.source == "measured":
-        return f"{1000 * cost.base_s:.1f} ms, measured in {cost.rounds} rounds without a draft, by depth"
-    if cost.source == "calibrated":
-        return f"{1000 * cost.base_s:.1f} ms, as calibrated at a shallow depth: hardly a round ran without a draft"
-    return "unknown: no round ran without a draft, and nothing was calibrated"
-
-
-def said_of_shift(shift: Shift) -> str:
-    """Return what changed, as a sentence."""
-    verb = "fell" if shift.after < shift.before else "rose"
-    return (
-        f"since {minute(shift.since_s)}: acceptance of {shift.drafter} on {shift.workload} {verb} "
-        f"from {shift.before:.0%} to {shift.after:.0%} ({shift.pair})"
-    )
-
-
-def said_of_saving(total: Figures) -> str:
-    """Return how much time drafting saved."""
-    saved_s = total.saved_s
-    if saved_s is None:
-        return "what drafting saved is not known: a pair never ran without a draft, and was not calibrated"
-    word = "saved" if saved_s >= 0 else "cost"
-    return f"drafting {word} {_seconds(abs(saved_s))} of {_seconds(total.plain_s)}"
-
-
-def share(value: float | None) -> str:
-    """Return a rate in per cent; nothing where there is none."""
-    return "" if value is None else f"{value:.0%}"
-
-
 def _head(report: Report) -> Iterator[str]:
     total = report.total
     since = "" if report.first_s is None else f" since {day(report.first_s)}"
@@ -140,6 +65,8 @@ def _head(report: Report) -> Iterator[str]:
     for name, cost in report.plain.items():
         if name in report.by_pair:
             yield f"a plain token of {name}: {said_of_plain(cost)}"
+    if (compared := said_of_comparison(total)) is not None:
+        yield compared
 
 
 def _table(title: str, rows: Mapping[str, Figures]) -> Iterator[str]:
@@ -160,7 +87,7 @@ def _cells(its: Figures) -> tuple[str, ...]:
         share(its.acceptance_rate),
         "" if length is None else f"{length:.2f}",
         "" if speed_up is None else f"{speed_up:.2f}",
-        "" if saved_s is None else _seconds(saved_s),
+        "" if saved_s is None else duration(saved_s),
     )
 
 
@@ -180,23 +107,26 @@ def _positions(report: Report) -> Iterator[str]:
 
 
 def _stages(total: Figures) -> Iterator[str]:
+    if total.seconds == 0:
+        return
     yield ""
     yield "where the time went"
     parts = [
         f"{stage.replace('_', ' ')} {total.stages_s[stage] / total.seconds:.1%}" for stage in STAGES
     ]
-    yield f"  {'  '.join(parts)}  of {_seconds(total.seconds)}"
+    yield f"  {'  '.join(parts)}  of {duration(total.seconds)}"
 
 
 def _trend(report: Report) -> Iterator[str]:
-    if len(report.trend) < 2:
+    if len(report.trend) < 2 or report.total.drafted == 0:
         return
     figures = [point.figures for point in report.trend]
     step = {3600.0: "hour", 86400.0: "day", 604800.0: "week"}.get(report.step_s, "period")
     yield ""
     yield f"trend, a bar for each {step} with rounds, from {minute(report.trend[0].start_s)} on"
     yield f"  acceptance {sparkline([its.acceptance_rate for its in figures])}"
-    yield f"  speed-up   {sparkline([its.speed_up for its in figures])}"
+    if any(its.speed_up is not None for its in figures):
+        yield f"  speed-up   {sparkline([its.speed_up for its in figures])}"
 
 
 def _shifts(report: Report) -> Iterator[str]:
@@ -221,46 +151,3 @@ def sparkline(values: Sequence[float | None]) -> str:
         return _BARS[-1 if span == 0 else round((value - low) / span * (len(_BARS) - 1))]
 
     return f"{''.join(map(bar, values))}  {low:.2f} to {high:.2f}"
-
-
-def _row(its: Figures) -> Row:
-    return {
-        "rounds": its.rounds,
-        "drafted": its.drafted,
-        "accepted": its.accepted,
-        "confirmed": its.confirmed,
-        "acceptance_rate": _rounded(its.acceptance_rate),
-        "mean_acceptance_length": _rounded(its.mean_acceptance_length),
-        "seconds": _rounded(its.seconds),
-        "stages_s": {stage: _rounded(seconds) for stage, seconds in its.stages_s.items()},
-        "speed_up": _rounded(its.speed_up),
-        "saved_s": _rounded(its.saved_s),
-    }
-
-
-def _tallies(tallies: Mapping[int, Tally]) -> list[Row]:
-    return [
-        {"bucket": bucket, "judged": tally.tried, "accepted": tally.accepted}
-        for bucket, tally in sorted(tallies.items())
-    ]
-
-
-def _plain(cost: PlainCost) -> Row:
-    return {
-        "source": cost.source,
-        "rounds": cost.rounds,
-        "base_s": _rounded(cost.base_s),
-        "slope_s_per_token": cost.slope_s,
-    }
-
-
-def _rounded(value: float | None) -> float | None:
-    return None if value is None else round(value, 6)
-
-
-def _seconds(seconds: float) -> str:
-    if abs(seconds) < 120:
-        return f"{seconds:.1f} s"
-    if abs(seconds) < 7200:
-        return f"{seconds / 60:.1f} min"
-    return f"{seconds / 3600:.1f} h"

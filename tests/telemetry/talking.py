@@ -52,20 +52,22 @@ class Talk:
         n_drafted: int = 3,
         greedy: bool = False,
         ends: bool = True,
+        load: float = 1.0,
+        plain_every: int = 5,
     ) -> None:
-        """Tell of one reply; every fifth round is plain."""
+        """Tell of one reply; every fifth round is plain, and all of it takes `load` times as long as usual."""
         trace = self.recorder.begin(asked, range(1000, 1000 + n_prompt), greedy=greedy)
         timings = Timings(lambda: 0.0, prefill_s=0.1, prefill_tokens=n_prompt)
         trace.note(Confirmed((7,), None), timings)
         for number in range(rounds):
-            plain = number % 5 == 4
+            plain = number % plain_every == plain_every - 1
             accepted = 0
             while accepted < n_drafted and self.rng.random() < acceptance:
                 accepted += 1
-            timings.draft_s += 0 if plain else 0.005
-            timings.verify_s += 0.020
-            timings.sample_s += 0.003
-            timings.decode_s += 0.025 if plain else 0.030
+            timings.draft_s += 0 if plain else load * 0.005
+            timings.verify_s += load * 0.020
+            timings.sample_s += load * 0.003
+            timings.decode_s += load * (0.025 if plain else 0.030)
             trace.note(drafted(0, 0) if plain else drafted(n_drafted, accepted), timings)
         if ends:
             trace.end(text, timings)

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from localspec.telemetry.database import FILE, LOG_BYTES, Database
-from localspec.telemetry.reading import read_report, reading
+from localspec.telemetry.reading import reading
+from localspec.telemetry.report import read_report
 from localspec.telemetry.switch import Switch
 from localspec.telemetry.wiping import set_bounds
 from tests.telemetry.talking import recording

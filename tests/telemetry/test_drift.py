@@ -9,8 +9,9 @@ import pytest
 
 from localspec.telemetry.drift import Change, Drift
 from localspec.telemetry.prior import read_prior
-from localspec.telemetry.reading import read_report, reading
-from localspec.telemetry.told import said_of_shift
+from localspec.telemetry.reading import reading
+from localspec.telemetry.report import read_report
+from localspec.telemetry.sentences import said_of_shift
 from tests.telemetry.talking import PAIR, recording
 
 Judged = tuple[int, int, int]

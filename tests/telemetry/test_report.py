@@ -2,7 +2,7 @@
 
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from html.parser import HTMLParser
@@ -12,12 +12,14 @@ import pytest
 
 from localspec.errors import LocalspecError, UsageError
 from localspec.telemetry.database import FILE
+from localspec.telemetry.document import as_json
 from localspec.telemetry.figures import Report
 from localspec.telemetry.page import html_page
 from localspec.telemetry.plain_cost import plain_cost
-from localspec.telemetry.reading import list_replies, read_report, reading
+from localspec.telemetry.reading import list_replies, reading
+from localspec.telemetry.report import read_report
 from localspec.telemetry.since import since
-from localspec.telemetry.told import as_json, lines, sparkline
+from localspec.telemetry.told import lines, sparkline
 from tests.telemetry.talking import recording
 
 
@@ -59,8 +61,58 @@ def test_speed_up_is_against_rounds_without_a_draft_as_they_were_measured(tmp_pa
     drafted = report.by_drafter["model"]
     # Four tokens in 30 ms, where plain ones take 25 each.
     assert drafted.speed_up == pytest.approx(4 * 0.025 / 0.030, rel=1e-6)
-    assert report.by_drafter["off"].speed_up == pytest.approx(1.0)
+    assert report.by_drafter["off"].speed_up is None
     assert drafted.saved_s == pytest.approx(160 * (4 * 0.025 - 0.030))
+
+
+@contextmanager
+def hours_of(directory: Path) -> Iterator[Callable[[int, float, int], None]]:
+    """Record; yield what tells of 200 rounds so many hours ago, at a load, of which every so many is plain."""
+    with recording(directory) as talk:
+
+        def tell(hours_ago: int, load: float, plain_every: int) -> None:
+            talk.recorder._now = partial(earlier, hours_ago)
+            talk.reply(rounds=200, acceptance=1.0, load=load, plain_every=plain_every)
+
+        yield tell
+
+
+def test_quiet_hour_is_no_speed_up_over_a_busy_one(tmp_path: Path) -> None:
+    with hours_of(tmp_path) as tell:
+        tell(5, 8.0, 1)
+        tell(3, 1.0, 1)
+    with opened(tmp_path) as report:
+        told = "\n".join(lines(report))
+    assert report.total.drafted == 0
+    assert [point.figures.speed_up for point in report.trend] == [None, None]
+    assert report.total.speed_up is None
+    assert report.total.saved_s is None
+    assert "nothing was drafted" in told
+    assert "trend" not in told
+
+
+def test_rounds_are_compared_with_plain_ones_of_their_own_hour(tmp_path: Path) -> None:
+    with hours_of(tmp_path) as tell:
+        tell(5, 8.0, 5)
+        tell(3, 1.0, 5)
+    with opened(tmp_path) as report:
+        pass
+    # Of five rounds four give four tokens in 30 ms, and one gives one in 25.
+    true = 17 * 0.025 / (4 * 0.030 + 0.025)
+    for figures in (report.total, *(point.figures for point in report.trend)):
+        assert figures.speed_up == pytest.approx(true, rel=1e-4)
+    assert report.by_drafter["model"].speed_up == pytest.approx(4 * 0.025 / 0.030, rel=1e-4)
+
+
+def test_hours_with_hardly_a_plain_round_are_left_out_of_the_comparison(tmp_path: Path) -> None:
+    with hours_of(tmp_path) as tell:
+        tell(5, 8.0, 5)
+        tell(3, 1.0, 50)
+    with opened(tmp_path) as report:
+        told = list(lines(report))
+    assert report.total.compared.rounds == 200
+    assert [point.figures.speed_up is None for point in report.trend] == [False, True]
+    assert any("hold for 200 of 400 rounds" in line for line in told)
 
 
 def test_without_plain_rounds_the_calibration_is_the_measure(tmp_path: Path) -> None:

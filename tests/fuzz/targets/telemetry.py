@@ -5,9 +5,11 @@ import sqlite3
 from contextlib import closing, suppress
 
 from localspec.telemetry.database import FILE, Database
+from localspec.telemetry.document import as_json
 from localspec.telemetry.page import html_page
-from localspec.telemetry.reading import list_replies, read_report, reading
-from localspec.telemetry.told import as_json, lines, told_replies
+from localspec.telemetry.reading import list_replies, reading
+from localspec.telemetry.report import read_report
+from localspec.telemetry.told import lines, told_replies
 from tests.fuzz.scratch import scratch
 
 _SQL = b"-- sql\n"
