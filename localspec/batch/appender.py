@@ -14,7 +14,7 @@ class Appender:
         output: takes them.
         form: how they are written.
         finished: what the output holds already.
-        only_ascii: escape every other character, for a terminal, which would obey some of them.
+        to_terminal: whether people see them there, where some characters are obeyed.
     """
 
     def __init__(
@@ -23,12 +23,12 @@ class Appender:
         form: Format,
         finished: Finished,
         *,
-        only_ascii: bool = False,
+        to_terminal: bool = False,
     ) -> None:
         self._output = output
         self._form = form
         self._begun = isinstance(output, FileOutput) and output.size > 0
-        self._only_ascii = only_ascii
+        self._to_terminal = to_terminal
         self._last = finished.last
         self._in_order = finished.in_order
 
@@ -39,7 +39,7 @@ class Appender:
             BrokenPipeError: nobody reads any more.
             LocalspecError: it cannot be written.
         """
-        line = encoded(record, self._form, only_ascii=self._only_ascii)
+        line = encoded(record, self._form, to_terminal=self._to_terminal)
         self._output.append(line if self._begun else header(self._form) + line)
         self._begun = True
         self._in_order = self._in_order and self._last < record["line"]

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from localspec.batch.completion_body import body_prompt
-from localspec.batch.line_options import line_options
+from localspec.batch.line_options import line_options, own_options
 from localspec.batch.line_template import LineTemplate
 from localspec.batch.prompted import Prompted, conversation_of, raw_prompt, spoken_prompt
 from localspec.batch.rows import Row
@@ -26,7 +26,8 @@ class Form:
 
     Args:
         options: how to answer; a seed among them counts for nothing, each line has its own.
-        template: makes the prompt of a line's fields; None takes it as the line has it.
+        template: makes the prompt of a line's fields, which are data then, whatever their names; None takes the
+            prompt as the line has it.
         field: name of the field with the prompt; None is `prompt`.
         system: system prompt of lines that have none of their own.
         raw: let prompts go to the model as they are, without chat template.
@@ -94,18 +95,20 @@ def ask_of(row: Row, form: Form, seed: int) -> Ask:
     """
     if row.problem:
         raise UsageError(row.problem)
-    told = _told(row.fields, form)
-    options = line_options(row.fields, replace(form.options, seed=None))
-    if told.options is not None:
-        options = line_options(told.options, options)
+    own = own_options(row.fields)
+    told = _told(row.fields, own, form)
+    options = replace(form.options, seed=None)
+    for said in (row.fields if form.template is None else {}, told.options or {}, own):
+        options = line_options(said, options)
     if options.seed is None:
         options = replace(options, seed=line_seed(seed, line_id(row), row.number))
     return Ask(told.prompt, options, told.raw, told.model)
 
 
-def _told(fields: Mapping[str, Any], form: Form) -> Prompted:
+def _told(fields: Mapping[str, Any], own: Mapping[str, Any], form: Form) -> Prompted:
     """Return the prompt of a line, by the first form that it has."""
-    system = fields.get("system", form.system)
+    system = form.system if form.template is not None else fields.get("system", form.system)
+    system = own.get("system", system)
     if system is not None and not isinstance(system, str):
         raise UsageError("system is no text: write the system prompt as one")
     if form.template is not None:

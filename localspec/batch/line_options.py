@@ -1,5 +1,6 @@
 """What a line may say of how it is answered, laid over what the run says."""
 
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
@@ -18,7 +19,10 @@ NUMBERS = (
 )
 WHOLE = ("top_k", "penalty_last_n", "max_tokens", "seed")
 OVERRIDES = (*NUMBERS, *WHOLE, "stop", "logit_bias", *STRUCTURE)
+OWN = "reply_options"
+"""The field with options of a line whose other fields may be data."""
 _OF_THE_REPLY = ("max_tokens", "seed", "stop")
+_OWN_NAMES = (*OVERRIDES, "system")
 
 
 def line_options(fields: Mapping[str, Any], options: ReplyOptions) -> ReplyOptions:
@@ -37,6 +41,28 @@ def line_options(fields: Mapping[str, Any], options: ReplyOptions) -> ReplyOptio
         return options
     of_the_reply = structure | {name: given.pop(name) for name in _OF_THE_REPLY if name in given}
     return replace(options, sampling=replace(options.sampling, **given), **of_the_reply)
+
+
+def own_options(fields: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return what a line says in `reply_options`: an object, or in a CSV the JSON of one; a system prompt is part of it.
+
+    Raises:
+        UsageError: it is no object, or has a name that is none of an option.
+    """
+    value = fields.get(OWN)
+    if value is None or value == "":
+        return {}
+    if isinstance(value, str):
+        try:
+            value = json.loads(value)
+        except (ValueError, RecursionError):
+            raise UsageError(f"{OWN} is {_cut(value)}: it takes a JSON object") from None
+    if not isinstance(value, dict):
+        raise UsageError(f"{OWN} is {_cut(value)}: it takes an object")
+    for name in value:
+        if name not in _OWN_NAMES:
+            raise UsageError(f"{OWN} has {_cut(name)}: known are {', '.join(_OWN_NAMES)}")
+    return value
 
 
 def from_text(fields: Mapping[str, str]) -> dict[str, Any]:

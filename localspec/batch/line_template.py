@@ -76,4 +76,6 @@ def read_template(path: Path) -> LineTemplate:
 
 
 def _reason(error: Exception) -> str:
-    return (" ".join(str(error).split()) or type(error).__name__)[:300]
+    reason = (" ".join(str(error).split()) or type(error).__name__)[:300]
+    # It may quote a field of a line, and a terminal obeys some characters.
+    return "".join(each if each.isprintable() else "?" for each in reason)

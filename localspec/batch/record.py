@@ -89,20 +89,29 @@ def answer_record(row: Row, line_id: Id, reply: Reply, model: Record, receipt: R
 
 def error_record(row: Row, line_id: Id, error: LocalspecError, receipt: Receipt) -> Record:
     """Return the record of a line that cannot be answered."""
+    # It may quote what the line holds, and whoever looks at it has a terminal, which obeys some characters.
+    message = "".join(each if each.isprintable() else "?" for each in " ".join(str(error).split()))
     return {
         "line": row.number,
         "id": line_id,
-        "error": {"type": type(error).__name__, "message": str(error)},
+        "error": {"type": type(error).__name__, "message": message or "no reason is known"},
         "input": row.digest.hex(),
         "receipt": receipt.as_json(),
     }
 
 
-def encoded(record: Record, form: Format, *, only_ascii: bool = False) -> bytes:
-    """Return a record as a line, its end included; of CSV, a row, which may have more of them in quotes."""
+def encoded(record: Record, form: Format, *, to_terminal: bool = False) -> bytes:
+    """Return a record as a line, its end included; of CSV, a row, which may have more of them in quotes.
+
+    Args:
+        record: what was written.
+        form: how to write it.
+        to_terminal: leave out what one would obey; JSON spells it, as all that is not ASCII.
+    """
     if form == "csv":
-        return _row_of([_value(record, path) for path in _COLUMNS.values()])
-    text = json.dumps(record, ensure_ascii=only_ascii)
+        values = [_value(record, path) for path in _COLUMNS.values()]
+        return _row_of([_shown(each) for each in values] if to_terminal else values)
+    text = json.dumps(record, ensure_ascii=to_terminal)
     try:
         return text.encode() + b"\n"
     except UnicodeEncodeError:  # half of a character, in an id
@@ -136,6 +145,12 @@ def _value(record: Record, path: Sequence[str]) -> Any:
     for name in path:
         value = value.get(name) if isinstance(value, dict) else None
     return value
+
+
+def _shown(value: Any) -> Any:
+    if not isinstance(value, str):
+        return value
+    return "".join(each if each.isprintable() or each in "\t\n" else "?" for each in value)
 
 
 def _row_of(values: Sequence[Any]) -> bytes:

@@ -3,7 +3,7 @@
 import csv
 import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -37,7 +37,9 @@ class Row:
     problem: str = ""
 
 
-def read_rows(lines: Iterator[Line], form: Format, name: str, needed: str | None) -> Iterator[Row]:
+def read_rows(
+    lines: Iterator[Line], form: Format, name: str, needed: str | None, *, plain: bool = False
+) -> Iterator[Row]:
     """Return the rows of a source; empty lines are skipped, and counted.
 
     Args:
@@ -45,11 +47,14 @@ def read_rows(lines: Iterator[Line], form: Format, name: str, needed: str | None
         form: how they are written.
         name: what messages call the source.
         needed: a column that a CSV must have.
+        plain: leave cells of a CSV as they are, those of columns named like options, too.
 
     Raises:
         UsageError: a CSV has no header, or not the column.
     """
-    return _json_rows(lines) if form == "jsonl" else _csv_rows(lines, name, needed)
+    if form == "jsonl":
+        return _json_rows(lines)
+    return _csv_rows(lines, name, needed, dict if plain else from_text)
 
 
 def _json_rows(lines: Iterator[Line]) -> Iterator[Row]:
@@ -75,7 +80,13 @@ def _json_row(line: Line, raw: bytes) -> Row:
     return Row(line.number, line.digest, fields, problem)
 
 
-def _csv_rows(lines: Iterator[Line], name: str, needed: str | None) -> Iterator[Row]:
+_Fields = Callable[[Mapping[str, str]], dict[str, Any]]
+"""Makes fields of the cells of a row."""
+
+
+def _csv_rows(
+    lines: Iterator[Line], name: str, needed: str | None, fields: _Fields
+) -> Iterator[Row]:
     csv.field_size_limit(MOST_LINE_BYTES)  # its own is 128 KB, and the process's
     taken: list[Line] = []
     reader = csv.reader(_texts(lines, taken), strict=True)
@@ -94,7 +105,7 @@ def _csv_rows(lines: Iterator[Line], name: str, needed: str | None) -> Iterator[
         if any(line.raw is None for line in taken):
             problem = _TOO_LONG
         if cells or problem:
-            yield _csv_row(taken, header, cells, problem)
+            yield _csv_row(taken, header, cells, problem, fields)
 
 
 def _texts(lines: Iterator[Line], taken: list[Line]) -> Iterator[str]:
@@ -123,7 +134,9 @@ def _header(
     return header
 
 
-def _csv_row(taken: list[Line], header: list[str], cells: list[str], problem: str) -> Row:
+def _csv_row(
+    taken: list[Line], header: list[str], cells: list[str], problem: str, fields_of: _Fields
+) -> Row:
     number = taken[0].number
     digest = taken[0].digest
     if len(taken) > 1:
@@ -137,7 +150,7 @@ def _csv_row(taken: list[Line], header: list[str], cells: list[str], problem: st
             b"\n".join(line.raw or b"" for line in taken).decode()
         except UnicodeDecodeError as error:
             problem = _not_utf8(error)
-    fields = {} if problem else from_text(dict(zip(header, cells, strict=True)))
+    fields = {} if problem else fields_of(dict(zip(header, cells, strict=True)))
     return Row(number, digest, fields, problem)
 
 

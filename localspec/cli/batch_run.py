@@ -79,7 +79,10 @@ class BatchRun:
     def _rows(self) -> Iterator[tuple[Iterator[Row], Callable[[], bool]]]:
         """Open the rows of the source, and what tells whether the next one is there."""
         asked, source = self._asked, self._source
-        rows = read_rows(source.lines(), asked.input_format, source.name, asked.form.needed)
+        plain = asked.form.template is not None
+        rows = read_rows(
+            source.lines(), asked.input_format, source.name, asked.form.needed, plain=plain
+        )
         if not source.waits:
             yield rows, at_once
             return
@@ -102,7 +105,7 @@ class BatchRun:
         receipt = self._receipt(prepared)
         to_terminal = not self._output.is_file and sys.stdout.isatty()
         appender = Appender(
-            self._output, asked.output_format, self._finished, only_ascii=to_terminal
+            self._output, asked.output_format, self._finished, to_terminal=to_terminal
         )
         progress = BatchProgress(
             enabled=not asked.quiet, drawing=not to_terminal, share=source.share

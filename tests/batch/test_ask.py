@@ -1,5 +1,7 @@
 """Ask: every form of a line becomes a prompt and options, or an error that says what is wrong."""
 
+import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -58,6 +60,30 @@ def test_options_of_a_line_are_laid_over_those_of_the_run() -> None:
     assert (ask.options.max_tokens, ask.options.stop) == (3, ("end",))
     assert ask.options.seed == line_seed(1, None, 3)
     assert asked(prompt="Hi", seed=0).options.seed == 0
+
+
+@pytest.mark.parametrize("value", ["sunflower", 7, [1], {"a": 1}])
+def test_beside_a_template_fields_are_data_whatever_their_names(value: Any) -> None:
+    form = Form(ReplyOptions(seed=9), LineTemplate("{{ seed }} {{ system }}", "t"), system="Brief.")
+    fields = {"seed": value, "system": "solar", "temperature": "warm", "stop": 5, "grammar": []}
+    ask = asked(form, **fields)
+    assert turns(ask) == [("system", "Brief."), ("user", f"{value} solar")]
+    assert ask.options == replace(form.options, seed=line_seed(1, None, 3))
+
+
+def test_reply_options_are_laid_over_all_others_and_may_stand_beside_a_template() -> None:
+    own = {"temperature": 0, "seed": 4, "system": "Own."}
+    form = Form(ReplyOptions(max_tokens=10), LineTemplate("{{ seed }}", "t"), system="Run's.")
+    for given in (own, json.dumps(own)):
+        ask = asked(form, seed="flax", reply_options=given)
+        assert turns(ask) == [("system", "Own."), ("user", "flax")]
+        assert (ask.options.sampling.temperature, ask.options.seed) == (0, 4)
+        assert ask.options.max_tokens == 10
+    plain = asked(prompt="Hi", temperature=1, reply_options=own)
+    assert plain.options.sampling.temperature == 0
+    body = {"messages": USER, "temperature": 1}
+    assert asked(body=body, reply_options=own).options.sampling.temperature == 0
+    assert asked(prompt="Hi", reply_options="").options.max_tokens is None
 
 
 def test_the_openai_form_is_read_with_its_options_and_the_name_of_its_model() -> None:
@@ -123,6 +149,10 @@ def test_another_field_may_have_the_prompt() -> None:
         ({"prompt": "Hi", "stop": [1]}, "stop is"),
         ({"prompt": "Hi", "stop": ""}, "a stop string is"),
         ({"prompt": "Hi", "logit_bias": {"a": 1}}, "logit_bias is"),
+        ({"prompt": "Hi", "reply_options": [1]}, "reply_options is [1]: it takes an object"),
+        ({"prompt": "Hi", "reply_options": "{"}, "it takes a JSON object"),
+        ({"prompt": "Hi", "reply_options": {"prompt": 1}}, "reply_options has 'prompt': known"),
+        ({"prompt": "Hi", "reply_options": {"top_k": "a"}}, "top_k is 'a'"),
         ({"prompt": "Hi", "id": [1]}, "id is neither"),
         ({"prompt": "Hi", "id": "x" * 513}, "id is neither"),
         ({"prompt": "Hi", "id": 1 << 64}, "id is neither"),

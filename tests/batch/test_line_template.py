@@ -23,6 +23,16 @@ def test_what_a_template_must_not_do_is_an_error_of_the_line(source: str) -> Non
         LineTemplate(source, "t").render({"x": [1]})
 
 
+def test_an_error_is_one_line_that_no_terminal_obeys() -> None:
+    for source in ("{{ fields['\x1b[2J\\n'] }}", "{{ raise_exception(word) }}"):
+        with pytest.raises(TemplateError) as caught:
+            LineTemplate(source, "t").render({"fields": {}, "word": "\x1b[2J\n\ud800"})
+        assert str(caught.value).isprintable()
+    with pytest.raises(TemplateError) as caught:
+        LineTemplate("{% \x1b[2J %}", "t")
+    assert str(caught.value).isprintable()
+
+
 def test_json_in_a_prompt_is_plain() -> None:
     assert LineTemplate("{{ x | tojson }}", "t").render({"x": ["<ü>"]}) == '["<ü>"]'
 

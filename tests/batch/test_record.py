@@ -50,8 +50,14 @@ def test_half_of_a_character_in_an_id_comes_out_as_it_came_in() -> None:
 
 def test_a_terminal_gets_nothing_that_it_would_obey() -> None:
     record = answer_record(ROW, None, reply("\x1b[2J\x9b2J"), NAMES, RECEIPT)
-    line = encoded(record, "jsonl", only_ascii=True)
-    assert all(32 <= byte < 127 for byte in line[:-1])
+    for form in FORMATS:
+        line = encoded(record, form, to_terminal=True)
+        assert all(32 <= byte < 127 for byte in line[:-1])
+
+
+def test_what_is_wrong_with_a_line_is_said_in_a_line_that_no_terminal_obeys() -> None:
+    record = error_record(ROW, None, UsageError("no \x1b[2J\n\ud800 here"), RECEIPT)
+    assert record["error"]["message"] == "no ?[2J ? here"
 
 
 @pytest.mark.parametrize(

@@ -41,6 +41,12 @@ def test_empty_lines_count_and_say_nothing() -> None:
     assert rows(b"") == []
 
 
+def test_cells_for_a_template_stay_as_they_are() -> None:
+    lines = split_lines([b"seed,stop,top_k\n007,,many\n"])
+    (row,) = read_rows(lines, "csv", "in.csv", None, plain=True)
+    assert row.fields == {"seed": "007", "stop": "", "top_k": "many"}
+
+
 def test_a_csv_has_fields_and_numbers_where_options_are_named() -> None:
     content = b'id,prompt,temperature,top_k,note\na,"Say ""hi"",\nplease",0.5,3,\nb,Two,,,x\n'
     first, second = rows(content, "csv")

@@ -147,7 +147,10 @@ def test_a_line_redone_alone_gets_the_same_answer() -> None:
 @pytest.mark.usefixtures("smollm2_path", "folder")
 def test_csv_and_templates_go_through_pipes() -> None:
     Path("t.txt").write_text("Translate {{ word }} into {{ language }}.\n")
-    table = b'id,word,language,max_tokens\n1,"tree, big",French,2\n2,sea,German,\n3,sun,,\n'
+    table = (
+        b"id,word,language,seed,reply_options\n"
+        b'1,"tree, big",French,apple,"{""max_tokens"": 2}"\n2,sea,German,,\n3,sun,,,\n'
+    )
     options = ("--template", "t.txt", "--format", "csv", "--quiet")
     done = batch("-", *options, stdin=table)
     assert (done.code, done.err) == (0, "")
