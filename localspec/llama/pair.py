@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from localspec.decoding.cancel import CancelFlag
+from localspec.llama.allocator import give_back_memory
 from localspec.llama.context import LlamaContext
 from localspec.llama.model import LlamaModel
 from localspec.llama.options import LoadOptions
@@ -39,10 +40,11 @@ class Pair:
         )
 
     def close(self) -> None:
-        """Free both, contexts and weights."""
+        """Free both, contexts and weights, and give their memory back to the system."""
         for context in (self.draft_model, self.target):
             if context is not None:
                 context.model.close()
+        give_back_memory()
 
 
 def open_pair(
