@@ -44,9 +44,10 @@ class EngineProcess:
             env=None if env is None else dict(env),
             start_new_session=True,
         )
-        self._threads = [
+        # The reader waits for the listener in the end, so the listener is started before it: the child may be dead already.
+        self._listener, *_ = self._threads = [
             threading.Thread(target=work, daemon=True, name=f"localspec-engine-{work.__name__}")
-            for work in (self._write, self._read, self._listen)
+            for work in (self._listen, self._write, self._read)
         ]
         for thread in self._threads:
             thread.start()
@@ -104,7 +105,7 @@ class EngineProcess:
         except subprocess.TimeoutExpired:  # it closed its pipe and lives on
             self._child.kill()
             code = self._child.wait()
-        self._threads[2].join(_DYING_S)
+        self._listener.join(_DYING_S)
         if not self._ending:
             self._inbox.put(EngineDied(cause_of_death(code, self._stderr)))
 

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
@@ -12,7 +13,7 @@ from tests.engine.double import command
 
 M = TypeVar("M")
 POLL_S = 0.005
-PATIENCE = 12_000
+PATIENCE = 48_000
 # What was drained together with the message that somebody waited for.
 _UNHEARD: WeakKeyDictionary[EngineClient, list[Message]] = WeakKeyDictionary()
 
@@ -34,15 +35,25 @@ def hear(engine: EngineClient, until: Callable[[Message], bool]) -> Heard:
     """Collect what the engine says up to the first message that `until` is true of."""
     heard = Heard()
     waiting = _UNHEARD.setdefault(engine, [])
-    # Counted, not timed: a virtual machine that is paused must not use the patience up.
-    for _ in range(PATIENCE):
+    # Counted, not timed: a virtual machine that is paused must not use the patience up, nor an engine that is.
+    looks = 0
+    while looks < PATIENCE:
+        looks += looks % 100 > 0 or _state(engine) != "T"
         waiting += engine.drain()
         while waiting:
             heard.append(waiting.pop(0))
             if until(heard[-1]):
                 return heard
         time.sleep(POLL_S)
-    raise AssertionError(f"waited in vain after {heard[-3:]}")
+    raise AssertionError(f"waited in vain after {heard[-3:]}; its process: {_state(engine)}")
+
+
+def _state(engine: EngineClient) -> str:
+    """Return what an engine's process does, in the system's letters: R, S, D, T where it is stopped; empty if unknown."""
+    try:
+        return Path(f"/proc/{engine.pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return ""
 
 
 def hear_of(engine: EngineClient, *kinds: type[Message]) -> Heard:

@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import pytest
@@ -301,6 +302,24 @@ def test_an_engine_that_closes_its_pipe_is_ended() -> None:
     engine = EngineClient((sys.executable, "-c", "import os, time; os.close(1); time.sleep(60)"))
     engine.start()
     died(engine)
+    engine.close()
+
+
+def test_one_that_is_dead_before_all_of_our_threads_run_is_dead_all_the_same(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As on a machine so busy that the child ends while we are still starting."""
+    start = Thread.start
+
+    def late(thread: Thread) -> None:
+        if thread.name == "localspec-engine-_listen":
+            time.sleep(0.5)
+        start(thread)
+
+    monkeypatch.setattr(Thread, "start", late)
+    engine = EngineClient((sys.executable, "-S", "-c", "raise SystemExit(3)"))
+    engine.start()
+    assert "ended by itself (exit code 3)" in died(engine)
     engine.close()
 
 
