@@ -6,7 +6,7 @@ _WORDS = {
     "SIGKILL": "was killed (SIGKILL), most likely because memory ran out: "
     "restart it with a smaller pair, or a smaller --ctx",
     "SIGSEGV": "crashed (SIGSEGV)",
-    "SIGBUS": "crashed (SIGBUS): a model's file may have been cut while it was mapped",
+    "SIGBUS": "crashed (SIGBUS)",
     "SIGABRT": "gave up (SIGABRT)",
     "SIGILL": "crashed (SIGILL): llama.cpp was built for another CPU",
     "SIGTERM": "was told to end (SIGTERM)",

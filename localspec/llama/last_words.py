@@ -1,23 +1,30 @@
 """What is said when native code gives up: one line, where by default a debugger is started and writes pages.
 
-Memory that runs out in the middle of a native call is the usual reason. The process ends all the same.
+Memory that runs out in the middle of a native call is the usual reason, and a mapped file that is cut another one. The
+process ends all the same.
 """
 
 import ctypes
 import os
+import signal
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
 _ADVICE = "most likely memory ran out: try a smaller model or a smaller --ctx"
+_LOST_PAGE = (
+    "a page of a file is gone while it was mapped (SIGBUS): a model's file was cut, or its disk failed; "
+    "see to the file, then start again"
+)
 _LONGEST = 300
 
 _ABORT = ctypes.CFUNCTYPE(None, ctypes.c_char_p)
 _TERMINATE = ctypes.CFUNCTYPE(None)
+_SIGNAL = ctypes.CFUNCTYPE(None, ctypes.c_int)
 
 
 def say_one_line(library: Any) -> None:
-    """Have whatever makes llama.cpp abort told in one line on stderr.
+    """Have whatever makes llama.cpp abort, or lose a page of a model's file, told in one line on stderr.
 
     Args:
         library: the loaded one.
@@ -26,6 +33,9 @@ def say_one_line(library: Any) -> None:
     # An exception that nobody catches does not come by there.
     with suppress(OSError, AttributeError):
         _set_terminate()(_on_terminate)
+    # Not Python's own handlers: they wait for the interpreter, and the page would be asked for without end.
+    with suppress(OSError, AttributeError):
+        _set_signal()(signal.SIGBUS, ctypes.cast(_on_lost_page, ctypes.c_void_p))
 
 
 def _set_terminate() -> Callable[[Any], Any]:
@@ -35,14 +45,38 @@ def _set_terminate() -> Callable[[Any], Any]:
     return function
 
 
+def _set_signal() -> Callable[[int, Any], Any]:
+    """Return C's `signal`."""
+    function = ctypes.CDLL(None).signal
+    function.argtypes, function.restype = [ctypes.c_int, ctypes.c_void_p], ctypes.c_void_p
+    return function
+
+
 def _tell(reason: str) -> None:
     file, colon, what = reason.partition(":")  # the file as it was called where it was compiled
     reason = file.rpartition("/")[2] + colon + what
     line = "".join(each if each.isprintable() else " " for each in reason)[:_LONGEST]
+    _write(f"llama.cpp gave up ({line}); {_ADVICE}")
+
+
+def _write(line: str) -> None:
     with suppress(OSError):
-        os.write(2, f"localspec: llama.cpp gave up ({line}); {_ADVICE}\n".encode())
+        os.write(2, f"localspec: {line}\n".encode())
+
+
+_told = [False]
+
+
+def _lost_page(number: int) -> None:
+    if not _told[0]:  # several threads may ask for lost pages at once
+        _told[0] = True
+        _write(_LOST_PAGE)
+    _set_signal()(
+        number, None
+    )  # SIG_DFL: it is asked for once more on return, and ends the process
 
 
 # ctypes drops a callback that nothing refers to.
 _on_abort = _ABORT(lambda text: _tell(text.decode(errors="replace")))
 _on_terminate = _TERMINATE(lambda: _tell("an exception that nobody caught"))
+_on_lost_page = _SIGNAL(_lost_page)

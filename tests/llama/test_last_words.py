@@ -3,6 +3,7 @@
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -38,3 +39,29 @@ def test_native_code_that_gives_up_says_so_in_one_line(program: str, told: str) 
     assert ended.stdout == b""
     assert ended.stderr.decode().count("\n") == 1
     assert ended.stderr.decode().startswith(f"localspec: {told}")
+
+
+# Asked for in a native call, which holds no lock of Python's, as a kernel of llama.cpp asks.
+_LOST_PAGE = (
+    "import ctypes, mmap, os, sys;"
+    "from localspec.llama.backend import initialise;"
+    "initialise();"
+    "file = open(sys.argv[1], 'r+b');"
+    "pages = mmap.mmap(file.fileno(), 0);"
+    "os.truncate(sys.argv[1], 0);"
+    "place = ctypes.addressof(ctypes.c_char.from_buffer(pages));"
+    "ctypes.CDLL(None).memchr(ctypes.c_void_p(place), 7, ctypes.c_size_t(5000))"
+)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="a mapped file cannot be cut there")
+def test_a_file_that_is_cut_while_it_is_mapped_is_told_in_one_line(tmp_path: Path) -> None:
+    file = tmp_path / "model.gguf"
+    file.write_bytes(bytes(100_000))
+    ended = subprocess.run(
+        [sys.executable, "-c", _LOST_PAGE, str(file)], capture_output=True, check=False
+    )
+    assert ended.returncode == -signal.SIGBUS
+    assert ended.stdout == b""
+    assert ended.stderr.decode().count("\n") == 1
+    assert ended.stderr.startswith(b"localspec: a page of a file is gone while it was mapped")
