@@ -6,8 +6,9 @@ beside it. SmolLM2 on one thread; `--minutes` says how long. From the root of a 
     python -m benchmarks.endurance --minutes 120 > endurance.jsonl
     python -m benchmarks.endurance --database
 
-A sample a minute (`--every` seconds), then the medians of the first and the last third of them. Another program takes time from wall clocks,
-but hardly CPU seconds from a process: a probe's are those of the engine.
+A sample a minute (`--every` seconds), then the medians of the first and the last third of them. `--pause` is how long the user reads
+before the next thing that they do, in the mean. Another program takes time from wall clocks, but hardly CPU seconds from a
+process: a probe's are those of the engine.
 """
 
 import argparse
@@ -40,6 +41,7 @@ from localspec.engine.protocol import (
 from localspec.history.archive import History
 from localspec.history.export import as_json, as_markdown
 from localspec.models.pull import pull
+from tests.engine import talking
 from tests.engine.talking import hear, hear_all, hear_of
 
 _WORDS = [
@@ -58,6 +60,8 @@ _WORDS = [
 ]
 _PROBE = [Turn("user", "Count from one to twenty in words.")]
 _PROBE_OPTIONS = Options(temperature=0, max_tokens=24)
+# Looks, of 5 ms each: the machine may be busy, or stopped, for minutes.
+_PATIENCE = 200_000
 _TICKS = os.sysconf("SC_CLK_TCK")
 
 
@@ -87,11 +91,13 @@ class Use:
         model: the file to load.
         folder: gets history, states and batches.
         seed: of what is done.
+        pause_s: how long nothing is done between two things, in the mean.
     """
 
     model: Path
     folder: Path
     seed: int = 0
+    pause_s: float = 0.0
     done: Counter[str] = field(default_factory=Counter)
     turns: list[Turn] = field(default_factory=list)
     client: EngineClient = field(default_factory=EngineClient)
@@ -179,7 +185,9 @@ class Use:
         self.batch = subprocess.Popen(command, stdin=subprocess.DEVNULL)
 
     def act(self) -> None:
-        """Do something."""
+        """Do something, after a while."""
+        if self.pause_s:
+            time.sleep(self.chance.expovariate(1 / self.pause_s))
         dice = self.chance.random()
         if dice < 0.70:
             self.turn()
@@ -224,12 +232,13 @@ class Use:
         }
 
 
-def endure(minutes: float, seed: int, every_s: float) -> None:
+def endure(minutes: float, seed: int, every_s: float, pause_s: float) -> None:
     """Use it for so long, and print a sample now and then and what came of it."""
+    talking.PATIENCE = _PATIENCE
     (model, *_) = pull("smollm2-135m")
     samples: list[dict[str, float]] = []
     with tempfile.TemporaryDirectory() as folder:
-        use = Use(model, Path(folder), seed)
+        use = Use(model, Path(folder), seed, pause_s)
         start = time.monotonic()
         next_s = 0.0
         while (elapsed_s := time.monotonic() - start) < 60 * minutes:
@@ -305,6 +314,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--minutes", type=float, default=120)
     parser.add_argument("--every", type=float, default=60, help="seconds between samples")
+    parser.add_argument("--pause", type=float, default=0, help="seconds between two things done")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--database", action="store_true", help="time a large history instead")
     parser.add_argument("--turns", type=int, default=10_000)
@@ -312,7 +322,7 @@ def main() -> None:
     if asked.database:
         database(asked.turns)
     else:
-        endure(asked.minutes, asked.seed, asked.every)
+        endure(asked.minutes, asked.seed, asked.every, asked.pause)
 
 
 if __name__ == "__main__":
