@@ -1,7 +1,8 @@
 """Kills a batch twenty times at random moments and resumes it: what it held, beside a run that nobody disturbed.
 
 Half of the lines are answered greedily, half at temperature 0.8, all of them with `--exact`. Runs SmolLM2 on one
-thread. From the root of a checkout: `python -m benchmarks.kill_batch [--kills 20] [--lines 200] [--max-tokens 24]`.
+thread; with --parallel, what is killed answers several lines at a time, and the undisturbed run one. From the root
+of a checkout: `python -m benchmarks.kill_batch [--kills 20] [--lines 200] [--max-tokens 24] [--parallel 4]`.
 """
 
 import argparse
@@ -22,6 +23,7 @@ def main() -> None:
     parser.add_argument("--lines", type=int, default=200)
     parser.add_argument("--max-tokens", type=int, default=24)
     parser.add_argument("--draft", default="lookup")
+    parser.add_argument("--parallel", type=int, default=1)
     asked = parser.parse_args()
     options = ["--exact", "--seed", "1", "--max-tokens", str(asked.max_tokens)]
     options += ["--draft", asked.draft]
@@ -34,13 +36,14 @@ def main() -> None:
         run = localspec("batch", *to, timeout_s=_PATIENCE_S)
         assert run.code == 0, run.err
         arguments = [str(source), "-o", str(output), "--resume", *options]
+        arguments += ["--parallel", str(asked.parallel)]
         killed = kill_until_done(arguments, output, asked.kills, asked.lines)
         found, undisturbed = answers(output), answers(whole)
     once = [each["id"] for each in found] == [f"line-{number}" for number in range(asked.lines)]
     equal = sum(a == b for a, b in zip(found, undisturbed, strict=True))
     sampled = sum(a == b for a, b in list(zip(found, undisturbed, strict=True))[1::2])
     print(
-        f"{killed.kills} kills ({killed.before_any} before a record of the run was out, {killed.torn} in the middle "
+        f"{asked.max_tokens} tokens, {asked.parallel} at a time: {killed.kills} kills ({killed.before_any} before a record of the run was out, {killed.torn} in the middle "
         f"of one); every id once and in order: {once}; records equal to those of an undisturbed run: {equal} of "
         f"{asked.lines}, of those at temperature 0.8: {sampled} of {asked.lines // 2}; "
         f"{time.monotonic() - start:.0f} s"

@@ -1,8 +1,12 @@
 """Vocabulary: text to token ids and back, as the model's own file says."""
 
 import ctypes
+from itertools import repeat
+from typing import Any
 
 import llama_cpp.llama_cpp as native
+import numpy as np
+from numpy.typing import NDArray
 
 _NORMAL = 1 << 2  # LLAMA_TOKEN_ATTR_NORMAL
 _CONTROL_OR_USER_DEFINED = (1 << 3) | (1 << 4)  # LLAMA_TOKEN_ATTR_CONTROL, _USER_DEFINED
@@ -82,15 +86,29 @@ class Vocabulary:
             known = self._pieces[token, special] = self._read_piece(token, special)
         return known
 
-    def all_pieces(self) -> list[bytes]:
-        """Return the bytes of every token, by id, as `piece` does; 152k of them take a tenth of a second or two."""
-        handle, room, read = self._handle, 256, native.llama_token_to_piece
-        buffer = ctypes.create_string_buffer(room)
-        pieces = []
-        for token in range(self.n_vocab):
-            count = read(handle, token, buffer, room, 0, False)
-            pieces.append(buffer.raw[:count] if count >= 0 else self._read_piece(token, False))
-        return pieces
+    def all_pieces(self, width: int) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
+        """Return the bytes of every token, as `piece` does, and how many they are; 152k take a twelfth of a second.
+
+        Args:
+            width: bytes that there is room for. Where a token has more, their number is negative,
+                and what is in its row says nothing.
+
+        Returns:
+            The bytes, filled up with zeros, shape (n_vocab, width), and their numbers, shape (n_vocab,).
+        """
+        n_vocab = self.n_vocab
+        rows = np.zeros((n_vocab, width), dtype=np.uint8)
+        start = rows.ctypes.data
+        counts = map(
+            _piece_at(native.llama_token_to_piece),
+            repeat(self._handle),
+            range(n_vocab),
+            range(start, start + rows.size, width),
+            repeat(width),
+            repeat(0),
+            repeat(False),
+        )
+        return rows, np.fromiter(counts, dtype=np.int64, count=n_vocab)
 
     def _read_piece(self, token: int, special: bool) -> bytes:
         room = 64
@@ -109,6 +127,17 @@ class Vocabulary:
     def special_texts(self) -> frozenset[str]:
         """Return the texts that become one token wherever `parse_special` is set."""
         return self._special_texts
+
+
+def _piece_at(function: Any) -> Any:
+    """Return llama.cpp's function for a piece as one that takes an address for its buffer.
+
+    It keeps the interpreter's lock: given up and taken again at each of 152k calls, it would let a busy
+    thread have its turn as often.
+    """
+    number, address = ctypes.c_int32, ctypes.c_void_p
+    prototype = ctypes.PYFUNCTYPE(number, address, number, address, number, number, ctypes.c_bool)
+    return prototype(ctypes.cast(function, address).value or 0)
 
 
 def _id_or_none(token: int) -> int | None:
