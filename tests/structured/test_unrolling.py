@@ -54,9 +54,9 @@ def test_what_comes_of_a_sound_grammar_is_sound(gbnf: str) -> None:
 
 
 def test_a_large_grammar_has_fewer_levels() -> None:
-    rules = [f'r{i} ::= "a{i}" r{i + 1} | "b"' for i in range(1_000)]
-    gbnf = "\n".join(["root ::= r0", *rules, "r1000 ::= r0"])
-    assert len(read_gbnf(unrolled(gbnf))) <= 4_004
+    rules = [f'r{i} ::= "a{i}" r{i + 1} | "b"' for i in range(400)]
+    gbnf = "\n".join(["root ::= r0", *rules, "r400 ::= r0"])
+    assert 800 < len(read_gbnf(unrolled(gbnf))) <= 1_500
 
 
 def node(*, required: list[str], **properties: Any) -> dict[str, Any]:
