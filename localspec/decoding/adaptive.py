@@ -27,6 +27,7 @@ _ALLOWED, _ALLOWED_PER_TOKEN = 1.0, 0.01
 """Plain steps that copying may lose in a reply before it has gained any."""
 _TRUST, _DISTRUST = 0.5, 1.0
 """Steps more for every token that a match foretold, and less for one that it did not."""
+_SHORT_COPY = 4
 
 
 class AdaptivePolicy:
@@ -79,7 +80,7 @@ class AdaptivePolicy:
         most = min(room - 1, self._longest)
         plan, rate = Plan(NoDrafter(), 0), 1 / self._plain_s()
         if self._copying is not None:
-            right, wrong = self._copying.follow(tokens)
+            right, wrong = self._copying.follow(tokens, self._short_matches())
             self._allowance.trust(_TRUST * right - _DISTRUST * wrong)
             steps = min(_RISKED * self._credit.steps, self._allowance.steps)
             affordable_s = (1 + steps) * self._plain_s()
@@ -116,6 +117,10 @@ class AdaptivePolicy:
         if self._model is not None and model is None:
             self._model.pass_over(confirmed)
         self._target.add(drafted + 1, spent.verify_s)
+
+    def _short_matches(self) -> float:
+        """Return what a short match counts, 0 to 1: the less, the dearer it is to try a short copy."""
+        return min(1.0, 2 / (1 + self._verify_s(_SHORT_COPY) / self._plain_s()))
 
     def _settle(self, confirmed: int, steps: float) -> None:
         self._credit.settle(confirmed, steps)

@@ -14,8 +14,8 @@ _NEAR = (0.72, 0.68, 0.85, 0.84)
 _DISPUTED = (0.25, 0.38)
 """Of length 2, and of more."""
 _PRIOR = dict(enumerate((*_SOLE, *_NEAR, *_DISPUTED)))
-_TELLING = 4
-"""Tokens of a match from which on it tells whether a text copies."""
+_SHORT, _TELLING = 4, 11
+"""Tokens of a match from which on it tells a little, and all, of whether a text copies."""
 _PRIOR_WEIGHT, _MEMORY, _DRIFT = 30.0, 100.0, 0.1
 
 
@@ -46,15 +46,22 @@ class CopyProspect:
         """Expect another text: what follows next was not foretold."""
         self._source.forget()
 
-    def follow(self, tokens: Sequence[int]) -> tuple[int, int]:
-        """Take in the text; return how often matches of some length were right, and wrong."""
-        right = wrong = 0
+    def follow(self, tokens: Sequence[int], short: float = 1.0) -> tuple[float, float]:
+        """Take in the text; return how often matches of some length were right, and wrong.
+
+        Args:
+            tokens: the text so far.
+            short: what a short match counts, where a long one counts 1: they are what code and
+                JSON are made of, and say less of whether the text copies.
+        """
+        right = wrong = 0.0
         for foretold in self._source.follow(tokens):
             bucket = _bucket(foretold.length, near=foretold.near, disputed=foretold.disputed)
             self._rates.add(bucket, hit=foretold.right)
-            if foretold.length >= _TELLING:
-                right += foretold.right
-                wrong += not foretold.right
+            if foretold.length >= _SHORT:
+                weight = 1.0 if foretold.length >= _TELLING else short
+                right += weight * foretold.right
+                wrong += weight * (not foretold.right)
         return right, wrong
 
     def chances(self, most: int) -> list[float]:
