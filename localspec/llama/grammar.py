@@ -5,6 +5,7 @@ accepted that it was not asked about before.
 """
 
 import ctypes
+import re
 import time
 import weakref
 from dataclasses import dataclass
@@ -20,9 +21,12 @@ from localspec.llama.token_texts import NO_BYTE, TokenTexts
 
 _MANY = 200
 """Ids from which on it pays to ask first which bytes may follow at all."""
+_ASCII = 0x80
 _FEW = 12
 """Frequent first bytes up to which second ones are asked about, too."""
 _SLOW_S = 10.0
+_CLASSES_OF_ALL_BUT = re.compile(r"\[\^((?:\\.|[^\]\\])*)")
+_BEYOND_ASCII = re.compile(r"[^\x00-\x7f]|\\u|\\U|\\x[89a-fA-F]")
 _TOKEN_DATA = np.dtype([("id", np.int32), ("logit", np.float32), ("p", np.float32)])
 
 
@@ -71,6 +75,9 @@ class NativeGrammar:
         self._model = model
         self._texts = texts
         self._bytes = np.flatnonzero(texts.byte_ids >= 0)
+        # Where a character is excepted, llama.cpp refuses the beginning of every one that begins as it does.
+        excepted = _CLASSES_OF_ALL_BUT.findall(gbnf)
+        self._by_ascii_only = any(_BEYOND_ASCII.search(each) for each in excepted)
         vocab = native.llama_model_get_vocab(model.handle)
         handle = native.llama_sampler_init_grammar(vocab, gbnf.encode(), b"root")
         if not handle:
@@ -127,6 +134,8 @@ class NativeGrammar:
             for byte in frequent if len(frequent) <= _FEW else ():
                 after = self.step(state, int(self._texts.byte_ids[byte]))
                 beginnings[byte, :NO_BYTE] = self._bytes_allowed(after)[:NO_BYTE]
+            if self._by_ascii_only:
+                beginnings[_ASCII:NO_BYTE] = beginnings[first, _ASCII:NO_BYTE] = True
             state.beginnings = beginnings.ravel()
         return state.beginnings
 

@@ -62,6 +62,21 @@ def test_asking_for_all_ids_finds_those_that_each_alone_may_follow(
         assert np.array_equal(grammar.allows(state, everything), np.concatenate(few))
 
 
+@pytest.mark.parametrize("excepted", ["\\x85\\u2028", "¾", "\\U0001F600", "a-z\\xe9", "\\]\\x85"])
+def test_a_class_without_one_character_has_those_that_begin_with_the_same_byte(
+    smollm2: LlamaModel, grammars: Grammars, excepted: str
+) -> None:
+    """Asked for few ids and for many: of their first byte alone, llama.cpp itself says no."""
+    grammar = grammars(sound_grammar(f'root ::= "x" [^{excepted}]+'))
+    everything = np.arange(smollm2.vocabulary.n_vocab)
+    state = after(grammar, ids_of(smollm2, "x"))
+    few = [grammar.allows(state, part) for part in np.array_split(everything, 400)]
+    allowed = grammar.allows(state, everything)
+    assert np.array_equal(allowed, np.concatenate(few))
+    beyond = [i for i in np.flatnonzero(allowed) if not smollm2.vocabulary.piece(int(i)).isascii()]
+    assert len(beyond) > 500
+
+
 def test_eog_may_follow_exactly_where_the_grammar_may_end(
     smollm2: LlamaModel, grammars: Grammars
 ) -> None:
