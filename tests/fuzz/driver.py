@@ -2,16 +2,20 @@
 
 import importlib
 import os
+import random
 import sys
 import time
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
+from tests.fuzz.documents import changed
 from tests.fuzz.mutation import mutants
 
 MOST_INPUT_BYTES = 4096
 MOST_MB = 1500
+_DOCUMENTS = 0.5
+"""Share of mutations that change JSON as what it is, where there is any."""
 
 
 def main() -> None:
@@ -43,6 +47,15 @@ def main() -> None:
                 break
         print(f"stat::number_of_executed_units: {count}")
         return
+
+    def mutated(data: bytes, most_bytes: int, seed: int) -> bytes:
+        chance = random.Random(seed)
+        document = changed(data, chance) if chance.random() < _DOCUMENTS else None
+        if document is None or len(document) > most_bytes:
+            found: bytes = atheris.Mutate(data, most_bytes)
+            return found
+        return document
+
     for number, seed in enumerate(target.seeds):
         (corpus / f"seed{number:02}").write_bytes(seed)
     options = [
@@ -55,7 +68,7 @@ def main() -> None:
         f"-artifact_prefix={corpus.parent}{os.sep}{name}-",
         str(corpus),
     ]
-    atheris.Setup([sys.argv[0], *options], one)
+    atheris.Setup([sys.argv[0], *options], one, custom_mutator=mutated)
     atheris.Fuzz()
 
 

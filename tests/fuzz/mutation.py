@@ -3,6 +3,10 @@
 import random
 from collections.abc import Iterator, Sequence
 
+from tests.fuzz.documents import changed
+
+_DOCUMENTS = 0.4
+"""Share of inputs in which JSON is changed as what it is."""
 _WORDS = (
     b"\0", b"\xff" * 4, b"\xff" * 8, b"\x7f" + b"\xff" * 7, b"\x80", b"\r\n", b"[", b"{", b'"', b"\\u0000",
     b"\\ud800", b"-1", b"1e999", b"9" * 30, b"null", b"true", b"../", b"{{", b"{%", b"\xef\xbb\xbf", b",", b"=",
@@ -14,7 +18,12 @@ def mutants(seeds: Sequence[bytes], count: int, seed: int) -> Iterator[bytes]:
     yield from seeds
     chance = random.Random(seed)
     for _ in range(count):
-        data = bytearray(chance.choice(seeds))
+        seed_data = chance.choice(seeds)
+        document = changed(seed_data, chance) if chance.random() < _DOCUMENTS else None
+        if document is not None:
+            yield document
+            continue
+        data = bytearray(seed_data)
         for _ in range(chance.randint(1, 6)):
             _change(data, chance, seeds)
         yield bytes(data)

@@ -100,3 +100,7 @@ def test_a_conversation_of_an_impossible_time_can_be_exported(circle: History) -
     with pytest.raises(HistoryError):
         circle.conversation(99)
     circle.close()
+
+
+def test_the_version_of_a_frame_is_told_without_control_characters() -> None:
+    load("frames").check(b'{"v": "\\u0000\\u001b[2J", "type": "Bye"}\n')

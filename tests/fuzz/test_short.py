@@ -4,13 +4,15 @@ import pytest
 
 from tests.fuzz.mutation import mutants
 from tests.fuzz.target import load
-from tests.fuzz.targets import NAMES
+from tests.fuzz.targets import NAMES, NATIVE
 
 # Opening a database takes milliseconds, and what reads a text takes microseconds.
-_FEWER = {"history": 40, "telemetry": 40}
+_FEWER = {"history": 40, "telemetry": 40, "constraint": 60}
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(
+    "name", [*NAMES, *(pytest.param(name, marks=pytest.mark.weights) for name in NATIVE)]
+)
 def test_hostile_input_is_an_error_of_one_line_at_most(name: str) -> None:
     target = load(name)
     for data in mutants(target.seeds, _FEWER.get(name, 400), seed=8):

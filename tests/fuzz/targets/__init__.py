@@ -18,3 +18,5 @@ NAMES = (
     "grammar",
     "schema",
 )
+NATIVE = ("constraint",)
+"""Those that need llama.cpp, and a model's vocabulary."""
