@@ -8,7 +8,7 @@ import secrets
 from dataclasses import dataclass, field, replace
 
 from localspec.engine.client import EngineClient
-from localspec.engine.protocol import Message, Options, Turn
+from localspec.engine.protocol import EngineDied, Message, Options, Turn
 from localspec.ui.exchange import Exchange
 from localspec.ui.figures import TIMES
 
@@ -33,12 +33,14 @@ class Race:
     turns: tuple[Turn, ...]
     options: Options
     lanes: list[Exchange] = field(default_factory=list)
+    _died: str = ""
 
     @property
     def done(self) -> bool:
-        """Whether both have ended, or one that ended puts an end to the race."""
+        """Whether both have ended, or one that ended puts an end to the race, or the engine is gone."""
         return (
-            self.stopped
+            bool(self._died)
+            or self.stopped
             or any(each.failure for each in self.lanes)
             or (len(self.lanes) == 2 and all(each.done for each in self.lanes))
         )
@@ -55,9 +57,11 @@ class Race:
         self._ask(draft=True)
 
     def take(self, message: Message) -> bool:
-        """Take a message; return whether it was for this race."""
+        """Take a message; return whether it was for this race, and for nobody else."""
+        if isinstance(message, EngineDied) and not self.done:
+            self._died = message.reason
         taken = any(lane.take(message) for lane in self.lanes)
-        if len(self.lanes) == 1 and self.lanes[0].finished is not None and not self.stopped:
+        if len(self.lanes) == 1 and self.lanes[0].finished is not None and not self.done:
             self._ask(draft=False)
         return taken
 
@@ -82,6 +86,8 @@ class Race:
         """Return the outcome in a sentence; what there is of it while it runs."""
         if any(each.failure for each in self.lanes):
             return next(each.failure.reason for each in self.lanes if each.failure)
+        if self._died:
+            return f"{self._died}; there is nothing to compare"
         if not self.done:
             return "with drafting first, then without: both get the whole machine"
         if self.stopped:

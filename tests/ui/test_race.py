@@ -93,6 +93,22 @@ def test_a_failure_ends_the_race_and_is_told(race: Race) -> None:
     assert race.verdict() == "the prompt is too long"
 
 
+def test_an_engine_that_dies_ends_the_race_and_is_told_to_others_as_well(
+    race: Race, engine: Asked
+) -> None:
+    assert not race.take(EngineDied("the engine was killed"))
+    assert race.done
+    assert race.verdict() == "the engine was killed; there is nothing to compare"
+    race.take(finished(1))
+    assert len(engine.requests) == 1, "nothing more is asked"
+
+
+def test_an_engine_that_dies_after_the_race_changes_nothing(race: Race) -> None:
+    run(race, "same", "same")
+    race.take(EngineDied("gone"))
+    assert "the texts are equal" in race.verdict()
+
+
 def test_messages_of_others_are_left_alone(race: Race) -> None:
     assert not race.take(finished(99))
     assert not race.take(EngineDied("gone"))
