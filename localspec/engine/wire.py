@@ -62,7 +62,7 @@ def decode(line: bytes, kinds: Mapping[str, type[T]]) -> T:
         raise FrameError(f"a frame is a {type(document).__name__}, not an object")
     version = document.pop("v", None)
     if version != VERSION or isinstance(version, bool):
-        told = str(version)[:20] if type(version) is int else repr(version)[:20]
+        told = "".join(each if each.isprintable() else "?" for each in str(version)[:20])
         raise FrameError(
             f"a frame is of protocol {told}, this side speaks {VERSION}: "
             "localspec was changed while it ran, start it again"
