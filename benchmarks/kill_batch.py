@@ -1,8 +1,9 @@
 """Kills a batch twenty times at random moments and resumes it: what it held, beside a run that nobody disturbed.
 
 Half of the lines are answered greedily, half at temperature 0.8, all of them with `--exact`. Runs SmolLM2 on one
-thread; with --parallel, what is killed answers several lines at a time, and the undisturbed run one. From the root
-of a checkout: `python -m benchmarks.kill_batch [--kills 20] [--lines 200] [--max-tokens 24] [--parallel 4]`.
+thread; with --parallel, what is killed answers several lines at a time, and the undisturbed run one. --tear also cuts the
+last record behind every second kill. From the root of a checkout:
+`python -m benchmarks.kill_batch [--kills 20] [--lines 200] [--max-tokens 24] [--parallel 4] [--tear]`.
 """
 
 import argparse
@@ -24,6 +25,7 @@ def main() -> None:
     parser.add_argument("--max-tokens", type=int, default=24)
     parser.add_argument("--draft", default="lookup")
     parser.add_argument("--parallel", type=int, default=1)
+    parser.add_argument("--tear", action="store_true")
     asked = parser.parse_args()
     options = ["--exact", "--seed", "1", "--max-tokens", str(asked.max_tokens)]
     options += ["--draft", asked.draft]
@@ -37,7 +39,7 @@ def main() -> None:
         assert run.code == 0, run.err
         arguments = [str(source), "-o", str(output), "--resume", *options]
         arguments += ["--parallel", str(asked.parallel)]
-        killed = kill_until_done(arguments, output, asked.kills, asked.lines)
+        killed = kill_until_done(arguments, output, asked.kills, asked.lines, tearing=asked.tear)
         found, undisturbed = answers(output), answers(whole)
     once = [each["id"] for each in found] == [f"line-{number}" for number in range(asked.lines)]
     equal = sum(a == b for a, b in zip(found, undisturbed, strict=True))

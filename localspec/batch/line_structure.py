@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
+from localspec.batch.plain import plain_line
 from localspec.errors import UsageError
 
 STRUCTURE = ("grammar", "json_schema", "response_format")
@@ -25,7 +26,7 @@ def line_structure(fields: Mapping[str, Any]) -> dict[str, Any]:
     if schema is None:
         schema = _of_format(given["response_format"])
     elif not isinstance(schema, dict | str | bool):
-        raise UsageError(f"json_schema is {str(schema)[:40]}: it takes an object")
+        raise UsageError(f"json_schema is {plain_line(str(schema))[:40]}: it takes an object")
     return {"json_schema": schema, "grammar": None}
 
 
@@ -40,11 +41,11 @@ def _of_format(wanted: Any) -> Any:
     if isinstance(named, dict) and isinstance(named.get("schema"), dict):
         return named["schema"]
     raise UsageError(
-        f"response_format is {str(wanted)[:60]}: its type is text, json_object, or json_schema with a schema"
+        f"response_format is {plain_line(str(wanted))[:60]}: its type is text, json_object, or json_schema with a schema"
     )
 
 
 def _text(name: str, value: Any) -> str:
     if not isinstance(value, str):
-        raise UsageError(f"{name} is {str(value)[:40]}: it takes a text")
+        raise UsageError(f"{name} is {plain_line(str(value))[:40]}: it takes a text")
     return value

@@ -8,6 +8,7 @@ from typing import Any
 from jinja2 import StrictUndefined
 from jinja2 import TemplateError as JinjaError
 
+from localspec.batch.plain import plain_line
 from localspec.chat.dialect import Dialect
 from localspec.errors import ModelUnavailable, TemplateError, UsageError
 from localspec.models.paths import shown
@@ -76,6 +77,4 @@ def read_template(path: Path) -> LineTemplate:
 
 
 def _reason(error: Exception) -> str:
-    reason = (" ".join(str(error).split()) or type(error).__name__)[:300]
-    # It may quote a field of a line, and a terminal obeys some characters.
-    return "".join(each if each.isprintable() else "?" for each in reason)
+    return plain_line(str(error))[:300] or type(error).__name__

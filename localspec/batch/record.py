@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from localspec.batch.plain import plain, plain_line
 from localspec.batch.receipt import Receipt, receipt_from
 from localspec.batch.rows import Format, Row
 from localspec.batch.seeds import Id
@@ -89,12 +90,11 @@ def answer_record(row: Row, line_id: Id, reply: Reply, model: Record, receipt: R
 
 def error_record(row: Row, line_id: Id, error: LocalspecError, receipt: Receipt) -> Record:
     """Return the record of a line that cannot be answered."""
-    # It may quote what the line holds, and whoever looks at it has a terminal, which obeys some characters.
-    message = "".join(each if each.isprintable() else "?" for each in " ".join(str(error).split()))
+    message = plain_line(str(error)) or "no reason is known"
     return {
         "line": row.number,
         "id": line_id,
-        "error": {"type": type(error).__name__, "message": message or "no reason is known"},
+        "error": {"type": type(error).__name__, "message": message},
         "input": row.digest.hex(),
         "receipt": receipt.as_json(),
     }
@@ -110,7 +110,9 @@ def encoded(record: Record, form: Format, *, to_terminal: bool = False) -> bytes
     """
     if form == "csv":
         values = [_value(record, path) for path in _COLUMNS.values()]
-        return _row_of([_shown(each) for each in values] if to_terminal else values)
+        if to_terminal:
+            values = [plain(each, "\t\n") if isinstance(each, str) else each for each in values]
+        return _row_of(values)
     text = json.dumps(record, ensure_ascii=to_terminal)
     try:
         return text.encode() + b"\n"
@@ -145,12 +147,6 @@ def _value(record: Record, path: Sequence[str]) -> Any:
     for name in path:
         value = value.get(name) if isinstance(value, dict) else None
     return value
-
-
-def _shown(value: Any) -> Any:
-    if not isinstance(value, str):
-        return value
-    return "".join(each if each.isprintable() or each in "\t\n" else "?" for each in value)
 
 
 def _row_of(values: Sequence[Any]) -> bytes:

@@ -181,6 +181,26 @@ def test_a_line_that_cannot_be_answered_says_what_is_wrong(
         asked(**fields)
 
 
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"\x1b[2J": 1},
+        {"prompt": "Hi", "json_schema": "\x1b[2J", "grammar": "\x1b"},
+        {"prompt": "Hi", "json_schema": 5, "id": "\x1b[2J"},
+        {"prompt": "Hi", "response_format": "\x1b[2J"},
+        {"prompt": "Hi", "grammar": ["\x1b[2J"]},
+        {"prompt": "Hi", "reply_options": {"\x1b[2J": 1}},
+        {"body": {"messages": USER, "\x1b[2J": 1}},
+        {"body": {"messages": USER, "n": "\x1b[2J"}},
+        {"messages": [{"role": "\x1b[2J", "content": "x"}]},
+    ],
+)
+def test_what_is_wrong_is_said_without_what_a_terminal_would_obey(fields: dict[str, Any]) -> None:
+    with pytest.raises(LocalspecError) as caught:
+        asked(**fields)
+    assert str(caught.value).isprintable()
+
+
 def test_raw_text_has_neither_turns_nor_a_system_prompt() -> None:
     form = Form(ReplyOptions(), raw=True)
     with pytest.raises(UsageError, match="messages need the chat template"):

@@ -1,6 +1,7 @@
 """A batch that is killed at random moments, each time taken up again, until one run comes through."""
 
 import json
+import os
 import random
 import subprocess
 import time
@@ -35,7 +36,9 @@ def write_prompts(path: Path, n_lines: int) -> None:
     path.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
 
 
-def kill_until_done(arguments: list[str], output: Path, kills: int, n_lines: int) -> Killed:
+def kill_until_done(
+    arguments: list[str], output: Path, kills: int, n_lines: int, *, tearing: bool = False
+) -> Killed:
     """Start a batch and kill it, `kills` times, then let it finish.
 
     Args:
@@ -43,6 +46,8 @@ def kill_until_done(arguments: list[str], output: Path, kills: int, n_lines: int
         output: its file; looked at only to choose moments in which it runs.
         kills: SIGKILLs that hit a live process.
         n_lines: of the input.
+        tearing: cut the last record behind every second kill, as a power cut may: a kill alone does not, for
+            what is written at once and is less than a page is written whole.
     """
     moments = random.Random(kills)
     torn = before_any = 0
@@ -58,6 +63,10 @@ def kill_until_done(arguments: list[str], output: Path, kills: int, n_lines: int
             process.kill()
             process.communicate()
         content = output.read_bytes() if output.exists() else b""
+        if tearing and kill % 2 and content.endswith(b"\n"):
+            last = len(content) - content.rfind(b"\n", 0, -1) - 1
+            os.truncate(output, len(content) - moments.randint(1, last - 1))
+            content = output.read_bytes()
         torn += content != b"" and not content.endswith(b"\n")
         before_any += _n_records(output) == begun
     done = localspec("batch", *PLAIN, "--quiet", *arguments, timeout_s=_PATIENCE_S)

@@ -20,6 +20,7 @@ SEEDS = tuple(
         '{"body": {"messages": [{"role": "developer", "content": "a"}, {"role": "assistant", "content": ""}]}}\n',
         'prompt,id,temperature,top_k\n"a ""b""\nc",1,0.5,40\nd,,x,\n',
         "\ufeffid,prompt\r\n1,2\r\n",
+        '{"prompt": "a", "reply_options": {"top_k": 1, "system": "b"}}\n{"prompt": "c", "reply_options": "{}"}\n',
     )
 )
 _RECEIPT = Receipt(1, "0" * 64, "1", "2")
