@@ -5,6 +5,7 @@ It knows which sequences its memory holds, but not what tokens are in them.
 
 import ctypes
 import sys
+import time
 import weakref
 from collections.abc import Sequence
 from typing import Any
@@ -21,6 +22,7 @@ from localspec.llama.batch import Batch, Part
 from localspec.llama.devices import default_threads
 from localspec.llama.model import LlamaModel
 from localspec.llama.options import KV_TYPES, LoadOptions
+from localspec.llama.spare_cores import SpareCores
 
 _DEFAULT_N_CTX = 4096
 _PADDING = 256  # llama.cpp's, of the cells of a sequence
@@ -60,6 +62,10 @@ class NativeContext:
     ) -> None:
         clear_log()
         self.model = model
+        self._threads = options.threads or default_threads()
+        # Every pass of more than one token runs on these, so verification does.
+        self._threads_batch = options.threads_batch or self._threads
+        self._spare = SpareCores(max(self._threads, self._threads_batch))
         self._cancel = cancel
         self._n_sequences = n_sequences
         # llama.cpp wants room for a row of every sequence.
@@ -84,7 +90,7 @@ class NativeContext:
         self.can_truncate = self._probe_truncation()
 
     def _params(self, options: LoadOptions, rows: int) -> native.llama_context_params:
-        model, threads = self.model, options.threads or default_threads()
+        model = self.model
         n_ctx = _wanted_n_ctx(model, options)
         if self._n_sequences > 1:  # a share that is no multiple would be rounded down
             n_ctx = self._n_sequences * (-(-n_ctx // _PADDING) * _PADDING)
@@ -94,9 +100,8 @@ class NativeContext:
         params.n_seq_max = self._n_sequences
         params.kv_unified = False
         params.n_outputs_max = rows
-        params.n_threads = threads
-        # Every pass of more than one token runs on these, so verification does.
-        params.n_threads_batch = options.threads_batch or threads
+        params.n_threads = self._threads
+        params.n_threads_batch = self._threads_batch
         params.type_k = params.type_v = KV_TYPES[options.kv_type]
         attention = options.attention(on_gpu=model.on_gpu)
         params.flash_attn_type = -1 if attention is None else attention
@@ -139,6 +144,11 @@ class NativeContext:
         handle = self.handle
         if self._cancel.is_set:
             raise Cancelled
+        if not self.model.on_gpu:
+            most = self._spare.threads(time.monotonic())
+            native.llama_set_n_threads(
+                handle, min(self._threads, most), min(self._threads_batch, most)
+            )
         code = native.llama_decode(handle, self._batch.fill(parts))
         if code == _OK:
             return

@@ -1,0 +1,108 @@
+"""SpareCores: how many threads a pass should have, by what other programs leave of the machine.
+
+The threads of a pass wait for one another after every operation, and spin meanwhile. Where more of them want to run
+than there are cores, each such wait lasts until the scheduler has had its way: a pass of 6 ms takes seconds. Passes give
+the same bits with fewer threads, so they have no more than fit beside the others. `docs/decisions.md` has the figures.
+"""
+
+import os
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+_STAT = Path("/proc/stat")
+_IDLE = (3, 4)  # of a line's columns: idle, and waiting for a disk
+_GUEST = 8  # from here on what runs in guests, which the columns before have counted
+_LOOK_EVERY_S = 0.3
+"""Seconds between two looks: the kernel counts in hundredths, and a look costs 0.03 ms."""
+_GIVES_WAY, _COMES_BACK = 0.6, 0.25
+"""Of a core that others take: from here on it is theirs, and up to here it is ours again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """What the cores that this process may use have done so far.
+
+    Args:
+        at_s: a clock's seconds.
+        busy_s: seconds of all these cores, whoever ran.
+        own_s: seconds of them that this process ran.
+        n_cores: how many there are.
+    """
+
+    at_s: float
+    busy_s: float
+    own_s: float
+    n_cores: int
+
+
+def usage() -> Usage | None:
+    """Return what has been used of the cores; None where the system does not tell."""
+    if sys.platform != "linux":
+        return None
+    try:
+        allowed = {f"cpu{number}" for number in os.sched_getaffinity(0)}
+        lines = [line.split() for line in _STAT.read_text().splitlines()]
+        cores = [
+            [int(part) for part in line[1:]] for line in lines if line[:1] and line[0] in allowed
+        ]
+    except (OSError, ValueError):
+        return None
+    if not cores:
+        return None
+    ticks = sum(
+        count
+        for core in cores
+        for column, count in enumerate(core)
+        if column < _GUEST and column not in _IDLE
+    )
+    per_s = os.sysconf("SC_CLK_TCK")
+    return Usage(time.monotonic(), ticks / per_s, time.process_time(), len(cores))
+
+
+_AT_IMPORT = usage()
+
+
+class SpareCores:
+    """Follows what other programs take, a few times a second.
+
+    Args:
+        wanted: threads that passes have when nobody else is busy.
+        look: tells what has been used; None where nothing is known, and then nothing changes.
+        first: the first look, before which nothing counts.
+    """
+
+    def __init__(
+        self,
+        wanted: int,
+        look: Callable[[], Usage | None] = usage,
+        first: Usage | None = _AT_IMPORT,
+    ) -> None:
+        self._wanted = wanted
+        self._look = look
+        self._before = first
+        self._threads = wanted
+
+    def threads(self, now_s: float) -> int:
+        """Return how many threads the next pass should have, from 1 to `wanted`.
+
+        Args:
+            now_s: seconds of the clock of `usage`.
+        """
+        before = self._before
+        if self._wanted == 1 or before is None or now_s - before.at_s < _LOOK_EVERY_S:
+            return self._threads
+        seen = self._look()
+        self._before = seen
+        if seen is not None and seen.at_s > before.at_s:
+            taken = (seen.busy_s - before.busy_s) - (seen.own_s - before.own_s)
+            self._threads = self._beside(max(0.0, taken / (seen.at_s - before.at_s)), seen.n_cores)
+        return self._threads
+
+    def _beside(self, taken: float, n_cores: int) -> int:
+        fits = n_cores - int(taken + 1 - _GIVES_WAY)
+        if fits > self._threads:  # so that a load that flickers does not
+            fits = max(self._threads, n_cores - int(taken + 1 - _COMES_BACK))
+        return min(max(fits, 1), self._wanted)

@@ -1,0 +1,137 @@
+"""Threads of a pass: as many as fit beside other programs, and the same bits with any number of them."""
+
+import time
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from localspec.llama.context import LlamaContext
+from localspec.llama.model import LlamaModel
+from localspec.llama.options import LoadOptions
+from localspec.llama.spare_cores import SpareCores, Usage, usage
+
+
+@dataclass(slots=True)
+class Machine:
+    """Cores of which other programs take some, and we what our threads run."""
+
+    n_cores: int
+    taken: float = 0.0
+    own: float = 0.0
+    now: Usage = field(init=False)
+    looks: int = 0
+
+    def __post_init__(self) -> None:
+        self.now = Usage(100.0, 50.0, 5.0, self.n_cores)
+
+    def after(self, seconds: float) -> float:
+        own = seconds * self.own
+        self.now = Usage(
+            self.now.at_s + seconds,
+            self.now.busy_s + seconds * self.taken + own,
+            self.now.own_s + own,
+            self.n_cores,
+        )
+        return self.now.at_s
+
+    def look(self) -> Usage:
+        self.looks += 1
+        return self.now
+
+
+def spare(machine: Machine, wanted: int) -> SpareCores:
+    return SpareCores(wanted, machine.look, machine.now)
+
+
+@pytest.mark.parametrize(
+    ("n_cores", "wanted", "taken", "threads"),
+    [
+        (2, 2, 0.0, 2),
+        (2, 2, 0.3, 2),
+        (2, 2, 0.7, 1),
+        (2, 2, 2.0, 1),
+        (8, 4, 3.9, 4),
+        (8, 4, 5.8, 2),
+        (8, 4, 50.0, 1),
+        (16, 8, 6.0, 8),
+        (4, 1, 4.0, 1),
+    ],
+)
+def test_there_are_as_many_threads_as_fit_beside_what_others_take(
+    n_cores: int, wanted: int, taken: float, threads: int
+) -> None:
+    machine = Machine(n_cores, taken, own=1.5)
+    assert spare(machine, wanted).threads(machine.after(1.0)) == threads
+
+
+def test_what_we_run_ourselves_leaves_room_for_us() -> None:
+    machine = Machine(2, own=2.0)
+    assert spare(machine, 2).threads(machine.after(1.0)) == 2
+
+
+def test_threads_come_back_when_others_are_done_and_not_when_they_flicker() -> None:
+    machine = Machine(2, taken=1.0)
+    cores = spare(machine, 2)
+    assert cores.threads(machine.after(1.0)) == 1
+    machine.taken = 0.5
+    assert cores.threads(machine.after(1.0)) == 1
+    machine.taken = 0.1
+    assert cores.threads(machine.after(1.0)) == 2
+    machine.taken = 0.5
+    assert cores.threads(machine.after(1.0)) == 2
+
+
+def test_passes_in_quick_succession_look_once() -> None:
+    machine = Machine(2, taken=1.0)
+    cores = spare(machine, 2)
+    assert [cores.threads(machine.after(0.01)) for _ in range(50)][-1] == 1
+    assert machine.looks == 1
+
+
+def test_where_the_system_does_not_tell_all_threads_are_used() -> None:
+    assert SpareCores(6, lambda: None, None).threads(1e9) == 6
+    machine = Machine(2, taken=2.0)
+    assert SpareCores(6, lambda: None, machine.now).threads(1e9) == 6
+
+
+def test_what_this_process_runs_is_in_what_has_been_used() -> None:
+    before = usage()
+    until = time.process_time() + 0.3
+    while time.process_time() < until:
+        pass
+    after = usage()
+    assert before is not None
+    assert after is not None
+    assert after.own_s - before.own_s >= 0.3
+    # Counted in hundredths, and not at the same instant.
+    assert after.busy_s - before.busy_s >= 0.25
+    assert after.n_cores >= 1
+
+
+@pytest.mark.weights
+@pytest.mark.parametrize("exact", [False, True])
+def test_passes_give_the_same_bits_with_one_thread_and_with_more(
+    smollm2_path: Path, exact: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(SpareCores, "threads", lambda _self, _now: 99)
+    options = LoadOptions(n_ctx=1024, gpu_layers=0)
+    options = options.exact() if exact else options
+    tokens = [(7 * i * i + 3) % 40_000 for i in range(700)]
+    seen = []
+    model = LlamaModel(smollm2_path, options)
+    for threads in (1, 2):
+        context = LlamaContext(model, options=replace(options, threads=threads))
+        context.prefill(tokens[:650])
+        seen.append(
+            [
+                context.logits(tokens[:end], width).tobytes()
+                for end, width in ((651, 1), (655, 4), (671, 16))
+            ]
+        )
+        context.close()
+    model.close()
+    assert seen[0] == seen[1]
+    assert len({*map(len, seen[0])}) == 3
+    assert np.frombuffer(seen[0][0], np.float32).std() > 0
