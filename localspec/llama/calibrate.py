@@ -77,6 +77,9 @@ def measure_pass_costs(
         # The first pass wakes threads and touches every weight; its tokens stay before the others.
         context.logits(tokens[:_WARM_UP], rows=1)
         fitting = tuple(width for width in schedule.widths if width <= widest)
-        return sample(run_pass, replace(schedule, widths=fitting), time.perf_counter, on_progress)
+        measured = sample(
+            run_pass, replace(schedule, widths=fitting), time.perf_counter, on_progress
+        )
+        return replace(measured, gave_way=context.gave_way)
     finally:
         context.close()

@@ -43,6 +43,11 @@ class LlamaContext(LlamaSequence):
         """
         return self._native.handle
 
+    @property
+    def gave_way(self) -> bool:
+        """Whether a pass ever had fewer threads than it was to have, since other programs were busy."""
+        return self._native.gave_way
+
     def close(self) -> None:
         """Free the context; closing twice is harmless."""
         self._native.close()

@@ -128,6 +128,11 @@ class NativeContext:
             raise PassFailed(f"the context of {self.model.path} was closed: load the model again")
         return self._handle
 
+    @property
+    def gave_way(self) -> bool:
+        """Whether a pass ever had fewer threads than it was to have, since other programs were busy."""
+        return self._spare.gave_way
+
     def _memory(self) -> Any:
         return native.llama_get_memory(self.handle)
 

@@ -72,6 +72,9 @@ class SpareCores:
         wanted: threads that passes have when nobody else is busy.
         look: tells what has been used; None where nothing is known, and then nothing changes.
         first: the first look, before which nothing counts.
+
+    Attributes:
+        gave_way: whether a pass ever had fewer than `wanted`.
     """
 
     def __init__(
@@ -84,6 +87,7 @@ class SpareCores:
         self._look = look
         self._before = first
         self._threads = wanted
+        self.gave_way = False
 
     def threads(self, now_s: float) -> int:
         """Return how many threads the next pass should have, from 1 to `wanted`.
@@ -99,6 +103,7 @@ class SpareCores:
         if seen is not None and seen.at_s > before.at_s:
             taken = (seen.busy_s - before.busy_s) - (seen.own_s - before.own_s)
             self._threads = self._beside(max(0.0, taken / (seen.at_s - before.at_s)), seen.n_cores)
+            self.gave_way |= self._threads < self._wanted
         return self._threads
 
     def _beside(self, taken: float, n_cores: int) -> int:

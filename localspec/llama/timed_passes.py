@@ -45,15 +45,17 @@ class Measured:
         costs: of each width, the fastest pass that was seen.
         spread: how many times the fastest the second fastest took, the median over all widths:
             below 1.05 where nothing else runs. None where no pass was repeated.
+        gave_way: whether passes had fewer threads than they will have when nothing else runs.
     """
 
     costs: PassCosts
     spread: float | None
+    gave_way: bool = False
 
     @property
     def disturbed(self) -> bool:
         """Whether other programs took so much of the machine that costs may be far too high."""
-        return self.spread is None or self.spread > _DISTURBED
+        return self.gave_way or self.spread is None or self.spread > _DISTURBED
 
 
 def sample(

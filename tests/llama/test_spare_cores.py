@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from localspec.llama.calibrate import OF_DRAFT_MODEL, measure_pass_costs
 from localspec.llama.context import LlamaContext
 from localspec.llama.model import LlamaModel
 from localspec.llama.options import LoadOptions
@@ -74,6 +75,7 @@ def test_what_we_run_ourselves_leaves_room_for_us() -> None:
 def test_threads_come_back_when_others_are_done_and_not_when_they_flicker() -> None:
     machine = Machine(2, taken=1.0)
     cores = spare(machine, 2)
+    assert not cores.gave_way
     assert cores.threads(machine.after(1.0)) == 1
     machine.taken = 0.5
     assert cores.threads(machine.after(1.0)) == 1
@@ -81,6 +83,7 @@ def test_threads_come_back_when_others_are_done_and_not_when_they_flicker() -> N
     assert cores.threads(machine.after(1.0)) == 2
     machine.taken = 0.5
     assert cores.threads(machine.after(1.0)) == 2
+    assert cores.gave_way
 
 
 def test_passes_in_quick_succession_look_once() -> None:
@@ -108,6 +111,26 @@ def test_what_this_process_runs_is_in_what_has_been_used() -> None:
     # Counted in hundredths, and not at the same instant.
     assert after.busy_s - before.busy_s >= 0.25
     assert after.n_cores >= 1
+
+
+@pytest.mark.weights
+def test_costs_that_were_measured_with_fewer_threads_are_measured_again(
+    smollm2: LlamaModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options = LoadOptions(threads=2)
+    short = replace(OF_DRAFT_MODEL, budget_s=0.1, first_s=0.1, most_s=0.2)
+    monkeypatch.setattr(SpareCores, "threads", lambda _self, _now_s: 1)
+    assert not measure_pass_costs(smollm2, options, short).gave_way
+    monkeypatch.undo()
+
+    def crowded(self: SpareCores, _now_s: float) -> int:
+        self.gave_way = True
+        return 1
+
+    monkeypatch.setattr(SpareCores, "threads", crowded)
+    measured = measure_pass_costs(smollm2, options, short)
+    assert measured.gave_way
+    assert measured.disturbed
 
 
 @pytest.mark.weights
