@@ -11,12 +11,19 @@ import pytest
 
 from tests.cli.command import COMMAND, PLAIN, environment, localspec
 
+SCORE = {
+    "type": "object",
+    "properties": {"fruit": {"enum": ["fig", "pear"]}, "score": {"type": "integer", "maximum": 9}},
+    "required": ["fruit", "score"],
+}
 LINES: list[dict[str, Any]] = [
     {"id": "rivers", "prompt": "Name three rivers."},
     {"id": "list", "prompt": "Repeat this: pear, apple, fig, pear, apple, fig.", "max_tokens": 12},
     {"id": "long", "prompt": "word " * 600},
     {"id": "stop", "prompt": "Count from one to ten.", "stop": ["five"]},
     {"id": "hello", "prompt": "Say hello.", "temperature": 0},
+    {"id": "schema", "prompt": "Rate pears.", "json_schema": SCORE, "max_tokens": 40},
+    {"id": "greedy", "prompt": "Rate figs.", "json_schema": SCORE, "temperature": 0},
 ]
 
 
@@ -50,6 +57,7 @@ def test_under_exact_the_answers_are_the_same_bytes(
     monkeypatch.chdir(tmp_path)
     alone = answers("--exact")
     assert answers("--exact", "--parallel", "3") == alone
+    assert json.loads(alone["schema"]["text"])["fruit"] in {"fig", "pear"}
     assert "--ctx" in str(alone["long"]["error"])
 
 
