@@ -49,7 +49,9 @@ def _until_gone(pids: list[int]) -> None:
 
 def run_is_killed(ground: Ground, chance: Random) -> str:
     with ground.started("run", *ANSWER, "Tell a long story.") as running:
-        time.sleep(chance.uniform(0, 3))
+        seen = chance.choice([0, 0, 1, 100, 400])
+        running.until(lambda each: len(each.out) >= seen)
+        time.sleep(chance.uniform(0, 1))
         running.signal(signal.SIGKILL)
     assert_sound_telemetry(ground)
     assert_fine(answer(ground))

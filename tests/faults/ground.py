@@ -126,7 +126,9 @@ class Ground:
     @contextmanager
     def started(self, *arguments: str, limits: Limits = NONE) -> Iterator["Running"]:
         """Start the command and leave it running; it is killed if it outlives the trial."""
-        process = self.start(*arguments, limits=limits, stdin=subprocess.PIPE)
+        # Others than the chat would wait for the end of a pipe before they begin.
+        stdin = subprocess.PIPE if arguments[0] == "chat" else subprocess.DEVNULL
+        process = self.start(*arguments, limits=limits, stdin=stdin)
         running = Running(process)
         try:
             yield running
