@@ -4,9 +4,12 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from random import Random
 
-from tests.faults.ground import CLOCK, ROOT, Ground, patiently
+from tests.faults.ground import CLOCK, PATIENCE, ROOT, Ground, patiently
 from tests.faults.limits import Limits
 from tests.faults.trial import Trial
 from tests.models.kills import kill_until_done
@@ -59,18 +62,19 @@ def another_is_frozen(ground: Ground, _: Random) -> str:
     with loopback_hub(with_storage=True) as hub:
         machine = _machine(ground, hub)
         hub.pause_s = 0.01
-        with machine.start("pull", "toy") as frozen:
+        with _killed_at_the_end(machine.start("pull", "toy")) as frozen:
             while hub.sent_bytes < len(_DATA) // 4:
                 time.sleep(0.005)
             frozen.send_signal(signal.SIGSTOP)
-            with machine.start("pull", "toy") as waiting:
-                time.sleep(1.0)
+            with _killed_at_the_end(machine.start("pull", "toy")) as waiting:
+                _until_it_waits(waiting)
+                time.sleep(0.5)
                 assert waiting.poll() is None, "it waits for the one that has the file"
                 waiting.send_signal(signal.SIGINT)
                 patiently(waiting)
                 assert waiting.returncode == 130
-            with machine.start("pull", "toy") as heir:
-                time.sleep(0.5)
+            with _killed_at_the_end(machine.start("pull", "toy")) as heir:
+                _until_it_waits(heir)
                 frozen.kill()
                 frozen.communicate()
                 told = patiently(heir)[1]
@@ -79,6 +83,28 @@ def another_is_frozen(ground: Ground, _: Random) -> str:
         assert hub.sent_bytes <= 2.05 * len(_DATA)
         _finish(machine)
     return "it waits; Ctrl-C ends it (130)"
+
+
+@contextmanager
+def _killed_at_the_end(
+    process: "subprocess.Popen[bytes]",
+) -> Iterator["subprocess.Popen[bytes]"]:
+    """Kill a process that is left, frozen or not: nobody would ever end it."""
+    with process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def _until_it_waits(process: "subprocess.Popen[bytes]") -> None:
+    """Wait until a process sleeps between two looks at a lock; nothing before that does."""
+    for _ in range(PATIENCE):
+        if "nanosleep" in Path(f"/proc/{process.pid}/wchan").read_text():
+            return
+        assert process.poll() is None, "it ended"
+        time.sleep(0.02)
+    raise AssertionError("it does not wait for the lock")
 
 
 def _run_limited(machine: ToyMachine, limits: Limits, **variables: str) -> Ended:
