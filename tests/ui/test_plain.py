@@ -180,6 +180,23 @@ def test_a_question_to_an_engine_that_died_is_refused(tmp_path: Path) -> None:
     assert "the engine is not running" in err
 
 
+@pytest.mark.parametrize("again", ["two?", "/regenerate", "/continue", "/race"])
+def test_an_engine_that_dies_in_a_race_ends_it_and_nothing_waits_for_it(
+    again: str, tmp_path: Path
+) -> None:
+    script = {
+        "answers": {"one": "Yes."},
+        "otherwise": ["word " * 40],
+        "death": {"on": "token", "at": 50},
+    }
+    code, out, err = said(tmp_path, "one?", "/race two?", again, script=script)
+    assert code == 2
+    assert out.startswith("Yes.\n[with drafting]\nword")
+    assert "was killed (SIGKILL)" in err
+    assert "there is nothing to compare" in err
+    assert "the engine is not r" in err.splitlines()[-1], "running, or ready"
+
+
 def test_a_second_ctrl_c_leaves_an_engine_that_hangs(tmp_path: Path) -> None:
     script = {"otherwise": ["word " * 100], "pass_s": 0.02}
     talk = Talk(History(tmp_path / "history"))
