@@ -21,7 +21,8 @@ from localspec.bench.trial import Trial
 from localspec.decoding.cancel import CancelFlag
 from localspec.errors import UsageError
 from localspec.launch import Launch
-from localspec.llama.devices import default_threads, supports_offload
+from localspec.llama.cpu_threads import default_threads
+from localspec.llama.devices import supports_offload
 
 OnTrial = Callable[[int, int, Trial], None]
 

@@ -11,7 +11,8 @@ from dataclasses import asdict
 from pathlib import Path
 
 from localspec.llama.build import build
-from localspec.llama.devices import default_threads, devices, supports_offload
+from localspec.llama.cpu_threads import default_threads
+from localspec.llama.devices import devices, supports_offload
 from localspec.llama.options import LoadOptions
 
 FORMAT = 1

@@ -10,7 +10,8 @@ from pathlib import Path
 from localspec import __version__
 from localspec.diagnosis.fact import Fact
 from localspec.llama.build import Build
-from localspec.llama.devices import Device, default_threads
+from localspec.llama.cpu_threads import default_threads
+from localspec.llama.devices import Device
 from localspec.models.free_memory import free_ram_bytes
 from localspec.models.space import size_text
 
@@ -32,7 +33,11 @@ def hardware(devices: list[Device]) -> Iterator[Fact]:
     """Yield CPU, memory and devices."""
     yield Fact("hardware", "CPU", platform.processor() or platform.machine())
     yield Fact("hardware", "CPU features", ", ".join(cpu_features()) or "not told")
-    yield Fact("hardware", "threads", f"{default_threads()}, one for each physical core")
+    yield Fact(
+        "hardware",
+        "threads",
+        f"{default_threads()}, one for each physical core, as far as this process may use them",
+    )
     free = free_ram_bytes()
     if free is None:
         yield Fact("hardware", "free RAM", "not told: plans for memory are not made", "note")

@@ -1,11 +1,8 @@
-"""Devices that this build of llama.cpp can compute on, and how many threads suit the CPU."""
+"""Devices that this build of llama.cpp can compute on."""
 
 import ctypes
-import os
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import llama_cpp.llama_cpp as native
 
@@ -90,34 +87,3 @@ def select(names: Sequence[str]) -> ctypes.Array[ctypes.c_void_p] | None:
             chosen.append(device.handle)
     # An empty list, ended by NULL, keeps everything on the CPU.
     return (ctypes.c_void_p * (len(chosen) + 1))(*chosen, None)
-
-
-def default_threads() -> int:
-    """Return the number of physical cores that this process may use.
-
-    A second thread on the same core slows llama.cpp's kernels down.
-    """
-    if sys.platform == "linux":
-        allowed = os.sched_getaffinity(0)
-        siblings = {_siblings(cpu) for cpu in allowed}
-        return max(1, len(siblings))
-    if sys.platform == "darwin":
-        return _performance_cores() or os.cpu_count() or 4
-    return max(1, (os.cpu_count() or 4) // 2)
-
-
-def _siblings(cpu: int) -> str:
-    path = Path(f"/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings")
-    try:
-        return path.read_text()
-    except OSError:
-        return str(cpu)
-
-
-def _performance_cores() -> int:
-    """Return macOS's count of performance cores; 0 where it does not tell."""
-    libc = ctypes.CDLL(None)
-    value, size = ctypes.c_int32(0), ctypes.c_size_t(4)
-    name = b"hw.perflevel0.physicalcpu"
-    failed = libc.sysctlbyname(name, ctypes.byref(value), ctypes.byref(size), None, 0)
-    return 0 if failed else value.value

@@ -19,7 +19,7 @@ from localspec.decoding.model import Logits
 from localspec.errors import ModelLoadError, PassFailed
 from localspec.llama.backend import clear_log, last_complaint
 from localspec.llama.batch import Batch, Part
-from localspec.llama.devices import default_threads
+from localspec.llama.cpu_threads import default_threads
 from localspec.llama.model import LlamaModel
 from localspec.llama.options import KV_TYPES, LoadOptions
 from localspec.llama.spare_cores import SpareCores
