@@ -10,7 +10,8 @@ import pytest
 from localspec.calibration import key as key_module
 from localspec.calibration.key import digest_of, file_identity, key_of
 from localspec.llama.build import build
-from localspec.llama.devices import Device, default_threads
+from localspec.llama.cpu_threads import default_threads
+from localspec.llama.devices import Device
 from localspec.llama.options import LoadOptions
 
 CHANGED: dict[str, Any] = {
