@@ -65,3 +65,13 @@ def test_a_file_that_is_cut_while_it_is_mapped_is_told_in_one_line(tmp_path: Pat
     assert ended.stdout == b""
     assert ended.stderr.decode().count("\n") == 1
     assert ended.stderr.startswith(b"localspec: a page of a file is gone while it was mapped")
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no such signal there")
+def test_the_signal_ends_the_process_also_where_somebody_sent_it() -> None:
+    program = (
+        "import os, signal, time; from localspec.llama.backend import initialise; initialise();"
+        "os.kill(os.getpid(), signal.SIGBUS); time.sleep(60)"
+    )
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, check=False)
+    assert ended.returncode == -signal.SIGBUS
