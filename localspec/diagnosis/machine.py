@@ -12,6 +12,7 @@ from localspec.diagnosis.fact import Fact
 from localspec.llama.build import Build
 from localspec.llama.cpu_threads import default_threads
 from localspec.llama.devices import Device
+from localspec.llama.spare_cores import GIVES_WAY, taken_by_others
 from localspec.models.free_memory import free_ram_bytes
 from localspec.models.space import size_text
 
@@ -38,6 +39,10 @@ def hardware(devices: list[Device]) -> Iterator[Fact]:
         "threads",
         f"{default_threads()}, one for each physical core, as far as this process may use them",
     )
+    others = taken_by_others()
+    if others is not None and others[0] >= GIVES_WAY:
+        told = f"take {others[0]:.1f} of {others[1]} cores now: answers are slower meanwhile"
+        yield Fact("hardware", "other programs", told, "note")
     free = free_ram_bytes()
     if free is None:
         yield Fact("hardware", "free RAM", "not told: plans for memory are not made", "note")

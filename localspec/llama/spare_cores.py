@@ -17,7 +17,7 @@ _IDLE = (3, 4)  # of a line's columns: idle, and waiting for a disk
 _GUEST = 8  # from here on what runs in guests, which the columns before have counted
 _LOOK_EVERY_S = 0.3
 """Seconds between two looks: the kernel counts in hundredths, and a look costs 0.03 ms."""
-_GIVES_WAY, _COMES_BACK = 0.6, 0.25
+GIVES_WAY, _COMES_BACK = 0.6, 0.25
 """Of a core that others take: from here on it is theirs, and up to here it is ours again."""
 
 
@@ -65,6 +65,20 @@ def usage() -> Usage | None:
 _AT_IMPORT = usage()
 
 
+def taken_between(before: Usage, after: Usage) -> float:
+    """Return how many cores other programs took meanwhile, on average."""
+    took_s = (after.busy_s - before.busy_s) - (after.own_s - before.own_s)
+    return max(0.0, took_s / (after.at_s - before.at_s))
+
+
+def taken_by_others() -> tuple[float, int] | None:
+    """Return how many cores other programs take now, and of how many; None where nobody tells."""
+    now = usage()
+    if now is None or _AT_IMPORT is None or now.at_s <= _AT_IMPORT.at_s:
+        return None
+    return taken_between(_AT_IMPORT, now), now.n_cores
+
+
 class SpareCores:
     """Follows what other programs take, a few times a second.
 
@@ -101,13 +115,12 @@ class SpareCores:
         seen = self._look()
         self._before = seen
         if seen is not None and seen.at_s > before.at_s:
-            taken = (seen.busy_s - before.busy_s) - (seen.own_s - before.own_s)
-            self._threads = self._beside(max(0.0, taken / (seen.at_s - before.at_s)), seen.n_cores)
+            self._threads = self._beside(taken_between(before, seen), seen.n_cores)
             self.gave_way |= self._threads < self._wanted
         return self._threads
 
     def _beside(self, taken: float, n_cores: int) -> int:
-        fits = n_cores - int(taken + 1 - _GIVES_WAY)
+        fits = n_cores - int(taken + 1 - GIVES_WAY)
         if fits > self._threads:  # so that a load that flickers does not
             fits = max(self._threads, n_cores - int(taken + 1 - _COMES_BACK))
         return min(max(fits, 1), self._wanted)

@@ -44,3 +44,13 @@ def test_a_system_that_does_not_tell_its_memory_is_worth_a_note(
     monkeypatch.setattr(machine, "free_ram_bytes", lambda: None)
     (fact,) = [fact for fact in hardware([]) if fact.name == "free RAM"]
     assert fact.state == "note"
+
+
+@pytest.mark.parametrize(("taken", "noted"), [((1.3, 2), True), ((0.2, 2), False), (None, False)])
+def test_other_programs_that_slow_answers_are_told(
+    monkeypatch: pytest.MonkeyPatch, taken: tuple[float, int] | None, noted: bool
+) -> None:
+    monkeypatch.setattr(machine, "taken_by_others", lambda: taken)
+    told = [fact for fact in hardware([]) if fact.name == "other programs"]
+    assert len(told) == noted
+    assert all(fact.value.startswith("take 1.3 of 2 cores") for fact in told)
