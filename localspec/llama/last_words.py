@@ -71,9 +71,8 @@ def _lost_page(number: int) -> None:
     if not _told[0]:  # several threads may ask for lost pages at once
         _told[0] = True
         _write(_LOST_PAGE)
-    _set_signal()(
-        number, None
-    )  # SIG_DFL: it is asked for once more on return, and ends the process
+    _set_signal()(number, None)  # SIG_DFL
+    os.kill(os.getpid(), number)  # where it was only sent, no page is asked for again on return
 
 
 # ctypes drops a callback that nothing refers to.
