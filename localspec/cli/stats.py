@@ -77,6 +77,7 @@ def _retag(directory: Path, wanted: tuple[str, ...]) -> None:
     from localspec.telemetry.database import FILE, Database  # noqa: PLC0415
     from localspec.telemetry.kinds import required  # noqa: PLC0415
     from localspec.telemetry.schema import TooNewError  # noqa: PLC0415
+    from localspec.telemetry.taking_in import collect  # noqa: PLC0415
     from localspec.telemetry.writing import retag  # noqa: PLC0415
 
     asked = []
@@ -85,6 +86,7 @@ def _retag(directory: Path, wanted: tuple[str, ...]) -> None:
         if not (equals and number.isdecimal() and len(number) < 19):
             raise UsageError(f"--retag {each[:40]!r}: give it like 12=code")
         asked.append((int(number), required(workload)))
+    collect(directory)
     if not (directory / FILE).is_file():
         raise LocalspecError("nothing was recorded yet: there is nothing to tag")
     try:

@@ -1,39 +1,32 @@
-"""What a trace notes while a reply is made, and how it becomes rows. The noting is on the hot path, the rest is not."""
+"""ReplyNotes: what a trace notes while a reply is made, until it is spooled."""
 
+import random
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from localspec.decoding.generate import Confirmed
-from localspec.telemetry.rows import RoundRow, shares, sixteenths
+from localspec.telemetry.pair import Pair
+from localspec.telemetry.stretch import Ended, Head, NotedRound, Said, Stretch, Times
 
-
-class Times(NamedTuple):
-    """Seconds so far: of the whole, of its stages, and of removing from the caches of target and draft model."""
-
-    decode: float
-    draft_prefill: float
-    draft: float
-    verify: float
-    sample: float
-    truncate_target: float
-    truncate_draft: float
+_KEY_BITS = 62
+_KEYS = random.SystemRandom()
 
 
 class Noted(NamedTuple):
-    """A round that is to be written down."""
+    """A round; `times` are those of `Times`, and `at_once` is how many replies shared its passes."""
 
     confirmed: Confirmed
-    times: Times
+    times: Sequence[float]
+    at_once: int
 
 
-class Ended(NamedTuple):
-    """The end of a reply."""
+class NotedEnd(NamedTuple):
+    """The end of a reply, in seconds."""
 
     text: str
-    wall_s: float
     prefill_s: float
     decode_s: float
+    wall_s: float
 
 
 class Pieces(NamedTuple):
@@ -42,152 +35,118 @@ class Pieces(NamedTuple):
     of: dict[int, bytes]
 
 
-class Said(NamedTuple):
-    """A round's ids; where text is wanted. `n` is 0 for the token that the prompt gives."""
-
-    n: int
-    draft: tuple[int, ...]
-    confirmed: tuple[int, ...]
-    next_token: int
+Event = Noted | NotedEnd | Pieces
 
 
-Event = Noted | Ended | Pieces
-
-
-@dataclass(slots=True, eq=False)
 class ReplyNotes:
-    """One reply, as far as it has been noted, and what of it is not written yet.
+    """One reply, as far as it has been noted.
+
+    Args:
+        pair: what answers.
+        started_s: seconds since 1970.
+        asked: what the user said last; forgotten once the text is tagged.
+        prompt: ids of the whole prompt.
+        greedy: whether the temperature is 0.
+        workload: what the user says the text is; None guesses.
+        keeps_text: whether text is wanted.
 
     Attributes:
-        id: in the database; None before it is there.
-        started_s: seconds since 1970.
-        asked: what the user said last, until the text is tagged.
-        prompt: ids of the whole prompt; empty unless text is wanted.
-        n_prompt: how many they are.
-        greedy: whether the temperature is 0.
-        workload: what kind of text it is taken for.
-        by_user: whether the user said so.
-        rows: not written yet.
-        said: likewise; empty unless text is wanted.
-        pieces: likewise.
-        ended: the end, once it was noted.
-        unsettled: rounds that are written, and not in the sums yet.
-        unsettled_next: the same, once what is being written is written.
+        key: tells the reply from all others.
+        workload: what kind of text it is; None as long as nobody has looked.
+        ended: its end, once that was noted.
     """
 
-    started_s: float
-    asked: str
-    prompt: tuple[int, ...]
-    n_prompt: int
-    greedy: bool
-    workload: str | None
-    by_user: bool
-    keeps_text: bool
-    id: int | None = None
-    rows: list[RoundRow] = field(default_factory=list)
-    said: list[Said] = field(default_factory=list)
-    pieces: dict[int, bytes] = field(default_factory=dict)
-    ended: Ended | None = None
-    unsettled: int = 0
-    unsettled_next: int = 0
-    tokens: int = 0
-    _n: int = 0
-    _before: Times | None = None
-    _final: str | None = None
+    def __init__(
+        self,
+        pair: Pair,
+        started_s: float,
+        asked: str,
+        prompt: Sequence[int],
+        *,
+        greedy: bool,
+        workload: str | None,
+        keeps_text: bool,
+    ) -> None:
+        self.key = _KEYS.getrandbits(_KEY_BITS)
+        self.workload = workload
+        self.keeps_text = keeps_text
+        self.ended: Ended | None = None
+        self._asked = asked
+        fields = (pair.target, pair.draft_model, pair.plain_s, pair.at_once)
+        by_user = workload is not None
+        self._head = Head(self.key, fields, started_s, len(prompt), greedy, by_user)
+        self._prompt = tuple(prompt) if keeps_text else ()
+        self._n, self._tokens = 0, 0
+        self._spooled: tuple[int, int, Sequence[float]] = (0, 0, Times())
+        self._times: Sequence[float] = Times()
+        self._rounds: list[NotedRound] = []
+        self._said: list[Said] = []
+        self._pieces: list[tuple[int, str]] = []
 
     def take(self, event: Event) -> None:
         """Take in an event; in their order."""
-        if self.workload is None:
-            self.workload = _workload_of(self.asked)
         if isinstance(event, Noted):
-            self._take_round(event)
+            self._take_round(*event)
         elif isinstance(event, Pieces):
-            self.pieces.update(event.of)
+            self._pieces += [(token, piece.hex()) for token, piece in event.of.items()]
         else:
-            self.ended = event
+            self.ended = Ended(self._tokens, *event[1:])
+            self.tag(event.text)
+            self._asked = ""
 
-    def final_workload(self) -> str:
-        """Return what kind of text it is, as far as the text is there."""
-        assert self.workload is not None  # noqa: S101 - an end is an event
-        if self.by_user or self.ended is None:
-            return self.workload
-        if self._final is None:
-            self._final = _workload_of(self.asked, self.ended.text)
-            self.asked, self.ended = "", self.ended._replace(text="")
-        return self._final
+    def tag(self, text: str = "") -> None:
+        """Guess what kind of text it is by what of it is there, unless the user said so."""
+        # Its patterns take a while to be compiled, which no answer has to wait for.
+        from localspec.telemetry.workload import workload_of  # noqa: PLC0415
 
-    def written(self, number: int) -> None:
-        """Take in that all of it is in the database, where the reply has this id."""
-        self.id = number
-        self.workload = self.final_workload()
-        self.unsettled = self.unsettled_next
-        self.rows.clear()
-        self.said.clear()
-        self.pieces.clear()
-        self.prompt = ()
+        if not self._head.by_user:
+            self.workload = workload_of(self._asked, text)
 
-    def dropped(self) -> None:
-        """Take in that what is not written will not be."""
-        self.rows.clear()
-        self.said.clear()
+    def stretch(self) -> Stretch:
+        """Return what was noted since the last one."""
+        n, tokens, before = self._spooled
+        news = Stretch(
+            self._head,
+            self.workload,
+            n,
+            tokens,
+            before,
+            self._rounds,
+            self.ended,
+            self._prompt,
+            self._said,
+            self._pieces,
+        )
+        self._spooled = (self._n, self._tokens, self._times)
+        self._rounds, self._said, self._pieces, self._prompt = [], [], [], ()
+        return news
 
-    def _take_round(self, noted: Noted) -> None:
-        confirmed, times = noted
-        done = confirmed.round
-        if done is not None:
-            self._n += 1
-            self.rows.append(self._row(confirmed, times))
+    def _take_round(self, confirmed: Confirmed, times: Sequence[float], at_once: int) -> None:
+        done, tokens = confirmed.round, confirmed.tokens
+        self._times = times
+        self._tokens += len(tokens)
         if self.keeps_text:
-            draft = () if done is None else done.draft.tokens
-            following = confirmed.tokens[-1] if done is None else done.verdict.next_token
-            self.said.append(Said(self._n, draft, confirmed.tokens, following))
-        self.tokens += len(confirmed.tokens)
-        self._before = times
-
-    def _row(self, confirmed: Confirmed, times: Times) -> RoundRow:
-        done, before = confirmed.round, self._before or times
-        assert done is not None  # noqa: S101 - asked before
-        took = [now - earlier for now, earlier in zip(times, before, strict=True)]
-        decode_s, draft_prefill_s, draft_s, verify_s, sample_s, of_target_s, of_draft_s = took
-        other_s = decode_s - draft_prefill_s - draft_s - verify_s - sample_s
-        # What the draft model removed, it did before its first pass: be that prefill or draft.
-        of_prefill_s = max(0.0, of_draft_s - draft_s)
-        stages = (
-            draft_prefill_s - of_prefill_s,
-            draft_s - of_draft_s + of_prefill_s,
-            verify_s - of_target_s,
-            sample_s,
-            of_target_s + of_draft_s,
-            other_s,
-        )
+            drafted = () if done is None else done.draft.tokens
+            following = tokens[-1] if done is None else done.verdict.next_token
+            self._said.append(Said(self._n + (done is not None), drafted, tokens, following))
+        if done is None:
+            self._spooled = (0, self._tokens, times)  # what the prompt took is no round's
+            return
+        self._n += 1
         draft = done.draft
-        took_us = tuple(max(0, round(1e6 * stage)) for stage in stages)
-        return RoundRow(
-            0,
-            self._n,
-            draft.drafter,
-            len(draft.tokens),
-            done.verdict.accepted,
-            len(confirmed.tokens),
-            done.correction_rank,
-            len(draft.tokens) + 1,
-            self.n_prompt + self.tokens,
-            took_us[0],
-            took_us[1],
-            took_us[2],
-            took_us[3],
-            took_us[4],
-            took_us[5],
-            shares(draft.confidences[: len(draft.tokens)]),
-            sixteenths(draft.gaps[: len(draft.tokens)]),
+        self._rounds.append(
+            NotedRound(
+                draft.drafter,
+                len(draft.tokens),
+                done.verdict.accepted,
+                len(tokens),
+                done.correction_rank,
+                draft.confidences,
+                draft.gaps,
+                at_once,
+                times,
+            )
         )
-
-
-def _workload_of(asked: str, reply: str = "") -> str:
-    # Its patterns take a while to be compiled, which no answer has to wait for.
-    from localspec.telemetry.workload import workload_of  # noqa: PLC0415
-
-    return workload_of(asked, reply)
 
 
 def packed(tokens: Sequence[int]) -> bytes:

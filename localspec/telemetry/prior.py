@@ -64,9 +64,9 @@ def read_prior(
 def _priors(
     connection: sqlite3.Connection, pair: Pair, workload: str, greedy: bool, now_s: float
 ) -> dict[str, Prior]:
-    names = (pair.target, pair.draft_model)
+    names = (pair.target, pair.draft_model, pair.at_once)
     found = connection.execute(
-        "SELECT id FROM pair WHERE target = ? AND draft_model = ?", names
+        "SELECT id FROM pair WHERE (target, draft_model, at_once) = (?, ?, ?)", names
     ).fetchone()
     if found is None:
         return {}

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from localspec.errors import LocalspecError
-from localspec.telemetry.database import FILE
+from localspec.telemetry.database import FILE, Database
 from localspec.telemetry.pair import Pair
 from localspec.telemetry.schema import VERSION
+from localspec.telemetry.taking_in import collect
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,25 +40,28 @@ class Sizes:
 
 @contextmanager
 def reading(directory: Path) -> Iterator[sqlite3.Connection | None]:
-    """Open the database to be read; None where there is none yet.
+    """Open the database to be read, with what killed processes have left; None where there is none yet.
 
     Raises:
         LocalspecError: it cannot be read.
     """
     path = directory / FILE
+    collect(directory)
     if not path.is_file():
         yield None
         return
     try:
         with closing(_opened(path)) as connection:
-            (version,) = connection.execute("PRAGMA user_version").fetchone()
+            version = _version(connection)
             if version > VERSION:
                 raise LocalspecError(
                     f"{path} was written by a later localspec (version {version}, this one knows {VERSION}): "
                     "update localspec"
                 )
+            if 0 < version < VERSION:
+                Database(directory).close()  # brings it up to date
             yield connection if version else None
-    except sqlite3.Error as error:
+    except (sqlite3.Error, OSError) as error:
         raise LocalspecError(
             f"{path} cannot be read ({error}): `localspec telemetry wipe` starts afresh"
         ) from error
@@ -66,7 +70,7 @@ def reading(directory: Path) -> Iterator[sqlite3.Connection | None]:
 def list_replies(connection: sqlite3.Connection, most: int) -> list[ListedReply]:
     """Return the latest replies, the last one first."""
     rows = connection.execute(
-        "SELECT reply.id, started_s, target, draft_model, workload, tagged_by, tokens, drafted, accepted, wall_us "
+        "SELECT reply.id, started_s, target, draft_model, at_once, workload, tagged_by, tokens, drafted, accepted, wall_us "
         "FROM reply JOIN pair ON pair.id = reply.pair ORDER BY reply.id DESC LIMIT ?",
         (most,),
     )
@@ -74,7 +78,7 @@ def list_replies(connection: sqlite3.Connection, most: int) -> list[ListedReply]
         ListedReply(
             id=number,
             started_s=started_s,
-            pair=Pair(target, draft_model).name,
+            pair=Pair(target, draft_model, at_once=at_once).name,
             workload=workload,
             by_user=tagged_by == "user",
             tokens=tokens,
@@ -82,7 +86,7 @@ def list_replies(connection: sqlite3.Connection, most: int) -> list[ListedReply]
             accepted=accepted,
             wall_s=wall_us / 1e6,
         )
-        for number, started_s, target, draft_model, workload, tagged_by, tokens, drafted, accepted, wall_us in rows
+        for number, started_s, target, draft_model, at_once, workload, tagged_by, tokens, drafted, accepted, wall_us in rows
     ]
 
 
@@ -94,11 +98,16 @@ def sizes(connection: sqlite3.Connection) -> Sizes:
     return Sizes(rounds, replies, with_text, first_s)
 
 
+def _version(connection: sqlite3.Connection) -> int:
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    return int(version)
+
+
 def _opened(path: Path) -> sqlite3.Connection:
     place = path.absolute().as_uri()
     connection = sqlite3.connect(f"{place}?mode=ro", uri=True, isolation_level=None, timeout=5.0)
     try:
-        connection.execute("PRAGMA user_version").fetchone()
+        _version(connection)
     except sqlite3.OperationalError:
         # In a folder that cannot be written there is no log to be made: as it stands, then.
         connection.close()

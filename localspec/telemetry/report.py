@@ -86,9 +86,11 @@ def _one_moment(connection: sqlite3.Connection) -> Iterator[None]:
 def _pairs(connection: sqlite3.Connection) -> tuple[dict[int, str], dict[int, float]]:
     """Return names of pairs, and seconds of a plain pass where those were calibrated."""
     names, calibrated = {}, {}
-    rows = connection.execute("SELECT id, target, draft_model, plain_us FROM pair ORDER BY id")
-    for number, target, draft_model, plain_us in rows:
-        names[number] = Pair(target, draft_model).name
+    rows = connection.execute(
+        "SELECT id, target, draft_model, at_once, plain_us FROM pair ORDER BY id"
+    )
+    for number, target, draft_model, at_once, plain_us in rows:
+        names[number] = Pair(target, draft_model, at_once=at_once).name
         if plain_us is not None:
             calibrated[number] = plain_us / 1e6
     return names, calibrated

@@ -61,9 +61,9 @@ class RoundRow(NamedTuple):
 
 def shares(values: Sequence[float]) -> bytes:
     """Return numbers from 0 to 1 as bytes."""
-    return bytes(min(max(round(255 * value), 0), 255) for value in values)
+    return bytes([min(max(round(255 * value), 0), 255) for value in values])
 
 
 def sixteenths(values: Sequence[float]) -> bytes:
     """Return numbers from 0 to 15.9 as bytes; what lies beyond counts as the end of that."""
-    return bytes(int(min(max(16 * value, 0.0), 255.0)) for value in values)
+    return bytes([int(min(max(16 * value, 0.0), 255.0)) for value in values])

@@ -137,15 +137,41 @@ _FIRST = (
     """,
 )
 
+_SECOND = (
+    # A reply has a number of its own before the database gives it one: what is written twice, is there once.
+    "ALTER TABLE reply ADD COLUMN key INTEGER",
+    "CREATE UNIQUE INDEX reply_by_key ON reply(key)",
+    # Texts that are made at once share their passes: no figure of theirs is one of a text alone.
+    """
+    CREATE TABLE pair_of_several (
+        id INTEGER PRIMARY KEY,
+        target TEXT NOT NULL,
+        draft_model TEXT NOT NULL DEFAULT '',
+        plain_us INTEGER,  -- a pass of width 1 as it was calibrated last
+        at_once INTEGER NOT NULL DEFAULT 1,
+        UNIQUE (target, draft_model, at_once)
+    ) STRICT
+    """,
+    """
+    INSERT INTO pair_of_several(id, target, draft_model, plain_us)
+    SELECT id, target, draft_model, plain_us FROM pair
+    """,
+    "DROP TABLE pair",
+    "ALTER TABLE pair_of_several RENAME TO pair",
+)
+
 # Step n takes a database from user_version n to n + 1.
-MIGRATIONS: tuple[tuple[str, ...], ...] = (_FIRST,)
+MIGRATIONS: tuple[tuple[str, ...], ...] = (_FIRST, _SECOND)
 VERSION = len(MIGRATIONS)
 TEXT_TABLES = ("said", "prompt", "piece")
 TABLES = ("round", "reply", "cell", "tally", "drift", "change", *TEXT_TABLES, "pair")
 
 
 class TooNewError(Exception):
-    """The database was written by a later localspec; holds its version."""
+    """The database was written by a later localspec."""
+
+    def __init__(self) -> None:
+        super().__init__("it was written by a later localspec")
 
 
 def migrate(connection: sqlite3.Connection) -> None:
@@ -155,7 +181,7 @@ def migrate(connection: sqlite3.Connection) -> None:
         TooNewError: it is beyond it.
     """
     if _version(connection) > VERSION:
-        raise TooNewError(_version(connection))
+        raise TooNewError
     if _version(connection) == VERSION:
         return
     # Another process may be at it, too: look again once nobody else can write.

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -14,8 +15,9 @@ if TYPE_CHECKING:
 
 GAPS = (0.25, 0.5, 1.0, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0)
 """Bounds of the buckets of gaps, as the adaptive policy has them."""
-_SIXTEENTHS = tuple(int(16 * gap) for gap in GAPS)
-CONFIDENCES = 10
+_GAP_OF = bytes(bisect_right([int(16 * gap) for gap in GAPS], value) for value in range(256))
+_TENTHS = bytes(value * 10 // 256 for value in range(256))
+_PLACES = bytes(range(256))
 _LEAST_DEPTH = 256
 
 
@@ -40,35 +42,40 @@ class Totals:
     cells: dict[tuple[str, int], list[int]] = field(default_factory=dict)
     tallies: dict[tuple[str, str, int], list[int]] = field(default_factory=dict)
 
-    def add(self, row: RoundRow) -> None:
-        """Count a round."""
-        cell = self.cells.setdefault((row.drafter, depth_from(row.depth)), [0] * 10)
-        counted = (1, row.drafted, row.accepted, row.confirmed, *row.stages_us)
-        for at, value in enumerate(counted):
-            cell[at] += value
-        for position in range(row.judged):
-            hit = position < row.accepted
-            self._tally(row.drafter, "position", position, hit)
-            if position < len(row.confidences):
-                bucket = row.confidences[position] * CONFIDENCES // 256
-                self._tally(row.drafter, "confidence", bucket, hit)
-            if position < len(row.gaps):
-                bucket = bisect_right(_SIXTEENTHS, row.gaps[position])
-                self._tally(row.drafter, "gap", bucket, hit)
-        if row.gaps and row.accepted < row.drafted:
-            self._tally(row.drafter, "rank", row.correction_rank or 0, hit=False)
-
-    def _tally(self, drafter: str, kind: str, bucket: int, hit: bool) -> None:
-        tally = self.tallies.setdefault((drafter, kind, bucket), [0, 0])
-        tally[0] += 1
-        tally[1] += hit
+    def add(self, drafter: str, rows: Sequence[RoundRow]) -> None:
+        """Count rounds of one drafter."""
+        by_depth: dict[int, list[RoundRow]] = {}
+        for row in rows:
+            by_depth.setdefault(depth_from(row.depth), []).append(row)
+        for depth, its in by_depth.items():
+            columns = list(zip(*its, strict=True))
+            # Drafted, accepted and confirmed stand side by side, and so do the stages.
+            sums = [sum(column) for column in (*columns[3:6], *columns[9:15])]
+            self.cells[drafter, depth] = [len(its), *sums]
+        judged = [row for row in rows if row.drafted]
+        for kind, bucket_of, values in (
+            ("position", _PLACES, [_PLACES] * len(judged)),
+            ("confidence", _TENTHS, [row.confidences for row in judged]),
+            ("gap", _GAP_OF, [row.gaps for row in judged]),
+        ):
+            tried = b"".join(its[: row.judged] for row, its in zip(judged, values, strict=True))
+            hits = b"".join(its[: row.accepted] for row, its in zip(judged, values, strict=True))
+            accepted = Counter(hits.translate(bucket_of))
+            for bucket, count in Counter(tried.translate(bucket_of)).items():
+                self.tallies[drafter, kind, bucket] = [count, accepted[bucket]]
+        corrected = [row for row in judged if row.gaps and row.accepted < row.drafted]
+        for rank, count in Counter(row.correction_rank or 0 for row in corrected).items():
+            self.tallies[drafter, "rank", rank] = [count, 0]
 
 
 def totals_of(rows: Iterable[RoundRow]) -> Totals:
     """Add up rounds."""
     totals = Totals()
+    by_drafter: dict[str, list[RoundRow]] = {}
     for row in rows:
-        totals.add(row)
+        by_drafter.setdefault(row.drafter, []).append(row)
+    for drafter, its in by_drafter.items():
+        totals.add(drafter, its)
     return totals
 
 

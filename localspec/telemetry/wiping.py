@@ -7,6 +7,8 @@ from pathlib import Path
 from localspec.errors import LocalspecError
 from localspec.telemetry.database import FILE, Database
 from localspec.telemetry.schema import TooNewError
+from localspec.telemetry.spool import remove_all
+from localspec.telemetry.taking_in import collect
 
 _BUSY_S = 10.0
 
@@ -18,8 +20,12 @@ def wipe(directory: Path, *, only_text: bool = False) -> bool:
         LocalspecError: another process does not let it be removed, or text alone cannot be told from the rest.
     """
     path = directory / FILE
+    if only_text:
+        collect(directory)  # its counts and times stay
+    # Before the database: what is being written is in it already, or never will be.
+    found = _spools_removed(directory)
     if not path.exists():
-        return False
+        return found
     try:
         with closing(Database(directory, busy_s=_BUSY_S)) as database:
             database.wipe(only_text=only_text)
@@ -43,6 +49,7 @@ def set_bounds(directory: Path, megabytes: int, days: int) -> None:
     Raises:
         LocalspecError: the database cannot be written.
     """
+    collect(directory)
     if not (directory / FILE).exists():
         return
     try:
@@ -52,6 +59,15 @@ def set_bounds(directory: Path, megabytes: int, days: int) -> None:
     except (sqlite3.Error, TooNewError, OSError) as error:
         raise LocalspecError(
             f"{directory / FILE} cannot be made smaller ({error}): try again"
+        ) from error
+
+
+def _spools_removed(directory: Path) -> bool:
+    try:
+        return remove_all(directory)
+    except OSError as error:
+        raise LocalspecError(
+            f"{error.filename} cannot be removed ({error.strerror}): remove it by hand"
         ) from error
 
 

@@ -1,4 +1,7 @@
-"""Writing: notes of replies go into the database, in one transaction with their sums and what they say of drift."""
+"""Writing: stretches of replies go into the database, with their sums and what they say of drift.
+
+What is written a second time changes nothing: a spool may be taken in twice, where a process was killed in between.
+"""
 
 import json
 import sqlite3
@@ -6,34 +9,49 @@ from collections.abc import Sequence
 from contextlib import suppress
 
 from localspec.telemetry.drift import Drift
-from localspec.telemetry.notes import Ended, ReplyNotes, packed
+from localspec.telemetry.kinds import CHAT
+from localspec.telemetry.notes import packed
 from localspec.telemetry.pair import Pair
 from localspec.telemetry.rows import RoundRow
+from localspec.telemetry.stretch import Ended, Head, Stretch
 from localspec.telemetry.totals import Place, totals_of
 from localspec.telemetry.totals import write as write_totals
 
-_SETTLED_AT_ONCE = 50
-"""Rounds of a reply that are added up together: to be on the disk is urgent, to be in the sums is not."""
 
-
-def write_notes(
-    connection: sqlite3.Connection, pair: Pair, notes: Sequence[ReplyNotes]
-) -> list[int]:
-    """Write what is new of replies; return the id of each."""
-    number = pair_id(connection, pair)
-    return [_write_reply(connection, number, each) for each in notes]
+def write_stretches(connection: sqlite3.Connection, stretches: Sequence[Stretch]) -> None:
+    """Write what is new of replies; of one reply in its order."""
+    # The last word counts: a kind of text is guessed anew once all of it is there.
+    kinds = {each.head.key: each.workload for each in stretches if each.workload is not None}
+    pairs: dict[Pair, int] = {}
+    replies: dict[int, int] = {}
+    rows: dict[int, list[RoundRow]] = {}
+    for each in stretches:
+        key = each.head.key
+        if each.pair not in pairs:
+            pairs[each.pair] = pair_id(connection, each.pair)
+        if key not in replies:
+            replies[key] = _reply_id(connection, pairs[each.pair], each.head, kinds.get(key))
+        rows.setdefault(replies[key], []).extend(each.rows(replies[key]))
+        _write_text(connection, pairs[each.pair], replies[key], each)
+    marks = ", ".join("?" * len(RoundRow._fields))
+    for reply, its in rows.items():
+        connection.executemany(f"INSERT OR REPLACE INTO round VALUES ({marks})", its)  # noqa: S608
+        settle(connection, reply, its)
+    for each in stretches:
+        if each.ended is not None:
+            _write_end(connection, replies[each.head.key], each.ended)
 
 
 def pair_id(connection: sqlite3.Connection, pair: Pair) -> int:
     """Return a pair's number, a new one where it was never met."""
-    names = (pair.target, pair.draft_model)
+    names = (pair.target, pair.draft_model, pair.at_once)
     plain_us = None if pair.plain_s is None else round(1e6 * pair.plain_s)
-    query = "SELECT id, plain_us FROM pair WHERE target = ? AND draft_model = ?"
+    query = "SELECT id, plain_us FROM pair WHERE (target, draft_model, at_once) = (?, ?, ?)"
     found = connection.execute(query, names).fetchone()
     if found is not None and plain_us in {None, found[1]}:
         return int(found[0])
     connection.execute(
-        "INSERT INTO pair(target, draft_model, plain_us) VALUES (?, ?, ?) "
+        "INSERT INTO pair(target, draft_model, at_once, plain_us) VALUES (?, ?, ?, ?) "
         "ON CONFLICT DO UPDATE SET plain_us = excluded.plain_us",
         (*names, plain_us),
     )
@@ -65,15 +83,25 @@ def retag(connection: sqlite3.Connection, reply: int, workload: str, *, by_user:
     return True
 
 
-def settle(connection: sqlite3.Connection, reply: int) -> None:
-    """Add up what of a reply is not in the sums yet, and let drift see it."""
+def settle(connection: sqlite3.Connection, reply: int, written: Sequence[RoundRow] = ()) -> None:
+    """Add up what of a reply is not in the sums yet, and let drift see it.
+
+    Args:
+        connection: to the database.
+        reply: its number.
+        written: its last rounds, as far as the caller has them; the others are read.
+    """
     found = connection.execute(
         "SELECT started_s, pair, workload, greedy, settled FROM reply WHERE id = ?", (reply,)
     ).fetchone()
-    rows = [] if found is None else _rows(connection, reply, found[4])
+    if found is None:
+        return
+    started_s, pair, workload, greedy, settled = found
+    rows = written
+    if not written or written[0].n != settled + 1:
+        rows = _rows(connection, reply, settled)
     if not rows:
         return
-    started_s, pair, workload, greedy, _ = found
     place = Place(int(started_s // 3600), pair, workload, greedy)
     write_totals(connection, place, totals_of(rows))
     connection.execute(
@@ -91,33 +119,6 @@ def settle(connection: sqlite3.Connection, reply: int) -> None:
     _watch_drift(connection, place, rows, started_s)
 
 
-def settle_all(connection: sqlite3.Connection) -> None:
-    """Add up what processes that were killed have left; what lives on, counts on from there."""
-    for (reply,) in connection.execute("SELECT id FROM reply WHERE NOT ended").fetchall():
-        settle(connection, reply)
-
-
-def _write_reply(connection: sqlite3.Connection, pair: int, notes: ReplyNotes) -> int:
-    assert notes.workload is not None  # noqa: S101 - it has notes, so it was tagged
-    # Whatever fails here is tried again: notes change only once all of it is written.
-    final = notes.final_workload()
-    workload = final if notes.id is None else notes.workload
-    reply = _reply_id(connection, pair, notes, workload)
-    rows = [row._replace(reply=reply) for row in notes.rows]
-    marks = ", ".join("?" * len(RoundRow._fields))
-    connection.executemany(f"INSERT OR REPLACE INTO round VALUES ({marks})", rows)  # noqa: S608
-    _write_text(connection, pair, reply, notes)
-    notes.unsettled_next = notes.unsettled + len(rows)
-    if notes.ended is not None or notes.unsettled_next >= _SETTLED_AT_ONCE:
-        notes.unsettled_next = 0
-        settle(connection, reply)
-    if notes.ended is not None:
-        _write_end(connection, reply, notes.ended, notes.tokens)
-    if final != workload:
-        retag(connection, reply, final, by_user=False)
-    return reply
-
-
 def _rows(connection: sqlite3.Connection, reply: int, after: int) -> list[RoundRow]:
     found = connection.execute(
         "SELECT * FROM round WHERE reply = ? AND n > ? ORDER BY n", (reply, after)
@@ -125,53 +126,57 @@ def _rows(connection: sqlite3.Connection, reply: int, after: int) -> list[RoundR
     return [RoundRow(*row) for row in found]
 
 
-def _reply_id(connection: sqlite3.Connection, pair: int, notes: ReplyNotes, workload: str) -> int:
-    # Written again where somebody wiped the database in the meantime.
-    known = (
-        notes.id is not None
-        and connection.execute("SELECT 1 FROM reply WHERE id = ?", (notes.id,)).fetchone()
-    )
-    if notes.id is not None and known:
-        return notes.id
+def _reply_id(connection: sqlite3.Connection, pair: int, head: Head, kind: str | None) -> int:
+    """Return the number of a reply, a new one where it was never met; it is of this kind, where that is known."""
+    found = connection.execute(
+        "SELECT id, workload FROM reply WHERE key = ?", (head.key,)
+    ).fetchone()
+    if found is not None:
+        if kind not in {None, found[1]}:
+            retag(connection, found[0], kind, by_user=False)
+        return int(found[0])
     cursor = connection.execute(
-        "INSERT INTO reply(started_s, pair, workload, tagged_by, greedy, prompt_tokens) "
-        "VALUES (?, ?, ?, ?, ?, ?)",
+        "INSERT INTO reply(key, started_s, pair, workload, tagged_by, greedy, prompt_tokens) "
+        "VALUES (?, ?, ?, ?, ?, ?, ?)",
         (
-            notes.started_s,
+            head.key,
+            head.started_s,
             pair,
-            workload,
-            "user" if notes.by_user else "guess",
-            int(notes.greedy),
-            notes.n_prompt,
+            CHAT if kind is None else kind,
+            "user" if head.by_user else "guess",
+            int(head.greedy),
+            head.n_prompt,
         ),
     )
     assert cursor.lastrowid is not None  # noqa: S101 - an INSERT has a row
     return cursor.lastrowid
 
 
-def _write_end(connection: sqlite3.Connection, reply: int, ended: Ended, tokens: int) -> None:
-    spent_us = (round(1e6 * each) for each in (ended.prefill_s, ended.decode_s, ended.wall_s))
+def _write_text(connection: sqlite3.Connection, pair: int, reply: int, stretch: Stretch) -> None:
+    if stretch.prompt:
+        connection.execute(
+            "INSERT OR REPLACE INTO prompt VALUES (?, ?)", (reply, packed(stretch.prompt))
+        )
+    if stretch.said:
+        connection.executemany(
+            "INSERT OR REPLACE INTO said VALUES (?, ?, ?, ?, ?)",
+            [
+                (reply, each.n, packed(each.draft), packed(each.confirmed), each.next_token)
+                for each in stretch.said
+            ],
+        )
+    if stretch.pieces:
+        connection.executemany(
+            "INSERT OR IGNORE INTO piece VALUES (?, ?, ?)",
+            [(pair, token, bytes.fromhex(piece)) for token, piece in stretch.pieces],
+        )
+
+
+def _write_end(connection: sqlite3.Connection, reply: int, ended: Ended) -> None:
+    spent_us = (round(1e6 * each) for each in ended[1:])
     connection.execute(
         "UPDATE reply SET tokens = ?, prefill_us = ?, decode_us = ?, wall_us = ?, ended = 1 WHERE id = ?",
-        (tokens, *spent_us, reply),
-    )
-
-
-def _write_text(connection: sqlite3.Connection, pair: int, reply: int, notes: ReplyNotes) -> None:
-    if notes.prompt:
-        connection.execute(
-            "INSERT OR REPLACE INTO prompt VALUES (?, ?)", (reply, packed(notes.prompt))
-        )
-    connection.executemany(
-        "INSERT OR REPLACE INTO said VALUES (?, ?, ?, ?, ?)",
-        [
-            (reply, each.n, packed(each.draft), packed(each.confirmed), each.next_token)
-            for each in notes.said
-        ],
-    )
-    connection.executemany(
-        "INSERT OR IGNORE INTO piece VALUES (?, ?, ?)",
-        [(pair, token, piece) for token, piece in notes.pieces.items()],
+        (ended.tokens, *spent_us, reply),
     )
 
 

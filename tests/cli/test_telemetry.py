@@ -10,6 +10,7 @@ from subprocess import run
 import pytest
 
 from localspec.telemetry.switch import Switch
+from localspec.telemetry.taking_in import collect
 from tests.cli.command import PLAIN, assert_one_complaint, localspec
 from tests.telemetry.talking import recording
 
@@ -144,6 +145,8 @@ def test_answer_is_recorded_once_and_neither_its_text_nor_its_prompt(
     assert done.code == 0, done.err
     document = json.loads(done.out)
     assert document["workload"] in {"chat", "creative"}
+    files = b"".join(each.read_bytes() for each in (tmp_path / "telemetry").iterdir())
+    collect(tmp_path / "telemetry")
     with closing(sqlite3.connect(tmp_path / "telemetry" / "telemetry.db")) as connection:
         rows = connection.execute(
             "SELECT tokens, prefill_us, decode_us, wall_us FROM reply"
@@ -155,7 +158,7 @@ def test_answer_is_recorded_once_and_neither_its_text_nor_its_prompt(
     assert tokens == document["usage"]["completion_tokens"]
     assert stages_us == pytest.approx(decode_us, rel=0.02)
     assert prefill_us + stages_us == pytest.approx(wall_us, rel=0.02)
-    files = b"".join(each.read_bytes() for each in (tmp_path / "telemetry").iterdir())
+    files += b"".join(each.read_bytes() for each in (tmp_path / "telemetry").iterdir())
     assert b"xyzzyplugh" not in files
     assert document["text"].split()[0].encode() not in files or len(document["text"].split()[0]) < 5
 

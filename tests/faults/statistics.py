@@ -143,12 +143,13 @@ def later(ground: Ground, _: Random) -> str:
     told = assert_clear(_stats(ground))
     running = answer(ground)
     assert_fine(running)
-    assert assert_sound_telemetry(ground) == 1, "nothing is written into what is not understood"
+    (count,) = sqlite3.connect(database).execute("SELECT count(*) FROM reply").fetchone()
+    assert count == 1, "nothing is written into what is not understood"
     connection = sqlite3.connect(database)
     connection.execute(f"PRAGMA user_version = {version}")
     connection.commit()
     connection.close()
-    _recorded_again(ground, 2)
+    _recorded_again(ground, 3)  # with what was spooled meanwhile
     return told
 
 

@@ -1,11 +1,13 @@
 """Rounds that nobody decoded: what a recorder is told of a reply, for tests and benchmarks."""
 
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from random import Random
 
 import numpy as np
+import pytest
 
 from localspec.decoding.choose import Ranking
 from localspec.decoding.drafter import Draft
@@ -33,6 +35,18 @@ def drafted(n_drafted: int, accepted: int, drafter: str = "model", token: int = 
     return Confirmed(done.confirmed, done)
 
 
+def stored_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have whatever is noted written into the database as soon as it can be."""
+    monkeypatch.setattr("localspec.telemetry.writer._DUE_BYTES", 0)
+
+
+def wait_until_spooled(talk: "Talk") -> None:
+    """Wait until whatever was told of is in the spool."""
+    writer = talk.recorder.writer
+    while writer.waiting or not writer._spooled_bytes:
+        time.sleep(0.01)
+
+
 class Talk:
     """Tells a recorder of replies whose rounds take 30 ms: 5 to draft, 20 to verify, 3 to sample, 2 for the rest."""
 
@@ -54,8 +68,12 @@ class Talk:
         ends: bool = True,
         load: float = 1.0,
         plain_every: int = 5,
+        pause_s: float = 0.0,
     ) -> None:
-        """Tell of one reply; every fifth round is plain, and all of it takes `load` times as long as usual."""
+        """Tell of one reply; every fifth round is plain, and all of it takes `load` times as long as usual.
+
+        Between rounds nothing happens for `pause_s`.
+        """
         trace = self.recorder.begin(asked, range(1000, 1000 + n_prompt), greedy=greedy)
         timings = Timings(lambda: 0.0, prefill_s=0.1, prefill_tokens=n_prompt)
         trace.note(Confirmed((7,), None), timings)
@@ -69,6 +87,8 @@ class Talk:
             timings.sample_s += load * 0.003
             timings.decode_s += load * (0.025 if plain else 0.030)
             trace.note(drafted(0, 0) if plain else drafted(n_drafted, accepted), timings)
+            if pause_s:
+                time.sleep(pause_s)
         if ends:
             trace.end(text, timings)
 

@@ -10,7 +10,9 @@ import pytest
 from localspec.telemetry.database import FILE, LOG_BYTES, Database
 from localspec.telemetry.reading import reading
 from localspec.telemetry.report import read_report
+from localspec.telemetry.schema import VERSION
 from localspec.telemetry.switch import Switch
+from localspec.telemetry.taking_in import collect
 from localspec.telemetry.wiping import set_bounds
 from tests.telemetry.talking import recording
 
@@ -27,7 +29,7 @@ def written(directory: Path, switch: Switch, replies: int, now_s: float | None =
             talk.recorder._now = lambda: now_s
         for _ in range(replies):
             talk.reply(rounds=1000, n_prompt=20)
-            while len(talk.recorder._queue) > 3000:
+            while talk.recorder.writer.waiting > 3000:
                 time.sleep(0.01)
             most = max(most, size_of(directory))
     assert talk.recorder.trouble is None
@@ -35,6 +37,7 @@ def written(directory: Path, switch: Switch, replies: int, now_s: float | None =
 
 
 def rounds_in(directory: Path) -> int:
+    collect(directory)
     with closing(sqlite3.connect(directory / FILE)) as connection:
         (count,) = connection.execute("SELECT count(*) FROM round").fetchone()
     return int(count)
@@ -85,4 +88,4 @@ def test_log_stays_within_its_part_while_somebody_reads(tmp_path: Path) -> None:
 def test_database_of_an_empty_folder_is_brought_to_its_version(tmp_path: Path) -> None:
     with closing(Database(tmp_path)) as database:
         assert database.connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
-        assert database.connection.execute("PRAGMA user_version").fetchone() == (1,)
+        assert database.connection.execute("PRAGMA user_version").fetchone() == (VERSION,)

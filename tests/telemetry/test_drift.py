@@ -1,6 +1,7 @@
 """Changes of acceptance in worlds where it is known whether there was one."""
 
 import json
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -97,15 +98,12 @@ def test_state_is_the_same_after_it_was_stored() -> None:
 
 
 def test_change_is_recorded_told_and_leaves_the_past_out_of_the_prior(tmp_path: Path) -> None:
-    moment = [1_700_000_000.0]
+    moment = [time.time() - 120 * 600]
     with recording(tmp_path, workload="code") as talk:
         talk.recorder._now = lambda: moment[0]
         for number in range(120):
             talk.reply(rounds=60, acceptance=0.9 if number < 100 else 0.2)
             moment[0] += 600
-            talk.recorder._hurry.set()
-            while talk.recorder._queue or talk.recorder._unwritten:
-                pass
     with reading(tmp_path) as connection:
         assert connection is not None
         (shift,) = read_report(connection).shifts

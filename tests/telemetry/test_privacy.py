@@ -12,6 +12,7 @@ from localspec.recording import is_allowed
 from localspec.telemetry.proposals import proposals
 from localspec.telemetry.reading import reading
 from localspec.telemetry.switch import UNREADABLE, Switch, read_switch, switch_file, write_switch
+from localspec.telemetry.taking_in import collect
 from localspec.telemetry.wiping import wipe
 from tests.telemetry.talking import recording
 
@@ -38,6 +39,8 @@ def test_neither_text_nor_ids_are_written_by_default(tmp_path: Path) -> None:
     with recording(tmp_path) as talk:
         talk.reply(rounds=40, asked=SECRET_ASKED, text=SECRET_TEXT, n_prompt=10)
     found = content(tmp_path)
+    collect(tmp_path)
+    found += content(tmp_path)
     assert b"qwen-target" in found  # the search does find what is there
     for word in (*SECRET_ASKED.split(), *SECRET_TEXT.split()):
         if len(word) > 3:
@@ -53,16 +56,24 @@ def test_ids_are_written_where_text_was_asked_for_and_the_same_search_finds_them
 ) -> None:
     with recording(tmp_path, Switch(text=True)) as talk:
         talk.reply(rounds=40, asked=SECRET_ASKED, text=SECRET_TEXT, n_prompt=10)
+    spooled = content(tmp_path)
+    assert any(each in spooled for each in spellings(PROMPT))
+    collect(tmp_path)
     found = content(tmp_path)
     for tokens in (PROMPT, DRAFT):
         assert any(each in found for each in spellings(tokens))
     assert b"<1000>" in found
 
 
+@pytest.mark.parametrize("is_stored", [True, False])
 @pytest.mark.parametrize("only_text", [True, False])
-def test_nothing_of_the_text_is_left_after_wiping(tmp_path: Path, only_text: bool) -> None:
+def test_nothing_of_the_text_is_left_after_wiping(
+    tmp_path: Path, only_text: bool, is_stored: bool
+) -> None:
     with recording(tmp_path, Switch(text=True)) as talk:
         talk.reply(rounds=400, n_prompt=10)
+    if is_stored:
+        collect(tmp_path)
     assert wipe(tmp_path, only_text=only_text)
     found = content(tmp_path)
     for tokens in (PROMPT, DRAFT):

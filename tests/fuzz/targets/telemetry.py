@@ -14,7 +14,7 @@ from tests.fuzz.scratch import scratch
 
 _SQL = b"-- sql\n"
 _FILLED = b"""
-INSERT INTO pair VALUES (1, 't', 'd', 20000);
+INSERT INTO pair VALUES (1, 't', 'd', 20000, 1);
 INSERT INTO reply(started_s, pair, workload, tagged_by, greedy, prompt_tokens) VALUES (3600.0, 1, 'chat', 'guess', 0, 5);
 INSERT INTO cell VALUES (1, 1, 'code', 0, 'off', 0, 5, 0, 0, 5, 0, 0, 100000, 9, 8, 7);
 INSERT INTO cell VALUES (9, 1, 'code', 0, 'model', 256, 5, 9, 4, 9, 1, 2000, 100000, 9, 8, 7);
