@@ -89,16 +89,11 @@ class EngineProcess:
             pass  # the child is gone; whoever reads its pipe says so
 
     def _read(self) -> None:
-        assert self._child.stdout is not None  # noqa: S101
-        with self._child.stdout as pipe:
-            # A line without its end is what a dying child was about to say.
-            while (line := pipe.readline(MAX_FRAME_BYTES + 1)).endswith(b"\n"):
-                try:
-                    self._inbox.put(decode(line, MESSAGES))
-                except FrameError as error:  # what follows cannot be trusted
-                    self._inbox.put(EngineDied(f"the engine speaks nonsense: {error}"))
-                    self._ending = True
-                    self._child.kill()
+        try:
+            self._take_messages()
+        except Exception as error:  # memory, mostly; else everybody would wait for ever
+            reason = " ".join(f"{type(error).__name__} {error}".split())[:200]
+            self._give_up(f"the engine cannot be heard any more ({reason})")
         self._outbox.put(None)
         try:
             code = self._child.wait(_DYING_S)
@@ -108,6 +103,21 @@ class EngineProcess:
         self._listener.join(_DYING_S)
         if not self._ending:
             self._inbox.put(EngineDied(cause_of_death(code, self._stderr)))
+
+    def _take_messages(self) -> None:
+        assert self._child.stdout is not None  # noqa: S101
+        with self._child.stdout as pipe:
+            # A line without its end is what a dying child was about to say.
+            while (line := pipe.readline(MAX_FRAME_BYTES + 1)).endswith(b"\n"):
+                try:
+                    self._inbox.put(decode(line, MESSAGES))
+                except FrameError as error:  # what follows cannot be trusted
+                    self._give_up(f"the engine speaks nonsense: {error}")
+
+    def _give_up(self, reason: str) -> None:
+        self._inbox.put(EngineDied(reason))
+        self._ending = True
+        self._child.kill()
 
     def _listen(self) -> None:
         assert self._child.stderr is not None  # noqa: S101

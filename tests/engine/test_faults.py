@@ -323,6 +323,19 @@ def test_one_that_is_dead_before_all_of_our_threads_run_is_dead_all_the_same(
     engine.close()
 
 
+def test_one_that_cannot_be_heard_for_want_of_memory_is_ended(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def no_room(*_: object) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr("localspec.engine.process.decode", no_room)
+    engine = EngineClient(command())
+    engine.start()
+    assert died(engine) == "the engine cannot be heard any more (MemoryError)"
+    engine.close()
+
+
 def test_one_that_dies_in_the_middle_of_a_frame_is_dead_and_no_nonsense() -> None:
     program = 'import os; os.write(1, b\'{"v": 2, "type\'); os.kill(os.getpid(), 9)'
     engine = EngineClient((sys.executable, "-c", program))
