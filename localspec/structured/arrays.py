@@ -18,7 +18,7 @@ def array_body(schema: Schema, path: str, writer: Writer) -> str:
     most = count(schema, "maxItems", path)
     if most is not None and least > most:
         raise schema_error(path, f"minItems {least} and maxItems {most} leave no array")
-    firsts, items = _items(schema, path)
+    firsts, items = item_schemas(schema, path)
     if items is False:
         most = len(firsts) if most is None else min(most, len(firsts))
         if least > most:
@@ -30,16 +30,21 @@ def array_body(schema: Schema, path: str, writer: Writer) -> str:
     return _brackets(_in_order(firsts, items, least, most, path, writer), writer, empty=least == 0)
 
 
-def _items(schema: Schema, path: str) -> tuple[list[object], object]:
-    """Return the schemas of the first items, and that of all others."""
+def item_schemas(schema: Schema, path: str) -> tuple[list[object], object]:
+    """Return the schemas of the first items, and that of all others.
+
+    Raises:
+        UsageError: the first ones are no list.
+    """
     items = schema.get("items", True)
     firsts = schema.get("prefixItems", [])
     if isinstance(items, list):  # as older drafts have it
         firsts, items = items, schema.get("additionalItems", True)
     if not isinstance(firsts, list):
         raise schema_error(path, "prefixItems takes a list of schemas")
-    if schema.get("unevaluatedItems", True) is not True and firsts and "items" not in schema:
-        items = schema["unevaluatedItems"]
+    for index, each in enumerate(firsts):
+        if each is False:  # there is no such item, nor one behind it
+            return firsts[:index], False
     return firsts, items
 
 

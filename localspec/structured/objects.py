@@ -54,11 +54,10 @@ def _properties(schema: Schema, path: str) -> tuple[dict[str, object], list[str]
 def _others(schema: Schema, path: str, writer: Writer, *, named: bool) -> str | None:
     """Return the rule for the values of properties that are not named; None where there are to be none."""
     value = schema.get("additionalProperties")
-    unevaluated = schema.get("unevaluatedProperties")
-    if unevaluated not in (None, True, False):
+    if "unevaluatedProperties" in schema:  # true and false say no more than additionalProperties
         raise schema_error(path, "unevaluatedProperties cannot be kept: use additionalProperties")
     if value is None:
-        value = not named and unevaluated is not False
+        value = not named
     if value is False:
         return None
     return (

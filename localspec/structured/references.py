@@ -76,7 +76,7 @@ class References:
         if len(unions) > 1:
             raise schema_error(path, "anyOf beside oneOf: leave one of them out")
         if not unions:
-            return schema
+            return _evaluated(schema)
         keyword = unions[0]
         base = {key: value for key, value in schema.items() if key != keyword}
         parts = listed(schema, keyword, path)
@@ -87,6 +87,22 @@ class References:
             each = self._flat(part, member(member(path, keyword), index), steps + 1)
             found.append({"allOf": [base, each]} if _union(each) else merged(base, each, path))
         return {keyword: found}
+
+
+def _evaluated(schema: Schema) -> Schema:
+    """Return a schema that says itself what is left for `unevaluatedProperties` and `unevaluatedItems`.
+
+    All that stands beside them, in `allOf` or behind `$ref`, is part of it by now. What stands around it is not, and does
+    not count for them.
+    """
+    found = dict(schema)
+    if isinstance(found.get("unevaluatedProperties"), bool) and not found.pop(
+        "unevaluatedProperties"
+    ):
+        found.setdefault("additionalProperties", False)
+    if "unevaluatedItems" in found:
+        found.setdefault("items", found.pop("unevaluatedItems"))
+    return found
 
 
 def said(schema: Schema) -> bool:

@@ -95,6 +95,15 @@ def test_an_error_is_a_short_line_that_a_terminal_shows_and_does_not_obey(schema
     assert len(str(caught.value)) < 700
 
 
+@pytest.mark.parametrize("keyword", ["const", "enum"])
+@pytest.mark.parametrize(("one", "other"), [(False, 0), (True, 1), ([True], [1]), ({"a": 0}, {"a": False})])  # fmt: skip
+def test_true_is_not_one_however_deep(keyword: str, one: Any, other: Any) -> None:
+    for parts in ((one, other), (other, one)):
+        values = [{keyword: [each] if keyword == "enum" else each} for each in parts]
+        with pytest.raises(UsageError, match=r"no value is valid|said twice"):
+            schema_grammar(json.dumps({"allOf": values}))
+
+
 @pytest.mark.parametrize(
     ("keyword", "value"),
     [("properties", None), ("properties", 5), ("required", 5), ("enum", None), ("type", 5), ("minLength", "a")],
