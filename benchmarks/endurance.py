@@ -32,6 +32,7 @@ from localspec.engine.protocol import (
     Load,
     Options,
     Ready,
+    Started,
     StateLeft,
     StateRestored,
     StateSaved,
@@ -148,10 +149,15 @@ class Use:
         recorder = self.history.begin_reply(self.conversation, self.leaf, "smollm2")
         asked = self.client.ask(self.turns, options, drop_oldest=True)
         if stop:
-            hear(self.client, lambda m: isinstance(m, Streamed | Finished | Failed | EngineDied))
+            begun = hear(
+                self.client, lambda m: isinstance(m, Streamed | Finished | Failed | EngineDied)
+            )
+            self.done["shifted contexts"] += any(each.dropped_turns for each in begun.of(Started))
             self.client.cancel(asked)
-        last = hear_all(self.client, asked)[-1]
+        heard = hear_all(self.client, asked)
+        last = heard[-1]
         assert isinstance(last, Finished), last
+        self.done["shifted contexts"] += any(each.dropped_turns for each in heard.of(Started))
         recorder.feed(last.turn.content)
         recorder.finish(last.turn.content)
         self.leaf = recorder.message
