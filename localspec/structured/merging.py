@@ -25,6 +25,8 @@ def merged(one: Schema, other: Schema, path: str) -> dict[str, Any]:
         left, right = one[keyword], other[keyword]
         if keyword not in _APART and not same_value(left, right):
             found[keyword] = _both(keyword, left, right, path)
+    if found.get("type") == []:
+        raise schema_error(path, "what is said together allows no type: leave one of them out")
     if "properties" in one or "properties" in other:
         for each in (one, other):
             if not isinstance(each.get("properties", {}), dict):

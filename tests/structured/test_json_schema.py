@@ -66,6 +66,7 @@ def test_schemas_of_the_real_world_have_a_grammar(asked: Any) -> None:
         ({"$ref": "#/$defs/a", "$defs": {"a": {"$ref": "#/$defs/b"}, "b": {"$ref": "#/$defs/a"}}}, "refers to itself"),
         ({"$ref": "#/$defs/a", "$defs": {"a": {"type": "object", "properties": {"a": {"$ref": "#/$defs/a"}}, "required": ["a"]}}}, "can never end"),
         ({"allOf": [{"type": "string", "pattern": "a"}, {"pattern": "b"}]}, "'pattern' is said twice"),
+        ({"allOf": [{"type": "string"}, {"type": ["null", "object"]}]}, "allows no type"),
         ([1], "is no schema"),
         ("x", "is no schema"),
     ],
