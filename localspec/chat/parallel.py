@@ -39,18 +39,24 @@ class Parallel:
         self.sequences = sequences
         self._afresh = afresh
         self._on_end = on_end
+        self._keys: dict[int, int] = {}
 
     @property
     def count(self) -> int:
         """How many it answers at once."""
         return len(self.assistants)
 
+    @property
+    def running(self) -> int:
+        """How many it is answering just now."""
+        return len(self._keys)
+
     def answer(
         self, requests: Iterator[Request], ready: Callable[[], bool] = at_once
     ) -> Iterator[Answered]:
         """Take a request for every free sequence, and yield each once it is answered; see `Answerer`."""
         schedule = Schedule[Reply](self.sequences)
-        keys: dict[int, int] = {}
+        keys = self._keys = {}
         taking = True
         try:
             while taking or schedule.running:

@@ -30,6 +30,7 @@ from localspec.decoding.cancel import CancelFlag, Cancelled
 from localspec.launch import prepare
 from localspec.loading import Prepared
 from localspec.parallel import open_parallel
+from localspec.recording import record, record_parallel
 
 SOME_FAILED = 5
 _SEED_BITS = 32
@@ -154,14 +155,14 @@ class BatchRun:
         assistant, costs = opened.assistant, prepared.left_out or opened.drafting.costs
         self._require_template(assistant)
         self._tell(*assistant.notes, told)
-        with recorded(assistant, costs, self._asked.workload, quiet=self._asked.quiet):
+        recorder = record(assistant, costs, self._asked.workload)
+        with recorded(recorder, quiet=self._asked.quiet):
             answerer = OneAtATime(assistant, afresh=self._asked.launch.exact)
             self._let_answer(batch, answerer, assistant, progress)
 
     def _answer_in_parallel(
         self, batch: Batch, prepared: Prepared, told: str, progress: BatchProgress
     ) -> None:
-        # Nothing of it is recorded: the times of passes that are shared say nothing of one text.
         count, fit = self._asked.parallel, self._asked.launch.fit
         with self._line() as line:
             answerer = open_parallel(
@@ -169,7 +170,9 @@ class BatchRun:
             )
         self._require_template(answerer.assistants[0])
         self._tell(*answerer.notes, told)
-        self._let_answer(batch, answerer, answerer.assistants[0], progress)
+        recorder = record_parallel(answerer, self._asked.workload)
+        with recorded(recorder, quiet=self._asked.quiet):
+            self._let_answer(batch, answerer, answerer.assistants[0], progress)
 
     def _let_answer(
         self, batch: Batch, answerer: Answerer, assistant: Assistant, progress: BatchProgress

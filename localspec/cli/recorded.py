@@ -6,18 +6,13 @@ from typing import Any
 
 import click
 
-from localspec.chat.assistant import Assistant
-from localspec.drafting import PairCosts
-from localspec.recording import record
 from localspec.telemetry.kinds import WORKLOADS
+from localspec.telemetry.recorder import Recorder
 
 
 @contextmanager
-def recorded(
-    assistant: Assistant, costs: PairCosts | None, workload: str | None, *, quiet: bool
-) -> Iterator[None]:
-    """Have replies recorded, and write what is left at the end; what is wrong with it is mentioned once."""
-    recorder = record(assistant, costs, workload)
+def recorded(recorder: Recorder | None, *, quiet: bool) -> Iterator[None]:
+    """Write what is left at the end; what is wrong with recording is mentioned once."""
     try:
         yield
     finally:

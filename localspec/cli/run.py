@@ -32,6 +32,7 @@ from localspec.decoding.cancel import CancelFlag, Cancelled
 from localspec.decoding.generate import StopReason
 from localspec.errors import UsageError
 from localspec.launch import prepare
+from localspec.recording import record
 
 
 @click.command()
@@ -81,7 +82,7 @@ def run(prompt: str | None, **flags: Any) -> int:
     for note in () if flags["quiet"] else assistant.notes:
         click.echo(f"localspec: {note}", err=True)
     with (
-        recorded(assistant, costs, flags["workload"], quiet=flags["quiet"]),
+        recorded(record(assistant, costs, flags["workload"]), quiet=flags["quiet"]),
         cancel_on_interrupt(cancel),
     ):
         return _answer(assistant, text, options, flags)

@@ -5,10 +5,10 @@ hour and pair, and with none where that hour has too few of them: else a quiet h
 """
 
 import sqlite3
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
-from localspec.telemetry.plain_cost import LEAST_ROUNDS, PlainCost, plain_cost
+from localspec.telemetry.plain_cost import LEAST_ROUNDS, UNKNOWN, PlainCost, plain_cost
 from localspec.telemetry.rows import STAGES
 
 TOOK_US = " + ".join(f"{stage}_us" for stage in STAGES)
@@ -29,7 +29,10 @@ class _Hour:
 
 
 def read_loads(
-    connection: sqlite3.Connection, first_hour: int, calibrated: Mapping[int, float]
+    connection: sqlite3.Connection,
+    first_hour: int,
+    calibrated: Mapping[int, float],
+    shared: Collection[int],
 ) -> dict[int, PlainCost]:
     """Return by pair what plain rounds cost on average, and leave the hours' loads in a temporary table.
 
@@ -39,6 +42,7 @@ def read_loads(
         connection: to the database, in a transaction that is rolled back in the end.
         first_hour: what lies before it does not count.
         calibrated: by pair, seconds of a plain pass as it was calibrated.
+        shared: pairs whose passes are those of several texts: they are never compared.
     """
     hours: dict[tuple[int, int], _Hour] = {}
     whole: dict[int, dict[int, tuple[int, float]]] = {}
@@ -50,7 +54,10 @@ def read_loads(
             its.plain[depth] = (rounds, took_us / 1e6)
             count, seconds = by_depth.get(depth, (0, 0.0))
             by_depth[depth] = (count + rounds, seconds + took_us / 1e6)
-    plain = {pair: plain_cost(its, calibrated.get(pair)) for pair, its in whole.items()}
+    plain = {
+        pair: UNKNOWN if pair in shared else plain_cost(its, calibrated.get(pair))
+        for pair, its in whole.items()
+    }
     connection.execute(
         "CREATE TEMP TABLE load (hour INTEGER, pair INTEGER, factor REAL, PRIMARY KEY (hour, pair))"
     )

@@ -39,6 +39,9 @@ class PlainCost:
         return self.at.get(depth) or self.base_s + self.slope_s * middle(depth)
 
 
+UNKNOWN = PlainCost("unknown", 0, 0.0, 0.0, {})
+
+
 def plain_cost(rounds: Mapping[int, tuple[int, float]], calibrated_s: float | None) -> PlainCost:
     """Return what plain rounds cost.
 
@@ -49,7 +52,7 @@ def plain_cost(rounds: Mapping[int, tuple[int, float]], calibrated_s: float | No
     rounds = {depth: its for depth, its in rounds.items() if its[0] >= _FEW_ROUNDS}
     if sum(count for count, _ in rounds.values()) < LEAST_ROUNDS:
         if calibrated_s is None:
-            return PlainCost("unknown", 0, 0.0, 0.0, {})
+            return UNKNOWN
         return PlainCost("calibrated", 0, calibrated_s, 0.0, {})
     weights = {middle(depth): count for depth, (count, _) in rounds.items()}
     means = {middle(depth): seconds / count for depth, (count, seconds) in rounds.items()}

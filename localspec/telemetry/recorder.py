@@ -20,6 +20,11 @@ if TYPE_CHECKING:
 Spell = Callable[[int], bytes]
 
 
+def alone() -> int:
+    """Return how many replies share the passes where nobody else is answered."""
+    return 1
+
+
 class Recorder:
     """Traces replies of one pair; see `localspec.chat.tracing`.
 
@@ -45,9 +50,10 @@ class Recorder:
         workload: str | None = None,
         clock: Callable[[], float] = time.perf_counter,
         now: Callable[[], float] = time.time,
-        running: Callable[[], int] = lambda: 1,
+        running: Callable[[], int] = alone,
     ) -> None:
-        self._pair = pair
+        self.directory = directory
+        self.pair = pair
         self._switch = switch
         self.truncate_s = truncate_s
         self._spell = spell
@@ -66,7 +72,7 @@ class Recorder:
     def begin(self, asked: str, tokens: Sequence[int], *, greedy: bool) -> ReplyTrace:
         """Start the trace of a reply."""
         notes = ReplyNotes(
-            self._pair,
+            self.pair,
             self._now(),
             asked,
             tokens,

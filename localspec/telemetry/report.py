@@ -46,8 +46,10 @@ def read_report(connection: sqlite3.Connection, since_s: float | None = None) ->
     """Return the report of everything since a moment, which counts from the beginning of its hour."""
     first_hour = 0 if since_s is None else int(since_s // _HOUR_S)
     with _one_moment(connection):
-        names, calibrated = _pairs(connection)
-        plain = read_loads(connection, first_hour, calibrated)
+        pairs, calibrated = _pairs(connection)
+        names = {number: pair.name for number, pair in pairs.items()}
+        shared = [number for number, pair in pairs.items() if pair.at_once > 1]
+        plain = read_loads(connection, first_hour, calibrated, shared)
         cells = _cells(connection, first_hour, plain)
         step_h, points = _trend(connection, first_hour, plain)
         replies, first_s = connection.execute(
@@ -69,7 +71,11 @@ def read_report(connection: sqlite3.Connection, since_s: float | None = None) ->
             trend=points,
             step_s=step_h * _HOUR_S,
             shifts=_shifts(connection, names, since_s or 0.0),
-            plain={name: plain[number] for number, name in names.items() if number in plain},
+            plain={
+                name: plain[number]
+                for number, name in names.items()
+                if number in plain and number not in shared
+            },
         )
 
 
@@ -83,17 +89,17 @@ def _one_moment(connection: sqlite3.Connection) -> Iterator[None]:
         connection.execute("ROLLBACK")
 
 
-def _pairs(connection: sqlite3.Connection) -> tuple[dict[int, str], dict[int, float]]:
-    """Return names of pairs, and seconds of a plain pass where those were calibrated."""
-    names, calibrated = {}, {}
+def _pairs(connection: sqlite3.Connection) -> tuple[dict[int, Pair], dict[int, float]]:
+    """Return pairs, and seconds of a plain pass where those were calibrated."""
+    pairs, calibrated = {}, {}
     rows = connection.execute(
         "SELECT id, target, draft_model, at_once, plain_us FROM pair ORDER BY id"
     )
     for number, target, draft_model, at_once, plain_us in rows:
-        names[number] = Pair(target, draft_model, at_once=at_once).name
+        pairs[number] = Pair(target, draft_model, at_once=at_once)
         if plain_us is not None:
             calibrated[number] = plain_us / 1e6
-    return names, calibrated
+    return pairs, calibrated
 
 
 def _cells(

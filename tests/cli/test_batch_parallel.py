@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from localspec.telemetry.reading import list_replies, reading
+from localspec.telemetry.report import read_report
 from tests.cli.command import COMMAND, PLAIN, environment, localspec
 
 SCORE = {
@@ -96,3 +98,25 @@ def test_a_line_is_answered_while_the_next_one_has_not_come(tmp_path: Path) -> N
         process.wait()
     assert process.returncode == 5, said.decode()
     assert [json.loads(each)["line"] for each in output.read_text().splitlines()] == [1, 2, 3, 4]
+
+
+@pytest.mark.weights
+def test_lines_that_are_answered_at_once_are_recorded_as_such(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, smollm2_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("LOCALSPEC_DATA_DIR", str(tmp_path))
+    monkeypatch.setenv("LOCALSPEC_TELEMETRY", "on")
+    start = time.perf_counter()
+    answers("--parallel", "2", "--target", str(smollm2_path))
+    wall_s = time.perf_counter() - start
+    with reading(tmp_path / "telemetry") as connection:
+        assert connection is not None
+        replies, report = list_replies(connection, 9), read_report(connection)
+    assert len(replies) == len(LINES) - 1  # one line does not fit into the context
+    assert {reply.pair for reply in replies} == {f"{smollm2_path.name}, 2 at a time"}
+    assert report.total.rounds > 20
+    # Shares of passes add up to passes, and nothing is said of what drafting gained.
+    assert 0 < report.total.seconds < wall_s
+    assert report.total.speed_up is None
+    assert report.plain == {}

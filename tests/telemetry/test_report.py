@@ -15,6 +15,7 @@ from localspec.telemetry.database import FILE
 from localspec.telemetry.document import as_json
 from localspec.telemetry.figures import Report
 from localspec.telemetry.page import html_page
+from localspec.telemetry.pair import Pair
 from localspec.telemetry.plain_cost import plain_cost
 from localspec.telemetry.reading import list_replies, reading
 from localspec.telemetry.report import read_report
@@ -189,7 +190,7 @@ def earlier(hours: int) -> float:
 
 def test_page_is_whole_and_fetches_and_runs_nothing(tmp_path: Path) -> None:
     with recording(tmp_path) as talk:
-        talk.recorder._pair = type(talk.recorder._pair)("<script>alert(1)</script>&", "", 0.02)
+        talk.recorder.pair = Pair("<script>alert(1)</script>&", "", 0.02)
         for hour in range(5):
             talk.recorder._now = partial(earlier, hour)
             talk.reply(rounds=60, acceptance=0.2 * hour)
