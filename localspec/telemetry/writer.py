@@ -161,7 +161,7 @@ class Writer:
         if self._spool.size_bytes > _MOST_BYTES:
             self._spool.clear()
         news: dict[int, ReplyNotes] = {}
-        while self._queue:
+        for _ in range(len(self._queue)):  # what comes meanwhile is for the next time
             notes, event = self._queue.popleft()
             notes.take(event)
             news[notes.key] = notes

@@ -1,0 +1,52 @@
+"""Stage times of real answers, against a clock that the recorder knows nothing of."""
+
+import time
+from pathlib import Path
+
+import pytest
+
+from localspec.chat.reply_options import ReplyOptions
+from localspec.launch import Launch, prepare
+from localspec.llama.options import LoadOptions
+from localspec.recording import record
+from localspec.telemetry.reading import list_replies, reading
+from localspec.telemetry.rows import STAGES
+
+pytestmark = pytest.mark.weights
+
+TEXT = "The ferry leaves at nine, and at noon, and at three, and in summer once more at six. " * 4
+
+
+@pytest.mark.parametrize("draft", ["off", "lookup", "model"])
+def test_stage_times_add_up_to_the_wall_time_around_the_whole_answer(
+    draft: str, smollm2_path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LOCALSPEC_DATA_DIR", str(tmp_path))
+    monkeypatch.setenv("LOCALSPEC_TELEMETRY", "on")
+    path = str(smollm2_path)
+    draft_model = path if draft == "model" else None
+    options = LoadOptions(n_ctx=1024, threads=1)
+    launch = Launch(target=path, draft_model=draft_model, draft=draft, options=options)
+    assistant = prepare(launch).open().assistant
+    recorder = record(assistant)
+    assert recorder is not None
+    walls_s = []
+    for _ in range(3):  # the first one compiles the template, too
+        start = time.monotonic()
+        for _ in assistant.stream(f"Repeat this:\n\n{TEXT}", ReplyOptions(max_tokens=32, seed=1)):
+            pass
+        walls_s.append(time.monotonic() - start)
+    assistant.close()
+    with reading(tmp_path / "telemetry") as connection:
+        assert connection is not None
+        replies = list_replies(connection, 3)[::-1]
+        sums = " + ".join(f"{stage}_us" for stage in STAGES)
+        stages_s = dict(
+            connection.execute(
+                f"SELECT reply, prefill_us / 1e6 + sum({sums}) / 1e6 FROM round JOIN reply ON id = reply GROUP BY reply"
+            ).fetchall()
+        )
+    for reply, wall_s in list(zip(replies, walls_s, strict=True))[1:]:
+        assert reply.tokens > 8
+        assert stages_s[reply.id] == pytest.approx(wall_s, rel=0.02)
+        assert reply.wall_s == pytest.approx(wall_s, rel=0.02)
