@@ -56,7 +56,8 @@ NONE = Limits()
 
 
 if __name__ == "__main__":
-    # Whoever runs the trials in a shell's background would hand on that Ctrl-C is ignored.
+    # Whoever runs the trials in a shell's background, or by nohup, would hand on what is ignored there.
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
     Limits(**json.loads(sys.argv[1])).apply()
     os.execv(sys.argv[2], sys.argv[2:])
