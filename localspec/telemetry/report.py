@@ -160,7 +160,7 @@ def _tallies(
 ) -> dict[str, dict[int, Tally]]:
     rows = connection.execute(
         "SELECT drafter, bucket, sum(tried), sum(accepted) FROM tally WHERE hour >= ? AND kind = ? "
-        "GROUP BY drafter, bucket",
+        "GROUP BY drafter, bucket HAVING sum(tried) > 0",
         (first_hour, kind),
     )
     found: dict[str, dict[int, Tally]] = {}

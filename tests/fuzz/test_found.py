@@ -104,3 +104,11 @@ def test_a_conversation_of_an_impossible_time_can_be_exported(circle: History) -
 
 def test_the_version_of_a_frame_is_told_without_control_characters() -> None:
     load("frames").check(b'{"v": "\\u0000\\u001b[2J", "type": "Bye"}\n')
+
+
+def test_a_tally_of_nothing_costs_no_report() -> None:
+    """`stats` divided by what a damaged record says was tried: 0."""
+    load("telemetry").check(
+        b"-- sql\nINSERT INTO pair(id, target, draft_model) VALUES (1, 't', 'd');"
+        b"INSERT INTO tally VALUES (1, 1, 'code', 0, 'model', 'position', 1, 0, 3);"
+    )

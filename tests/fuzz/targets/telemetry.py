@@ -7,6 +7,8 @@ from contextlib import closing, suppress
 from localspec.telemetry.database import FILE, Database
 from localspec.telemetry.document import as_json
 from localspec.telemetry.page import html_page
+from localspec.telemetry.pair import Pair
+from localspec.telemetry.prior import read_prior
 from localspec.telemetry.reading import list_replies, reading
 from localspec.telemetry.report import read_report
 from localspec.telemetry.told import lines, told_replies
@@ -63,3 +65,6 @@ def run(data: bytes) -> None:
             as_json(report)
             html_page(report, 0.0)
             list(told_replies(list_replies(connection_or_none, 20)))
+    for prior in read_prior(folder, Pair("t", "d"), "code", greedy=False, now_s=7200.0).values():
+        for each in (*prior.positions.values(), *prior.gaps.values()):
+            _ = each.rate, each.weight
