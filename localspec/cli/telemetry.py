@@ -60,7 +60,8 @@ def status(json_: bool, debug: bool) -> None:  # noqa: ARG001 - main() looks for
     if known is not None and known.first_s is not None:
         since_day = day(known.first_s)
         text = f", {known.with_text} of them with text" if known.with_text else ", none with text"
-        click.echo(f"{known.rounds} rounds of {known.replies} replies since {since_day}{text}")
+        replies = "1 reply" if known.replies == 1 else f"{known.replies} replies"
+        click.echo(f"{known.rounds} rounds of {replies} since {since_day}{text}")
     click.echo(f"{size_bytes / 2**20:.1f} of {switch.megabytes} MB, kept for {switch.days} days")
 
 
@@ -91,7 +92,9 @@ def off(debug: bool) -> None:  # noqa: ARG001
 @click.argument("wanted", type=click.Choice(["on", "off"]))
 @_DEBUG
 def text(wanted: str, debug: bool) -> None:  # noqa: ARG001
-    """Record what is said, too, as `export-proposals` needs it; or not any more.
+    """Record what is said, too, or not any more.
+
+    `export-proposals` needs it.
 
     What was recorded with text until now stays: `telemetry wipe --text` removes it.
     """
@@ -108,7 +111,7 @@ def text(wanted: str, debug: bool) -> None:  # noqa: ARG001
 @click.option("--text", "only_text", is_flag=True, help="Only what of it is text.")
 @_DEBUG
 def wipe(only_text: bool, debug: bool) -> None:  # noqa: ARG001
-    """Remove what was recorded, and leave none of its bytes in the files."""
+    """Remove what was recorded, with all of its bytes."""
     from localspec.telemetry.wiping import wipe as wiped  # noqa: PLC0415
 
     found = wiped(_directory(), only_text=only_text)

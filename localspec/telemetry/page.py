@@ -51,7 +51,8 @@ def _body(report: Report) -> Iterator[str]:
     if total.rounds == 0:
         yield "<p>Nothing was recorded.</p>"
         return
-    yield f"<p>{report.replies} replies, {total.confirmed} tokens in {total.rounds} rounds: "
+    replies = "reply" if report.replies == 1 else "replies"
+    yield f"<p>{report.replies} {replies}, {total.confirmed} tokens in {total.rounds} rounds: "
     yield f"{escape(said_of_saving(total))}.</p>"
     if (compared := said_of_comparison(total)) is not None:
         yield f'<p class="note">{escape(compared[0].upper() + compared[1:])}.</p>'

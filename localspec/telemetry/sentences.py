@@ -30,8 +30,10 @@ def said_of_saving(total: Figures) -> str:
     saved_s = total.saved_s
     if saved_s is None:
         return "what drafting saved is not known: too few rounds ran without a draft"
-    word = "saved" if saved_s >= 0 else "cost"
-    return f"drafting {word} {duration(abs(saved_s))} of {duration(total.compared.plain_s)}"
+    plain = duration(total.compared.plain_s)
+    if saved_s >= 0:
+        return f"drafting saved {duration(saved_s)} of {plain}"
+    return f"drafting took {duration(-saved_s)} more than {plain} without it"
 
 
 def said_of_comparison(total: Figures) -> str | None:

@@ -59,7 +59,8 @@ def _head(report: Report) -> Iterator[str]:
     total = report.total
     since = "" if report.first_s is None else f" since {day(report.first_s)}"
     yield (
-        f"{report.replies} replies, {total.confirmed} tokens in {total.rounds} rounds{since}: "
+        f"{report.replies} {'reply' if report.replies == 1 else 'replies'}, {total.confirmed} tokens in "
+        f"{total.rounds} rounds{since}: "
         f"{said_of_saving(total)}"
     )
     for name, cost in report.plain.items():

@@ -73,7 +73,9 @@ def totals_of(rows: Iterable[RoundRow]) -> Totals:
     totals = Totals()
     by_drafter: dict[str, list[RoundRow]] = {}
     for row in rows:
-        by_drafter.setdefault(row.drafter, []).append(row)
+        # Where a lookup found nothing, the round was a plain one.
+        found_nothing = row.drafted == 0 and row.drafter == "lookup"
+        by_drafter.setdefault("off" if found_nothing else row.drafter, []).append(row)
     for drafter, its in by_drafter.items():
         totals.add(drafter, its)
     return totals

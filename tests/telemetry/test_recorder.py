@@ -14,8 +14,11 @@ from typing import Any
 
 import pytest
 
+from localspec.decoding.drafter import Draft
 from localspec.decoding.generate import Confirmed
+from localspec.decoding.round import Round
 from localspec.decoding.timings import Timings
+from localspec.decoding.verify import Verdict
 from localspec.telemetry.database import FILE, Database
 from localspec.telemetry.recorder import Recorder
 from localspec.telemetry.schema import VERSION
@@ -254,3 +257,17 @@ def test_depth_of_a_round_counts_all_tokens_before_it(tmp_path: Path) -> None:
     for found, confirmed in rows(tmp_path, "SELECT depth, confirmed FROM round ORDER BY n"):
         assert found == depth
         depth += confirmed
+
+
+def test_lookup_that_finds_nothing_is_a_plain_round(tmp_path: Path) -> None:
+    nothing = Confirmed((5,), Round(Draft((), (), "lookup"), Verdict(0, 5)))
+    with recording(tmp_path) as talk:
+        trace, timings = talk.recorder.begin("x", [1, 2], greedy=True), Timings(lambda: 0.0)
+        for confirmed in (Confirmed((7,), None), nothing, drafted(2, 1, "lookup"), nothing):
+            timings.decode_s += 0.03
+            trace.note(confirmed, timings)
+        trace.end("", timings)
+    assert rows(tmp_path, "SELECT drafter, rounds, drafted FROM cell ORDER BY drafter") == [
+        ("lookup", 1, 2),
+        ("off", 2, 0),
+    ]
