@@ -2,7 +2,6 @@
 
 import json
 import math
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from statistics import median
@@ -12,7 +11,6 @@ import click
 
 from localspec.bench.ab import Ab, Outcome, run_ab
 from localspec.bench.arms import parse_arm
-from localspec.bench.loading import Watchers
 from localspec.bench.own import Wish
 from localspec.bench.prompts import bundled, per_workload, read
 from localspec.bench.trial import Trial
@@ -24,12 +22,15 @@ from localspec.cli.answer_options import (
     sampling_options,
 )
 from localspec.cli.asked import asked_launch, asked_sampling
-from localspec.cli.bench_progress import BenchProgress
-from localspec.cli.interrupt import cancel_on_interrupt, unwind_on_terminate
-from localspec.cli.progress import ProgressLine
+from localspec.cli.measuring import (
+    asked_max_tokens,
+    exact_option,
+    measuring,
+    output_options,
+    printed,
+)
 from localspec.cli.settings import configured
-from localspec.decoding.cancel import CancelFlag, Cancelled
-from localspec.errors import UsageError
+from localspec.decoding.cancel import Cancelled
 
 _MAX_TOKENS, _PER_WORKLOAD = 96, 4
 
@@ -42,15 +43,13 @@ _MAX_TOKENS, _PER_WORKLOAD = 96, 4
     "--pairs", type=int, metavar="N", help="Pairs of runs. Default: as the noise asks for."
 )
 @pair_options(draft="What drafts where an arm does not say. Default: auto.")
-@click.option("--exact", is_flag=True, help="Load and draft so that no bit depends on drafting.")
+@exact_option()
 @sampling_options(
     max_tokens="Tokens of an answer. Default: 96.", seed="Of the first round. Default: 1."
 )
 @context_options()
 @device_options()
-@click.option("--json", "json_", is_flag=True, help="Print one JSON object.")
-@click.option("--quiet", is_flag=True, help="Print nothing on stderr but errors.")
-@click.option("--debug", is_flag=True, help="Show a traceback when something fails.")
+@output_options()
 def ab(prompts: str | None, **flags: Any) -> int:
     """Compare two settings on PROMPTS, JSON lines of workload and prompt; or on some of our own.
 
@@ -66,37 +65,29 @@ def ab(prompts: str | None, **flags: Any) -> int:
     """
     flags = configured(flags)
     request = _request(prompts, flags)
-    cancel, progress = CancelFlag(), BenchProgress(enabled=not flags["quiet"])
-    with (
-        unwind_on_terminate(),
-        ProgressLine(enabled=not flags["quiet"]) as line,
-        cancel_on_interrupt(cancel),
-    ):
-        try:
-            watchers = Watchers(line.download, line.load, line.measure, progress.made)
-            found = run_ab(request, cancel, watchers, progress.tell)
-        except Cancelled:
-            return INTERRUPTED
-        finally:
-            progress.end()
+    try:
+        with measuring(quiet=flags["quiet"]) as run:
+            found = run_ab(request, run.cancel, run.watchers, run.tell)
+    except Cancelled:
+        return INTERRUPTED
     if found.comparison is None:
         return INTERRUPTED
-    click.echo(json.dumps(_document(request, found)) if flags["json_"] else "\n".join(_lines(request, found)))  # fmt: skip
-    sys.stdout.flush()
-    return INTERRUPTED if len(found.pairs) < found.planned else 0
+    lines = [json.dumps(_document(request, found))] if flags["json_"] else _lines(request, found)
+    return printed("\n".join(lines), whole=len(found.pairs) >= found.planned)
 
 
 def _request(prompts: str | None, flags: dict[str, Any]) -> Ab:
     usual = asked_launch(flags)
-    max_tokens = _MAX_TOKENS if flags["max_tokens"] is None else flags["max_tokens"]
-    if max_tokens < 1:
-        raise UsageError(f"max_tokens is {max_tokens}: it must be 1 or more")
     sampling = asked_sampling(flags)
     return Ab(
         a=parse_arm(flags["arm_a"], usual),
         b=parse_arm(flags["arm_b"], usual),
         prompts=per_workload(bundled(), _PER_WORKLOAD) if prompts is None else read(Path(prompts)),
-        wish=Wish(sampling, max_tokens, 1 if flags["seed"] is None else flags["seed"]),
+        wish=Wish(
+            sampling,
+            asked_max_tokens(flags, _MAX_TOKENS),
+            1 if flags["seed"] is None else flags["seed"],
+        ),
         temperature=sampling.temperature,
         pairs=flags["pairs"],
     )

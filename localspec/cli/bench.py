@@ -10,7 +10,7 @@ import click
 
 from localspec.bench.bench import Bench, run_bench
 from localspec.bench.document import as_json
-from localspec.bench.loading import Watchers, usual_modes
+from localspec.bench.loading import usual_modes
 from localspec.bench.modes import PEER_FLAGS, parse_modes
 from localspec.bench.own import Wish
 from localspec.bench.peer_setting import peer_program
@@ -19,11 +19,15 @@ from localspec.bench.table import table
 from localspec.cli import INTERRUPTED
 from localspec.cli.answer_options import context_options, device_options
 from localspec.cli.asked import asked_launch, asked_sampling
-from localspec.cli.bench_progress import BenchProgress
-from localspec.cli.interrupt import cancel_on_interrupt, unwind_on_terminate
-from localspec.cli.progress import ProgressLine
+from localspec.cli.measuring import (
+    asked_max_tokens,
+    exact_option,
+    measuring,
+    output_options,
+    printed,
+)
 from localspec.cli.settings import configured
-from localspec.decoding.cancel import CancelFlag, Cancelled
+from localspec.decoding.cancel import Cancelled
 from localspec.decoding.sampling import SamplingParams
 from localspec.errors import UsageError
 
@@ -67,41 +71,29 @@ _MAX_TOKENS = 160
     metavar="N",
     help="Take a target of N times the layers that says the same: N times the cost.",
 )
-@click.option("--exact", is_flag=True, help="Load and draft so that no bit depends on drafting.")
+@exact_option()
 @context_options(kv_type="Type of the KV caches.")
 @device_options(gpu_layers="Layers on the GPU.", fit="Refuse what the free memory does not hold.")
-@click.option("--json", "json_", is_flag=True, help="Print one JSON object instead of a table.")
-@click.option("--quiet", is_flag=True, help="Print nothing on stderr but errors.")
-@click.option("--debug", is_flag=True, help="Show a traceback when something fails.")
+@output_options(json_="Print one JSON object instead of a table.")
 def bench(**flags: Any) -> int:
     """Measure what drafting earns here: every mode on the same weights, in neighbouring runs.
 
     Ctrl-C ends it and prints what was measured until then.
     """
     request = _request(configured(flags))
-    cancel = CancelFlag()
-    progress = BenchProgress(enabled=not flags["quiet"])
-    with (
-        unwind_on_terminate(),
-        ProgressLine(enabled=not flags["quiet"]) as line,
-        cancel_on_interrupt(cancel),
-    ):
-        try:
-            watchers = Watchers(line.download, line.load, line.measure, progress.made)
-            found = run_bench(request, cancel, watchers, progress.tell)
-        except Cancelled:
-            return INTERRUPTED
-        finally:
-            progress.end()
+    try:
+        with measuring(quiet=flags["quiet"]) as run:
+            found = run_bench(request, run.cancel, run.watchers, run.tell)
+    except Cancelled:
+        return INTERRUPTED
     if found.n_runs == 0:
         return INTERRUPTED
     if flags["json_"]:
         only_ascii = codecs.lookup(sys.stdout.encoding).name != "utf-8"
-        click.echo(as_json(found, only_ascii=only_ascii))
+        text = as_json(found, only_ascii=only_ascii)
     else:
-        click.echo(table(found, shutil.get_terminal_size((80, 24)).columns))
-    sys.stdout.flush()
-    return INTERRUPTED if found.n_runs < found.n_planned else 0
+        text = table(found, shutil.get_terminal_size((80, 24)).columns)
+    return printed(text, whole=found.n_runs >= found.n_planned)
 
 
 def _request(flags: dict[str, Any]) -> Bench:
@@ -109,9 +101,6 @@ def _request(flags: dict[str, Any]) -> Bench:
     prompts = bundled() if flags["prompts"] is None else read(Path(flags["prompts"]))
     if flags["per_workload"] is not None and flags["per_workload"] < 1:
         raise UsageError(f"per_workload is {flags['per_workload']}: it must be 1 or more")
-    max_tokens = _MAX_TOKENS if flags["max_tokens"] is None else flags["max_tokens"]
-    if max_tokens < 1:
-        raise UsageError(f"max_tokens is {max_tokens}: it must be 1 or more")
     # What drafts is a matter of the modes, whatever is set elsewhere.
     launch = asked_launch({**flags, "draft": "auto", "draft_length": None})
     return Bench(
@@ -120,7 +109,7 @@ def _request(flags: dict[str, Any]) -> Bench:
         prompts_name=flags["prompts"] or "the bundled prompts",
         modes=parse_modes(flags["modes"] or usual_modes(launch, with_peer=peer is not None)),
         temperatures=_temperatures(flags["temperatures"]),
-        wish=Wish(asked_sampling(flags), max_tokens, flags["seed"]),
+        wish=Wish(asked_sampling(flags), asked_max_tokens(flags, _MAX_TOKENS), flags["seed"]),
         repeats=flags["repeat"],
         synthetic=flags["synthetic"],
         peer=peer,
