@@ -23,8 +23,9 @@ _LOTS = 60
 """How many of them make the window: 600 to 1200 rounds."""
 _FALSE_ALARMS, _ROUNDS = 0.01, 50_000
 _THRESHOLD = math.log(2 * (_ROUNDS / _LEAST_LOT) * _LOTS / _FALSE_ALARMS)
-_USUAL_CORRELATION, _USUAL_WEIGHT = 0.02, 2
-"""Of the tokens of one reply, before replies have shown it; and how many replies that is worth."""
+_USUAL_CORRELATION, _USUAL_WEIGHT = 0.01, 0.5
+"""Of the tokens of one reply, before replies have shown it; and how many replies that is worth: little, for a guess that
+is too high makes every reply count as fewer tokens, and hides changes."""
 _LEAST_REPLIES = 10
 """Before the window: until then nobody knows how much replies differ."""
 _REMEMBERED = 50
@@ -71,7 +72,7 @@ class _Past:
     """
 
     usual: float = _USUAL_CORRELATION
-    weight: int = _USUAL_WEIGHT
+    weight: float = _USUAL_WEIGHT
     credit: int = 0
     replies: int = 0
     tried: int = 0
