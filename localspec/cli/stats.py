@@ -1,7 +1,9 @@
 """`localspec stats`: what drafting did on this machine."""
 
 import os
+import shutil
 import sys
+import textwrap
 import time
 from contextlib import closing, suppress
 from pathlib import Path
@@ -66,9 +68,16 @@ def stats(
     elif html is None:
         with_bars = (sys.stdout.encoding or "").lower().replace("-", "") == "utf8"
         for line in lines(report, with_bars=with_bars):
-            click.echo(line)
+            click.echo(_fitted(line))
     else:
         click.echo(f"localspec: {shown(html)} is written", err=True)
+
+
+def _fitted(line: str) -> str:
+    """Return a sentence in lines that a terminal holds; figures that stand below each other stay as they are."""
+    if line.startswith("  ") or not sys.stdout.isatty():
+        return line
+    return textwrap.fill(line, shutil.get_terminal_size((80, 24)).columns)
 
 
 def _retag(directory: Path, wanted: tuple[str, ...]) -> None:
