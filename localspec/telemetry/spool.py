@@ -1,7 +1,8 @@
 """Spool: what was noted and is not in the database yet, in a file of its own process: lines with checksums.
 
-To append a line costs a tenth of a transaction, and takes no lock that others want. A process that is killed leaves its
-spool behind; the lock on it ends with the process, and whoever writes to the database next takes it in.
+To append a line takes a third of a transaction, and no lock that others want. A process that is killed leaves its
+spool behind; the lock on it ends with the process, and whoever writes to the database next takes it in. This module knows
+no database: it is imported while a text is made.
 """
 
 import fcntl
@@ -14,8 +15,6 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Self
-
-from localspec.telemetry.database import FILE
 
 _ENCODED = json.JSONEncoder(separators=(",", ":")).encode
 
@@ -31,7 +30,7 @@ class Spool:
         size_bytes: how much is in it.
     """
 
-    NAMES = f"{FILE}-*.spool"
+    NAMES = "telemetry.db-*.spool"
 
     def __init__(self, path: Path, descriptor: int) -> None:
         self._path = path
