@@ -12,6 +12,7 @@ from localspec.decoding.verify import Verdict
 from localspec.informed import Informed
 from localspec.telemetry.recorder import Recorder
 from localspec.telemetry.switch import Switch
+from localspec.telemetry.taking_in import collect
 from tests.telemetry.talking import PAIR, Talk
 
 CODE = "Write a Python function that reverses a list."
@@ -43,6 +44,7 @@ def test_what_was_rejected_before_is_given_up_sooner(tmp_path: Path) -> None:
     for _ in range(30):
         talk.reply(10, acceptance=0.02, asked=CODE)
     told.close()
+    collect(tmp_path)
     fresh, informed = _policy(), _policy()
     assert not _stops_at(fresh)
     after = _recorder(tmp_path)
@@ -57,6 +59,7 @@ def test_another_kind_of_text_starts_afresh(tmp_path: Path) -> None:
     for _ in range(30):
         talk.reply(10, acceptance=0.02, asked=CODE)
     told.close()
+    collect(tmp_path)
     informed = _policy()
     after = _recorder(tmp_path)
     tracer = Informed(after, informed, tmp_path, PAIR)
@@ -76,3 +79,15 @@ def test_what_is_learnt_here_counts_beside_it() -> None:
     policy.expect({3: (0.99, 1000.0)}, greedy=False)
     chance = policy._model._chance(1.6)  # type: ignore[union-attr]
     assert chance < 0.5
+
+
+def test_answer_does_not_wait_for_what_others_have_only_spooled(tmp_path: Path) -> None:
+    told = _recorder(tmp_path, "code")
+    Talk(told).reply(10, asked=CODE)
+    told.close()
+    spools = list(tmp_path.glob("*.spool"))
+    after = _recorder(tmp_path)
+    Informed(after, _policy(), tmp_path, PAIR).begin(CODE, [1, 2, 3], greedy=False)
+    after.close()
+    assert spools
+    assert list(tmp_path.iterdir()) == spools

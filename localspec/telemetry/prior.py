@@ -53,7 +53,7 @@ def read_prior(
         now_s: seconds since 1970.
     """
     try:
-        with reading(directory) as connection:
+        with reading(directory, takes_in=False) as connection:  # an answer waits for it
             if connection is None:
                 return {}
             return _priors(connection, pair, workload, greedy, now_s)

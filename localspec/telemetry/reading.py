@@ -10,7 +10,6 @@ from localspec.errors import LocalspecError
 from localspec.telemetry.database import FILE, Database
 from localspec.telemetry.pair import Pair
 from localspec.telemetry.schema import VERSION
-from localspec.telemetry.taking_in import collect
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,14 +38,21 @@ class Sizes:
 
 
 @contextmanager
-def reading(directory: Path) -> Iterator[sqlite3.Connection | None]:
-    """Open the database to be read, with what killed processes have left; None where there is none yet.
+def reading(directory: Path, *, takes_in: bool = True) -> Iterator[sqlite3.Connection | None]:
+    """Open the database to be read; None where there is none yet.
+
+    Args:
+        directory: where it is.
+        takes_in: whether what is only spooled is to be in it, as far as its processes are gone. That takes a while.
 
     Raises:
         LocalspecError: it cannot be read.
     """
     path = directory / FILE
-    collect(directory)
+    if takes_in:
+        from localspec.telemetry.taking_in import collect  # noqa: PLC0415 - a prior needs none of it
+
+        collect(directory)
     if not path.is_file():
         yield None
         return
