@@ -3,9 +3,8 @@
     python benchmarks/telemetry_overhead.py [cpu] [bound] [stats]
 
 cpu: processor time of this process, the writer's thread included, for rounds that come at a pace; less that of the same loop
-without a recorder. And what it takes to put the same rounds from the spool into the database, which is opened for
-it: that happens later, 800 rounds at a time, when nothing is answered, or by whoever reads. Medians of five runs, which
-take turns. Wanted: 0.1 ms a round or less.
+without a recorder: the median of five runs. And what it takes to put the rounds of all runs from spools into the database,
+as far as the recorder has not done it: that happens some 800 rounds at a time. Wanted: 0.1 ms a round or less.
 bound: a million rounds into a database of 16 MB; the most that its files ever took together.
 stats: a database of 100 MB; how long `localspec stats` takes, as a process, and reading alone.
 """
@@ -73,19 +72,18 @@ def cpu(directory: Path, runs: int = 5) -> None:
     tell(warm, 300, 0.0)
     warm.close(30)
     collect(directory)
-    found: dict[float, list[tuple[float, float, float]]] = {}
-    for _ in range(runs):
-        for pause_s, rounds in _PACES:
-            found.setdefault(pause_s, []).append(cpu_of(directory, rounds, pause_s))
     print(f"{'rounds/s':>9} {'spooled':>9} {'taken in':>9} {'both, ms a round':>17}")
-    for its in found.values():
-        pace, spooled, taken_in = (median(column) for column in zip(*its, strict=True))
-        both = median(spooled + taken_in for _, spooled, taken_in in its)
-        print(f"{pace:9.0f} {spooled:9.4f} {taken_in:9.4f} {both:17.4f}")
+    for pause_s, rounds in _PACES:
+        its = [cpu_of(directory, rounds, pause_s) for _ in range(runs)]
+        pace, spooled = (median(column) for column in zip(*its, strict=True))
+        start = time.process_time()
+        collect(directory)
+        taken_in = 1000 * (time.process_time() - start) / (runs * rounds)
+        print(f"{pace:9.0f} {spooled:9.4f} {taken_in:9.4f} {spooled + taken_in:17.4f}", flush=True)
 
 
-def cpu_of(directory: Path, rounds: int, pause_s: float) -> tuple[float, float, float]:
-    """Return the pace, and milliseconds of processor time a round to spool, and to take in."""
+def cpu_of(directory: Path, rounds: int, pause_s: float) -> tuple[float, float]:
+    """Return the pace, and milliseconds of processor time a round."""
     start = time.process_time()
     tell(None, rounds, pause_s)
     bare_s = time.process_time() - start
@@ -94,12 +92,9 @@ def cpu_of(directory: Path, rounds: int, pause_s: float) -> tuple[float, float, 
     tell(recorder, rounds, pause_s)
     pace = rounds / (time.perf_counter() - began)
     recorder.close(60)
-    spooled_s = time.process_time() - start - bare_s
-    start = time.process_time()
-    collect(directory)
-    taken_in_s = time.process_time() - start
+    spent_s = time.process_time() - start - bare_s
     assert recorder.trouble is None, recorder.trouble
-    return pace, 1000 * spooled_s / rounds, 1000 * taken_in_s / rounds
+    return pace, 1000 * spent_s / rounds
 
 
 def bound(directory: Path, rounds: int = 1_000_000, megabytes: int = 16) -> None:
