@@ -157,7 +157,7 @@ def test_answer_is_recorded_once_and_neither_its_text_nor_its_prompt(
     ((tokens, prefill_us, decode_us, wall_us),) = rows
     assert tokens == document["usage"]["completion_tokens"]
     assert stages_us == pytest.approx(decode_us, rel=0.02)
-    assert prefill_us + stages_us == pytest.approx(wall_us, rel=0.02)
+    assert prefill_us + stages_us <= wall_us  # how near, is in tests/telemetry/test_real_times.py
     files += b"".join(each.read_bytes() for each in (tmp_path / "telemetry").iterdir())
     assert b"xyzzyplugh" not in files
     assert document["text"].split()[0].encode() not in files or len(document["text"].split()[0]) < 5
