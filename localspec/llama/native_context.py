@@ -155,6 +155,7 @@ class NativeContext:
                 handle, min(self._threads, most), min(self._threads_batch, most)
             )
         code = native.llama_decode(handle, self._batch.fill(parts))
+        self._spare.done(time.monotonic())
         if code == _OK:
             return
         if code == _ABORTED:

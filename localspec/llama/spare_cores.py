@@ -15,6 +15,9 @@ from pathlib import Path
 _STAT = Path("/proc/stat")
 _IDLE = (3, 4)  # of a line's columns: idle, and waiting for a disk
 _GUEST = 8  # from here on what runs in guests, which the columns before have counted
+_IDLE_S = 0.2
+"""Seconds without a pass after which what others did meanwhile says nothing."""
+_MOMENTS, _MOMENT_S = 4, 0.001
 _LOOK_EVERY_S = 0.3
 """Seconds between two looks: the kernel counts in hundredths, and a look costs 0.03 ms."""
 GIVES_WAY, _COMES_BACK = 0.6, 0.25
@@ -30,12 +33,15 @@ class Usage:
         busy_s: seconds of all these cores, whoever ran.
         own_s: seconds of them that this process ran.
         n_cores: how many there are.
+        others: how many threads want to run at this moment, other than who asks; 0 where only the count of more
+            cores than these is known.
     """
 
     at_s: float
     busy_s: float
     own_s: float
     n_cores: int
+    others: int = 0
 
 
 def usage() -> Usage | None:
@@ -45,10 +51,11 @@ def usage() -> Usage | None:
     try:
         allowed = {f"cpu{number}" for number in os.sched_getaffinity(0)}
         lines = [line.split() for line in _STAT.read_text().splitlines()]
+        running = max((int(line[1]) for line in lines if line[0] == "procs_running"), default=1)
         cores = [
             [int(part) for part in line[1:]] for line in lines if line[:1] and line[0] in allowed
         ]
-    except (OSError, ValueError):
+    except (OSError, ValueError, IndexError):
         return None
     if not cores:
         return None
@@ -59,7 +66,8 @@ def usage() -> Usage | None:
         if column < _GUEST and column not in _IDLE
     )
     per_s = os.sysconf("SC_CLK_TCK")
-    return Usage(time.monotonic(), ticks / per_s, time.process_time(), len(cores))
+    others = max(0, running - 1) if len(cores) == os.cpu_count() else 0
+    return Usage(time.monotonic(), ticks / per_s, time.process_time(), len(cores), others)
 
 
 _AT_IMPORT = usage()
@@ -80,12 +88,14 @@ def taken_by_others() -> tuple[float, int] | None:
 
 
 class SpareCores:
-    """Follows what other programs take, a few times a second.
+    """Follows what other programs take, a few times a second while passes are made.
+
+    What they took while none was made says nothing: what is running at the moment is asked then.
 
     Args:
         wanted: threads that passes have when nobody else is busy.
         look: tells what has been used; None where nothing is known, and then nothing changes.
-        first: the first look, before which nothing counts.
+        pause: waits for some seconds.
 
     Attributes:
         gave_way: whether a pass ever had fewer than `wanted`.
@@ -95,11 +105,13 @@ class SpareCores:
         self,
         wanted: int,
         look: Callable[[], Usage | None] = usage,
-        first: Usage | None = _AT_IMPORT,
+        pause: Callable[[float], None] = time.sleep,
     ) -> None:
         self._wanted = wanted
         self._look = look
-        self._before = first
+        self._pause = pause
+        self._before: Usage | None = None
+        self._ended_s: float | None = None
         self._threads = wanted
         self.gave_way = False
 
@@ -109,15 +121,38 @@ class SpareCores:
         Args:
             now_s: seconds of the clock of `usage`.
         """
-        before = self._before
-        if self._wanted == 1 or before is None or now_s - before.at_s < _LOOK_EVERY_S:
-            return self._threads
-        seen = self._look()
-        self._before = seen
+        if self._wanted == 1:
+            return 1
+        if self._ended_s is None or now_s - self._ended_s > _IDLE_S:
+            self._begin()
+        elif self._before is not None and now_s - self._before.at_s >= _LOOK_EVERY_S:
+            self._go_on(self._before)
+        self.gave_way |= self._threads < self._wanted
+        return self._threads
+
+    def done(self, now_s: float) -> None:
+        """Take in that a pass has ended."""
+        self._ended_s = now_s
+
+    def _begin(self) -> None:
+        """See what is running now; what runs for a moment only does not count."""
+        seen = self._before = self._look()
+        for _ in range(_MOMENTS - 1):
+            if seen is None or seen.others == 0:
+                break
+            self._pause(_MOMENT_S)
+            again = self._look()
+            if again is not None and again.others < seen.others:
+                seen = again
+        if seen is None:
+            self._threads = self._wanted
+        else:
+            self._threads = min(max(seen.n_cores - seen.others, 1), self._wanted)
+
+    def _go_on(self, before: Usage) -> None:
+        seen = self._before = self._look()
         if seen is not None and seen.at_s > before.at_s:
             self._threads = self._beside(taken_between(before, seen), seen.n_cores)
-            self.gave_way |= self._threads < self._wanted
-        return self._threads
 
     def _beside(self, taken: float, n_cores: int) -> int:
         fits = n_cores - int(taken + 1 - GIVES_WAY)

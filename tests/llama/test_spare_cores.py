@@ -23,6 +23,7 @@ class Machine:
     own: float = 0.0
     now: Usage = field(init=False)
     looks: int = 0
+    others: list[int] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.now = Usage(100.0, 50.0, 5.0, self.n_cores)
@@ -39,11 +40,22 @@ class Machine:
 
     def look(self) -> Usage:
         self.looks += 1
-        return self.now
+        return replace(self.now, others=self.others.pop(0) if self.others else 0)
 
 
 def spare(machine: Machine, wanted: int) -> SpareCores:
-    return SpareCores(wanted, machine.look, machine.now)
+    """Cores where passes have been made until now."""
+    cores = SpareCores(wanted, machine.look, lambda _seconds: None)
+    assert cores.threads(machine.now.at_s) == wanted
+    cores.done(machine.now.at_s)
+    machine.looks = 0
+    return cores
+
+
+def during_a_pass(cores: SpareCores, machine: Machine, seconds: float) -> int:
+    """Make a pass of so many seconds, and return what the next one should have."""
+    cores.done(machine.after(seconds))
+    return cores.threads(machine.now.at_s)
 
 
 @pytest.mark.parametrize(
@@ -64,39 +76,60 @@ def test_there_are_as_many_threads_as_fit_beside_what_others_take(
     n_cores: int, wanted: int, taken: float, threads: int
 ) -> None:
     machine = Machine(n_cores, taken, own=1.5)
-    assert spare(machine, wanted).threads(machine.after(1.0)) == threads
+    assert during_a_pass(spare(machine, wanted), machine, 1.0) == threads
 
 
 def test_what_we_run_ourselves_leaves_room_for_us() -> None:
     machine = Machine(2, own=2.0)
-    assert spare(machine, 2).threads(machine.after(1.0)) == 2
+    assert during_a_pass(spare(machine, 2), machine, 1.0) == 2
 
 
 def test_threads_come_back_when_others_are_done_and_not_when_they_flicker() -> None:
     machine = Machine(2, taken=1.0)
     cores = spare(machine, 2)
     assert not cores.gave_way
-    assert cores.threads(machine.after(1.0)) == 1
+    assert during_a_pass(cores, machine, 1.0) == 1
     machine.taken = 0.5
-    assert cores.threads(machine.after(1.0)) == 1
+    assert during_a_pass(cores, machine, 1.0) == 1
     machine.taken = 0.1
-    assert cores.threads(machine.after(1.0)) == 2
+    assert during_a_pass(cores, machine, 1.0) == 2
     machine.taken = 0.5
-    assert cores.threads(machine.after(1.0)) == 2
+    assert during_a_pass(cores, machine, 1.0) == 2
     assert cores.gave_way
 
 
 def test_passes_in_quick_succession_look_once() -> None:
     machine = Machine(2, taken=1.0)
     cores = spare(machine, 2)
-    assert [cores.threads(machine.after(0.01)) for _ in range(50)][-1] == 1
+    assert [during_a_pass(cores, machine, 0.01) for _ in range(50)][-1] == 1
     assert machine.looks == 1
 
 
 def test_where_the_system_does_not_tell_all_threads_are_used() -> None:
-    assert SpareCores(6, lambda: None, None).threads(1e9) == 6
+    cores = SpareCores(6, lambda: None)
+    assert cores.threads(1e9) == 6
+    cores.done(1e9 + 1)
+    assert cores.threads(1e9 + 1) == 6
+
+
+@pytest.mark.parametrize(
+    ("others", "threads"),
+    [([], 4), ([1, 0], 4), ([1, 2, 1, 1], 3), ([9, 9, 9, 9], 1), ([3, 9, 2, 9], 2)],
+)
+def test_the_first_pass_has_as_many_as_fit_beside_what_runs_for_more_than_a_moment(
+    others: list[int], threads: int
+) -> None:
+    machine = Machine(4, others=others)
+    assert SpareCores(4, machine.look, lambda _seconds: None).threads(0.0) == threads
+    assert len(others) <= 1
+
+
+def test_what_others_did_while_no_pass_was_made_does_not_count() -> None:
     machine = Machine(2, taken=2.0)
-    assert SpareCores(6, lambda: None, machine.now).threads(1e9) == 6
+    cores = spare(machine, 2)
+    assert cores.threads(machine.after(60.0)) == 2
+    machine.others = [2, 2, 2, 2]
+    assert cores.threads(machine.after(60.0)) == 1
 
 
 def test_what_this_process_runs_is_in_what_has_been_used() -> None:
