@@ -17,7 +17,9 @@ _IDLE = (3, 4)  # of a line's columns: idle, and waiting for a disk
 _GUEST = 8  # from here on what runs in guests, which the columns before have counted
 _IDLE_S = 0.2
 """Seconds without a pass after which what others did meanwhile says nothing."""
-_MOMENTS, _MOMENT_S = 4, 0.001
+_MOMENTS, _MOMENT_S = 8, 0.006
+"""Looks before a first pass gives way: screens that draw and servers that answer run for a few milliseconds, and a long
+prompt's first pass is too long to be made with fewer threads for that."""
 _LOOK_EVERY_S = 0.3
 """Seconds between two looks: the kernel counts in hundredths, and a look costs 0.03 ms."""
 GIVES_WAY, _COMES_BACK = 0.6, 0.25
@@ -138,7 +140,7 @@ class SpareCores:
         """See what is running now; what runs for a moment only does not count."""
         seen = self._before = self._look()
         for _ in range(_MOMENTS - 1):
-            if seen is None or seen.others == 0:
+            if seen is None or seen.others <= seen.n_cores - self._wanted:
                 break
             self._pause(_MOMENT_S)
             again = self._look()

@@ -114,21 +114,27 @@ def test_where_the_system_does_not_tell_all_threads_are_used() -> None:
 
 @pytest.mark.parametrize(
     ("others", "threads"),
-    [([], 4), ([1, 0], 4), ([1, 2, 1, 1], 3), ([9, 9, 9, 9], 1), ([3, 9, 2, 9], 2)],
+    [([], 4), ([3, 1, 0], 4), ([1, 2, *[1] * 6], 3), ([9] * 8, 1), ([3, 9, 2, *[9] * 5], 2)],
 )
 def test_the_first_pass_has_as_many_as_fit_beside_what_runs_for_more_than_a_moment(
     others: list[int], threads: int
 ) -> None:
     machine = Machine(4, others=others)
     assert SpareCores(4, machine.look, lambda _seconds: None).threads(0.0) == threads
-    assert len(others) <= 1
+    assert others == []
+
+
+def test_where_there_is_room_for_all_nobody_waits() -> None:
+    machine = Machine(8, others=[4, 0])
+    assert SpareCores(4, machine.look, lambda _seconds: None).threads(0.0) == 4
+    assert machine.looks == 1
 
 
 def test_what_others_did_while_no_pass_was_made_does_not_count() -> None:
     machine = Machine(2, taken=2.0)
     cores = spare(machine, 2)
     assert cores.threads(machine.after(60.0)) == 2
-    machine.others = [2, 2, 2, 2]
+    machine.others = [2] * 8
     assert cores.threads(machine.after(60.0)) == 1
 
 
