@@ -13,6 +13,8 @@ _INTERRUPTED = 130
 
 def main() -> NoReturn:
     """Import the command line and run it."""
+    # numpy's BLAS multiplies nothing here, and its threads would take address space at every start.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     before = signal.getsignal(signal.SIGINT)
     usual = before is signal.default_int_handler  # and not ignored, as in a shell's background job
     if usual:
