@@ -66,6 +66,7 @@ class NativeContext:
         # Every pass of more than one token runs on these, so verification does.
         self._threads_batch = options.threads_batch or self._threads
         self._spare = SpareCores(max(self._threads, self._threads_batch))
+        self._gives_way = not (model.on_gpu or options.rounds_by_threads)
         self._cancel = cancel
         self._n_sequences = n_sequences
         # llama.cpp wants room for a row of every sequence.
@@ -149,7 +150,7 @@ class NativeContext:
         handle = self.handle
         if self._cancel.is_set:
             raise Cancelled
-        if not self.model.on_gpu:
+        if self._gives_way:
             most = self._spare.threads(time.monotonic())
             native.llama_set_n_threads(
                 handle, min(self._threads, most), min(self._threads_batch, most)

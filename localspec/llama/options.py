@@ -80,6 +80,14 @@ class LoadOptions:
             return False
         return self.flash_attention
 
+    @property
+    def rounds_by_threads(self) -> bool:
+        """Whether rows of a CPU's passes depend on how many threads there are.
+
+        Flash attention shares the cache out among them where it is f16 or f32.
+        """
+        return bool(self.flash_attention) and self.kv_type in {"f16", "f32"}
+
     def exact(self) -> "LoadOptions":
         """Return these options with the kernels whose narrow passes round alike on a CPU.
 

@@ -2,7 +2,8 @@
 
 The threads of a pass wait for one another after every operation, and spin meanwhile. Where more of them want to run
 than there are cores, each such wait lasts until the scheduler has had its way: a pass of 6 ms takes seconds. Passes give
-the same bits with fewer threads, so they have no more than fit beside the others. `docs/decisions.md` has the figures.
+the same bits with fewer threads (`LoadOptions.rounds_by_threads` knows where not), so they have no more than fit beside
+the others. `docs/decisions.md` has the figures.
 """
 
 import os
@@ -21,7 +22,7 @@ _MOMENTS, _MOMENT_S = 8, 0.006
 """Looks before a first pass gives way: screens that draw and servers that answer run for a few milliseconds, and a long
 prompt's first pass is too long to be made with fewer threads for that."""
 _LOOK_EVERY_S = 0.3
-"""Seconds between two looks: the kernel counts in hundredths, and a look costs 0.03 ms."""
+"""Seconds between two looks: the kernel counts in hundredths, and a look costs 0.05 ms."""
 GIVES_WAY, _COMES_BACK = 0.6, 0.25
 """Of a core that others take: from here on it is theirs, and up to here it is ours again."""
 

@@ -173,6 +173,25 @@ def test_costs_that_were_measured_with_fewer_threads_are_measured_again(
 
 
 @pytest.mark.weights
+@pytest.mark.parametrize("flash", [False, True])
+def test_where_bits_depend_on_threads_nothing_gives_way(
+    smollm2_path: Path, flash: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options = LoadOptions(n_ctx=1024, gpu_layers=0, flash_attention=flash, threads=2)
+    model = LlamaModel(smollm2_path, options)
+    tokens = [(7 * i * i + 3) % 40_000 for i in range(700)]
+    seen = []
+    for most in (99, 1):
+        monkeypatch.setattr(SpareCores, "threads", lambda _self, _now, most=most: most)
+        context = LlamaContext(model)
+        context.prefill(tokens[:-1])
+        seen.append(context.logits(tokens, 1).tobytes())
+        context.close()
+    model.close()
+    assert seen[0] == seen[1]
+
+
+@pytest.mark.weights
 @pytest.mark.parametrize("exact", [False, True])
 def test_passes_give_the_same_bits_with_one_thread_and_with_more(
     smollm2_path: Path, exact: bool, monkeypatch: pytest.MonkeyPatch
