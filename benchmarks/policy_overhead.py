@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from workbench import machine
 
-from localspec.decoding.drafter import Stopping
+from localspec.decoding.drafter import Hindsight, Stopping
 from localspec.decoding.model_drafter import ModelDrafter
 from localspec.decoding.policy import Plan, Policy
 from localspec.decoding.round import Round, Spent
@@ -47,6 +47,18 @@ class TimedStopping:
 
     stopping: Stopping
     watch: Stopwatch
+
+    @property
+    def look_back(self) -> int:
+        """As many as it says."""
+        return self.stopping.look_back
+
+    def begins(self, hindsight: Sequence[Hindsight]) -> bool:
+        """Ask it, and count the time."""
+        start = time.thread_time()
+        begins = self.stopping.begins(hindsight)
+        self.watch.round_s += time.thread_time() - start
+        return begins
 
     def goes_on(self, gaps: Sequence[float]) -> bool:
         """Ask it, and count the time."""

@@ -4,12 +4,12 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from localspec.decoding.adaptive import adaptive_policy
+from localspec.decoding.break_even import could_win, window_length
 from localspec.decoding.costs import PassCosts
 from localspec.decoding.drafter import NoDrafter
 from localspec.decoding.lookup_drafter import LookupDrafter
 from localspec.decoding.model import LanguageModel
 from localspec.decoding.model_drafter import ModelDrafter
-from localspec.decoding.model_prospect import could_win, window_length
 from localspec.decoding.policy import FixedPolicy, Policy
 from localspec.decoding.windowed_model import WindowedModel
 from localspec.errors import UsageError
@@ -105,6 +105,7 @@ class Drafting:
         eog: ids that end a generation.
         costs: what passes cost; None where they were not measured, and `auto` looks up.
         longest: most tokens of any draft.
+        draft_rows: most rows of logits of a pass of the draft model.
     """
 
     target: LanguageModel
@@ -113,6 +114,7 @@ class Drafting:
     eog: Collection[int]
     costs: PairCosts | None
     longest: int
+    draft_rows: int = 1
 
     def policy(self, mode: str | DraftMode) -> Policy:
         """Return a policy without memories.
@@ -126,7 +128,11 @@ class Drafting:
         mode = draft_mode(mode) if isinstance(mode, str) else mode
         drafter = None
         if self.draft_model is not None:
-            drafter = ModelDrafter(self.draft_model.n_ctx, self.shared_vocab, self.eog)
+            # A window may begin with half of what a small context holds.
+            rows = max(1, min(self.draft_rows, self.draft_model.n_ctx // 2))
+            drafter = ModelDrafter(
+                self.draft_model.n_ctx, self.shared_vocab, self.eog, most_rows=rows
+            )
         length = min(mode.draft_length or LOOKUP_DRAFT_LENGTH, self.longest)
         if mode.kind == "off" or self.longest == 0:
             return FixedPolicy(NoDrafter(), 0)

@@ -167,7 +167,8 @@ class Prepared:
         if draft_model is not None:
             seen = windowed(draft_model, pair.target.n_ctx, costs)
         eog = target.vocabulary.eog
-        return Drafting(pair.target, seen, self.shared_vocab, eog, costs, longest), notes
+        rows = 1 if draft_model is None else draft_model.max_rows
+        return Drafting(pair.target, seen, self.shared_vocab, eog, costs, longest, rows), notes
 
     def _price(self, longest: int) -> str:
         """Say what `--exact` costs, as far as it was ever measured."""

@@ -4,7 +4,10 @@ import pytest
 
 from localspec.decoding.adaptive import AdaptivePolicy
 from localspec.decoding.costs import PassCosts
+from localspec.decoding.drafter import Draft
 from localspec.decoding.model_drafter import ModelDrafter
+from localspec.decoding.round import Round, Spent
+from localspec.decoding.verify import Verdict
 from localspec.drafting import Drafting, DraftMode, PairCosts, draft_mode, windowed
 from localspec.errors import UsageError
 from localspec.loading import consecutive
@@ -70,7 +73,11 @@ def test_auto_is_adaptive_and_may_use_the_draft_model() -> None:
     policy = drafting().policy("auto")
     assert isinstance(policy, AdaptivePolicy)
     assert policy.uses_draft_model
-    assert isinstance(policy.plan([1, 2, 3], 50, 1).drafter, ModelDrafter)
+    policy.begin(greedy=True)
+    for n in range(3, 10):  # it is asked once there is something to compare it with
+        plan = policy.plan(range(n), 50, n)
+        policy.learn(Round(Draft(), Verdict(0, n)), Spent(0.0, 0.0, 0.01, 0.0))
+    assert isinstance(plan.drafter, ModelDrafter)
 
 
 def test_every_policy_is_without_memories() -> None:

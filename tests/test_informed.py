@@ -34,7 +34,11 @@ def _recorder(directory: Path, workload: str | None = None) -> Recorder:
 def _stops_at(policy: AdaptivePolicy) -> bool:
     """Return whether a draft goes on after two tokens whose gaps are small."""
     policy.begin(greedy=False)
-    stopping = policy.plan(list(range(50)), 400, 1).drafter.stopping  # type: ignore[attr-defined]
+    # The reply's first token is known; what it has still to show is looked for in the first few.
+    for n in range(50, 60):
+        policy.plan(list(range(n)), 400, n)
+        policy.learn(Round(Draft(), Verdict(0, n)), Spent(0.0, 0.0, TARGET.of(1), 0.0))
+    stopping = policy.plan(list(range(60)), 390, 60).drafter.stopping  # type: ignore[attr-defined]
     return not stopping.goes_on([1.6, 2.4])
 
 

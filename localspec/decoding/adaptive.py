@@ -6,13 +6,14 @@ confirmed tokens and seconds, and takes the best that its credit can bear.
 
 from collections.abc import Collection, Mapping, Sequence
 
+from localspec.decoding.break_even import WORTH_TRYING, could_win
 from localspec.decoding.copy_prospect import CopyProspect
 from localspec.decoding.costs import PassCosts
 from localspec.decoding.credit import Allowance, Credit
 from localspec.decoding.drafter import NoDrafter, ReadyDrafter
 from localspec.decoding.lengths import best_length
 from localspec.decoding.model_drafter import ModelDrafter
-from localspec.decoding.model_prospect import WORTH_TRYING, ModelProspect, could_win
+from localspec.decoding.model_prospect import ModelProspect
 from localspec.decoding.policy import Plan
 from localspec.decoding.round import Round, Spent
 from localspec.decoding.running_costs import RunningCosts
@@ -115,7 +116,7 @@ class AdaptivePolicy:
             if model is not None:
                 model.learn(done, spent, steps)
         if self._model is not None and model is None:
-            self._model.pass_over(confirmed)
+            self._model.pass_over(done.verdict.accepted)
         self._target.add(drafted + 1, spent.verify_s)
 
     def _short_matches(self) -> float:

@@ -10,10 +10,10 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 
 from localspec.decoding.adaptive import AdaptivePolicy
+from localspec.decoding.break_even import WORTH_TRYING
 from localspec.decoding.copy_prospect import CopyProspect
 from localspec.decoding.costs import PassCosts
 from localspec.decoding.drafter import NoDrafter
-from localspec.decoding.model_prospect import WORTH_TRYING
 from localspec.decoding.policy import Plan, Policy
 from localspec.decoding.round import Round, Spent
 

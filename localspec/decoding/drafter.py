@@ -9,6 +9,19 @@ from localspec.decoding.model import Logits, Pass
 
 
 @dataclass(frozen=True, slots=True)
+class Hindsight:
+    """What a drafter would have proposed for a token that is known by now.
+
+    Args:
+        gap: by how much its choice beat the second best; see `Draft`.
+        hit: whether the text says the same.
+    """
+
+    gap: float
+    hit: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Draft:
     """One proposal.
 
@@ -21,6 +34,7 @@ class Draft:
         withheld: tokens that were proposed after these, and are not worth verifying.
         rankings: who else came near each, those withheld included; empty where the drafter knows
             no such thing.
+        hindsight: what it would have proposed for the tokens before these, as far as it was asked.
     """
 
     tokens: tuple[int, ...] = ()
@@ -29,10 +43,20 @@ class Draft:
     gaps: tuple[float, ...] = ()
     withheld: tuple[int, ...] = ()
     rankings: tuple[Ranking, ...] = field(default=(), compare=False, repr=False)
+    hindsight: tuple[Hindsight, ...] = ()
 
 
 class Stopping(Protocol):
     """Says, while a draft grows, whether its next token is worth a pass of the draft model."""
+
+    @property
+    def look_back(self) -> int:
+        """How many of the latest tokens of the text a drafter compares with its own choices first."""
+        ...
+
+    def begins(self, hindsight: Sequence[Hindsight]) -> bool:
+        """Say whether to propose anything, after that comparison."""
+        ...
 
     def goes_on(self, gaps: Sequence[float]) -> bool:
         """Say whether to propose another token after those with these `gaps`."""
@@ -45,6 +69,12 @@ class Stopping(Protocol):
 
 class NeverStopping:
     """Drafts as far as it may."""
+
+    look_back = 0
+
+    def begins(self, hindsight: Sequence[Hindsight]) -> bool:  # noqa: ARG002 - the protocol's signature
+        """Always begin."""
+        return True
 
     def goes_on(self, gaps: Sequence[float]) -> bool:  # noqa: ARG002 - the protocol's signature
         """Always go on."""

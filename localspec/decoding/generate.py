@@ -163,7 +163,8 @@ class Generation:
         plan = self._policy.plan(tokens, room, lag)
         plan = replace(plan, draft_length=max(0, min(plan.draft_length, room - 1)))
         if plan.draft_prefill and plan.draft_length > 0 and draft_model is not None:
-            yield from _prefill_draft(tokens, draft_model, timings)
+            left = 1 + plan.look_back
+            yield from _prefill_draft(tokens[:-left], draft_model, timings)
         done = yield from timed(speculative_round(tokens, plan, self._chooser), timings)
         spent = (after - earlier for after, earlier in zip(timings.stages(), before, strict=True))
         return done, Spent(*spent)
@@ -195,7 +196,7 @@ def _prefill_draft(
     # Nothing is proposed beyond a draft model's context, nor after an id that it has not.
     known = next((i for i, t in enumerate(tokens) if t >= draft_model.n_vocab), len(tokens))
     timings.lap()
-    end = min(known, len(tokens) - 1, draft_model.n_ctx - 1)
+    end = min(known, draft_model.n_ctx - 1)
     try:
         yield Pass(Role.DRAFT_MODEL, tokens[:end], rows=0)
     finally:

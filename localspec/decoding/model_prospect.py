@@ -12,6 +12,7 @@ from localspec.decoding.pacing import Pacing
 from localspec.decoding.policy import Plan
 from localspec.decoding.round import Round, Spent
 from localspec.decoding.running_costs import RunningCosts
+from localspec.decoding.tries import Tries, own_of
 
 # Counted over 100 answers of a real pair, by the gap's bucket: docs/decisions.md, the adaptive policy.
 _GAPS = (0.25, 0.5, 1.0, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0)
@@ -20,6 +21,8 @@ _SAMPLED = (0.30, 0.43, 0.50, 0.66, 0.76, 0.85, 0.92, 0.93, 0.95, 0.98)
 _GAP_WEIGHT, _GAP_MEMORY, _GAP_DRIFT = 30.0, 60.0, 0.15
 _MOST_EARNED = 300.0
 """Tokens that what was earned in earlier conversations counts as at most."""
+_KNOWN, _GOOD = 50.0, 0.6
+"""Tokens of earlier conversations, and the share of them accepted, that need not be shown again."""
 _OFTEN = (0.06, 0.05, 0.09, 0.12, 0.09, 0.08, 0.11, 0.11, 0.22, 0.07)
 """How often each gap comes up at first; followed as `_OFTEN_MEMORY` tokens show."""
 _OFTEN_MEMORY = 64.0
@@ -27,56 +30,14 @@ _SMALL_LAG = 16
 """Tokens up to which catching up is a part of the round, and not a prefill."""
 _HORIZON = 128
 """Tokens over which evaluating a long text with the draft model has to pay."""
-_PAUSE, _MOST_FAILURES = 8.0, 6
-"""Tokens until it is tried again, for each plain step that the try had lost; doubled six times."""
 _TRIES_LEAVE = 7.5
 """Plain steps that are not spent on trying again, so that copying can still afford a round."""
-_AT_BEST = 0.96
-"""Chance of a drafted token on the text that a draft model knows best: edits and quotes of a real pair."""
-WORTH_TRYING = 1.1
-"""Tokens that a plain step's time has to promise: chances and costs are estimates."""
 _WORTH_GOING_ON = 1.0
 """What a draft model that is being asked has to yield: what it costs to stop is to miss a change."""
 _EXPECTED_YIELD, _EXPECTED_STEPS = 1.35, 8.0
 """What a try is expected to yield, and how many plain steps of evidence that is worth."""
 _ROUNDS = 32
 """Rounds after which a yield of the past counts 1/e."""
-
-
-def could_win(target: PassCosts, draft_model: PassCosts, longest: int) -> bool:
-    """Say whether drafting could pay, by a tenth at least, on text that it foretells as well as any.
-
-    Costs are not known much better than that. A draft model that would have to be right throughout
-    loses more on the way to such a text, by being evaluated and tried, than it earns there.
-
-    Args:
-        target: costs of the target's passes.
-        draft_model: costs of the draft model's.
-        longest: most tokens of a draft.
-    """
-    step_s, plain_s = draft_model.of(1), target.of(1)
-    expected = 1.0
-    for length in range(1, longest + 1):
-        expected += _AT_BEST**length
-        if expected * plain_s > WORTH_TRYING * (length * step_s + target.of(length + 1)):
-            return True
-    return False
-
-
-def window_length(target: PassCosts, draft_model: PassCosts, n_ctx: int) -> int:
-    """Return how much of a long text a draft model is to start with.
-
-    As much as it evaluates in the time of four plain steps; at least 32 tokens, with which it can
-    show what it is good for.
-
-    Args:
-        target: costs of the target's passes.
-        draft_model: costs of the draft model's.
-        n_ctx: the draft model's context.
-    """
-    widest = draft_model.widths[-1]
-    token_s = draft_model.of(widest) / widest
-    return min(n_ctx, max(32, int(4 * target.of(1) / token_s)))
 
 
 class ModelProspect:
@@ -96,13 +57,10 @@ class ModelProspect:
         }
         self._often = {greedy: list(_OFTEN) for greedy in (True, False)}
         self._greedy = True
-        self._paused = False
-        self._pause = 0.0
-        self._failures = 0
-        self._since = 0
-        self._lost = 0.0
+        self._tries = Tries()
         self._late_s = 0.0
         self._seen = False
+        self._look_back: tuple[bool, ...] = ()
         self._tokens = self._steps = 0.0
         self._start_afresh()
 
@@ -123,12 +81,14 @@ class ModelProspect:
             weight = min(tokens, _MOST_EARNED)
             usual[bucket] = (_GAP_WEIGHT * usual[bucket] + weight * rate) / (_GAP_WEIGHT + weight)
         self._by_gap[greedy].expect(usual)
+        tokens = sum(count for _, count in earned.values())
+        if sum(rate * count for rate, count in earned.values()) > _GOOD * max(tokens, _KNOWN):
+            self._tries.prove()
 
     def begin(self, *, greedy: bool) -> None:
-        """Start a reply: it may be of a kind that drafts better, so it is tried sooner."""
+        """Start a reply."""
         self._greedy = greedy
-        self._failures = min(self._failures, 1)
-        self._pause = min(self._pause, 2 * _PAUSE)
+        self._tries.begin()
 
     def plan(
         self,
@@ -151,7 +111,7 @@ class ModelProspect:
         self._late_s = self._costs.of(max(1, lag)) - step_s
         # A table may be wrong; before the first pass here says so, three times as much is allowed for.
         caution = 1.0 if self._seen else 3.0
-        if self._paused:
+        if self._tries.failed:
             affordable_s -= _TRIES_LEAVE * plain_s
         length = max(
             (
@@ -161,9 +121,11 @@ class ModelProspect:
             ),
             default=0,
         )
-        if length == 0 or (self._paused and self._since < self._pause):
+        look_back = self._tries.look_back(lag)
+        if length == 0 or look_back is None:
             return 0.0, Plan(NoDrafter(), 0)
-        if self._paused:
+        self._look_back = look_back
+        if look_back:
             self._start_afresh()
         rate = self._tokens / self._steps / plain_s
         pacing = Pacing(
@@ -173,19 +135,20 @@ class ModelProspect:
             step_s=step_s,
             verify_s=verify_s,
             rate=max(rate, 1 / plain_s),
+            compared=look_back,
         )
         # A long text is evaluated once, and has to pay over many rounds.
         spread_s = self._late_s / _HORIZON if lag > _SMALL_LAG else 0.0
         drafter = replace(self._drafter, stopping=pacing)
-        return rate / (1 + rate * spread_s), Plan(drafter, length, lag > _SMALL_LAG)
+        return rate / (1 + rate * spread_s), Plan(drafter, length, lag > _SMALL_LAG, len(look_back))
 
-    def pass_over(self, confirmed: int) -> None:
-        """Count tokens that were confirmed in a round without the draft model."""
-        self._since += confirmed
+    def pass_over(self, copied: int) -> None:
+        """Count a round without the draft model, which confirmed so many tokens before the target's own."""
+        self._tries.pass_over(copied)
 
     def foreseen_s(self, draft: Draft) -> float:
         """Return the seconds that a draft should have taken."""
-        passes = len(draft.tokens) + len(draft.withheld)
+        passes = max(len(draft.tokens) + len(draft.withheld), bool(draft.hindsight))
         return self._late_s + passes * self._costs.of(1)
 
     def learn(self, done: Round, spent: Spent, steps: float) -> None:
@@ -198,6 +161,15 @@ class ModelProspect:
         """
         self._seen = True
         draft, accepted = done.draft, done.verdict.accepted
+        compared = own_of(draft.hindsight, self._look_back)
+        for each in compared:
+            self._see(bisect(_GAPS, each.gap), hit=each.hit)
+        self._tries.settle(steps - (accepted + 1))
+        if not self._tries.proven:
+            if not (draft.tokens or draft.withheld):
+                self._tries.fail(blind=not any(each.hit for each in compared))
+                return
+            self._tries.prove()  # what it took to find that out does not count against it
         hits = [True] * accepted
         if accepted < len(draft.tokens):
             hits.append(False)
@@ -207,20 +179,14 @@ class ModelProspect:
             self._see(bisect(_GAPS, gap), hit=hit)
         late_s = 0.0 if spent.draft_prefill_s else self._late_s
         passes = len(draft.tokens) + len(draft.withheld)
-        if passes:
+        if passes and not draft.hindsight:
             self._costs.add(1, (spent.draft_s - late_s) / passes)
         kept = 1 - 1 / _ROUNDS
         self._tokens = self._tokens * kept + accepted + 1
         share = 1 - spent.draft_prefill_s / spent.total_s
         self._steps = self._steps * kept + steps * share
-        self._since = 0
-        self._lost += steps - (accepted + 1)
         if self._tokens < self._steps * _WORTH_GOING_ON:
-            self._paused = True
-            self._pause = _PAUSE * max(1.0, self._lost) * 2**self._failures
-            self._failures = min(self._failures + 1, _MOST_FAILURES)
-        elif self._lost < 0:
-            self._failures = 0
+            self._tries.fail()
 
     def _see(self, bucket: int, *, hit: bool) -> None:
         """Take in what became of one token."""
@@ -240,8 +206,6 @@ class ModelProspect:
 
     def _start_afresh(self) -> None:
         """Expect what makes a try worth while, and let a few rounds correct it."""
-        self._paused = False
-        self._lost = 0.0
         self._by_gap[self._greedy].hope()
         self._steps = _EXPECTED_STEPS
         self._tokens = _EXPECTED_STEPS * _EXPECTED_YIELD

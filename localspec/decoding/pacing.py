@@ -3,6 +3,12 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from localspec.decoding.drafter import Hindsight
+from localspec.decoding.tries import own_of
+
+_LIKELY, _DOUBT = 0.7, 2.0
+"""What is expected of a token before any is compared, and how many of them that counts as."""
+
 
 @dataclass(frozen=True, slots=True)
 class Pacing:
@@ -15,6 +21,7 @@ class Pacing:
         step_s: seconds of a pass of the draft model.
         verify_s: seconds of a target pass by the number of drafted tokens.
         rate: confirmed tokens per second that the time could earn otherwise.
+        compared: of the latest tokens of the text, whether they show what the draft model is good for.
     """
 
     longest: int
@@ -23,6 +30,26 @@ class Pacing:
     step_s: float
     verify_s: Callable[[int], float]
     rate: float
+    compared: tuple[bool, ...] = ()
+
+    @property
+    def look_back(self) -> int:
+        """How many tokens are compared; see `Stopping`."""
+        return len(self.compared)
+
+    def begins(self, hindsight: Sequence[Hindsight]) -> bool:
+        """Say whether some length beats plain decoding, were every token as likely as those compared."""
+        hits = [each.hit for each in own_of(hindsight, self.compared)]
+        if hits and not any(hits):
+            return False
+        chance = (sum(hits) + _DOUBT * _LIKELY) / (len(hits) + _DOUBT)
+        plain_s, reach, expected = self.verify_s(0), 1.0, 1.0
+        for length in range(1, self.longest + 1):
+            reach *= chance
+            expected += reach
+            if expected * plain_s > length * self.step_s + self.verify_s(length):
+                return True
+        return False
 
     def goes_on(self, gaps: Sequence[float]) -> bool:
         """Say whether to propose another token after those with these `gaps`."""

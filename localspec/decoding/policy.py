@@ -16,11 +16,13 @@ class Plan:
         drafter: proposes.
         draft_length: most tokens that it may propose.
         draft_prefill: let the draft model evaluate the text first, counted as prefill of its own.
+        look_back: how many of the latest tokens that leaves to the draft, beside the last.
     """
 
     drafter: Drafter
     draft_length: int
     draft_prefill: bool = False
+    look_back: int = 0
 
 
 class Policy(Protocol):

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from localspec.decoding.cancel import CancelFlag
+from localspec.decoding.tries import DRAFT_ROWS
 from localspec.llama.allocator import give_back_memory
 from localspec.llama.context import LlamaContext
 from localspec.llama.model import LlamaModel
@@ -83,7 +84,7 @@ def open_pair(
             "it runs without drafting"
         )
     elif draft_model is not None:
-        small_options = replace(options, n_ctx=main.n_ctx, max_rows=1)
+        small_options = replace(options, n_ctx=main.n_ctx, max_rows=DRAFT_ROWS)
         if draft_gpu_layers is not None:
             small_options = replace(small_options, gpu_layers=draft_gpu_layers)
         small = _open(draft_model, small_options, cancel, on_progress)

@@ -24,6 +24,7 @@ class LlamaSequence:
     Attributes:
         n_ctx: most tokens that it holds.
         n_vocab: width of a row of logits.
+        max_rows: most rows that a pass may ask for.
         truncate_s: seconds that removing parts of the memory took in all.
         watch: called, while a request takes several chunks, with the tokens of it that are evaluated and all that
             had to be; None by default.
@@ -37,6 +38,7 @@ class LlamaSequence:
         self.truncate_s = 0.0
         self.n_ctx = native.n_ctx
         self.n_vocab = native.n_vocab
+        self.max_rows = native.max_rows
 
     @property
     def cached(self) -> tuple[int, ...]:

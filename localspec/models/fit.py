@@ -11,6 +11,7 @@ the text.
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
+from localspec.decoding.tries import DRAFT_ROWS
 from localspec.errors import ModelLoadError
 from localspec.models.fit_notes import dropped, left_behind, smaller_context
 from localspec.models.fit_plan import FitPlan, Machine, Place, PlaceUse, Wish
@@ -100,7 +101,7 @@ def _uses(
     small = nothing
     if draft_model is not None:
         n_ctx = _at_most(wish.settings.n_ctx, draft_model)
-        settings = replace(wish.settings, n_ctx=n_ctx, rows=1)
+        settings = replace(wish.settings, n_ctx=n_ctx, rows=DRAFT_ROWS)
         small = predict(draft_model, settings, split_layers(layers[1], machine.gpus))
     return tuple(PlaceUse(*each) for each in zip(places, big, small, strict=True))
 

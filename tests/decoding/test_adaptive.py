@@ -3,10 +3,10 @@
 import pytest
 
 from localspec.decoding.adaptive import AdaptivePolicy, adaptive_policy
+from localspec.decoding.break_even import could_win
 from localspec.decoding.costs import PassCosts
-from localspec.decoding.drafter import Draft, NoDrafter, ReadyDrafter
+from localspec.decoding.drafter import Draft, Hindsight, NoDrafter, ReadyDrafter
 from localspec.decoding.model_drafter import ModelDrafter
-from localspec.decoding.model_prospect import could_win
 from localspec.decoding.policy import Plan
 from localspec.decoding.round import Round, Spent
 from localspec.decoding.verify import Verdict
@@ -30,11 +30,27 @@ def policy(target: PassCosts, draft_model: PassCosts | None = None) -> AdaptiveP
 
 
 def learn(made: AdaptivePolicy, plan: Plan, accepted: int, seconds: float) -> None:
-    """Let a model's round, of a draft as long as planned, end so."""
+    """Let a model's round, of a draft as long as planned, end so; it looked back first and was right."""
     drafted = tuple(range(plan.draft_length))
     gaps = (5.0,) * len(drafted)
-    draft = Draft(drafted, gaps, "model" if drafted else "off", gaps)
+    hindsight = (Hindsight(5.0, True),) * plan.look_back
+    name = "model" if drafted else "off"
+    draft = Draft(drafted, gaps, name, gaps, hindsight=hindsight)
     made.learn(Round(draft, Verdict(accepted, 0)), Spent(0.0, 0.0, seconds, 0.0))
+
+
+def begun(made: AdaptivePolicy, target: PassCosts, n: int = 8) -> AdaptivePolicy:
+    """Let a reply have begun with tokens that nobody drafted."""
+    for end in range(2, 2 + n):
+        made.plan(range(900, 900 + end), 500, end)
+        made.learn(Round(Draft(), Verdict(0, 900 + end)), Spent(0.0, 0.0, target.of(1), 0.0))
+    return made
+
+
+def looked_back(plan: Plan, right: int) -> Round:
+    """Return a round in which the draft model was right about so many tokens, and proposed nothing."""
+    hindsight = tuple(Hindsight(3.0, each < right) for each in range(plan.look_back))
+    return Round(Draft((), (), "model", hindsight=hindsight), Verdict(0, 1))
 
 
 def test_a_text_without_repetition_is_decoded_plainly() -> None:
@@ -94,17 +110,17 @@ def test_a_draft_model_that_could_not_win_is_never_asked(
     target: PassCosts, draft_model: PassCosts, wins: bool
 ) -> None:
     assert could_win(target, draft_model, 31) is wins
-    made = policy(target, draft_model)
+    made = begun(policy(target, draft_model), target)
     assert made.uses_draft_model is wins
-    asked = [made.plan(range(n), 500, 5).draft_length for n in range(10, 60)]
+    asked = [made.plan(range(n), 500, 20).draft_length for n in range(10, 60)]
     assert any(asked) is wins
 
 
 def test_a_draft_model_that_is_wrong_is_asked_rarely() -> None:
-    made = policy(GPU, CHEAP)
+    made = begun(policy(GPU, CHEAP), GPU)
     asked = []
     for n in range(10, 1810):
-        plan = made.plan(range(n), 500, 1)
+        plan = made.plan(range(n), 500, 20)
         asked.append(plan.draft_length > 0)
         learn(made, plan, 0, GPU.of(plan.draft_length + 1) + 0.001 * plan.draft_length)
     assert 0 < sum(asked) < 60
@@ -112,22 +128,58 @@ def test_a_draft_model_that_is_wrong_is_asked_rarely() -> None:
 
 
 def test_a_draft_model_that_is_right_is_asked_every_round() -> None:
-    made = policy(GPU, CHEAP)
+    made = begun(policy(GPU, CHEAP), GPU)
     for n in range(10, 200):
-        plan = made.plan(range(n), 500, 1)
+        plan = made.plan(range(n), 500, 20 if n == 10 else 1)
         assert plan.draft_length > 0
         learn(made, plan, plan.draft_length, GPU.of(plan.draft_length + 1) + 0.02)
 
 
 def test_a_long_text_is_evaluated_by_the_draft_model_in_a_prefill_of_its_own() -> None:
-    assert policy(GPU, CHEAP).plan(range(300), 500, 60).draft_prefill
-    assert not policy(GPU, CHEAP).plan(range(300), 500, 2).draft_prefill
+    assert begun(policy(GPU, CHEAP), GPU).plan(range(300), 500, 60).draft_prefill
+    assert not begun(policy(GPU, CHEAP), GPU).plan(range(300), 500, 12).draft_prefill
+
+
+def test_a_draft_model_is_first_compared_with_what_the_target_said() -> None:
+    made = policy(GPU, CHEAP)
+    assert made.plan(range(300), 500, 300).draft_length == 0
+    plan = begun(made, GPU).plan(range(300), 500, 300)
+    assert plan.draft_length > 0
+    assert plan.look_back == 9  # the reply's first token comes from the prompt's own evaluation
+    learn(made, plan, plan.draft_length, GPU.of(plan.draft_length + 1))
+    assert made.plan(range(320), 500, 1).look_back == 0
+    made.begin(greedy=True)
+    assert made.plan(range(340), 500, 20).draft_length > 0, "it has shown what it is good for"
+
+
+@pytest.mark.parametrize("right", [0, 2])
+def test_a_draft_model_that_was_right_about_little_rests(right: int) -> None:
+    made = begun(policy(GPU, CHEAP), GPU)
+    plan = made.plan(range(300), 500, 300)
+    made.learn(looked_back(plan, right), Spent(0.03, 0.01, GPU.of(1), 0.0))
+    rested = []
+    for n in range(300, 900):
+        plan = made.plan(range(n), 500, 20)
+        rested.append(plan.draft_length == 0)
+        made.learn(Round(Draft(), Verdict(0, n)), Spent(0.0, 0.0, GPU.of(1), 0.0))
+    least, most = (150, 250) if right == 0 else (20, 50)
+    assert least <= rested.index(False) <= most
+
+
+def test_what_was_copied_does_not_speak_for_a_draft_model() -> None:
+    made = policy(GPU, CHEAP)
+    for _ in range(9):
+        made.plan(range(300), 500, 300)
+        copied = Draft((1,) * 9, (), "lookup")
+        made.learn(Round(copied, Verdict(9, 1)), Spent(0.0, 0.0, GPU.of(10), 0.0))
+    assert made.plan(range(300), 500, 300).draft_length == 0
 
 
 def test_what_the_credit_does_not_cover_is_not_tried() -> None:
-    made = policy(GPU, PassCosts((1, 32), (0.001, 0.3)))  # catching up takes 60 plain steps
+    dear = PassCosts((1, 16, 32), (0.001, 0.002, 0.3))  # catching up takes 60 plain steps
+    made = begun(policy(GPU, dear), GPU)
     assert made.plan(range(300), 500, 64).draft_length == 0
-    assert made.plan(range(300), 500, 1).draft_length > 0
+    assert made.plan(range(300), 500, 12).draft_length > 0
 
 
 def test_no_text_makes_it_spend_more_than_its_credit() -> None:

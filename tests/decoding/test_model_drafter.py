@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from localspec.decoding.choose import Chooser, choose
-from localspec.decoding.drafter import Draft
+from localspec.decoding.drafter import Draft, Hindsight
 from localspec.decoding.generate import Limits
 from localspec.decoding.model import Role
 from localspec.decoding.model_drafter import ModelDrafter
@@ -67,8 +67,13 @@ def test_drafted_tokens_are_what_the_draft_model_chooses_under_the_shared_noise(
 class Stopping:
     """Stops after so many tokens, and keeps so many of them."""
 
-    def __init__(self, after: int, kept: int) -> None:
-        self.after, self.kept = after, kept
+    def __init__(self, after: int, kept: int, look_back: int = 0) -> None:
+        self.after, self.kept, self.look_back = after, kept, look_back
+        self.hindsight: Sequence[Hindsight] = ()
+
+    def begins(self, hindsight: Sequence[Hindsight]) -> bool:
+        self.hindsight = hindsight
+        return sum(each.hit for each in hindsight) > 1
 
     def goes_on(self, gaps: Sequence[float]) -> bool:
         return len(gaps) < self.after
@@ -93,6 +98,36 @@ def test_drafting_stops_where_it_is_told_and_withholds_what_is_not_worth_it(
     assert len(draft.rankings) == proposed
     ranks = zip((*draft.tokens, *draft.withheld), draft.rankings, strict=True)
     assert all(ranking.rank(token) == 1 for token, ranking in ranks)
+
+
+def test_looking_back_tells_which_tokens_would_have_been_proposed() -> None:
+    model = UncachedModel(random_table(5, n_vocab=8), 40)
+    said = [1, 2, *propose(ModelDrafter(40, 8, ()), model, [1, 2], 6).tokens]
+    said[4] = (said[4] + 1) % 8  # the target said something else there
+    stopping = Stopping(3, 3, look_back=4)
+    draft = propose(ModelDrafter(40, 8, (), stopping, most_rows=9), model, said, 6)
+    alone = [propose(ModelDrafter(40, 8, ()), model, said[:at], 1) for at in range(4, 8)]
+    assert draft.hindsight == tuple(stopping.hindsight)
+    assert [each.gap for each in draft.hindsight] == [each.gaps[0] for each in alone]
+    assert [each.hit for each in draft.hindsight] == [
+        each.tokens[0] == token for each, token in zip(alone, said[4:], strict=True)
+    ]
+    assert not draft.hindsight[0].hit
+
+
+def test_nothing_is_proposed_where_looking_back_speaks_against_it() -> None:
+    model = UncachedModel(always(3), 40)
+    drafter = ModelDrafter(40, 6, (), Stopping(3, 3, look_back=4), most_rows=9)
+    assert propose(drafter, model, [1, 2, 2, 2, 3, 2], 5).tokens == ()
+    assert propose(drafter, model, [1, 2, 2, 3, 3, 2], 5).tokens == (3, 3, 3)
+
+
+def test_it_looks_back_no_further_than_a_pass_has_rows() -> None:
+    model, stopping = UncachedModel(always(3), 40), Stopping(3, 3, look_back=9)
+    propose(ModelDrafter(40, 6, (), stopping, most_rows=4), model, [3] * 12, 5)
+    assert len(stopping.hindsight) == 3
+    propose(ModelDrafter(40, 6, (), stopping, most_rows=40), model, [3] * 4, 5)
+    assert len(stopping.hindsight) == 3
 
 
 @given(st.integers(0, 1 << 16))

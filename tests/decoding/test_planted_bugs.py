@@ -160,9 +160,9 @@ BUGS = (
     ),
     Bug(
         "a draft of ids that the target has not",
-        ModelDrafter.propose,
-        "logits[0, : self.n_vocab]",
-        "logits[0]",
+        ModelDrafter._chosen,
+        "row = row[: self.n_vocab]",
+        "pass",
     ),
     Bug(
         "a draft goes past its model's context",

@@ -24,6 +24,7 @@ from localspec.decoding.noise import Noise
 from localspec.decoding.policy import FixedPolicy, Policy
 from localspec.decoding.sampling import SamplingParams, candidates
 from localspec.decoding.stats import AcceptanceStats
+from localspec.decoding.tries import DRAFT_ROWS
 from tests.toy import (
     Asked,
     Brackets,
@@ -229,7 +230,7 @@ def check_same_text(world: World) -> None:
             assert reply.tokens == expected
             assert reply.stop_reason is stop_reason
         _check_rounds(reply, cached.asked[asked_before:], len(prompt), len(expected))
-        assert all(asked.rows < 2 for asked in cached_draft.asked[draft_asked_before:])
+        assert all(asked.rows <= DRAFT_ROWS for asked in cached_draft.asked[draft_asked_before:])
 
 
 def _policy(world: World, text: Sequence[int], lookup: LookupDrafter) -> Policy:
@@ -244,7 +245,8 @@ def _policy(world: World, text: Sequence[int], lookup: LookupDrafter) -> Policy:
     if world.draft_length is not None:
         return FixedPolicy(drafters[world.drafter], world.draft_length)
     if world.whim % 2:
-        drafter = ModelDrafter(world.draft_n_ctx, shared, world.eog)
+        rows = 1 + world.whim % 9
+        drafter = ModelDrafter(world.draft_n_ctx, shared, world.eog, most_rows=rows)
         return adaptive_policy(FLAT, world.eog, 9, drafter, CHEAP)
     return MadPolicy(tuple(drafters.values()), random)
 

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from localspec.decoding.tries import DRAFT_ROWS
 from localspec.errors import ModelLoadError
 from localspec.models.fit import fit, native_count, split_layers
 from localspec.models.fit_plan import FitPlan, Machine, Place, Wish
@@ -57,7 +58,7 @@ def test_with_enough_memory_nothing_is_given_up(big: ModelShape, small: ModelSha
 
 
 def test_both_models_have_to_fit_together(big: ModelShape, small: ModelShape) -> None:
-    together = need_mb(big) + need_mb(small, rows=1)
+    together = need_mb(big) + need_mb(small, rows=DRAFT_ROWS)
     assert fit(big, small, WISH, machine(together)).draft_layers == 0
     assert fit(big, small, WISH, machine(together - 3)).draft_layers is None
 

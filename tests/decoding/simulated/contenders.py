@@ -4,13 +4,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from localspec.decoding.adaptive import adaptive_policy
+from localspec.decoding.break_even import window_length
 from localspec.decoding.drafter import NoDrafter
 from localspec.decoding.lookup_drafter import LookupDrafter
 from localspec.decoding.model_drafter import ModelDrafter
-from localspec.decoding.model_prospect import window_length
 from localspec.decoding.policy import FixedPolicy, Plan, Policy
 from localspec.decoding.round import Round, Spent
 from localspec.decoding.stats import expected_confirmed
+from localspec.decoding.tries import DRAFT_ROWS
 from tests.decoding.simulated.world import World
 
 LONGEST = 31
@@ -60,7 +61,7 @@ def fixed_lookup(length: int, min_match: int = 2) -> Contender:
 
 
 def _drafter(world: World) -> ModelDrafter:
-    return ModelDrafter(len(world.text), world.n_vocab, ())
+    return ModelDrafter(len(world.text), world.n_vocab, (), most_rows=DRAFT_ROWS)
 
 
 class MovingAverage:
