@@ -28,8 +28,11 @@ def real_vocabularies() -> dict[str, Path]:
         with tempfile.TemporaryDirectory(dir=cache) as temporary:
             fetched = Path(temporary, "fetched")
             _extract(_source_distribution(version, Path(temporary)), fetched)
-            if not folder.is_dir():
+            try:
                 fetched.rename(folder)  # whole or not at all
+            except OSError:  # another process was there first
+                if not folder.is_dir():
+                    raise
     return {
         path.name.removeprefix(_PREFIX).removesuffix(_SUFFIX): path
         for path in sorted(folder.iterdir())
