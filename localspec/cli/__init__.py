@@ -113,12 +113,21 @@ def _run() -> int:  # noqa: PLR0911 - one return for each way to end
     except OSError as error:
         return _complain(_io_failure(error), 1, debug)
     except MemoryError:
-        return _complain(_NO_MEMORY, 1, debug)
+        return _give_up(debug)
     except Exception as error:  # the last net: a user is never shown a traceback unasked
         if any(words in str(error) for words in _NO_ROOM):
-            return _complain(_NO_MEMORY, 1, debug)
+            return _give_up(debug)
         text = f"{type(error).__name__}: {error}; a fault of localspec, --debug shows where"
         return _complain(text, 1, debug)
+
+
+def _give_up(debug: bool) -> NoReturn:
+    """End for want of memory, at once: an interpreter that tidies up without any fills the screen with complaints."""
+    code = _complain(_NO_MEMORY, 1, debug)
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError, MemoryError):
+            stream.flush()
+    os._exit(code)
 
 
 def _call() -> int:

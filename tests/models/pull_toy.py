@@ -1,6 +1,8 @@
 """`localspec` with a registry of the caller's, named by TOY_REGISTRY: run as a program.
 
 TOY_LARGE_BYTES is what counts as a large download; headers of small files are read ahead, too, then.
+
+Nothing heavy is imported before the program itself does: where memory is short, it is the program that says so.
 """
 
 import importlib
@@ -8,22 +10,20 @@ import os
 from dataclasses import replace
 from pathlib import Path
 
-from localspec.cli import main, models, pair
-from localspec.models import pull, transfer
+from localspec.__main__ import main
+from localspec.models import registry, transfer
 from localspec.models.learnt import with_learnt
 from localspec.models.paths import data_dir
-from localspec.models.registry import Registry, parse_registry
 
 
-def registry() -> Registry:
+def load_registry() -> registry.Registry:
     path = Path(os.environ["TOY_REGISTRY"])
-    known = parse_registry(path.read_text(), path.name)
+    known = registry.parse_registry(path.read_text(), path.name)
     return replace(known, models=with_learnt(known.models, data_dir()))
 
 
 if __name__ == "__main__":
-    for module in (pull, models, pair):
-        module.load_registry = registry  # type: ignore[attr-defined]
+    registry.load_registry = load_registry  # type: ignore[assignment]
     transfer.PAUSES_S = (0.01, 0.02, 0.05)
     if "TOY_LARGE_BYTES" in os.environ:
         pull_preview = importlib.import_module("localspec.cli.pull_preview")
