@@ -27,7 +27,9 @@ End = Callable[..., tuple[int, str, str]]
 def end(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> End:
     """Runs the program with one verb, `do`, and returns code, stdout and stderr."""
 
-    def run(do: Callable[[], object], *options: str) -> tuple[int, str, str]:
+    def run(
+        do: Callable[[], object], *options: str, leave: Callable[[int], object] = sys.exit
+    ) -> tuple[int, str, str]:
         @click.command()
         @click.option("--debug", is_flag=True)
         def verb(debug: bool) -> object:
@@ -35,7 +37,7 @@ def end(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> E
 
         monkeypatch.setattr(cli.LazyGroup, "get_command", lambda *_: verb)
         monkeypatch.setattr(sys, "argv", ["localspec", "do", *options])
-        monkeypatch.setattr(os, "_exit", sys.exit)  # it would take the tests along
+        monkeypatch.setattr(os, "_exit", leave)  # it would take the tests along
         with pytest.raises(SystemExit) as ended:
             cli.main()
         assert isinstance(ended.value.code, int)
@@ -99,6 +101,19 @@ def test_a_failure_around_us_is_one_line_and_code_1(end: End, error: Exception, 
     assert (code, out) == (1, "")
     assert told in err
     assert err.count("\n") == 1
+
+
+def test_without_memory_nothing_is_tidied_up(end: End) -> None:
+    left = []
+
+    def leave(code: int) -> None:
+        left.append(code)
+        raise SystemExit(code)
+
+    code, _, _ = end(raising(MemoryError()), leave=leave)
+    assert (code, left) == (1, [1])
+    assert end(raising(OSError("no")), leave=leave)[0] == 1
+    assert left == [1], "everybody else ends in the usual way"
 
 
 @pytest.mark.parametrize("error", [UsageError("no"), ZeroDivisionError("no"), OSError("no")])
