@@ -1,4 +1,5 @@
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import pytest
@@ -16,8 +17,9 @@ from localspec.decoding.generate import (
 from localspec.decoding.model import LanguageModel, Role
 from localspec.decoding.model_drafter import ModelDrafter
 from localspec.decoding.noise import Noise
+from localspec.decoding.pacing import Pacing
 from localspec.decoding.policy import FixedPolicy, Plan
-from localspec.decoding.round import Round
+from localspec.decoding.round import Round, Spent
 from localspec.decoding.sampling import SamplingParams
 from localspec.decoding.timings import Timings
 from localspec.decoding.verify import Verdict
@@ -234,6 +236,40 @@ def test_draft_model_never_sees_an_id_that_it_has_not_nor_more_than_its_context(
     policy = FixedPolicy(ModelDrafter(4, 6, ()), 3, uses_draft_model=True)
     for prompt in ([1, 7, 1], [9, 1], [1] * 9):
         assert len(run_to_end(prompt, models, policy, GREEDY, Limits(4, ())).tokens) == 4
+
+
+@dataclass(slots=True)
+class LooksBack:
+    """Drafts three tokens in the first round, having looked back four."""
+
+    drafter: ModelDrafter
+    drafter_name = "looks back"
+    uses_draft_model = True
+    done: bool = False
+
+    def begin(self, *, greedy: bool) -> None: ...
+
+    def plan(self, tokens: Sequence[int], room: int, lag: int) -> Plan:
+        return Plan(NoDrafter(), 0) if self.done else Plan(self.drafter, 3, True, 4)
+
+    def learn(self, done: Round, spent: Spent) -> None:
+        self.done = True
+
+
+def test_what_is_looked_back_at_is_evaluated_once() -> None:
+    draft = CachedModel(counting(), N_CTX)
+    models: dict[Role, LanguageModel] = {
+        Role.TARGET: CachedModel(counting(), N_CTX),
+        Role.DRAFT_MODEL: draft,
+    }
+    stopping = Pacing(3, lambda _: 0.99, 0.99, 0.01, lambda _: 1.0, 1.0, (True,) * 4)
+    policy = LooksBack(ModelDrafter(N_CTX, 10, (), stopping, most_rows=9))
+    prompt = [1, 2, 3, 4, 5, 6, 7, 8]
+    run_to_end(prompt, models, policy, GREEDY, Limits(6, ()))
+    prefill, first, *rest = draft.asked
+    assert (prefill.n_tokens, prefill.rows) == (4, 0)  # of nine: four to look back at, and the last
+    assert (first.n_tokens, first.rows) == (9, 5)
+    assert [each.rows for each in rest] == [1, 1]
 
 
 def test_prompt_is_not_changed_and_nothing_runs_before_it_is_asked_for() -> None:

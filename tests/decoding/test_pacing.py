@@ -1,5 +1,6 @@
 import pytest
 
+from localspec.decoding.drafter import Hindsight
 from localspec.decoding.pacing import Pacing
 
 PLAIN = 1.0
@@ -43,3 +44,20 @@ def test_time_that_is_worth_more_makes_it_choosier() -> None:
     gaps = [0.9, 0.3]
     assert pacing(rate=1.0).keeps(gaps) == 2
     assert pacing(rate=6.0).keeps(gaps) < 2
+
+
+@pytest.mark.parametrize(("right", "begins"), [(0, False), (1, True), (6, True)])
+def test_what_would_have_been_right_decides_whether_drafting_begins(
+    right: int, begins: bool
+) -> None:
+    """Passes are so cheap here that even one in six pays; right about nothing is another matter."""
+    hindsight = [Hindsight(1.0, each < right) for each in range(6)]
+    paced = Pacing(8, lambda gap: gap, 0.8, 0.05, lambda k: 1 + 0.05 * k, 1.0, (True,) * 6)
+    assert paced.look_back == 6
+    assert paced.begins(hindsight) is begins
+
+
+def test_dear_passes_want_more_to_have_been_right() -> None:
+    dear = Pacing(8, lambda gap: gap, 0.8, 0.2, lambda k: 1 + 0.3 * k, 1.0, (True,) * 6)
+    assert not dear.begins([Hindsight(1.0, each < 2) for each in range(6)])
+    assert dear.begins([Hindsight(1.0, each < 5) for each in range(6)])
