@@ -32,7 +32,7 @@ from localspec.decoding.sampling import SamplingParams
 from localspec.drafting import Drafting
 from localspec.launch import Launch, prepare
 from localspec.llama.options import LoadOptions
-from tests.structured.schemas import ASKED, Asked
+from tests.grammar.schemas import ASKED, Asked
 
 
 @dataclass(slots=True)
@@ -109,9 +109,7 @@ def cost(
     assert models.grammar is not None
     prompt = vocabulary.tokenize(asked.prompt, add_special=True, parse_special=False)
     ids = vocabulary.tokenize(text, add_special=False, parse_special=False)
-    gbnf = ReplyOptions(json_schema=asked.schema).gbnf
-    assert gbnf is not None
-    automaton = models.grammar(gbnf)
+    automaton = models.grammar(ReplyOptions(json_schema=asked.schema))
     constraint = AnswerConstraint(automaton, len(prompt))
     free = Chooser(SamplingParams(), Noise(1))
     bound = Chooser(SamplingParams(), Noise(1), constraint)

@@ -12,8 +12,8 @@ from localspec.chat.loaded_models import LoadedModels
 from localspec.decoding.cancel import CancelFlag
 from localspec.decoding.model import Role
 from localspec.drafting import LOOKUP_DRAFT_LENGTH, Drafting, DraftMode, PairCosts, windowed
+from localspec.grammar import Grammars
 from localspec.llama.context import LlamaContext
-from localspec.llama.grammar import Grammars
 from localspec.llama.options import LoadOptions
 from localspec.llama.pair import Pair, open_pair
 
@@ -204,7 +204,7 @@ class Prepared:
             cancel=pair.cancel,
             close=pair.close,
             truncate_s=pair.truncate_s,
-            grammar=Grammars(pair.target.model),
+            grammar=Grammars(vocabulary),
         )
 
     def _name(self, role: Role) -> str:

@@ -20,13 +20,14 @@ FLOORS: list[set[str]] = [
     {"loading", "recording"},
     {"drafting", "informed", "engine", "config", "fitting", "calibration"},
     {"chat", "telemetry", "history"},
-    {"llama", "models"},
-    {"decoding", "structured"},
+    {"llama", "grammar", "models"},
+    {"decoding"},
     {"errors"},
 ]
 # Third-party packages with one home.
 HOMES = {
     "llama_cpp": ("localspec.llama",),
+    "llguidance": ("localspec.grammar",),
     "textual": ("localspec.ui",),
     "huggingface_hub": ("localspec.models.download",),
 }

@@ -18,7 +18,7 @@ from localspec.decoding.sampling import SamplingParams
 from localspec.errors import PassFailed, UsageError
 from localspec.launch import Launch, prepare
 from localspec.llama.options import LoadOptions
-from tests.structured.schemas import ASKED, Asked
+from tests.grammar.schemas import ASKED, Asked
 
 pytestmark = pytest.mark.weights
 

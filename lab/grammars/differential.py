@@ -24,10 +24,11 @@ from random import Random
 from typing import Any
 
 from lab.grammars.corpus import Example, bench, own, suite
-from tests.grammar.judge import Judge
-from tests.grammar.walks import END, DeadEndError, walk
+from lab.grammars.judge import Judge, patience
+from lab.grammars.walks import END, DeadEndError, walk
 
 _MOST_S = 20.0
+_MOST_DRAWN_S = 20
 _SHOWN = 5
 
 
@@ -95,18 +96,21 @@ def _llguidance() -> Callable[[Any], Callable[[], _Matcher]]:
 
 def _gbnf() -> Callable[[Any], list[str]]:
     """Return what draws texts by localspec's former converter."""
+    from localspec.structured.answer_grammar import schema_grammar
     from tests.structured.random_text import random_texts
 
     from localspec.errors import UsageError
-    from localspec.structured.answer_grammar import schema_grammar
 
     def draw(schema: Any) -> list[str]:
         try:
-            return random_texts(schema_grammar(json.dumps(schema)), 5)
+            gbnf = schema_grammar(json.dumps(schema))
         except UsageError as error:
             raise RefusedError(str(error)) from None
-        except RecursionError:
-            return []  # one of them nests too deep to be written down
+        try:
+            with patience(_MOST_DRAWN_S):
+                return random_texts(gbnf, 5)
+        except (RecursionError, TimeoutError):
+            return []  # one of them nests too deep to be written down, or goes on and on
 
     return draw
 

@@ -26,8 +26,7 @@ def answer_constraint(
     Raises:
         UsageError: this reply cannot be bound.
     """
-    gbnf = options.gbnf
-    if gbnf is None:
+    if not options.is_bound:
         return None
     if options.stop:
         raise UsageError(
@@ -37,7 +36,7 @@ def answer_constraint(
         raise UsageError(
             f"{models.target_name} takes no grammar: it has no token that ends an answer"
         )
-    rule = models.grammar(gbnf)
+    rule = models.grammar(options)
     if conversation is None:
         return AnswerConstraint(rule, prompt_tokens)
     if conversation.goes_on:

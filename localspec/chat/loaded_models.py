@@ -4,6 +4,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Any
 
+from localspec.chat.reply_options import ReplyOptions
 from localspec.chat.tokenizer import Tokenizer
 from localspec.decoding.cancel import CancelFlag
 from localspec.decoding.constraint import Automaton
@@ -27,7 +28,7 @@ class LoadedModels:
         close: frees everything.
         truncate_s: tells the seconds that the target, and the draft model, spent so far on removing what they had
             cached; where nobody counts them, they are 0.
-        grammar: makes an automaton over the target's ids of a grammar; None where nobody can.
+        grammar: makes an automaton over the target's ids of what options say of an answer's look; None where nobody can.
     """
 
     target: LanguageModel
@@ -41,4 +42,4 @@ class LoadedModels:
     cancel: CancelFlag
     close: Callable[[], None]
     truncate_s: Callable[[], tuple[float, float]] = lambda: (0.0, 0.0)
-    grammar: Callable[[str], Automaton[Any]] | None = None
+    grammar: Callable[[ReplyOptions], Automaton[Any]] | None = None

@@ -74,6 +74,8 @@ def structure_options() -> Group:
             help="Answer with JSON that is valid under this schema; '{}' is any JSON.",
         ),
         click.option("--grammar", metavar="FILE", help="Answer as this grammar says, in GBNF."),
+        click.option("--regex", metavar="REGEX", help="Answer with what this matches as a whole."),
+        click.option("--lark", metavar="FILE", help="Answer as this grammar says, in Lark."),
     )
 
 

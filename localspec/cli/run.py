@@ -105,7 +105,7 @@ def _answer(assistant: Assistant, text: str, options: ReplyOptions, flags: dict[
         click.echo(as_json(assistant, reply, workload, only_ascii=only_ascii))
     if not flags["quiet"] and not flags["json_"]:
         click.echo(one_line(assistant, reply), err=True)
-    if options.gbnf is not None and reply.stop_reason is not StopReason.EOG and not flags["quiet"]:
+    if options.is_bound and reply.stop_reason is not StopReason.EOG and not flags["quiet"]:
         click.echo(f"localspec: {not_whole(reply)}", err=True)
     sys.stdout.flush()
     return INTERRUPTED if reply.stop_reason is StopReason.CANCELLED else 0

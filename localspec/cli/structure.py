@@ -1,4 +1,4 @@
-"""What an answer has to look like, from flags: a grammar or a JSON schema, in a file or written out."""
+"""What an answer has to look like, from flags: a schema, a grammar or a regular expression, in a file or written out."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -9,27 +9,28 @@ from localspec.chat.reply_options import ReplyOptions
 from localspec.errors import UsageError
 
 _MOST_BYTES = 4 << 20
+_FLAGS = ("json_schema", "grammar", "regex", "lark")
 _WRITTEN_OUT = ("{", "true", "false")
 
 
 def structured(options: ReplyOptions, flags: Mapping[str, Any]) -> ReplyOptions:
-    """Return options with the grammar or the schema that the flags name.
+    """Return options with what the flags say of the answer's look.
 
     Raises:
-        UsageError: there is no such file, it is wrong, or both are given.
+        UsageError: there is no such file, it is wrong, or more than one of them are given.
     """
-    schema, grammar = flags["json_schema"], flags["grammar"]
-    if schema is not None and grammar is not None:
-        raise UsageError("--json-schema and --grammar exclude each other: give one of them")
-    if grammar is not None:
-        text = _read(Path(grammar), "--grammar")
-        return _from_file(grammar, lambda: replace(options, grammar=text))
-    if schema is None:
+    given = [name for name in _FLAGS if flags[name] is not None]
+    if not given:
         return options
-    if schema.lstrip().startswith(_WRITTEN_OUT):
-        return replace(options, json_schema=schema)
-    text = _read(Path(schema), "--json-schema")
-    return _from_file(schema, lambda: replace(options, json_schema=text))
+    if len(given) > 1:
+        names = " and ".join(f"--{name.replace('_', '-')}" for name in given)
+        raise UsageError(f"{names} exclude each other: give one of them")
+    (name,) = given
+    value = flags[name]
+    if name == "regex" or (name == "json_schema" and value.lstrip().startswith(_WRITTEN_OUT)):
+        return replace(options, **{name: value})
+    text = _read(Path(value), f"--{name.replace('_', '-')}")
+    return _from_file(value, lambda: replace(options, **{name: text}))
 
 
 def _from_file(name: str, read: Callable[[], ReplyOptions]) -> ReplyOptions:

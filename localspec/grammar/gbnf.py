@@ -25,6 +25,7 @@ _COUNT = re.compile(r"\{\s*(\d{1,6})\s*(?:(,)\s*(\d{1,6})?\s*)?\}")
 _NAMED = {"t": "\t", "n": "\n", "r": "\r"}
 _ROOT = "root"
 _OPERATORS = frozenset("()|*+?")
+_REPEATS = frozenset("*+?")
 _LAST = 0x10FFFF
 _TERMINAL = re.compile("[A-Z][A-Z0-9_]*")
 _Error = Callable[[str], UsageError]
@@ -39,6 +40,7 @@ def lark_of_gbnf(gbnf: str) -> str:
     # ruff: noqa: PLC0415 - it comes with llguidance, which most runs do not need
     from llguidance.gbnf_to_lark import GbnfToLarkError, gbnf_to_lark
 
+    _require_shape(gbnf)
     plain = "".join(_rewritten(gbnf))
     try:
         lark: str = gbnf_to_lark(plain)
@@ -53,39 +55,77 @@ def lark_of_gbnf(gbnf: str) -> str:
 
 def _rewritten(gbnf: str) -> Iterator[str]:
     """Yield a grammar with the same rules, in other names; each character of a text stands alone, none is upper-case."""
-    names = {match["name"] for match in _TOKEN.finditer(gbnf) if match["rule"]}
+    names: set[str] = set()
+    for match in _TOKEN.finditer(gbnf):
+        if match["rule"] and match["name"] in names:
+            raise _error_at(gbnf, match.start())(f"the rule {match['name']} is there already")
+        names |= {match["name"]} if match["rule"] else set()
     if _ROOT not in names:
         raise UsageError("the grammar is wrong: it has no rule root")
     # Only what is referred to can become a terminal.
     yield f"{_ROOT} ::= {_renamed(_ROOT)}"
     for match in _TOKEN.finditer(gbnf):
-
-        def error(what: str, at: int = match.start()) -> UsageError:
-            line, column = gbnf.count("\n", 0, at) + 1, at - gbnf.rfind("\n", 0, at)
-            return UsageError(
-                f"the grammar is wrong in line {line}, column {column}: {_shown(what)}"
-            )
-
+        error = _error_at(gbnf, match.start())
         if match["rule"]:
             yield f"\n{_renamed(match['name'])} ::="
         elif match["name"]:
             if match["name"] not in names:
                 raise error(f"there is no rule {match['name']}")
             yield f" {_renamed(match['name'])}"
-        elif match["text"] is not None:
-            # The empty text keeps what a group repeats from being taken for a lone item, whose operators would clash.
-            characters = " ".join(f'"{_written(code)}"' for code in _codes(match["text"], error))
-            yield f' ("" {characters})'
-        elif match["class"] is not None:
-            yield f" {_class(match['class'], error)}"
-        elif match["any"]:
-            yield f" [\\x00-{chr(_LAST)}]"
-        elif match["count"]:
-            yield _count(match["count"], error)
-        elif match["other"]:
-            if match["other"] not in _OPERATORS:
-                raise error(f"{match['other']!r} is no part of a grammar of texts")
-            yield '(""' if match["other"] == "(" else match["other"]
+        else:
+            yield _rewritten_token(match, error)
+
+
+def _rewritten_token(match: re.Match[str], error: _Error) -> str:
+    """Return what is neither a rule nor a reference to one."""
+    if match["text"] is not None:
+        # The empty text keeps what a group repeats from being taken for a lone item, whose operators would clash.
+        characters = " ".join(f'"{_written(code)}"' for code in _codes(match["text"], error))
+        return f' ("" {characters})'
+    if match["class"] is not None:
+        return f" {_class(match['class'], error)}"
+    if match["any"]:
+        return f" [\\x00-{chr(_LAST)}]"
+    if match["count"]:
+        return _count(match["count"], error)
+    other = match["other"] or ""
+    if other and other not in _OPERATORS:
+        raise error(f"{other!r} is no part of a grammar of texts")
+    return '(""' if other == "(" else other
+
+
+def _require_shape(gbnf: str) -> None:
+    """Refuse groups that are not closed, and repetitions of nothing."""
+    opened: list[int] = []
+    before = ""
+    for match in _TOKEN.finditer(gbnf):
+        if match["comment"] is not None or match["space"]:
+            continue
+        error = _error_at(gbnf, match.start())
+        sign = "=" if match["rule"] else match["other"] or ("*" if match["count"] else "a")
+        if sign in _REPEATS and (before in _REPEATS or before in {"", "=", "(", "|"}):
+            raise error(f"{match[0]} stands behind nothing to be repeated")
+        if sign == "=" and opened:
+            break
+        if sign == "(":
+            opened.append(match.start())
+        elif sign == ")":
+            if not opened:
+                raise error("')' closes nothing")
+            opened.pop()
+        before = sign
+    if opened:
+        raise _error_at(gbnf, opened[-1])("'(' is never closed")
+
+
+def _error_at(gbnf: str, at: int) -> _Error:
+    """Return what makes the error about a place in a grammar."""
+
+    def error(what: str) -> UsageError:
+        line, column = gbnf.count("\n", 0, at) + 1, at - gbnf.rfind("\n", 0, at)
+        return UsageError(f"the grammar is wrong in line {line}, column {column}: {_shown(what)}")
+
+    return error
 
 
 def _renamed(name: str) -> str:

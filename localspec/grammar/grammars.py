@@ -96,15 +96,14 @@ class Grammars:
         self._vocabulary = vocabulary
         self._matchers: dict[_Grammar, LLMatcher] = {}
 
-    def __call__(self, options: AnswerOptions) -> GrammarAutomaton | None:
-        """Return what holds an answer to its options; None where they leave it free.
+    def __call__(self, options: AnswerOptions) -> GrammarAutomaton:
+        """Return what holds an answer to its options, which do not leave it free.
 
         Raises:
             UsageError: what they say is wrong, or cannot be kept.
         """
         grammar = _asked(options)
-        if grammar is None:
-            return None
+        assert grammar is not None, "the caller looked"  # noqa: S101
         matcher = self._matchers.pop(grammar, None)
         if matcher is None:
             source = source_of(*grammar)
@@ -146,6 +145,8 @@ def source_of(kind: str, text: str) -> str:
         raise UsageError(
             f"the {kind} has {len(text)} characters, more than {_MAX_CHARS}: shorten it"
         )
+    if any("\ud800" <= each <= "\udfff" for each in text):
+        raise UsageError(f"the {kind} has half of a character, which is no text")
     if kind == "json_schema":
         return _of_schema(normal_form(_parsed(text)))
     if kind == "grammar":

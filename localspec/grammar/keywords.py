@@ -69,20 +69,30 @@ def canonical(schema: object, path: str) -> Schema:
         if keyword in schema:
             raise schema_error(path, f"a grammar cannot keep {keyword!r}: leave it out")
     found = {keyword: value for keyword, value in schema.items() if keyword in ASSERTIONS}
+    _modernise(found, schema)
+    for keyword in COUNTS:
+        if keyword in found:
+            found[keyword] = _count(found[keyword], keyword, path)
+    _require_shapes(found, path)
+    return found
+
+
+def _modernise(found: dict[str, Any], schema: Schema) -> None:
+    """Put keywords of 2020-12 in place of older ones."""
     if isinstance(found.get("items"), list):
-        rest = {"items": schema["additionalItems"]} if "additionalItems" in schema else {}
         firsts = found.pop("items")
+        rest = {"items": schema["additionalItems"]} if "additionalItems" in schema else {}
         found |= ({"prefixItems": firsts} if firsts else {}) | rest
     for exclusive, bound in (("exclusiveMinimum", "minimum"), ("exclusiveMaximum", "maximum")):
         if isinstance(found.get(exclusive), bool):  # as in draft 4
             found |= {exclusive: found[bound]} if found.pop(exclusive) and bound in found else {}
-    for keyword in COUNTS:
-        if keyword in found:
-            found[keyword] = _count(found[keyword], keyword, path)
-    if "dependencies" in found:
-        _split_dependencies(found)
-    _require_shapes(found, path)
-    return found
+    both = found.pop("dependencies", {})
+    if not isinstance(both, dict):
+        found["dependentRequired"] = both  # which takes no such thing either
+        return
+    for name, needed in both.items():
+        kind = "dependentRequired" if isinstance(needed, list) else "dependentSchemas"
+        found[kind] = {**found.get(kind, {}), name: needed}
 
 
 def subschemas(schema: Schema) -> Iterator[tuple[tuple[str | int, ...], Any]]:
@@ -159,17 +169,6 @@ def _count(value: object, keyword: str, path: str) -> int:
             path, f"{keyword} is {str(value)[:40]}: it takes a whole number from 0 on"
         )
     return value
-
-
-def _split_dependencies(found: dict[str, Any]) -> None:
-    """Put `dependencies`, which lists names or gives a schema, as the two keywords that came after it."""
-    both = found.pop("dependencies")
-    if isinstance(both, dict):
-        for name, needed in both.items():
-            kind = "dependentRequired" if isinstance(needed, list) else "dependentSchemas"
-            found[kind] = {**found.get(kind, {}), name: needed}
-    elif both is not None:
-        found["dependentRequired"] = both
 
 
 def _require_shapes(found: Schema, path: str) -> None:

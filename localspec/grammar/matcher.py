@@ -17,8 +17,15 @@ if TYPE_CHECKING:
     from llguidance import LLMatcher, LLTokenizer
 
 _LONGEST = 300
+_JSON: Any = {
+    # A blank, or a new line with its indentation: so no model writes line ends for ever.
+    "whitespace_pattern": r" |\n[ \t]{0,20}",
+    # No \u0061: as the name of a property it would be another one than "a" for llguidance, and the same for a reader.
+    "json_allowed_escapes": 'nrbtf\\"',
+}
 _NOT_SAID = re.compile(r"(<state>|<backtrace>|\n *\d+ \| ).*", re.DOTALL)
 """The state of its parser, and lines of the grammar."""
+_WRONG_REGEX = re.compile(r"(invalid regex .*)?regex parse error:.*error: ", re.DOTALL)
 
 
 class Vocabulary(Protocol):
@@ -67,10 +74,7 @@ def schema_source(schema: str) -> str:
     """Return a grammar of the JSON texts that are valid under a schema in normal form."""
     from llguidance import LLMatcher
 
-    # White space is a blank, or a new line with its indentation: so no model writes line ends for ever.
-    source: str = LLMatcher.grammar_from_json_schema(
-        schema, overrides={"whitespace_pattern": r" |\n[ \t]{0,20}"}
-    )
+    source: str = LLMatcher.grammar_from_json_schema(schema, overrides=_JSON)
     return source
 
 
@@ -111,7 +115,7 @@ def require_sane(matcher: "LLMatcher") -> None:
 
 def one_line(message: str) -> str:
     """Return what llguidance says, as far as it is about the grammar, on one line that is safe for a terminal."""
-    text = " ".join(_NOT_SAID.sub("", message).split())
+    text = " ".join(_WRONG_REGEX.sub("wrong pattern: ", _NOT_SAID.sub("", message)).split())
     shown = text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
     return "".join(each if each.isprintable() else "?" for each in shown)
 

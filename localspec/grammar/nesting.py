@@ -54,8 +54,8 @@ class Nesting:
 
     @property
     def ends(self) -> bool:
-        """Whether the whole document has an instance."""
-        return "" in self._heights
+        """Whether the whole document has an instance, or is without one for another reason than that it contains itself."""
+        return "" in self._heights or not self._back
 
     def level(self, part: str, level: int, other: str) -> int | None:
         """Return the level of what a part refers to, which itself is on some level; None where that is left out.

@@ -90,8 +90,10 @@ class _Writer:
 
     def normal_form(self) -> NormalForm:
         if not self._nesting.ends:
-            raise schema_error("", "it allows nothing, or can never end: it has to contain itself")
+            raise schema_error("", "it can never end: it has to contain itself")
         root = self._written(self._document.at(""), "", _Context("", 1, whole=True))
+        if root is False:
+            raise schema_error("", "it allows nothing")
         while self._todo:
             context = self._todo.pop()
             part = self._document.at(context.target)

@@ -8,7 +8,7 @@ import re
 
 _OUTSIDE = re.compile(
     r"(?P<looks>\(\?(?:=|!|<=|<!))|(?P<flags>\(\?[ims]+[:)])|(?P<group>\((?:\?:|\?P?<[A-Za-z_]\w*>|(?!\?)))"
-    r"|(?P<counted>(?:\{\d{1,6}(?:,\d{0,6})?\}|[*+?])(?![+]))\??|(?P<braced>\{,\d+\})|(?P<class>\[\^?)(?!\])"
+    r"|(?P<counted>(?:\{\d{1,6}(?:,\d{0,6})?\}|[*+?])(?![+]))\??|(?P<braced>\{,\d+\})|(?P<class>\[\^?+)(?!\])"
     r"|(?P<plain>[$^|)])|(?P<any>\.)|\\(?P<escape>.)|(?P<literal>[^[(*+?\\])",
     re.DOTALL,
 )

@@ -2,6 +2,8 @@
 
 from typing import Any
 
+from dataclasses import replace
+
 import pytest
 
 from localspec.batch.line_options import line_options
@@ -30,10 +32,14 @@ def test_a_line_has_a_schema_of_its_own(fields: dict[str, Any], schema: Any) -> 
     assert line_options(fields, OF_THE_RUN) == ReplyOptions(seed=1, json_schema=schema)
 
 
-def test_a_line_has_a_grammar_of_its_own() -> None:
+@pytest.mark.parametrize(
+    ("kind", "said"),
+    [("grammar", 'root ::= "line"'), ("regex", "[a-z]+"), ("lark", 'start: "line"')],
+)
+def test_a_line_has_a_grammar_of_its_own(kind: str, said: str) -> None:
     run = ReplyOptions(seed=1, json_schema={})
-    fields = {"grammar": 'root ::= "line"', "temperature": None}
-    assert line_options(fields, run) == ReplyOptions(seed=1, grammar='root ::= "line"')
+    wanted = replace(ReplyOptions(seed=1), **{kind: said})  # type: ignore[arg-type]
+    assert line_options({kind: said, "temperature": None}, run) == wanted
 
 
 def test_a_line_that_says_nothing_keeps_that_of_the_run() -> None:
@@ -45,7 +51,11 @@ def test_a_line_that_says_nothing_keeps_that_of_the_run() -> None:
     [
         ({"grammar": "x", "json_schema": {}}, "exclude each other"),
         ({"grammar": 1}, "grammar is 1"),
-        ({"grammar": "root ::= ("}, "the grammar is wrong in line 1, column 11"),
+        ({"regex": ["a"]}, "it takes a text"),
+        ({"regex": "a", "lark": "b"}, "exclude each other"),
+        ({"lark": "start: b"}, "unknown name"),
+        ({"regex": "(a"}, "unclosed group"),
+        ({"grammar": "root ::= ("}, "the grammar is wrong in line 1, column 10"),
         ({"json_schema": [1]}, "it takes an object"),
         ({"json_schema": {"not": {}}}, "cannot keep 'not'"),
         ({"response_format": "json"}, "response_format is json"),

@@ -122,7 +122,7 @@ def test_options_are_those_of_a_reply() -> None:
     mine = {each.name for each in fields(Options)}
     theirs = {each.name for each in (*fields(SamplingParams), *fields(ReplyOptions))}
     # A chat has no form that its answers are bound to.
-    assert mine == theirs - {"sampling", "logit_bias", "grammar", "json_schema"}
+    assert mine == theirs - {"sampling", "logit_bias", "json_schema", "grammar", "regex", "lark"}
     assert reply_options(Options()) == ReplyOptions()
     changed = Options(0.5, 1, 0.5, 0.1, 1.1, 0.2, 0.3, 5, 7, 9, ("a",))
     sampling = SamplingParams(0.5, 1, 0.5, 0.1, 1.1, 0.2, 0.3, 5)

@@ -31,7 +31,7 @@ class Judge:
     def valid(self, value: Any) -> bool | None:
         """Say whether a value is valid; None where jsonschema cannot tell, as with a reference that leads nowhere."""
         try:
-            with _patience(), warnings.catch_warnings():
+            with patience(_PATIENCE_S), warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 return next(self._validator.iter_errors(value), None) is None
         except Exception:
@@ -40,18 +40,22 @@ class Judge:
 
 def _multiple_of(_: Validator, factor: Any, value: Any, __: Any) -> Iterator[Any]:
     numbers = (int, float)
-    if isinstance(value, numbers) and not isinstance(value, bool) and isinstance(factor, numbers):
-        if Decimal(str(value)) % Decimal(str(factor)):
-            yield jsonschema.ValidationError(f"{value} is no multiple of {factor}")
+    known = (
+        isinstance(value, numbers) and not isinstance(value, bool) and isinstance(factor, numbers)
+    )
+    if known and Decimal(str(value)) % Decimal(str(factor)):
+        yield jsonschema.ValidationError(f"{value} is no multiple of {factor}")
 
 
 @contextmanager
-def _patience() -> Iterator[None]:
+def patience(seconds: int) -> Iterator[None]:
+    """Raise TimeoutError where what is done within takes more than so many seconds."""
+
     def end(*_: object) -> None:
         raise TimeoutError
 
     before = signal.signal(signal.SIGALRM, end)
-    signal.alarm(_PATIENCE_S)
+    signal.alarm(seconds)
     try:
         yield
     finally:
