@@ -1,9 +1,13 @@
 """Document: where the references of a JSON schema lead."""
 
+from contextlib import suppress
 from typing import Any
 from urllib.parse import unquote
 
 from localspec.grammar.keywords import schema_error
+
+_OLDER = {"prefixItems": "items", "items": "additionalItems", "dependentSchemas": "dependencies"}
+"""What stands for a keyword in older drafts."""
 
 
 class Document:
@@ -28,7 +32,7 @@ class Document:
             if isinstance(found, list) and name.isdecimal():
                 found = found[int(name)]
             elif isinstance(found, dict):
-                found = found[name]
+                found = found[name if name in found else _OLDER.get(name, name)]
             else:
                 raise LookupError
         return found
@@ -61,8 +65,10 @@ class Document:
 
     def _has_address(self, path: str) -> bool:
         """Say whether references at a place are relative to a part instead of the whole."""
+        part: Any = None
         while path:
-            part = self.at(path)
+            with suppress(LookupError):
+                part = self.at(path)
             if isinstance(part, dict) and isinstance(part.get("$id"), str):
                 return True
             path = path.rpartition("/")[0]

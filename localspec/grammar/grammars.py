@@ -15,6 +15,7 @@ from localspec.grammar.matcher import (
     Vocabulary,
     byte_tokenizer,
     compiled,
+    one_line,
     regex_source,
     schema_source,
     tokenizer_of,
@@ -169,7 +170,7 @@ def _require_text(lark: str) -> None:
         if match["special"]:
             line = lark.count("\n", 0, match.start()) + 1
             raise UsageError(
-                f"the lark is wrong in line {line}: {match['special'][:40]} is a token, and an answer is text; write it in quotes"
+                f"the lark is wrong in line {line}: {one_line(match['special'][:40])} is a token, and an answer is text; write it in quotes"
             )
 
 

@@ -9,6 +9,7 @@ call. Its limits count steps, not seconds: the same grammar fails at the same pl
 import re
 from collections.abc import Collection
 from functools import cache
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Protocol
 
 from localspec.errors import LocalspecError, PassFailed
@@ -135,6 +136,14 @@ class _Wrapped:
             self.tokens[token] = b""
         self.eos_token_id = min(vocabulary.eog)
 
-    def __call__(self, text: Any) -> list[int]:
-        plain = text.decode(errors="replace") if isinstance(text, bytes) else text
-        return self._vocabulary.tokenize(plain, add_special=False, parse_special=False)
+    def __call__(self, text: str) -> list[int]:
+        """Return the tokens of a text that is forced, which stands behind others."""
+        wanted = text.encode()
+        # Some tokenizers write a blank before the first word of a text; a new line in front takes that blank.
+        for before in ("", "\n"):
+            ids = self._vocabulary.tokenize(before + text, add_special=False, parse_special=False)
+            ends = [*accumulate((len(self.tokens[token]) for token in ids), initial=0)]
+            first = ends.index(ends[-1] - len(wanted)) if ends[-1] - len(wanted) in ends else 0
+            if b"".join(self.tokens[token] for token in ids[first:]) == wanted:
+                return ids[first:]
+        return []

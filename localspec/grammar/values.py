@@ -87,7 +87,7 @@ def _of_strings(flat: Schema, path: str) -> dict[str, Any]:
     if isinstance(name, str) and name in FORMATS:
         whole = f"^(?:{FORMATS[name]})$"
         return {"allOf": [{"pattern": whole}], **found} if found else {"pattern": whole}
-    if name in NOT_KEPT or not isinstance(name, str | None):
+    if not isinstance(name, str | None) or name in NOT_KEPT:
         raise schema_error(path, f"a grammar cannot keep format {str(name)[:40]!r}: leave it out")
     return found
 

@@ -1,8 +1,7 @@
 """What a line says of its answer's form replaces what the run says."""
 
-from typing import Any
-
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
