@@ -115,7 +115,9 @@ def applies(flat: Schema) -> bool:
 
 def is_alone(flat: Schema) -> bool:
     """Say whether a schema hands on to others to say all: it only refers to one, or lists alternatives."""
-    return len(flat) == 1 and applies(flat) and len(flat.get("allOf", (None,))) == 1
+    return (
+        len(flat) == 1 and not flat.keys().isdisjoint(IN_PLACE) and len(flat.get("allOf", "1")) == 1
+    )
 
 
 def types_of(schema: Schema, path: str) -> tuple[str, ...] | None:

@@ -136,6 +136,8 @@ class _Writer:
             raise schema_error(
                 path, f"minProperties {least} cannot be kept: require properties by name"
             )
+        # A name that only one of two readers of a pattern matches may not be taken for one of the others.
+        others = flat.get("additionalProperties", not context.whole or applies(flat))
         for place, each in subschemas(flat):
             keyword, *name = place
             if keyword in IN_PLACE or keyword == "dependentSchemas":
@@ -151,7 +153,9 @@ class _Writer:
             elif keyword == "prefixItems":
                 found.setdefault(keyword, []).append(written)
             else:
-                key = plain_pattern(name[0], path) if keyword == "patternProperties" else name[0]
+                key = name[0]
+                if keyword == "patternProperties":
+                    key = plain_pattern(key, path, clear=others is not False)
                 found.setdefault(keyword, {})[key] = written
 
     def _close(self, found: dict[str, Any], flat: Schema) -> None:

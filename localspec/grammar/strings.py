@@ -27,15 +27,19 @@ _SETS = {
     "s": (_SPACE, rf"{_SPACE}\x1c-\x1f\x85\u{{feff}}"),
 }
 _SET_ESCAPES = frozenset(rf"\{letter}" for each in _SETS for letter in (each, each.upper()))
-_ANY = r"[^\n\r\u{2028}\u{2029}]"
+_ANY, _WIDE_ANY = r"[^\n\r\u{2028}\u{2029}]", r"[^\n]"
 
 
 class PatternError(Exception):
     """What of a pattern cannot be kept."""
 
 
-def translated(source: str) -> str:
+def translated(source: str, *, wide: bool = False) -> str:
     """Return a pattern as Rust writes it; it is to be found anywhere in a text, as in ECMAScript.
+
+    Args:
+        source: as a schema has it.
+        wide: match whatever one of the two would match, instead of what both do.
 
     Raises:
         PatternError: it has what a grammar cannot keep, or what ECMAScript and Python do not agree on.
@@ -47,9 +51,9 @@ def translated(source: str) -> str:
             raise PatternError(f"{source[at : at + 3]} in a place of its own")
         at, kind = match.end(), match.lastgroup
         if kind == "class":
-            part, at = _class(source, at, negated=match["class"] == "[^")
+            part, at = _class(source, at, match["class"], wide=wide)
         elif kind == "escape":
-            part, at = _escape(source, at, match["escape"])
+            part, at = _escape(source, at, match["escape"], wide=wide)
         elif kind in {"looks", "braced"}:
             raise PatternError(
                 "look-around" if kind == "looks" else f"{match[0]}, read in two ways"
@@ -60,26 +64,26 @@ def translated(source: str) -> str:
             part = _literal(match["literal"])
         else:
             # What asks for the shortest match matches the same in all.
-            part = {"any": _ANY, "counted": match["counted"]}.get(str(kind)) or match[0]
+            part = {"any": _WIDE_ANY if wide else _ANY, "counted": match["counted"]}.get(
+                str(kind)
+            ) or match[0]
         found.append(part)
     return "".join(found)
 
 
-def _class(source: str, at: int, *, negated: bool) -> tuple[str, int]:
-    """Return a class of characters that begins at some place, and where it ends."""
-    found = ["[^" if negated else "["]
+def _class(source: str, at: int, opening: str, *, wide: bool) -> tuple[str, int]:
+    """Return a class of characters whose members begin at some place, and where it ends."""
+    found = [opening]
+    # Within what is excepted, the larger set is the safe one.
+    wide_members = wide != (opening == "[^")
     while match := _INSIDE.match(source, at):
         at, kind = match.end(), match.lastgroup
         if kind == "end":
             return f"{''.join(found)}]", at
-        if kind == "escape" and match["escape"].lower() in _SETS:
-            # Within what is excepted, the larger set is the safe one.
-            small, large = _SETS[match["escape"].lower()][:: -1 if negated else 1]
-            part = f"[{small}]" if match["escape"].islower() else f"[^{large}]"
+        if kind == "escape" and match["escape"] == "b":
+            part = r"\x08"
         elif kind == "escape":
-            part, at = (
-                (r"\x08", at) if match["escape"] == "b" else _escape(source, at, match["escape"])
-            )
+            part, at = _escape(source, at, match["escape"], wide=wide_members)
         elif (
             kind == "range"
             and len(found) > 1
@@ -94,10 +98,10 @@ def _class(source: str, at: int, *, negated: bool) -> tuple[str, int]:
     raise PatternError("[ that is never closed")
 
 
-def _escape(source: str, at: int, letter: str) -> tuple[str, int]:
+def _escape(source: str, at: int, letter: str, *, wide: bool) -> tuple[str, int]:
     """Return what a backslash and a letter, behind which a place is, stand for, and where that ends."""
     if letter.lower() in _SETS:
-        small, large = _SETS[letter.lower()]
+        small, large = _SETS[letter.lower()][:: -1 if wide else 1]
         return (f"[{small}]" if letter.islower() else f"[^{large}]"), at
     if letter in "nrtfv":
         return f"\\{letter}", at

@@ -36,8 +36,13 @@ def said_of_values(flat: Schema, path: str) -> dict[str, Any]:
     return found | _of_strings(flat, path)
 
 
-def plain_pattern(source: object, path: str) -> str:
+def plain_pattern(source: object, path: str, *, clear: bool = False) -> str:
     """Return a pattern as llguidance reads it.
+
+    Args:
+        source: as the schema has it.
+        path: pointer to where it does.
+        clear: whether ECMAScript and Python have to agree on all of it.
 
     Raises:
         UsageError: it has what cannot be kept.
@@ -45,11 +50,17 @@ def plain_pattern(source: object, path: str) -> str:
     if not isinstance(source, str):
         raise schema_error(path, f"pattern {str(source)[:40]!r} is no text")
     try:
-        return translated(source)
+        found = translated(source)
+        if not clear or found == translated(source, wide=True):
+            return found
     except PatternError as error:
         raise schema_error(
             path, f"pattern {source[:100]!r} has {error}, which a grammar cannot keep"
         ) from None
+    raise schema_error(
+        path,
+        f"pattern {source[:100]!r} matches other names in ECMAScript than in Python: set additionalProperties to false",
+    )
 
 
 def different(flat: Schema, path: str) -> dict[str, Any]:
