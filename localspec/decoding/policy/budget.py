@@ -1,13 +1,13 @@
-"""Credit: bounds what drafting may lose, whatever the text does."""
+"""Budget: bounds what drafting may lose, whatever the text does."""
 
 from collections import deque
 
 
-class Credit:
+class Budget:
     """Time that drafting may still lose against plain decoding, in plain steps.
 
     Rounds that gain refill it and rounds that lose draw on it. A round is allowed only while the
-    credit covers its worst outcome; so over no `window` tokens, wherever they begin, does drafting
+    budget covers its worst outcome; so over no `window` tokens, wherever they begin, does drafting
     lose more than `limit` steps, as far as costs are foreseen, and what was lost is forgiven when so many tokens have gone by.
 
     Args:
@@ -42,32 +42,3 @@ class Credit:
         self._peaks.append((self._tokens, self._gained))
         while self._peaks[0][0] < self._tokens - self._window:
             self._peaks.popleft()
-
-
-class Allowance:
-    """What copying may lose in one reply, in plain steps: little at first, more as it has gained.
-
-    A short reply that copies nothing loses no more than a small share of its own time, whatever
-    the credit of a long conversation allows.
-
-    Args:
-        start: steps at the beginning of a reply.
-        per_token: steps that every confirmed token adds.
-    """
-
-    def __init__(self, start: float, per_token: float) -> None:
-        self._start = start
-        self._per_token = per_token
-        self.steps = start
-
-    def begin(self) -> None:
-        """Start a reply."""
-        self.steps = self._start
-
-    def settle(self, confirmed: int, cost_steps: float) -> None:
-        """Count a round; see `Credit`."""
-        self.steps += confirmed * (1 + self._per_token) - cost_steps
-
-    def trust(self, steps: float) -> None:
-        """Allow for more, or less: the text showed that it copies, or that it does not."""
-        self.steps += steps

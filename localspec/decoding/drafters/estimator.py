@@ -1,4 +1,4 @@
-"""HitRates: how often what was foretold came true, by how sure it looked."""
+"""Estimator: how often what was foretold came true, by how sure it looked."""
 
 import math
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ class _Tally:
     weight: float
 
 
-class HitRates:
+class Estimator:
     """Chances by bucket: a prior, and what was seen since, the latest counting most.
 
     Args:

@@ -1,17 +1,16 @@
-"""Pacing: while a draft model drafts, whether the next token is worth its pass."""
+"""EarlyStopping: while a draft model drafts, whether the next token is worth its pass."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from localspec.decoding.drafter import Hindsight
-from localspec.decoding.tries import own_of
+from localspec.decoding.drafters.backoff import Hindsight, own_of
 
 _LIKELY, _DOUBT = 0.7, 2.0
 """What is expected of a token before any is compared, and how many of them that counts as."""
 
 
 @dataclass(frozen=True, slots=True)
-class Pacing:
+class EarlyStopping:
     """Goes on as long as some further length has a greater surplus than stopping here.
 
     Args:
@@ -21,7 +20,8 @@ class Pacing:
         step_s: seconds of a pass of the draft model.
         verify_s: seconds of a target pass by the number of drafted tokens.
         rate: confirmed tokens per second that the time could earn otherwise.
-        compared: of the latest tokens of the text, whether they show what the draft model is good for.
+        compared: of the latest tokens of the text, whether each is the target's own: how many of
+            those the draft model would have proposed shows what it is good for.
     """
 
     longest: int
@@ -34,7 +34,7 @@ class Pacing:
 
     @property
     def look_back(self) -> int:
-        """How many tokens are compared; see `Stopping`."""
+        """How many of the latest tokens are compared."""
         return len(self.compared)
 
     def begins(self, hindsight: Sequence[Hindsight]) -> bool:

@@ -1,10 +1,9 @@
-"""Tries: when a draft model is asked that has still to show that it pays, or showed that it does not."""
+"""Backoff: when a draft model is asked that has still to show that it pays, or showed that it does not."""
 
 from collections import deque
 from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import compress
-
-from localspec.decoding.drafter import Hindsight
 
 _COMPARED, _FEWEST = 10, 6
 """Latest tokens of the reply that it is compared with before it drafts, and how many of them must not have been copied."""
@@ -14,6 +13,19 @@ _BLIND = 3
 """What a try counts, in failures, that found the draft model right about nothing."""
 DRAFT_ROWS = 1 + _COMPARED
 """Most rows of logits that a pass of a draft model is asked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Hindsight:
+    """What a drafter would have proposed for a token that is known by now.
+
+    Args:
+        gap: by how much its choice beat the second best; see `Draft`.
+        hit: whether the text says the same.
+    """
+
+    gap: float
+    hit: bool
 
 
 def own_of(hindsight: Sequence[Hindsight], own: Sequence[bool]) -> list[Hindsight]:
@@ -26,7 +38,7 @@ def own_of(hindsight: Sequence[Hindsight], own: Sequence[bool]) -> list[Hindsigh
     return list(compress(hindsight, own[len(own) - len(hindsight) :]))
 
 
-class Tries:
+class Backoff:
     """Lets a draft model try, ever more rarely while it fails.
 
     A try begins with the tokens that the target chose since: the draft model has to evaluate them
@@ -54,11 +66,7 @@ class Tries:
         self._own = deque([True], _COMPARED)
 
     def pass_over(self, copied: int) -> None:
-        """Count a round without the draft model.
-
-        Args:
-            copied: how many tokens it confirmed before the target's own.
-        """
+        """Count a round without the draft model, which confirmed so many copied tokens before the target's own."""
         self._since += copied + 1
         self._own.extend([*[False] * copied, True])
 

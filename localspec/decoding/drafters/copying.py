@@ -57,21 +57,18 @@ class CopySource:
         self.near = False
         self.disputed = False
 
-    def follow(self, tokens: Sequence[int]) -> Iterator[Foretold]:
-        """Take in the text, yielding what was foretold of each token that is new.
+    def begin(self, tokens: Sequence[int]) -> None:
+        """Forget what was followed, and follow another text from here on; nothing of it was foretold."""
+        self._text.clear()
+        self._ends.clear()
+        self._broken_off = None
+        for token in tokens:
+            self._append(token)
+        self._search()
 
-        Args:
-            tokens: the whole text; where it does not continue what was followed before, all is
-                forgotten and nothing counts as foretold.
-        """
-        known = len(self._text)
-        if known == 0 or known > len(tokens) or tokens[known - 1] != self._text[-1]:
-            self.forget()
-            for token in tokens:
-                self._append(token)
-            self._search()
-            return
-        for token in tokens[known:]:
+    def follow(self, tokens: Sequence[int]) -> Iterator[Foretold]:
+        """Take in the next tokens of the text, yielding what was foretold of each."""
+        for token in tokens:
             if self.length == 0:
                 self._append(token)
                 self._search()
@@ -87,13 +84,6 @@ class CopySource:
                 if self.length >= _LASTING:
                     self._broken_off = self._next
                 self._search()
-
-    def forget(self) -> None:
-        """Forget the text: another one begins."""
-        self._text.clear()
-        self._ends.clear()
-        self._broken_off = None
-        self.length = 0
 
     def foretell(self, most: int) -> list[int]:
         """Return up to `most` tokens that follow in the source; it may run into its own copy."""
