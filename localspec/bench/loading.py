@@ -3,15 +3,15 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Protocol
 
-from localspec.bench.modes import OFF, PEER_FLAGS, is_peer
+from localspec.bench.instruments import instrument
+from localspec.bench.modes import OFF, PEER_MODES, is_peer
 from localspec.chat.assistant import Assistant
 from localspec.decoding.cancel import CancelFlag
 from localspec.decoding.policy import Policy
 from localspec.launch import Launch, prepare
 from localspec.llama.options import LoadOptions
-from localspec.models.heavier import heavier
-from localspec.models.hopeless import hopeless
 from localspec.models.paths import data_dir, shown
 from localspec.models.progress import Progress
 from localspec.models.registry import load_registry
@@ -54,6 +54,26 @@ class Loaded:
     draft_model_name: str | None
 
 
+class SyntheticModels(Protocol):
+    """`lab.synthetic`: files that are made from a real model's, once, and kept."""
+
+    def heavier(
+        self, source: Path, times: int, directory: Path, on_share: Callable[[float], None]
+    ) -> Path:
+        """Return a model of `times` the layers of `source` that computes the same logits."""
+        ...
+
+    def shuffled(self, source: Path, directory: Path, *, on_share: Callable[[float], None]) -> Path:
+        """Return a model of the cost and tokenizer of `source` whose logits are noise."""
+        ...
+
+
+def synthetic_models() -> SyntheticModels:
+    """Return what makes synthetic models; raises UsageError where there is no checkout."""
+    found: SyntheticModels = instrument("synthetic", "a synthetic model")
+    return found
+
+
 def usual_modes(request: Launch, *, with_peer: bool) -> str:
     """Return the modes that are compared where nobody chose any, as a list with commas."""
     modes = ["off", "auto", "lookup"]
@@ -61,7 +81,7 @@ def usual_modes(request: Launch, *, with_peer: bool) -> str:
     if drafts:
         modes.append("model")
     if with_peer:
-        modes += [mode for mode in PEER_FLAGS if drafts or mode != "server:draft"]
+        modes += [mode for mode in PEER_MODES if drafts or mode != "server:draft"]
     return ",".join(modes)
 
 
@@ -91,7 +111,7 @@ def load(
     asked = replace(request, draft=OFF, further=tuple(own))
     labels: dict[Path, str] = {}
     if request.draft_model == RANDOM:
-        asked = _hopeless(asked, labels, watchers)
+        asked = _shuffled(asked, labels, watchers)
     if synthetic is not None:
         asked = _heavier(asked, synthetic, labels, watchers)
     prepared = prepare(asked, watchers.download)
@@ -109,7 +129,7 @@ def load(
     )
 
 
-def _hopeless(asked: Launch, labels: dict[Path, str], watchers: Watchers) -> Launch:
+def _shuffled(asked: Launch, labels: dict[Path, str], watchers: Watchers) -> Launch:
     """Return the request with a draft model that knows nothing, of the cost of the real one."""
     # What the pair has; where it has none, one as large as the target.
     of_pair = _draft_of_pair(asked)
@@ -120,7 +140,9 @@ def _hopeless(asked: Launch, labels: dict[Path, str], watchers: Watchers) -> Lau
         files = prepare(replace(real, further=("model",)), watchers.download).files
     source = files.draft_model or files.target
     label = f"random weights like {shown(files.names[source])}"
-    made = hopeless(source, _place(), on_share=lambda share: watchers.load(label, share))
+    made = synthetic_models().shuffled(
+        source, _place(), on_share=lambda share: watchers.load(label, share)
+    )
     watchers.made(made)
     labels[made] = label
     return replace(asked, draft_model=str(made))
@@ -130,7 +152,7 @@ def _heavier(asked: Launch, synthetic: int, labels: dict[Path, str], watchers: W
     """Return the request with a heavier target of the same function."""
     files = prepare(replace(asked, fit=False), watchers.download).files
     label = f"synthetic {synthetic}x {shown(files.names[files.target])}"
-    made = heavier(
+    made = synthetic_models().heavier(
         files.target, synthetic, _place(), lambda share: watchers.load(f"making {label}", share)
     )
     watchers.made(made)

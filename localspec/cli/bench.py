@@ -8,12 +8,11 @@ from typing import Any
 
 import click
 
-from localspec.bench.bench import Bench, run_bench
+from localspec.bench.bench import Bench, peers, run_bench
 from localspec.bench.document import as_json
 from localspec.bench.loading import usual_modes
-from localspec.bench.modes import PEER_FLAGS, parse_modes
+from localspec.bench.modes import PEER_MODES, parse_modes
 from localspec.bench.own import Wish
-from localspec.bench.peer_setting import peer_program
 from localspec.bench.prompts import bundled, per_workload, read
 from localspec.bench.table import table
 from localspec.cli import INTERRUPTED
@@ -46,7 +45,7 @@ _MAX_TOKENS = 160
     "--modes",
     metavar="LIST",
     help="What to compare: off, auto, lookup[:K], model[:K], and of a peer "
-    f"{', '.join(PEER_FLAGS)}. Default: off,auto,lookup, and model where there is one.",
+    f"{', '.join(PEER_MODES)}. Default: off,auto,lookup, and model where there is one.",
 )
 @click.option("--prompts", metavar="FILE", help="JSON lines of workload and prompt; or our own 60.")
 @click.option("--per-workload", type=int, metavar="N", help="Prompts of each kind. Default: all.")
@@ -63,13 +62,13 @@ _MAX_TOKENS = 160
 @click.option(
     "--against",
     metavar="llama-server=PATH",
-    help="Compare with llama.cpp's server: the same files, prompts and threads.",
+    help="Compare with llama.cpp's server: same files, prompts, threads. Needs a checkout.",
 )
 @click.option(
     "--synthetic",
     type=int,
     metavar="N",
-    help="Take a target of N times the layers that says the same: N times the cost.",
+    help="Make the target N times as costly, with the same answers. Needs a checkout.",
 )
 @exact_option()
 @context_options(kv_type="Type of the KV caches.")
@@ -97,7 +96,7 @@ def bench(**flags: Any) -> int:
 
 
 def _request(flags: dict[str, Any]) -> Bench:
-    peer = None if flags["against"] is None else peer_program(flags["against"])
+    peer = None if flags["against"] is None else peers().peer_program(flags["against"])
     prompts = bundled() if flags["prompts"] is None else read(Path(flags["prompts"]))
     if flags["per_workload"] is not None and flags["per_workload"] < 1:
         raise UsageError(f"per_workload is {flags['per_workload']}: it must be 1 or more")

@@ -2,7 +2,7 @@
 
 Weights and caches follow from llama.cpp's sources and are exact. The compute buffer is what its
 allocator needs for the widest moment of a pass; its terms were read off measurements, which
-`benchmarks/fit.py` repeats. It knows no free memory.
+`lab/benchmarks/fit.py` repeats. It knows no free memory.
 """
 
 import platform

@@ -5,22 +5,22 @@ from itertools import product
 import numpy as np
 import pytest
 
-from localspec.decoding.model import Role
-from tests.decoding.simulated.assessment import assess, clairvoyant, informed, plain_of
-from tests.decoding.simulated.catalogue import build
-from tests.decoding.simulated.clairvoyant import (
+from lab.simulator.assessment import assess, clairvoyant, informed, plain_of
+from lab.simulator.catalogue import build
+from lab.simulator.clairvoyant import (
     MODEL_LENGTHS,
     best_length,
     best_stops,
     expected_rate,
 )
-from tests.decoding.simulated.contenders import NAIVE, PLAIN, fixed_lookup, fixed_model
-from tests.decoding.simulated.costs import F16, GPU
-from tests.decoding.simulated.loop import WARM_UP, plain_seconds, regret, run, worst_window
-from tests.decoding.simulated.pair import Machine, VirtualModel
-from tests.decoding.simulated.replay import Choice, Replay
-from tests.decoding.simulated.texts import short_replies
-from tests.decoding.simulated.world import GapLaw
+from lab.simulator.contenders import NAIVE, PLAIN, fixed_lookup, fixed_model
+from lab.simulator.costs import F16, GPU
+from lab.simulator.loop import WARM_UP, plain_seconds, regret, run, worst_window
+from lab.simulator.pair import Machine, VirtualModel
+from lab.simulator.replay import Choice, Replay
+from lab.simulator.texts import short_replies
+from lab.simulator.world import GapLaw
+from localspec.decoding.model import Role
 
 REPLAYED = ["stationary-gpu-0.85", "bimodal-f16", "deep-gpu", "slow-midway-f16"]
 

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from lab.fuzz.target import load
+from lab.fuzz.targets.state import _CUT, _PAYLOAD, _RESEAL, _header
 from localspec.batch.rows import read_rows
 from localspec.batch.source import split_lines
 from localspec.child import _segments
@@ -14,8 +16,6 @@ from localspec.config.files import read_settings
 from localspec.errors import HistoryError, UsageError
 from localspec.history.archive import History
 from localspec.history.export import as_json, as_markdown
-from tests.fuzz.target import load
-from tests.fuzz.targets.state import _CUT, _PAYLOAD, _RESEAL, _header
 
 _DIGITS = "1" * 5000
 

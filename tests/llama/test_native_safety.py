@@ -167,7 +167,7 @@ def test_switching_models_leaves_nothing_behind(smollm2_path: Path, tmp_path: Pa
         switch()
     gc.collect()
     before = held()
-    for _ in range(5):  # benchmarks/native_growth.py does two hundred
+    for _ in range(5):  # lab/benchmarks/native_growth.py does two hundred
         switch()
     gc.collect()
     after = held()

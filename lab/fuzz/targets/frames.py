@@ -1,0 +1,38 @@
+"""What comes over the pipe between a screen and its engine, either way."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from lab.fuzz.target import FoundError, check_message
+from localspec.engine.commands import Ask, Cancel, Load, Options, SaveState, Turn
+from localspec.engine.messages import Counted, Failed, Hello, Loading, Ready
+from localspec.engine.wire import COMMANDS, MESSAGES, FrameError, decode, encode
+
+SEEDS = tuple(
+    encode(each)
+    for each in (
+        Ask(3, (Turn("system", "a"), Turn("user", "b\ud800")), Options(seed=1, stop=("x",))),
+        Load(pair="p", devices=("cpu",), n_ctx=512),
+        Cancel(None),
+        SaveState("/x"),
+        Hello("1", 2),
+        Ready("t", None, "auto", 4096, ("n",), 0.5, True, 0.02, None),
+        Loading("m", 0.5),
+        Counted(1, 2, 3),
+        Failed(None, "UsageError", "r"),
+    )
+)
+
+
+_BOTH: tuple[Mapping[str, type[Any]], ...] = (COMMANDS, MESSAGES)
+
+
+def run(data: bytes) -> None:
+    for kinds in _BOTH:
+        try:
+            message = decode(data, kinds)
+        except FrameError as error:
+            check_message(str(error))
+            continue
+        if decode(encode(message), kinds) != message:
+            raise FoundError(f"{message} does not come back")
