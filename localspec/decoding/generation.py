@@ -6,27 +6,16 @@ target, the policy and the clock are handed in.
 
 from collections.abc import Callable, Collection, Generator, Sequence
 from dataclasses import dataclass, replace
-from enum import Enum
 from typing import TypeVar
 
 from localspec.decoding.cancel import Cancelled
 from localspec.decoding.choose import Chooser
 from localspec.decoding.model import LanguageModel, Logits, Pass, Passed, Role
 from localspec.decoding.policy.policy import Policy
-from localspec.decoding.round import PROMPT, Draft, Round, Spent, Verdict
+from localspec.decoding.round import PROMPT, Draft, Round, Spent, StopReason, Verdict
 from localspec.decoding.speculative import speculative_round
 
 T = TypeVar("T")
-
-
-class StopReason(Enum):
-    """Why a generation ended."""
-
-    EOG = "eog"
-    LENGTH = "length"
-    STOP_STRING = "stop_string"
-    CANCELLED = "cancelled"
-    CONTEXT_FULL = "context_full"
 
 
 @dataclass(frozen=True, slots=True)

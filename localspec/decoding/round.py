@@ -1,11 +1,22 @@
 """Round: one propose and verify cycle, what it confirmed, and what it cost. Values alone: cheap to import."""
 
 from dataclasses import dataclass, fields
+from enum import Enum
 
 OFF = "off"
 """The drafter's name where nothing was drafted."""
 PROMPT = "prompt"
 """The drafter's name of the first token, which the prompt's own evaluation gives."""
+
+
+class StopReason(Enum):
+    """Why a generation ended."""
+
+    EOG = "eog"
+    LENGTH = "length"
+    STOP_STRING = "stop_string"
+    CANCELLED = "cancelled"
+    CONTEXT_FULL = "context_full"
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +115,19 @@ class Round:
     def accepted(self) -> int:
         """How many proposed tokens are in the text."""
         return min(self.verdict.accepted, len(self.confirmed))
+
+    @property
+    def origins(self) -> tuple[str, ...]:
+        """Where each confirmed token came from.
+
+        `first` (the prompt's own evaluation), `plain` (a round without a draft), `correction` or
+        `bonus` (the target's, after a rejected or a wholly accepted draft), else the drafter's name.
+        """
+        if self.is_first:
+            return ("first",)
+        last = "bonus" if self.verdict.accepted == self.drafted else "correction"
+        accepted = (self.draft.drafter,) * self.verdict.accepted
+        return (*accepted, last if self.drafted else "plain")[: len(self.confirmed)]
 
     @property
     def correction_rank(self) -> int | None:
