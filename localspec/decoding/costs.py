@@ -40,6 +40,19 @@ class PassCosts:
         return self.seconds[at - 1] * (1 - share) + self.seconds[at] * share
 
 
+@dataclass(frozen=True, slots=True)
+class PairCosts:
+    """What passes of a pair of models take on this machine.
+
+    Args:
+        target: passes of the target, with the logits of every token, as verification asks for them.
+        draft_model: passes of the draft model, with the logits of the last token; None without one.
+    """
+
+    target: PassCosts
+    draft_model: PassCosts | None = None
+
+
 class RunningCosts:
     """What a pass takes now: depth, heat and neighbours change it, mostly by a common factor.
 

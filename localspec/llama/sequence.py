@@ -7,6 +7,7 @@ from localspec.decoding.cancel import Cancelled
 from localspec.decoding.model import Logits
 from localspec.errors import ContextOverflow, PassFailed
 from localspec.llama.batch import Part
+from localspec.llama.model import LlamaModel
 from localspec.llama.native_context import NativeContext
 
 _COMPARED = 256
@@ -36,6 +37,30 @@ class LlamaSequence:
         self.n_ctx = native.n_ctx
         self.n_vocab = native.n_vocab
         self.max_rows = native.max_rows
+
+    @property
+    def handle(self) -> int:
+        """llama.cpp's pointer to the context.
+
+        Raises:
+            PassFailed: the context was closed.
+        """
+        return self._native.handle
+
+    @property
+    def model(self) -> LlamaModel:
+        """The model whose context it is."""
+        return self._native.model
+
+    @property
+    def can_truncate(self) -> bool:
+        """Whether a part of its memory can be removed; of a recurrent state, none can."""
+        return self._native.can_truncate
+
+    @property
+    def gave_way(self) -> bool:
+        """Whether a pass ever had fewer threads than it was to have, since other programs were busy."""
+        return self._native.gave_way
 
     @property
     def cached(self) -> tuple[int, ...]:

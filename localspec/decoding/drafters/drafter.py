@@ -1,8 +1,8 @@
 """Drafter: whoever proposes tokens, and says beforehand what that promises. Nothing here can change the text."""
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from localspec.decoding.choose import Chooser
 from localspec.decoding.drafters.early_stopping import EarlyStopping
@@ -78,6 +78,20 @@ class Drafter(Protocol):
             done: the round.
             steps: what it took, in plain rounds.
             terms: as of now.
+        """
+        ...
+
+
+@runtime_checkable
+class StartsFromRecords(Protocol):
+    """A drafter that can start from what drafts earned in earlier conversations."""
+
+    def expect(self, earned: Mapping[int, tuple[float, float]], *, greedy: bool) -> None:
+        """Take in what was earned on text of this kind.
+
+        Args:
+            earned: by bucket of the gap, the share that was accepted, and how many tokens say so.
+            greedy: whether that was at temperature 0.
         """
         ...
 

@@ -102,12 +102,7 @@ class ModelDrafter:
         self._start_afresh()
 
     def expect(self, earned: Mapping[int, tuple[float, float]], *, greedy: bool) -> None:
-        """Start from what drafts earned before on text of this kind.
-
-        Args:
-            earned: by bucket of the gap, the share that was accepted, and how many tokens say so.
-            greedy: whether that was at temperature 0.
-        """
+        """Start from what drafts earned before; see `StartsFromRecords`."""
         usual = dict(enumerate(_GREEDY if greedy else _SAMPLED))
         for bucket, (rate, tokens) in earned.items():
             weight = min(tokens, _MOST_EARNED)

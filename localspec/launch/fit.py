@@ -50,38 +50,43 @@ def plan_fit(
     return fit(shape, small, _wish(options, on_gpu=bool(machine.gpus)), machine)
 
 
-def sequences_that_fit(target: GgufHeader, options: LoadOptions) -> int | None:
+def sequences_that_fit(
+    target: GgufHeader, options: LoadOptions, draft_model: GgufHeader | None = None
+) -> int | None:
     """Return how many sequences the memory holds that is free now, the weights being loaded already.
 
     Args:
         target: the model's header.
-        options: how the context is made; its `n_ctx` is that of each sequence.
+        options: how the contexts are made; `n_ctx` is that of each sequence.
+        draft_model: the draft model's header, if it has as many sequences.
 
     Returns:
-        None where it cannot be said.
+        None if it cannot be said.
     """
-    machine, shape = free_memory(options), model_shape(target)
-    if machine is None or shape is None:
+    machine = free_memory(options)
+    shapes = [model_shape(each) for each in (target, draft_model) if each is not None]
+    if machine is None or None in shapes:
         return None
-    split: tuple[int, ...] = ()
-    if machine.gpus:
-        layers = len(shape.layers)
-        on_gpus = layers if options.gpu_layers is None else min(options.gpu_layers, layers)
-        split = split_layers(on_gpus, machine.gpus)
-    settings = _wish(options, on_gpu=bool(machine.gpus)).settings
-    settings = replace(settings, n_ctx=min(settings.n_ctx, shape.n_ctx_train or settings.n_ctx))
-    counts = [
-        (place.usable_bytes - use.compute_bytes - use.output_bytes) // use.kv_bytes
-        for place, use in zip(
-            (machine.ram, *machine.gpus), predict(shape, settings, split), strict=True
-        )
-        if use.kv_bytes
-    ]
+    places = (machine.ram, *machine.gpus)
+    free, for_each = [place.usable_bytes for place in places], [0] * len(places)
+    wish = _wish(options, on_gpu=bool(machine.gpus)).settings
+    for shape in shapes:
+        assert shape is not None, "looked for above"  # noqa: S101
+        split: tuple[int, ...] = ()
+        if machine.gpus:
+            layers = len(shape.layers)
+            on_gpus = layers if options.gpu_layers is None else min(options.gpu_layers, layers)
+            split = split_layers(on_gpus, machine.gpus)
+        settings = replace(wish, n_ctx=min(wish.n_ctx, shape.n_ctx_train or wish.n_ctx))
+        for at, use in enumerate(predict(shape, settings, split)):
+            free[at] -= use.compute_bytes + use.output_bytes
+            for_each[at] += use.kv_bytes
+    counts = [left // each for left, each in zip(free, for_each, strict=True) if each]
     return max(0, min(counts, default=0))
 
 
 @dataclass(frozen=True, slots=True)
-class Forecast:
+class Outlook:
     """What is to be expected of a pair, or of a model alone, when it is loaded on this machine.
 
     Args:
@@ -97,7 +102,7 @@ def forecast(
     target: GgufHeader,
     draft_model: GgufHeader | None = None,
     options: LoadOptions | None = None,
-) -> Forecast:
+) -> Outlook:
     """Return what is to be expected, judged by headers: of tokenizers, and of memory."""
     problems = []
     if draft_model is not None:
@@ -108,9 +113,9 @@ def forecast(
     try:
         plan = plan_fit(target, draft_model, options)
     except ModelLoadError as error:
-        return Forecast((), (*problems, str(error)))
+        return Outlook((), (*problems, str(error)))
     unknown = "takes an unknown amount of memory: the header or this system does not say"
-    return Forecast((unknown,) if plan is None else tuple(plan.lines()), tuple(problems))
+    return Outlook((unknown,) if plan is None else tuple(plan.lines()), tuple(problems))
 
 
 def free_memory(options: LoadOptions) -> Machine | None:
