@@ -210,7 +210,7 @@ def _asked(prompt: str | Conversation) -> str:
     """Return what the user said last."""
     if isinstance(prompt, str):
         return prompt
-    said = (message.content for message in reversed(prompt.messages) if message.role == "user")
+    said = (message.text for message in reversed(prompt.messages) if message.role == "user")
     return next(said, "")
 
 
