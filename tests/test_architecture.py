@@ -22,6 +22,7 @@ FLOORS: list[set[str]] = [
     {"chat", "telemetry", "history"},
     {"llama", "models"},
     {"decoding", "structured"},
+    {"messages"},
     {"errors"},
 ]
 # Third-party packages with one home.

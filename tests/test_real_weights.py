@@ -118,7 +118,7 @@ def test_a_second_turn_evaluates_only_what_is_new(exact_smollm2: Assistant) -> N
     conversation.append_user("Name another one.")
     second = exact_smollm2.reply(conversation, options)
     assert second.cached_tokens == first.prompt_tokens + len(first.tokens) - 1
-    assert conversation.messages[-1].content == second.text
+    assert conversation.messages[-1].text == second.text
 
 
 @pytest.mark.weights

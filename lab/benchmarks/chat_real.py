@@ -27,18 +27,18 @@ from localspec.engine.client import EngineClient
 from localspec.engine.protocol import (
     Finished,
     Load,
-    Message,
+    Notice,
     Options,
     Ready,
     Started,
     Streamed,
-    Turn,
 )
 from localspec.history.archive import History
+from localspec.messages import Message
 from localspec.models.paths import data_dir
 
 LOCALSPEC = (sys.executable, "-m", "localspec")
-M = TypeVar("M", bound=Message)
+M = TypeVar("M", bound=Notice)
 
 COLUMNS, ROWS = 120, 40
 RUNS = 5
@@ -220,11 +220,12 @@ def fill(folder: Path, messages: int) -> None:
     with closing(History(folder)) as history:
         conversation, parent = history.create(), None
         for each in range(messages // 2):
-            parent = history.add_user(conversation, parent, f"Question {each}: " + WORDS)
-            reply = history.begin_reply(conversation, parent)
-            reply.finish(
-                f"Answer {each}.\n\n- one\n- two\n\n```python\n" + "x = [1]\n" * 20 + "```\n"
+            parent = history.add_user(
+                conversation, parent, Message.user(f"Question {each}: " + WORDS)
             )
+            reply = history.begin_reply(conversation, parent)
+            code = "```python\n" + "x = [1]\n" * 20 + "```\n"
+            reply.finish(Message.assistant(f"Answer {each}.\n\n- one\n- two\n\n{code}"))
             parent = reply.message
 
 
@@ -238,7 +239,7 @@ def second_turn(setting: Setting) -> None:
         turns, history = grown(engine, depth)
         times, seen = [], []
         for each in range(RUNS):
-            question = Turn("user", f"Question {each}. " + WORDS * 3)
+            question = Message.user(f"Question {each}. " + WORDS * 3)
             start_s = time.monotonic()
             engine.ask((*turns, question), Options(temperature=0, max_tokens=1, seed=1))
             started = heard(engine, Started)
@@ -256,17 +257,17 @@ def second_turn(setting: Setting) -> None:
     engine.close()
 
 
-def grown(engine: EngineClient, depth: int) -> tuple[tuple[Turn, ...], int]:
+def grown(engine: EngineClient, depth: int) -> tuple[tuple[Message, ...], int]:
     """Hold a first turn of so many tokens; return it, and how many it came to."""
-    question = Turn("user", WORDS * (depth // 18) + "Answer in five words.")
+    question = Message.user(WORDS * (depth // 18) + "Answer in five words.")
     while True:
         engine.ask([question], Options(temperature=0, max_tokens=16, seed=1))
         finished = heard(engine, Finished)
         length = finished.prompt_tokens + finished.completion_tokens
         if length >= depth:
-            return (question, finished.turn), length
+            return (question, finished.message), length
         more = WORDS * ((depth - length) // 18 + 1)
-        question = Turn("user", more + question.content)
+        question = Message.user(more + question.text)
 
 
 def compared(setting: Setting, depth: int, tokens: int, seconds: float) -> str:

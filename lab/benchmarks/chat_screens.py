@@ -151,14 +151,18 @@ def streaming() -> None:
 def opening(messages: int = 500) -> None:
     """Wall time from the start of the program to the end of a long conversation on the screen."""
     from localspec.history.archive import History
+    from localspec.messages import Message
 
     with tempfile.TemporaryDirectory() as folder:
         history = History(Path(folder))
         conversation, parent = history.create(), None
         for each in range(messages // 2):
-            parent = history.add_user(conversation, parent, f"Question {each}: " + "why? " * 20)
+            parent = history.add_user(
+                conversation, parent, Message.user(f"Question {each}: " + "why? " * 20)
+            )
             reply = history.begin_reply(conversation, parent)
-            reply.finish(f"Answer {each}.\n\n- one\n- two\n\n" + CODE[:600] + "\n```\n")
+            answer = f"Answer {each}.\n\n- one\n- two\n\n" + CODE[:600] + "\n```\n"
+            reply.finish(Message.assistant(answer))
             parent = reply.message
         history.close()
         walls, cpus = [], []

@@ -37,10 +37,10 @@ from localspec.engine.protocol import (
     StateRestored,
     StateSaved,
     Streamed,
-    Turn,
 )
 from localspec.history.archive import History
 from localspec.history.export import as_json, as_markdown
+from localspec.messages import Message
 from localspec.models.pull import pull
 from tests.engine import talking
 from tests.engine.talking import hear, hear_all, hear_of
@@ -59,7 +59,7 @@ _WORDS = [
     "music",
     "island",
 ]
-_PROBE = [Turn("user", "Count from one to twenty in words.")]
+_PROBE = [Message.user("Count from one to twenty in words.")]
 _PROBE_OPTIONS = Options(temperature=0, max_tokens=24)
 # Looks, of 5 ms each: the machine may be busy, or stopped, for minutes.
 _PATIENCE = 200_000
@@ -100,7 +100,7 @@ class Use:
     seed: int = 0
     pause_s: float = 0.0
     done: Counter[str] = field(default_factory=Counter)
-    turns: list[Turn] = field(default_factory=list)
+    turns: list[Message] = field(default_factory=list)
     client: EngineClient = field(default_factory=EngineClient)
     chance: random.Random = field(default_factory=random.Random)
     history: History = field(init=False)
@@ -144,7 +144,7 @@ class Use:
         """Ask something, and keep the answer; a stopped one as far as it went."""
         question = " ".join(self.chance.choices(_WORDS, k=self.chance.randint(2, 60)))
         self.leaf = self.history.add_user(self.conversation, self.leaf, question)
-        self.turns.append(Turn("user", question))
+        self.turns.append(Message.user(question))
         options = Options(seed=self.chance.getrandbits(32), max_tokens=self.chance.randint(4, 48))
         recorder = self.history.begin_reply(self.conversation, self.leaf, "smollm2")
         asked = self.client.ask(self.turns, options, drop_oldest=True)
@@ -158,10 +158,10 @@ class Use:
         last = heard[-1]
         assert isinstance(last, Finished), last
         self.done["shifted contexts"] += any(each.dropped_turns for each in heard.of(Started))
-        recorder.feed(last.turn.content)
-        recorder.finish(last.turn.content)
+        recorder.feed(last.message.text)
+        recorder.finish(last.message)
         self.leaf = recorder.message
-        self.turns.append(last.turn)
+        self.turns.append(last.message)
         self.done["stops" if last.stop_reason == "cancelled" else "turns"] += 1
         self.done["full contexts"] += last.stop_reason == "context_full"
 
@@ -279,9 +279,11 @@ def database(n_turns: int) -> None:
                 number, leaf = history.create(), None
                 for turn in range(per_conversation // 2):
                     words = " ".join(chance.choices(_WORDS, k=100))
-                    leaf = history.add_user(number, leaf, f"turn {begun + 2 * turn} {words}")
+                    leaf = history.add_user(
+                        number, leaf, Message.user(f"turn {begun + 2 * turn} {words}")
+                    )
                     recorder = history.begin_reply(number, leaf, "toy")
-                    recorder.finish(words[::-1])
+                    recorder.finish(Message.assistant(words[::-1]))
                     leaf = recorder.message
             history.close()
             timed: dict[str, float] = {}

@@ -42,7 +42,7 @@ class Request:
         if isinstance(self.prompt, str):
             return self.prompt
         messages = reversed(self.prompt.messages)
-        return next((each.content for each in messages if each.role == "user"), "")
+        return next((each.text for each in messages if each.role == "user"), "")
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -3,7 +3,6 @@
 import time
 from collections.abc import Callable, Collection, Sequence
 
-from localspec.chat.conversation import Message as Said
 from localspec.chat.detokenize import Detokenizer
 from localspec.chat.events import Reply
 from localspec.chat.tokenizer import Tokenizer
@@ -11,7 +10,8 @@ from localspec.decoding.generate import Confirmed
 from localspec.decoding.round import Round
 from localspec.decoding.timings import Timings
 from localspec.engine.forecast import Forecast
-from localspec.engine.protocol import DrafterFigures, Finished, LensToken, RoundFigures, Turn
+from localspec.engine.protocol import DrafterFigures, Finished, LensToken, RoundFigures
+from localspec.messages import Message
 
 
 class Account:
@@ -98,13 +98,15 @@ def _origins(done: Round | None, length: int) -> list[str]:
     return [*[done.draft.drafter] * accepted, last][:length]
 
 
-def finished(request_id: int, reply: Reply, said: Said, looked_back: Forecast | None) -> Finished:
-    """Return the figures of a whole reply, with the turn that it is part of."""
+def finished(
+    request_id: int, reply: Reply, message: Message, looked_back: Forecast | None
+) -> Finished:
+    """Return the figures of a whole reply, with the message that it is part of."""
     timings = reply.timings
     by_drafter = reply.acceptance.by_drafter.items()
     return Finished(
         id=request_id,
-        turn=Turn("assistant", said.content, said.thinking),
+        message=message,
         stop_reason=reply.stop_reason.value,
         seed=reply.seed,
         prompt_tokens=reply.prompt_tokens,

@@ -5,7 +5,6 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from localspec.chat.conversation import Conversation, Segment
-from localspec.chat.conversation import Message as Said
 from localspec.chat.events import Finished
 from localspec.chat.reply_options import ReplyOptions
 from localspec.chat.thinking import tag_pieces, thinking_tags
@@ -17,17 +16,17 @@ from localspec.engine.factory import Loaded, SavedState
 from localspec.engine.forecast import Forecast, chance_of_acceptance, forecast
 from localspec.engine.protocol import (
     Ask,
-    Message,
+    Notice,
     Options,
     Prefilling,
     RoundFigures,
     Span,
     Started,
     Streamed,
-    Turn,
 )
 from localspec.engine.shortening import dropped_to_fit
 from localspec.errors import UsageError
+from localspec.messages import Message
 
 _NO_DRAFTING = FixedPolicy(NoDrafter(), 0)
 
@@ -40,7 +39,7 @@ class Answering:
         tell: says something to the client; never waits.
     """
 
-    def __init__(self, loaded: Loaded, tell: Callable[[Message], None]) -> None:
+    def __init__(self, loaded: Loaded, tell: Callable[[Notice], None]) -> None:
         self._loaded = loaded
         self._assistant = loaded.assistant
         self._tell = tell
@@ -55,14 +54,14 @@ class Answering:
     def answer(self, request: Ask) -> None:
         """Answer a conversation; see `Ask`."""
         options = reply_options(request.options)
-        turns = _checked(request.turns)
+        messages = _checked(request.messages)
         target = self._assistant.models.target
         dropped = 0
         if request.drop_oldest:
-            dropped = dropped_to_fit(turns, target.n_ctx, options.max_tokens, self._length)
-            system = turns[:1] if turns[0].role == "system" else ()
-            turns = (*system, *turns[len(system) + dropped :])
-        conversation = self._conversation(turns)
+            dropped = dropped_to_fit(messages, target.n_ctx, options.max_tokens, self._length)
+            system = messages[:1] if messages[0].role == "system" else ()
+            messages = (*system, *messages[len(system) + dropped :])
+        conversation = self._conversation(messages)
         tokens = conversation.prompt_tokens(
             self._assistant.template, self._assistant.models.tokenizer
         )
@@ -75,9 +74,9 @@ class Answering:
         if not request.aside:
             self._remembered = conversation.remembered
 
-    def count(self, turns: Sequence[Turn]) -> tuple[int, int]:
+    def count(self, messages: Sequence[Message]) -> tuple[int, int]:
         """Return how many tokens a conversation takes, and how many the context holds."""
-        return self._length(_checked(turns)), self._assistant.models.target.n_ctx
+        return self._length(_checked(messages)), self._assistant.models.target.n_ctx
 
     def save(self, directory: Path) -> SavedState:
         """Write what is evaluated; raises StateLeftError."""
@@ -116,12 +115,11 @@ class Answering:
         self._chance = chance_of_acceptance(rounds, "model") or self._chance
         return looked_back
 
-    def _conversation(self, turns: Sequence[Turn]) -> Conversation:
-        messages = [Said(turn.role, turn.content, turn.thinking) for turn in turns]
+    def _conversation(self, messages: Sequence[Message]) -> Conversation:
         return Conversation(messages=messages, remembered=self._remembered)
 
-    def _length(self, turns: Sequence[Turn]) -> int:
-        conversation = self._conversation(turns)
+    def _length(self, messages: Sequence[Message]) -> int:
+        conversation = self._conversation(messages)
         template, tokenizer = self._assistant.template, self._assistant.models.tokenizer
         return len(conversation.prompt_tokens(template, tokenizer))
 
@@ -168,7 +166,7 @@ def reply_options(options: Options) -> ReplyOptions:
     return ReplyOptions(sampling, options.seed, options.max_tokens, options.stop)
 
 
-def _checked(turns: Sequence[Turn]) -> tuple[Turn, ...]:
-    if not turns or turns[-1].role == "system":
+def _checked(messages: Sequence[Message]) -> tuple[Message, ...]:
+    if not messages or messages[-1].role == "system":
         raise UsageError("the conversation has nothing to answer: say something first")
-    return tuple(turns)
+    return tuple(messages)

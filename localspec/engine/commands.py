@@ -1,18 +1,8 @@
 """What a screen says to the engine, and the values in it. See `protocol`."""
 
 from dataclasses import dataclass, field
-from typing import Literal
 
-Role = Literal["system", "user", "assistant"]
-
-
-@dataclass(frozen=True, slots=True)
-class Turn:
-    """One message of a conversation; a reply's thoughts are kept apart from its content."""
-
-    role: Role
-    content: str
-    thinking: str = ""
+from localspec.messages import Message
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,22 +47,22 @@ class Load:
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """Answer the last turn: `Started`, then `Prefilling` and `Streamed`, in the end `Finished`.
+    """Answer the last message: `Started`, then `Prefilling` and `Streamed`, in the end `Finished`.
 
     Args:
         id: chosen by the client, new for every request.
-        turns: the whole conversation, system prompt first. Where it begins like the one before,
-            nothing is evaluated twice. If its last turn is the assistant's, that turn goes on.
+        messages: the whole conversation, system prompt first. Where it begins like the one before,
+            nothing is evaluated twice. If its last message is the assistant's, that one goes on.
         options: how to answer.
         draft: False answers without drafting; the text is the same.
         keep: use so many of the cached tokens at most, so that two runs evaluate the same; None uses what fits.
         aside: this is no part of the conversation: what was said in it before is remembered, and not this.
-        drop_oldest: where the conversation is too long, leave out its oldest turns, never the
+        drop_oldest: where the conversation is too long, leave out its oldest messages, never the
             system prompt, instead of failing.
     """
 
     id: int
-    turns: tuple[Turn, ...]
+    messages: tuple[Message, ...]
     options: Options = field(default_factory=Options)
     draft: bool = True
     keep: int | None = None
@@ -85,7 +75,7 @@ class Count:
     """Count the tokens that a conversation takes: `Counted`."""
 
     id: int
-    turns: tuple[Turn, ...]
+    messages: tuple[Message, ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 A thread writes. While it waits for a reader, or for its next turn, text is joined and a progress is
 replaced by the one after it; so whoever reads slowly, or not at all, costs no more memory than the
-reply itself, and gets at most ten messages a second of what comes in streams. All else leaves at once, and so
+reply itself, and gets at most ten notices a second of what comes in streams. All else leaves at once, and so
 does the first text of a reply.
 """
 
@@ -15,7 +15,7 @@ from localspec.engine.protocol import (
     Downloading,
     Loading,
     Measuring,
-    Message,
+    Notice,
     Prefilling,
     Span,
     Streamed,
@@ -29,13 +29,13 @@ class Outbox:
     """A queue with a thread that empties it.
 
     Args:
-        write: takes a message and returns once it is gone; raises OSError when nobody is there any more.
+        write: takes a notice and returns once it is gone; raises OSError when nobody is there any more.
     """
 
-    def __init__(self, write: Callable[[Message], None]) -> None:
+    def __init__(self, write: Callable[[Notice], None]) -> None:
         self._write = write
         self._changed = threading.Condition()
-        self._waiting: list[Message] = []
+        self._waiting: list[Notice] = []
         self._closed = False
         self._urgent = False
         self._begun: int | None = None
@@ -43,11 +43,11 @@ class Outbox:
         self._thread = threading.Thread(target=self._run, daemon=True, name="localspec-outbox")
         self._thread.start()
 
-    def put(self, message: Message) -> None:
-        """Have a message sent after those before it; returns at once."""
+    def put(self, notice: Notice) -> None:
+        """Have a notice sent after those before it; returns at once."""
         with self._changed:
-            slept, self._urgent = not self._waiting, self._urgent or self._is_urgent(message)
-            self._add(message)
+            slept, self._urgent = not self._waiting, self._urgent or self._is_urgent(notice)
+            self._add(notice)
             # Woken for every token, the thread would take the processor from the pass as often.
             if slept or self._urgent:
                 self._changed.notify()
@@ -59,27 +59,27 @@ class Outbox:
             self._changed.notify()
         self._thread.join(wait_s)
 
-    def _add(self, message: Message) -> None:
+    def _add(self, notice: Notice) -> None:
         # Two models may be fetched at once, so a progress looks past those of others.
         for index in reversed(range(len(self._waiting))):
             before = self._waiting[index]
             if not isinstance(before, _STREAMS):
                 break
-            joined = _joined(before, message)
+            joined = _joined(before, notice)
             if joined is not None:
                 self._waiting[index] = joined
                 return
-        self._waiting.append(message)
+        self._waiting.append(notice)
 
     def _run(self) -> None:
         while batch := self._next():
             try:
-                for message in batch:
-                    self._write(message)
+                for notice in batch:
+                    self._write(notice)
             except OSError:
                 self._write = lambda _: None  # nobody reads: go on taking, for nobody
 
-    def _next(self) -> list[Message]:
+    def _next(self) -> list[Notice]:
         """Wait until something may leave and return it; nothing at the end."""
         with self._changed:
             while True:
@@ -93,15 +93,15 @@ class Outbox:
                     return []
                 self._changed.wait(self._next_s - now_s if self._waiting else None)
 
-    def _is_urgent(self, message: Message) -> bool:
-        if isinstance(message, Streamed):
-            begins, self._begun = message.id != self._begun, message.id
+    def _is_urgent(self, notice: Notice) -> bool:
+        if isinstance(notice, Streamed):
+            begins, self._begun = notice.id != self._begun, notice.id
             return begins
-        return not isinstance(message, _STREAMS)
+        return not isinstance(notice, _STREAMS)
 
 
-def _joined(before: Message, after: Message) -> Message | None:
-    """Return one message for two of the same stream, or None."""
+def _joined(before: Notice, after: Notice) -> Notice | None:
+    """Return one notice for two of the same stream, or None."""
     match before, after:
         case (Streamed(), Streamed()) if before.id == after.id:
             return replace(

@@ -5,7 +5,7 @@ need no speed, a person can read them, and nothing has to be installed for it. T
 few fields of `Launch`, `LoadOptions` and `ReplyOptions` because those know numpy and llama.cpp, which
 a screen must not wait for; tests hold them together.
 
-The engine does one thing after the other. Whatever it is asked ends in exactly one of the messages
+The engine does one thing after the other. Whatever it is asked ends in exactly one of the notices
 that the command names, or in `Failed`; `Cancel` overtakes what is waiting.
 """
 
@@ -18,11 +18,9 @@ from localspec.engine.commands import (
     Load,
     Options,
     RestoreState,
-    Role,
     SaveState,
-    Turn,
 )
-from localspec.engine.messages import (
+from localspec.engine.notices import (
     Counted,
     Downloading,
     EngineDied,
@@ -31,7 +29,7 @@ from localspec.engine.messages import (
     LoadCancelled,
     Loading,
     Measuring,
-    Message,
+    Notice,
     Ready,
     StateLeft,
     StateRestored,
@@ -67,12 +65,11 @@ __all__ = [
     "LoadCancelled",
     "Loading",
     "Measuring",
-    "Message",
+    "Notice",
     "Options",
     "Prefilling",
     "Ready",
     "RestoreState",
-    "Role",
     "RoundFigures",
     "SaveState",
     "Span",
@@ -81,7 +78,6 @@ __all__ = [
     "StateRestored",
     "StateSaved",
     "Streamed",
-    "Turn",
 ]
 
-VERSION = 2
+VERSION = 3

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from localspec.engine.commands import Turn
+from localspec.messages import Message
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,8 +103,8 @@ class Finished:
 
     Args:
         id: of the request.
-        turn: the assistant's whole turn, the part that a continued one had before included. Sent back unchanged in
-            the next `Ask`, its tokens are known.
+        message: the assistant's, the part that a continued one had before included. Sent back unchanged in the next
+            `Ask`, its tokens are known.
         stop_reason: eog, length, stop_string, cancelled or context_full.
         seed: gives the same text again.
         prompt_tokens: tokens of the prompt.
@@ -127,7 +127,7 @@ class Finished:
     """
 
     id: int
-    turn: Turn
+    message: Message
     stop_reason: Literal["eog", "length", "stop_string", "cancelled", "context_full"]
     seed: int
     prompt_tokens: int

@@ -22,7 +22,7 @@ from localspec.engine.protocol import (
     Failed,
     Load,
     LoadCancelled,
-    Message,
+    Notice,
     Ready,
     RestoreState,
     SaveState,
@@ -51,7 +51,7 @@ class Server:
         requests: Requests,
         cancel: CancelFlag,
         interruption: Interruption,
-        tell: Callable[[Message], None],
+        tell: Callable[[Notice], None],
     ) -> None:
         self._factory = factory
         self._requests = requests
@@ -79,7 +79,7 @@ class Server:
             case Ask():
                 self._loaded().answer(command)
             case Count():
-                tokens, n_ctx = self._loaded().count(command.turns)
+                tokens, n_ctx = self._loaded().count(command.messages)
                 self._tell(Counted(command.id, tokens, n_ctx))
             case SaveState():
                 self._save(command)

@@ -1,24 +1,26 @@
-"""Frames: one message as one line of JSON, checked field by field when it comes in.
+"""Frames: one command or notice as one line of JSON, checked field by field when it comes in.
 
-A frame is `{"v": 1, "type": "Ask", ...fields}`. Knows no pipe and no process.
+A frame is `{"v": 1, "type": "Ask", ...fields}`. A value in it that may be one of several records has its `type`, too.
+Knows no pipe and no process.
 """
 
 import json
 import types
 from collections.abc import Mapping
-from dataclasses import asdict, fields, is_dataclass
+from dataclasses import fields, is_dataclass
 from functools import cache
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from localspec.engine.protocol import VERSION, Command, EngineDied, Message
+from localspec.engine.protocol import VERSION, Command, EngineDied, Notice
+from localspec.errors import UsageError
 
 # A context of a million tokens is far below it; what is above is no conversation.
 MAX_FRAME_BYTES = 32 << 20
 _MOST = 1 << 60
 
 COMMANDS: Mapping[str, type[Command]] = {kind.__name__: kind for kind in get_args(Command)}
-MESSAGES: Mapping[str, type[Message]] = {
-    kind.__name__: kind for kind in get_args(Message) if kind is not EngineDied
+NOTICES: Mapping[str, type[Notice]] = {
+    kind.__name__: kind for kind in get_args(Notice) if kind is not EngineDied
 }
 
 T = TypeVar("T")
@@ -28,28 +30,28 @@ class FrameError(Exception):
     """A line is no frame of this protocol; the text says why, on one line."""
 
 
-def encode(message: Command | Message) -> bytes:
-    """Return a message as a line, its end included.
+def encode(said: Command | Notice) -> bytes:
+    """Return a command or a notice as a line, its end included.
 
     Raises:
         FrameError: it is larger than a frame may be.
     """
-    document = {"v": VERSION, "type": type(message).__name__, **asdict(message)}
+    document = {"v": VERSION, "type": type(said).__name__, **_fields(said)}
     # Escapes for all but ASCII: lone surrogates, which a paste may hold, travel as well.
     line = json.dumps(document, separators=(",", ":"), allow_nan=False).encode() + b"\n"
     if len(line) > MAX_FRAME_BYTES:
         raise FrameError(
-            f"{type(message).__name__} has {len(line)} bytes, more than {MAX_FRAME_BYTES}: send less text"
+            f"{type(said).__name__} has {len(line)} bytes, more than {MAX_FRAME_BYTES}: send less text"
         )
     return line
 
 
 def decode(line: bytes, kinds: Mapping[str, type[T]]) -> T:
-    """Return the message in a line.
+    """Return the command or the notice in a line.
 
     Args:
         line: a frame.
-        kinds: `COMMANDS` or `MESSAGES`, whichever may come from that side.
+        kinds: `COMMANDS` or `NOTICES`, whichever may come from that side.
 
     Raises:
         FrameError: it is malformed, of another version, or of no such kind.
@@ -67,10 +69,7 @@ def decode(line: bytes, kinds: Mapping[str, type[T]]) -> T:
             f"a frame is of protocol {told}, this side speaks {VERSION}: "
             "localspec was changed while it ran, start it again"
         )
-    name = document.pop("type", None)
-    kind = kinds.get(name) if isinstance(name, str) else None
-    if kind is None:
-        raise FrameError(f"a frame is of unknown type {str(name)[:40]!r}")
+    kind = _kind(document, kinds, "a frame")
     built: T = _record(kind, document, kind.__name__)
     return built
 
@@ -78,6 +77,38 @@ def decode(line: bytes, kinds: Mapping[str, type[T]]) -> T:
 @cache
 def _hints(kind: type) -> dict[str, Any]:
     return get_type_hints(kind)
+
+
+@cache
+def _choices(hint: Any) -> tuple[Any, ...]:
+    """Return what a value may be, beside None."""
+    one_of = get_args(hint) if get_origin(hint) in {Union, types.UnionType} else (hint,)
+    return tuple(each for each in one_of if each is not types.NoneType)
+
+
+def _fields(record: Any) -> dict[str, Any]:
+    hints = _hints(type(record))  # type: ignore[arg-type]  # mypy doubts that a class is hashable
+    return {name: _plain(hint, getattr(record, name)) for name, hint in hints.items()}
+
+
+def _plain(hint: Any, value: Any) -> Any:
+    """Return a value as JSON has it; `hint` is what it may be."""
+    if isinstance(value, tuple):
+        (several,) = _choices(hint)
+        return [_plain(get_args(several)[0], each) for each in value]
+    if not is_dataclass(value):
+        return value
+    tag = {"type": type(value).__name__} if len(_choices(hint)) > 1 else {}
+    return {**tag, **_fields(value)}
+
+
+def _kind(document: dict[str, Any], kinds: Mapping[str, type[T]], where: str) -> type[T]:
+    """Take its type out of a tagged record and return it."""
+    name = document.pop("type", None)
+    kind = kinds.get(name) if isinstance(name, str) else None
+    if kind is None:
+        raise FrameError(f"{where} is of unknown type {str(name)[:40]!r}")
+    return kind
 
 
 def _record(kind: type, value: object, where: str) -> Any:
@@ -93,16 +124,22 @@ def _record(kind: type, value: object, where: str) -> Any:
     except TypeError:
         missing = [each.name for each in fields(kind) if each.name not in built]
         raise FrameError(f"{where} lacks one of {', '.join(missing)}") from None
+    except UsageError as error:  # fields that do not go together
+        raise FrameError(f"{where}: {error}") from None
 
 
 def _value(hint: Any, value: object, where: str) -> Any:
     """Return `value` as what `hint` says, or raise."""
+    if value is None and types.NoneType in get_args(hint):
+        return None
+    choices = _choices(hint)
+    if len(choices) > 1:
+        if not isinstance(value, dict):
+            raise FrameError(f"{where} is a {type(value).__name__}, not an object")
+        kind: type = _kind(value, {each.__name__: each for each in choices}, where)
+        return _record(kind, value, where)
+    (hint,) = choices
     origin = get_origin(hint)
-    if origin in {Union, types.UnionType}:
-        if value is None and types.NoneType in get_args(hint):
-            return None
-        (hint,) = (each for each in get_args(hint) if each is not types.NoneType)
-        return _value(hint, value, where)
     if origin is tuple:
         if not isinstance(value, list):
             raise FrameError(f"{where} is a {type(value).__name__}, not a list")

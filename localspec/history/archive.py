@@ -14,7 +14,8 @@ from typing import Self
 from localspec.history import queries
 from localspec.history.database import RETRY_S, Database
 from localspec.history.recorder import Recorder, storable
-from localspec.history.records import Role, State, StoredConversation, StoredMessage
+from localspec.history.records import State, StoredConversation, StoredMessage
+from localspec.messages import Message
 
 _TITLE_CHARS = 60
 _CHANGEABLE = frozenset({"title", "system", "pair", "settings"})
@@ -67,13 +68,13 @@ class History:
         values = (system, pair, storable(settings), now, now)
         return self._database.write(lambda c: _inserted(c.execute(statement, values)))
 
-    def add_user(self, conversation: int, parent: int | None, content: str) -> int:
+    def add_user(self, conversation: int, parent: int | None, message: Message) -> int:
         """Add what the user says after `parent`, None at the beginning; return its id. It becomes the leaf."""
-        return self._add(conversation, parent, "user", content, "complete")
+        return self._add(conversation, parent, message, "complete")
 
     def begin_reply(self, conversation: int, parent: int | None, model: str = "") -> Recorder:
         """Begin a reply to `parent`; it becomes the leaf, and what the recorder is fed is saved as it comes."""
-        message = self._add(conversation, parent, "assistant", "", "streaming", model)
+        message = self._add(conversation, parent, Message.assistant(""), "streaming", model)
         return Recorder(self._database, message, clock=self._stopwatch)
 
     def resume_reply(self, message: int) -> Recorder:
@@ -83,9 +84,8 @@ class History:
             HistoryError: there is no such message.
         """
         row = self._database.read(partial(queries.message, number=message))
-        return Recorder(
-            self._database, message, row["content"], row["thinking"], clock=self._stopwatch
-        )
+        begun = queries.said(row)
+        return Recorder(self._database, message, begun, clock=self._stopwatch)
 
     def conversation(self, conversation: int) -> StoredConversation:
         """Return what is known of one.
@@ -177,29 +177,28 @@ class History:
         self,
         conversation: int,
         parent: int | None,
-        role: Role,
-        content: str,
+        message: Message,
         state: State,
         model: str = "",
     ) -> int:
         now = self._clock()
-        content = storable(content)
+        content = storable(message.text)
         title = " ".join(content.split())[:_TITLE_CHARS]
 
         def insert(c: sqlite3.Connection) -> int:
-            message = _inserted(
+            added = _inserted(
                 c.execute(
                     "INSERT INTO message(conversation, parent, role, content, state, created_s, model) "
                     "VALUES (?, ?, ?, ?, ?, ?, ?)",
-                    (conversation, parent, role, content, state, now, model),
+                    (conversation, parent, message.role, content, state, now, model),
                 )
             )
             c.execute(
                 "UPDATE conversation SET leaf = ?, updated_s = ?, "
                 "title = CASE title WHEN '' THEN ? ELSE title END WHERE id = ?",
-                (message, now, title, conversation),
+                (added, now, title, conversation),
             )
-            return message
+            return added
 
         return self._database.write(insert)
 

@@ -2,7 +2,7 @@
 
 import json
 
-from localspec.engine.protocol import Finished, Message, Streamed
+from localspec.engine.protocol import Finished, Notice, Streamed
 from localspec.history.recorder import Recorder
 from localspec.history.records import StoredMessage
 from localspec.ui.exchange import Exchange
@@ -37,23 +37,23 @@ class Answering:
         """Take note that an answer to the message `parent` was asked for, or more of it."""
         last = next(each for each in self._talk.messages if each.id == parent)
         self.exchange, self.parent, self._recorder = exchange, parent, None
-        self.continued = last if last.role == "assistant" else None
+        self.continued = last if last.message.role == "assistant" else None
 
-    def take(self, message: Message, model: str) -> bool:
-        """Take a message, and keep what it says; return whether it was for this answer.
+    def take(self, notice: Notice, model: str) -> bool:
+        """Take a notice, and keep what it says; return whether it was for this answer.
 
         Args:
-            message: from the engine.
+            notice: from the engine.
             model: what answers, as it is called.
         """
-        if self.exchange is None or not self.exchange.take(message):
+        if self.exchange is None or not self.exchange.take(notice):
             return False
-        match message:
+        match notice:
             case Streamed():
-                for span in message.spans:  # an answer that never begins leaves no message behind
+                for span in notice.spans:  # an answer that never begins leaves no message behind
                     self._begun(model).feed(span.text, thinking=span.thinking)
             case Finished():
-                self._finish(message, model)
+                self._finish(notice, model)
             case _:
                 pass
         return True
@@ -87,20 +87,21 @@ class Answering:
                 self._recorder = history.begin_reply(conversation, self.parent, model)
         return self._recorder
 
-    def _finish(self, message: Finished, model: str) -> None:
-        if not message.turn.content and not message.turn.thinking and self._recorder is None:
+    def _finish(self, finished: Finished, model: str) -> None:
+        reply = finished.message
+        if not reply.text and not reply.thinking and self._recorder is None:
             return  # stopped before the first token
-        assert self.exchange is not None  # noqa: S101 - it took the message
+        assert self.exchange is not None  # noqa: S101 - it took the notice
         figures = {
-            "tokens": message.completion_tokens,
-            "tokens_per_s": message.tokens_per_s,
+            "tokens": finished.completion_tokens,
+            "tokens_per_s": finished.tokens_per_s,
             "accepted": self.exchange.acceptance,
-            "stop": message.stop_reason,
-            "seed": message.seed,
+            "stop": finished.stop_reason,
+            "seed": finished.seed,
             "left_out": 0 if self.exchange.started is None else self.exchange.started.dropped_turns,
         }
         recorder = self._begun(model)
-        end = recorder.cut if message.stop_reason == "cancelled" else recorder.finish
-        end(message.turn.content, message.turn.thinking, figures=json.dumps(figures))
+        end = recorder.cut if finished.stop_reason == "cancelled" else recorder.finish
+        end(reply, figures=json.dumps(figures))
         self._recorder = None
         self._talk.reload()

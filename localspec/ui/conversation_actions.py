@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from localspec.errors import UsageError
-from localspec.ui.attach import without_files
 from localspec.ui.commands import number
 from localspec.ui.export import write_export
 from localspec.ui.sheets import ListSheet, Row
@@ -63,8 +62,7 @@ async def edit(app: ChatApp, argument: str) -> None:
     numbers = app.session.talk.numbers()
     app.session.talk.question()
     app.editing = number(argument, "question", len(numbers)) if argument else len(numbers)
-    text, _ = without_files(app.session.talk.question(app.editing).content)
-    app.view.entry.composer.fill(text)
+    app.view.entry.composer.fill(app.session.talk.question(app.editing).message.typed)
     app.view.entry.composer.focus()
     app.view.tell(
         f"question {app.editing}: change it and send it, in a branch of its own; Esc leaves it as it was"

@@ -11,7 +11,7 @@ from localspec.engine.protocol import (
     LoadCancelled,
     Loading,
     Measuring,
-    Message,
+    Notice,
     Ready,
 )
 from localspec.models.space import size_text
@@ -48,7 +48,7 @@ class EngineState:
         """Take note that a load was asked for."""
         self.phase, self.progress, self.trouble = Phase.STARTING, "", ""
 
-    def take(self, message: Message) -> None:
+    def take(self, message: Notice) -> None:
         """Take any message; those about requests change nothing."""
         match message:
             case Hello():

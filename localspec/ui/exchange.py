@@ -7,25 +7,25 @@ from localspec.engine.protocol import (
     Failed,
     Finished,
     LensToken,
-    Message,
+    Notice,
     Prefilling,
     RoundFigures,
     Started,
     Streamed,
-    Turn,
 )
+from localspec.messages import Message
 
 
 @dataclass(slots=True)
 class Exchange:
-    """One request to the engine, filled by its messages.
+    """One request to the engine, filled by its notices.
 
     Args:
-        id: what its messages bear.
-        turns: the conversation that was sent.
+        id: what its notices bear.
+        messages: the conversation that was sent.
 
     Attributes:
-        answer: text of the answer, the part that a continued turn had before not included.
+        answer: text of the answer, the part that a continued one had before not included.
         thoughts: likewise.
         tokens: every confirmed token and its origin.
         rounds: every round.
@@ -36,7 +36,7 @@ class Exchange:
     """
 
     id: int
-    turns: tuple[Turn, ...]
+    messages: tuple[Message, ...]
     answer: str = ""
     thoughts: str = ""
     tokens: list[LensToken] = field(default_factory=list)
@@ -80,24 +80,24 @@ class Exchange:
         prompt = 0 if self.started is None else self.started.prompt_tokens
         return prompt + len(self.tokens)
 
-    def take(self, message: Message) -> bool:
-        """Take a message; return whether it was for this request."""
-        if getattr(message, "id", None) != self.id:
+    def take(self, notice: Notice) -> bool:
+        """Take a notice; return whether it was for this request."""
+        if getattr(notice, "id", None) != self.id:
             return False
-        match message:
+        match notice:
             case Started():
-                self.started = message
+                self.started = notice
             case Prefilling():
-                self.prefilled = message.done_tokens / max(message.total_tokens, 1)
+                self.prefilled = notice.done_tokens / max(notice.total_tokens, 1)
             case Streamed():
-                self.answer += "".join(each.text for each in message.spans if not each.thinking)
-                self.thoughts += "".join(each.text for each in message.spans if each.thinking)
-                self.tokens += message.tokens
-                self._count(message.rounds)
+                self.answer += "".join(each.text for each in notice.spans if not each.thinking)
+                self.thoughts += "".join(each.text for each in notice.spans if each.thinking)
+                self.tokens += notice.tokens
+                self._count(notice.rounds)
             case Finished():
-                self.finished = message
+                self.finished = notice
             case Failed():
-                self.failure = message
+                self.failure = notice
             case _:
                 return False
         return True

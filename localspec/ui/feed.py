@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from textual.timer import Timer
 
-from localspec.engine.protocol import EngineDied, Failed, Finished, Message, Ready
+from localspec.engine.protocol import EngineDied, Failed, Finished, Notice, Ready
 from localspec.ui import actions, openers
 from localspec.ui.installed import nothing_is_here, resumed
 from localspec.ui.shown import SAVED_AGAIN, shown
@@ -102,7 +102,7 @@ class Feed:
             self._app.view.tell(trouble or SAVED_AGAIN)
         self._trouble = trouble
 
-    async def _react(self, message: Message) -> None:
+    async def _react(self, message: Notice) -> None:
         app = self._app
         match message:
             case Finished() if self._is_answer(message):
@@ -127,7 +127,11 @@ class Feed:
     async def _settle(self) -> None:
         """Show the answer as it was kept; where there is none, the conversation without it."""
         app, messages = self._app, self._app.session.talk.messages
-        if messages and messages[-1].role == "assistant" and app.view.transcript.has_growing:
+        if (
+            messages
+            and messages[-1].message.role == "assistant"
+            and app.view.transcript.has_growing
+        ):
             app.view.transcript.settle(Item(messages[-1].id, shown(messages[-1])))
         else:
             await app.view.show_messages()

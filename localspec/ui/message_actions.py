@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from localspec.ui import conversation_actions
-from localspec.ui.attach import without_files
 from localspec.ui.copying import copied
 
 if TYPE_CHECKING:
@@ -24,12 +23,12 @@ async def on_message(app: ChatApp, view: MessageView, what: str) -> None:
     at = talk.messages.index(message) + 1
     match what:
         case "copy":
-            app.copy(without_files(message.content)[0])
+            app.copy(message.message.typed)
         case "code":
             app.copy(copied([message], "code"))
         case "branch":
             await conversation_actions.branch(app, str(at))
-        case "edit" if message.role == "user":
+        case "edit" if message.message.role == "user":
             await conversation_actions.edit(app, str(talk.numbers()[message.id]))
         case "earlier" | "later":
             app.session.require_rest()

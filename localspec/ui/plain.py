@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TextIO
 
 from localspec import errors
-from localspec.engine.protocol import EngineDied, Failed, Finished, Message, Ready, Streamed
+from localspec.engine.protocol import EngineDied, Failed, Finished, Notice, Ready, Streamed
 from localspec.errors import LocalspecError
 from localspec.ui.clean import clean, clean_line
 from localspec.ui.commands import parse
@@ -134,7 +134,7 @@ class Plain:
                 self._take(message)
             self.sleep(_POLL_S)
 
-    def _take(self, message: Message) -> Finished | Failed | EngineDied | None:
+    def _take(self, message: Notice) -> Finished | Failed | EngineDied | None:
         exchange = self.session.exchange
         match message:
             case Streamed():
@@ -158,7 +158,11 @@ class Plain:
 
     def _figures(self, message: Finished) -> None:
         last = self.session.talk.messages[-1:]
-        note = shown(last[0]).note if last and last[0].role == "assistant" else message.stop_reason
+        note = (
+            shown(last[0]).note
+            if last and last[0].message.role == "assistant"
+            else message.stop_reason
+        )
         if not self.quiet and note:
             self.tell(f"{note} · seed {message.seed}")
 

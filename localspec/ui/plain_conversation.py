@@ -1,7 +1,6 @@
 """What the slash commands that concern conversations do in the plain form."""
 
 from localspec.errors import UsageError
-from localspec.ui.attach import without_files
 from localspec.ui.commands import number
 from localspec.ui.export import write_export
 from localspec.ui.plain import Plain
@@ -48,7 +47,7 @@ def edit(plain: Plain, argument: str) -> None:
     plain.session.talk.question()
     at = number(which, "question", len(numbers)) if which else len(numbers)
     if not text.strip():
-        plain.tell(f"question {at}: {without_files(plain.session.talk.question(at).content)[0]}")
+        plain.tell(f"question {at}: {plain.session.talk.question(at).message.typed}")
         plain.tell(f"to ask something else instead: /edit {at} TEXT")
         return
     plain.session.ask_instead(at, text.strip())
@@ -84,7 +83,8 @@ def history(plain: Plain, argument: str) -> None:
     elif word.startswith("#"):
         plain.session.open(_conversation(plain, word))
         for each in talk.messages:
-            plain.write(f"{'You' if each.role == 'user' else each.model}: {each.content}\n\n")
+            said = each.message
+            plain.write(f"{'You' if said.role == 'user' else each.model}: {said.text}\n\n")
     else:
         found = talk.history.conversations(argument)
         for stored in found:

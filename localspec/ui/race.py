@@ -8,7 +8,8 @@ import secrets
 from dataclasses import dataclass, field, replace
 
 from localspec.engine.client import EngineClient
-from localspec.engine.protocol import EngineDied, Message, Options, Turn
+from localspec.engine.protocol import EngineDied, Notice, Options
+from localspec.messages import Message
 from localspec.ui.exchange import Exchange
 from localspec.ui.figures import TIMES
 
@@ -22,7 +23,7 @@ class Race:
 
     Args:
         engine: answers.
-        turns: what is answered.
+        messages: what is answered.
         options: with a seed, so that both answers are one and the same.
 
     Attributes:
@@ -30,7 +31,7 @@ class Race:
     """
 
     engine: EngineClient
-    turns: tuple[Turn, ...]
+    messages: tuple[Message, ...]
     options: Options
     lanes: list[Exchange] = field(default_factory=list)
     _died: str = ""
@@ -56,11 +57,11 @@ class Race:
         """Ask for the first answer, with drafting."""
         self._ask(draft=True)
 
-    def take(self, message: Message) -> bool:
-        """Take a message; return whether it was for this race, and for nobody else."""
-        if isinstance(message, EngineDied) and not self.done:
-            self._died = message.reason
-        taken = any(lane.take(message) for lane in self.lanes)
+    def take(self, notice: Notice) -> bool:
+        """Take a notice; return whether it was for this race, and for nobody else."""
+        if isinstance(notice, EngineDied) and not self.done:
+            self._died = notice.reason
+        taken = any(lane.take(notice) for lane in self.lanes)
         if len(self.lanes) == 1 and self.lanes[0].finished is not None and not self.done:
             self._ask(draft=False)
         return taken
@@ -105,15 +106,15 @@ class Race:
     def _ask(self, *, draft: bool) -> None:
         started = self.lanes[0].started if self.lanes else None
         keep = None if started is None else started.cached_tokens
-        number = self.engine.ask(self.turns, self.options, draft=draft, aside=True, keep=keep)
-        self.lanes.append(Exchange(number, self.turns))
+        number = self.engine.ask(self.messages, self.options, draft=draft, aside=True, keep=keep)
+        self.lanes.append(Exchange(number, self.messages))
 
 
-def race_of(engine: EngineClient, turns: tuple[Turn, ...], options: Options) -> Race:
+def race_of(engine: EngineClient, messages: tuple[Message, ...], options: Options) -> Race:
     """Start a race over one prompt; of a length that nobody waits long for, and with one seed."""
     seed = secrets.randbits(_SEED_BITS) if options.seed is None else options.seed
     most = min(options.max_tokens or _MOST_TOKENS, _MOST_TOKENS)
-    race = Race(engine, turns, replace(options, seed=seed, max_tokens=most))
+    race = Race(engine, messages, replace(options, seed=seed, max_tokens=most))
     race.start()
     return race
 

@@ -11,15 +11,15 @@ from localspec.engine.protocol import (
     Counted,
     EngineDied,
     Load,
-    Message,
+    Notice,
     Options,
     RoundFigures,
-    Turn,
 )
 from localspec.errors import UsageError
+from localspec.messages import Message
 from localspec.ui import settings
 from localspec.ui.answering import Answering
-from localspec.ui.attach import attached, with_files
+from localspec.ui.attach import attached
 from localspec.ui.engine_state import EngineState, Phase
 from localspec.ui.exchange import Exchange
 from localspec.ui.models_state import ModelsState
@@ -122,14 +122,14 @@ class Session:
             UsageError: a file cannot be read, an answer is under way, or nobody would ever answer.
         """
         self._require_engine()
-        text = with_files(text, attached(text, self.folder))
-        self._answer(self.talk.say(text, self.pair))
+        said = Message.user(text, attached(text, self.folder))
+        self._answer(self.talk.say(said, self.pair))
 
     def ask_instead(self, number: int, text: str) -> None:
         """Ask something else in place of the `number`-th question, in a branch."""
         self._require_engine()
-        text = with_files(text, attached(text, self.folder))
-        self._answer(self.talk.say_instead(number, text))
+        said = Message.user(text, attached(text, self.folder))
+        self._answer(self.talk.say_instead(number, said))
 
     def regenerate(self, seed: int | None = None) -> None:
         """Answer the last question again, in a branch."""
@@ -172,7 +172,7 @@ class Session:
         self.require_rest()
         self._require_ready()
         if text:
-            question = Turn("user", with_files(text, attached(text, self.folder)))
+            question = Message.user(text, attached(text, self.folder))
             turns = (*self.talk.answered(), question)
         else:
             turns = self.talk.turns(self.talk.question().id)
@@ -181,7 +181,7 @@ class Session:
 
     # What comes back.
 
-    def poll(self) -> list[Message]:
+    def poll(self) -> list[Notice]:
         """Take what the engine has sent, and return it."""
         messages = self.engine.drain()
         for message in messages:
@@ -190,7 +190,7 @@ class Session:
         self.talk.history.mend()
         return messages
 
-    def _take(self, message: Message) -> None:
+    def _take(self, message: Notice) -> None:
         self.state.take(message)
         if self.race is not None and self.race.take(message):
             return

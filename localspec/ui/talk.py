@@ -1,9 +1,9 @@
 """Talk: the conversation that is shown, as the history keeps it. Knows no engine and no screen."""
 
-from localspec.engine.protocol import Turn
 from localspec.errors import UsageError
 from localspec.history.archive import History
 from localspec.history.records import StoredMessage
+from localspec.messages import Message
 
 
 class Talk:
@@ -42,18 +42,18 @@ class Talk:
         if self.conversation is not None:
             self.messages = self.history.branch(self.conversation)
 
-    def say(self, text: str, pair: str) -> int:
+    def say(self, said: Message, pair: str) -> int:
         """Add a question at the end and return its id. One that never got an answer is put aside."""
         last = self.messages[-1] if self.messages else None
-        if last is not None and last.role == "user":
-            return self._add(text, last.parent)
+        if last is not None and last.message.role == "user":
+            return self._add(said, last.parent)
         if self.conversation is None:
             self.conversation = self.history.create(system=self.system, pair=pair)
-        return self._add(text, None if last is None else last.id)
+        return self._add(said, None if last is None else last.id)
 
-    def say_instead(self, number: int, text: str) -> int:
+    def say_instead(self, number: int, said: Message) -> int:
         """Ask something else in place of the `number`-th question, in a branch; return its id."""
-        return self._add(text, self.question(number).parent)
+        return self._add(said, self.question(number).parent)
 
     def question(self, number: int | None = None) -> StoredMessage:
         """Return the `number`-th question, from 1 on, or the last one.
@@ -61,7 +61,7 @@ class Talk:
         Raises:
             UsageError: there is no such question.
         """
-        questions = [each for each in self.messages if each.role == "user"]
+        questions = [each for each in self.messages if each.message.role == "user"]
         if not questions:
             raise UsageError("nothing was asked yet: write a question first")
         if number is None:
@@ -76,27 +76,27 @@ class Talk:
         Raises:
             UsageError: the last message is none.
         """
-        if not self.messages or self.messages[-1].role != "assistant":
+        if not self.messages or self.messages[-1].message.role != "assistant":
             raise UsageError("there is no answer yet: ask something first")
         return self.messages[-1]
 
     def numbers(self) -> dict[int, int]:
         """Return the number of every question, by its id."""
-        questions = [each.id for each in self.messages if each.role == "user"]
+        questions = [each.id for each in self.messages if each.message.role == "user"]
         return {each: number for number, each in enumerate(questions, 1)}
 
-    def turns(self, upto: int) -> tuple[Turn, ...]:
+    def turns(self, upto: int) -> tuple[Message, ...]:
         """Return what goes to the engine, from the system prompt to the message `upto`."""
-        turns = [] if self.system is None else [Turn("system", self.system)]
+        turns = [] if self.system is None else [Message.system(self.system)]
         for each in self.messages:
-            turns.append(Turn(each.role, each.content, each.thinking))
+            turns.append(each.message)
             if each.id == upto:
                 break
         return tuple(turns)
 
-    def answered(self) -> tuple[Turn, ...]:
+    def answered(self) -> tuple[Message, ...]:
         """Return the turns up to the last answer; without one, the system prompt if there is one."""
-        answers = [each.id for each in self.messages if each.role == "assistant"]
+        answers = [each.id for each in self.messages if each.message.role == "assistant"]
         return self.turns(answers[-1]) if answers else self.turns(0)[: self.system is not None]
 
     def turn_aside(self, message: StoredMessage, step: int) -> None:
@@ -114,13 +114,13 @@ class Talk:
         self.conversation = self.history.create(system=self.system, pair=pair)
         parent: int | None = None
         for each in kept:
-            if each.role == "user":
+            if each.message.role == "user":
                 parent = self.history.add_user(
-                    self.conversation, parent=parent, content=each.content
+                    self.conversation, parent=parent, message=each.message
                 )
                 continue
             reply = self.history.begin_reply(self.conversation, parent=parent, model=each.model)
-            reply.finish(each.content, each.thinking, figures=each.figures)
+            reply.finish(each.message, figures=each.figures)
             parent = reply.message
         self.rename(f"{title} (branch)")
         self.reload()
@@ -142,9 +142,9 @@ class Talk:
         self.history.rename(self.conversation, title)
         self.title = title
 
-    def _add(self, text: str, parent: int | None) -> int:
+    def _add(self, said: Message, parent: int | None) -> int:
         assert self.conversation is not None  # noqa: S101 - created with its first question
-        added = self.history.add_user(self.conversation, parent=parent, content=text)
+        added = self.history.add_user(self.conversation, parent=parent, message=said)
         self.reload()
         if not self.title:
             self.title = self.history.conversation(self.conversation).title

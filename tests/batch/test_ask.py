@@ -14,6 +14,7 @@ from localspec.chat.conversation import Conversation
 from localspec.chat.reply_options import ReplyOptions
 from localspec.decoding.sampling import SamplingParams
 from localspec.errors import LocalspecError, TemplateError, UsageError
+from localspec.messages import Message
 
 USER = [{"role": "user", "content": "Hi"}]
 
@@ -28,7 +29,7 @@ def asked(form: Form | None = None, **fields: Any) -> Ask:
 
 def turns(ask: Ask) -> list[tuple[str, str]]:
     assert isinstance(ask.prompt, Conversation)
-    return [(each.role, each.content) for each in ask.prompt.messages]
+    return [(each.role, each.text) for each in ask.prompt.messages]
 
 
 def test_a_prompt_is_what_a_user_says_after_the_system_prompt_of_line_or_run() -> None:
@@ -46,6 +47,10 @@ def test_messages_keep_their_own_system_prompt_and_may_end_with_the_assistant() 
     assert turns(asked(form, messages=begun))[-1] == ("assistant", "Well,")
     parts = [{"role": "user", "content": [{"type": "text", "text": "a"}] * 2}]
     assert turns(asked(messages=parts)) == [("user", "aa")]
+    thought = [{"role": "assistant", "content": "Yes", "reasoning_content": "hm"}, *USER]
+    prompt = asked(messages=thought).prompt
+    assert isinstance(prompt, Conversation)
+    assert prompt.messages[0] == Message.assistant("Yes")
 
 
 def test_raw_prompts_go_as_they_are() -> None:
@@ -160,6 +165,11 @@ def test_another_field_may_have_the_prompt() -> None:
         ({"messages": {"role": "user"}}, "messages is empty, or no list"),
         ({"messages": ["Hi"]}, "message 1 is no object"),
         ({"messages": [{"role": "tool", "content": "x"}]}, "message 1 has the role 'tool'"),
+        ({"messages": [{"role": ["user"], "content": "x"}]}, "message 1 has the role \"['user']"),
+        (
+            {"messages": [{"role": "assistant", "content": "x", "tool_calls": [{"id": "1"}]}]},
+            "message 1 calls tools, which no line has",
+        ),
         ({"messages": [{"role": "system", "content": "x"}]}, "nothing to answer"),
         ({"messages": [*USER, {"role": "user"}]}, "content of message 2 is empty"),
         (

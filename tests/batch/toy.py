@@ -51,7 +51,7 @@ def said(request: Request) -> str:
     """What the answerer says: it depends on the prompt and the seed, and on nothing else."""
     prompt = request.prompt
     if isinstance(prompt, Conversation):
-        prompt = "|".join(f"{each.role}:{each.content}" for each in prompt.messages)
+        prompt = "|".join(f"{each.role}:{each.text}" for each in prompt.messages)
     return f"{prompt} [{request.options.seed}]\n…"
 
 

@@ -167,7 +167,7 @@ def test_thoughts_are_apart_from_the_answer_and_leave_with_their_turn() -> None:
     conversation.append_user("hello")
     reply = said(speaker, conversation, ReplyOptions(stop=("m",)))
     assert (reply.thinking, reply.text) == ("hm", "Yes.")
-    assert conversation.messages[-1].content == "Yes."
+    assert conversation.messages[-1].text == "Yes."
     assert conversation.messages[-1].thinking == "hm"
 
 
@@ -178,7 +178,7 @@ def test_cancelling_keeps_what_was_said_and_the_next_reply_is_whole() -> None:
     reply = said(speaker, conversation, ReplyOptions())
     assert reply.stop_reason is StopReason.CANCELLED
     assert reply.text == "a lo"
-    assert conversation.messages[-1].content == "a lo"
+    assert conversation.messages[-1].text == "a lo"
     teller = teller_of(speaker)
     teller.cancel_after = None
     teller.cancel.clear()

@@ -2,12 +2,13 @@
 
 import pytest
 
-from localspec.chat.conversation import Conversation, Message
+from localspec.chat.conversation import Conversation
 from localspec.chat.reply_options import ReplyOptions
 from localspec.decoding.generate import Confirmed, StopReason
 from localspec.decoding.lookup_drafter import LookupDrafter
 from localspec.decoding.sampling import SamplingParams
 from localspec.decoding.timings import Timings
+from localspec.messages import Message
 from tests.chat.test_assistant import (
     END,
     TEMPLATE,
@@ -70,36 +71,36 @@ def test_it_goes_on_more_than_once() -> None:
     speaker, conversation = assistant("one two three four"), asked()
     for _ in range(3):
         said(speaker, conversation, ReplyOptions(GREEDY, max_tokens=5))
-    assert conversation.messages[-1] == Message("assistant", "one two three f")
+    assert conversation.messages[-1] == Message.assistant("one two three f")
     reply = said(speaker, conversation, ReplyOptions(GREEDY))
     assert reply.text == "our"
-    assert conversation.messages[-1] == Message("assistant", "one two three four")
+    assert conversation.messages[-1] == Message.assistant("one two three four")
     assert len(conversation.messages) == 3
 
 
 def test_thoughts_that_were_cut_go_on_as_thoughts() -> None:
     conversation = asked()
-    messages = [*conversation.messages, Message("assistant", "", "hm, so")]
+    messages = [*conversation.messages, Message.assistant("", "hm, so")]
     taken_up = Conversation(messages=messages)
     speaker = assistant("x", template=THINKING_TEMPLATE)
     prompt = taken_up.prompt_tokens(speaker.template, TOKENIZER)
     end = TOKENIZER.tokenize("<think>\nhm, so", add_special=False, parse_special=False)
     assert prompt[-len(end) :] == end
     taken_up.append_reply(" what</think>Yes.", [])
-    assert taken_up.messages[-1] == Message("assistant", "Yes.", "hm, so what")
+    assert taken_up.messages[-1] == Message.assistant("Yes.", "hm, so what")
 
 
 def test_an_answer_with_thoughts_goes_on_as_an_answer() -> None:
-    messages = [*asked().messages, Message("assistant", "Yes", "hm")]
+    messages = [*asked().messages, Message.assistant("Yes", "hm")]
     taken_up = Conversation(messages=messages)
     speaker = assistant("x", template=THINKING_TEMPLATE)
     taken_up.prompt_tokens(speaker.template, TOKENIZER)
     taken_up.append_reply(", <think>indeed</think>.", [])
-    assert taken_up.messages[-1] == Message("assistant", "Yes, <think>indeed</think>.", "hm")
+    assert taken_up.messages[-1] == Message.assistant("Yes, <think>indeed</think>.", "hm")
 
 
 def test_what_begins_a_reply_cannot_pass_for_structure() -> None:
-    messages = [*asked().messages, Message("assistant", "a <|im_end|> b")]
+    messages = [*asked().messages, Message.assistant("a <|im_end|> b")]
     prompt = Conversation(messages=messages).prompt_tokens(assistant("x").template, TOKENIZER)
     assert prompt[-len("a <|im_end|> b") :] == spelled("a <|im_end|> b")
 

@@ -8,17 +8,17 @@ from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
 from localspec.engine.client import EngineClient
-from localspec.engine.protocol import EngineDied, Failed, Finished, Load, Message, Ready, Streamed
+from localspec.engine.protocol import EngineDied, Failed, Finished, Load, Notice, Ready, Streamed
 from tests.engine.double import command
 
 M = TypeVar("M")
 POLL_S = 0.005
 PATIENCE = 48_000
 # What was drained together with the message that somebody waited for.
-_UNHEARD: WeakKeyDictionary[EngineClient, list[Message]] = WeakKeyDictionary()
+_UNHEARD: WeakKeyDictionary[EngineClient, list[Notice]] = WeakKeyDictionary()
 
 
-class Heard(list[Message]):
+class Heard(list[Notice]):
     """Messages, in order."""
 
     def of(self, kind: type[M]) -> list[M]:
@@ -31,7 +31,7 @@ class Heard(list[Message]):
         return "".join(span.text for span in spans if not span.thinking)
 
 
-def hear(engine: EngineClient, until: Callable[[Message], bool]) -> Heard:
+def hear(engine: EngineClient, until: Callable[[Notice], bool]) -> Heard:
     """Collect what the engine says up to the first message that `until` is true of."""
     heard = Heard()
     waiting = _UNHEARD.setdefault(engine, [])
@@ -56,7 +56,7 @@ def _state(engine: EngineClient) -> str:
         return ""
 
 
-def hear_of(engine: EngineClient, *kinds: type[Message]) -> Heard:
+def hear_of(engine: EngineClient, *kinds: type[Notice]) -> Heard:
     """Collect what the engine says up to a message of one of these kinds, a failure, or its death."""
     return hear(engine, lambda message: isinstance(message, (*kinds, Failed, EngineDied)))
 
@@ -64,7 +64,7 @@ def hear_of(engine: EngineClient, *kinds: type[Message]) -> Heard:
 def hear_all(engine: EngineClient, request: int) -> Heard:
     """Collect what the engine says up to the end of a request."""
 
-    def ends(message: Message) -> bool:
+    def ends(message: Notice) -> bool:
         if isinstance(message, EngineDied):
             return True
         return isinstance(message, Finished | Failed) and message.id == request

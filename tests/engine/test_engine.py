@@ -23,18 +23,18 @@ from localspec.engine.protocol import (
     StateRestored,
     StateSaved,
     Streamed,
-    Turn,
 )
+from localspec.messages import Message
 from tests.engine.double import command
 from tests.engine.talking import Heard, double, hear, hear_all, hear_of
 
 GREEDY = Options(temperature=0)
 
 
-def turns(*contents: str) -> list[Turn]:
+def turns(*contents: str) -> list[Message]:
     """Take turns, the user's first."""
-    roles = ("user", "assistant")
-    return [Turn(roles[i % 2], text) for i, text in enumerate(contents)]  # type: ignore[arg-type]
+    said = (Message.user, Message.assistant)
+    return [said[i % 2](text) for i, text in enumerate(contents)]
 
 
 def ended(heard: Heard) -> Finished:
@@ -63,7 +63,7 @@ def test_a_reply_streams_and_adds_up() -> None:
         heard = hear_all(engine, engine.ask(turns("hello"), Options(temperature=0, seed=5)))
     last = ended(heard)
     assert heard.text == text
-    assert last.turn == Turn("assistant", text)
+    assert last.message == Message.assistant(text)
     assert (last.stop_reason, last.seed) == ("eog", 5)
     streamed = heard.of(Streamed)
     assert len(streamed) > 3
@@ -116,7 +116,7 @@ def test_thoughts_are_apart() -> None:
     script = {"otherwise": ["<think>hm, hm</think>Yes."], "thinks": True}
     with double(script) as engine:
         heard = hear_all(engine, engine.ask(turns("hello"), GREEDY))
-    assert ended(heard).turn == Turn("assistant", "Yes.", "hm, hm")
+    assert ended(heard).message == Message.assistant("Yes.", "hm, hm")
     spans = [span for each in heard.of(Streamed) for span in each.spans]
     assert "".join(span.text for span in spans if span.thinking) == "hm, hm"
     tokens = [token.text for each in heard.of(Streamed) for token in each.tokens]
@@ -135,7 +135,7 @@ def test_at_most_fifteen_messages_a_second_stream() -> None:
 def test_a_second_turn_evaluates_only_what_is_new() -> None:
     with double({"otherwise": ["One.", "Two."]}) as engine:
         first = ended(hear_all(engine, engine.ask(turns("hello"), GREEDY)))
-        talk = [*turns("hello"), first.turn, Turn("user", "more")]
+        talk = [*turns("hello"), first.message, Message.user("more")]
         heard = hear_all(engine, engine.ask(talk, GREEDY))
     known = first.prompt_tokens + first.completion_tokens - 2
     assert heard.of(Started)[0].cached_tokens == known
@@ -146,9 +146,9 @@ def test_a_second_turn_evaluates_only_what_is_new() -> None:
 def test_another_branch_shares_what_it_has_in_common() -> None:
     with double({"otherwise": ["One.", "Two."]}) as engine:
         first = ended(hear_all(engine, engine.ask(turns("hello"), GREEDY)))
-        talk = [*turns("hello"), first.turn]
-        hear_all(engine, engine.ask([*talk, Turn("user", "this way")], GREEDY))
-        heard = hear_all(engine, engine.ask([*talk, Turn("user", "that way")], GREEDY))
+        talk = [*turns("hello"), first.message]
+        hear_all(engine, engine.ask([*talk, Message.user("this way")], GREEDY))
+        heard = hear_all(engine, engine.ask([*talk, Message.user("that way")], GREEDY))
         again = hear_all(engine, engine.ask(turns("hello"), GREEDY))
     assert heard.of(Started)[0].cached_tokens >= first.prompt_tokens + first.completion_tokens - 2
     assert again.of(Started)[0].cached_tokens == first.prompt_tokens - 1
@@ -161,10 +161,10 @@ def test_a_reply_that_was_stopped_goes_on() -> None:
         engine.cancel(number)
         cut = ended(hear_all(engine, number))
         assert cut.stop_reason == "cancelled"
-        assert 0 < len(cut.turn.content) < 24
-        heard = hear_all(engine, engine.ask([*turns("hello"), cut.turn], GREEDY))
-    assert ended(heard).turn.content == "One two three four five."
-    assert heard.text == "One two three four five."[len(cut.turn.content) :]
+        assert 0 < len(cut.message.text) < 24
+        heard = hear_all(engine, engine.ask([*turns("hello"), cut.message], GREEDY))
+    assert ended(heard).message.text == "One two three four five."
+    assert heard.text == "One two three four five."[len(cut.message.text) :]
     assert heard.of(Started)[0].cached_tokens == heard.of(Started)[0].prompt_tokens - 1
 
 
@@ -175,7 +175,7 @@ def test_a_prompt_is_told_while_it_is_evaluated_and_stops_in_the_middle() -> Non
         engine.cancel(number)
         heard = hear_all(engine, number)
         last = ended(heard)
-        assert (last.stop_reason, last.turn.content) == ("cancelled", "")
+        assert (last.stop_reason, last.message.text) == ("cancelled", "")
         assert last.first_token_s is None
         whole = hear_all(engine, engine.ask(turns("x" * 3000), GREEDY))
     started = whole.of(Started)[0]
@@ -255,12 +255,12 @@ def test_a_waiting_load_is_stopped_with_the_running_one() -> None:
     ("asked", "kind", "told"),
     [
         ([], "UsageError", "nothing to answer"),
-        ([Turn("system", "x")], "UsageError", "nothing to answer"),
+        ([Message.system("x")], "UsageError", "nothing to answer"),
         (turns("x" * 5000), "ContextOverflow", "5008 tokens and the context holds 4000"),
     ],
 )
 def test_what_cannot_be_answered_is_told_in_one_line(
-    asked: list[Turn], kind: str, told: str
+    asked: list[Message], kind: str, told: str
 ) -> None:
     with double() as engine:
         number = engine.ask(asked, GREEDY)
@@ -287,15 +287,15 @@ def test_options_arrive() -> None:
     with double({"otherwise": ["one two three"]}) as engine:
         short = ended(hear_all(engine, engine.ask(turns("a"), Options(max_tokens=3, seed=9))))
         stopped = ended(hear_all(engine, engine.ask(turns("a"), Options(stop=(" th",)))))
-    assert (short.turn.content, short.stop_reason, short.seed) == ("one", "length", 9)
-    assert (stopped.turn.content, stopped.stop_reason) == ("one two", "stop_string")
+    assert (short.message.text, short.stop_reason, short.seed) == ("one", "length", 9)
+    assert (stopped.message.text, stopped.stop_reason) == ("one two", "stop_string")
 
 
 def test_too_long_a_conversation_loses_its_oldest_turns_and_never_the_system_prompt() -> None:
-    said = [Turn("system", "s" * 100)]
+    said = [Message.system("s" * 100)]
     for index in range(40):
         said += turns(f"question {index} " + "x" * 80, f"answer {index}")
-    said.append(Turn("user", "the last one"))
+    said.append(Message.user("the last one"))
     with double({"n_ctx": 1000}) as engine:
         refused = hear_all(engine, engine.ask(said, GREEDY))[-1]
         assert isinstance(refused, Failed)
@@ -330,7 +330,7 @@ def test_what_was_evaluated_outlives_the_process(tmp_path_factory: pytest.TempPa
     with double({"otherwise": ["One.", "Two."]}) as engine:
         engine.restore_state(state)
         assert hear_of(engine, StateRestored)[-1] == StateRestored(state, saved.tokens)
-        talk = [*turns("hello"), first.turn, Turn("user", "more")]
+        talk = [*turns("hello"), first.message, Message.user("more")]
         heard = hear_all(engine, engine.ask(talk, GREEDY))
         assert heard.of(Started)[0].cached_tokens == saved.tokens
         engine.restore_state(state + "8")
@@ -351,7 +351,7 @@ def test_nothing_waits_for_a_reader() -> None:
     with double({"otherwise": [text]}) as engine:
         first = engine.ask(turns("hello"), GREEDY)
         second = engine.ask(turns("hello"), Options(temperature=0, max_tokens=5))
-        assert ended(hear_all(engine, first)).turn.content == text
+        assert ended(hear_all(engine, first)).message.text == text
         assert ended(hear_all(engine, second)).stop_reason == "length"
 
 
@@ -391,24 +391,24 @@ def test_closing_twice_is_harmless() -> None:
 def test_a_character_that_was_cut_in_half_is_whole_when_the_reply_goes_on() -> None:
     with double({"otherwise": ["日本語。"]}) as engine:
         cut = hear_all(engine, engine.ask(turns("hello"), Options(temperature=0, max_tokens=4)))
-        assert cut.text == ended(cut).turn.content == "日"
-        rest = hear_all(engine, engine.ask([*turns("hello"), ended(cut).turn], GREEDY))
+        assert cut.text == ended(cut).message.text == "日"
+        rest = hear_all(engine, engine.ask([*turns("hello"), ended(cut).message], GREEDY))
     assert rest.text == "本語。"
-    assert ended(rest).turn.content == "日本語。"
+    assert ended(rest).message.text == "日本語。"
     assert "".join(t.text for each in rest.of(Streamed) for t in each.tokens) == "本語。"
 
 
 def test_what_is_asked_aside_costs_the_conversation_nothing_that_it_has_in_common() -> None:
     with double({"otherwise": ["One.", "Two.", "Three."], "drafts": 3}) as engine:
         first = ended(hear_all(engine, engine.ask(turns("hello"), GREEDY)))
-        said = [*turns("hello"), first.turn]
-        aside = [*said, Turn("user", "and aside?")]
+        said = [*turns("hello"), first.message]
+        aside = [*said, Message.user("and aside?")]
         with_drafts = hear_all(engine, engine.ask(aside, GREEDY, aside=True))
         keep = with_drafts.of(Started)[0].cached_tokens
         without = hear_all(engine, engine.ask(aside, GREEDY, draft=False, aside=True, keep=keep))
-        then = hear_all(engine, engine.ask([*said, Turn("user", "and then?")], GREEDY))
+        then = hear_all(engine, engine.ask([*said, Message.user("and then?")], GREEDY))
     # The answer's last token is evaluated with what follows it.
-    assert keep == first.prompt_tokens + len(first.turn.content) - 1
+    assert keep == first.prompt_tokens + len(first.message.text) - 1
     assert without.of(Started) == [replace(with_drafts.of(Started)[0], id=ended(without).id)]
     assert without.text == with_drafts.text
     assert then.of(Started)[0].cached_tokens >= keep

@@ -27,14 +27,14 @@ from localspec.engine.protocol import (
     Options,
     Ready,
     SaveState,
-    Turn,
 )
 from localspec.engine.wire import MAX_FRAME_BYTES, encode
+from localspec.messages import Message
 from tests.engine.double import command
 from tests.engine.talking import double, hear_all, hear_of
 
 GREEDY = Options(temperature=0)
-HELLO = [Turn("user", "hello")]
+HELLO = [Message.user("hello")]
 OUT_OF_MEMORY = "was killed (SIGKILL), most likely because memory ran out"
 
 
@@ -70,7 +70,7 @@ def test_a_death_in_the_middle_of_a_reply_is_told_in_words(how: str | int, words
 def test_it_may_die_at_any_stage(on: str) -> None:
     with double({"death": {"on": on}}, load=False) as engine:
         engine.load(Load(pair="a-pair"))
-        engine.ask([Turn("user", "x" * 1000)], GREEDY)
+        engine.ask([Message.user("x" * 1000)], GREEDY)
         assert OUT_OF_MEMORY in died(engine)
 
 
@@ -114,7 +114,7 @@ def test_one_that_hangs_is_restarted_by_force() -> None:
         before = engine.pid
         assert before is not None
         os.kill(before, signal.SIGSTOP)
-        engine.ask([Turn("user", "x" * 1_000_000)], GREEDY)  # more than a pipe holds: nobody waits
+        engine.ask([Message.user("x" * 1_000_000)], GREEDY)  # more than a pipe holds: nobody waits
         engine.restart()
         assert isinstance(hear_of(engine, Ready)[-1], Ready)
         with pytest.raises(ProcessLookupError):
@@ -132,7 +132,8 @@ def test_it_has_a_session_of_its_own_so_that_the_terminal_cannot_reach_it() -> N
 PARENT = """
 import os, subprocess, sys, time
 from localspec.engine.client import EngineClient
-from localspec.engine.protocol import Load, Options, Prefilling, Ready, Turn
+from localspec.engine.protocol import Load, Options, Prefilling, Ready
+from localspec.messages import Message
 from tests.engine.double import command
 from tests.engine.talking import hear, hear_of
 
@@ -141,7 +142,7 @@ engine.start()
 engine.load(Load(pair="a-pair"))
 if sys.argv[1] == "prefill":
     hear_of(engine, Ready)
-    engine.ask([Turn("user", "x" * 3900)], Options())
+    engine.ask([Message.user("x" * 3900)], Options())
     hear(engine, lambda message: isinstance(message, Prefilling))
 if sys.argv[3] == "heir":
     # A child that keeps all of our pipes open, as a shell that was forked would.
@@ -237,7 +238,7 @@ def test_nonsense_gets_one_clear_answer_and_costs_nothing(line: bytes, told: str
         failed = reply(process, "Failed")
         assert (failed["id"], failed["kind"]) == (None, "FrameError")
         assert told in failed["reason"]
-        assert reply(process, "Finished")["turn"]["content"] == "Hello **world**."
+        assert reply(process, "Finished")["message"]["parts"][0]["text"] == "Hello **world**."
 
 
 def test_a_reader_that_does_not_read_stops_nothing(tmp_path: Path) -> None:
@@ -253,7 +254,7 @@ def test_a_reader_that_does_not_read_stops_nothing(tmp_path: Path) -> None:
             time.sleep(0.05)
         for number in range(1, 6):  # and nothing is lost
             finished = reply(process, "Finished")
-            assert (finished["id"], finished["turn"]["content"]) == (number, "x" * 1500)
+            assert (finished["id"], finished["message"]["parts"][0]["text"]) == (number, "x" * 1500)
 
 
 def test_half_a_frame_at_the_end_is_no_frame() -> None:
@@ -347,7 +348,7 @@ def test_one_that_dies_in_the_middle_of_a_frame_is_dead_and_no_nonsense() -> Non
 def test_what_is_asked_of_a_deaf_engine_waits_for_it() -> None:
     with double({"deaf": 0.5}, load=False) as engine:
         engine.load(Load(pair="a-pair"))
-        asked = engine.ask([Turn("user", "x" * 200_000)], GREEDY)  # more than a pipe holds
+        asked = engine.ask([Message.user("x" * 200_000)], GREEDY)  # more than a pipe holds
         assert engine.drain() == []  # so it heard nothing yet, and we did not wait
         assert isinstance(hear_of(engine, Hello)[-1], Hello)
         assert hear_all(engine, asked)[-1].id == asked  # type: ignore[union-attr]
@@ -357,7 +358,7 @@ def test_what_is_asked_of_a_deaf_engine_waits_for_it() -> None:
 def test_the_end_of_the_client_ends_a_prompt_in_the_middle(polite: bool) -> None:
     with raw({"chunk_s": 0.5}) as process:  # all of it would take half a minute
         say(process, encode(Load(pair="a-pair")))
-        say(process, encode(Ask(1, (Turn("user", "x" * 3900),), GREEDY)))
+        say(process, encode(Ask(1, (Message.user("x" * 3900),), GREEDY)))
         reply(process, "Prefilling")
         if polite:
             say(process, encode(Bye()))

@@ -11,7 +11,7 @@ from localspec.engine.protocol import (
     Hello,
     LensToken,
     Loading,
-    Message,
+    Notice,
     Prefilling,
     RoundFigures,
     Span,
@@ -23,11 +23,11 @@ class Reader:
     """Reads once it is allowed to."""
 
     def __init__(self) -> None:
-        self.read: list[Message] = []
+        self.read: list[Notice] = []
         self.reads = threading.Event()
         self.waits = threading.Event()
 
-    def __call__(self, message: Message) -> None:
+    def __call__(self, message: Notice) -> None:
         self.waits.set()
         assert self.reads.wait(30)
         self.read.append(message)
@@ -47,7 +47,7 @@ def outbox(reader: Reader) -> Outbox:
     return outbox
 
 
-def all_of(outbox: Outbox, reader: Reader) -> list[Message]:
+def all_of(outbox: Outbox, reader: Reader) -> list[Notice]:
     """Let everything through, and return what came after the first message."""
     reader.reads.set()
     outbox.close(30)
@@ -84,7 +84,7 @@ def test_of_a_progress_only_the_last_is_told(outbox: Outbox, reader: Reader) -> 
 
 
 def test_nothing_is_joined_across_what_is_no_stream(outbox: Outbox, reader: Reader) -> None:
-    told: list[Message] = [
+    told: list[Notice] = [
         Streamed(1, (Span("a"),)),
         Hello("again", 1),
         Streamed(1, (Span("b"),)),
@@ -96,7 +96,7 @@ def test_nothing_is_joined_across_what_is_no_stream(outbox: Outbox, reader: Read
 
 
 def test_where_nobody_is_left_nothing_is_kept_and_nothing_raised() -> None:
-    def gone(_: Message) -> None:
+    def gone(_: Notice) -> None:
         raise BrokenPipeError
 
     outbox = Outbox(gone)
@@ -107,7 +107,7 @@ def test_where_nobody_is_left_nothing_is_kept_and_nothing_raised() -> None:
 
 
 def test_the_first_text_leaves_at_once_and_what_is_no_stream_does_not_wait() -> None:
-    read: list[tuple[float, Message]] = []
+    read: list[tuple[float, Notice]] = []
     outbox = Outbox(lambda message: read.append((time.monotonic(), message)))
     for index in range(300):
         outbox.put(Streamed(1, (Span("x"),)))

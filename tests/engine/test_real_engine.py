@@ -21,14 +21,14 @@ from localspec.engine.protocol import (
     StateRestored,
     StateSaved,
     Streamed,
-    Turn,
 )
+from localspec.messages import Message
 from tests.engine.talking import Heard, hear, hear_all, hear_of
 
 pytestmark = pytest.mark.weights
 
 GREEDY = Options(temperature=0, max_tokens=40)
-QUESTION = [Turn("system", "You are brief."), Turn("user", "Name three rivers of Europe.")]
+QUESTION = [Message.system("You are brief."), Message.user("Name three rivers of Europe.")]
 
 
 @contextmanager
@@ -60,8 +60,8 @@ def ended(heard: Heard) -> Finished:
 
 def test_a_conversation_evaluates_only_what_is_new(client: EngineClient) -> None:
     first = hear_all(client, client.ask(QUESTION, GREEDY, keep=0))
-    assert ended(first).turn.content == first.text != ""
-    talk = [*QUESTION, ended(first).turn, Turn("user", "And of Asia?")]
+    assert ended(first).message.text == first.text != ""
+    talk = [*QUESTION, ended(first).message, Message.user("And of Asia?")]
     second = hear_all(client, client.ask(talk, GREEDY))
     new = ended(second).prompt_tokens - ended(second).cached_tokens
     # The end of the first reply, and the second question with what the template puts around it.
@@ -75,10 +75,10 @@ def test_a_restart_in_the_middle_of_a_conversation_changes_nothing(
     smollm2_path: Path, tmp_path: Path
 ) -> None:
     state = str(tmp_path / "state" / "1")
-    more = Turn("user", "Which of them is the longest?")
+    more = Message.user("Which of them is the longest?")
     with engine(smollm2_path) as before:
         first = ended(hear_all(before, before.ask(QUESTION, GREEDY)))
-        talk = [*QUESTION, first.turn, more]
+        talk = [*QUESTION, first.message, more]
         before.save_state(state)
         saved = hear_of(before, StateSaved)[-1]
         assert isinstance(saved, StateSaved)
@@ -87,7 +87,7 @@ def test_a_restart_in_the_middle_of_a_conversation_changes_nothing(
         after.restore_state(state)
         assert hear_of(after, StateRestored)[-1] == StateRestored(state, saved.tokens)
         resumed = ended(hear_all(after, after.ask(talk, GREEDY)))
-    assert resumed.turn == uninterrupted.turn
+    assert resumed.message == uninterrupted.message
     assert resumed.cached_tokens == uninterrupted.cached_tokens == saved.tokens
     with engine(smollm2_path) as afresh:
         (tmp_path / "state" / "1" / "target.kv").write_bytes(b"damaged")
@@ -99,13 +99,13 @@ def test_a_restart_in_the_middle_of_a_conversation_changes_nothing(
 
 
 def test_a_long_prompt_stops_in_the_middle_and_keeps_what_it_has(client: EngineClient) -> None:
-    long = [Turn("user", "The weather is nice today. " * 250)]
+    long = [Message.user("The weather is nice today. " * 250)]
     number = client.ask(long, GREEDY, keep=0)
     told = hear(client, lambda message: isinstance(message, Prefilling))[-1]
     assert isinstance(told, Prefilling)
     client.cancel(number)
     stopped = ended(hear_all(client, number))
-    assert (stopped.stop_reason, stopped.turn.content) == ("cancelled", "")
+    assert (stopped.stop_reason, stopped.message.text) == ("cancelled", "")
     heard = hear_all(client, client.ask(long, Options(temperature=0, max_tokens=2)))
     started = heard.of(Started)[0]
     # What was told to be evaluated is kept, and a whole prompt was not.
@@ -114,7 +114,7 @@ def test_a_long_prompt_stops_in_the_middle_and_keeps_what_it_has(client: EngineC
 
 
 def test_a_reply_stops_in_the_middle_and_goes_on(client: EngineClient) -> None:
-    story = [Turn("user", "Tell me a long story about a fox.")]
+    story = [Message.user("Tell me a long story about a fox.")]
     options = Options(temperature=0, max_tokens=60)
     whole = ended(hear_all(client, client.ask(story, options, keep=0)))
     number = client.ask(story, options, keep=0)
@@ -124,16 +124,16 @@ def test_a_reply_stops_in_the_middle_and_goes_on(client: EngineClient) -> None:
     assert cut.stop_reason == "cancelled"
     left = 60 - cut.completion_tokens
     rest = ended(
-        hear_all(client, client.ask([*story, cut.turn], Options(temperature=0, max_tokens=left)))
+        hear_all(client, client.ask([*story, cut.message], Options(temperature=0, max_tokens=left)))
     )
     assert rest.cached_tokens == rest.prompt_tokens - 1
-    assert whole.turn.content.startswith(cut.turn.content)
-    assert rest.turn.content.startswith(cut.turn.content)
-    assert len(rest.turn.content) > len(cut.turn.content)
+    assert whole.message.text.startswith(cut.message.text)
+    assert rest.message.text.startswith(cut.message.text)
+    assert len(rest.message.text) > len(cut.message.text)
 
 
 def test_every_token_says_where_it_came_from(client: EngineClient) -> None:
-    repeat = [Turn("user", "Repeat five times: the cat sat on the mat and looked at the dog.")]
+    repeat = [Message.user("Repeat five times: the cat sat on the mat and looked at the dog.")]
     drafted = hear_all(client, client.ask(repeat, GREEDY))
     plain = hear_all(client, client.ask(repeat, GREEDY, draft=False))
     origins = [t.origin for each in drafted.of(Streamed) for t in each.tokens]
@@ -154,7 +154,7 @@ def test_a_file_that_is_none_is_refused_and_the_pair_stays(
     failed = hear_of(client, Ready)[-1]
     assert isinstance(failed, Failed)
     assert failed.kind == "ModelFileError"
-    assert ended(hear_all(client, client.ask(QUESTION, GREEDY))).turn.content != ""
+    assert ended(hear_all(client, client.ask(QUESTION, GREEDY))).message.text != ""
 
 
 def test_a_load_is_stopped_in_the_middle(smollm2_path: Path) -> None:

@@ -20,20 +20,22 @@ from localspec.engine.protocol import (
     Command,
     EngineDied,
     Load,
-    Message,
+    Notice,
     Options,
     Streamed,
-    Turn,
 )
-from localspec.engine.wire import COMMANDS, MESSAGES, FrameError, decode, encode
+from localspec.engine.wire import COMMANDS, NOTICES, FrameError, decode, encode
 from localspec.launch import Launch
 from localspec.llama.options import LoadOptions
+from localspec.messages import Message
+from tests.test_messages import MESSAGES
 
 TEXTS = st.text(st.characters(exclude_categories=()), max_size=20)  # lone surrogates, too
 st.register_type_strategy(str, TEXTS)
 st.register_type_strategy(float, st.floats(allow_nan=False, allow_infinity=False))
 st.register_type_strategy(int, st.integers(-(1 << 40), 1 << 40))
-MESSAGE_KINDS = [kind for kind in get_args(Message) if kind is not EngineDied]
+st.register_type_strategy(Message, MESSAGES)
+NOTICE_KINDS = [kind for kind in get_args(Notice) if kind is not EngineDied]
 
 
 @given(st.one_of([st.from_type(kind) for kind in get_args(Command)]))
@@ -44,13 +46,17 @@ def test_a_command_comes_out_as_it_went_in(command: Command) -> None:
     assert decode(line, COMMANDS) == command
 
 
-@given(st.one_of([st.from_type(kind) for kind in MESSAGE_KINDS]))
-def test_a_message_comes_out_as_it_went_in(message: Message) -> None:
-    assert decode(encode(message), MESSAGES) == message
+@given(st.one_of([st.from_type(kind) for kind in NOTICE_KINDS]))
+def test_a_notice_comes_out_as_it_went_in(notice: Notice) -> None:
+    assert decode(encode(notice), NOTICES) == notice
 
 
 def frame(**changes: Any) -> bytes:
     return json.dumps({"v": VERSION, "type": "Cancel", "id": 3, **changes}).encode()
+
+
+def said(part: object) -> bytes:
+    return frame(type="Count", messages=[{"role": "user", "parts": [part]}])
 
 
 @pytest.mark.parametrize(
@@ -62,8 +68,8 @@ def frame(**changes: Any) -> bytes:
         (b"[" * 100_000, "no JSON"),
         (b"[1]", "a frame is a list"),
         (b"null", "a frame is a NoneType"),
-        (b"{}", "protocol None, this side speaks 2"),
-        (frame(v=3), "protocol 3, this side speaks 2: localspec was changed while it ran"),
+        (b"{}", "protocol None, this side speaks 3"),
+        (frame(v=2), "protocol 2, this side speaks 3: localspec was changed while it ran"),
         (frame(v=True), "protocol True"),
         (frame(v="1"), "protocol 1, this"),
         (frame(type="Nonsense"), "unknown type 'Nonsense'"),
@@ -74,17 +80,26 @@ def frame(**changes: Any) -> bytes:
         (frame(id="3"), 'Cancel.id cannot be "3"'),
         (frame(id=3.0), "Cancel.id cannot be 3.0"),
         (frame(id=True), "Cancel.id cannot be true"),
-        (frame(type="Count"), "Count lacks one of turns"),
-        (frame(type="Count", turns={}), "Count.turns is a dict, not a list"),
-        (frame(type="Count", turns=["x"]), "Count.turns[0] is a str, not an object"),
+        (frame(type="Count"), "Count lacks one of messages"),
+        (frame(type="Count", messages={}), "Count.messages is a dict, not a list"),
+        (frame(type="Count", messages=["x"]), "Count.messages[0] is a str, not an object"),
         (
-            frame(type="Count", turns=[{"role": "boss", "content": ""}]),
-            'Count.turns[0].role cannot be "boss"',
+            frame(type="Count", messages=[{"role": "boss", "parts": []}]),
+            'Count.messages[0].role cannot be "boss"',
         ),
-        (frame(type="Count", turns=[{"role": "user"}]), "Count.turns[0] lacks one of content"),
-        (frame(type="Ask", turns=[], options={"temperature": "hot"}), "temperature cannot be"),
-        (b'{"v": 2, "type": "Ask", "id": NaN}', "no JSON: NaN is no number"),
-        (b'{"v": 2, "type": "Cancel", "id": ' + b"9" * 10_000 + b"}", "no JSON"),
+        (frame(type="Count", messages=[{"parts": []}]), "Count.messages[0] lacks one of role"),
+        (said(3), "Count.messages[0].parts[0] is a int, not an object"),
+        (said({"text": "x"}), "Count.messages[0].parts[0] is of unknown type 'None'"),
+        (said({"type": "Ask"}), "Count.messages[0].parts[0] is of unknown type 'Ask'"),
+        (said({"type": ["TextPart"]}), "Count.messages[0].parts[0] is of unknown type"),
+        (said({"type": "TextPart"}), "Count.messages[0].parts[0] lacks one of text"),
+        (
+            said({"type": "ToolCall", "id": "1", "name": "f", "arguments": "{}"}),
+            "Count.messages[0]: a message of role user holds a ToolCall",
+        ),
+        (frame(type="Ask", messages=[], options={"temperature": "hot"}), "temperature cannot be"),
+        (b'{"v": 3, "type": "Ask", "id": NaN}', "no JSON: NaN is no number"),
+        (b'{"v": 3, "type": "Cancel", "id": ' + b"9" * 10_000 + b"}", "no JSON"),
     ],
 )
 def test_what_is_no_frame_is_refused_in_one_line(line: bytes, told: str) -> None:
@@ -100,13 +115,13 @@ def test_what_is_no_frame_is_refused_in_one_line(line: bytes, told: str) -> None
         st.none() | st.booleans() | st.integers() | st.floats() | TEXTS,
         lambda inner: st.lists(inner) | st.dictionaries(TEXTS, inner),
     ),
-    st.sampled_from([*COMMANDS, *MESSAGES]),
-    st.sampled_from(["id", "turns", "options", "spans"]),
+    st.sampled_from([*COMMANDS, *NOTICES]),
+    st.sampled_from(["id", "messages", "options", "spans"]),
 )
 def test_nothing_else_is_raised_whatever_comes(value: object, kind: str, name: str) -> None:
     line = json.dumps({"v": VERSION, "type": kind, name: value}).encode()
     with suppress(FrameError):
-        decode(line, {**COMMANDS, **MESSAGES})
+        decode(line, {**COMMANDS, **NOTICES})
 
 
 def test_a_frame_that_is_too_large_is_not_sent(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -114,7 +129,7 @@ def test_a_frame_that_is_too_large_is_not_sent(monkeypatch: pytest.MonkeyPatch) 
     with pytest.raises(
         FrameError, match=r"Ask has 1[0-9]{3} bytes, more than 1000: send less text"
     ):
-        encode(Ask(1, (Turn("user", "x" * 1000),)))
+        encode(Ask(1, (Message.user("x" * 1000),)))
     encode(Streamed(1))
 
 

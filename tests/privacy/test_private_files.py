@@ -9,6 +9,7 @@ import pytest
 
 from localspec.calibration import cache
 from localspec.history.archive import History
+from localspec.messages import Message
 from localspec.models.entries import HubSource, Learnt, ModelEntry
 from localspec.models.imported import import_file
 from localspec.models.learnt import remember
@@ -53,7 +54,7 @@ def _open_to_others(root: Path) -> list[str]:
 def test_everything_that_is_kept_is_private(root: Path, tmp_path: Path) -> None:
     assert data_dir() == root
     history = History.open(root / "history")
-    history.add_user(history.create(), None, "Hi")
+    history.add_user(history.create(), None, Message.user("Hi"))
     database = Database(root / "telemetry")
     cache.store(root / "calibration", {"kind": "a"}, {"b": 1})
     remember(_ENTRY, root)

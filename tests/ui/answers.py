@@ -2,7 +2,8 @@
 
 from typing import Any
 
-from localspec.engine.protocol import Finished, LensToken, RoundFigures, Turn
+from localspec.engine.protocol import Finished, LensToken, RoundFigures
+from localspec.messages import Message
 from localspec.ui.exchange import Exchange
 
 
@@ -20,7 +21,7 @@ def finished(id: int = 1, text: str = "text", **changes: Any) -> Finished:  # no
     """Return the end of an answer."""
     values: dict[str, Any] = {
         "id": id,
-        "turn": Turn("assistant", text),
+        "message": Message.assistant(text),
         "stop_reason": "eog",
         "seed": 7,
         "prompt_tokens": 10,
@@ -48,8 +49,8 @@ def exchange(
     done: bool = False,
 ) -> Exchange:
     """Return a request and what came back for it."""
-    turns = (Turn("user", "question"),)
-    made = Exchange(id, turns, answer=text, rounds=rounds or [], tokens=tokens or [])
+    messages = (Message.user("question"),)
+    made = Exchange(id, messages, answer=text, rounds=rounds or [], tokens=tokens or [])
     if done:
         made.finished = finished(id, text)
     return made

@@ -42,7 +42,7 @@ class Chat:
     @property
     def contents(self) -> list[str]:
         """What was said so far, as it is kept."""
-        return [each.content for each in self.session.talk.messages]
+        return [each.message.text for each in self.session.talk.messages]
 
     async def until(self, holds: Callable[[], object]) -> None:
         """Wait until something holds, and see that it does."""

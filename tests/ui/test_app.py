@@ -6,6 +6,7 @@ import pytest
 from rich.color import Color as RichColor
 from textual.widgets import OptionList
 
+from localspec.messages import Message
 from localspec.ui.engine_state import Phase
 from localspec.ui.preferences import Preferences
 from localspec.ui.sheets import ListSheet, TextSheet
@@ -222,9 +223,11 @@ def test_a_long_conversation_mounts_few_messages_and_fetches_the_others(tmp_path
         talk.conversation = talk.history.create()
         parent = None
         for each in range(80):
-            parent = talk.history.add_user(talk.conversation, parent, f"question {each}")
+            parent = talk.history.add_user(
+                talk.conversation, parent, Message.user(f"question {each}")
+            )
             reply = talk.history.begin_reply(talk.conversation, parent)
-            reply.finish(f"answer {each}")
+            reply.finish(Message.assistant(f"answer {each}"))
             parent = reply.message
         talk.reload()
         await chat.app.view.show_messages()
@@ -248,9 +251,11 @@ def test_the_transcript_stays_where_it_is_when_earlier_messages_are_fetched(tmp_
         talk.conversation = talk.history.create()
         parent = None
         for each in range(50):
-            parent = talk.history.add_user(talk.conversation, parent, f"question {each}.")
+            parent = talk.history.add_user(
+                talk.conversation, parent, Message.user(f"question {each}.")
+            )
             reply = talk.history.begin_reply(talk.conversation, parent)
-            reply.finish(f"answer {each}.")
+            reply.finish(Message.assistant(f"answer {each}."))
             parent = reply.message
         talk.reload()
         await chat.app.view.show_messages()

@@ -219,7 +219,7 @@ def test_a_second_ctrl_c_leaves_an_engine_that_hangs(tmp_path: Path) -> None:
     kept = History(tmp_path / "history")
     answer = kept.branch(kept.latest() or 0)[1]
     kept.close()
-    assert (answer.state, answer.content[:4]) == ("cut", "word")
+    assert (answer.state, answer.message.text[:4]) == ("cut", "word")
 
 
 @pytest.mark.parametrize("what", ["/help", "/persona", "/set", "/theme", "/stop", "/system"])

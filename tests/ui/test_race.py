@@ -1,6 +1,7 @@
 import pytest
 
-from localspec.engine.protocol import EngineDied, Failed, Options, Span, Started, Streamed, Turn
+from localspec.engine.protocol import EngineDied, Failed, Options, Span, Started, Streamed
+from localspec.messages import Message
 from localspec.ui.race import Race
 from tests.ui.answers import finished
 
@@ -35,7 +36,7 @@ def engine() -> Asked:
 
 @pytest.fixture
 def race(engine: Asked) -> Race:
-    race = Race(engine, (Turn("user", "q"),), Options(seed=5))  # type: ignore[arg-type]
+    race = Race(engine, (Message.user("q"),), Options(seed=5))  # type: ignore[arg-type]
     race.start()
     return race
 

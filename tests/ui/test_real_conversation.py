@@ -44,8 +44,8 @@ def test_a_conversation_is_held_stopped_edited_raced_and_taken_up_again(
         await chat.run("/continue")
         await chat.until(lambda: not chat.session.busy)
         assert new_tokens(chat) <= 1
-        assert chat.contents[-1].startswith(cut.content)
-        assert len(chat.contents[-1]) > len(cut.content)
+        assert chat.contents[-1].startswith(cut.message.text)
+        assert len(chat.contents[-1]) > len(cut.message.text)
 
         await chat.run("/race")
         await chat.until(lambda: chat.session.race is not None and chat.session.race.done)

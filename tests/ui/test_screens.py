@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from localspec.engine.protocol import LensToken, Options, Turn
+from localspec.engine.protocol import LensToken, Options
+from localspec.messages import Message
 from localspec.ui import picker
 from localspec.ui.history_sheet import HistorySheet
 from localspec.ui.pairs import PairChoice
@@ -76,7 +77,9 @@ def test_conversation(tmp_path: Path) -> None:
     async def look(chat: Chat) -> None:
         await chat.ask("Reverse a linked list.")
         talk = chat.session.talk
-        talk.history.resume_reply(talk.messages[-1].id).finish(ANSWER)  # without figures
+        talk.history.resume_reply(talk.messages[-1].id).finish(
+            Message.assistant(ANSWER)
+        )  # without figures
         talk.reload()
         await chat.app.view.show_messages()
         settled(chat)
@@ -148,7 +151,7 @@ class Lanes(Race):
 def test_race(tmp_path: Path) -> None:
     async def look(chat: Chat) -> None:
         await chat.ready()
-        race = Lanes(chat.session.engine, (Turn("user", "q"),), Options())
+        race = Lanes(chat.session.engine, (Message.user("q"),), Options())
         race.start()
         chat.app.push_screen(RaceSheet(race))
         await chat.until(lambda: isinstance(chat.app.screen, RaceSheet))
@@ -235,7 +238,9 @@ def test_thoughts(tmp_path: Path) -> None:
     async def look(chat: Chat) -> None:
         await chat.ask("hello?")
         talk = chat.session.talk
-        talk.history.resume_reply(talk.messages[-1].id).finish("Done.", "a deep thought")
+        talk.history.resume_reply(talk.messages[-1].id).finish(
+            Message.assistant("Done.", "a deep thought")
+        )
         talk.reload()
         await chat.app.view.show_messages()
         settled(chat)

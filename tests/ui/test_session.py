@@ -12,16 +12,16 @@ from localspec.engine.protocol import (
     Failed,
     Finished,
     Load,
-    Message,
+    Notice,
     Options,
     Ready,
     Span,
     Started,
     Streamed,
-    Turn,
 )
 from localspec.errors import UsageError
 from localspec.history.archive import History
+from localspec.messages import Message
 from localspec.ui.engine_state import Phase
 from localspec.ui.session import Session
 from localspec.ui.talk import Talk
@@ -36,13 +36,13 @@ class Engine:
     def __init__(self) -> None:
         self.asked: list[Ask] = []
         self.told: list[str] = []
-        self.inbox: list[Message] = []
+        self.inbox: list[Notice] = []
 
-    def ask(self, turns: Sequence[Turn], options: Options, **flags: Any) -> int:
-        self.asked.append(Ask(len(self.asked) + 1, tuple(turns), options, **flags))
+    def ask(self, messages: Sequence[Message], options: Options, **flags: Any) -> int:
+        self.asked.append(Ask(len(self.asked) + 1, tuple(messages), options, **flags))
         return len(self.asked)
 
-    def drain(self) -> list[Message]:
+    def drain(self) -> list[Notice]:
         messages, self.inbox = self.inbox, []
         return messages
 
@@ -64,7 +64,7 @@ def session(engine: Engine, tmp_path: Path) -> Session:
     return made
 
 
-def hear(session: Session, *messages: Message) -> None:
+def hear(session: Session, *messages: Notice) -> None:
     engine: Engine = session.engine  # type: ignore[assignment]
     engine.inbox += messages
     session.poll()
@@ -79,14 +79,14 @@ def answer(session: Session, text: str, **changes: Any) -> Finished:
 
 
 def contents(session: Session) -> list[str]:
-    return [each.content for each in session.talk.messages]
+    return [each.message.text for each in session.talk.messages]
 
 
 def test_a_question_is_sent_with_all_that_was_said(session: Session, engine: Engine) -> None:
     session.ask("one?")
     answer(session, "One.")
     session.ask("two?")
-    assert [(turn.role, turn.content) for turn in engine.asked[-1].turns] == [
+    assert [(each.role, each.text) for each in engine.asked[-1].messages] == [
         ("system", "Be brief."),
         ("user", "one?"),
         ("assistant", "One."),
@@ -96,9 +96,9 @@ def test_a_question_is_sent_with_all_that_was_said(session: Session, engine: Eng
 
 def test_a_reply_is_kept_as_the_engine_finished_it(session: Session) -> None:
     session.ask("one?")
-    answer(session, "One.", turn=Turn("assistant", "One!", "hm"))
+    answer(session, "One.", message=Message.assistant("One!", "hm"))
     (_, reply) = session.talk.messages
-    assert (reply.content, reply.thinking, reply.state) == ("One!", "hm", "complete")
+    assert (reply.message, reply.state) == (Message.assistant("One!", "hm"), "complete")
 
 
 def test_a_stopped_answer_is_kept_as_cut(session: Session, engine: Engine) -> None:
@@ -126,7 +126,7 @@ def test_an_edited_question_is_a_branch_and_the_old_one_stays(
     session.ask_instead(1, "uno?")
     answer(session, "Uno.")
     assert contents(session) == ["uno?", "Uno."]
-    assert engine.asked[-1].turns[-1].content == "uno?"
+    assert engine.asked[-1].messages[-1].text == "uno?"
     session.talk.turn_aside(session.talk.messages[0], -1)
     assert contents(session) == ["one?", "One."]
 
@@ -146,7 +146,7 @@ def test_an_answer_goes_on_in_the_same_message(session: Session, engine: Engine)
     session.ask("one?")
     answer(session, "On", stop_reason="cancelled")
     session.go_on()
-    assert engine.asked[-1].turns[-1] == Turn("assistant", "On")
+    assert engine.asked[-1].messages[-1] == Message.assistant("On")
     number = engine.asked[-1].id
     whole = finished(number, "One.")
     hear(session, Streamed(number, (Span("e."),)), whole)
@@ -254,7 +254,7 @@ def test_a_race_is_not_part_of_the_conversation(session: Session, engine: Engine
     session.ask("one?")
     answer(session, "One.")
     race = session.start_race()
-    assert [turn.content for turn in engine.asked[-1].turns] == ["Be brief.", "one?"]
+    assert [each.text for each in engine.asked[-1].messages] == ["Be brief.", "one?"]
     hear(session, finished(engine.asked[-1].id, "a"))
     hear(session, finished(engine.asked[-1].id, "a"))
     assert race.done
@@ -267,4 +267,4 @@ def test_a_mentioned_file_is_sent_and_kept(
 ) -> None:
     (tmp_path / "a.txt").write_text("inside")
     session.ask("What is in @a.txt?")
-    assert "inside" in engine.asked[-1].turns[-1].content
+    assert "inside" in engine.asked[-1].messages[-1].text

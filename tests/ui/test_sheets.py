@@ -219,7 +219,7 @@ def test_a_persona_is_a_system_prompt_with_a_name(tmp_path: Path) -> None:
         await chat.run("/system Be brief.")
         await chat.ask("one?")
         assert chat.session.exchange is not None
-        assert chat.session.exchange.turns[0].content == "Be brief."
+        assert chat.session.exchange.messages[0].text == "Be brief."
         await chat.run("/system -")
         assert chat.session.talk.system is None
         await chat.run("/persona nobody")

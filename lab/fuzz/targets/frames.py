@@ -4,14 +4,15 @@ from collections.abc import Mapping
 from typing import Any
 
 from lab.fuzz.target import FoundError, check_message
-from localspec.engine.commands import Ask, Cancel, Load, Options, SaveState, Turn
-from localspec.engine.messages import Counted, Failed, Hello, Loading, Ready
-from localspec.engine.wire import COMMANDS, MESSAGES, FrameError, decode, encode
+from localspec.engine.commands import Ask, Cancel, Load, Options, SaveState
+from localspec.engine.notices import Counted, Failed, Hello, Loading, Ready
+from localspec.engine.wire import COMMANDS, NOTICES, FrameError, decode, encode
+from localspec.messages import Message
 
 SEEDS = tuple(
     encode(each)
     for each in (
-        Ask(3, (Turn("system", "a"), Turn("user", "b\ud800")), Options(seed=1, stop=("x",))),
+        Ask(3, (Message.system("a"), Message.user("b\ud800")), Options(seed=1, stop=("x",))),
         Load(pair="p", devices=("cpu",), n_ctx=512),
         Cancel(None),
         SaveState("/x"),
@@ -24,7 +25,7 @@ SEEDS = tuple(
 )
 
 
-_BOTH: tuple[Mapping[str, type[Any]], ...] = (COMMANDS, MESSAGES)
+_BOTH: tuple[Mapping[str, type[Any]], ...] = (COMMANDS, NOTICES)
 
 
 def run(data: bytes) -> None:

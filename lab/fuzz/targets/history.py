@@ -12,6 +12,7 @@ from localspec.errors import LocalspecError
 from localspec.history.archive import History
 from localspec.history.export import as_json, as_markdown
 from localspec.history.schema import MIGRATIONS
+from localspec.messages import Message
 
 # Either bytes of a file, or SQL that makes one: mutated bytes rarely get past the first page.
 _SQL = b"-- sql\n"
@@ -70,8 +71,8 @@ def _use(history: History) -> None:
         lambda: history.show(1, 2),
         lambda: as_markdown(history.conversation(1), history.branch(1)),
         lambda: as_json(history.conversation(1), history.messages(1)),
-        lambda: history.add_user(1, 2, "more"),
-        lambda: history.add_user(history.create(), None, "new"),
+        lambda: history.add_user(1, 2, Message.user("more")),
+        lambda: history.add_user(history.create(), None, Message.user("new")),
         lambda: history.resume_reply(2),
         lambda: history.delete(1),
     )

@@ -5,13 +5,14 @@ from unittest.mock import patch
 from localspec.chat import budget
 from localspec.chat.template import ChatTemplate
 from localspec.chat.thinking import opened_by, thinking_tags
+from localspec.messages import Message
 from tests.chat.test_template import CHATML, IGNORES_SYSTEM, REFUSES_SYSTEM
 
 _MESSAGES = (
-    {"role": "system", "content": "Be brief."},
-    {"role": "user", "content": "Hi <b>there</b>"},
-    {"role": "assistant", "content": "Yes.", "reasoning_content": "hm"},
-    {"role": "user", "content": "x" * 100},
+    Message.system("Be brief."),
+    Message.user("Hi <b>there</b>"),
+    Message.assistant("Yes.", "hm"),
+    Message.user("x" * 100),
 )
 SEEDS = tuple(
     each.encode()

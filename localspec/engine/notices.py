@@ -134,7 +134,7 @@ class EngineDied:
     reason: str
 
 
-Message = (
+Notice = (
     Hello
     | Downloading
     | Loading
