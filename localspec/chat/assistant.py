@@ -14,7 +14,7 @@ from itertools import count
 
 from localspec.chat.answer_constraint import answer_constraint
 from localspec.chat.conversation import Conversation, raw_tokens
-from localspec.chat.events import Event, Failed, Finished, Prefilling, Reply, Started
+from localspec.chat.events import Event, Finished, Prefilling, Reply, RequestFailed, Started
 from localspec.chat.loaded_models import LoadedModels
 from localspec.chat.reply import ReplyInProgress
 from localspec.chat.reply_options import ReplyOptions
@@ -78,7 +78,7 @@ class Assistant:
         )
         self._waiting: list[Request] = []
         self._running: dict[int, _Running] = {}
-        self._happened: list[tuple[int, Event | Failed]] = []
+        self._happened: list[tuple[int, Event | RequestFailed]] = []
         self._cancelled: set[int] = set()
         self._lock = threading.Lock()
         self._own_keys = count(-1, -1)
@@ -151,7 +151,7 @@ class Assistant:
         try:
             while True:
                 for _, event in self.take(key):
-                    if isinstance(event, Failed):
+                    if isinstance(event, RequestFailed):
                         raise event.error
                     yield event
                     if isinstance(event, Finished):
@@ -191,8 +191,9 @@ class Assistant:
     def cancel(self, key: int) -> None:
         """End one request soon, with what it has so far; any thread may ask for it."""
         with self._lock:
-            self._cancelled.add(key)
-            for running in list(self._running.values()):
+            if any(each.key == key for each in list(self._waiting)):
+                self._cancelled.add(key)
+            for running in self._running.values():
                 if running.request.key == key:
                     self._scheduler.cancel(running.slot)
 
@@ -215,7 +216,7 @@ class Assistant:
         for ended in self._scheduler.step():
             self._end(ended)
 
-    def take(self, key: int | None = None) -> list[tuple[int, Event | Failed]]:
+    def take(self, key: int | None = None) -> list[tuple[int, Event | RequestFailed]]:
         """Return what happened since the last call, of one request or of all, each with its key."""
         taken = [each for each in self._happened if key is None or each[0] == key]
         self._happened = [] if key is None else [e for e in self._happened if e[0] != key]
@@ -254,7 +255,7 @@ class Assistant:
                 each.begin(request, tokens, running.policy) for each in self.observers
             ]
         except LocalspecError as error:
-            self._happened.append((request.key, Failed(error)))
+            self._happened.append((request.key, RequestFailed(error)))
             return
         with self._lock:
             self._running[slot] = running
@@ -309,7 +310,7 @@ class Assistant:
         if ended.value is not None:
             self._emit(running, Finished(ended.value))
         elif ended.error is not None:
-            self._happened.append((running.request.key, Failed(ended.error)))
+            self._happened.append((running.request.key, RequestFailed(ended.error)))
         self._free(ended.slot)
 
     def _free(self, slot: int) -> None:
@@ -322,7 +323,9 @@ class Assistant:
         for _, event in self.take(key):
             if isinstance(event, Finished):
                 yield Answered(key, event.reply)
-            elif isinstance(event, Failed):
+            elif isinstance(event, RequestFailed):
+                if not isinstance(event.error, LocalspecError):
+                    raise event.error
                 yield Answered(key, None, event.error)
 
     def _sampling(self, wanted: SamplingParams) -> SamplingParams:

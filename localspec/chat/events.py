@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 
 from localspec.decoding.round import Round, Spent, StopReason
 from localspec.decoding.stats import AcceptanceStats
-from localspec.errors import LocalspecError
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,14 +110,15 @@ class Finished:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Failed:
+class RequestFailed:
     """The last event of a request that has no reply.
 
     Args:
-        error: what was wrong with it alone.
+        error: what was wrong with it alone; anything but a `LocalspecError` is a fault of ours.
     """
 
-    error: LocalspecError
+    error: Exception
 
 
-Event = Started | Prefilling | RoundDone | Text | Finished
+StreamEvent = Started | Prefilling | RoundDone | Text
+Event = StreamEvent | Finished

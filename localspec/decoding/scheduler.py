@@ -90,7 +90,7 @@ class Ended(Generic[T]):
 
     slot: int
     value: T | None
-    error: LocalspecError | None = None
+    error: Exception | None = None
 
 
 @dataclass(slots=True, eq=False)
@@ -322,7 +322,7 @@ class Scheduler(Generic[T]):
                 running.request = running.asking.send(passed)
         except StopIteration as finished:
             ended = Ended(slot, finished.value)
-        except LocalspecError as error:
+        except Exception as error:  # whatever it is, it is this sequence's own affair
             ended = Ended(slot, None, error)
         else:
             running.passes_s, running.own_s, running.truncate_s = self._passes_s, 0.0, 0.0

@@ -29,7 +29,7 @@ from localspec.engine.wire import FrameError, encode
 from localspec.messages import Message
 
 # A string and no import: the child's main wires everything together, and lies above this floor.
-COMMAND = (sys.executable, "-m", "localspec.child")
+COMMAND = (sys.executable, "-m", "localspec.launch.child")
 
 
 class EngineClient:

@@ -8,7 +8,7 @@ from typing import Protocol
 from localspec.chat.assistant import Assistant
 from localspec.chat.conversation import Segment
 from localspec.decoding.cancel import CancelFlag
-from localspec.engine.forecast import Costs
+from localspec.decoding.costs import PairCosts
 from localspec.engine.protocol import Downloading, Load, Loading, Measuring
 
 
@@ -38,18 +38,15 @@ class Loaded:
 
     Args:
         assistant: answers.
-        watch_prefill: has a function called with the tokens that are evaluated and those that were to be, while a
-            prompt takes several passes; None stops it.
         save: writes the state into a directory, with what is remembered of texts; raises StateLeftError.
         restore: puts it back where it fits; raises StateLeftError, and leaves nothing half restored.
         costs: what passes take, where that was measured.
     """
 
     assistant: Assistant
-    watch_prefill: Callable[[Callable[[int, int], None] | None], None]
     save: Callable[[Path, tuple[Segment, ...]], SavedState]
     restore: Callable[[Path], RestoredState]
-    costs: Costs | None = None
+    costs: PairCosts | None = None
 
 
 class Factory(Protocol):

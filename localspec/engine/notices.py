@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from localspec.engine.replies import Finished, Prefilling, Started, Streamed
+from localspec.engine.replies import ReplyDone, ReplyEvents
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,10 +141,8 @@ Notice = (
     | Measuring
     | Ready
     | LoadCancelled
-    | Started
-    | Prefilling
-    | Streamed
-    | Finished
+    | ReplyEvents
+    | ReplyDone
     | Counted
     | StateSaved
     | StateRestored

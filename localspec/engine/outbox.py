@@ -9,20 +9,14 @@ does the first text of a reply.
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import replace
 
-from localspec.engine.protocol import (
-    Downloading,
-    Loading,
-    Measuring,
-    Notice,
-    Prefilling,
-    Span,
-    Streamed,
-)
+from localspec.chat.events import Prefilling, Started, StreamEvent, Text
+from localspec.engine.protocol import Downloading, Loading, Measuring, Notice, ReplyEvents
 
 PACE_S = 0.1
-_STREAMS = (Downloading, Loading, Measuring, Prefilling, Streamed)
+_AT_ONCE = 64
+"""Replies whose beginnings are remembered: more than are ever made at once."""
+_STREAMS = (Downloading, Loading, Measuring, ReplyEvents)
 
 
 class Outbox:
@@ -38,7 +32,7 @@ class Outbox:
         self._waiting: list[Notice] = []
         self._closed = False
         self._urgent = False
-        self._begun: int | None = None
+        self._begun: set[int] = set()
         self._next_s = 0.0
         self._thread = threading.Thread(target=self._run, daemon=True, name="localspec-outbox")
         self._thread.start()
@@ -94,24 +88,22 @@ class Outbox:
                 self._changed.wait(self._next_s - now_s if self._waiting else None)
 
     def _is_urgent(self, notice: Notice) -> bool:
-        if isinstance(notice, Streamed):
-            begins, self._begun = notice.id != self._begun, notice.id
-            return begins
-        return not isinstance(notice, _STREAMS)
+        if not isinstance(notice, ReplyEvents):
+            return not isinstance(notice, _STREAMS)
+        if any(isinstance(each, Started) for each in notice.events):
+            return True
+        has_text = any(isinstance(each, Text) for each in notice.events)
+        begins = has_text and notice.id not in self._begun
+        if begins:
+            self._begun = {notice.id, *sorted(self._begun)[-_AT_ONCE:]}
+        return begins
 
 
 def _joined(before: Notice, after: Notice) -> Notice | None:
     """Return one notice for two of the same stream, or None."""
     match before, after:
-        case (Streamed(), Streamed()) if before.id == after.id:
-            return replace(
-                before,
-                spans=_merged(before.spans, after.spans),
-                tokens=before.tokens + after.tokens,
-                rounds=before.rounds + after.rounds,
-            )
-        case (Prefilling(), Prefilling()) if before.id == after.id:
-            return after
+        case (ReplyEvents(), ReplyEvents()) if before.id == after.id:
+            return ReplyEvents(before.id, _merged(before.events, after.events))
         case (Loading(), Loading()) if before.model == after.model:
             return after
         case (Measuring(), Measuring()) if before.model == after.model:
@@ -121,8 +113,22 @@ def _joined(before: Notice, after: Notice) -> Notice | None:
     return None
 
 
-def _merged(before: tuple[Span, ...], after: tuple[Span, ...]) -> tuple[Span, ...]:
-    if before and after and before[-1].thinking == after[0].thinking:
-        seam = Span(before[-1].text + after[0].text, after[0].thinking)
-        return (*before[:-1], seam, *after[1:])
-    return before + after
+def _merged(
+    before: tuple[StreamEvent, ...], after: tuple[StreamEvent, ...]
+) -> tuple[StreamEvent, ...]:
+    """Return events in their order; neighbouring texts as one, and the last word on a prompt alone."""
+    merged = list(before)
+    for event in after:
+        last = next((at for at, e in reversed([*enumerate(merged)]) if isinstance(e, Text)), None)
+        if isinstance(event, Prefilling) and merged and isinstance(merged[-1], Prefilling):
+            merged[-1] = event
+        elif isinstance(event, Text) and last is not None:
+            said = merged[last]
+            assert isinstance(said, Text)  # noqa: S101 - it was looked for
+            if said.thinking == event.thinking:
+                merged[last] = Text(said.text + event.text, event.thinking)
+            else:
+                merged.append(event)
+        else:
+            merged.append(event)
+    return tuple(merged)

@@ -35,16 +35,7 @@ from localspec.engine.notices import (
     StateRestored,
     StateSaved,
 )
-from localspec.engine.replies import (
-    DrafterFigures,
-    Finished,
-    LensToken,
-    Prefilling,
-    RoundFigures,
-    Span,
-    Started,
-    Streamed,
-)
+from localspec.engine.replies import Forecast, ReplyDone, ReplyEvents
 
 __all__ = [
     "VERSION",
@@ -55,29 +46,24 @@ __all__ = [
     "Count",
     "Counted",
     "Downloading",
-    "DrafterFigures",
     "EngineDied",
     "Failed",
-    "Finished",
+    "Forecast",
     "Hello",
-    "LensToken",
     "Load",
     "LoadCancelled",
     "Loading",
     "Measuring",
     "Notice",
     "Options",
-    "Prefilling",
     "Ready",
+    "ReplyDone",
+    "ReplyEvents",
     "RestoreState",
-    "RoundFigures",
     "SaveState",
-    "Span",
-    "Started",
     "StateLeft",
     "StateRestored",
     "StateSaved",
-    "Streamed",
 ]
 
-VERSION = 3
+VERSION = 4

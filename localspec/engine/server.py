@@ -1,16 +1,14 @@
-"""Server: the engine's own end of the pipe. Does what it is asked, one thing after the other.
+"""Server: the engine's own end of the pipe. Answers several requests at once, and does all else one after the other.
 
 Whatever goes wrong with a request becomes one `Failed`, and the next request is served.
 """
 
-import sys
-import traceback
 from collections.abc import Callable
 from pathlib import Path
 
 from localspec.chat.thinking import thinking_tags
 from localspec.decoding.cancel import CancelFlag, Cancelled
-from localspec.engine.answering import Answering
+from localspec.engine.answering import Answering, failure
 from localspec.engine.factory import Factory, Loaded, StateLeftError
 from localspec.engine.forecast import break_even
 from localspec.engine.interruption import Interruption
@@ -19,7 +17,6 @@ from localspec.engine.protocol import (
     Command,
     Count,
     Counted,
-    Failed,
     Load,
     LoadCancelled,
     Notice,
@@ -31,7 +28,7 @@ from localspec.engine.protocol import (
     StateSaved,
 )
 from localspec.engine.requests import Requests
-from localspec.errors import LocalspecError, TemplateError, UsageError
+from localspec.errors import TemplateError, UsageError
 
 
 class Server:
@@ -61,23 +58,58 @@ class Server:
         self._answering: Answering | None = None
 
     def serve(self) -> None:
-        """Serve until the client ends it."""
-        while (command := self._requests.next()) is not None:
-            try:
+        """Serve until the client ends it.
+
+        Answers go on between two commands; what changes the models waits until none is left.
+        """
+        self._requests.start(self._cancel_reply)
+        while True:
+            command = self._requests.next(wait=not self._busy)
+            if command is None and not self._busy:
+                return
+            while self._busy and not isinstance(command, Ask | Count):
+                self._step()
+                if command is None:
+                    break
+            if command is not None:
                 self._do(command)
-            except LocalspecError as error:
-                self._fail(command, type(error).__name__, str(error))
-            except Exception as error:  # one request must not cost the models, nor the chat
-                traceback.print_exc(file=sys.stderr)
-                reason = " ".join(f"{type(error).__name__}: {error}".split())[:300]
-                self._fail(command, "Fault", f"this is a fault of localspec, report it ({reason})")
+
+    @property
+    def _busy(self) -> bool:
+        return self._answering is not None and self._answering.busy
+
+    def _step(self) -> None:
+        """Go on with what is being answered; a fault in a pass ends all of it, and not the models."""
+        assert self._answering is not None, "it is busy"  # noqa: S101
+        if self._requests.ended:
+            self._cancel.set()
+        try:
+            self._answering.step()
+        except Exception as error:
+            self._answering.abandon(error)
+
+    def _cancel_reply(self, number: int) -> None:
+        """End one answer; called by the thread that reads."""
+        if self._answering is not None:
+            self._answering.cancel(number)
 
     def _do(self, command: Command) -> None:
+        """Do it; whatever goes wrong becomes one `Failed`, and the next command is served."""
+        try:
+            self._tried(command)
+        except Exception as error:  # one request must not cost the models, nor the chat
+            number = command.id if isinstance(command, Ask | Count) else None
+            self._tell(failure(number, error))
+
+    def _tried(self, command: Command) -> None:
         match command:
             case Load():
                 self._load(command)
             case Ask():
-                self._loaded().answer(command)
+                answering = self._loaded()
+                answering.ask(command)
+                if self._requests.is_cancelled(command.id):
+                    answering.cancel(command.id)
             case Count():
                 tokens, n_ctx = self._loaded().count(command.messages)
                 self._tell(Counted(command.id, tokens, n_ctx))
@@ -111,7 +143,7 @@ class Server:
     def _save(self, command: SaveState) -> None:
         try:
             saved = self._loaded().save(Path(command.directory))
-        except StateLeftError as error:
+        except (StateLeftError, UsageError) as error:  # also where no model is loaded
             self._tell(StateLeft(command.directory, str(error)))
         else:
             self._tell(StateSaved(command.directory, saved.tokens, saved.size_bytes))
@@ -119,7 +151,7 @@ class Server:
     def _restore(self, command: RestoreState) -> None:
         try:
             tokens = self._loaded().restore(Path(command.directory))
-        except StateLeftError as error:
+        except (StateLeftError, UsageError) as error:  # also where no model is loaded
             self._tell(StateLeft(command.directory, str(error)))
         else:
             self._tell(StateRestored(command.directory, tokens))
@@ -134,10 +166,6 @@ class Server:
             self._answering.close()
             self._answering = None
 
-    def _fail(self, command: Command, kind: str, reason: str) -> None:
-        number = command.id if isinstance(command, Ask | Count) else None
-        self._tell(Failed(number, kind, reason))
-
 
 def _ready(loaded: Loaded) -> Ready:
     assistant, costs = loaded.assistant, loaded.costs
@@ -148,7 +176,7 @@ def _ready(loaded: Loaded) -> Ready:
     return Ready(
         target=assistant.models.target_name,
         draft_model=assistant.models.draft_model_name,
-        drafter=assistant.policy.drafter_name,
+        drafter=assistant.policy.name,
         n_ctx=assistant.models.target.n_ctx,
         notes=assistant.notes,
         load_s=assistant.load_s,

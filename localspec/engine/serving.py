@@ -44,7 +44,6 @@ def serve(factory: Factory, version: str, at_end: Callable[[], None] = lambda: N
     server = Server(factory, requests, cancel, interruption, outbox.put)
     threading.Thread(target=_outlive_nobody, args=(requests,), daemon=True).start()
     outbox.put(Hello(version, os.getpid()))
-    requests.start()
     server.serve()
     at_end()
     outbox.close(_LAST_WORDS_S)

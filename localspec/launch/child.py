@@ -1,4 +1,4 @@
-"""`python -m localspec.child`: the engine's process. A client at the other end of stdin and stdout tells it what to do."""
+"""`python -m localspec.launch.child`: the engine's process. A client at the other end of stdin and stdout tells it what to do."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -10,23 +10,21 @@ from localspec.chat.assistant import Assistant
 from localspec.chat.conversation import Segment
 from localspec.decoding.cancel import CancelFlag
 from localspec.engine.factory import Loaded, RestoredState, SavedState, StateLeftError
-from localspec.engine.forecast import Costs
 from localspec.engine.protocol import Downloading, Load, Loading, Measuring
 from localspec.engine.serving import serve
-from localspec.launch import Launch, prepare
-from localspec.llama.context import LlamaContext
+from localspec.launch.load import Runtime, load
+from localspec.launch.observe import Telemetry
+from localspec.launch.plan import Launch, make_plan
 from localspec.llama.options import LoadOptions
 from localspec.llama.state import StateUnfitError, restore_state, save_state
 from localspec.models.progress import Progress
-from localspec.recording import record
-from localspec.telemetry.recorder import Recorder
 
 
 class Factory:
     """Loads what the engine's client asks for, and has its replies recorded."""
 
     def __init__(self) -> None:
-        self._recorder: Recorder | None = None
+        self._assistant: Assistant | None = None
 
     def fetch(self, request: Load, tell: Callable[[Downloading], None]) -> None:
         """Obtain the files and check them; the memory is not looked at, another pair may still be in it."""
@@ -38,28 +36,27 @@ class Factory:
                 )
             )
 
-        prepare(replace(launch_of(request), fit=False), report)
+        make_plan(replace(launch_of(request), fit=False), report)
 
     def load(
         self, request: Load, cancel: CancelFlag, tell: Callable[[Loading | Measuring], None]
     ) -> Loaded:
         """Load them; see `localspec.engine.factory`."""
-        prepared = prepare(launch_of(request))
-        opened = prepared.open(
+        plan = make_plan(launch_of(request))
+        runtime = load(
+            plan,
             cancel,
             lambda name, share: tell(Loading(name, share)),
             lambda name, share: tell(Measuring(name, share)),
+            observe=Telemetry().observe,
         )
-        # What is left out since it never pays is told with its price.
-        costs = prepared.left_out or opened.drafting.costs
-        self._recorder = record(opened.assistant, costs)
-        known = None if costs is None else Costs(costs.target, costs.draft_model)
-        return _loaded(opened.assistant, prepared.target, known)
+        self._assistant = runtime.assistant
+        return _loaded(runtime, plan.target)
 
     def close(self) -> None:
         """Have what was recorded written down."""
-        if self._recorder is not None:
-            self._recorder.close()
+        for observer in () if self._assistant is None else self._assistant.observers:
+            observer.close()
 
 
 def launch_of(request: Load) -> Launch:
@@ -87,12 +84,8 @@ def launch_of(request: Load) -> Launch:
     )
 
 
-def _loaded(assistant: Assistant, path: Path, costs: Costs | None) -> Loaded:
-    context, identity = assistant.models.target, _identity(path)
-    assert isinstance(context, LlamaContext), context  # noqa: S101 - what `launch` loads
-
-    def watch_prefill(watch: Callable[[int, int], None] | None) -> None:
-        context.watch = watch
+def _loaded(runtime: Runtime, path: Path) -> Loaded:
+    context, identity = runtime.target, _identity(path)
 
     def save(directory: Path, remembered: tuple[Segment, ...]) -> SavedState:
         extra = {"remembered": [[each.text, each.tokens] for each in remembered]}
@@ -113,7 +106,7 @@ def _loaded(assistant: Assistant, path: Path, costs: Costs | None) -> Loaded:
             context.truncate(0)
             raise StateLeftError("it is damaged") from None
 
-    return Loaded(assistant, watch_prefill, save, restore, costs)
+    return Loaded(runtime.assistant, save, restore, runtime.costs)
 
 
 def _segments(remembered: list[Any]) -> tuple[Segment, ...]:
