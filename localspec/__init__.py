@@ -70,7 +70,8 @@ def load(
     Raises:
         LocalspecError: one of its kinds, see `localspec.errors`.
     """
-    from localspec.launch import Launch, prepare
+    from localspec.launch.load import load as load_plan
+    from localspec.launch.plan import Launch, make_plan
     from localspec.llama.options import LoadOptions
 
     request = Launch(
@@ -83,7 +84,7 @@ def load(
         exact=exact,
         offline=offline,
     )
-    return prepare(request).load()
+    return load_plan(make_plan(request)).assistant
 
 
 def __getattr__(name: str) -> Any:

@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass, field, replace
 
-from localspec.drafting import draft_mode
 from localspec.errors import UsageError
-from localspec.launch import Launch
+from localspec.launch.drafting import draft_mode
+from localspec.launch.plan import Launch
 
 KEYS = ("draft", "pair", "target", "draft_model", "kv_type", "threads", "ctx", "exact")
 

@@ -20,7 +20,7 @@ from localspec.bench.schedule import schedule
 from localspec.bench.trial import Trial
 from localspec.decoding.cancel import CancelFlag
 from localspec.errors import UsageError
-from localspec.launch import Launch
+from localspec.launch.plan import Launch
 from localspec.llama.cpu_threads import default_threads
 
 OnTrial = Callable[[int, int, Trial], None]

@@ -9,8 +9,9 @@ from localspec.bench.instruments import instrument
 from localspec.bench.modes import OFF, PEER_MODES, is_peer
 from localspec.chat.assistant import Assistant
 from localspec.decoding.cancel import CancelFlag
-from localspec.decoding.policy import Policy
-from localspec.launch import Launch, prepare
+from localspec.decoding.policy.policy import Policy
+from localspec.launch.load import load as load_plan
+from localspec.launch.plan import Launch, make_plan
 from localspec.llama.options import LoadOptions
 from localspec.models.paths import data_dir, shown
 from localspec.models.progress import Progress
@@ -102,7 +103,7 @@ def load(
         watchers: are told how far it is.
 
     Raises:
-        LocalspecError: something cannot be fetched, made or loaded; `prepare` says what there is.
+        LocalspecError: something cannot be fetched, made or loaded; `make_plan` says what there is.
         Cancelled: `cancel` was set while loading.
     """
     own = [mode for mode in modes if not is_peer(mode)]
@@ -114,17 +115,17 @@ def load(
         asked = _shuffled(asked, labels, watchers)
     if synthetic is not None:
         asked = _heavier(asked, synthetic, labels, watchers)
-    prepared = prepare(asked, watchers.download)
-    loaded = prepared.open(cancel, watchers.load, watchers.measure)
-    names = {**prepared.files.names, **labels}
-    small = prepared.draft_model
+    plan = make_plan(asked, watchers.download)
+    loaded = load_plan(plan, cancel, watchers.load, watchers.measure)
+    names = {**plan.names, **labels}
+    small = plan.draft_model
     return Loaded(
         assistant=loaded.assistant,
         policy=loaded.drafting.policy,
-        options=prepared.options,
-        target=prepared.target,
+        options=plan.options,
+        target=plan.target,
         draft_model=small,
-        target_name=names[prepared.target],
+        target_name=names[plan.target],
         draft_model_name=None if small is None else names[small],
     )
 
@@ -135,9 +136,9 @@ def _shuffled(asked: Launch, labels: dict[Path, str], watchers: Watchers) -> Lau
     of_pair = _draft_of_pair(asked)
     real = replace(asked, draft_model=None, fit=False)
     if of_pair is None:
-        files = prepare(replace(real, further=(OFF,)), watchers.download).files
+        files = make_plan(replace(real, further=(OFF,)), watchers.download)
     else:
-        files = prepare(replace(real, further=("model",)), watchers.download).files
+        files = make_plan(replace(real, further=("model",)), watchers.download)
     source = files.draft_model or files.target
     label = f"random weights like {shown(files.names[source])}"
     made = synthetic_models().shuffled(
@@ -150,7 +151,7 @@ def _shuffled(asked: Launch, labels: dict[Path, str], watchers: Watchers) -> Lau
 
 def _heavier(asked: Launch, synthetic: int, labels: dict[Path, str], watchers: Watchers) -> Launch:
     """Return the request with a heavier target of the same function."""
-    files = prepare(replace(asked, fit=False), watchers.download).files
+    files = make_plan(replace(asked, fit=False), watchers.download)
     label = f"synthetic {synthetic}x {shown(files.names[files.target])}"
     made = synthetic_models().heavier(
         files.target, synthetic, _place(), lambda share: watchers.load(f"making {label}", share)

@@ -4,8 +4,8 @@
 `server:none`, `server:draft` and three kinds of n-gram lookup.
 """
 
-from localspec.drafting import draft_mode
 from localspec.errors import UsageError
+from localspec.launch.drafting import draft_mode
 
 OFF = "off"
 _PEER = "server"

@@ -6,15 +6,14 @@ from dataclasses import dataclass, replace
 
 from localspec.bench.modes import OFF
 from localspec.bench.prompts import Prompt
-from localspec.bench.recording import RecordingPolicy
 from localspec.bench.schedule import Slot
 from localspec.bench.trial import Arrival, Trial
 from localspec.chat.assistant import Assistant
-from localspec.chat.events import Reply
+from localspec.chat.events import Finished, Reply, RoundDone
 from localspec.chat.reply_options import ReplyOptions
 from localspec.decoding.cancel import Cancelled
-from localspec.decoding.generate import StopReason
-from localspec.decoding.policy import Policy
+from localspec.decoding.policy.policy import Policy
+from localspec.decoding.round import Round, StopReason
 from localspec.decoding.sampling import SamplingParams
 
 
@@ -74,15 +73,21 @@ class OwnRuns:
         for model in (models.target, models.draft_model):
             if model is not None:
                 model.truncate(0)
-        policy = self._policy(slot.mode)
-        start = self._clock()
-        record = RecordingPolicy(policy, self._clock, start)
-        self._assistant.policy = record
-        prompt = self._prompts[slot.prompt].prompt
-        reply = self._assistant.reply(prompt, self._wish.options(slot))
-        if reply.stop_reason is StopReason.CANCELLED:
-            raise Cancelled
-        return _trial(slot, record, reply)
+        prompt, options = self._prompts[slot.prompt].prompt, self._wish.options(slot)
+        policy, start = self._policy(slot.mode), self._clock()
+        arrivals: list[Arrival] = []
+        rounds: list[Round] = []
+        for event in self._assistant.stream(prompt, options, policy=policy):
+            if isinstance(event, RoundDone):
+                before = arrivals[-1].n_tokens if arrivals else 0
+                n_tokens = before + len(event.round.confirmed)
+                arrivals.append(Arrival(n_tokens, self._clock() - start))
+                rounds.append(event.round)
+            elif isinstance(event, Finished):
+                if event.reply.stop_reason is StopReason.CANCELLED:
+                    raise Cancelled
+                return _trial(slot, arrivals, rounds, event.reply)
+        raise AssertionError("a stream of events ends with Finished")
 
     def warm_up(self, modes: Sequence[str]) -> None:
         """Answer one short prompt in every mode: the first pass of a width costs more."""
@@ -96,21 +101,14 @@ class OwnRuns:
             brief.run(Slot(0, 0.0, 0, mode, 0))
 
 
-def _trial(slot: Slot, record: RecordingPolicy, reply: Reply) -> Trial:
-    arrivals = record.arrivals or [Arrival(1, reply.first_token_s or 0.0)]  # the first ended it
-    # A round may confirm a token beyond the one that ended the answer.
-    n_tokens = reply.completion_tokens
-    arrivals[-1] = replace(arrivals[-1], n_tokens=n_tokens)
-    rounds = record.rounds
-    if rounds:
-        before = arrivals[-2].n_tokens
-        rounds[-1] = replace(rounds[-1], confirmed=n_tokens - before)
+def _trial(slot: Slot, arrivals: list[Arrival], rounds: list[Round], reply: Reply) -> Trial:
+    drafting = tuple(each for each in rounds if not each.is_first)
     return Trial(
         slot=slot,
-        tokens=(*reply.tokens[:1], *record.tokens)[:n_tokens],
+        tokens=tuple(token for each in rounds for token in each.confirmed),
         arrivals=tuple(arrivals),
-        prefill_s=reply.timings.prefill_s,
-        rounds=tuple(rounds),
-        drafted=sum(each.drafted for each in rounds),
-        accepted=sum(min(each.accepted, each.confirmed) for each in rounds),
+        prefill_s=reply.prefill_s,
+        rounds=drafting,
+        drafted=reply.acceptance.drafted,
+        accepted=reply.acceptance.accepted,
     )

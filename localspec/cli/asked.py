@@ -5,7 +5,7 @@ from typing import Any
 
 from localspec.chat.reply_options import ReplyOptions
 from localspec.decoding.sampling import SamplingParams
-from localspec.launch import Launch
+from localspec.launch.plan import Launch
 from localspec.llama.options import LoadOptions
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 import click
 
 from localspec.errors import LocalspecError, ModelUnavailable
-from localspec.fitting import forecast
+from localspec.launch.fit import forecast
 from localspec.llama.options import LoadOptions
 from localspec.models.headers import FoundHeader, find_headers, keep_beginning, of_model
 from localspec.models.paths import data_dir

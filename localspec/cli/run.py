@@ -9,7 +9,7 @@ import click
 
 from localspec.chat.assistant import Assistant
 from localspec.chat.conversation import Conversation
-from localspec.chat.events import Event, Finished, Reply
+from localspec.chat.events import Event, Finished, Reply, Text
 from localspec.chat.reply_options import ReplyOptions
 from localspec.cli import INTERRUPTED
 from localspec.cli.answer_options import (
@@ -29,10 +29,11 @@ from localspec.cli.settings import configured
 from localspec.cli.structure import structured
 from localspec.cli.terminal import AnswerStream
 from localspec.decoding.cancel import CancelFlag, Cancelled
-from localspec.decoding.generate import StopReason
+from localspec.decoding.round import StopReason
 from localspec.errors import UsageError
-from localspec.launch import prepare
-from localspec.recording import record
+from localspec.launch.load import load
+from localspec.launch.observe import Telemetry
+from localspec.launch.plan import make_plan
 
 
 @click.command()
@@ -72,17 +73,18 @@ def run(prompt: str | None, **flags: Any) -> int:
     cancel = CancelFlag()
     with ProgressLine(enabled=not flags["quiet"]) as line:
         with unwind_on_terminate():
-            prepared = prepare(request, line.download)
+            plan = make_plan(request, line.download)
         with cancel_on_interrupt(cancel):
             try:
-                opened = prepared.open(cancel, line.load, line.measure)
+                telemetry = Telemetry(flags["workload"])
+                runtime = load(plan, cancel, line.load, line.measure, observe=telemetry.observe)
             except Cancelled:
                 return INTERRUPTED
-    assistant, costs = opened.assistant, prepared.left_out or opened.drafting.costs
+    assistant = runtime.assistant
     for note in () if flags["quiet"] else assistant.notes:
         click.echo(f"localspec: {note}", err=True)
     with (
-        recorded(record(assistant, costs, flags["workload"]), quiet=flags["quiet"]),
+        recorded(telemetry, quiet=flags["quiet"]),
         cancel_on_interrupt(cancel),
     ):
         return _answer(assistant, text, options, flags)
@@ -115,5 +117,6 @@ def _shown(events: Iterator[Event], stream: AnswerStream) -> Reply:
     for event in events:
         if isinstance(event, Finished):
             return event.reply
-        stream.write(event)
+        if isinstance(event, Text):
+            stream.write(event)
     raise AssertionError("a stream of events ends with Finished")

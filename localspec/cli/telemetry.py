@@ -29,7 +29,7 @@ def telemetry() -> None:
 @_DEBUG
 def status(json_: bool, debug: bool) -> None:  # noqa: ARG001 - main() looks for --debug
     """Show what is recorded, and how much there is."""
-    from localspec.recording import is_allowed  # noqa: PLC0415 - and the database with it
+    from localspec.launch.observe import is_allowed  # noqa: PLC0415 - and the database with it
     from localspec.telemetry.reading import reading, sizes  # noqa: PLC0415
 
     directory = _directory()

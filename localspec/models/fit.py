@@ -11,7 +11,7 @@ the text.
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from localspec.decoding.tries import DRAFT_ROWS
+from localspec.decoding.drafters.backoff import DRAFT_ROWS
 from localspec.errors import ModelLoadError
 from localspec.models.fit_notes import dropped, left_behind, smaller_context
 from localspec.models.fit_plan import FitPlan, Machine, Place, PlaceUse, Wish

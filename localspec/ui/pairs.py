@@ -92,7 +92,7 @@ def _quick(
 
 def _planned(choice: PairChoice, pair: PairEntry, registry: Registry) -> PairChoice:
     # Imported late: llama.cpp comes with it, to say which devices there are.
-    from localspec.fitting import plan_fit  # noqa: PLC0415
+    from localspec.launch.fit import plan_fit  # noqa: PLC0415
 
     target = read_side(pair.target, registry).header
     draft_model = read_side(pair.draft_model, registry).header if pair.draft_model else None
