@@ -1,6 +1,5 @@
 """choose: the token that a position gets, fixed by seed and position before any draft exists."""
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -33,6 +32,8 @@ def choose(candidates: Candidates, noise: Noise, position: int) -> int:
 
 _ALTERNATIVES = 2
 """How many choices after the first are told: what a sibling in a branching draft would be."""
+_ALONE = 1e6
+"""The gap of a choice without a rival."""
 
 
 def choose_with_gap(
@@ -59,7 +60,7 @@ def choose_with_gap(
     ranked = ranked_ids(row, min(2 + _ALTERNATIVES, row.size))
     near = [int(each) for each in ranked if each != token and row[each] > -np.inf]
     rivals = near[:_ALTERNATIVES]
-    gap = float(row[token]) - float(row[rivals[0]]) if rivals else math.inf
+    gap = float(row[token]) - float(row[rivals[0]]) if rivals else _ALONE
     return token, gap, tuple(rivals)
 
 

@@ -79,6 +79,21 @@ class Spent:
         stages = (self.draft_prefill_s, self.draft_s, self.verify_s, self.sample_s)
         return sum(stages) + self.truncate_s
 
+    @property
+    def wall_s(self) -> float:
+        """The round and what lies between it and the one before."""
+        return self.round_s + self.other_s
+
+    @property
+    def drafting_s(self) -> float:
+        """Drafting, with what the draft model had to catch up with."""
+        return self.draft_prefill_s + self.draft_s
+
+    @property
+    def aside_s(self) -> float:
+        """All but drafting and the target's pass."""
+        return self.sample_s + self.truncate_s + self.other_s
+
     def __add__(self, other: "Spent") -> "Spent":
         """Return the sums, stage by stage."""
         return Spent(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(self)))

@@ -74,10 +74,10 @@ def _speed_ups(rounds: Sequence[Round], costs: PairCosts) -> tuple[float, float]
     table_s = sum(costs.target.of(each.drafted + 1) for each in rounds)
     now = sum(each.spent.verify_s for each in rounds) / table_s
     confirmed = sum(len(each.confirmed) for each in rounds)
-    other_s = sum(_other_s(each) for each in rounds)
+    other_s = sum(each.spent.aside_s for each in rounds)
     # Choosing and text take their time per token, drafted or not.
     plain_s = costs.target.of(1) * now + other_s / confirmed
-    spent_s = sum(_draft_s(each) + each.spent.verify_s for each in rounds) + other_s
+    spent_s = sum(each.spent.drafting_s + each.spent.verify_s for each in rounds) + other_s
     names = {each.draft.drafter for each in rounds}
     chances = {
         name: chance_of_acceptance([each for each in rounds if each.draft.drafter == name]) or 0.0
@@ -88,19 +88,11 @@ def _speed_ups(rounds: Sequence[Round], costs: PairCosts) -> tuple[float, float]
     return expected * plain_s / expected_s, confirmed * plain_s / spent_s
 
 
-def _draft_s(each: Round) -> float:
-    return each.spent.draft_prefill_s + each.spent.draft_s
-
-
-def _other_s(each: Round) -> float:
-    return each.spent.sample_s + each.spent.truncate_s + each.spent.other_s
-
-
 def _predicted_s(each: Round, costs: PairCosts, now: float) -> float:
     verify_s = costs.target.of(each.drafted + 1) * now
     if _asks_model(each) and costs.draft_model is not None:
         return verify_s + each.drafted * costs.draft_model.of(1) * now
-    return verify_s + _draft_s(each)
+    return verify_s + each.spent.drafting_s
 
 
 def _note(costs: PairCosts, chance: float | None) -> str:

@@ -8,6 +8,7 @@ import json
 import types
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
+from enum import Enum
 from functools import cache
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
@@ -96,6 +97,11 @@ def _plain(hint: Any, value: Any) -> Any:
     if isinstance(value, tuple):
         (several,) = _choices(hint)
         return [_plain(get_args(several)[0], each) for each in value]
+    if isinstance(value, dict):
+        (several,) = _choices(hint)
+        return {name: _plain(get_args(several)[1], each) for name, each in value.items()}
+    if isinstance(value, Enum):
+        return value.value
     if not is_dataclass(value):
         return value
     tag = {"type": type(value).__name__} if len(_choices(hint)) > 1 else {}
@@ -134,24 +140,45 @@ def _value(hint: Any, value: object, where: str) -> Any:
         return None
     choices = _choices(hint)
     if len(choices) > 1:
-        if not isinstance(value, dict):
-            raise FrameError(f"{where} is a {type(value).__name__}, not an object")
-        kind: type = _kind(value, {each.__name__: each for each in choices}, where)
-        return _record(kind, value, where)
+        kinds = {each.__name__: each for each in choices}
+        record = _instance(dict, value, where, "an object")
+        kind: type = _kind(record, kinds, where)
+        return _record(kind, record, where)
     (hint,) = choices
-    origin = get_origin(hint)
-    if origin is tuple:
-        if not isinstance(value, list):
-            raise FrameError(f"{where} is a {type(value).__name__}, not a list")
-        item = get_args(hint)[0]
-        return tuple(_value(item, each, f"{where}[{index}]") for index, each in enumerate(value))
+    if get_origin(hint) in {tuple, dict}:
+        return _several(hint, value, where)
     if is_dataclass(hint):
         return _record(hint, value, where)  # type: ignore[arg-type]  # a class, never an instance
+    return _single(hint, value, where)
+
+
+def _several(hint: Any, value: object, where: str) -> Any:
+    """Return a tuple or a mapping by names."""
+    item = get_args(hint)[-1 if get_origin(hint) is dict else 0]
+    if get_origin(hint) is dict:
+        named = _instance(dict, value, where, "an object")
+        return {name: _value(item, each, f"{where}.{name}") for name, each in named.items()}
+    listed = _instance(list, value, where, "a list")
+    return tuple(_value(item, each, f"{where}[{index}]") for index, each in enumerate(listed))
+
+
+def _single(hint: Any, value: object, where: str) -> Any:
+    """Return a text, a number, a switch, or one of a few values."""
+    if isinstance(hint, type) and issubclass(hint, Enum):
+        if value in [each.value for each in hint]:
+            return hint(value)
+        raise FrameError(f"{where} cannot be {json.dumps(value)[:40]}")
     # A bool is no int here, and an int is as good as a float.
-    allowed = value in get_args(hint) if origin is Literal else type(value) is hint
+    allowed = value in get_args(hint) if get_origin(hint) is Literal else type(value) is hint
     if not allowed and not (hint is float and type(value) is int and abs(value) < _MOST):
         raise FrameError(f"{where} cannot be {json.dumps(value)[:40]}")
     return float(value) if hint is float else value  # type: ignore[arg-type]
+
+
+def _instance(kind: type[T], value: object, where: str, wanted: str) -> T:
+    if not isinstance(value, kind):
+        raise FrameError(f"{where} is a {type(value).__name__}, not {wanted}")
+    return value
 
 
 def _no_constant(name: str) -> None:

@@ -2,7 +2,9 @@
 
 import json
 
-from localspec.engine.protocol import Finished, Notice, Streamed
+from localspec.chat.events import Text
+from localspec.decoding.round import StopReason
+from localspec.engine.protocol import Notice, ReplyDone, ReplyEvents
 from localspec.history.recorder import Recorder
 from localspec.history.records import StoredMessage
 from localspec.ui.exchange import Exchange
@@ -49,10 +51,11 @@ class Answering:
         if self.exchange is None or not self.exchange.take(notice):
             return False
         match notice:
-            case Streamed():
-                for span in notice.spans:  # an answer that never begins leaves no message behind
-                    self._begun(model).feed(span.text, thinking=span.thinking)
-            case Finished():
+            case ReplyEvents():
+                for event in notice.events:
+                    if isinstance(event, Text):  # one that never begins leaves no message behind
+                        self._begun(model).feed(event.text, thinking=event.thinking)
+            case ReplyDone():
                 self._finish(notice, model)
             case _:
                 pass
@@ -87,21 +90,21 @@ class Answering:
                 self._recorder = history.begin_reply(conversation, self.parent, model)
         return self._recorder
 
-    def _finish(self, finished: Finished, model: str) -> None:
-        reply = finished.message
-        if not reply.text and not reply.thinking and self._recorder is None:
+    def _finish(self, finished: ReplyDone, model: str) -> None:
+        reply, message = finished.reply, finished.message
+        if not message.text and not message.thinking and self._recorder is None:
             return  # stopped before the first token
         assert self.exchange is not None  # noqa: S101 - it took the notice
         figures = {
-            "tokens": finished.completion_tokens,
-            "tokens_per_s": finished.tokens_per_s,
+            "tokens": reply.completion_tokens,
+            "tokens_per_s": reply.tokens_per_s,
             "accepted": self.exchange.acceptance,
-            "stop": finished.stop_reason,
-            "seed": finished.seed,
-            "left_out": 0 if self.exchange.started is None else self.exchange.started.dropped_turns,
+            "stop": reply.stop_reason.value,
+            "seed": reply.seed,
+            "left_out": finished.dropped_turns,
         }
         recorder = self._begun(model)
-        end = recorder.cut if finished.stop_reason == "cancelled" else recorder.finish
-        end(reply, figures=json.dumps(figures))
+        end = recorder.cut if reply.stop_reason is StopReason.CANCELLED else recorder.finish
+        end(message, figures=json.dumps(figures))
         self._recorder = None
         self._talk.reload()

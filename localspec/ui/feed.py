@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from textual.timer import Timer
 
-from localspec.engine.protocol import EngineDied, Failed, Finished, Notice, Ready
+from localspec.engine.protocol import EngineDied, Failed, Notice, Ready, ReplyDone
 from localspec.ui import actions, openers
 from localspec.ui.installed import nothing_is_here, resumed
 from localspec.ui.shown import SAVED_AGAIN, shown
@@ -105,7 +105,7 @@ class Feed:
     async def _react(self, message: Notice) -> None:
         app = self._app
         match message:
-            case Finished() if self._is_answer(message):
+            case ReplyDone() if self._is_answer(message):
                 await self._settle()
             case Failed() if self._is_answer(message):
                 await app.view.show_messages()
@@ -120,7 +120,7 @@ class Feed:
             case _:
                 pass
 
-    def _is_answer(self, message: Finished | Failed) -> bool:
+    def _is_answer(self, message: ReplyDone | Failed) -> bool:
         exchange = self._app.session.exchange
         return exchange is not None and exchange.id == message.id
 

@@ -4,7 +4,7 @@ import statistics
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from localspec.engine.protocol import RoundFigures
+from localspec.decoding.round import Round
 from localspec.ui.exchange import Exchange
 
 TIMES = "\u00d7"
@@ -34,41 +34,41 @@ class Costs:
         return self.drafted_round_s / self.plain_round_s
 
 
-def costs_of(rounds: Iterable[RoundFigures]) -> Costs:
+def costs_of(rounds: Iterable[Round]) -> Costs:
     """Return the medians of what rounds cost."""
     plain: list[float] = []
     drafted: list[float] = []
     for each in rounds:
-        seconds = each.draft_s + each.verify_s + each.other_s
+        seconds = each.spent.wall_s
         (drafted if each.drafted else plain).append(seconds)
     usual = statistics.median(plain) if len(plain) >= _LEAST_PLAIN_ROUNDS else None
     return Costs(usual, statistics.fmean(drafted) if drafted else None)
 
 
-def measured_speed_up(rounds: Sequence[RoundFigures], plain_round_s: float | None) -> float | None:
+def measured_speed_up(rounds: Sequence[Round], plain_round_s: float | None) -> float | None:
     """Return the speed of these rounds over plain ones; None where nothing was drafted, or compared."""
-    seconds = sum(each.draft_s + each.verify_s + each.other_s for each in rounds)
+    seconds = sum(each.spent.wall_s for each in rounds)
     if plain_round_s is None or seconds <= 0 or not any(each.drafted for each in rounds):
         return None
-    return sum(each.confirmed for each in rounds) * plain_round_s / seconds
+    return sum(len(each.confirmed) for each in rounds) * plain_round_s / seconds
 
 
-def sparkline(rounds: Sequence[RoundFigures], width: int) -> str:
+def sparkline(rounds: Sequence[Round], width: int) -> str:
     """Return the confirmed length of the last rounds, a bar each; the highest bar is the longest."""
-    lengths = [each.confirmed for each in rounds[-width:]]
+    lengths = [len(each.confirmed) for each in rounds[-width:]]
     most = max(lengths, default=1)
     return "".join(
         _BARS[round((each - 1) / max(most - 1, 1) * (len(_BARS) - 1))] for each in lengths
     )
 
 
-def split(rounds: Iterable[RoundFigures]) -> tuple[float, float, float] | None:
+def split(rounds: Iterable[Round]) -> tuple[float, float, float] | None:
     """Return the shares of draft, verify and other in the time of rounds."""
     every = list(rounds)
     parts = (
-        sum(each.draft_s for each in every),
-        sum(each.verify_s for each in every),
-        sum(each.other_s for each in every),
+        sum(each.spent.drafting_s for each in every),
+        sum(each.spent.verify_s for each in every),
+        sum(each.spent.aside_s for each in every),
     )
     total = sum(parts)
     return None if total <= 0 else (parts[0] / total, parts[1] / total, parts[2] / total)
@@ -113,9 +113,7 @@ def filled(share: float, width: int = _CONTEXT_CELLS) -> str:
     return "█" * full + "░" * (width - full)
 
 
-def stats_lines(
-    exchange: Exchange | None, earlier: Sequence[RoundFigures], width: int
-) -> list[str]:
+def stats_lines(exchange: Exchange | None, earlier: Sequence[Round], width: int) -> list[str]:
     """Return the stats of an answer, streaming or done.
 
     Args:
@@ -123,14 +121,14 @@ def stats_lines(
         earlier: rounds of earlier answers with the same models, which tell what a plain round costs.
         width: cells that a line may have.
     """
-    if exchange is None or not exchange.rounds:
+    rounds = [] if exchange is None else exchange.rounds
+    if exchange is None or not rounds:
         return ["Nothing was measured yet: ask something."]
-    rounds = exchange.rounds
     bar = max(width - 18, 8)
     lines = _speed(exchange, costs_of([*earlier, *rounds]), bar)
-    if exchange.finished is not None and exchange.finished.note:
-        lines.append(exchange.finished.note)
-    mean = sum(each.confirmed for each in rounds) / len(rounds)
+    if exchange.forecast is not None and exchange.forecast.note:
+        lines.append(exchange.forecast.note)
+    mean = sum(len(each.confirmed) for each in rounds) / len(rounds)
     lines += [
         f"{len(rounds)} rounds, {mean:.2f} tokens confirmed in each",
         f"  {sparkline(rounds, bar)}",
@@ -144,10 +142,10 @@ def stats_lines(
     return lines + _drafting(rounds)
 
 
-def _drafting(rounds: Sequence[RoundFigures]) -> list[str]:
+def _drafting(rounds: Sequence[Round]) -> list[str]:
     lines = []
-    for name in dict.fromkeys(each.drafter for each in rounds if each.drafted):
-        mine = [each for each in rounds if each.drafter == name]
+    for name in dict.fromkeys(each.draft.drafter for each in rounds if each.drafted):
+        mine = [each for each in rounds if each.draft.drafter == name]
         drafted, accepted = sum(each.drafted for each in mine), sum(each.accepted for each in mine)
         lines.append(
             f"{name}: {accepted} of {drafted} drafted tokens accepted ({accepted / drafted:.0%})"
@@ -156,8 +154,8 @@ def _drafting(rounds: Sequence[RoundFigures]) -> list[str]:
 
 
 def _speed(exchange: Exchange, costs: Costs, bar: int) -> list[str]:
-    rounds, finished = exchange.rounds, exchange.finished
-    predicted = None if finished is None else finished.predicted_speed_up
+    rounds, forecast = exchange.rounds, exchange.forecast
+    predicted = None if forecast is None else forecast.predicted
     measured = measured_speed_up(rounds, costs.plain_round_s)
     lines = []
     if predicted is not None or measured is not None:
@@ -168,7 +166,7 @@ def _speed(exchange: Exchange, costs: Costs, bar: int) -> list[str]:
         ]
         lines = [f"speed-up: {', '.join(words)}", f"  {gauge(predicted, measured, bar)}"]
     if costs.break_even is not None:
-        mine = [each.confirmed for each in rounds if each.drafted]
+        mine = [len(each.confirmed) for each in rounds if each.drafted]
         got = f"; it confirms {statistics.fmean(mine):.2f}" if mine else ""
         lines.append(f"break-even: a drafted round costs {costs.break_even:.2f} plain ones{got}")
     elif measured is None and any(each.drafted for each in rounds):

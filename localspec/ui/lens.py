@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-from localspec.engine.protocol import LensToken
+from localspec.chat.events import RoundDone
 from localspec.ui.clean import clean
 
 
@@ -36,24 +36,29 @@ class Run:
     tokens: int
 
 
-def runs(tokens: Iterable[LensToken]) -> list[Run]:
+def runs(happened: Iterable[RoundDone]) -> list[Run]:
     """Return an answer as runs of one origin; what no draft had a part in is `plain`."""
+    tokens = (
+        (MARKS.get(origin, MARKS["plain"]), text)
+        for each in happened
+        for text, origin in zip(each.texts, each.round.origins, strict=False)
+    )
     found = []
-    for mark, group in groupby(tokens, lambda token: MARKS.get(token.origin, MARKS["plain"])):
-        every = list(group)
-        found.append(Run(clean("".join(token.text for token in every)), mark, len(every)))
+    for mark, group in groupby(tokens, lambda token: token[0]):
+        texts = [text for _, text in group]
+        found.append(Run(clean("".join(texts)), mark, len(texts)))
     return found
 
 
-def marked(tokens: Iterable[LensToken]) -> str:
+def marked(happened: Iterable[RoundDone]) -> str:
     """Return an answer with marks around its runs, as plain text."""
-    return "".join(f"{run.mark.open}{run.text}{run.mark.close}" for run in runs(tokens))
+    return "".join(f"{run.mark.open}{run.text}{run.mark.close}" for run in runs(happened))
 
 
-def legend(tokens: Sequence[LensToken]) -> list[str]:
+def legend(happened: Sequence[RoundDone]) -> list[str]:
     """Return a line for every origin: its mark, how many tokens it has, what it means."""
     counts = {mark.meaning: 0 for mark in MARKS.values()}
-    for run in runs(tokens):
+    for run in runs(happened):
         counts[run.mark.meaning] += run.tokens
     return [
         f"{mark.open or ' '}{'text' if mark.open else 'text '}{mark.close or ''}  "

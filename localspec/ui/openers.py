@@ -114,11 +114,11 @@ async def lens_sheet(app: ChatApp, argument: str) -> None:  # noqa: ARG001
     if exchange is None or not exchange.tokens:
         raise UsageError("there are no tokens to look at: ask something in this session first")
     body = Text()
-    for run in runs(exchange.tokens):
+    for run in runs(exchange.happened):
         body.append(run.mark.open, "dim")
         body.append(run.text, run.mark.style)
         body.append(run.mark.close, "dim")
-    body.append("\n\n" + "\n".join(legend(exchange.tokens)))
+    body.append("\n\n" + "\n".join(legend(exchange.happened)))
     app.push_screen(TextSheet("Token lens", body))
 
 

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from typing import TextIO
 
 from localspec import errors
-from localspec.engine.protocol import EngineDied, Failed, Finished, Notice, Ready, Streamed
+from localspec.chat.events import Text
+from localspec.engine.protocol import EngineDied, Failed, Notice, Ready, ReplyDone, ReplyEvents
 from localspec.errors import LocalspecError
 from localspec.ui.clean import clean, clean_line
 from localspec.ui.commands import parse
@@ -100,7 +101,7 @@ class Plain:
 
         A second one leaves, since an engine that hangs does not stop.
         """
-        ended: Finished | Failed | EngineDied | None = None
+        ended: ReplyDone | Failed | EngineDied | None = None
         stopping = False
         while ended is None:
             try:
@@ -112,7 +113,7 @@ class Plain:
                     raise
                 stopping = True
         match ended:
-            case Finished():
+            case ReplyDone():
                 self.write("\n")
                 self._figures(ended)
                 return 0
@@ -134,17 +135,17 @@ class Plain:
                 self._take(message)
             self.sleep(_POLL_S)
 
-    def _take(self, message: Notice) -> Finished | Failed | EngineDied | None:
+    def _take(self, message: Notice) -> ReplyDone | Failed | EngineDied | None:
         exchange = self.session.exchange
         match message:
-            case Streamed():
-                for span in message.spans:
-                    if not span.thinking or self.show_thoughts:
-                        self.write(span.text)
+            case ReplyEvents():
+                for event in message.events:
+                    if isinstance(event, Text) and (not event.thinking or self.show_thoughts):
+                        self.write(event.text)
             case Ready() if not self.quiet:
                 for note in message.notes:
                     self.tell(note)
-            case Finished() if exchange is not None and message.id == exchange.id:
+            case ReplyDone() if exchange is not None and message.id == exchange.id:
                 return message
             case Failed() if message.id is None:
                 self._refused = message
@@ -156,15 +157,15 @@ class Plain:
                 pass
         return None
 
-    def _figures(self, message: Finished) -> None:
+    def _figures(self, message: ReplyDone) -> None:
         last = self.session.talk.messages[-1:]
         note = (
             shown(last[0]).note
             if last and last[0].message.role == "assistant"
-            else message.stop_reason
+            else message.reply.stop_reason.value
         )
         if not self.quiet and note:
-            self.tell(f"{note} · seed {message.seed}")
+            self.tell(f"{note} · seed {message.reply.seed}")
 
     def _tell_trouble(self) -> None:
         """Say once why nothing is saved, and once that all is again; a disk may fill up at any time."""

@@ -63,8 +63,8 @@ def _lens(plain: Plain, argument: str) -> None:  # noqa: ARG001
     exchange = plain.session.exchange
     if exchange is None or not exchange.tokens:
         raise UsageError("there are no tokens to look at: ask something in this session first")
-    plain.write(marked(exchange.tokens) + "\n")
-    print("\n".join(legend(exchange.tokens)), file=plain.err)
+    plain.write(marked(exchange.happened) + "\n")
+    print("\n".join(legend(exchange.happened)), file=plain.err)
 
 
 def _race(plain: Plain, argument: str) -> None:

@@ -7,6 +7,7 @@ part of the engine's cache, and the conversation beside which they run finds its
 import secrets
 from dataclasses import dataclass, field, replace
 
+from localspec.decoding.round import StopReason
 from localspec.engine.client import EngineClient
 from localspec.engine.protocol import EngineDied, Notice, Options
 from localspec.messages import Message
@@ -50,7 +51,8 @@ class Race:
     def stopped(self) -> bool:
         """Whether the user put an end to it."""
         return any(
-            each.finished and each.finished.stop_reason == "cancelled" for each in self.lanes
+            each.finished and each.finished.reply.stop_reason is StopReason.CANCELLED
+            for each in self.lanes
         )
 
     def start(self) -> None:

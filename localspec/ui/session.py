@@ -6,6 +6,7 @@ Nothing here waits: `poll`, called ten times a second, takes what came in. No Te
 from dataclasses import replace
 from pathlib import Path
 
+from localspec.decoding.round import Round
 from localspec.engine.client import EngineClient
 from localspec.engine.protocol import (
     Counted,
@@ -13,7 +14,6 @@ from localspec.engine.protocol import (
     Load,
     Notice,
     Options,
-    RoundFigures,
 )
 from localspec.errors import UsageError
 from localspec.messages import Message
@@ -58,7 +58,7 @@ class Session:
         self.answering = Answering(talk)
         self.kept = ModelsState(engine, talk, self.state)
         self.race: Race | None = None
-        self.earlier_rounds: list[RoundFigures] = []
+        self.earlier_rounds: list[Round] = []
         self.drop_oldest = False
         self.draft = True
         self._counted = 0
