@@ -225,8 +225,8 @@ def reply(process: subprocess.Popen[bytes], kind: str) -> dict[str, Any]:
     ("line", "told"),
     [
         (b"hello\n", "a frame is no JSON"),
-        (b'{"v": 3, "type": "Bye"}\n', "a frame is of protocol 3, this side speaks 2"),
-        (b'{"v": 2, "type": "Dance"}\n', "unknown type 'Dance'"),
+        (b'{"v": 2, "type": "Bye"}\n', f"a frame is of protocol 2, this side speaks {VERSION}"),
+        (b'{"v": %d, "type": "Dance"}\n' % VERSION, "unknown type 'Dance'"),
         (b"\n", "a frame is no JSON"),
         (b"x" * (MAX_FRAME_BYTES + 1) + b"yz\n", f"more than {MAX_FRAME_BYTES} bytes"),
         (b"x" * (2 * MAX_FRAME_BYTES + 3) + b"\n", f"more than {MAX_FRAME_BYTES} bytes"),
@@ -287,8 +287,8 @@ def test_a_stray_print_does_not_reach_the_pipe() -> None:
     ("said", "told"),
     [
         ("hello", "the engine speaks nonsense: a frame is no JSON"),
-        ('{"v": 9, "type": "Hello"}', "a frame is of protocol 9, this side speaks 2"),
-        ('{"v": 2, "type": "Load"}', "a frame is of unknown type 'Load'"),
+        ('{"v": 9, "type": "Hello"}', "a frame is of protocol 9, this side speaks 3"),
+        ('{"v": 3, "type": "Load"}', "a frame is of unknown type 'Load'"),
     ],
 )
 def test_an_engine_that_speaks_nonsense_is_ended(said: str, told: str) -> None:

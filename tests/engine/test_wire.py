@@ -95,7 +95,7 @@ def said(part: object) -> bytes:
         (said({"type": "TextPart"}), "Count.messages[0].parts[0] lacks one of text"),
         (
             said({"type": "ToolCall", "id": "1", "name": "f", "arguments": "{}"}),
-            "Count.messages[0]: a message of role user holds a ToolCall",
+            "Count.messages[0] cannot be: a message of role user holds a ToolCall",
         ),
         (frame(type="Ask", messages=[], options={"temperature": "hot"}), "temperature cannot be"),
         (b'{"v": 3, "type": "Ask", "id": NaN}', "no JSON: NaN is no number"),
