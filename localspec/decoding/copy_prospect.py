@@ -29,7 +29,7 @@ def _bucket(length: int, *, near: bool, disputed: bool) -> int:
 class CopyProspect:
     """Follows the text, and knows how often its source was right at each length of match.
 
-    The prior was counted over 100 answers of a real pair; `docs/decisions.md` has the counts.
+    The prior was counted over 100 answers of a real pair (`docs/measurements/drafting-policy.md`).
 
     Args:
         eog: ids that end a generation; nothing useful follows them.
