@@ -10,7 +10,7 @@ RECORDS = sorted((ROOT / "docs/decisions").glob("[0-9]*.md"))
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 _LINK = re.compile(r"\]\((?!https?:)([^)#\s]*)(?:#([^)\s]+))?\)")
-_PROGRAM = re.compile(r"python -m (lab(?:\.[a-z_]+)+)")
+_PROGRAM = re.compile(r"python -m (lab(?:\.[a-z_]+)+)(?![.\w])")
 
 
 def anchors(document: Path) -> set[str]:
