@@ -170,6 +170,6 @@ def test_the_pair_reverses_a_linked_list(qwen_paths: tuple[Path, Path]) -> None:
     assert any("reverse" in name for name in names)
     assert ".next" in code
     assert reply.acceptance.acceptance_rate is not None
-    # Measured: 84 to 88 percent, see docs/decisions.md.
+    # Measured: 84 to 88 percent, see docs/measurements/decoding.md.
     assert reply.acceptance.acceptance_rate > 0.75
     assistant.close()

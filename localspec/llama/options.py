@@ -73,7 +73,7 @@ class LoadOptions:
         """Return `flash_attention`, or what suits where the layers are; None lets llama.cpp decide.
 
         On a CPU, llama.cpp's own choice is flash attention, whose passes of 8 tokens and more take
-        up to half as long again in a deep context; `docs/decisions.md` has the measurements. Only a
+        up to half as long again in a deep context (`docs/measurements/pass-costs.md`). Only a
         quantised cache has no other kernel.
         """
         if self.flash_attention is None and not on_gpu and self.kv_type in {"f16", "f32"}:
@@ -92,6 +92,6 @@ class LoadOptions:
         """Return these options with the kernels whose narrow passes round alike on a CPU.
 
         Without repacking, with flash attention and a bf16 cache, texts of passes up to 4 tokens
-        wide were found equal to those of single tokens; `docs/decisions.md` has the measurements.
+        wide were found equal to those of single tokens (`docs/measurements/exact-mode.md`).
         """
         return replace(self, repack=False, flash_attention=True, kv_type="bf16")

@@ -26,7 +26,7 @@ def seeds(name: str) -> range:
     return range(SWEEP or (5 if name.startswith(CHANGING) else 2))
 
 
-# What is reached where a twentieth is not; `docs/decisions.md` says why. Under a dear draft model every
+# What is reached where a twentieth is not; `docs/decisions/0020-adaptive-drafting-policy.md` says why. Under a dear draft model every
 # try costs three plain steps, so that texts which change kind all the time are left alone; against an
 # adversary the yardstick is the best fixed setting, which meets another text.
 REACHED = {

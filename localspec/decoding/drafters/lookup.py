@@ -36,7 +36,7 @@ _SHORT_COPY = 4
 class LookupDrafter:
     """Follows the text, and knows how often its source was right at each length of match.
 
-    The prior was counted over 100 answers of a real pair; `docs/decisions.md` has the counts.
+    The prior was counted over 100 answers of a real pair (`docs/measurements/drafting-policy.md`).
     What copying may lose in a reply is bounded: little at first, more as the text shows that it
     copies, so that a short reply that copies nothing loses next to nothing.
 
