@@ -12,8 +12,8 @@ import sys
 
 from workbench import machine
 
-from localspec.chat.reply_options import ReplyOptions
-from localspec.launch import DraftMode, Launch, prepare
+from localspec.launch import DraftMode, prepare
+from localspec.options import LaunchOptions, ReplyOptions
 
 CONFIGURATIONS: list[tuple[str, DraftMode]] = [
     ("smollm2-135m", "lookup"),
@@ -39,7 +39,7 @@ def kv_bytes(path: str, n_ctx: int) -> int:
 
 def measure(pair: str, draft: DraftMode) -> None:
     """Answer once with a long prompt, and print what it took as JSON."""
-    prepared = prepare(Launch(pair=pair, draft=draft))
+    prepared = prepare(LaunchOptions(pair=pair, draft=draft))
     assistant = prepared.load()
     assistant.reply("word " * 1500 + "\nWhat is this?", ReplyOptions(seed=1, max_tokens=40))
     # Read first: what follows is this script's own memory.

@@ -20,13 +20,11 @@ from dataclasses import dataclass, field
 from workbench import machine
 
 from localspec.chat.conversation import Conversation
-from localspec.chat.reply_options import ReplyOptions
 from localspec.chat.requests import Answered, Answerer, OneAtATime, Request
 from localspec.decoding.model import LanguageModel, Logits, Pass
-from localspec.decoding.sampling import SamplingParams
 from localspec.decoding.schedule import Sequences
-from localspec.launch import Launch, prepare
-from localspec.llama.options import LoadOptions
+from localspec.launch import prepare
+from localspec.options import LaunchOptions, LoadOptions, ReplyOptions, SamplingParams
 from localspec.parallel import open_parallel
 
 _WORDS = (
@@ -136,7 +134,7 @@ def main() -> None:
     parser.add_argument("--skip-alone", action="store_true")
     flags = parser.parse_args()
     options = LoadOptions(threads=flags.threads, n_ctx=flags.ctx)
-    prepared = prepare(Launch(flags.pair, draft=flags.draft, options=options))
+    prepared = prepare(LaunchOptions(flags.pair, draft=flags.draft, load=options))
     print(f"{machine()}; {flags.pair}; draft {flags.draft}", flush=True)
     parallel = open_parallel(prepared, flags.parallel)
     print(*parallel.notes, sep="; ", flush=True)

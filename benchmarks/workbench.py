@@ -23,13 +23,12 @@ from localspec.decoding.model import Logits, Role
 from localspec.decoding.model_drafter import ModelDrafter
 from localspec.decoding.noise import Noise
 from localspec.decoding.policy import FixedPolicy
-from localspec.decoding.sampling import SamplingParams
 from localspec.decoding.stats import AcceptanceStats
 from localspec.decoding.timings import Timings
 from localspec.llama.context import LlamaContext
-from localspec.llama.options import LoadOptions
 from localspec.llama.pair import Pair, open_pair
 from localspec.models.pull import pull
+from localspec.options import LoadOptions, SamplingParams
 
 
 def prompts() -> list[Prompt]:

@@ -11,13 +11,13 @@ from localspec.chat.conversation import Segment
 from localspec.decoding.cancel import CancelFlag
 from localspec.engine.factory import Loaded, RestoredState, SavedState, StateLeftError
 from localspec.engine.forecast import Costs
-from localspec.engine.protocol import Downloading, Load, Loading, Measuring
+from localspec.engine.protocol import Downloading, Loading, Measuring
 from localspec.engine.serving import serve
-from localspec.launch import Launch, prepare
+from localspec.launch import prepare
 from localspec.llama.context import LlamaContext
-from localspec.llama.options import LoadOptions
 from localspec.llama.state import StateUnfitError, restore_state, save_state
 from localspec.models.progress import Progress
+from localspec.options import LaunchOptions
 from localspec.recording import record
 from localspec.telemetry.recorder import Recorder
 
@@ -28,7 +28,7 @@ class Factory:
     def __init__(self) -> None:
         self._recorder: Recorder | None = None
 
-    def fetch(self, request: Load, tell: Callable[[Downloading], None]) -> None:
+    def fetch(self, options: LaunchOptions, tell: Callable[[Downloading], None]) -> None:
         """Obtain the files and check them; the memory is not looked at, another pair may still be in it."""
 
         def report(progress: Progress) -> None:
@@ -38,13 +38,16 @@ class Factory:
                 )
             )
 
-        prepare(replace(launch_of(request), fit=False), report)
+        prepare(replace(options, fit=False), report)
 
     def load(
-        self, request: Load, cancel: CancelFlag, tell: Callable[[Loading | Measuring], None]
+        self,
+        options: LaunchOptions,
+        cancel: CancelFlag,
+        tell: Callable[[Loading | Measuring], None],
     ) -> Loaded:
         """Load them; see `localspec.engine.factory`."""
-        prepared = prepare(launch_of(request))
+        prepared = prepare(options)
         opened = prepared.open(
             cancel,
             lambda name, share: tell(Loading(name, share)),
@@ -60,31 +63,6 @@ class Factory:
         """Have what was recorded written down."""
         if self._recorder is not None:
             self._recorder.close()
-
-
-def launch_of(request: Load) -> Launch:
-    """Return the same request as the composition root takes it.
-
-    Raises:
-        UsageError: it contradicts itself.
-    """
-    return Launch(
-        pair=request.pair,
-        target=request.target,
-        draft_model=request.draft_model,
-        draft=request.draft,
-        draft_length=request.draft_length,
-        options=LoadOptions(
-            n_ctx=request.n_ctx,
-            gpu_layers=request.gpu_layers,
-            devices=request.devices,
-            threads=request.threads,
-            kv_type=request.kv_type,
-        ),
-        exact=request.exact,
-        offline=request.offline,
-        fit=request.fit,
-    )
 
 
 def _loaded(assistant: Assistant, path: Path, costs: Costs | None) -> Loaded:

@@ -13,12 +13,12 @@ from localspec.decoding.model_drafter import ModelDrafter
 from localspec.decoding.policy import FixedPolicy, Policy
 from localspec.decoding.windowed_model import WindowedModel
 from localspec.errors import UsageError
+from localspec.options import LaunchOptions
 
 MODEL_DRAFT_LENGTH = 3
 LOOKUP_DRAFT_LENGTH = 15
 LONGEST_DRAFT = 31
 """Of `auto`: wider passes gain next to nothing, and their logits take memory."""
-MAX_DRAFT_LENGTH = 63
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,17 +64,18 @@ def draft_mode(text: str, draft_length: int | None = None) -> DraftMode:
             "length if you like, as in model:3"
         )
     drafted = int(length) if colon else draft_length or usual[kind]
-    require_length(drafted)
+    LaunchOptions(draft_length=drafted)  # which says what lengths there are
     return DraftMode(kind, drafted)
 
 
-def require_length(draft_length: int) -> None:
-    """Raise `UsageError` where nobody can draft so many tokens."""
-    if not 1 <= draft_length <= MAX_DRAFT_LENGTH:
-        raise UsageError(
-            f"draft_length is {draft_length}: give 1 to {MAX_DRAFT_LENGTH}, "
-            "or switch drafting off with --draft off"
-        )
+def draft_modes(options: LaunchOptions) -> tuple[DraftMode, ...]:
+    """Return every mode that a pair has to be ready for, the wanted one first.
+
+    Raises:
+        UsageError: there is no such mode.
+    """
+    modes = (options.draft, *options.further)
+    return tuple(draft_mode(each, options.draft_length) for each in modes)
 
 
 @dataclass(frozen=True, slots=True)

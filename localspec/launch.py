@@ -1,14 +1,13 @@
 """Launch: names and flags become files that are here, sound, and fit each other."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 from localspec.calibration.calibrated import cached_costs
 from localspec.decoding.model import Role
-from localspec.drafting import DraftMode, PairCosts, draft_mode, require_length
+from localspec.drafting import PairCosts, draft_modes
 from localspec.errors import UsageError
 from localspec.fitting import plan_fit
-from localspec.llama.options import LoadOptions
 from localspec.loading import Files, Prepared
 from localspec.models.fit import native_count
 from localspec.models.gguf_header import GgufHeader
@@ -18,57 +17,12 @@ from localspec.models.reference import look_up
 from localspec.models.registry import Registry, load_registry
 from localspec.models.split_model import read_model
 from localspec.models.tokenizer import require_compatible
+from localspec.options import LaunchOptions
 
 
-@dataclass(frozen=True, slots=True)
-class Launch:
-    """What to load, by the names that users give.
-
-    Args:
-        pair: name of a pair; None with `target` None takes the default pair.
-        target: a model's name or the path of a GGUF, instead of a pair.
-        draft_model: likewise for the draft model; overrides the pair's own.
-        draft: `off`, `auto`, `lookup`, `model`, the last two with a length if wanted: `model:3`.
-            `auto` drafts by whatever pays, as far as it pays.
-        draft_length: tokens to draft a round by `lookup` or `model`; None takes the usual.
-        options: how to load.
-        exact: load with kernels, and draft only so far, that no bit depends on drafting.
-        offline: use no network.
-        fit: plan for the memory that is free, and refuse what it does not hold.
-        further: more modes that the pair has to be ready for, as a comparison needs them.
-    """
-
-    pair: str | None = None
-    target: str | None = None
-    draft_model: str | None = None
-    draft: str = "auto"
-    draft_length: int | None = None
-    options: LoadOptions = field(default_factory=LoadOptions)
-    exact: bool = False
-    offline: bool = False
-    fit: bool = True
-    further: tuple[str, ...] = ()
-
-    def __post_init__(self) -> None:
-        if self.pair is not None and self.target is not None:
-            raise UsageError(
-                f"pair {self.pair} and target {self.target} exclude each other: give one of them"
-            )
-        if self.draft_length is not None:
-            require_length(self.draft_length)
-        if self.exact and self.options.kv_type not in {"f16", "bf16"}:
-            raise UsageError(
-                f"--exact needs a bf16 cache, and --kv-type says {self.options.kv_type}: "
-                "leave one of them out"
-            )
-
-    @property
-    def modes(self) -> tuple[DraftMode, ...]:
-        """Every mode to be ready for, the wanted one first."""
-        return tuple(draft_mode(each, self.draft_length) for each in (self.draft, *self.further))
-
-
-def prepare(request: Launch, on_download: Callable[[Progress], None] = lambda _: None) -> Prepared:
+def prepare(
+    request: LaunchOptions, on_download: Callable[[Progress], None] = lambda _: None
+) -> Prepared:
     """Obtain and check what is asked for, all of it before the first, slow load begins.
 
     Args:
@@ -91,11 +45,12 @@ def prepare(request: Launch, on_download: Callable[[Progress], None] = lambda _:
     shared_vocab = 0
     if len(files) > 1:
         shared_vocab = require_compatible(headers[0], headers[1]).shared_vocab
-    options = request.options.exact() if request.exact else request.options
-    options = replace(options, max_rows=max(mode.rows for mode in request.modes))
+    modes = draft_modes(request)
+    options = request.load.exact() if request.exact else request.load
+    options = replace(options, max_rows=max(mode.rows for mode in modes))
     prepared = Prepared(
         Files(files[0], files[1] if len(files) > 1 else None, names),
-        request.modes,
+        modes,
         shared_vocab,
         options,
         exact=request.exact,
@@ -108,13 +63,13 @@ def prepare(request: Launch, on_download: Callable[[Progress], None] = lambda _:
     return _fitted(prepared, headers[:1]) if request.fit else prepared
 
 
-def _references(request: Launch, registry: Registry) -> list[str]:
+def _references(request: LaunchOptions, registry: Registry) -> list[str]:
     """Return the target, and the draft model where a mode may use one."""
     target, draft_model = request.target, request.draft_model
     if target is None:
         pair = registry.pair(request.pair or registry.default_pair)
         target, draft_model = pair.target, draft_model or pair.draft_model
-    kinds = {mode.kind for mode in request.modes}
+    kinds = {mode.kind for mode in draft_modes(request)}
     if "model" in kinds and draft_model is None:
         raise UsageError(
             f"{target} has no draft model: name one with --draft-model, or use --draft lookup"

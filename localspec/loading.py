@@ -14,8 +14,8 @@ from localspec.decoding.model import Role
 from localspec.drafting import LOOKUP_DRAFT_LENGTH, Drafting, DraftMode, PairCosts, windowed
 from localspec.llama.context import LlamaContext
 from localspec.llama.grammar import Grammars
-from localspec.llama.options import LoadOptions
 from localspec.llama.pair import Pair, open_pair
+from localspec.options import LoadOptions
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,10 +16,10 @@ from localspec.drafting import LONGEST_DRAFT, LOOKUP_DRAFT_LENGTH, DraftMode
 from localspec.errors import ModelLoadError
 from localspec.fitting import sequences_that_fit
 from localspec.llama.devices import supports_offload
-from localspec.llama.options import LoadOptions
 from localspec.llama.sequences import LlamaSequences
 from localspec.loading import Loaded, OnShare, Prepared, consecutive
 from localspec.models.split_model import read_model
+from localspec.options import LoadOptions
 
 MOST = 64
 """Beyond it no pass was ever measured."""

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from localspec.chat.assistant import Assistant
 from localspec.chat.parallel import Parallel
-from localspec.config.keys import KEYS, from_text
+from localspec.config.keys import KEYS
 from localspec.config.resolve import PREFIX
 from localspec.decoding.adaptive import AdaptivePolicy
 from localspec.drafting import PairCosts
@@ -36,7 +36,7 @@ def is_allowed(environ: Mapping[str, str] | None = None) -> bool:
     """
     text = (os.environ if environ is None else environ).get(f"{PREFIX}{_KEY.upper()}", "")
     try:
-        return not text or from_text(KEYS[_KEY], text) is True
+        return not text or KEYS[_KEY].parse(text) is True
     except ValueError:
         return False
 

@@ -51,7 +51,7 @@ def test_what_is_no_mode_is_refused_by_name(text: str) -> None:
 
 @pytest.mark.parametrize("text", ["model:0", "lookup:64", "model:99999"])
 def test_a_length_out_of_range_is_refused(text: str) -> None:
-    with pytest.raises(UsageError, match="give 1 to 63"):
+    with pytest.raises(UsageError, match="it must be from 1 to 63"):
         draft_mode(text)
 
 

@@ -11,7 +11,6 @@ from localspec.chat.answer_constraint import answer_constraint
 from localspec.chat.conversation import Conversation, raw_tokens
 from localspec.chat.events import Event, Finished, Reply
 from localspec.chat.loaded_models import LoadedModels
-from localspec.chat.reply_options import ReplyOptions
 from localspec.chat.reply_progress import Watch
 from localspec.chat.reply_text import ReplyText
 from localspec.chat.replying import Replying
@@ -24,10 +23,10 @@ from localspec.decoding.generate import Generation, Limits
 from localspec.decoding.model import LanguageModel, Role
 from localspec.decoding.noise import Noise
 from localspec.decoding.policy import Policy
-from localspec.decoding.sampling import SamplingParams
 from localspec.decoding.serve import serve
 from localspec.decoding.timings import Timings
 from localspec.errors import ContextOverflow, UsageError
+from localspec.options import ReplyOptions, SamplingParams
 
 _SEED_BITS = 32  # short enough to be copied by hand
 

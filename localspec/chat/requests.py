@@ -7,9 +7,9 @@ from typing import Protocol
 from localspec.chat.assistant import Assistant
 from localspec.chat.conversation import Conversation
 from localspec.chat.events import Reply
-from localspec.chat.reply_options import ReplyOptions
 from localspec.decoding.generate import StopReason
 from localspec.errors import LocalspecError
+from localspec.options import ReplyOptions
 
 
 @dataclass(frozen=True, slots=True, eq=False)

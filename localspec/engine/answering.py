@@ -7,18 +7,15 @@ from pathlib import Path
 from localspec.chat.conversation import Conversation, Segment
 from localspec.chat.conversation import Message as Said
 from localspec.chat.events import Finished
-from localspec.chat.reply_options import ReplyOptions
 from localspec.chat.thinking import tag_pieces, thinking_tags
 from localspec.decoding.drafter import NoDrafter
 from localspec.decoding.policy import FixedPolicy
-from localspec.decoding.sampling import SamplingParams
 from localspec.engine.account import Account, finished
 from localspec.engine.factory import Loaded, SavedState
 from localspec.engine.forecast import Forecast, chance_of_acceptance, forecast
 from localspec.engine.protocol import (
     Ask,
     Message,
-    Options,
     Prefilling,
     RoundFigures,
     Span,
@@ -28,6 +25,7 @@ from localspec.engine.protocol import (
 )
 from localspec.engine.shortening import dropped_to_fit
 from localspec.errors import UsageError
+from localspec.options import ReplyOptions
 
 _NO_DRAFTING = FixedPolicy(NoDrafter(), 0)
 
@@ -54,7 +52,7 @@ class Answering:
 
     def answer(self, request: Ask) -> None:
         """Answer a conversation; see `Ask`."""
-        options = reply_options(request.options)
+        options = request.options
         turns = _checked(request.turns)
         target = self._assistant.models.target
         dropped = 0
@@ -147,25 +145,6 @@ class Answering:
             yield
         finally:
             self._assistant.policy = usual
-
-
-def reply_options(options: Options) -> ReplyOptions:
-    """Return the same options as the assistant takes them.
-
-    Raises:
-        UsageError: a value is out of range.
-    """
-    sampling = SamplingParams(
-        temperature=options.temperature,
-        top_k=options.top_k,
-        top_p=options.top_p,
-        min_p=options.min_p,
-        repeat_penalty=options.repeat_penalty,
-        presence_penalty=options.presence_penalty,
-        frequency_penalty=options.frequency_penalty,
-        penalty_last_n=options.penalty_last_n,
-    )
-    return ReplyOptions(sampling, options.seed, options.max_tokens, options.stop)
 
 
 def _checked(turns: Sequence[Turn]) -> tuple[Turn, ...]:

@@ -32,6 +32,7 @@ from localspec.engine.protocol import (
 )
 from localspec.engine.requests import Requests
 from localspec.errors import LocalspecError, TemplateError, UsageError
+from localspec.options import LaunchOptions
 
 
 class Server:
@@ -75,7 +76,7 @@ class Server:
     def _do(self, command: Command) -> None:
         match command:
             case Load():
-                self._load(command)
+                self._load(command.options)
             case Ask():
                 self._loaded().answer(command)
             case Count():
@@ -86,12 +87,12 @@ class Server:
             case RestoreState():
                 self._restore(command)
 
-    def _load(self, request: Load) -> None:
+    def _load(self, options: LaunchOptions) -> None:
         try:
-            self._fetch(request)
+            self._fetch(options)
             # Only now does the old pair go, and its memory is free before the new one is planned.
             self._drop()
-            loaded = self._factory.load(request, self._cancel, self._tell)
+            loaded = self._factory.load(options, self._cancel, self._tell)
         except (Cancelled, KeyboardInterrupt):
             kept = self._answering
             self._tell(LoadCancelled(None if kept is None else kept.target_name))
@@ -99,10 +100,10 @@ class Server:
         self._answering = Answering(loaded, self._tell)
         self._tell(_ready(loaded))
 
-    def _fetch(self, request: Load) -> None:
+    def _fetch(self, options: LaunchOptions) -> None:
         with self._interruption.allowed():
             if not self._cancel.is_set:
-                self._factory.fetch(request, self._tell)
+                self._factory.fetch(options, self._tell)
         if (
             self._cancel.is_set
         ):  # also where a library took the interruption for an error of its own

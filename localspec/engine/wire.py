@@ -4,6 +4,7 @@ A frame is `{"v": 1, "type": "Ask", ...fields}`. Knows no pipe and no process.
 """
 
 import json
+import math
 import types
 from collections.abc import Mapping
 from dataclasses import asdict, fields, is_dataclass
@@ -11,6 +12,7 @@ from functools import cache
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from localspec.engine.protocol import VERSION, Command, EngineDied, Message
+from localspec.errors import UsageError
 
 # A context of a million tokens is far below it; what is above is no conversation.
 MAX_FRAME_BYTES = 32 << 20
@@ -36,7 +38,7 @@ def encode(message: Command | Message) -> bytes:
     """
     document = {"v": VERSION, "type": type(message).__name__, **asdict(message)}
     # Escapes for all but ASCII: lone surrogates, which a paste may hold, travel as well.
-    line = json.dumps(document, separators=(",", ":"), allow_nan=False).encode() + b"\n"
+    line = json.dumps(document, separators=(",", ":")).encode() + b"\n"
     if len(line) > MAX_FRAME_BYTES:
         raise FrameError(
             f"{type(message).__name__} has {len(line)} bytes, more than {MAX_FRAME_BYTES}: send less text"
@@ -55,7 +57,7 @@ def decode(line: bytes, kinds: Mapping[str, type[T]]) -> T:
         FrameError: it is malformed, of another version, or of no such kind.
     """
     try:
-        document = json.loads(line, parse_constant=_no_constant)
+        document = json.loads(line, parse_constant=_constant)
     except (ValueError, RecursionError) as error:
         raise FrameError(f"a frame is no JSON: {' '.join(str(error).split())[:120]}") from None
     if not isinstance(document, dict):
@@ -90,6 +92,9 @@ def _record(kind: type, value: object, where: str) -> Any:
     built = {name: _value(hints[name], each, f"{where}.{name}") for name, each in value.items()}
     try:
         return kind(**built)
+    except UsageError as error:
+        reason = " ".join(str(error).split())[:200]
+        raise FrameError(f"{where} cannot be: {reason}") from None
     except TypeError:
         missing = [each.name for each in fields(kind) if each.name not in built]
         raise FrameError(f"{where} lacks one of {', '.join(missing)}") from None
@@ -101,13 +106,19 @@ def _value(hint: Any, value: object, where: str) -> Any:
     if origin in {Union, types.UnionType}:
         if value is None and types.NoneType in get_args(hint):
             return None
-        (hint,) = (each for each in get_args(hint) if each is not types.NoneType)
+        # Of several types the first is how the value is kept, and so how it travels.
+        hint = next(each for each in get_args(hint) if each is not types.NoneType)
         return _value(hint, value, where)
     if origin is tuple:
         if not isinstance(value, list):
             raise FrameError(f"{where} is a {type(value).__name__}, not a list")
-        item = get_args(hint)[0]
-        return tuple(_value(item, each, f"{where}[{index}]") for index, each in enumerate(value))
+        items = get_args(hint)
+        if items[-1] is Ellipsis:
+            items = items[:1] * len(value)
+        if len(items) != len(value):
+            raise FrameError(f"{where} has {len(value)} items, not {len(items)}")
+        pairs = enumerate(zip(items, value, strict=True))
+        return tuple(_value(item, each, f"{where}[{index}]") for index, (item, each) in pairs)
     if is_dataclass(hint):
         return _record(hint, value, where)  # type: ignore[arg-type]  # a class, never an instance
     # A bool is no int here, and an int is as good as a float.
@@ -117,5 +128,7 @@ def _value(hint: Any, value: object, where: str) -> Any:
     return float(value) if hint is float else value  # type: ignore[arg-type]
 
 
-def _no_constant(name: str) -> None:
+def _constant(name: str) -> float:
+    if name == "-Infinity":  # the bias of a token that is forbidden
+        return -math.inf
     raise ValueError(f"{name} is no number")

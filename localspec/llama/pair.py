@@ -9,7 +9,7 @@ from localspec.decoding.tries import DRAFT_ROWS
 from localspec.llama.allocator import give_back_memory
 from localspec.llama.context import LlamaContext
 from localspec.llama.model import LlamaModel
-from localspec.llama.options import LoadOptions
+from localspec.options import LoadOptions
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -8,7 +8,8 @@ import secrets
 from dataclasses import dataclass, field, replace
 
 from localspec.engine.client import EngineClient
-from localspec.engine.protocol import EngineDied, Message, Options, Turn
+from localspec.engine.protocol import EngineDied, Message, Turn
+from localspec.options import ReplyOptions
 from localspec.ui.exchange import Exchange
 from localspec.ui.figures import TIMES
 
@@ -31,7 +32,7 @@ class Race:
 
     engine: EngineClient
     turns: tuple[Turn, ...]
-    options: Options
+    options: ReplyOptions
     lanes: list[Exchange] = field(default_factory=list)
     _died: str = ""
 
@@ -109,7 +110,7 @@ class Race:
         self.lanes.append(Exchange(number, self.turns))
 
 
-def race_of(engine: EngineClient, turns: tuple[Turn, ...], options: Options) -> Race:
+def race_of(engine: EngineClient, turns: tuple[Turn, ...], options: ReplyOptions) -> Race:
     """Start a race over one prompt; of a length that nobody waits long for, and with one seed."""
     seed = secrets.randbits(_SEED_BITS) if options.seed is None else options.seed
     most = min(options.max_tokens or _MOST_TOKENS, _MOST_TOKENS)

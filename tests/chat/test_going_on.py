@@ -3,11 +3,10 @@
 import pytest
 
 from localspec.chat.conversation import Conversation, Message
-from localspec.chat.reply_options import ReplyOptions
 from localspec.decoding.generate import Confirmed, StopReason
 from localspec.decoding.lookup_drafter import LookupDrafter
-from localspec.decoding.sampling import SamplingParams
 from localspec.decoding.timings import Timings
+from localspec.options import ReplyOptions, SamplingParams
 from tests.chat.test_assistant import (
     END,
     TEMPLATE,

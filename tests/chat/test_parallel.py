@@ -7,11 +7,11 @@ import pytest
 
 from localspec.chat.assistant import Assistant
 from localspec.chat.parallel import Parallel
-from localspec.chat.reply_options import ReplyOptions
 from localspec.chat.requests import Answered, OneAtATime, Request
 from localspec.decoding.generate import StopReason
 from localspec.decoding.model import Logits, Pass
 from localspec.errors import ContextOverflow, PassFailed, TemplateError
+from localspec.options import ReplyOptions
 from tests.chat.test_assistant import Teller, assistant, teller_of
 
 

@@ -20,9 +20,9 @@ from localspec.decoding.noise import Noise
 from localspec.decoding.pacing import Pacing
 from localspec.decoding.policy import FixedPolicy, Plan
 from localspec.decoding.round import Round, Spent
-from localspec.decoding.sampling import SamplingParams
 from localspec.decoding.timings import Timings
 from localspec.decoding.verify import Verdict
+from localspec.options import SamplingParams
 from tests.toy import (
     CachedModel,
     Countdown,

@@ -8,7 +8,7 @@ from localspec.decoding.choose import Chooser
 from localspec.decoding.drafter import Draft
 from localspec.decoding.lookup_drafter import LookupDrafter
 from localspec.decoding.noise import Noise
-from localspec.decoding.sampling import SamplingParams
+from localspec.options import SamplingParams
 
 CHOOSER = Chooser(SamplingParams(), Noise(0))
 

@@ -22,9 +22,10 @@ from localspec.decoding.model import LanguageModel, Role
 from localspec.decoding.model_drafter import ModelDrafter
 from localspec.decoding.noise import Noise
 from localspec.decoding.policy import FixedPolicy, Policy
-from localspec.decoding.sampling import SamplingParams, candidates
+from localspec.decoding.sampling import candidates
 from localspec.decoding.stats import AcceptanceStats
 from localspec.decoding.tries import DRAFT_ROWS
+from localspec.options import SamplingParams
 from tests.toy import (
     Asked,
     Brackets,

@@ -8,9 +8,9 @@ from numpy.typing import NDArray
 
 from localspec.llama.context import LlamaContext
 from localspec.llama.model import LlamaModel
-from localspec.llama.options import LoadOptions
 from localspec.models.heavier import heavier
 from localspec.models.hopeless import hopeless
+from localspec.options import LoadOptions
 
 pytestmark = pytest.mark.weights
 

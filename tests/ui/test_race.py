@@ -1,6 +1,7 @@
 import pytest
 
-from localspec.engine.protocol import EngineDied, Failed, Options, Span, Started, Streamed, Turn
+from localspec.engine.protocol import EngineDied, Failed, Span, Started, Streamed, Turn
+from localspec.options import ReplyOptions
 from localspec.ui.race import Race
 from tests.ui.answers import finished
 
@@ -15,7 +16,7 @@ class Asked:
     def ask(
         self,
         turns: object,
-        options: Options,
+        options: ReplyOptions,
         *,
         draft: bool,
         keep: int | None,
@@ -35,7 +36,7 @@ def engine() -> Asked:
 
 @pytest.fixture
 def race(engine: Asked) -> Race:
-    race = Race(engine, (Turn("user", "q"),), Options(seed=5))  # type: ignore[arg-type]
+    race = Race(engine, (Turn("user", "q"),), ReplyOptions(seed=5))  # type: ignore[arg-type]
     race.start()
     return race
 

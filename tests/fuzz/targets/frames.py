@@ -3,16 +3,17 @@
 from collections.abc import Mapping
 from typing import Any
 
-from localspec.engine.commands import Ask, Cancel, Load, Options, SaveState, Turn
+from localspec.engine.commands import Ask, Cancel, Load, SaveState, Turn
 from localspec.engine.messages import Counted, Failed, Hello, Loading, Ready
 from localspec.engine.wire import COMMANDS, MESSAGES, FrameError, decode, encode
+from localspec.options import LaunchOptions, LoadOptions, ReplyOptions
 from tests.fuzz.target import FoundError, check_message
 
 SEEDS = tuple(
     encode(each)
     for each in (
-        Ask(3, (Turn("system", "a"), Turn("user", "b\ud800")), Options(seed=1, stop=("x",))),
-        Load(pair="p", devices=("cpu",), n_ctx=512),
+        Ask(3, (Turn("system", "a"), Turn("user", "b\ud800")), ReplyOptions(seed=1, stop=("x",))),
+        Load(LaunchOptions(pair="p", load=LoadOptions(devices=("cpu",), n_ctx=512))),
         Cancel(None),
         SaveState("/x"),
         Hello("1", 2),

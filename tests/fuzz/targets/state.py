@@ -9,8 +9,8 @@ from unittest.mock import patch
 
 import llama_cpp.llama_cpp as native
 
-from localspec.llama.options import LoadOptions
 from localspec.llama.state import StateUnfitError, _belongs_to, _sealed, restore_state
+from localspec.options import LoadOptions
 from tests.fuzz.scratch import scratch
 from tests.fuzz.target import FoundError, check_message
 
