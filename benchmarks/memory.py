@@ -12,7 +12,8 @@ import sys
 
 from workbench import machine
 
-from localspec.launch import DraftMode, prepare
+from localspec.drafting import DraftMode
+from localspec.launch import prepare
 from localspec.options import LaunchOptions, ReplyOptions
 
 CONFIGURATIONS: list[tuple[str, DraftMode]] = [
