@@ -285,7 +285,13 @@ def test_load_takes_the_fields_of_launch_options(monkeypatch: pytest.MonkeyPatch
         _arrive(launch, ReplyOptions())
 
     monkeypatch.setattr("localspec.launch.prepare", prepared)
-    own: dict[str, Any] = {"target": "t", "draft": "off", "exact": True, "offline": True, "fit": False}
+    own: dict[str, Any] = {
+        "target": "t",
+        "draft": "off",
+        "exact": True,
+        "offline": True,
+        "fit": False,
+    }
     with pytest.raises(ArrivedError) as caught:
         localspec.load(options=LoadOptions(n_ctx=99), **own)
     told: Mapping[str, Any] = caught.value.values
