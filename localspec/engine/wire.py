@@ -38,7 +38,12 @@ def encode(message: Command | Message) -> bytes:
     """
     document = {"v": VERSION, "type": type(message).__name__, **asdict(message)}
     # Escapes for all but ASCII: lone surrogates, which a paste may hold, travel as well.
-    line = json.dumps(document, separators=(",", ":")).encode() + b"\n"
+    text = json.dumps(document, separators=(",", ":"))
+    if (
+        "Infinity" in text or "NaN" in text
+    ):  # perhaps in a text: what we would not read, we do not send
+        json.loads(text, parse_constant=_constant)
+    line = text.encode() + b"\n"
     if len(line) > MAX_FRAME_BYTES:
         raise FrameError(
             f"{type(message).__name__} has {len(line)} bytes, more than {MAX_FRAME_BYTES}: send less text"

@@ -14,6 +14,7 @@ from localspec.engine.protocol import (
     Ask,
     Command,
     EngineDied,
+    Loading,
     Message,
     Streamed,
     Turn,
@@ -119,6 +120,13 @@ def test_nothing_else_is_raised_whatever_comes(value: object, kind: str, name: s
     line = json.dumps({"v": VERSION, "type": kind, name: value}).encode()
     with suppress(FrameError):
         decode(line, {**COMMANDS, **MESSAGES})
+
+
+@pytest.mark.parametrize("number", [float("nan"), float("inf")])
+def test_what_is_no_number_is_not_sent(number: float) -> None:
+    with pytest.raises(ValueError, match="is no number"):
+        encode(Loading("m", number))
+    assert decode(encode(Loading("NaN Infinity", 0.5)), MESSAGES) == Loading("NaN Infinity", 0.5)
 
 
 def test_a_frame_that_is_too_large_is_not_sent(monkeypatch: pytest.MonkeyPatch) -> None:
