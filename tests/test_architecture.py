@@ -22,7 +22,7 @@ FLOORS: list[set[str]] = [
     {"chat", "telemetry", "history"},
     {"llama", "models"},
     {"decoding", "structured"},
-    {"messages"},
+    {"options"},
     {"errors"},
 ]
 # Third-party packages with one home.
@@ -82,6 +82,18 @@ def test_external_packages_have_one_home() -> None:
         for name, tree in modules()
         for imported in imports(tree)
         if (home := HOMES.get(imported.split(".")[0])) and not name.startswith(home)
+    ]
+    assert wrong == []
+
+
+def test_options_know_only_the_standard_library() -> None:
+    allowed = {*sys.stdlib_module_names, "localspec", "_typeshed"}
+    wrong = [
+        f"{name} imports {imported}"
+        for name, tree in modules()
+        if name.startswith("localspec.options")
+        for imported in imports(tree)
+        if imported.split(".")[0] not in allowed
     ]
     assert wrong == []
 

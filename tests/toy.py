@@ -10,16 +10,16 @@ from dataclasses import dataclass, field
 from random import Random
 
 import numpy as np
+from localspec.decoding.drafter import Draft, Drafter
+from localspec.decoding.generate import Confirmed, Limits, StopReason, drive
+from localspec.decoding.timings import Timings
 from numpy.typing import NDArray
 
 from localspec.decoding.cancel import Cancelled
 from localspec.decoding.choose import Chooser
-from localspec.decoding.drafter import Draft, Drafter
-from localspec.decoding.generate import Confirmed, Limits, StopReason, drive
 from localspec.decoding.model import LanguageModel, Logits, Pass, Role
 from localspec.decoding.policy import Plan, Policy
 from localspec.decoding.round import Round, Spent
-from localspec.decoding.timings import Timings
 
 _CONTEXTS = 61
 

@@ -14,14 +14,13 @@ from collections.abc import Sequence
 from lab.benchmarks.workbench import machine
 from localspec.bench.ab import Ab, Side, paired_runs
 from localspec.bench.arms import parse_arm
-from localspec.bench.own import OwnRuns, Wish
+from localspec.bench.own import OwnRuns
 from localspec.bench.paired import FIRST_PAIRS, compare, pairs_needed
 from localspec.bench.prompts import bundled, per_workload
 from localspec.decoding.cancel import CancelFlag
 from localspec.decoding.model import LanguageModel, Logits
-from localspec.decoding.sampling import SamplingParams
-from localspec.launch import Launch, prepare
-from localspec.llama.options import LoadOptions
+from localspec.launch import prepare
+from localspec.options import LaunchOptions, LoadOptions, ReplyOptions
 
 
 class Slowed:
@@ -68,17 +67,17 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=1)
     arguments = parser.parse_args()
     print(machine())
-    launch = Launch(
-        target=arguments.target, draft="off", options=LoadOptions(threads=arguments.threads)
+    launch = LaunchOptions(
+        target=arguments.target, draft="off", load=LoadOptions(threads=arguments.threads)
     )
     opened = prepare(launch).open(CancelFlag())
     slowed = Slowed(opened.assistant.models.target)
     object.__setattr__(opened.assistant.models, "target", slowed)
     prompts = per_workload(bundled(), 2)
-    wish = Wish(SamplingParams(), arguments.tokens, 1)
+    asked = ReplyOptions(seed=1, max_tokens=arguments.tokens)
     arm = parse_arm("off", launch)
-    request = Ab(arm, arm, prompts, wish, 0.8)
-    side = Side(OwnRuns(opened.assistant, opened.drafting.policy, prompts, wish), "off")
+    request = Ab(arm, arm, prompts, asked)
+    side = Side(OwnRuns(opened.assistant, opened.drafting.policy, prompts, asked), "off")
     side.warm_up()
     for share in arguments.shares:
         start, values, planned = time.perf_counter(), list[float](), FIRST_PAIRS

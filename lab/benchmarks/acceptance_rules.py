@@ -16,8 +16,8 @@ import numpy as np
 from lab.benchmarks.workbench import machine, open_bench, prompts
 from localspec.decoding.choose import Chooser, choose
 from localspec.decoding.noise import Noise
-from localspec.decoding.sampling import Candidates, SamplingParams
-from localspec.llama.options import LoadOptions
+from localspec.decoding.sampling import Candidates
+from localspec.options import LoadOptions, SamplingParams
 
 
 def overlap(target: Candidates, draft: Candidates) -> float:

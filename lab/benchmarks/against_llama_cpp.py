@@ -27,14 +27,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from localspec.decoding.drafter import NoDrafter
+
 from lab.benchmarks.workbench import machine, one_of_each
 from localspec.chat.assistant import Assistant
-from localspec.chat.reply_options import ReplyOptions
-from localspec.decoding.drafter import NoDrafter
 from localspec.decoding.policy import FixedPolicy, Policy
-from localspec.decoding.sampling import SamplingParams
-from localspec.launch import Launch, prepare
+from localspec.launch import prepare
 from localspec.models.pull import pull
+from localspec.options import LaunchOptions, ReplyOptions, SamplingParams
 
 DRAFT_LENGTH = 3
 
@@ -175,7 +175,7 @@ def main() -> None:
     if args.plain_pairs:
         _compare_plain(args, target, prompts[0].prompt)
         return
-    launch = Launch(pair=args.pair, draft="model", draft_length=DRAFT_LENGTH)
+    launch = LaunchOptions(pair=args.pair, draft="model", draft_length=DRAFT_LENGTH)
     assistant = prepare(launch).load()
     with_draft, plain = assistant.policy, FixedPolicy(NoDrafter(), 0)
     draft_flags = ["-md", str(draft_model), "--spec-type", "draft-simple"]
@@ -216,7 +216,7 @@ def main() -> None:
 
 def _compare_plain(args: argparse.Namespace, target: Path, prompt: str) -> None:
     """Compare plain runs of llama-server and localspec, each next to the other."""
-    assistant = prepare(Launch(pair=args.pair, draft="off")).load()
+    assistant = prepare(LaunchOptions(pair=args.pair, draft="off")).load()
     policy = FixedPolicy(NoDrafter(), 0)
     rates, first = [], []
     with serving(args.llama_server, target) as server:

@@ -20,24 +20,24 @@ from itertools import count
 from pathlib import Path
 from statistics import median
 
-from lab.benchmarks.workbench import machine, open_bench
-from localspec.decoding.choose import Chooser
 from localspec.decoding.drafter import Draft
 from localspec.decoding.generate import Limits, drive
-from localspec.decoding.model import Logits, Pass, Role
 from localspec.decoding.model_drafter import ModelDrafter
+from localspec.decoding.timings import Timings
+
+from lab.benchmarks.workbench import machine, open_bench
+from localspec.decoding.choose import Chooser
+from localspec.decoding.model import Logits, Pass, Role
 from localspec.decoding.noise import Noise
 from localspec.decoding.policy import Plan
 from localspec.decoding.round import Round, Spent
-from localspec.decoding.sampling import SamplingParams
-from localspec.decoding.timings import Timings
 from localspec.llama.calibrate import OF_DRAFT_MODEL, OF_TARGET, measure_pass_costs
 from localspec.llama.context import LlamaContext
 from localspec.llama.model import LlamaModel
-from localspec.llama.options import LoadOptions
 from localspec.llama.safe_widths import DEPTHS, safe_widths
 from localspec.llama.timed_passes import Measured
 from localspec.models.pull import pull
+from localspec.options import LoadOptions, SamplingParams
 
 WIDTHS = (1, 2, 3, 4, 5, 6, 8, 12, 16, 24, 32, 64)
 

@@ -29,8 +29,6 @@ from localspec.engine.protocol import (
     EngineDied,
     Failed,
     Finished,
-    Load,
-    Options,
     Ready,
     Started,
     StateLeft,
@@ -42,6 +40,7 @@ from localspec.history.archive import History
 from localspec.history.export import as_json, as_markdown
 from localspec.messages import Message
 from localspec.models.pull import pull
+from localspec.options import LaunchOptions, LoadOptions, ReplyOptions, SamplingParams
 from tests.engine import talking
 from tests.engine.talking import hear, hear_all, hear_of
 
@@ -60,7 +59,7 @@ _WORDS = [
     "island",
 ]
 _PROBE = [Message.user("Count from one to twenty in words.")]
-_PROBE_OPTIONS = Options(temperature=0, max_tokens=24)
+_PROBE_OPTIONS = ReplyOptions(SamplingParams(temperature=0), max_tokens=24)
 # Looks, of 5 ms each: the machine may be busy, or stopped, for minutes.
 _PATIENCE = 200_000
 _TICKS = os.sysconf("SC_CLK_TCK")
@@ -127,13 +126,11 @@ class Use:
         n_ctx = self.chance.choice([512, 1024])
         small = str(self.model) if draft.startswith("model") else None
         self.client.load(
-            Load(
+            LaunchOptions(
                 target=str(self.model),
                 draft_model=small,
                 draft=draft,
-                n_ctx=n_ctx,
-                threads=1,
-                gpu_layers=0,
+                load=LoadOptions(n_ctx=n_ctx, threads=1, gpu_layers=0),
             )
         )
         last = hear_of(self.client, Ready)[-1]
@@ -145,7 +142,9 @@ class Use:
         question = " ".join(self.chance.choices(_WORDS, k=self.chance.randint(2, 60)))
         self.leaf = self.history.add_user(self.conversation, self.leaf, question)
         self.turns.append(Message.user(question))
-        options = Options(seed=self.chance.getrandbits(32), max_tokens=self.chance.randint(4, 48))
+        options = ReplyOptions(
+            seed=self.chance.getrandbits(32), max_tokens=self.chance.randint(4, 48)
+        )
         recorder = self.history.begin_reply(self.conversation, self.leaf, "smollm2")
         asked = self.client.ask(self.turns, options, drop_oldest=True)
         if stop:
@@ -216,7 +215,11 @@ class Use:
         """Measure a greedy answer to one question, with nothing known from before."""
         assert self.client.pid is not None
         self.client.load(
-            Load(target=str(self.model), draft="off", n_ctx=512, threads=1, gpu_layers=0)
+            LaunchOptions(
+                target=str(self.model),
+                draft="off",
+                load=LoadOptions(n_ctx=512, threads=1, gpu_layers=0),
+            )
         )
         hear_of(self.client, Ready)
         before = cpu_s(self.client.pid)

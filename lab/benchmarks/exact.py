@@ -13,16 +13,15 @@ import json
 import time
 from collections.abc import Sequence
 
+from localspec.loading import Loaded
+
 from lab.benchmarks.workbench import machine
 from localspec.bench.prompts import Prompt, bundled
 from localspec.chat.assistant import Assistant
 from localspec.chat.conversation import Conversation
 from localspec.chat.events import Reply
-from localspec.chat.reply_options import ReplyOptions
-from localspec.decoding.sampling import SamplingParams
-from localspec.launch import Launch, prepare
-from localspec.llama.options import LoadOptions
-from localspec.loading import Loaded
+from localspec.launch import prepare
+from localspec.options import LaunchOptions, LoadOptions, ReplyOptions, SamplingParams
 
 TEMPERATURES = (0.0, 0.8)
 
@@ -69,11 +68,11 @@ def main() -> None:
     parser.add_argument("--default-kernels", action="store_true")
     flags = parser.parse_args()
     modes = flags.modes.split(",")
-    request = Launch(
+    request = LaunchOptions(
         flags.pair,
         draft=modes[0],
         further=tuple(modes[1:]),
-        options=LoadOptions(threads=flags.threads),
+        load=LoadOptions(threads=flags.threads),
         exact=not flags.default_kernels,
     )
     loaded = prepare(request).open()

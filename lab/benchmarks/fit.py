@@ -44,7 +44,7 @@ def measure(path: Path, settings: Settings) -> dict[str, float]:
     from localspec.llama.context import LlamaContext
     from localspec.llama.devices import devices
     from localspec.llama.model import LlamaModel
-    from localspec.llama.options import LoadOptions
+    from localspec.options import LoadOptions
 
     devices()
     before = resident_bytes()

@@ -12,9 +12,8 @@ import sys
 from pathlib import Path
 
 from lab.benchmarks.workbench import machine
-from localspec.chat.reply_options import ReplyOptions
-from localspec.launch import Launch, prepare
 from localspec.models.gguf_header import read_header
+from localspec.options import LaunchOptions, ReplyOptions
 
 CONFIGURATIONS: list[tuple[str, str]] = [
     ("smollm2-135m", "lookup"),
@@ -40,7 +39,7 @@ def kv_bytes(path: Path, n_ctx: int) -> int:
 
 def measure(pair: str, draft: str) -> None:
     """Answer once with a long prompt, and print what it took as JSON."""
-    prepared = prepare(Launch(pair=pair, draft=draft))
+    prepared = prepare(LaunchOptions(pair=pair, draft=draft))
     assistant = prepared.load()
     assistant.reply("word " * 1500 + "\nWhat is this?", ReplyOptions(seed=1, max_tokens=40))
     # Read first: what follows is this script's own memory.

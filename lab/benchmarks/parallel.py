@@ -17,16 +17,15 @@ import time
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 
+from localspec.decoding.schedule import Sequences
+from localspec.parallel import open_parallel
+
 from lab.benchmarks.workbench import machine
 from localspec.chat.conversation import Conversation
-from localspec.chat.reply_options import ReplyOptions
 from localspec.chat.requests import Answered, Answerer, OneAtATime, Request
 from localspec.decoding.model import LanguageModel, Logits, Pass
-from localspec.decoding.sampling import SamplingParams
-from localspec.decoding.schedule import Sequences
-from localspec.launch import Launch, prepare
-from localspec.llama.options import LoadOptions
-from localspec.parallel import open_parallel
+from localspec.launch import prepare
+from localspec.options import LaunchOptions, LoadOptions, ReplyOptions, SamplingParams
 
 _WORDS = (
     "rivers bridges clocks maps bread salt iron glass wool paper ink sails anchors tides storms snow "
@@ -135,7 +134,7 @@ def main() -> None:
     parser.add_argument("--skip-alone", action="store_true")
     flags = parser.parse_args()
     options = LoadOptions(threads=flags.threads, n_ctx=flags.ctx)
-    prepared = prepare(Launch(flags.pair, draft=flags.draft, options=options))
+    prepared = prepare(LaunchOptions(flags.pair, draft=flags.draft, load=options))
     print(f"{machine()}; {flags.pair}; draft {flags.draft}", flush=True)
     parallel = open_parallel(prepared, flags.parallel)
     print(*parallel.notes, sep="; ", flush=True)

@@ -12,13 +12,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
+from localspec.decoding.drafter import Hindsight, Stopping
+from localspec.decoding.model_drafter import ModelDrafter
 
 from lab.benchmarks.workbench import machine
 from lab.simulator.catalogue import build
 from lab.simulator.contenders import ADAPTIVE
 from lab.simulator.loop import run
-from localspec.decoding.drafter import Hindsight, Stopping
-from localspec.decoding.model_drafter import ModelDrafter
 from localspec.decoding.policy import Plan, Policy
 from localspec.decoding.round import Round, Spent
 

@@ -16,8 +16,7 @@ import numpy as np
 from lab.benchmarks.workbench import Bench, machine, open_bench, prompts
 from localspec.decoding.choose import Chooser
 from localspec.decoding.noise import Noise
-from localspec.decoding.sampling import SamplingParams
-from localspec.llama.options import LoadOptions
+from localspec.options import LoadOptions, SamplingParams
 
 DRAFT_LENGTH = 3
 

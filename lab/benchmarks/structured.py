@@ -20,18 +20,17 @@ from pathlib import Path
 
 import jsonschema
 import numpy as np
+from localspec.decoding.generate import StopReason
+from localspec.drafting import Drafting
 
 from lab.benchmarks.workbench import machine
 from localspec.chat.events import Reply
-from localspec.chat.reply_options import ReplyOptions
 from localspec.decoding.choose import Chooser
 from localspec.decoding.constraint import AnswerConstraint
-from localspec.decoding.generate import StopReason
 from localspec.decoding.noise import Noise
-from localspec.decoding.sampling import SamplingParams
-from localspec.drafting import Drafting
-from localspec.launch import Launch, prepare
-from localspec.llama.options import LoadOptions
+from localspec.launch import prepare
+from localspec.options import LaunchOptions, LoadOptions, ReplyOptions, SamplingParams
+from localspec.structured.answer_grammar import answer_gbnf
 from tests.structured.schemas import ASKED, Asked
 
 
@@ -109,7 +108,7 @@ def cost(
     assert models.grammar is not None
     prompt = vocabulary.tokenize(asked.prompt, add_special=True, parse_special=False)
     ids = vocabulary.tokenize(text, add_special=False, parse_special=False)
-    gbnf = ReplyOptions(json_schema=asked.schema).gbnf
+    gbnf = answer_gbnf(ReplyOptions(json_schema=asked.schema))
     assert gbnf is not None
     automaton = models.grammar(gbnf)
     constraint = AnswerConstraint(automaton, len(prompt))
@@ -168,13 +167,13 @@ def main() -> None:
     """Ask, validate, compare, print."""
     args = asked_for()
     modes = args.modes.split(",")
-    launch = Launch(
+    launch = LaunchOptions(
         pair=args.pair or (None if args.target else "smollm2-135m"),
         target=args.target,
         draft_model=args.draft_model,
         draft=modes[0],
         further=tuple(modes[1:]),
-        options=LoadOptions(n_ctx=4096, threads=args.threads),
+        load=LoadOptions(n_ctx=4096, threads=args.threads),
         exact=args.exact,
         fit=False,
     )

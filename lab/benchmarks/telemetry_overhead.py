@@ -19,9 +19,10 @@ from pathlib import Path
 from random import Random
 from statistics import median
 
-from lab.benchmarks.workbench import machine
 from localspec.decoding.generate import Confirmed
 from localspec.decoding.timings import Timings
+
+from lab.benchmarks.workbench import machine
 from localspec.telemetry.reading import reading
 from localspec.telemetry.recorder import Recorder
 from localspec.telemetry.report import read_report

@@ -11,25 +11,25 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from localspec.decoding.drafter import Drafter, NoDrafter
+from localspec.decoding.generate import Limits, drive
+from localspec.decoding.lookup_drafter import LookupDrafter
+from localspec.decoding.model_drafter import ModelDrafter
+from localspec.decoding.timings import Timings
+from localspec.llama.pair import Pair, open_pair
+
 from localspec.bench.prompts import Prompt, bundled
 from localspec.chat.conversation import Conversation
 from localspec.chat.template import ChatTemplate
 from localspec.decoding.cancel import CancelFlag
 from localspec.decoding.choose import Chooser
-from localspec.decoding.drafter import Drafter, NoDrafter
-from localspec.decoding.generate import Limits, drive
-from localspec.decoding.lookup_drafter import LookupDrafter
 from localspec.decoding.model import LanguageModel, Logits, Role
-from localspec.decoding.model_drafter import ModelDrafter
 from localspec.decoding.noise import Noise
 from localspec.decoding.policy import FixedPolicy
-from localspec.decoding.sampling import SamplingParams
 from localspec.decoding.stats import AcceptanceStats
-from localspec.decoding.timings import Timings
 from localspec.llama.context import LlamaContext
-from localspec.llama.options import LoadOptions
-from localspec.llama.pair import Pair, open_pair
 from localspec.models.pull import pull
+from localspec.options import LoadOptions, SamplingParams
 
 
 def prompts() -> list[Prompt]:

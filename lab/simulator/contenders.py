@@ -3,16 +3,17 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from lab.simulator.world import World
 from localspec.decoding.adaptive import adaptive_policy
-from localspec.decoding.break_even import window_length
 from localspec.decoding.drafter import NoDrafter
 from localspec.decoding.lookup_drafter import LookupDrafter
 from localspec.decoding.model_drafter import ModelDrafter
+from localspec.decoding.tries import DRAFT_ROWS
+
+from lab.simulator.world import World
+from localspec.decoding.break_even import window_length
 from localspec.decoding.policy import FixedPolicy, Plan, Policy
 from localspec.decoding.round import Round, Spent
 from localspec.decoding.stats import expected_confirmed
-from localspec.decoding.tries import DRAFT_ROWS
 
 LONGEST = 31
 

@@ -9,16 +9,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
+from localspec.decoding.generate import Limits, StopReason, drive
+from localspec.decoding.timings import Timings
+from localspec.decoding.windowed_model import WindowedModel
 from numpy.typing import NDArray
 
 from lab.simulator.pair import Machine, VirtualModel
 from lab.simulator.world import World
-from localspec.decoding.generate import Limits, StopReason, drive
 from localspec.decoding.model import LanguageModel, Role
 from localspec.decoding.policy import Plan, Policy
 from localspec.decoding.round import Round, Spent
-from localspec.decoding.timings import Timings
-from localspec.decoding.windowed_model import WindowedModel
 
 WARM_UP = 300
 WINDOW = 500

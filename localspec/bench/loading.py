@@ -11,11 +11,11 @@ from localspec.chat.assistant import Assistant
 from localspec.decoding.cancel import CancelFlag
 from localspec.decoding.policy.policy import Policy
 from localspec.launch.load import load as load_plan
-from localspec.launch.plan import Launch, make_plan
-from localspec.llama.options import LoadOptions
+from localspec.launch.plan import make_plan
 from localspec.models.paths import data_dir, shown
 from localspec.models.progress import Progress
 from localspec.models.registry import load_registry
+from localspec.options import LaunchOptions, LoadOptions
 
 RANDOM = "random"
 
@@ -75,7 +75,7 @@ def synthetic_models() -> SyntheticModels:
     return found
 
 
-def usual_modes(request: Launch, *, with_peer: bool) -> str:
+def usual_modes(request: LaunchOptions, *, with_peer: bool) -> str:
     """Return the modes that are compared where nobody chose any, as a list with commas."""
     modes = ["off", "auto", "lookup"]
     drafts = request.draft_model is not None or _draft_of_pair(request) is not None
@@ -87,7 +87,7 @@ def usual_modes(request: Launch, *, with_peer: bool) -> str:
 
 
 def load(
-    request: Launch,
+    request: LaunchOptions,
     modes: Sequence[str],
     synthetic: int | None,
     cancel: CancelFlag,
@@ -130,7 +130,7 @@ def load(
     )
 
 
-def _shuffled(asked: Launch, labels: dict[Path, str], watchers: Watchers) -> Launch:
+def _shuffled(asked: LaunchOptions, labels: dict[Path, str], watchers: Watchers) -> LaunchOptions:
     """Return the request with a draft model that knows nothing, of the cost of the real one."""
     # What the pair has; where it has none, one as large as the target.
     of_pair = _draft_of_pair(asked)
@@ -149,7 +149,9 @@ def _shuffled(asked: Launch, labels: dict[Path, str], watchers: Watchers) -> Lau
     return replace(asked, draft_model=str(made))
 
 
-def _heavier(asked: Launch, synthetic: int, labels: dict[Path, str], watchers: Watchers) -> Launch:
+def _heavier(
+    asked: LaunchOptions, synthetic: int, labels: dict[Path, str], watchers: Watchers
+) -> LaunchOptions:
     """Return the request with a heavier target of the same function."""
     files = make_plan(replace(asked, fit=False), watchers.download)
     label = f"synthetic {synthetic}x {shown(files.names[files.target])}"
@@ -166,7 +168,7 @@ def _place() -> Path:
     return data_dir() / "synthetic"
 
 
-def _draft_of_pair(request: Launch) -> str | None:
+def _draft_of_pair(request: LaunchOptions) -> str | None:
     if request.target is not None:
         return None
     registry = load_registry()

@@ -5,6 +5,7 @@ Knows no pipe and no process.
 """
 
 import json
+import math
 import types
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
@@ -39,7 +40,12 @@ def encode(said: Command | Notice) -> bytes:
     """
     document = {"v": VERSION, "type": type(said).__name__, **_fields(said)}
     # Escapes for all but ASCII: lone surrogates, which a paste may hold, travel as well.
-    line = json.dumps(document, separators=(",", ":"), allow_nan=False).encode() + b"\n"
+    text = json.dumps(document, separators=(",", ":"))
+    if (
+        "Infinity" in text or "NaN" in text
+    ):  # perhaps in a text: what we would not read, we do not send
+        json.loads(text, parse_constant=_constant)
+    line = text.encode() + b"\n"
     if len(line) > MAX_FRAME_BYTES:
         raise FrameError(
             f"{type(said).__name__} has {len(line)} bytes, more than {MAX_FRAME_BYTES}: send less text"
@@ -58,7 +64,7 @@ def decode(line: bytes, kinds: Mapping[str, type[T]]) -> T:
         FrameError: it is malformed, of another version, or of no such kind.
     """
     try:
-        document = json.loads(line, parse_constant=_no_constant)
+        document = json.loads(line, parse_constant=_constant)
     except (ValueError, RecursionError) as error:
         raise FrameError(f"a frame is no JSON: {' '.join(str(error).split())[:120]}") from None
     if not isinstance(document, dict):
@@ -198,5 +204,7 @@ def _instance(kind: type[T], value: object, where: str, wanted: str) -> T:
     return value
 
 
-def _no_constant(name: str) -> None:
+def _constant(name: str) -> float:
+    if name == "-Infinity":  # the bias of a token that is forbidden
+        return -math.inf
     raise ValueError(f"{name} is no number")

@@ -13,11 +13,11 @@ from localspec.decoding.policy.policy import FixedPolicy, Policy, plain_policy
 from localspec.decoding.round import OFF
 from localspec.decoding.scheduler import Sequences
 from localspec.errors import UsageError
+from localspec.options import LaunchOptions
 
 AUTO = "auto"
 LONGEST_DRAFT = 31
 """Of `auto`: wider passes gain next to nothing, and their logits take memory."""
-MAX_DRAFT_LENGTH = 63
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,17 +72,19 @@ def draft_mode(text: str, draft_length: int | None = None) -> DraftMode:
             "length if you like, as in model:3"
         )
     drafted = int(length) if colon else draft_length or DRAFTERS[kind].usual_length
-    require_length(drafted)
+    LaunchOptions(draft_length=drafted)  # which says what lengths there are
     return DraftMode(kind, drafted)
 
 
-def require_length(draft_length: int) -> None:
-    """Raise `UsageError` where nobody can draft so many tokens."""
-    if not 1 <= draft_length <= MAX_DRAFT_LENGTH:
-        raise UsageError(
-            f"draft_length is {draft_length}: give 1 to {MAX_DRAFT_LENGTH}, "
-            "or switch drafting off with --draft off"
-        )
+def draft_modes(options: LaunchOptions) -> tuple[DraftMode, ...]:
+    """Return every mode that a pair has to be ready for, the wanted one first.
+
+    Raises:
+        UsageError: there is no such mode.
+    """
+    return tuple(
+        draft_mode(each, options.draft_length) for each in (options.draft, *options.further)
+    )
 
 
 def draft_model_could_win(costs: PairCosts, longest: int, count: int = 1) -> bool:

@@ -5,6 +5,9 @@ from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 
+from localspec.decoding.generate import StopReason
+from localspec.decoding.timings import Timings
+
 from localspec.batch.appender import Appender
 from localspec.batch.ask import Form
 from localspec.batch.batch import Batch, Job, Tally
@@ -18,13 +21,11 @@ from localspec.batch.source import Source
 from localspec.batch.window import Window
 from localspec.chat.conversation import Conversation
 from localspec.chat.events import Reply
-from localspec.chat.reply_options import ReplyOptions
 from localspec.chat.requests import Answered, Answerer, Request, at_once
 from localspec.decoding.cancel import CancelFlag
-from localspec.decoding.generate import StopReason
 from localspec.decoding.stats import AcceptanceStats
-from localspec.decoding.timings import Timings
 from localspec.errors import ContextOverflow
+from localspec.options import ReplyOptions
 
 RECEIPT = Receipt(seed=1, target="ab" * 32, build="toy 1", options="0" * 16)
 NAMES: Record = {"target": "toy", "draft_model": None}

@@ -7,20 +7,19 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from localspec.decoding.drafter import Drafter, NoDrafter
+from localspec.decoding.generate import StopReason
+from localspec.decoding.lookup_drafter import LookupDrafter
 
 from localspec.chat.assistant import Assistant
 from localspec.chat.conversation import Conversation
 from localspec.chat.events import Finished, Reply, TextChunk
 from localspec.chat.loaded_models import LoadedModels
-from localspec.chat.reply_options import ReplyOptions
 from localspec.decoding.cancel import CancelFlag, Cancelled
-from localspec.decoding.drafter import Drafter, NoDrafter
-from localspec.decoding.generate import StopReason
-from localspec.decoding.lookup_drafter import LookupDrafter
 from localspec.decoding.model import Logits
 from localspec.decoding.policy import FixedPolicy
-from localspec.decoding.sampling import SamplingParams
 from localspec.errors import ContextOverflow, TemplateError, UsageError
+from localspec.options import ReplyOptions, SamplingParams
 from tests.chat.toy_tokenizer import ToyTokenizer, spelled
 from tests.toy import ScriptedDrafter
 

@@ -1,14 +1,13 @@
 """A reply that was cut goes on as if it had never been."""
 
 import pytest
-
-from localspec.chat.conversation import Conversation
-from localspec.chat.reply_options import ReplyOptions
 from localspec.decoding.generate import Confirmed, StopReason
 from localspec.decoding.lookup_drafter import LookupDrafter
-from localspec.decoding.sampling import SamplingParams
 from localspec.decoding.timings import Timings
+
+from localspec.chat.conversation import Conversation
 from localspec.messages import Message
+from localspec.options import ReplyOptions, SamplingParams
 from tests.chat.test_assistant import (
     END,
     TEMPLATE,

@@ -4,14 +4,14 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 import pytest
+from localspec.chat.parallel import Parallel
+from localspec.decoding.generate import StopReason
 
 from localspec.chat.assistant import Assistant
-from localspec.chat.parallel import Parallel
-from localspec.chat.reply_options import ReplyOptions
 from localspec.chat.requests import Answered, OneAtATime, Request
-from localspec.decoding.generate import StopReason
 from localspec.decoding.model import Logits, Pass
 from localspec.errors import ContextOverflow, PassFailed, TemplateError
+from localspec.options import ReplyOptions
 from tests.chat.test_assistant import Teller, assistant, teller_of
 
 

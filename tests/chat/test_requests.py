@@ -2,10 +2,11 @@
 
 from collections.abc import Iterator
 
-from localspec.chat.reply_options import ReplyOptions
-from localspec.chat.requests import OneAtATime, Request
 from localspec.decoding.generate import StopReason
+
+from localspec.chat.requests import OneAtATime, Request
 from localspec.errors import ContextOverflow
+from localspec.options import ReplyOptions
 from tests.chat.test_assistant import assistant, teller_of
 
 

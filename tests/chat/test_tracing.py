@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from localspec.chat.conversation import Conversation
-from localspec.chat.reply_options import ReplyOptions
 from localspec.decoding.generate import Confirmed
-from localspec.decoding.sampling import SamplingParams
 from localspec.decoding.timings import Timings
+
+from localspec.chat.conversation import Conversation
+from localspec.options import ReplyOptions, SamplingParams
 from tests.chat.test_assistant import assistant
 from tests.chat.toy_tokenizer import spelled
 

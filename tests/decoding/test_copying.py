@@ -3,7 +3,6 @@ from collections.abc import Sequence
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-
 from localspec.decoding.copying import CopySource, Foretold
 
 

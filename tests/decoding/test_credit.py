@@ -1,7 +1,6 @@
 from random import Random
 
 import pytest
-
 from localspec.decoding.credit import Allowance, Credit
 
 

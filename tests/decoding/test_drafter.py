@@ -1,9 +1,9 @@
 import pytest
+from localspec.decoding.drafter import Draft, NoDrafter
 
 from localspec.decoding.choose import Chooser
-from localspec.decoding.drafter import Draft, NoDrafter
 from localspec.decoding.noise import Noise
-from localspec.decoding.sampling import SamplingParams
+from localspec.options import SamplingParams
 
 CHOOSER = Chooser(SamplingParams(), Noise(0))
 

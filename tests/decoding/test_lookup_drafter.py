@@ -3,12 +3,12 @@ from collections.abc import Sequence
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
-from localspec.decoding.choose import Chooser
 from localspec.decoding.drafter import Draft
 from localspec.decoding.lookup_drafter import LookupDrafter
+
+from localspec.decoding.choose import Chooser
 from localspec.decoding.noise import Noise
-from localspec.decoding.sampling import SamplingParams
+from localspec.options import SamplingParams
 
 CHOOSER = Chooser(SamplingParams(), Noise(0))
 

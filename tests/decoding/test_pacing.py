@@ -1,5 +1,4 @@
 import pytest
-
 from localspec.decoding.drafter import Hindsight
 from localspec.decoding.pacing import Pacing
 

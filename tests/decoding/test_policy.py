@@ -1,8 +1,8 @@
 import pytest
-
 from localspec.decoding.drafter import NoDrafter
 from localspec.decoding.lookup_drafter import LookupDrafter
 from localspec.decoding.model_drafter import ModelDrafter
+
 from localspec.decoding.policy import FixedPolicy, Plan
 
 

@@ -1,10 +1,10 @@
 import numpy as np
 import pytest
+from localspec.decoding.drafter import Draft
+from localspec.decoding.verify import Verdict
 
 from localspec.decoding.choose import Ranking
-from localspec.decoding.drafter import Draft
 from localspec.decoding.round import Round
-from localspec.decoding.verify import Verdict
 
 _NEAR = Ranking(np.array([3, 5, 8]), np.array([2.0, 1.0, 1.5]))
 _DRAFT = Draft((4, 3), (0.9, 0.8), "model", (1.0, 0.5), (), (_NEAR, _NEAR))

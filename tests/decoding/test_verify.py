@@ -1,12 +1,12 @@
 import numpy as np
 import pytest
+from localspec.decoding.drafter import Draft
+from localspec.decoding.verify import Verdict, verify
 from numpy.typing import NDArray
 
 from localspec.decoding.choose import Chooser
-from localspec.decoding.drafter import Draft
 from localspec.decoding.noise import Noise
-from localspec.decoding.sampling import SamplingParams
-from localspec.decoding.verify import Verdict, verify
+from localspec.options import SamplingParams
 
 GREEDY = Chooser(SamplingParams(temperature=0), Noise(0))
 

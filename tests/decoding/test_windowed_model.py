@@ -2,8 +2,8 @@ from random import Random
 
 import numpy as np
 import pytest
-
 from localspec.decoding.windowed_model import WindowedModel
+
 from tests.toy import CachedModel, UncachedModel, random_table
 
 

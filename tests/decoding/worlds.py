@@ -9,22 +9,23 @@ from dataclasses import dataclass
 from random import Random
 
 import numpy as np
-from numpy.typing import NDArray
-
 from localspec.decoding.adaptive import adaptive_policy
-from localspec.decoding.choose import Chooser, choose
-from localspec.decoding.constraint import AnswerConstraint, Constraint
-from localspec.decoding.costs import PassCosts
 from localspec.decoding.drafter import Drafter, NoDrafter
 from localspec.decoding.generate import Limits, StopReason
 from localspec.decoding.lookup_drafter import LookupDrafter
-from localspec.decoding.model import LanguageModel, Role
 from localspec.decoding.model_drafter import ModelDrafter
+from localspec.decoding.tries import DRAFT_ROWS
+from numpy.typing import NDArray
+
+from localspec.decoding.choose import Chooser, choose
+from localspec.decoding.constraint import AnswerConstraint, Constraint
+from localspec.decoding.costs import PassCosts
+from localspec.decoding.model import LanguageModel, Role
 from localspec.decoding.noise import Noise
 from localspec.decoding.policy import FixedPolicy, Policy
-from localspec.decoding.sampling import SamplingParams, candidates
+from localspec.decoding.sampling import candidates
 from localspec.decoding.stats import AcceptanceStats
-from localspec.decoding.tries import DRAFT_ROWS
+from localspec.options import SamplingParams
 from tests.toy import (
     Asked,
     Brackets,

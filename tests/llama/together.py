@@ -5,16 +5,16 @@ from dataclasses import dataclass, replace
 from random import Random
 
 import pytest
-
 from localspec.decoding.adaptive import adaptive_policy
 from localspec.decoding.crowd import Crowd, CrowdPolicy
 from localspec.decoding.drafter import Drafter, NoDrafter
 from localspec.decoding.generate import Generation, Limits, StopReason
 from localspec.decoding.lookup_drafter import LookupDrafter
-from localspec.decoding.model import Logits, Pass, Role
-from localspec.decoding.policy import FixedPolicy, Plan, Policy
 from localspec.decoding.schedule import Ended, Schedule
 from localspec.decoding.timings import Timings
+
+from localspec.decoding.model import Logits, Pass, Role
+from localspec.decoding.policy import FixedPolicy, Plan, Policy
 from localspec.llama.sequences import LlamaSequences
 from tests.decoding.worlds import FLAT, Request, World, random_world, reference
 from tests.llama.toy_native import ToyNative, toy_sequences

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, replace
 
-from localspec.errors import UsageError
+from localspec.options.option import Option, check, declared
 
 KV_TYPES = {"f32": 0, "f16": 1, "q8_0": 8, "bf16": 30}
 """ggml's type numbers of the KV caches that we offer."""
@@ -12,27 +12,17 @@ LOAD_MODES = {"copy": 0, "mmap": 1, "mlock": 2, "direct": 4}
 
 
 # llama.cpp aborts the process on what it cannot count, so the upper bounds matter, too.
-_RANGES = {
-    "n_ctx": (2, 1 << 24),
-    "gpu_layers": (0, 10_000),
-    "threads": (1, 512),
-    "threads_batch": (1, 512),
-    "n_batch": (1, 1 << 16),
-    "max_rows": (1, 1 << 12),
-}
-
-
 @dataclass(frozen=True, slots=True)
 class LoadOptions:
     """How a model is loaded and its context made.
 
     Args:
         n_ctx: tokens of context; None takes 4096, or what the model was trained for if less.
+        kv_type: f16, bf16, f32 or q8_0.
+        threads: CPU threads for passes of one token; None takes the physical cores.
         gpu_layers: layers to offload; None offloads all where there is a GPU.
         devices: names of devices to use; empty uses all GPUs.
-        threads: CPU threads for passes of one token; None takes the physical cores.
         threads_batch: CPU threads for wider passes, verification among them; None the same.
-        kv_type: f16, bf16, f32 or q8_0.
         flash_attention: True or False force it; None decides by device and cache, see `attention`.
         repack: rearrange weights for the CPU's widest kernels: faster, but a wide pass rounds
             differently from a narrow one.
@@ -41,29 +31,76 @@ class LoadOptions:
         n_batch: most tokens in one native call; prefill is cut into chunks of it. None takes 128
             on a CPU, where wider chunks cost memory and gain nothing, and 512 with a GPU.
         max_rows: most rows of logits that one pass may ask for.
+
+    Raises:
+        UsageError: a value is of the wrong type, or out of its range.
     """
 
-    n_ctx: int | None = None
-    gpu_layers: int | None = None
-    devices: tuple[str, ...] = ()
-    threads: int | None = None
-    threads_batch: int | None = None
-    kv_type: str = "f16"
-    flash_attention: bool | None = None
-    repack: bool = True
-    load_mode: str | None = None
-    n_batch: int | None = None
-    max_rows: int = 16
+    n_ctx: int | None = declared(
+        None,
+        Option(
+            "Tokens of context. Default: up to 4096.",
+            name="ctx",
+            metavar="N",
+            group="context",
+            key=True,
+            by_project="yes",
+            in_arm=True,
+            least=2,
+            most=1 << 24,
+        ),
+    )
+    kv_type: str = declared(
+        "f16",
+        Option(
+            "Type of the KV caches; another one rounds differently.",
+            group="context",
+            key=True,
+            by_project="yes",
+            in_arm=True,
+            choices=tuple(KV_TYPES),
+        ),
+    )
+    threads: int | None = declared(
+        None,
+        Option(
+            "CPU threads. Default: the physical cores.",
+            metavar="N",
+            group="device",
+            key=True,
+            in_arm=True,
+            least=1,
+            most=512,
+        ),
+    )
+    gpu_layers: int | None = declared(
+        None,
+        Option(
+            "Layers on the GPU. Default: auto, all.",
+            metavar="N|auto",
+            group="device",
+            key=True,
+            unset="auto",
+            takes="a number of layers or 'auto'",
+            least=0,
+            most=10_000,
+        ),
+    )
+    devices: tuple[str, ...] = declared(
+        (),
+        Option(
+            "Device to use; repeatable.", name="device", metavar="NAME", group="device", key=True
+        ),
+    )
+    threads_batch: int | None = declared(None, Option(least=1, most=512))
+    flash_attention: bool | None = declared(None, Option())
+    repack: bool = declared(True, Option())
+    load_mode: str | None = declared(None, Option(choices=tuple(LOAD_MODES)))
+    n_batch: int | None = declared(None, Option(least=1, most=1 << 16))
+    max_rows: int = declared(16, Option(least=1, most=1 << 12))
 
     def __post_init__(self) -> None:
-        for name, (least, most) in _RANGES.items():
-            value = getattr(self, name)
-            if value is not None and not least <= value <= most:
-                raise UsageError(f"{name} is {value}: it must be from {least} to {most}")
-        if self.kv_type not in KV_TYPES:
-            raise UsageError(f"kv_type is {self.kv_type!r}: choose of {', '.join(KV_TYPES)}")
-        if self.load_mode is not None and self.load_mode not in LOAD_MODES:
-            raise UsageError(f"load_mode is {self.load_mode!r}: choose of {', '.join(LOAD_MODES)}")
+        check(self)
 
     def chunk(self, *, on_gpu: bool) -> int:
         """Return `n_batch`, or what suits where the layers are."""
