@@ -207,7 +207,7 @@ class ModelDrafter:
         passes = max(len(self._last.tokens), bool(self._last.hindsight))
         return self._last.late_s + passes * self._costs.of(1)
 
-    def learn(self, done: Round, steps: float, terms: Terms) -> None:  # noqa: ARG002 - the protocol's signature
+    def learn(self, done: Round, steps: float) -> None:
         """Take in what became of a draft; see `Drafter`."""
         if done.draft.drafter != self.name:
             self._backoff.pass_over(done.verdict.accepted)
