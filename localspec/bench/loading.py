@@ -9,6 +9,7 @@ from localspec.bench.instruments import instrument
 from localspec.bench.modes import OFF, PEER_MODES, is_peer
 from localspec.chat.assistant import Assistant
 from localspec.decoding.cancel import CancelFlag
+from localspec.decoding.drafters.register import DRAFTERS, WITHOUT_MODEL, asks_draft_model
 from localspec.decoding.policy.policy import Policy
 from localspec.launch.load import load as load_plan
 from localspec.launch.plan import make_plan
@@ -77,10 +78,10 @@ def synthetic_models() -> SyntheticModels:
 
 def usual_modes(request: LaunchOptions, *, with_peer: bool) -> str:
     """Return the modes that are compared where nobody chose any, as a list with commas."""
-    modes = ["off", "auto", "lookup"]
+    modes = ["off", "auto", WITHOUT_MODEL]
     drafts = request.draft_model is not None or _draft_of_pair(request) is not None
     if drafts:
-        modes.append("model")
+        modes += filter(asks_draft_model, DRAFTERS)
     if with_peer:
         modes += [mode for mode in PEER_MODES if drafts or mode != "server:draft"]
     return ",".join(modes)
@@ -108,7 +109,7 @@ def load(
     """
     own = [mode for mode in modes if not is_peer(mode)]
     if "server:draft" in modes:
-        own.append("model")
+        own += filter(asks_draft_model, DRAFTERS)
     asked = replace(request, draft=OFF, further=tuple(own))
     labels: dict[Path, str] = {}
     if request.draft_model == RANDOM:
@@ -138,7 +139,9 @@ def _shuffled(asked: LaunchOptions, labels: dict[Path, str], watchers: Watchers)
     if of_pair is None:
         files = make_plan(replace(real, further=(OFF,)), watchers.download)
     else:
-        files = make_plan(replace(real, further=("model",)), watchers.download)
+        files = make_plan(
+            replace(real, further=tuple(filter(asks_draft_model, DRAFTERS))), watchers.download
+        )
     source = files.draft_model or files.target
     label = f"random weights like {shown(files.names[source])}"
     made = synthetic_models().shuffled(

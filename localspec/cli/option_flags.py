@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from localspec.cli.structure import structured
+from localspec.config.keys import offered
 from localspec.options import LaunchOptions, Option, ReplyOptions, changed, options_of
 
 Function = Callable[..., Any]
@@ -71,7 +72,7 @@ def _flag(option: Option, text: str | None) -> Callable[[Function], Function]:
         shown = option.default if option.kind == "choice" else f"{option.default:g}"
         text = f"{text} Default: {shown}."
     if option.kind == "choice":
-        choice = click.Choice(option.choices)
+        choice = click.Choice(offered(option).choices)
         return click.option(flag, type=choice, default=option.default, help=text)
     if option.unset:
         return click.option(

@@ -2,16 +2,26 @@
 
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any, TypeVar
 
+from localspec.decoding.drafters.register import DRAFTERS
 from localspec.options import LaunchOptions, Option, ReplyOptions, cut, options_of
 
 T = TypeVar("T")
 Setting = str | int | float | bool | tuple[str, ...] | None
 
+
+def offered(option: Option) -> Option:
+    """Return an option with all that users may write for it: of drafting, the drafters that there are."""
+    if option.name != "draft":
+        return option
+    return replace(option, choices=(*option.choices, *DRAFTERS))
+
+
 KEYS: Mapping[str, Option] = {
     **{
-        each.name: each
+        each.name: offered(each)
         for kind in (LaunchOptions, ReplyOptions)
         for each in options_of(kind)
         if each.key

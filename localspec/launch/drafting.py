@@ -6,7 +6,13 @@ from dataclasses import dataclass
 from localspec.decoding.break_even import could_win, window_length
 from localspec.decoding.costs import PairCosts, PassCosts
 from localspec.decoding.drafters.drafter import Drafter
-from localspec.decoding.drafters.register import DRAFTERS, Entry, Material
+from localspec.decoding.drafters.register import (
+    DRAFTERS,
+    WITHOUT_MODEL,
+    Entry,
+    Material,
+    asks_draft_model,
+)
 from localspec.decoding.policy.adaptive import AdaptivePolicy
 from localspec.decoding.policy.batching import Batch, BatchPolicy
 from localspec.decoding.policy.policy import FixedPolicy, Policy, plain_policy
@@ -45,7 +51,7 @@ class DraftMode:
     @property
     def needs_draft_model(self) -> bool:
         """Whether it cannot do without a draft model."""
-        return self.kind in DRAFTERS and DRAFTERS[self.kind].needs_draft_model
+        return asks_draft_model(self.kind)
 
     @property
     def may_use_draft_model(self) -> bool:
@@ -144,7 +150,7 @@ class Drafting:
         if mode.needs_draft_model and self.draft_models is None:
             raise UsageError(f"draft mode {mode.name!r} needs a draft model: none is loaded")
         if mode.kind != AUTO or self.costs is None:
-            entry = DRAFTERS["lookup" if mode.kind == AUTO else mode.kind]
+            entry = DRAFTERS[WITHOUT_MODEL if mode.kind == AUTO else mode.kind]
             length = min(mode.draft_length or entry.usual_length, self.longest)
             return FixedPolicy(self._drafter(entry, slot, fixed=True), length)
         longest = min(self.longest, LONGEST_DRAFT)

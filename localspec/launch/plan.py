@@ -6,7 +6,7 @@ from pathlib import Path
 
 from localspec.calibration.calibrated import cached_costs
 from localspec.decoding.costs import PairCosts
-from localspec.decoding.drafters.register import DRAFTERS
+from localspec.decoding.drafters.register import WITHOUT_MODEL
 from localspec.decoding.model import Role
 from localspec.errors import UsageError
 from localspec.launch.drafting import DraftMode, draft_mode, draft_model_could_win, draft_modes
@@ -55,7 +55,7 @@ class LoadPlan:
 
     def undrafted(self) -> "LoadPlan":
         """Return this without its draft model: looking up takes no memory to speak of."""
-        lookup = draft_mode(_WITHOUT)
+        lookup = draft_mode(WITHOUT_MODEL)
         modes = tuple(lookup if mode.needs_draft_model else mode for mode in self.modes)
         options = replace(self.options, max_rows=max(mode.rows for mode in modes))
         return replace(self, draft_model=None, modes=modes, shared_vocab=0, options=options)
@@ -64,10 +64,6 @@ class LoadPlan:
         """Return how the user calls a model; empty if there is none."""
         file = self.target if role is Role.TARGET else self.draft_model
         return "" if file is None else self.names[file]
-
-
-_WITHOUT = next(name for name, entry in DRAFTERS.items() if not entry.needs_draft_model)
-"""What drafts instead of a draft model that the memory does not hold."""
 
 
 def make_plan(
@@ -130,7 +126,7 @@ def _references(request: LaunchOptions, registry: Registry) -> list[str]:
     modes = draft_modes(request)
     if any(mode.needs_draft_model for mode in modes) and draft_model is None:
         raise UsageError(
-            f"{target} has no draft model: name one with --draft-model, or use --draft {_WITHOUT}"
+            f"{target} has no draft model: name one with --draft-model, or use --draft {WITHOUT_MODEL}"
         )
     if draft_model is None or not any(mode.may_use_draft_model for mode in modes):
         return [target]

@@ -71,14 +71,14 @@ class LaunchOptions:
             key=True,
             by_project="yes",
             in_arm=True,
-            choices=("auto", "off", "lookup", "model"),
+            choices=("auto", "off"),
             open_choice=True,
         ),
     )
     draft_length: int | None = declared(
         None,
         Option(
-            "Tokens that model or lookup propose at a time. Default: 3; lookup: 15.",
+            "Tokens that a drafter proposes at a time. Default: 3 of model, 15 of lookup.",
             metavar="K",
             group="models",
             key=True,
