@@ -172,22 +172,23 @@ def batches(models: Flags, count: int | None) -> Iterator[Batch]:
         count: of prompts; None takes all, and everything else that is recorded.
     """
     for mode, flags in MODES.items():
-        yield Batch(mode, prompts(count), (*models, *flags))
+        asked = count if mode == "off" or count is not None else 20
+        yield Batch(mode, prompts(asked), (*models, *flags))
     few = prompts(6)
     for mode, flags in MODES.items():
         yield Batch(f"exact {mode}", few, (*models, *flags, "--exact"))
     yield Batch("exact auto", few, (*models, "--exact"), plan=False)
     if count is not None:
         return
+    for mode in ("off", "model:3"):
+        yield Batch(f"options {mode}", OPTIONED, (*models, *MODES[mode]))
     for mode, flags in MODES.items():
-        yield Batch(f"options {mode}", OPTIONED, (*models, *flags))
         yield Batch(f"raw {mode}", few, (*models, *flags, "--raw"))
-    some = prompts(12)
-    for mode in ("off", "lookup:5", "model:3"):
-        told = (*models, *MODES[mode], "--parallel", "4")
+    for mode, flags in MODES.items():
+        told = (*models, *flags, "--parallel", "4")
         # Which lines share a pass depends on when they end, never on the clock: the source is a file.
-        yield Batch(f"parallel {mode}", some, told)
-        yield Batch(f"parallel exact {mode}", some, (*told, "--exact"))
+        yield Batch(f"parallel {mode}", few, told)
+        yield Batch(f"parallel exact {mode}", few, (*told, "--exact"))
 
 
 RUNS: dict[str, tuple[Flags, str]] = {
@@ -212,8 +213,14 @@ RUNS: dict[str, tuple[Flags, str]] = {
     ),
     "q8_0": (("--seed", "11", "--kv-type", "q8_0", "Explain a rainbow."), ""),
     "sampling": (
-        ("--seed", "11", "--top-k", "5", "--top-p", "0.7", "--min-p", "0.1")
-        + ("--repeat-penalty", "1.2", "--temperature", "1.2", "Explain a rainbow."),
+        (
+            "--seed=11",
+            "--top-k=5",
+            "--top-p=0.7",
+            "--min-p=0.1",
+            "--repeat-penalty=1.2",
+            "Explain a rainbow.",
+        ),
         "",
     ),
 }
