@@ -279,7 +279,10 @@ class Recorder:
             limit = () if "--max-tokens" in flags else ("--max-tokens", "32")
             words = ("run", "--json", "--quiet", "--pair", SMALL, *self._plain, *draft, *limit)
             out = self._call(name, (*words, *told), stdin, allowed=(0,))
-            self.lines[f"run | {name}"] = _kept(json.loads(out), plan=not exact_auto)
+            kept = _kept(json.loads(out), plan=not exact_auto)
+            if not any(each.startswith("--seed") for each in flags):
+                del kept["seed"]  # drawn anew for every run
+            self.lines[f"run | {name}"] = kept
         print(f"run: {len(RUNS)} calls", file=sys.stderr)
 
     def _call(self, name: str, words: Sequence[str], stdin: str, allowed: Sequence[int]) -> str:
