@@ -3,10 +3,10 @@ import pytest
 from numpy.typing import NDArray
 
 from localspec.decoding.choose import Chooser
-from localspec.decoding.drafter import Draft
 from localspec.decoding.noise import Noise
+from localspec.decoding.round import Draft, Verdict
 from localspec.decoding.sampling import SamplingParams
-from localspec.decoding.verify import Verdict, verify
+from localspec.decoding.speculative import verify
 
 GREEDY = Chooser(SamplingParams(temperature=0), Noise(0))
 
