@@ -5,6 +5,7 @@ import signal
 import time
 from collections.abc import Collection, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -72,28 +73,40 @@ class Script:
 
     def said(self, tokens: Sequence[int]) -> int:
         """Return how many tokens of the last reply are there."""
-        return list(reversed(tokens)).index(BEGIN) - 2  # behind "assistant\n"
+        return len(tokens) - len(_prompt(tokens)) - 3  # behind "<|im_start|>assistant\n"
 
     def fail(self, where: str, tokens: Sequence[int], error: Exception) -> None:
         """Raise `error` if this is where the answer fails."""
-        last = (self._questions(tokens) or [""])[-1]
+        last = _questions(_prompt(tokens))[-1] if self.fails else ""
         if any(
             part in last and (where, self.said(tokens)) == at for part, at in self.fails.items()
         ):
             raise error
 
     def _answer(self, tokens: Sequence[int]) -> list[int]:
-        questions = self._questions(tokens)
+        questions = _questions(_prompt(tokens))
         answer = self.otherwise[(len(questions) - 1) % len(self.otherwise)]
         for part, told in self.answers.items():
             if questions and part in questions[-1]:
                 answer = told
-        return TOKENIZER.tokenize(answer, add_special=False, parse_special=False)
+        return _ids(answer)
 
-    def _questions(self, tokens: Sequence[int]) -> list[str]:
-        pieces = (b"\x00" if token == BEGIN else TOKENIZER.piece(token) for token in tokens)
-        turns = b"".join(pieces).decode(errors="replace").split("\0")
-        return [turn.removeprefix("user\n") for turn in turns if turn.startswith("user\n")]
+
+def _prompt(tokens: Sequence[int]) -> tuple[int, ...]:
+    """Return what comes before the reply that `tokens` end in."""
+    return tuple(tokens[: len(tokens) - 1 - list(reversed(tokens)).index(BEGIN)])
+
+
+@lru_cache(maxsize=100)
+def _questions(prompt: tuple[int, ...]) -> list[str]:
+    pieces = (b"\x00" if token == BEGIN else TOKENIZER.piece(token) for token in prompt)
+    turns = b"".join(pieces).decode(errors="replace").split("\0")
+    return [turn.removeprefix("user\n") for turn in turns if turn.startswith("user\n")]
+
+
+@lru_cache(maxsize=100)
+def _ids(answer: str) -> list[int]:
+    return TOKENIZER.tokenize(answer, add_special=False, parse_special=False)
 
 
 @dataclass(slots=True, eq=False)
