@@ -78,10 +78,9 @@ class Script:
     def fail(self, where: str, tokens: Sequence[int], error: Exception) -> None:
         """Raise `error` if this is where the answer fails."""
         last = _questions(_prompt(tokens))[-1] if self.fails else ""
-        if any(
-            part in last and (where, self.said(tokens)) == at for part, at in self.fails.items()
-        ):
-            raise error
+        for part, (place, at) in self.fails.items():
+            if part in last and place == where and self.said(tokens) >= at:
+                raise error
 
     def _answer(self, tokens: Sequence[int]) -> list[int]:
         questions = _questions(_prompt(tokens))
