@@ -25,6 +25,24 @@ FLOORS: list[set[str]] = [
     {"options"},
     {"errors"},
 ]
+# Circles inside a room that there are today, each by its modules: to be undone, then deleted here.
+KNOWN_CIRCLES = [
+    {
+        "localspec.ui.actions",
+        "localspec.ui.app",
+        "localspec.ui.conversation_actions",
+        "localspec.ui.feed",
+        "localspec.ui.main_view",
+        "localspec.ui.message_actions",
+        "localspec.ui.openers",
+        "localspec.ui.palette",
+    },
+    {
+        "localspec.ui.plain",
+        "localspec.ui.plain_actions",
+        "localspec.ui.plain_conversation",
+    },
+]
 # Third-party packages with one home.
 HOMES = {
     "llama_cpp": ("localspec.llama",),
@@ -56,6 +74,53 @@ def room(module: str) -> str:
 
 def floor(module: str) -> int:
     return next(i for i, rooms in enumerate(FLOORS) if room(module) in rooms)
+
+
+def neighbours() -> dict[str, set[str]]:
+    """Return which modules of its own room each module imports, at its top or anywhere inside."""
+    trees = dict(modules())
+    graph: dict[str, set[str]] = {}
+    for name, tree in trees.items():
+        found = set(imports(tree))
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ImportFrom):
+                found |= {f"{node.module}.{alias.name}" for alias in node.names}
+        graph[name] = {
+            each for each in found if each in trees and each != name and room(each) == room(name)
+        }
+    return graph
+
+
+def circles(graph: dict[str, set[str]]) -> list[set[str]]:
+    """Return the sets of nodes that reach each other."""
+
+    def reached(start: str) -> set[str]:
+        seen, waiting = set[str](), [start]
+        while waiting:
+            for each in graph[waiting.pop()] - seen:
+                seen.add(each)
+                waiting.append(each)
+        return seen
+
+    reach = {name: reached(name) for name in graph}
+    found: list[set[str]] = []
+    for name in sorted(graph):
+        if name in reach[name] and not any(name in each for each in found):
+            found.append({other for other in reach[name] if name in reach[other]})
+    return found
+
+
+def test_no_room_has_a_circle_inside() -> None:
+    assert [each for each in circles(neighbours()) if each not in KNOWN_CIRCLES] == []
+
+
+def test_circles_that_are_known_still_exist() -> None:
+    assert [each for each in KNOWN_CIRCLES if each not in circles(neighbours())] == []
+
+
+def test_a_circle_is_found() -> None:
+    graph = {"a": {"b"}, "b": {"c"}, "c": {"a", "d"}, "d": {"e"}, "e": {"d"}, "f": {"a"}}
+    assert circles(graph) == [{"a", "b", "c"}, {"d", "e"}]
 
 
 def test_every_room_has_a_floor() -> None:

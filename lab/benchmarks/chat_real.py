@@ -23,13 +23,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
+from localspec.chat.events import Text
 from localspec.engine.client import EngineClient
 from localspec.engine.protocol import (
-    Finished,
     Notice,
     Ready,
-    Started,
-    Streamed,
+    ReplyDone,
+    ReplyEvents,
 )
 from localspec.history.archive import History
 from localspec.messages import Message
@@ -246,11 +246,10 @@ def second_turn(setting: Setting) -> None:
                 (*turns, question),
                 ReplyOptions(SamplingParams(temperature=0), max_tokens=1, seed=1),
             )
-            started = heard(engine, Started)
-            heard(engine, Streamed)
+            while not any(isinstance(each, Text) for each in heard(engine, ReplyEvents).events):
+                pass
             times.append(time.monotonic() - start_s)
-            heard(engine, Finished)
-            seen.append(started)
+            seen.append(heard(engine, ReplyDone).reply)
         new = [each.prompt_tokens - each.cached_tokens for each in seen]
         cached = [each.cached_tokens for each in seen]
         text = (
@@ -266,8 +265,8 @@ def grown(engine: EngineClient, depth: int) -> tuple[tuple[Message, ...], int]:
     question = Message.user(WORDS * (depth // 18) + "Answer in five words.")
     while True:
         engine.ask([question], ReplyOptions(SamplingParams(temperature=0), max_tokens=16, seed=1))
-        finished = heard(engine, Finished)
-        length = finished.prompt_tokens + finished.completion_tokens
+        finished = heard(engine, ReplyDone)
+        length = finished.reply.prompt_tokens + finished.reply.completion_tokens
         if length >= depth:
             return (question, finished.message), length
         more = WORDS * ((depth - length) // 18 + 1)

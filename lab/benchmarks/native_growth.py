@@ -10,7 +10,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from localspec.launch import prepare
+from lab.benchmarks.workbench import opened
 from localspec.models.pull import pull
 from localspec.options import LaunchOptions, LoadOptions, ReplyOptions
 from tests.llama import tiny_mamba
@@ -34,7 +34,7 @@ def main() -> None:
             LaunchOptions(target=tiny, draft="off", load=_OPTIONS),
         ]
         for number in range(asked.loads):
-            assistant = prepare(launches[number % len(launches)]).load()
+            assistant = opened(launches[number % len(launches)]).assistant
             assistant.reply("Name a river.", ReplyOptions(seed=1, max_tokens=4))
             assistant.close()
             if (number + 1) % 20 == 0 or number < 3:

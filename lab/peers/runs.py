@@ -12,6 +12,7 @@ from pathlib import Path
 from lab.peers.server import PeerServer
 from lab.peers.setting import PeerSetting
 from localspec.bench.loading import Loaded
+from localspec.bench.own import slot_options
 from localspec.bench.schedule import Slot
 from localspec.bench.trial import Arrival, Trial
 from localspec.llama.cpu_threads import default_threads
@@ -29,7 +30,7 @@ def open_runs(
     program: Path,
     loaded: Loaded,
     prompts: Sequence[Sequence[int]],
-    wish: Wish,
+    asked: ReplyOptions,
     is_cancelled: Callable[[], bool],
 ) -> Iterator["PeerRuns"]:
     """Answer prompts by servers that are started as our own models are loaded.
@@ -38,7 +39,7 @@ def open_runs(
         program: llama-server.
         loaded: our own models.
         prompts: token ids of every prompt.
-        wish: what to ask for.
+        asked: how every answer is made.
         is_cancelled: asked while waiting.
     """
     options = loaded.options
@@ -51,7 +52,7 @@ def open_runs(
         threads=options.threads or default_threads(),
         n_batch=options.chunk(on_gpu=supports_offload() and options.gpu_layers != 0),
     )
-    with closing(PeerRuns(setting, prompts, wish, is_cancelled)) as runs:
+    with closing(PeerRuns(setting, prompts, asked, is_cancelled)) as runs:
         yield runs
 
 

@@ -113,10 +113,15 @@ class Assistant:
         return bool(self._running or self._waiting)
 
     def reply(
-        self, prompt: str | Conversation, options: ReplyOptions | None = None, *, raw: bool = False
+        self,
+        prompt: str | Conversation,
+        options: ReplyOptions | None = None,
+        *,
+        raw: bool = False,
+        policy: Policy | None = None,
     ) -> Reply:
         """Answer, and return when the answer is complete; see `stream`."""
-        for event in self.stream(prompt, options, raw=raw):
+        for event in self.stream(prompt, options, raw=raw, policy=policy):
             if isinstance(event, Finished):
                 return event.reply
         raise AssertionError("a stream of events ends with Finished")

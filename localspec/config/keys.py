@@ -16,7 +16,8 @@ def offered(option: Option) -> Option:
     """Return an option with all that users may write for it: of drafting, the drafters that there are."""
     if option.name != "draft":
         return option
-    return replace(option, choices=(*option.choices, *DRAFTERS))
+    choices = (*option.choices, *DRAFTERS)
+    return replace(option, choices=choices, takes=f"one of {', '.join(choices)}")
 
 
 KEYS: Mapping[str, Option] = {

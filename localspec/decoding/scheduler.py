@@ -15,7 +15,7 @@ import numpy as np
 
 from localspec.decoding.cancel import CancelFlag, Cancelled
 from localspec.decoding.model import LanguageModel, Logits, Pass, Passed, Role
-from localspec.errors import LocalspecError, PassFailed
+from localspec.errors import LocalspecError
 
 T = TypeVar("T")
 NO_ROWS: Logits = np.empty((0, 0), dtype=np.float32)
@@ -111,7 +111,7 @@ class Scheduler(Generic[T]):
 
     Args:
         models: the sequences of the target, and of the draft model if one is used: as many.
-        cancel: the flag that stops a running pass; cleared again if only some are cancelled by it.
+        cancel: the flag that stops a running pass; set, it ends all sequences.
         clock: seconds, monotonic.
         shared_chunk: most tokens of a prompt's chunk while others run; None cuts prompts as if
             they were alone, which equal text needs to the bit.
@@ -164,14 +164,16 @@ class Scheduler(Generic[T]):
         self._started += 1
         self._running[slot] = _Running(asking, (not urgent, self._started))
         with self._lock:
-            self._cancelled.discard(slot)
+            self._cancelled.discard(slot)  # that was for another one
+            if not self._cancelled:
+                self._cancel.resume()
         return self._resumed(slot, None)
 
     def cancel(self, slot: int) -> None:
         """End one sequence soon, without the others; any thread may ask for it."""
         with self._lock:
             self._cancelled.add(slot)
-            self._cancel.set()
+            self._cancel.interrupt()
 
     def drop(self, slot: int) -> None:
         """Forget a sequence; nothing comes of it."""
@@ -199,12 +201,12 @@ class Scheduler(Generic[T]):
             slots = sorted(self._cancelled & self._running.keys())
             if self._cancelled:
                 self._cancelled.clear()
-                self._cancel.clear()
+                self._cancel.resume()
         return [ended for slot in slots for ended in self._resumed(slot, Cancelled())]
 
     def _feed_prompt(self) -> list[Ended[T]]:
         """Evaluate one chunk of the most urgent, then the oldest, request that is behind."""
-        behind = [slot for slot, running in self._running.items() if not _shares(running)]
+        behind = [slot for slot in self._running if not self._shares(slot)]
         if not behind:
             return []
         slot = min(behind, key=lambda each: self._running[each].order)
@@ -240,14 +242,21 @@ class Scheduler(Generic[T]):
         """Return the slots whose requests can share a pass."""
         return [
             slot
-            for slot, running in sorted(self._running.items())
-            if self._request(slot).role is role and _shares(running)
+            for slot in sorted(self._running)
+            if self._request(slot).role is role and self._shares(slot)
         ]
+
+    def _shares(self, slot: int) -> bool:
+        """Say whether a request can share a pass with those of others: a prompt goes by itself."""
+        request, missing = self._request(slot), self._running[slot].missing
+        lag = 0 if request.role is Role.TARGET else _SMALL_LAG
+        most = min(request.rows + lag, self._models[request.role].n_batch)
+        return 0 < request.rows and missing <= most
 
     def _passes(self, role: Role, slots: list[int]) -> list[Ended[T]]:
         """Make one pass for all, or as few as may hold their rows."""
         model = self._models[role]
-        model.close_ranks(slots)
+        model.close_ranks(sorted(self._running))  # others would lose what they have
         groups: list[list[int]] = []
         rows = tokens = 0
         for slot in slots:
@@ -261,6 +270,9 @@ class Scheduler(Generic[T]):
 
     def _merged(self, role: Role, group: list[int]) -> list[Ended[T]]:
         """Make one pass for a group; if it fails, each of it alone, so that only the guilty fail."""
+        group = [slot for slot in group if slot in self._running]  # others may have been cancelled
+        if not group:
+            return []
         model, start = self._models[role], self._clock()
         asked = [(slot, self._request(slot)) for slot in group]
         before = [model.views[slot].truncate_s for slot in group]
@@ -268,7 +280,7 @@ class Scheduler(Generic[T]):
             answers = model.together(asked)
         except Cancelled as cancelled:
             return self._interrupted(group, cancelled)
-        except PassFailed as error:
+        except LocalspecError as error:
             if len(group) == 1:
                 return self._resumed(group[0], error)
             return [ended for slot in group for ended in self._merged(role, [slot])]
@@ -294,10 +306,11 @@ class Scheduler(Generic[T]):
         """
         with self._lock:
             chosen = bool(self._cancelled)
-        if not chosen:
-            return [ended for slot in group for ended in self._resumed(slot, cancelled)]
         ended = self._end_cancelled()
-        for slot in self._running.keys() & group:
+        left = [slot for slot in group if slot in self._running]
+        if self._cancel.stops_all or not chosen:
+            return [*ended, *(end for slot in left for end in self._resumed(slot, cancelled))]
+        for slot in left:
             request = self._request(slot)
             self._running[slot].missing = self._models[request.role].missing(slot, request)
         return ended
@@ -330,11 +343,3 @@ class Scheduler(Generic[T]):
             return []
         del self._running[slot]
         return [ended]
-
-
-def _shares(running: _Running[T]) -> bool:
-    """Say whether a request can share a pass with those of others: a prompt goes by itself."""
-    request = running.request
-    assert request is not None, "it asks for a pass"  # noqa: S101
-    lag = 0 if request.role is Role.TARGET else _SMALL_LAG
-    return request.rows > 0 and running.missing <= request.rows + lag

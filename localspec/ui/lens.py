@@ -21,8 +21,8 @@ class Mark:
 
 MARKS = {
     **{
-        name: Mark(*entry.marks, entry.style, entry.says)
-        for name, entry in reversed(DRAFTERS.items())
+        name: Mark(entry.marks[0], entry.marks[1], entry.style, entry.says)
+        for name, entry in reversed(list(DRAFTERS.items()))
     },
     "correction": Mark("<", ">", "bold reverse", "the target's correction of a draft"),
     "bonus": Mark("+", "+", "bold magenta", "the target's, after a whole accepted draft"),

@@ -5,9 +5,6 @@ from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 
-from localspec.decoding.generate import StopReason
-from localspec.decoding.timings import Timings
-
 from localspec.batch.appender import Appender
 from localspec.batch.ask import Form
 from localspec.batch.batch import Batch, Job, Tally
@@ -23,6 +20,7 @@ from localspec.chat.conversation import Conversation
 from localspec.chat.events import Reply
 from localspec.chat.requests import Answered, Answerer, Request, at_once
 from localspec.decoding.cancel import CancelFlag
+from localspec.decoding.round import Spent, StopReason
 from localspec.decoding.stats import AcceptanceStats
 from localspec.errors import ContextOverflow
 from localspec.options import ReplyOptions
@@ -42,7 +40,9 @@ def reply(text: str, seed: int = 1, reason: StopReason = StopReason.EOG) -> Repl
         cached_tokens=0,
         completion_tokens=2,
         first_token_s=0.0,
-        timings=Timings(lambda: 0.0),
+        prefill_s=0.0,
+        decode_s=0.0,
+        spent=Spent(),
         drafter="off",
         acceptance=AcceptanceStats(),
     )
@@ -125,6 +125,7 @@ def run(
     receipt: Receipt = RECEIPT,
     ordered: bool = True,
     most: int = 1024,
+    afresh: bool = False,
     on_record: Callable[[Tally], None] = lambda _: None,
 ) -> tuple[Tally, bool]:
     """Run a batch as the command does; return its tally, and whether it was stopped."""
@@ -142,7 +143,7 @@ def run(
             take_up(out, out_form, size, finished)
         appender = Appender(out, out_form, finished)
         rows = read_rows(lines.lines(), "jsonl", lines.name, asks.needed)
-        job = Job(rows, asks, receipt, finished, cancel, lines.name)
+        job = Job(rows, asks, receipt, finished, cancel, lines.name, afresh=afresh)
         batch = Batch(job, Window(appender.write, ordered=ordered, most=most), on_record)
         batch.answer(answerer or Echo(), NAMES)
         if not batch.stopped and ordered:

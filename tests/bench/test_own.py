@@ -1,8 +1,6 @@
 """Our own runs: from empty caches, with a fresh policy, every round written down."""
 
 import pytest
-from localspec.decoding.drafter import NoDrafter
-from localspec.decoding.lookup_drafter import LookupDrafter
 
 from localspec.bench.measure import measure, prompt_tokens
 from localspec.bench.own import OwnRuns, slot_options
@@ -10,12 +8,12 @@ from localspec.bench.prompts import Prompt
 from localspec.bench.schedule import Slot, schedule
 from localspec.bench.trial import Trial
 from localspec.chat.assistant import Assistant
-from localspec.chat.loaded_models import LoadedModels
 from localspec.decoding.cancel import Cancelled
-from localspec.decoding.policy import FixedPolicy, Policy
+from localspec.decoding.drafters.lookup import LookupDrafter
+from localspec.decoding.policy.policy import FixedPolicy, Policy, plain_policy
 from localspec.errors import ContextOverflow
 from localspec.options import ReplyOptions
-from tests.chat.test_assistant import END, TEMPLATE, TOKENIZER, Teller
+from tests.chat.test_assistant import END, TEMPLATE, Teller, Tellers, models_of
 from tests.chat.toy_tokenizer import spelled
 from tests.toy import Stopwatch
 
@@ -31,23 +29,12 @@ class Bench:
         self.target = Teller(SCRIPT, n_ctx, cancel_after=cancel_after)
         self.asked: list[str] = []
         self.policies: list[Policy] = []
-        models = LoadedModels(
-            target=self.target,
-            draft_model=None,
-            tokenizer=TOKENIZER,
-            eog={END},
-            suppressed=(),
-            template_source=TEMPLATE,
-            target_name="teller",
-            draft_model_name=None,
-            cancel=self.target.cancel,
-            close=lambda: None,
-        )
-        self.assistant = Assistant(models, FixedPolicy(NoDrafter(), 0))
+        models = models_of(Tellers([self.target], most_rows=64), TEMPLATE)
+        self.assistant = Assistant(models, [plain_policy()])
 
     def policy(self, mode: str) -> Policy:
         self.asked.append(mode)
-        policy = FixedPolicy(NoDrafter(), 0)
+        policy: Policy = plain_policy()
         if mode == "lookup":
             policy = FixedPolicy(LookupDrafter({END}), 8)
         self.policies.append(policy)
@@ -84,7 +71,7 @@ def test_drafted_tokens_arrive_together_and_are_counted() -> None:
     trial = Bench().runs().run(Slot(0, 0.0, 0, "lookup", 0))
     assert trial.tokens == plain.tokens
     assert trial.accepted > 8
-    assert trial.n_tokens == 1 + sum(each.confirmed for each in trial.rounds) == 40
+    assert trial.n_tokens == 1 + sum(len(each.confirmed) for each in trial.rounds) == 40
     assert len(trial.arrivals) < len(plain.arrivals)
 
 
@@ -94,7 +81,7 @@ def test_the_token_that_ends_the_answer_counts_and_none_behind_it(mode: str) -> 
     trial = Bench().runs(asked).run(Slot(0, 0.0, 0, mode, 0))
     assert trial.tokens == (*SCRIPT, END)
     assert trial.n_tokens == len(SCRIPT) + 1
-    assert sum(each.confirmed for each in trial.rounds) == len(SCRIPT)
+    assert sum(len(each.confirmed) for each in trial.rounds) == len(SCRIPT)
 
 
 def test_an_answer_of_one_token_has_one_arrival() -> None:

@@ -57,7 +57,7 @@ class AdaptivePolicy:
         """Take in what the round confirmed and cost."""
         drafter = self._by_name.get(done.draft.drafter)
         terms, steps = self._terms(self._longest, drafter), 1.0
-        if drafter is None:
+        if drafter is None or not (done.drafted or drafter.shares_passes):
             self._sample_s += (done.spent.sample_s - self._sample_s) / _SAMPLE_MEMORY
         else:
             foreseen_s = terms.verify_s(done.drafted) + drafter.foreseen_s()

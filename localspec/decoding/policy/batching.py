@@ -30,6 +30,7 @@ class Batch:
     draft_model: PassCosts | None = None
     _widths: dict[int, int] = field(default_factory=dict)
     _alone: set[int] = field(default_factory=set)
+    _could_pay: dict[tuple[int, int], bool] = field(default_factory=dict)
 
     def begin(self, slot: int) -> None:
         """Say that a sequence begins; everybody is expected to try the draft model again."""
@@ -69,7 +70,10 @@ class Batch:
 
     def could_pay(self, longest: int) -> bool:
         """Say whether a draft of up to `longest` tokens could pay beside as many others as there are now."""
-        return could_pay(self.target, max(1, len(self._widths)), longest)
+        key = max(1, len(self._widths)), longest
+        if key not in self._could_pay:
+            self._could_pay[key] = could_pay(self.target, *key)
+        return self._could_pay[key]
 
     def _joint(self, slot: int) -> int:
         """Return how many are expected to draft with the draft model if this one does."""

@@ -1,12 +1,12 @@
 import numpy as np
 import pytest
-from localspec.decoding.drafter import Draft
-from localspec.decoding.verify import Verdict, verify
 from numpy.typing import NDArray
 
 from localspec.decoding.choose import Chooser
 from localspec.decoding.noise import Noise
-from localspec.options import SamplingParams
+from localspec.decoding.round import Draft, Verdict
+from localspec.decoding.sampling import SamplingParams
+from localspec.decoding.speculative import verify
 
 GREEDY = Chooser(SamplingParams(temperature=0), Noise(0))
 
