@@ -5,7 +5,6 @@ from pathlib import Path
 import pytest
 from localspec.decoding.crowd import CrowdPolicy
 from localspec.decoding.lookup_drafter import LookupDrafter
-from localspec.fitting import sequences_that_fit
 from localspec.parallel import open_parallel
 
 from localspec import parallel
@@ -13,7 +12,8 @@ from localspec.calibration.calibrated import Calibration
 from localspec.decoding.costs import PassCosts
 from localspec.decoding.policy import FixedPolicy
 from localspec.errors import ModelLoadError
-from localspec.launch import prepare
+from localspec.launch.fit import sequences_that_fit
+from localspec.launch.plan import make_plan
 from localspec.models.gguf_header import read_header
 from localspec.options import LaunchOptions, LoadOptions
 
@@ -28,7 +28,7 @@ def launch(path: Path, draft: str = "off", draft_model: str | None = None) -> La
 
 def test_no_more_than_the_memory_holds(smollm2_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(parallel, "sequences_that_fit", lambda *_: 2)
-    prepared = prepare(launch(smollm2_path))
+    prepared = make_plan(launch(smollm2_path))
     with pytest.raises(ModelLoadError, match="3 sequences of 512 tokens do not fit"):
         open_parallel(prepared, 3)
     opened = open_parallel(prepared, None)
@@ -45,7 +45,7 @@ def test_auto_takes_what_the_costs_suggest(
     costs = PassCosts((1, 2, 5, 64), (1.0, 1.1, 1.2, 60.0))
     found = Calibration(costs)
     monkeypatch.setattr(parallel, "calibrated", lambda *_: found)
-    opened = open_parallel(prepare(launch(smollm2_path)), None)
+    opened = open_parallel(make_plan(launch(smollm2_path)), None)
     assert opened.count == 5
     assert opened.notes[-1] == "5 lines at a time"
     opened.close()
@@ -53,14 +53,14 @@ def test_auto_takes_what_the_costs_suggest(
 
 def test_each_sequence_drafts_for_itself_and_no_draft_model_is_loaded(smollm2_path: Path) -> None:
     path = str(smollm2_path)
-    opened = open_parallel(prepare(launch(smollm2_path, "model", path)), 2)
+    opened = open_parallel(make_plan(launch(smollm2_path, "model", path)), 2)
     policies = [assistant.policy for assistant in opened.assistants]
     assert all(isinstance(policy, CrowdPolicy) for policy in policies)
     assert policies[0] is not policies[1]
     assert all(assistant.models.draft_model is None for assistant in opened.assistants)
     assert any("draft model" in note for note in opened.notes)
     opened.close()
-    opened = open_parallel(prepare(launch(smollm2_path, "lookup")), 2)
+    opened = open_parallel(make_plan(launch(smollm2_path, "lookup")), 2)
     for assistant in opened.assistants:
         assert isinstance(assistant.policy, FixedPolicy)
         assert isinstance(assistant.policy.drafter, LookupDrafter)

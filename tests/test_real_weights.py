@@ -9,15 +9,15 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from localspec.decoding.drafter import NoDrafter
-from localspec.decoding.generate import StopReason
 
 import localspec
 from localspec.chat.assistant import Assistant
 from localspec.chat.conversation import Conversation
 from localspec.chat.events import Reply
-from localspec.decoding.policy import FixedPolicy
-from localspec.launch import prepare
+from localspec.decoding.policy.policy import plain_policy
+from localspec.decoding.round import StopReason
+from localspec.launch.load import load
+from localspec.launch.plan import make_plan
 from localspec.options import LaunchOptions, LoadOptions, ReplyOptions, SamplingParams
 
 PROMPTS = [
@@ -30,16 +30,11 @@ LONG = "The bridge has five arches, and the widest of them spans 22 metres. " * 
 
 def afresh(assistant: Assistant, prompt: str, options: ReplyOptions, *, drafting: bool) -> Reply:
     """Answer with empty caches, with the assistant's own policy or with none."""
-    models, policy = assistant.models, assistant.policy
+    models = assistant.models
     models.target.truncate(0)
     if models.draft_model is not None:
         models.draft_model.truncate(0)
-    if not drafting:
-        assistant.policy = FixedPolicy(NoDrafter(), 0)
-    try:
-        return assistant.reply(prompt, options)
-    finally:
-        assistant.policy = policy
+    return assistant.reply(prompt, options, policy=None if drafting else plain_policy())
 
 
 def assert_same_text(assistant: Assistant, prompt: str, temperature: float) -> None:
@@ -57,7 +52,7 @@ def exact_smollm2(smollm2_path: Path) -> Iterator[Assistant]:
     """SmolLM2 as its own draft model."""
     path, options = str(smollm2_path), LoadOptions(n_ctx=2048).exact()
     launch = LaunchOptions(target=path, draft_model=path, draft="model", load=options)
-    assistant = prepare(launch).load()
+    assistant = load(make_plan(launch)).assistant
     yield assistant
     assistant.close()
 
@@ -83,7 +78,7 @@ def test_a_model_agrees_with_itself(exact_smollm2: Assistant) -> None:
 @pytest.mark.weights
 def test_exact_lets_auto_change_no_byte(smollm2_path: Path) -> None:
     launch = LaunchOptions(target=str(smollm2_path), exact=True, load=LoadOptions(n_ctx=1024))
-    assistant = prepare(launch).load()
+    assistant = load(make_plan(launch)).assistant
     assert any(note.startswith("exact: drafts of up to") for note in assistant.notes)
     repeating = "Repeat this sentence five times: " + LONG[:68]
     for temperature in (0.0, 0.8):
@@ -96,7 +91,7 @@ def test_exact_lets_auto_change_no_byte(smollm2_path: Path) -> None:
 def test_lookup_changes_no_byte(smollm2_path: Path) -> None:
     options = LoadOptions(n_ctx=2048).exact()
     launch = LaunchOptions(target=str(smollm2_path), draft="lookup", draft_length=3, load=options)
-    assistant = prepare(launch).load()
+    assistant = load(make_plan(launch)).assistant
     repeating = "Repeat this sentence five times: " + LONG[:68]
     for temperature in (0.0, 0.8):
         for prompt in (*PROMPTS, repeating):
@@ -143,7 +138,7 @@ def exact_qwen(qwen_paths: tuple[Path, Path]) -> Iterator[Assistant]:
     target, draft_model = map(str, qwen_paths)
     options = LoadOptions(n_ctx=2048).exact()
     launch = LaunchOptions(target=target, draft_model=draft_model, draft="model", load=options)
-    assistant = prepare(launch).load()
+    assistant = load(make_plan(launch)).assistant
     yield assistant
     assistant.close()
 
@@ -160,7 +155,9 @@ def test_the_pair_says_the_same_text_with_its_draft_model(
 @pytest.mark.pair
 def test_the_pair_reverses_a_linked_list(qwen_paths: tuple[Path, Path]) -> None:
     target, draft_model = map(str, qwen_paths)
-    assistant = prepare(LaunchOptions(target=target, draft_model=draft_model, draft="model")).load()
+    assistant = load(
+        make_plan(LaunchOptions(target=target, draft_model=draft_model, draft="model"))
+    ).assistant
     options = ReplyOptions(SamplingParams(temperature=0), max_tokens=400)
     reply = assistant.reply(PROMPTS[0], options)
     (code, *_) = re.findall(r"```python\n(.*?)```", reply.text, re.DOTALL)

@@ -7,7 +7,8 @@ import pytest
 from localspec.llama.pair import open_pair
 
 from localspec.decoding.cancel import CancelFlag
-from localspec.launch import prepare
+from localspec.launch.load import load
+from localspec.launch.plan import make_plan
 from localspec.options import LaunchOptions, LoadOptions, ReplyOptions
 from tests.llama.tiny_mamba import SUPPRESSED, write
 
@@ -39,7 +40,7 @@ def test_a_recurrent_model_answers_rightly_after_its_past_was_changed(mamba: Pat
 
 @pytest.mark.parametrize("draft", ["auto", "lookup"])
 def test_lookup_is_not_tried_on_a_recurrent_target(mamba: Path, draft: str) -> None:
-    assistant = prepare(LaunchOptions(target=str(mamba), draft=draft)).load()
+    assistant = load(make_plan(LaunchOptions(target=str(mamba), draft=draft))).assistant
     options = ReplyOptions(seed=1, max_tokens=24)
     reply = assistant.reply("abcabcabcabcabcabc", options)
     again = assistant.reply("abcabcabcabcabcabc", options)
@@ -51,7 +52,7 @@ def test_lookup_is_not_tried_on_a_recurrent_target(mamba: Path, draft: str) -> N
 
 
 def test_what_the_file_forbids_is_read(mamba: Path) -> None:
-    assistant = prepare(LaunchOptions(target=str(mamba))).load()
+    assistant = load(make_plan(LaunchOptions(target=str(mamba)))).assistant
     assert list(assistant.models.suppressed) == SUPPRESSED
     assistant.close()
 

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from localspec.decoding.generate import StopReason
 from localspec.parallel import open_parallel
 
 from localspec.chat.assistant import Assistant
@@ -15,7 +14,8 @@ from localspec.chat.conversation import Conversation
 from localspec.chat.requests import Answered, Answerer, OneAtATime, Request
 from localspec.decoding.cancel import CancelFlag, Cancelled
 from localspec.decoding.model import Pass, Role
-from localspec.launch import prepare
+from localspec.decoding.round import StopReason
+from localspec.launch.plan import make_plan
 from localspec.llama.context import LlamaContext
 from localspec.llama.model import LlamaModel
 from localspec.llama.sequences import LlamaSequences
@@ -162,7 +162,7 @@ def test_the_same_bytes_alone_and_in_parallel_under_exact(
         SamplingParams(temperature=temperature, repeat_penalty=1.1), max_tokens=24
     )
     launch = LaunchOptions(target=str(smollm2_path), exact=True, load=LoadOptions(n_ctx=512))
-    prepared = prepare(launch)
+    prepared = make_plan(launch)
     assistant: Assistant = prepared.load()
     alone = texts(OneAtATime(assistant, afresh=True), options)
     assistant.close()
@@ -175,7 +175,7 @@ def test_the_same_bytes_alone_and_in_parallel_under_exact(
 
 def test_a_shared_system_prompt_is_evaluated_once(smollm2_path: Path) -> None:
     launch = LaunchOptions(target=str(smollm2_path), load=LoadOptions(n_ctx=512))
-    parallel = open_parallel(prepare(launch), 3)
+    parallel = open_parallel(make_plan(launch), 3)
     options = ReplyOptions(SamplingParams(temperature=0), max_tokens=4)
     answered = [each.reply for each in parallel.answer(requests(options)) if each.reply]
     evaluated = sorted(reply.prompt_tokens - reply.cached_tokens for reply in answered)
