@@ -5,10 +5,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from localspec.drafting import DraftMode, PairCosts, draft_modes
-from localspec.loading import Prepared
 
-from localspec.decoding.costs import PassCosts
+from localspec.decoding.costs import PairCosts, PassCosts
 from localspec.errors import (
     ModelFileError,
     ModelLoadError,
@@ -17,8 +15,9 @@ from localspec.errors import (
     UsageError,
 )
 from localspec.launch import fit as fitting
-from localspec.launch import launch
-from localspec.launch.plan import make_plan
+from localspec.launch import plan as launch
+from localspec.launch.drafting import DraftMode, draft_modes
+from localspec.launch.plan import LoadPlan, make_plan
 from localspec.models.fit_plan import FitPlan, Machine, Place, PlaceUse
 from localspec.models.memory import Usage
 from localspec.models.registry import load_registry
@@ -197,12 +196,12 @@ def fit_plan(**changes: object) -> FitPlan:
 
 
 @pytest.fixture
-def fitted(target: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Prepared]:
+def fitted(target: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., LoadPlan]:
     """Prepares a pair under a plan of one's own."""
     draft_model = target.with_name("draft.gguf")
     draft_model.write_bytes(model_file())
 
-    def run(plan: FitPlan | None, **more: object) -> Prepared:
+    def run(plan: FitPlan | None, **more: object) -> LoadPlan:
         monkeypatch.setattr(launch, "plan_fit", lambda *_: plan)
         request = LaunchOptions(target=str(target), draft_model=str(draft_model), draft="model")
         return make_plan(replace(request, **more))  # type: ignore[arg-type]
@@ -211,7 +210,7 @@ def fitted(target: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Prepa
 
 
 def test_a_draft_model_that_does_not_fit_gives_way_to_lookup(
-    fitted: Callable[..., Prepared],
+    fitted: Callable[..., LoadPlan],
 ) -> None:
     ready = fitted(fit_plan(draft_layers=None))
     assert (ready.draft_model, ready.shared_vocab) == (None, 0)
@@ -220,13 +219,13 @@ def test_a_draft_model_that_does_not_fit_gives_way_to_lookup(
     assert ready.notes == ("something was given up",)
 
 
-def test_a_context_that_had_to_shrink_is_what_is_loaded(fitted: Callable[..., Prepared]) -> None:
+def test_a_context_that_had_to_shrink_is_what_is_loaded(fitted: Callable[..., LoadPlan]) -> None:
     assert fitted(fit_plan(n_ctx=1024, shrunk=True)).options.n_ctx == 1024
     # A context that is only what the model was trained for is left to the loader, which says so.
     assert fitted(fit_plan(n_ctx=1024), load=LoadOptions(9000)).options.n_ctx == 9000
 
 
-def test_layers_go_where_they_fit(fitted: Callable[..., Prepared]) -> None:
+def test_layers_go_where_they_fit(fitted: Callable[..., LoadPlan]) -> None:
     gpu = PlaceUse(Place("GPU", 1, 0), Usage(), Usage())
     plan = fit_plan(target_layers=5, draft_layers=0)
     with_gpu = replace(plan, uses=(*plan.uses, gpu))
@@ -237,7 +236,7 @@ def test_layers_go_where_they_fit(fitted: Callable[..., Prepared]) -> None:
 
 
 def test_without_a_plan_or_unasked_everything_is_loaded_as_wished(
-    fitted: Callable[..., Prepared],
+    fitted: Callable[..., LoadPlan],
 ) -> None:
     for ready in (fitted(None), fitted(fit_plan(draft_layers=None), fit=False)):
         assert ready.draft_model is not None
