@@ -4,6 +4,7 @@ These are the short forms; `lab/benchmarks/same_text.py` compares fifty prompts.
 """
 
 import ast
+import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,6 +20,7 @@ from localspec.decoding.round import StopReason
 from localspec.launch.load import load
 from localspec.launch.plan import make_plan
 from localspec.options import LaunchOptions, LoadOptions, ReplyOptions, SamplingParams
+from tests.cli.command import localspec as command
 
 PROMPTS = [
     "Write a Python function that reverses a linked list.",
@@ -168,3 +170,54 @@ def test_the_pair_reverses_a_linked_list(qwen_paths: tuple[Path, Path]) -> None:
     # Measured: 84 to 88 percent, see docs/measurements/decoding.md.
     assert reply.acceptance.acceptance_rate > 0.75
     assistant.close()
+
+
+LINES = [
+    *PROMPTS,
+    "Say hello.",
+    "Count from one to ten.",
+    "Repeat this: the quick brown fox, the quick brown fox, the quick brown fox.",
+    "Write a Python function that adds two numbers.",
+    "What is a clock? Answer in one sentence.",
+]
+
+
+def batch_answers(folder: Path, temperature: float, *flags: str) -> list[tuple[object, ...]]:
+    """Return text, token count and seed of every line of an exact batch."""
+    source, output = folder / "in.jsonl", folder / "out.jsonl"
+    source.write_text("".join(f"{json.dumps({'prompt': line})}\n" for line in LINES))
+    output.unlink(missing_ok=True)
+    done = command(
+        "batch", "--exact", "--ctx", "512", "--seed", "7", "--max-tokens", "32",
+        "--temperature", str(temperature), *flags, str(source), "-o", str(output), timeout_s=900,
+    )  # fmt: skip
+    assert done.code == 0, done.err
+    records = [json.loads(line) for line in output.read_text().splitlines()]
+    return [
+        (each["line"], each["text"], each["usage"]["completion_tokens"], each["seed"])
+        for each in records
+    ]
+
+
+@pytest.mark.weights
+@pytest.mark.parametrize("temperature", [0.0, 0.8])
+def test_a_batch_drafts_several_lines_at_once_and_changes_no_byte(
+    smollm2_path: Path, tmp_path: Path, temperature: float
+) -> None:
+    target = ("--target", str(smollm2_path))
+    alone = batch_answers(tmp_path, temperature, *target, "--draft", "off")
+    drafting = ("--draft", "model", "--draft-model", str(smollm2_path))
+    assert len(alone) == len(LINES)
+    assert batch_answers(tmp_path, temperature, *target, *drafting, "--parallel", "4") == alone
+
+
+@pytest.mark.pair
+@pytest.mark.parametrize("temperature", [0.0, 0.8])
+def test_the_pair_drafts_several_lines_at_once_and_changes_no_byte(
+    qwen_paths: tuple[Path, Path], tmp_path: Path, temperature: float
+) -> None:
+    target, draft_model = map(str, qwen_paths)
+    alone = batch_answers(tmp_path, temperature, "--target", target, "--draft", "off")
+    drafting = ("--draft", "model", "--draft-model", draft_model, "--parallel", "4")
+    assert len(alone) == len(LINES)
+    assert batch_answers(tmp_path, temperature, "--target", target, *drafting) == alone
