@@ -284,7 +284,7 @@ def test_load_takes_the_fields_of_launch_options(monkeypatch: pytest.MonkeyPatch
     def prepared(launch: LaunchOptions) -> None:
         _arrive(launch, ReplyOptions())
 
-    monkeypatch.setattr("localspec.launch.prepare", prepared)
+    monkeypatch.setattr("localspec.launch.plan.make_plan", prepared)
     own: dict[str, Any] = {
         "target": "t",
         "draft": "off",
