@@ -111,7 +111,7 @@ class Server:
     def _save(self, command: SaveState) -> None:
         try:
             saved = self._loaded().save(Path(command.directory))
-        except StateLeftError as error:
+        except (StateLeftError, UsageError) as error:  # also where no model is loaded
             self._tell(StateLeft(command.directory, str(error)))
         else:
             self._tell(StateSaved(command.directory, saved.tokens, saved.size_bytes))
@@ -119,7 +119,7 @@ class Server:
     def _restore(self, command: RestoreState) -> None:
         try:
             tokens = self._loaded().restore(Path(command.directory))
-        except StateLeftError as error:
+        except (StateLeftError, UsageError) as error:  # also where no model is loaded
             self._tell(StateLeft(command.directory, str(error)))
         else:
             self._tell(StateRestored(command.directory, tokens))

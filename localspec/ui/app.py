@@ -35,7 +35,6 @@ class ChatApp(App[None]):
     Args:
         session: what it shows.
         preferences: how the user likes it.
-        resume: the conversation to take up.
 
     Attributes:
         editing: the number of the question that is being changed; None while none is.
@@ -45,9 +44,7 @@ class ChatApp(App[None]):
     TITLE = "localspec"
     BINDINGS: ClassVar[list[BindingType]] = IN_APP
 
-    def __init__(
-        self, session: Session, preferences: Preferences | None = None, resume: int | None = None
-    ) -> None:
+    def __init__(self, session: Session, preferences: Preferences | None = None) -> None:
         super().__init__()
         self.session = session
         self.preferences = preferences or Preferences()
@@ -55,7 +52,7 @@ class ChatApp(App[None]):
         self._early = ""
         # The same ones every time: Textual keeps lines by the filters that they passed.
         self._gates: tuple[LineFilter, ...] = (LineGuard(),)
-        self._feed = Feed(self, resume)
+        self._feed = Feed(self)
         self.view = MainView(self)
 
     def compose(self) -> ComposeResult:

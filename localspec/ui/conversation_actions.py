@@ -79,7 +79,7 @@ async def branch(app: ChatApp, argument: str) -> None:
     if not count:
         raise UsageError("there is nothing to branch off from: ask something first")
     session.save_state()
-    session.talk.branch_off(number(argument, "message", count) if argument else count, session.pair)
+    session.talk.branch_off(number(argument, "message", count) if argument else count)
     await app.view.show_messages()
     app.view.tell("this is a conversation of its own now; the other one is in the history")
 

@@ -10,7 +10,7 @@ from textual.timer import Timer
 
 from localspec.engine.protocol import EngineDied, Failed, Finished, Message, Ready
 from localspec.ui import actions, openers
-from localspec.ui.installed import nothing_is_here, resumed
+from localspec.ui.model_switch import nothing_is_here
 from localspec.ui.shown import SAVED_AGAIN, shown
 from localspec.ui.transcript import Item
 from localspec.ui.typeset import prepare
@@ -31,15 +31,13 @@ class Feed:
 
     Args:
         app: shows.
-        resume: the conversation to take up at the start.
 
     Attributes:
         started: whether the engine was told to start.
     """
 
-    def __init__(self, app: ChatApp, resume: int | None) -> None:
+    def __init__(self, app: ChatApp) -> None:
         self._app = app
-        self._resume = resume
         self.started = False
         self._trouble: str | None = None
         self._drawn_s = 0.0
@@ -50,12 +48,7 @@ class Feed:
     async def start(self) -> None:
         """Start the engine, or let the user choose what to fetch where nothing is here."""
         app, session = self._app, self._app.session
-        if self._resume is not None:
-            session.open(self._resume)
-            await app.view.show_messages()
-            kept = session.talk.history.conversation(self._resume)
-            session.loaded = resumed(session.loaded, kept.pair)
-        if not session.pair and nothing_is_here():
+        if not session.named and nothing_is_here():
             session.engine.start()
             await openers.model(app, "", first=True)
         else:
@@ -111,9 +104,10 @@ class Feed:
                 await app.view.show_messages()
                 actions.failed(app, message)
             case Failed(id=None):
-                app.view.tell(message.reason)
-            case Ready() if message.notes:
-                app.view.tell("; ".join(message.notes))
+                app.view.tell(app.session.models.instead or message.reason)
+            case Ready():
+                news = [app.session.models.instead, *message.notes]
+                app.view.tell("; ".join(filter(None, news)))
             case EngineDied():
                 await self._settle()
                 self._mourn(message)

@@ -13,7 +13,6 @@ from localspec.ui import settings
 from localspec.ui.commands import COMMANDS
 from localspec.ui.export import write_export
 from localspec.ui.history_sheet import HistorySheet
-from localspec.ui.installed import named
 from localspec.ui.keys import key_list
 from localspec.ui.lens import legend, runs
 from localspec.ui.race_sheet import RaceSheet
@@ -29,7 +28,7 @@ async def model(app: ChatApp, argument: str, *, first: bool = False) -> None:
     async def choose(name: str | None) -> None:
         if name:
             try:
-                app.session.load(named(app.session.loaded, name))
+                app.session.load(name)
             except LocalspecError as error:
                 app.view.tell(str(error))
 
@@ -39,7 +38,7 @@ async def model(app: ChatApp, argument: str, *, first: bool = False) -> None:
     if argument:
         await choose(argument)
     else:
-        app.push_screen(Picker(first=first, offline=app.session.loaded.offline), choose)
+        app.push_screen(Picker(first=first, offline=app.session.models.usual.offline), choose)
 
 
 async def history(app: ChatApp, argument: str) -> None:

@@ -14,7 +14,6 @@ from localspec.errors import LocalspecError
 from localspec.ui.clean import clean, clean_line
 from localspec.ui.commands import parse
 from localspec.ui.engine_state import Phase
-from localspec.ui.installed import resumed
 from localspec.ui.preferences import Preferences
 from localspec.ui.session import Session
 from localspec.ui.shown import SAVED_AGAIN, shown
@@ -51,17 +50,14 @@ class Plain:
     _refused: Failed | None = None
     _trouble: str | None = None
 
-    def run(self, resume: int | None) -> int:
+    def run(self) -> int:
         """Talk until the lines end; return the exit code."""
         # Imported here: what the commands do needs this class.
         from localspec.ui.plain_actions import run_command  # noqa: PLC0415
 
         self._tell_trouble()
-        if resume is not None:
-            self.session.open(resume)
+        if self.session.talk.conversation is not None:
             self.tell(f"taking up: {self.session.talk.title}")
-            kept = self.session.talk.history.conversation(resume)
-            self.session.loaded = resumed(self.session.loaded, kept.pair)
         self.session.start()
         code = 0
         for line in self._texts():
@@ -134,6 +130,12 @@ class Plain:
                 self._take(message)
             self.sleep(_POLL_S)
 
+    def tell_loaded(self) -> None:
+        """Wait until the models are loaded, or cannot be, and say which."""
+        self.wait_ready()
+        state = self.session.state
+        self.tell(f"loaded: {state.line()}" if state.ready is not None else state.trouble)
+
     def _take(self, message: Message) -> Finished | Failed | EngineDied | None:
         exchange = self.session.exchange
         match message:
@@ -146,8 +148,8 @@ class Plain:
                     self.tell(note)
             case Finished() if exchange is not None and message.id == exchange.id:
                 return message
-            case Failed() if message.id is None:
-                self._refused = message
+            case Failed(id=None):
+                self._take_refusal(message)
             case Failed() if exchange is not None and message.id == exchange.id:
                 return message
             case EngineDied():
@@ -155,6 +157,13 @@ class Plain:
             case _:
                 pass
         return None
+
+    def _take_refusal(self, message: Failed) -> None:
+        """Say what answers instead of the models that could not be loaded; where nothing does, say so with the answer."""
+        if self.session.models.instead:
+            self.tell(self.session.models.instead)
+        else:
+            self._refused = message
 
     def _figures(self, message: Finished) -> None:
         last = self.session.talk.messages[-1:]

@@ -7,7 +7,6 @@ from localspec.ui import plain_conversation, settings
 from localspec.ui.commands import COMMANDS, Command
 from localspec.ui.copying import copied
 from localspec.ui.figures import stats_lines
-from localspec.ui.installed import named
 from localspec.ui.lens import legend, marked
 from localspec.ui.pairs import choices
 from localspec.ui.plain import Plain
@@ -31,9 +30,8 @@ def _copy(plain: Plain, argument: str) -> None:
 
 def _model(plain: Plain, argument: str) -> None:
     if argument:
-        plain.session.load(named(plain.session.loaded, argument))
-        plain.wait_ready()
-        plain.tell(plain.session.state.trouble or f"loaded: {plain.session.state.line()}")
+        plain.session.load(argument)
+        plain.tell_loaded()
         return
     for each in choices():
         plain.tell(f"{each.name}: {each.hint}")
@@ -85,8 +83,7 @@ def _stop(plain: Plain, argument: str) -> None:  # noqa: ARG001
 
 def _restart(plain: Plain, argument: str) -> None:  # noqa: ARG001
     plain.session.restart()
-    plain.wait_ready()
-    plain.tell(plain.session.state.trouble or f"loaded: {plain.session.state.line()}")
+    plain.tell_loaded()
 
 
 def _theme(plain: Plain, argument: str) -> None:  # noqa: ARG001

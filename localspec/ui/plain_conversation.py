@@ -61,7 +61,7 @@ def branch(plain: Plain, argument: str) -> None:
     if not talk.messages:
         raise UsageError("there is nothing to branch off from: ask something first")
     count = number(argument, "message", len(talk.messages)) if argument else len(talk.messages)
-    talk.branch_off(count, plain.session.pair)
+    talk.branch_off(count)
     plain.tell("this is a conversation of its own now; the other one is in the history")
 
 

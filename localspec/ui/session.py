@@ -10,10 +10,13 @@ from localspec.engine.client import EngineClient
 from localspec.engine.protocol import (
     Counted,
     EngineDied,
+    Failed,
     Load,
     Message,
     Options,
+    Ready,
     RoundFigures,
+    Started,
     Turn,
 )
 from localspec.errors import UsageError
@@ -22,6 +25,7 @@ from localspec.ui.answering import Answering
 from localspec.ui.attach import attached, with_files
 from localspec.ui.engine_state import EngineState, Phase
 from localspec.ui.exchange import Exchange
+from localspec.ui.model_switch import ModelSwitch, name_of
 from localspec.ui.models_state import ModelsState
 from localspec.ui.race import Race, race_of
 from localspec.ui.talk import Talk
@@ -35,12 +39,13 @@ class Session:
     Args:
         engine: started by `start`.
         talk: the conversation.
-        load: the models to begin with.
+        load: the models that are loaded where nothing else is asked for.
         options: how to answer.
         folder: what paths in `@path` are relative to.
 
     Attributes:
         state: what is known of the engine.
+        models: what is loaded, and being loaded.
         answering: the answer that is under way.
         kept: the models' state of the conversation.
         race: the last race.
@@ -52,9 +57,10 @@ class Session:
     def __init__(
         self, engine: EngineClient, talk: Talk, load: Load, options: Options, folder: Path
     ) -> None:
-        self.engine, self.talk, self.loaded, self.options = engine, talk, load, options
+        self.engine, self.talk, self.options = engine, talk, options
         self.folder = folder
         self.state = EngineState()
+        self.models = ModelSwitch(engine, self.state, load)
         self.answering = Answering(talk)
         self.kept = ModelsState(engine, talk, self.state)
         self.race: Race | None = None
@@ -62,6 +68,7 @@ class Session:
         self.drop_oldest = False
         self.draft = True
         self._counted = 0
+        self._resumed = ""
 
     @property
     def exchange(self) -> Exchange | None:
@@ -74,31 +81,30 @@ class Session:
         return self.answering.growing or (self.race is not None and not self.race.done)
 
     @property
-    def pair(self) -> str:
-        """What answers, as it was asked for; empty for the usual pair."""
-        return self.loaded.pair or self.loaded.target or ""
+    def named(self) -> bool:
+        """Whether the user, or the conversation that was resumed, names what `start` loads."""
+        return bool(self._resumed or name_of(self.models.usual))
 
     def start(self) -> None:
-        """Start the engine and load."""
+        """Start the engine, and load: the models of the conversation that was resumed, or the usual ones."""
         self.engine.start()
-        self.load(self.loaded)
-
-    def load(self, request: Load) -> None:
-        """Load models, in place of others if some are loaded."""
-        self.require_rest()
-        self.loaded = request
-        self.state.expect_load()
-        self.earlier_rounds = []
-        self.engine.load(request)
+        if self._resumed:
+            self.models.load_again(self._resumed, fetch=True)
+        else:
+            self.models.load_usual()
         self.kept.restore()
-        if self.talk.conversation is not None:
-            self.talk.history.update(self.talk.conversation, pair=self.pair)
+
+    def load(self, name: str) -> None:
+        """Load a pair, or else a target, in place of what is loaded."""
+        self.require_rest()
+        self.models.load(name)
+        self.earlier_rounds = []
+        self.kept.restore()
 
     def restart(self) -> None:
         """Start the engine again, with what was loaded last."""
         self._break_off()
-        self.state.expect_load()
-        self.engine.restart()
+        self.models.restart()
         self.kept.restore()
 
     def save_state(self) -> None:
@@ -123,7 +129,7 @@ class Session:
         """
         self._require_engine()
         text = with_files(text, attached(text, self.folder))
-        self._answer(self.talk.say(text, self.pair))
+        self._answer(self.talk.say(text))
 
     def ask_instead(self, number: int, text: str) -> None:
         """Ask something else in place of the `number`-th question, in a branch."""
@@ -192,15 +198,37 @@ class Session:
 
     def _take(self, message: Message) -> None:
         self.state.take(message)
+        if self.models.take(message):
+            self.kept.restore()
         if self.race is not None and self.race.take(message):
+            return
+        if self._was_refused_too_early(message):
             return
         model = "" if self.state.ready is None else self.state.ready.target
         if self.answering.take(message, model):
+            if isinstance(message, Started):
+                self.talk.hold_with(self.models.name)
             return
-        if isinstance(message, EngineDied):
+        if isinstance(message, Ready) and not self.models.instead:
+            self.talk.hold_with(self.models.name)
+        elif isinstance(message, EngineDied):
             self._break_off()
         elif isinstance(message, Counted):
             self._counted = message.tokens
+
+    def _was_refused_too_early(self, message: Message) -> bool:
+        """Ask again what was refused since nothing was loaded, where something else is being loaded now."""
+        exchange, parent = self.exchange, self.answering.parent
+        if (
+            isinstance(message, Failed)
+            and exchange is not None
+            and parent is not None
+            and message.id == exchange.id
+            and self.models.under_way
+        ):
+            self._answer(parent)
+            return True
+        return False
 
     def _answer(self, parent: int, seed: int | None = None) -> None:
         """Ask for an answer to the message `parent`, or for more of it where it is an answer."""
@@ -223,15 +251,31 @@ class Session:
         self.save_state()
         self.forget()
 
+    def resume(self, conversation: int, *, own_models: bool = True) -> None:
+        """Take up a conversation of the history before the engine is started.
+
+        Args:
+            conversation: its id.
+            own_models: whether `start` loads what it was held with, and not the usual models.
+        """
+        self._take_up(conversation)
+        self._resumed = self.talk.pair if own_models else ""
+
     def open(self, conversation: int) -> None:
-        """Take up a conversation of the history, with the settings that it was held with."""
+        """Take up a conversation of the history, with the settings and the models that it was held with."""
         self.require_rest()
         self.save_state()
+        self._take_up(conversation)
+        if self.talk.pair and self.talk.pair != self.models.next_name:
+            self.models.load_again(self.talk.pair, fetch=False)
+            self.earlier_rounds = []
+        self.kept.restore()
+
+    def _take_up(self, conversation: int) -> None:
         self.forget()
         self.talk.open(conversation)
         stored = self.talk.history.conversation(conversation)
         self.options = settings.from_json(stored.settings, self.options)
-        self.kept.restore()
 
     def set(self, name: str, value: str) -> None:
         """Change how answers are sampled; `draft` may be on or off.

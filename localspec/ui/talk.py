@@ -18,6 +18,7 @@ class Talk:
         messages: the branch that is shown, from its first message on.
         system: the system prompt; None without one.
         title: what lists call it; empty before the first question.
+        pair: what answered last, as `--pair` or `--target` names it; empty before the first answer.
     """
 
     def __init__(self, history: History, system: str | None = None) -> None:
@@ -26,15 +27,17 @@ class Talk:
         self.conversation: int | None = None
         self.messages: list[StoredMessage] = []
         self.title = ""
+        self.pair = ""
 
     def new(self) -> None:
         """Leave this conversation and begin another, with the same system prompt."""
-        self.conversation, self.messages, self.title = None, [], ""
+        self.conversation, self.messages, self.title, self.pair = None, [], "", ""
 
     def open(self, conversation: int) -> None:
         """Show a conversation that the history has."""
         stored = self.history.conversation(conversation)
-        self.conversation, self.system, self.title = stored.id, stored.system, stored.title
+        self.conversation, self.system = stored.id, stored.system
+        self.title, self.pair = stored.title, stored.pair
         self.reload()
 
     def reload(self) -> None:
@@ -42,13 +45,13 @@ class Talk:
         if self.conversation is not None:
             self.messages = self.history.branch(self.conversation)
 
-    def say(self, text: str, pair: str) -> int:
+    def say(self, text: str) -> int:
         """Add a question at the end and return its id. One that never got an answer is put aside."""
         last = self.messages[-1] if self.messages else None
         if last is not None and last.role == "user":
             return self._add(text, last.parent)
         if self.conversation is None:
-            self.conversation = self.history.create(system=self.system, pair=pair)
+            self.conversation = self.history.create(system=self.system)
         return self._add(text, None if last is None else last.id)
 
     def say_instead(self, number: int, text: str) -> int:
@@ -107,11 +110,11 @@ class Talk:
         other = message.siblings[(at + step) % len(message.siblings)]
         self.messages = self.history.show(self.conversation, other)
 
-    def branch_off(self, count: int, pair: str) -> None:
+    def branch_off(self, count: int) -> None:
         """Go on in a conversation of its own that has the first `count` messages of this one."""
         kept = self.messages[:count]
         title = self.title
-        self.conversation = self.history.create(system=self.system, pair=pair)
+        self.conversation = self.history.create(system=self.system, pair=self.pair)
         parent: int | None = None
         for each in kept:
             if each.role == "user":
@@ -130,6 +133,12 @@ class Talk:
         self.system = system
         if self.conversation is not None:
             self.history.update(self.conversation, system=system)
+
+    def hold_with(self, pair: str) -> None:
+        """Take note of what answers in this conversation, to be loaded when it is taken up again."""
+        if self.conversation is not None and pair != self.pair:
+            self.history.update(self.conversation, pair=pair)
+            self.pair = pair
 
     def rename(self, title: str) -> None:
         """Give this conversation a title.

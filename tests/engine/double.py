@@ -16,6 +16,7 @@ A script is a dict; every field may be left out:
     costs       {"target": [[widths], [seconds]], "draft_model": [[1], [seconds]]}: what passes take; none by default
     download    {"bytes": 1000000, "seconds": 1.0}: what fetching takes
     refuses     {name of a pair or target: [class in localspec.errors, reason]}: loads that fail
+    too_large   {name of a pair or target: [class, reason]}: loads that fail when what was loaded before is gone
     deadly      name of a pair or target that loading dies of
     death       {"on": "start" | "fetch" | "load" | "prefill" | "token", "at": 0, "how": "SIGKILL"}: where the process
                 ends; `at` counts chunks or bytes of the reply, `how` is a signal or an exit code
@@ -78,10 +79,7 @@ class ScriptedFactory:
     def fetch(self, request: Load, tell: Callable[[Downloading], None]) -> None:
         name = name_of(request)
         self._death.strike("fetch", 0)
-        refused = self._script.get("refuses", {}).get(name)
-        if refused is not None:
-            kind, reason = refused
-            raise getattr(errors, kind)(reason)
+        self._refuse("refuses", name)
         download = self._script.get("download")
         if download is not None:
             for step in range(_STEPS + 1):
@@ -93,6 +91,7 @@ class ScriptedFactory:
         self, request: Load, cancel: CancelFlag, tell: Callable[[Loading | Measuring], None]
     ) -> Loaded:
         name = name_of(request)
+        self._refuse("too_large", name)
         tell(Loading(name, 0.0))
         time.sleep(self._script.get("stubborn_s", 0.0))
         for step in range(_STEPS + 1):
@@ -103,6 +102,12 @@ class ScriptedFactory:
             Death("load").strike("load", 0)
         model = script_of(self._script, cancel)
         return loaded(model, name, self._script)
+
+    def _refuse(self, which: str, name: str) -> None:
+        refused = self._script.get(which, {}).get(name)
+        if refused is not None:
+            kind, reason = refused
+            raise getattr(errors, kind)(reason)
 
 
 def name_of(request: Load) -> str:

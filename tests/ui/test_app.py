@@ -6,6 +6,8 @@ import pytest
 from rich.color import Color as RichColor
 from textual.widgets import OptionList
 
+from localspec.engine.protocol import Load
+from localspec.models.registry import load_registry
 from localspec.ui.engine_state import Phase
 from localspec.ui.preferences import Preferences
 from localspec.ui.sheets import ListSheet, TextSheet
@@ -15,6 +17,7 @@ from tests.ui.test_clean import obeyed
 LONG = "word " * 200
 CODE = "Look:\n\n```python\nx = 1\n```\n\n日本語 👩‍👩‍👧"
 SLOW = {"otherwise": [LONG], "pass_s": 0.01}
+DEFAULT = load_registry().default_pair
 
 
 def test_the_screen_is_painted_before_any_model_is_loaded(tmp_path: Path) -> None:
@@ -523,3 +526,106 @@ def test_it_is_told_when_the_history_is_saved_again(tmp_path: Path) -> None:
         await chat.until(lambda: "saved again, with what was said meanwhile" in chat.text())
 
     drive(look, tmp_path)
+
+
+REFUSING = {"refuses": {"gone": ["ModelUnavailable", "gone is not here, fetch it first"]}}
+
+
+def held_with(chat: Chat) -> str:
+    """Return what the history says the conversation was held with."""
+    return chat.session.talk.history.conversations()[0].pair
+
+
+def test_a_switch_that_fails_leaves_the_model_that_answers(tmp_path: Path) -> None:
+    async def switch(chat: Chat) -> None:
+        await chat.ask("one?")
+        await chat.run("/model gone")
+        await chat.until(lambda: "fetch it first; toy answers instead" in chat.text())
+        await chat.ask("two?")
+        assert chat.session.talk.messages[-1].model == "toy"
+        assert held_with(chat) == "toy"
+        await chat.run("/restart")
+        await chat.until(lambda: chat.session.state.line() == "toy")
+
+    drive(switch, tmp_path, REFUSING)
+
+
+def test_a_switch_that_cost_the_model_before_it_loads_that_again(tmp_path: Path) -> None:
+    async def switch(chat: Chat) -> None:
+        await chat.ask("one?")
+        await chat.run("/model large")
+        await chat.until(lambda: "no memory for it; toy answers instead" in chat.text())
+        await chat.until(lambda: chat.session.state.phase is Phase.READY)
+        await chat.ask("two?")
+        assert chat.session.talk.messages[-1].model == "toy"
+        assert held_with(chat) == "toy"
+
+    drive(switch, tmp_path, {"too_large": {"large": ["ModelLoadError", "no memory for it"]}})
+
+
+@pytest.mark.parametrize("asked_early", [True, False])
+def test_a_conversation_whose_model_cannot_be_loaded_goes_on_with_the_default_pair(
+    asked_early: bool, tmp_path: Path
+) -> None:
+    async def talk(chat: Chat) -> None:
+        await chat.ask("one?")
+
+    async def resume(chat: Chat) -> None:
+        if asked_early:
+            await chat.ask("two?")
+        await chat.until(lambda: f"fetch it first; {DEFAULT} answers instead" in chat.text())
+        if not asked_early:
+            await chat.ask("two?")
+        assert chat.contents == ["one?", "Hello **world**.", "two?", "Hello **world**."]
+        assert chat.session.talk.messages[-1].model == DEFAULT
+        assert held_with(chat) == DEFAULT
+
+    drive(talk, tmp_path, pair="gone")
+    script = {**REFUSING, "deaf": 1.0 if asked_early else 0.0}
+    drive(resume, tmp_path, script, pair=None, resume=1)
+
+
+def test_a_question_waits_for_what_is_loaded_instead_of_a_conversations_model(
+    tmp_path: Path,
+) -> None:
+    async def talk(chat: Chat) -> None:
+        await chat.ask("one?")
+
+    async def resume(chat: Chat) -> None:
+        await chat.begin("two?")
+        await chat.until(lambda: not chat.session.busy)
+        assert chat.session.talk.messages[-1].model == DEFAULT
+
+    drive(talk, tmp_path, pair="large")
+    script = {"too_large": {"large": ["ModelLoadError", "no memory for it"]}, "load_s": 0.5}
+    drive(resume, tmp_path, {**script, "deaf": 0.5}, pair=None, resume=1)
+
+
+def test_the_default_pair_is_kept_by_its_name(tmp_path: Path) -> None:
+    async def talk(chat: Chat) -> None:
+        await chat.ready()
+        await chat.ask("one?")
+        assert held_with(chat) == DEFAULT
+
+    drive(talk, tmp_path, load=Load())
+
+
+def test_what_never_answered_is_not_what_a_conversation_was_held_with(tmp_path: Path) -> None:
+    async def talk(chat: Chat) -> None:
+        await chat.ask("one?")
+        assert held_with(chat) == ""
+
+    drive(talk, tmp_path, REFUSING, pair="gone")
+
+
+def test_a_model_that_the_engine_dies_of_is_not_taken_up_again(tmp_path: Path) -> None:
+    async def talk(chat: Chat) -> None:
+        await chat.ask("one?")
+
+    async def resume(chat: Chat) -> None:
+        await chat.until(lambda: f"{DEFAULT} answers instead" in chat.text())
+        await chat.ask("two?")
+        assert held_with(chat) == DEFAULT
+
+    drive(talk, tmp_path, pair="deadly")
+    drive(resume, tmp_path, {"deadly": "deadly"}, pair=None, resume=1)

@@ -160,7 +160,7 @@ def test_only_one_answer_at_a_time(session: Session) -> None:
         lambda: session.ask("two?"),
         session.regenerate,
         session.new,
-        lambda: session.load(Load()),
+        lambda: session.load("p"),
     ]
     for doing in doings:
         with pytest.raises(UsageError, match="under way"):
@@ -234,7 +234,7 @@ def test_a_branch_of_its_own_leaves_the_other_conversation_as_it_was(session: Se
         session.ask(question)
         answer(session, reply)
     first = session.talk.conversation
-    session.talk.branch_off(2, "p")
+    session.talk.branch_off(2)
     assert contents(session) == ["one?", "One."]
     assert session.talk.conversation != first
     assert first is not None
@@ -268,3 +268,22 @@ def test_a_mentioned_file_is_sent_and_kept(
     (tmp_path / "a.txt").write_text("inside")
     session.ask("What is in @a.txt?")
     assert "inside" in engine.asked[-1].turns[-1].content
+
+
+def test_taking_up_a_conversation_fetches_nothing(session: Session, engine: Engine) -> None:
+    session.ask("one?")
+    answer(session, "One.")
+    first = session.talk.conversation
+    assert first is not None
+    session.new()
+    session.load("q")
+    hear(session, READY)
+    session.open(first)
+    loads = [each for each in engine.told if each.startswith("load ")]
+    assert "pair='p'" in loads[0]
+    assert "target='p'" in loads[-1]
+    assert "offline=True" in loads[-1]
+    hear(session, READY)
+    session.load("q")
+    loads = [each for each in engine.told if each.startswith("load ")]
+    assert "offline=False" in loads[-1], "that was for one conversation"

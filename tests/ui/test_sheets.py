@@ -275,3 +275,50 @@ def test_an_answer_is_made_again_as_another_version(tmp_path: Path) -> None:
         assert len(chat.contents) == 2
 
     drive(look, tmp_path)
+
+
+async def take_up_the_first(chat: Chat) -> None:
+    await open_sheet(chat, "/history", HistorySheet)
+    await chat.press("down", "enter")
+    await chat.until(lambda: chat.contents[:1] == ["about rivers?"])
+
+
+async def hold_two(chat: Chat) -> None:
+    """Hold one conversation with `toy`, and one with `other`."""
+    await chat.ask("about rivers?")
+    await chat.run("/new")
+    await chat.run("/model other")
+    await chat.until(lambda: chat.session.state.line() == "other")
+    await chat.ask("about trees?")
+
+
+def test_a_conversation_that_is_taken_up_goes_on_with_its_model(tmp_path: Path) -> None:
+    async def look(chat: Chat) -> None:
+        await hold_two(chat)
+        await take_up_the_first(chat)
+        await chat.ask("and?")
+        assert [each.model for each in chat.session.talk.messages] == ["", "toy", "", "toy"]
+        assert chat.session.state.line() == "toy"
+
+    drive(look, tmp_path)
+
+
+def test_a_conversation_whose_model_is_gone_goes_on_with_what_is_loaded_and_says_so(
+    tmp_path: Path,
+) -> None:
+    async def hold(chat: Chat) -> None:
+        await hold_two(chat)
+
+    async def look(chat: Chat) -> None:
+        await chat.ready()
+        await take_up_the_first(chat)
+        await chat.until(lambda: "toy is not here; other answers instead" in chat.text())
+        pairs = {each.id: each.pair for each in chat.session.talk.history.conversations()}
+        assert pairs == {1: "toy", 2: "other"}
+        await chat.ask("and?")
+        assert chat.session.talk.messages[-1].model == "other"
+        assert chat.session.talk.history.conversation(1).pair == "other"
+
+    drive(hold, tmp_path)
+    script = {"refuses": {"toy": ["ModelUnavailable", "toy is not here"]}}
+    drive(look, tmp_path, script, pair="other", resume=2)
