@@ -106,8 +106,8 @@ class Feed:
             case Failed(id=None):
                 app.view.tell(app.session.models.instead or message.reason)
             case Ready():
-                news = [app.session.models.instead, *message.notes]
-                app.view.tell("; ".join(filter(None, news)))
+                news = [each for each in (app.session.models.instead, *message.notes) if each]
+                app.view.tell("; ".join(news)) if news else None
             case EngineDied():
                 await self._settle()
                 self._mourn(message)

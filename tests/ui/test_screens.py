@@ -216,7 +216,7 @@ def test_first_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         await assert_screen(chat, "first-run")
         await chat.press("enter")
         await chat.ready()
-        assert chat.session.pair == "tiny"
+        assert chat.session.models.name == "tiny"
 
     drive(look, tmp_path, pair=None)
 
