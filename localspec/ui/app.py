@@ -159,6 +159,7 @@ class ChatApp(App[None]):
             self.copy(selected)
         elif not self.session.stop():
             if self.view.entry.composer.text:
+                self.view.entry.composer.put_aside()
                 self.view.entry.composer.fill("")
             else:
                 self.view.tell("Ctrl+Q leaves")
@@ -169,9 +170,17 @@ class ChatApp(App[None]):
         self.view.tell(f"copied {len(text)} characters, if the terminal allows it")
 
     def on_message_view_chosen(self, event: MessageView.Chosen) -> None:
-        """Give the focus to a message that was clicked on, unless something was selected."""
-        if not self.screen.get_selected_text():
+        """Give the focus to a message that was clicked on, unless something was selected, or is being written."""
+        if not self.screen.get_selected_text() and not self.view.entry.composer.text:
             event.view.focus(scroll_visible=False)
+
+    def on_descendant_focus(self) -> None:
+        """Show the keys of a message that has the focus."""
+        self.view.tell_keys()
+
+    def on_descendant_blur(self) -> None:
+        """Take them away."""
+        self.view.tell_keys()
 
     def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:  # noqa: ARG002
         """Yield the commands for the palette."""

@@ -73,14 +73,25 @@ class Composer(TextArea):
 
     def accept(self, text: str) -> None:
         """Take note that a text was sent: it can be recalled, and the composer is empty."""
-        if text in self.recall:
-            self.recall.remove(text)
-        self.recall.append(text)
+        self._remember(text)
         self.fill("")
+
+    def put_aside(self) -> None:
+        """Keep what is being written where it can be recalled: something else takes its place."""
+        self._leave_recall()
+        self._remember(self.text)
+
+    def type(self, text: str) -> None:
+        """Take the focus, and write what was typed or pasted elsewhere."""
+        self.focus()
+        result = self.replace(clean_input(text), *self.selection)
+        self.move_cursor(result.end_location)
 
     def fill(self, text: str) -> None:
         """Put a text into the composer, the cursor behind it."""
-        self._at = None
+        if self._at is not None:
+            self._at = None
+            self._remember(self._draft)
         self.load_text(text)
         self.move_cursor(self.document.end)
 
@@ -93,6 +104,12 @@ class Composer(TextArea):
             event.stop()
             event.prevent_default()
             self.post_message(self.Chose(event.key))
+            return
+        if (
+            event.key == "tab"
+        ):  # nothing to complete: what is typed next must not be for somebody else
+            event.stop()
+            event.prevent_default()
             return
         if event.key == "enter":
             event.prevent_default()  # the binding sends
@@ -110,8 +127,7 @@ class Composer(TextArea):
     async def _on_paste(self, event: events.Paste) -> None:
         event.stop()
         event.prevent_default()
-        result = self.replace(clean_input(event.text), *self.selection)
-        self.move_cursor(result.end_location)
+        self.type(event.text)
 
     def _on_text_area_changed(self) -> None:
         self.post_message(self.Completing(complete(self.text, self._offset(), self.folder)))
@@ -122,16 +138,29 @@ class Composer(TextArea):
 
     def _recall(self, step: int) -> bool:
         """Show an earlier text, or a later one; return whether there was one."""
+        self._leave_recall()
         at = len(self.recall) if self._at is None else self._at
         if self._at is None:
             self._draft = self.text
         to = at + step
         if not 0 <= to <= len(self.recall) or (self._at is None and step > 0):
             return False
-        text = self._draft if to == len(self.recall) else self.recall[to]
-        self.fill(text)
+        self._at = None
+        self.fill(self._draft if to == len(self.recall) else self.recall[to])
         self._at = None if to == len(self.recall) else to
         return True
+
+    def _leave_recall(self) -> None:
+        """Where a recalled text was changed, it is a new one, and the one before the recall can be recalled, too."""
+        if self._at is not None and self.text != self.recall[self._at]:
+            self._at = None
+            self._remember(self._draft)
+
+    def _remember(self, text: str) -> None:
+        if text in self.recall:
+            self.recall.remove(text)
+        if text.strip():
+            self.recall.append(text)
 
 
 class Entry(Vertical):

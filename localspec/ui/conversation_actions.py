@@ -64,6 +64,7 @@ async def edit(app: ChatApp, argument: str) -> None:
     app.session.talk.question()
     app.editing = number(argument, "question", len(numbers)) if argument else len(numbers)
     text, _ = without_files(app.session.talk.question(app.editing).content)
+    app.view.entry.composer.put_aside()
     app.view.entry.composer.fill(text)
     app.view.entry.composer.focus()
     app.view.tell(

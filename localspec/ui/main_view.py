@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING
 
 from textual.widget import Widget
 
-from localspec.ui.bars import Below, Notice, StatsPanel, StatusLine
+from localspec.ui.bars import Below, KeyHint, Notice, StatsPanel, StatusLine
 from localspec.ui.clean import clean_line
 from localspec.ui.composer import Entry
 from localspec.ui.figures import stats_lines, status
+from localspec.ui.keys import message_hint
+from localspec.ui.message_view import MessageView
 from localspec.ui.shown import Shown, growing, shown
 from localspec.ui.transcript import Item, Transcript
 from localspec.ui.typeset import Typesetter, code_theme
@@ -37,7 +39,7 @@ class MainView:
         self._typesetter: Typesetter | None = None
         self.transcript = Transcript(self.typesetter)
         self.entry = Entry(app.session.folder)
-        self._notice, self._below = Notice(), Below()
+        self._notice, self._below, self._keys = Notice(), Below(), KeyHint()
         self._stats, self._status = StatsPanel(), StatusLine()
 
     def widgets(self) -> Iterator[Widget]:
@@ -46,6 +48,7 @@ class MainView:
         yield self.transcript
         yield self._below
         yield self._notice
+        yield self._keys
         yield self.entry
         yield self._status
 
@@ -81,6 +84,17 @@ class MainView:
     def tell_place(self) -> None:
         """Say where the end is while it is out of sight."""
         self._below.display = not self.transcript.follows
+
+    def tell_keys(self) -> None:
+        """Show the keys of the message that has the focus, if one has."""
+        view, text = self._app.focused, ""
+        if isinstance(view, MessageView):
+            messages = {each.id: each for each in self._session.talk.messages}
+            versions = view.message_id in messages and len(messages[view.message_id].siblings) > 1
+            question = view.shown.kind == "question"
+            chosen = self._app.preferences.keys
+            text = message_hint(chosen, question=question, versions=versions)
+        self._keys.tell(text)
 
     def toggle_stats(self) -> None:
         """Show or hide the stats."""

@@ -33,7 +33,8 @@ async def on_message(app: ChatApp, view: MessageView, what: str) -> None:
             await conversation_actions.edit(app, str(talk.numbers()[message.id]))
         case "earlier" | "later":
             app.session.require_rest()
-            talk.turn_aside(message, 1 if what == "later" else -1)
+            other = talk.turn_aside(message, 1 if what == "later" else -1)
             await app.view.show_messages()
+            await app.view.transcript.reveal(other)
         case _:
             pass

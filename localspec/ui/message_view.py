@@ -19,6 +19,7 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 from localspec.ui.blocks import Block, BlockCutter
+from localspec.ui.composer import Composer
 from localspec.ui.keys import ON_MESSAGE
 from localspec.ui.shown import Shown
 from localspec.ui.typeset import Typesetter
@@ -37,6 +38,7 @@ class MessageView(Widget, can_focus=True):
     """
 
     BINDINGS: ClassVar[list[BindingType]] = ON_MESSAGE
+    FOCUS_ON_CLICK = False  # whoever hears `Chosen` decides
     # As Textual has it, but without having the screen laid out and drawn a second time for every new line.
     virtual_size: Reactive[Size] = Reactive(Size(0, 0), repaint=False)
 
@@ -170,6 +172,22 @@ class MessageView(Widget, can_focus=True):
         """Tell that it was clicked on."""
         event.stop()
         self.post_message(self.Chosen(self))
+
+    def on_key(self, event: events.Key) -> None:
+        """Hand on what is typed and no command of a message, also if the focus went on in the meantime."""
+        bound = self.has_focus and event.key in self.screen.active_bindings
+        if event.character is not None and event.is_printable and not bound:
+            event.stop()
+            self._type(event.character)
+
+    def on_paste(self, event: events.Paste) -> None:
+        """Hand on what is pasted."""
+        event.stop()
+        self._type(event.text)
+
+    def _type(self, text: str) -> None:
+        # At once, without a message: the next key may be on its way here already.
+        self.screen.query_one(Composer).type(text)
 
     def _cut(self, first: int) -> None:
         """Forget the lines from one on."""

@@ -102,13 +102,13 @@ class Talk:
         answers = [each.id for each in self.messages if each.role == "assistant"]
         return self.turns(answers[-1]) if answers else self.turns(0)[: self.system is not None]
 
-    def turn_aside(self, message: StoredMessage, step: int) -> None:
-        """Show the next of the messages that stand at the same place, and what follows it."""
-        if self.conversation is None or len(message.siblings) < 2:
-            return
+    def turn_aside(self, message: StoredMessage, step: int) -> int:
+        """Show the next of the messages that stand at the same place, and what follows it; return its id."""
         at = message.siblings.index(message.id)
         other = message.siblings[(at + step) % len(message.siblings)]
-        self.messages = self.history.show(self.conversation, other)
+        if self.conversation is not None and other != message.id:
+            self.messages = self.history.show(self.conversation, other)
+        return other
 
     def branch_off(self, count: int) -> None:
         """Go on in a conversation of its own that has the first `count` messages of this one."""

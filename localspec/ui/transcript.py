@@ -82,6 +82,15 @@ class Transcript(VerticalScroll, can_focus=False):
         else:
             await self._show_end()
 
+    async def reveal(self, message_id: int) -> None:
+        """Give the focus to a message, mounted if it was not."""
+        at = next((at for at, each in enumerate(self._items) if each.id == message_id), None)
+        if at is None:
+            return
+        if not self._first <= at < self._last:
+            await self._show_upto(min(at + _MORE, len(self._items)))
+        self.views[at - self._first].focus()
+
     async def begin(self, shown: Shown) -> None:
         """Add a message that grows at the end."""
         if self._last < len(self._items):
@@ -130,12 +139,14 @@ class Transcript(VerticalScroll, can_focus=False):
         return [ground] * crop.height
 
     async def _show_end(self) -> None:
-        self._last = len(self._items)
-        self._first = max(self._last - _MOUNTED, 0)
+        await self._show_upto(len(self._items))
+        self.anchor()
+
+    async def _show_upto(self, last: int) -> None:
+        self._first, self._last = max(last - _MOUNTED, 0), last
         async with self.batch():
             await self.remove_children()
-            await self.mount_all(self._view(each) for each in self._items[self._first : self._last])
-        self.anchor()
+            await self.mount_all(self._view(each) for each in self._items[self._first : last])
 
     async def _trim_top(self) -> None:
         surplus = self._last - self._first - _MOUNTED - _MORE

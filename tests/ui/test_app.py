@@ -4,11 +4,13 @@ from pathlib import Path
 
 import pytest
 from rich.color import Color as RichColor
+from textual import events
 from textual.widgets import OptionList
 
 from localspec.engine.protocol import Load
 from localspec.models.registry import load_registry
 from localspec.ui.engine_state import Phase
+from localspec.ui.message_view import MessageView
 from localspec.ui.preferences import Preferences
 from localspec.ui.sheets import ListSheet, TextSheet
 from tests.ui.driving import Chat, drive
@@ -629,3 +631,155 @@ def test_a_model_that_the_engine_dies_of_is_not_taken_up_again(tmp_path: Path) -
 
     drive(talk, tmp_path, pair="deadly")
     drive(resume, tmp_path, {"deadly": "deadly"}, pair=None, resume=1)
+
+
+def test_tab_stays_in_the_composer_where_nothing_can_be_completed(tmp_path: Path) -> None:
+    async def write(chat: Chat) -> None:
+        await chat.ask("one?")
+        conversation = chat.session.talk.conversation
+        composer = chat.app.view.entry.composer
+        await chat.press(*"tell me a", "tab", *"bout it")
+        assert composer.text == "tell me about it"
+        composer.fill("")
+        await chat.press(*"@he", "tab", *"bekt")
+        assert composer.text == "@hebekt"
+        assert chat.app.focused is composer
+        assert chat.session.talk.conversation == conversation
+        assert len(chat.contents) == 2
+
+    drive(write, tmp_path)
+
+
+def test_what_is_typed_on_a_message_and_is_no_command_goes_into_the_composer(
+    tmp_path: Path,
+) -> None:
+    async def write(chat: Chat) -> None:
+        await chat.ask("one?")
+        conversation = chat.session.talk.conversation
+        composer = chat.app.view.entry.composer
+        await chat.press("shift+tab")
+        assert isinstance(chat.app.focused, MessageView)
+        await chat.pilot.press(*"no, be brief")  # as fast as it goes
+        await chat.until(lambda: composer.text == "no, be brief")
+        assert chat.app.focused is composer
+        assert chat.session.talk.conversation == conversation
+        composer.fill("")
+        await chat.press("shift+tab")
+        chat.app.focused.post_message(events.Paste("two\nlines"))
+        await chat.until(lambda: composer.text == "two\nlines")
+        assert chat.app.focused is composer
+
+    drive(write, tmp_path)
+
+
+def test_the_keys_of_a_message_are_shown_while_it_has_the_focus(tmp_path: Path) -> None:
+    async def look(chat: Chat) -> None:
+        await chat.ask("one?")
+        await chat.press("shift+tab")
+        assert "b branch · y copy · k code · t fold · Esc back" in chat.text()
+        assert "e edit" not in chat.text()
+        await chat.press("up")
+        assert "e edit · b branch · y copy" in chat.text()
+        assert "version" not in chat.text()
+        await chat.press("escape")
+        assert "Esc back" not in chat.text()
+        await chat.press("f5")
+        await chat.until(lambda: "version 2 of 2" in chat.text())
+        await chat.press("shift+tab")
+        assert "←→ version · b branch · y copy" in chat.text()
+
+    drive(look, tmp_path, preferences=Preferences(keys={"message_copy": "y"}))
+
+
+def test_a_click_on_a_message_does_not_turn_what_is_being_written_into_commands(
+    tmp_path: Path,
+) -> None:
+    async def click(chat: Chat) -> None:
+        await chat.ask("one?")
+        composer = chat.app.view.entry.composer
+        await chat.press(*"tell me a")
+        await chat.pilot.click(chat.app.view.transcript.views[-1])
+        await chat.press(*"bout it")
+        assert composer.text == "tell me about it"
+        composer.fill("")
+        await chat.pilot.click(chat.app.view.transcript.views[-1])
+        assert isinstance(chat.app.focused, MessageView)
+
+    drive(click, tmp_path)
+
+
+def test_an_edited_question_does_not_cost_what_was_being_written(tmp_path: Path) -> None:
+    async def edit(chat: Chat) -> None:
+        await chat.ask("one?")
+        composer = chat.app.view.entry.composer
+        await chat.press(*"draft", "f6")
+        assert composer.text == "one?"
+        await chat.press("escape", "up")
+        assert composer.text == "draft"
+
+    drive(edit, tmp_path)
+
+
+@pytest.mark.parametrize("clear", ["ctrl+u", "ctrl+c"])
+def test_what_is_typed_after_a_recall_is_not_lost(clear: str, tmp_path: Path) -> None:
+    async def recall(chat: Chat) -> None:
+        composer = chat.app.view.entry.composer
+        await chat.ask("one?")
+        await chat.press(*"first", "up")
+        assert composer.text == "one?"
+        await chat.press(clear)
+        assert composer.text == ""
+        await chat.press(*"second", "down")
+        assert composer.text == "second"
+        await chat.press("up")
+        assert composer.text == "first"
+        await chat.press("up")
+        assert composer.text == "one?"
+        await chat.press("down", "down")
+        assert composer.text == "second"
+
+    drive(recall, tmp_path)
+
+
+def test_versions_are_walked_through_without_losing_the_message(tmp_path: Path) -> None:
+    async def walk(chat: Chat) -> None:
+        await chat.ask("one?")
+        for _ in range(2):
+            await chat.press("f5")
+            await chat.until(lambda: not chat.session.busy)
+        await chat.press("shift+tab", "left")
+        assert "version 2 of 3" in chat.text()
+        await chat.press("left")
+        assert "version 1 of 3" in chat.text()
+        assert isinstance(chat.app.focused, MessageView)
+        await chat.press("right", "right")
+        assert "version 3 of 3" in chat.text()
+
+    drive(walk, tmp_path)
+
+
+def test_a_message_far_up_stays_in_sight_when_its_version_is_switched(tmp_path: Path) -> None:
+    async def walk(chat: Chat) -> None:
+        talk = chat.session.talk
+        await chat.ask("first one?")
+        await chat.run("/edit 1")
+        await chat.ask("first two?")
+        parent = talk.messages[-1].id
+        assert talk.conversation is not None
+        for each in range(60):
+            parent = talk.history.add_user(talk.conversation, parent, f"question {each}.")
+        talk.reload()
+        await chat.app.view.show_messages()
+        transcript = chat.app.view.transcript
+        for _ in range(300):
+            if "first two?" in chat.text():
+                break
+            await chat.press("pageup")
+        transcript.views[0].focus()
+        await chat.press("left")
+        await chat.until(lambda: "first one?" in chat.text())
+        await chat.press("right")
+        await chat.until(lambda: "first two?" in chat.text())
+        assert chat.app.focused is transcript.views[0]
+
+    drive(walk, tmp_path)
