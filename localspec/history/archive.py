@@ -67,9 +67,12 @@ class History:
         values = (system, pair, storable(settings), now, now)
         return self._database.write(lambda c: _inserted(c.execute(statement, values)))
 
-    def add_user(self, conversation: int, parent: int | None, content: str) -> int:
-        """Add what the user says after `parent`, None at the beginning; return its id. It becomes the leaf."""
-        return self._add(conversation, parent, "user", content, "complete")
+    def add_user(self, conversation: int, parent: int | None, content: str, title: str = "") -> int:
+        """Add what the user says after `parent`, None at the beginning; return its id. It becomes the leaf.
+
+        A conversation without a title gets `title`, or else the content, as far as a list has room for it.
+        """
+        return self._add(conversation, parent, "user", content, "complete", title=title)
 
     def begin_reply(self, conversation: int, parent: int | None, model: str = "") -> Recorder:
         """Begin a reply to `parent`; it becomes the leaf, and what the recorder is fed is saved as it comes."""
@@ -181,10 +184,11 @@ class History:
         content: str,
         state: State,
         model: str = "",
+        title: str = "",
     ) -> int:
         now = self._clock()
         content = storable(content)
-        title = " ".join(content.split())[:_TITLE_CHARS]
+        title = cut_at_word(" ".join(storable(title or content).split()), _TITLE_CHARS)
 
         def insert(c: sqlite3.Connection) -> int:
             message = _inserted(
@@ -202,6 +206,15 @@ class History:
             return message
 
         return self._database.write(insert)
+
+
+def cut_at_word(text: str, most: int) -> str:
+    """Return one line in `most` characters: what is cut ends with a word, unless that is very long, and a `…`."""
+    if len(text) <= most:
+        return text
+    start = text[: most - 1]
+    whole, _, _ = start.rpartition(" ") if text[most - 1] != " " else (start, "", "")
+    return (whole if len(whole) > most // 2 else start).rstrip() + "…"
 
 
 def _inserted(cursor: sqlite3.Cursor) -> int:

@@ -17,7 +17,8 @@ _DAY_S = 86_400
 
 def row_of(stored: StoredConversation, now_s: float) -> Row:
     """Return what the list says of a conversation."""
-    parts = [age(now_s - stored.updated_s), f"{stored.n_messages} messages"]
+    messages = f"{stored.n_messages} message{'' if stored.n_messages == 1 else 's'}"
+    parts = [age(now_s - stored.updated_s), messages]
     parts += [each for each in (stored.pair, stored.excerpt) if each]
     return Row(str(stored.id), stored.title or "untitled", " · ".join(parts))
 

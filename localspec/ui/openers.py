@@ -24,9 +24,12 @@ if TYPE_CHECKING:
 
 async def model(app: ChatApp, argument: str, *, first: bool = False) -> None:
     """Switch the pair, or let the user choose one."""
+    loaded = app.session.models.name
 
     async def choose(name: str | None) -> None:
-        if name:
+        if name and name == app.session.models.next_name:
+            app.view.tell(f"{name} is loaded already")
+        elif name:
             try:
                 app.session.load(name)
             except LocalspecError as error:
@@ -38,7 +41,8 @@ async def model(app: ChatApp, argument: str, *, first: bool = False) -> None:
     if argument:
         await choose(argument)
     else:
-        app.push_screen(Picker(first=first, offline=app.session.models.usual.offline), choose)
+        offline = app.session.models.usual.offline
+        app.push_screen(Picker(loaded, first=first, offline=offline), choose)
 
 
 async def history(app: ChatApp, argument: str) -> None:

@@ -34,6 +34,7 @@ class ListSheet(ModalScreen[str | None]):
         title: what is chosen.
         rows: what there is.
         note: a sentence below the title.
+        marked: key of the row that is marked to begin with; the first one where there is no such row.
         search: given what the user types, returns what fits; None shows no line to type into.
     """
 
@@ -49,11 +50,13 @@ class ListSheet(ModalScreen[str | None]):
         rows: Sequence[Row],
         *,
         note: str = "",
+        marked: str = "",
         search: Callable[[str], Sequence[Row]] | None = None,
     ) -> None:
         super().__init__()
         self._title, self._note, self._search = title, note, search
         self.rows = list(rows)
+        self._begin_at = next((at for at, row in enumerate(rows) if row.key == marked), 0)
         self.list = OptionList(compact=True)
 
     def compose(self) -> ComposeResult:
@@ -75,7 +78,7 @@ class ListSheet(ModalScreen[str | None]):
     def fill(self, rows: Sequence[Row]) -> None:
         """Show these rows."""
         self.rows = list(rows)
-        marked = self.list.highlighted or 0
+        marked = self._begin_at if self.list.highlighted is None else self.list.highlighted
         self.list.clear_options()
         for row in self.rows:
             content = Content(clean_line(row.text))

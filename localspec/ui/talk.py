@@ -4,6 +4,7 @@ from localspec.engine.protocol import Turn
 from localspec.errors import UsageError
 from localspec.history.archive import History
 from localspec.history.records import StoredMessage
+from localspec.ui.attach import without_files
 
 
 class Talk:
@@ -153,7 +154,7 @@ class Talk:
 
     def _add(self, text: str, parent: int | None) -> int:
         assert self.conversation is not None  # noqa: S101 - created with its first question
-        added = self.history.add_user(self.conversation, parent=parent, content=text)
+        added = self.history.add_user(self.conversation, parent, text, without_files(text)[0])
         self.reload()
         if not self.title:
             self.title = self.history.conversation(self.conversation).title

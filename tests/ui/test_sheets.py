@@ -1,12 +1,14 @@
 """The screens that open over the chat, driven by keys."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from textual.command import CommandPalette
 from textual.widgets import Input
 
-from localspec.ui.history_sheet import HistorySheet
+from localspec.history.records import StoredConversation
+from localspec.ui.history_sheet import HistorySheet, row_of
 from localspec.ui.pairs import PairChoice
 from localspec.ui.picker import Picker
 from localspec.ui.preferences import Preferences
@@ -322,3 +324,56 @@ def test_a_conversation_whose_model_is_gone_goes_on_with_what_is_loaded_and_says
     drive(hold, tmp_path)
     script = {"refuses": {"toy": ["ModelUnavailable", "toy is not here"]}}
     drive(look, tmp_path, script, pair="other", resume=2)
+
+
+def test_the_picker_marks_what_is_loaded_and_begins_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pairs = [PairChoice(name, 1, True, True, "", "", False) for name in ("tiny", "toy", "other")]
+    monkeypatch.setattr("localspec.ui.picker.choices", lambda: pairs)
+    monkeypatch.setattr("localspec.ui.picker.judged", lambda _: iter(pairs))
+
+    async def look(chat: Chat) -> None:
+        await chat.ready()
+        await open_sheet(chat, "/model", Picker)
+        await chat.pilot.pause(0.2)
+        assert "toy (loaded)" in chat.text()
+        assert isinstance(chat.app.screen, Picker)
+        assert chat.app.screen.marked is not None
+        assert chat.app.screen.marked.key == "toy"
+        loads = chat.session.state.ready
+        await chat.press("enter")
+        assert "toy is loaded already" in chat.text()
+        assert chat.session.state.ready is loads
+        await open_sheet(chat, "/model", Picker)
+        await chat.press("down", "enter")
+        await chat.until(lambda: chat.session.state.line() == "other")
+
+    drive(look, tmp_path)
+
+
+def test_titles_and_exports_leave_out_what_is_in_attached_files(tmp_path: Path) -> None:
+    async def look(chat: Chat) -> None:
+        folder = chat.session.folder
+        (folder / "big.txt").write_text("one two three four")
+        await chat.ask("sum @big.txt")
+        await open_sheet(chat, "/history", HistorySheet)
+        assert isinstance(chat.app.screen, HistorySheet)
+        assert chat.app.screen.rows[0].text == "sum @big.txt"
+        await back(chat)
+        await chat.run("/export")
+        await chat.run("/export json")
+        exported = (folder / "sum-big-txt.md").read_text()
+        assert "one two" not in exported
+        assert "sum @big.txt\n\n+ big.txt · 18 B · ≈ 4 tokens\n" in exported
+        assert "one two three four" in (folder / "sum-big-txt.json").read_text()
+        await chat.run("/copy all")
+        assert "one two" not in chat.app.clipboard
+
+    drive(look, tmp_path)
+
+
+def test_one_message_is_one() -> None:
+    stored = StoredConversation(1, "t", None, "", "", 0.0, 0.0, 1, 1)
+    assert row_of(stored, 0.0).hint == "just now · 1 message"
+    assert row_of(replace(stored, n_messages=2), 0.0).hint == "just now · 2 messages"
