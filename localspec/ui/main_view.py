@@ -77,9 +77,7 @@ class MainView:
         n_ctx = None if session.state.ready is None else session.state.ready.n_ctx
         self._status.tell(left, status(session.exchange, n_ctx, session.context_tokens()))
         if self._stats.display:
-            self._stats.tell(
-                lambda width: stats_lines(session.exchange, session.earlier_rounds, width)
-            )
+            self._stats.tell(lambda width: stats_lines(session.exchange, width))
 
     def tell_place(self) -> None:
         """Say where the end is while it is out of sight."""

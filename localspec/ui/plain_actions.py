@@ -53,7 +53,7 @@ def _think(plain: Plain, argument: str) -> None:  # noqa: ARG001
 
 
 def _stats(plain: Plain, argument: str) -> None:  # noqa: ARG001
-    for line in stats_lines(plain.session.exchange, plain.session.earlier_rounds, _WIDTH):
+    for line in stats_lines(plain.session.exchange, _WIDTH):
         print(line, file=plain.err)
 
 

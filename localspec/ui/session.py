@@ -15,7 +15,6 @@ from localspec.engine.protocol import (
     Message,
     Options,
     Ready,
-    RoundFigures,
     Started,
     Turn,
 )
@@ -29,8 +28,6 @@ from localspec.ui.model_switch import ModelSwitch, name_of
 from localspec.ui.models_state import ModelsState
 from localspec.ui.race import Race, race_of
 from localspec.ui.talk import Talk
-
-_ROUNDS_KEPT = 2000
 
 
 class Session:
@@ -49,7 +46,6 @@ class Session:
         answering: the answer that is under way.
         kept: the models' state of the conversation.
         race: the last race.
-        earlier_rounds: of answers before the last one, with the same models.
         drop_oldest: leave out the oldest turns where the context is full, instead of failing.
         draft: False answers without drafting.
     """
@@ -64,7 +60,6 @@ class Session:
         self.answering = Answering(talk)
         self.kept = ModelsState(engine, talk, self.state)
         self.race: Race | None = None
-        self.earlier_rounds: list[RoundFigures] = []
         self.drop_oldest = False
         self.draft = True
         self._counted = 0
@@ -98,7 +93,6 @@ class Session:
         """Load a pair, or else a target, in place of what is loaded."""
         self.require_rest()
         self.models.load(name)
-        self.earlier_rounds = []
         self.kept.restore()
 
     def restart(self) -> None:
@@ -232,8 +226,6 @@ class Session:
 
     def _answer(self, parent: int, seed: int | None = None) -> None:
         """Ask for an answer to the message `parent`, or for more of it where it is an answer."""
-        if self.exchange is not None:
-            self.earlier_rounds = [*self.earlier_rounds, *self.exchange.rounds][-_ROUNDS_KEPT:]
         turns = self.talk.turns(parent)
         options = self.options if seed is None else replace(self.options, seed=seed)
         number = self.engine.ask(turns, options, draft=self.draft, drop_oldest=self.drop_oldest)
@@ -268,7 +260,6 @@ class Session:
         self._take_up(conversation)
         if self.talk.pair and self.talk.pair != self.models.next_name:
             self.models.load_again(self.talk.pair, fetch=False)
-            self.earlier_rounds = []
         self.kept.restore()
 
     def _take_up(self, conversation: int) -> None:
