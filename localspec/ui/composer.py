@@ -83,7 +83,7 @@ class Composer(TextArea):
 
     def type(self, text: str) -> None:
         """Take the focus, and write what was typed or pasted elsewhere."""
-        self.focus()
+        self.screen.set_focus(self)  # at once: `focus` would wait its turn behind the next key
         result = self.replace(clean_input(text), *self.selection)
         self.move_cursor(result.end_location)
 

@@ -131,5 +131,5 @@ def _speed(exchange: Exchange, bar: int) -> list[str]:
             f"it confirms {statistics.fmean(drafted):.2f}"
         )
     elif drafted:
-        lines.append("too few plain rounds beside drafted ones to measure: /race measures both")
+        lines.append("too few rounds to compare drafted with plain ones: /race measures both")
     return lines

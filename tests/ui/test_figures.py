@@ -62,7 +62,7 @@ def test_stats_tell_predicted_and_measured_speed_up_and_what_the_policy_says() -
 
 
 def test_stats_say_how_to_measure_where_nothing_can_be_compared() -> None:
-    told = "too few plain rounds beside drafted ones to measure: /race measures both"
+    told = "too few rounds to compare drafted with plain ones: /race measures both"
     assert told in stats_lines(exchange(rounds=[round_of(3, 2)]), 80)
     without_drafts = "\n".join(stats_lines(exchange(rounds=[plain()] * 50), 80))
     assert "measure" not in without_drafts
