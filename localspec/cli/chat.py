@@ -128,20 +128,14 @@ def _has_screens() -> bool:
 
 
 def _in_lines(session: Session, preferences: Preferences, flags: dict[str, Any]) -> int:
-    from localspec.ui.plain import Plain  # noqa: PLC0415
+    from localspec.ui import plain  # noqa: PLC0415
+    from localspec.ui.lines import Lines  # noqa: PLC0415
 
     if not flags["plain"] and not flags["quiet"] and sys.stdin.isatty():
         click.echo(f"localspec: {_PLAIN_HINT}", err=True)
-    plain = Plain(
-        session,
-        preferences,
-        _typed_lines(),
-        sys.stdout,
-        sys.stderr,
-        terminal=sys.stdout.isatty(),
-        quiet=flags["quiet"],
-    )
-    return plain.run()
+    terminal, quiet = sys.stdout.isatty(), flags["quiet"]
+    front = Lines(session, preferences, sys.stdout, sys.stderr, terminal=terminal, quiet=quiet)
+    return plain.run(front, _typed_lines())
 
 
 def _typed_lines() -> Iterator[str]:

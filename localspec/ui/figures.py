@@ -119,10 +119,10 @@ def _speed(exchange: Exchange, bar: int) -> list[str]:
     words = [] if predicted is None else [f"predicted ◇ {TIMES} {predicted:.2f}"]
     if measured is not None:
         interval = f"({measured.low:.2f} to {measured.high:.2f})"
-        words.append(f"measured ◆ {TIMES} {measured.speed_up:.2f} {interval}")
+        words.append(f"measured ◆ {TIMES} {measured.estimate:.2f} {interval}")
     lines = []
     if words:
-        shown = gauge(predicted, None if measured is None else measured.speed_up, bar)
+        shown = gauge(predicted, None if measured is None else measured.estimate, bar)
         lines = [f"speed-up: {', '.join(words)}", f"  {shown}"]
     drafted = [each.confirmed for each in rounds if each.drafted]
     if measured is not None:

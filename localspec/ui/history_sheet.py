@@ -41,7 +41,7 @@ class HistorySheet(ListSheet):
         history: where they are.
         query: what to search for to begin with.
         export: writes a conversation to a file.
-        deleted: called after a conversation was deleted.
+        delete: deletes a conversation.
         clock: seconds since 1970.
     """
 
@@ -56,11 +56,11 @@ class HistorySheet(ListSheet):
         history: History,
         query: str,
         export: Callable[[int], None],
-        deleted: Callable[[int], None],
+        delete: Callable[[int], None],
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._history, self._query, self._clock = history, query, clock
-        self._export, self._deleted = export, deleted
+        self._export, self._delete = export, delete
         note = "Enter opens · Ctrl+R renames · Ctrl+X deletes · Ctrl+E exports"
         super().__init__("Conversations", self._found(query), note=note, search=self._found)
 
@@ -93,8 +93,7 @@ class HistorySheet(ListSheet):
 
             def delete(answer: str | None) -> None:
                 if answer == "yes":
-                    self._history.delete(int(row.key))
-                    self._deleted(int(row.key))
+                    self._delete(int(row.key))
                     self.fill(self._found(self._query))
 
             sure = [Row("no", "keep it"), Row("yes", "delete it, in all its branches, for good")]

@@ -83,7 +83,7 @@ def message_hint(chosen: Mapping[str, str], *, question: bool, versions: bool) -
     return " · ".join([*parts[0 if versions else 1 :], "Esc back"])
 
 
-def key_list(chosen: dict[str, str]) -> list[tuple[str, str, str]]:
+def key_list(chosen: Mapping[str, str]) -> list[tuple[str, str, str]]:
     """Return keys, what they do, and the name under which they can be changed.
 
     Args:

@@ -1,10 +1,8 @@
 """MainView: the parts of the main screen, and what they show of the session. Decides nothing."""
 
-from __future__ import annotations
+from collections.abc import Iterator, Mapping
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
-
+from textual.app import App
 from textual.widget import Widget
 
 from localspec.ui.bars import Below, KeyHint, Notice, StatsPanel, StatusLine
@@ -13,12 +11,10 @@ from localspec.ui.composer import Entry
 from localspec.ui.figures import stats_lines, status
 from localspec.ui.keys import message_hint
 from localspec.ui.message_view import MessageView
+from localspec.ui.session import Session
 from localspec.ui.shown import Shown, growing, shown
 from localspec.ui.transcript import Item, Transcript
 from localspec.ui.typeset import Typesetter, code_theme
-
-if TYPE_CHECKING:
-    from localspec.ui.app import ChatApp
 
 _WELCOME = """\
 Ask something. What the draft proposes and the target confirms is shown as it comes.
@@ -31,14 +27,16 @@ class MainView:
     """The main screen.
 
     Args:
-        app: whose screen it is; its session is what is shown.
+        app: whose screen it is.
+        session: what is shown.
+        keys: the user's own keys, by name.
     """
 
-    def __init__(self, app: ChatApp) -> None:
-        self._app, self._session = app, app.session
+    def __init__(self, app: App[None], session: Session, keys: Mapping[str, str]) -> None:
+        self._app, self._session, self._keys_chosen = app, session, keys
         self._typesetter: Typesetter | None = None
         self.transcript = Transcript(self.typesetter)
-        self.entry = Entry(app.session.folder)
+        self.entry = Entry(session.folder)
         self._notice, self._below, self._keys = Notice(), Below(), KeyHint()
         self._stats, self._status = StatsPanel(), StatusLine()
 
@@ -90,8 +88,7 @@ class MainView:
             messages = {each.id: each for each in self._session.talk.messages}
             versions = view.message_id in messages and len(messages[view.message_id].siblings) > 1
             question = view.shown.kind == "question"
-            chosen = self._app.preferences.keys
-            text = message_hint(chosen, question=question, versions=versions)
+            text = message_hint(self._keys_chosen, question=question, versions=versions)
         self._keys.tell(text)
 
     def toggle_stats(self) -> None:
@@ -105,10 +102,9 @@ class MainView:
 
     async def show_answering(self) -> None:
         """Show the question that is being answered, and the answer as it grows."""
-        self.tell("")
-        session = self._session
-        items = self._items(session.answering.parent)
-        await self.transcript.show(items if session.answering.continued is None else items[:-1])
+        answering = self._session.asking.answering
+        items = self._items(answering.parent)
+        await self.transcript.show(items if answering.continued is None else items[:-1])
         await self.transcript.begin(self._growing())
         self.tell_state()
 
@@ -130,4 +126,4 @@ class MainView:
         assert self._session.exchange is not None  # noqa: S101 - something is being answered
         ready = self._session.state.ready
         name = "" if ready is None else clean_line(ready.target)
-        return growing(self._session.exchange, name, self._session.answering.continued)
+        return growing(self._session.exchange, name, self._session.asking.answering.continued)

@@ -1,31 +1,81 @@
-"""Sampling settings of the chat: names, values as they are typed, checked by those who know their ranges."""
+"""How answers are made in a conversation: names, values as they are typed, checked by those who know their ranges."""
 
 import dataclasses
 import json
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, Self
 
 from localspec.engine.protocol import Options
 from localspec.errors import UsageError
 
 _WHOLE = {"top_k", "penalty_last_n", "seed", "max_tokens"}
-NAMES = tuple(each.name for each in dataclasses.fields(Options) if each.name != "stop")
+_SAMPLING = tuple(each.name for each in dataclasses.fields(Options) if each.name != "stop")
+NAMES = (*_SAMPLING, "draft")
 _MAY_BE_OFF = {"seed", "max_tokens"}
 _OFF = {"", "-", "none", "off"}
 
 
-def changed(options: Options, name: str, value: str) -> Options:
-    """Return options with one of them set from its text.
+@dataclass(frozen=True, slots=True)
+class ChatSettings:
+    """How answers are made.
 
-    Raises:
-        UsageError: no such setting, or a value that it cannot take.
+    Args:
+        options: of every answer.
+        draft: False answers without drafting.
     """
-    if name not in NAMES:
-        raise UsageError(f"there is no setting {name[:40]!r}: known are {', '.join(NAMES)}")
-    change: dict[str, Any] = {name: _value(name, value)}
-    return checked(dataclasses.replace(options, **change))
+
+    options: Options = field(default_factory=Options)
+    draft: bool = True
+
+    def changed(self, name: str, value: str) -> Self:
+        """Return the settings with one of them read from its text.
+
+        Raises:
+            UsageError: no such setting, or a value that it cannot take.
+        """
+        if name == "draft":
+            if value not in {"on", "off"}:
+                raise UsageError(f"draft is {value[:40]!r}: it takes on or off")
+            return replace(self, draft=value == "on")
+        if name not in NAMES:
+            raise UsageError(f"there is no setting {name[:40]!r}: known are {', '.join(NAMES)}")
+        change: dict[str, Any] = {name: _value(name, value)}
+        return replace(self, options=_checked(replace(self.options, **change)))
+
+    def text_of(self, name: str) -> str:
+        """Return one setting as it is typed."""
+        if name == "draft":
+            return "on" if self.draft else "off"
+        value = getattr(self.options, name)
+        return "off" if value is None else f"{value:g}"
+
+    def lines(self) -> list[str]:
+        """Return the settings as they are told to people, in the order of `NAMES`."""
+        width = max(map(len, NAMES))
+        return [f"{name:<{width}}  {self.text_of(name)}" for name in NAMES]
+
+    def as_json(self) -> str:
+        """Return the settings as they are kept with a conversation; the seed is no setting of it."""
+        values = dataclasses.asdict(self.options)
+        kept = {name: values[name] for name in _SAMPLING if name != "seed"}
+        return json.dumps({**kept, "draft": self.draft})
+
+    def from_json(self, text: str) -> Self:
+        """Return kept settings; where they are damaged, or of another version, these."""
+        try:
+            values = json.loads(text)
+            known: dict[str, Any] = {name: values[name] for name in _SAMPLING if name in values}
+            draft = values.get("draft")
+            return replace(
+                self,
+                options=_checked(replace(self.options, **known)),
+                draft=draft if isinstance(draft, bool) else self.draft,
+            )
+        except (ValueError, TypeError, AttributeError, UsageError):
+            return self
 
 
-def checked(options: Options) -> Options:
+def _checked(options: Options) -> Options:
     """Return the options, if an answer can be made with them.
 
     Raises:
@@ -34,39 +84,11 @@ def checked(options: Options) -> Options:
     # Imported late: numpy comes with them, and the first frame does not wait for it.
     from localspec.decoding.sampling import SamplingParams  # noqa: PLC0415
 
-    names = {each.name for each in dataclasses.fields(SamplingParams)} & set(NAMES)
+    names = {each.name for each in dataclasses.fields(SamplingParams)} & set(_SAMPLING)
     SamplingParams(**{name: getattr(options, name) for name in names})
     if options.max_tokens is not None and options.max_tokens < 1:
         raise UsageError(f"max_tokens is {options.max_tokens}: it must be 1 or more, or off")
     return options
-
-
-def lines(options: Options) -> list[str]:
-    """Return the settings as they are told to people."""
-    width = max(map(len, NAMES))
-    return [f"{name:<{width}}  {text_of(options, name)}" for name in NAMES]
-
-
-def text_of(options: Options, name: str) -> str:
-    """Return one setting as it is typed."""
-    value = getattr(options, name)
-    return "off" if value is None else f"{value:g}"
-
-
-def as_json(options: Options) -> str:
-    """Return the settings as they are kept with a conversation; the seed is no setting of it."""
-    values = dataclasses.asdict(options)
-    return json.dumps({name: values[name] for name in NAMES if name != "seed"})
-
-
-def from_json(text: str, otherwise: Options) -> Options:
-    """Return kept settings; where they are damaged, or of another version, the others."""
-    try:
-        values = json.loads(text)
-        known: dict[str, Any] = {name: values[name] for name in NAMES if name in values}
-        return checked(dataclasses.replace(otherwise, **known))
-    except (ValueError, TypeError, UsageError):
-        return otherwise
 
 
 def _value(name: str, text: str) -> float | int | None:

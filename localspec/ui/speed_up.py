@@ -23,23 +23,23 @@ _STANDARD_ERRORS = 2.0
 
 
 @dataclass(frozen=True, slots=True)
-class Measurement:
+class SpeedUp:
     """The speed of a reply over plain decoding; 1 is no gain.
 
     Args:
-        speed_up: the estimate.
+        estimate: the speed-up.
         low: lower end of its interval, of two standard errors.
         high: its upper end.
         round_cost: what a drafted round took, in plain rounds.
     """
 
-    speed_up: float
+    estimate: float
     low: float
     high: float
     round_cost: float
 
 
-def measure(rounds: Sequence[RoundFigures]) -> Measurement | None:
+def measure(rounds: Sequence[RoundFigures]) -> SpeedUp | None:
     """Return what drafting gained in these rounds; None where too few can be compared to say so.
 
     Args:
@@ -63,9 +63,7 @@ def measure(rounds: Sequence[RoundFigures]) -> Measurement | None:
         return confirmed / (others + len(drafted) * round_cost)
 
     margin = _STANDARD_ERRORS * error
-    return Measurement(
-        speed_up(cost), speed_up(cost + margin), speed_up(max(cost - margin, 0.0)), cost
-    )
+    return SpeedUp(speed_up(cost), speed_up(cost + margin), speed_up(max(cost - margin, 0.0)), cost)
 
 
 def seconds(each: RoundFigures) -> float:

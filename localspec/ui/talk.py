@@ -1,5 +1,7 @@
 """Talk: the conversation that is shown, as the history keeps it. Knows no engine and no screen."""
 
+from pathlib import Path
+
 from localspec.engine.protocol import Turn
 from localspec.errors import UsageError
 from localspec.history.archive import History
@@ -30,6 +32,13 @@ class Talk:
         self.title = ""
         self.pair = ""
 
+    @property
+    def state_directory(self) -> Path | None:
+        """Where what the models evaluated of it belongs; None where nothing is saved."""
+        return (
+            None if self.conversation is None else self.history.state_directory(self.conversation)
+        )
+
     def new(self) -> None:
         """Leave this conversation and begin another, with the same system prompt."""
         self.conversation, self.messages, self.title, self.pair = None, [], "", ""
@@ -46,13 +55,18 @@ class Talk:
         if self.conversation is not None:
             self.messages = self.history.branch(self.conversation)
 
-    def say(self, text: str) -> int:
-        """Add a question at the end and return its id. One that never got an answer is put aside."""
+    def say(self, text: str, settings: str = "") -> int:
+        """Add a question at the end and return its id. One that never got an answer is put aside.
+
+        Args:
+            text: the question.
+            settings: what the history keeps with a conversation that begins with it.
+        """
         last = self.messages[-1] if self.messages else None
         if last is not None and last.role == "user":
             return self._add(text, last.parent)
         if self.conversation is None:
-            self.conversation = self.history.create(system=self.system)
+            self.conversation = self.history.create(system=self.system, settings=settings)
         return self._add(text, None if last is None else last.id)
 
     def say_instead(self, number: int, text: str) -> int:

@@ -643,7 +643,7 @@ def test_tab_stays_in_the_composer_where_nothing_can_be_completed(tmp_path: Path
         composer.fill("")
         await chat.press(*"@he", "tab", *"bekt")
         assert composer.text == "@hebekt"
-        assert chat.app.focused is composer
+        assert composer.has_focus
         assert chat.session.talk.conversation == conversation
         assert len(chat.contents) == 2
 
@@ -662,13 +662,13 @@ def test_what_is_typed_on_a_message_and_is_no_command_goes_into_the_composer(
         for each in "no, be brief":  # faster than anything is drawn
             chat.app.post_message(events.Key(each, each))
         await chat.until(lambda: composer.text == "no, be brief")
-        assert chat.app.focused is composer
+        assert composer.has_focus
         assert chat.session.talk.conversation == conversation
         composer.fill("")
         await chat.press("shift+tab")
         chat.app.focused.post_message(events.Paste("two\nlines"))
         await chat.until(lambda: composer.text == "two\nlines")
-        assert chat.app.focused is composer
+        assert composer.has_focus
 
     drive(write, tmp_path)
 

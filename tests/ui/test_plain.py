@@ -13,7 +13,8 @@ from localspec.engine.client import EngineClient
 from localspec.engine.protocol import Load, Options
 from localspec.history.archive import History
 from localspec.models.registry import load_registry
-from localspec.ui.plain import Plain
+from localspec.ui import plain
+from localspec.ui.lines import Lines
 from localspec.ui.preferences import Preferences
 from localspec.ui.session import Session
 from localspec.ui.talk import Talk
@@ -36,11 +37,11 @@ def said(
     session = Session(EngineClient(command(script)), talk, Load(pair=pair), Options(), folder)
     out, err = io.StringIO(), io.StringIO()
     preferences = Preferences(personas={"pirate": "Arr."})
-    plain = Plain(session, preferences, iter(lines), out, err, terminal=terminal, quiet=quiet)
+    front = Lines(session, preferences, out, err, terminal=terminal, quiet=quiet)
     if resume is not None:
         session.resume(resume)
     try:
-        return plain.run(), out.getvalue(), err.getvalue()
+        return plain.run(front, lines), out.getvalue(), err.getvalue()
     finally:
         session.close()
 
@@ -179,9 +180,9 @@ def test_ctrl_c_stops_the_answer_and_keeps_what_is_there(tmp_path: Path) -> None
     def lines() -> Iterator[str]:
         yield "one?"
 
-    plain = Plain(session, Preferences(), lines(), out, io.StringIO(), terminal=False, sleep=sleep)
+    front = Lines(session, Preferences(), out, io.StringIO(), terminal=False, sleep=sleep)
     try:
-        assert plain.run() == 0
+        assert plain.run(front, lines()) == 0
         assert 0 < out.getvalue().count("word") < 100
         assert talk.messages[-1].state == "cut"
     finally:
@@ -226,10 +227,8 @@ def test_a_second_ctrl_c_leaves_an_engine_that_hangs(tmp_path: Path) -> None:
             os.kill(engine.pid, signal.SIGSTOP)
             raise KeyboardInterrupt
 
-    plain = Plain(
-        session, Preferences(), iter(["one?"]), out, io.StringIO(), terminal=False, sleep=sleep
-    )
-    assert plain.run() == 130
+    front = Lines(session, Preferences(), out, io.StringIO(), terminal=False, sleep=sleep)
+    assert plain.run(front, ["one?"]) == 130
     session.close()
     assert not engine.alive
     kept = History(tmp_path / "history")

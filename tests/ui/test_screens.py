@@ -59,7 +59,7 @@ def settled(chat: Chat) -> None:
     made = exchange(rounds=[plain(0.02), round_of(3, 3, 0.03), round_of(3, 1, 0.03)] * 10)
     made.tokens += TOKENS
     made.finished = finished(predicted_speed_up=1.3, note="drafting 3 tokens at a time")
-    chat.session.answering.exchange = made
+    chat.session.asking.answering.exchange = made
     chat.app.view.tell_state()
 
 

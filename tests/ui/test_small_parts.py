@@ -11,7 +11,7 @@ from localspec.ui.engine_state import EngineState
 from localspec.ui.history_sheet import age
 from localspec.ui.keys import IN_APP, IN_COMPOSER, ON_MESSAGE, key_list
 from localspec.ui.preferences import Preferences, read_preferences
-from localspec.ui.settings import as_json, changed, from_json, lines
+from localspec.ui.settings import ChatSettings
 from tests.ui.test_shown import message
 
 ANSWER = "Look:\n\n```python\nx = 1\n```\n\nand\n\n~~~\ny\n~~~\n"
@@ -53,9 +53,11 @@ def test_code_of_a_stopped_answer_has_no_end() -> None:
 
 
 def test_settings_are_read_as_what_they_are() -> None:
-    assert changed(Options(), "temperature", "0.5").temperature == 0.5
-    assert changed(Options(), "seed", "7").seed == 7
-    assert changed(Options(seed=7), "seed", "off").seed is None
+    usual = ChatSettings()
+    assert usual.changed("temperature", "0.5").options.temperature == 0.5
+    assert usual.changed("seed", "7").options.seed == 7
+    assert usual.changed("seed", "7").changed("seed", "off").options.seed is None
+    assert not usual.changed("draft", "off").draft
 
 
 @pytest.mark.parametrize(
@@ -66,27 +68,31 @@ def test_settings_are_read_as_what_they_are() -> None:
         ("top_k", "1.5"),
         ("stop", "x"),
         ("max_tokens", "0"),
+        ("draft", "maybe"),
     ],
 )
 def test_a_wrong_setting_is_refused_with_its_name(name: str, value: str) -> None:
     with pytest.raises(UsageError, match=name):
-        changed(Options(), name, value)
+        ChatSettings().changed(name, value)
 
 
 def test_settings_are_kept_with_a_conversation_but_the_seed() -> None:
-    options = Options(temperature=0.1, top_k=3, seed=9)
-    assert from_json(as_json(options), Options()) == Options(temperature=0.1, top_k=3)
+    settings = ChatSettings(Options(temperature=0.1, top_k=3, seed=9), draft=False)
+    kept = ChatSettings().from_json(settings.as_json())
+    assert kept == ChatSettings(Options(temperature=0.1, top_k=3), draft=False)
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"temperature": "x"}', '{"top_p": 7}', "3"])
 def test_damaged_settings_change_nothing(text: str) -> None:
-    assert from_json(text, Options(top_k=5)) == Options(top_k=5)
+    settings = ChatSettings(Options(top_k=5))
+    assert settings.from_json(text) == settings
 
 
 def test_every_setting_is_listed() -> None:
-    told = "\n".join(lines(Options()))
+    told = "\n".join(ChatSettings().lines())
     assert "temperature        0.8" in told
     assert "seed               off" in told
+    assert "draft              on" in told
 
 
 def test_preferences_are_read(tmp_path: Path) -> None:
