@@ -1,6 +1,6 @@
 """History: conversations as trees of messages. Editing or asking again adds a branch; nothing said is lost.
 
-Nothing here fails a chat, see `Database`: where the history is in trouble, the same calls work in memory.
+Nothing here fails a chat, see `HistoryDatabase`: where the history is in trouble, the same calls work in memory.
 """
 
 import shutil
@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Self
 
 from localspec.history import queries
-from localspec.history.database import RETRY_S, Database
-from localspec.history.recorder import Recorder, storable
+from localspec.history.database import RETRY_S, HistoryDatabase
+from localspec.history.recorder import ReplyRecorder, storable
 from localspec.history.records import Role, State, StoredConversation, StoredMessage
 
 _TITLE_CHARS = 60
@@ -38,7 +38,7 @@ class History:
         self._states = directory / "state"
         self._clock = clock
         self._stopwatch = stopwatch
-        self._database = Database(directory / "history.db")
+        self._database = HistoryDatabase(directory / "history.db")
         if self.trouble is None:
             self._settle()
 
@@ -74,19 +74,19 @@ class History:
         """
         return self._add(conversation, parent, "user", content, "complete", title=title)
 
-    def begin_reply(self, conversation: int, parent: int | None, model: str = "") -> Recorder:
+    def begin_reply(self, conversation: int, parent: int | None, model: str = "") -> ReplyRecorder:
         """Begin a reply to `parent`; it becomes the leaf, and what the recorder is fed is saved as it comes."""
         message = self._add(conversation, parent, "assistant", "", "streaming", model)
-        return Recorder(self._database, message, clock=self._stopwatch)
+        return ReplyRecorder(self._database, message, clock=self._stopwatch)
 
-    def resume_reply(self, message: int) -> Recorder:
+    def resume_reply(self, message: int) -> ReplyRecorder:
         """Go on with a reply that was cut.
 
         Raises:
             HistoryError: there is no such message.
         """
         row = self._database.read(partial(queries.message, number=message))
-        return Recorder(
+        return ReplyRecorder(
             self._database, message, row["content"], row["thinking"], clock=self._stopwatch
         )
 

@@ -1,16 +1,16 @@
-"""Recorder: a reply is saved while it grows, so that a kill loses less than a second of it."""
+"""ReplyRecorder: a reply is saved while it grows, so that a kill loses less than a second of it."""
 
 import time
 from collections.abc import Callable
 from typing import Literal
 
-from localspec.history.database import Database
+from localspec.history.database import HistoryDatabase
 
 # Twice as often as promised: whoever ticks may be late.
 FLUSH_S = 0.5
 
 
-class Recorder:
+class ReplyRecorder:
     """Writes one message.
 
     Args:
@@ -23,7 +23,7 @@ class Recorder:
 
     def __init__(
         self,
-        database: Database,
+        database: HistoryDatabase,
         message: int,
         content: str = "",
         thinking: str = "",

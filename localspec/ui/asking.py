@@ -6,7 +6,7 @@ from pathlib import Path
 from localspec.engine.client import EngineClient
 from localspec.engine.protocol import EngineDied, Failed, Message, Started, Turn
 from localspec.errors import UsageError
-from localspec.ui.answering import Answering
+from localspec.ui.answering import GrowingAnswer
 from localspec.ui.attach import attached, with_files
 from localspec.ui.engine_state import EngineState, Phase
 from localspec.ui.exchange import Exchange
@@ -45,7 +45,7 @@ class Asking:
     ) -> None:
         self._engine, self._talk, self._state, self._models = engine, talk, state, models
         self.settings, self._usual, self._folder = settings, settings, folder
-        self.answering = Answering(talk)
+        self.answering = GrowingAnswer(talk)
         self.race: Race | None = None
         self.drop_oldest = False
 

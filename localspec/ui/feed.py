@@ -10,7 +10,7 @@ from localspec.engine.protocol import EngineDied, Failed, Finished, Message, Rea
 from localspec.ui.model_switch import nothing_is_here
 from localspec.ui.screens import Screens
 from localspec.ui.shown import SAVED_AGAIN, shown
-from localspec.ui.transcript import Item
+from localspec.ui.transcript import TranscriptItem
 from localspec.ui.typeset import prepare
 
 POLL_S = 0.1
@@ -115,7 +115,7 @@ class Feed:
         """Show the answer as it was kept; where there is none, the conversation without it."""
         messages, transcript = self._session.talk.messages, self._view.transcript
         if messages and messages[-1].role == "assistant" and transcript.has_growing:
-            transcript.settle(Item(messages[-1].id, shown(messages[-1])))
+            transcript.settle(TranscriptItem(messages[-1].id, shown(messages[-1])))
         else:
             await self._view.show_messages()
 

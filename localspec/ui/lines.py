@@ -2,20 +2,17 @@
 
 import time
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TextIO
 
-from localspec import errors
-from localspec.engine.protocol import EngineDied, Failed, Finished, Message, Ready, Streamed
-from localspec.errors import LocalspecError
 from localspec.ui.clean import clean, clean_line
 from localspec.ui.commands import COMMANDS
-from localspec.ui.engine_state import Phase
 from localspec.ui.figures import stats_lines
 from localspec.ui.lens import legend, marked
 from localspec.ui.preferences import Preferences
+from localspec.ui.reply_lines import ReplyLines
 from localspec.ui.session import Session
-from localspec.ui.shown import SAVED_AGAIN, shown
+from localspec.ui.shown import SAVED_AGAIN
 
 _POLL_S = 0.03
 _WIDTH = 78
@@ -48,9 +45,11 @@ class Lines:
     sleep: Callable[[float], None] = time.sleep
     code: int = 0
     leaving: bool = False
-    _thoughts: bool = False
-    _refused: Failed | None = None
     _trouble: str | None = None
+    _reply: ReplyLines = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._reply = ReplyLines(self.session, self._write, self.tell, self.quiet, self.sleep)
 
     def tell(self, text: str) -> None:
         """Write one line of news."""
@@ -76,26 +75,12 @@ class Lines:
             self.tell("a new conversation")
 
     async def show_answer(self) -> None:
-        """Write the answer as it comes. Ctrl-C stops it and keeps what is there.
-
-        A second one leaves, since an engine that hangs does not stop.
-        """
-        ended: Finished | Failed | EngineDied | None = None
-        stopping = False
-        while ended is None:
-            try:
-                for message in self.session.poll():
-                    ended = self._take(message) or ended
-                self.sleep(_POLL_S)
-            except KeyboardInterrupt:
-                if stopping or not self.session.stop():
-                    raise
-                stopping = True
-        self.code = self._tell_end(ended)
+        """Write the answer as it comes. Ctrl-C stops it and keeps what is there."""
+        self.code = self._reply.write_answer()
 
     def show_loading(self) -> None:
         """Wait until the models are loaded, or cannot be, and say which."""
-        self._wait_ready()
+        self._reply.wait_ready()
         state = self.session.state
         self.tell(f"loaded: {state.line()}" if state.ready is not None else state.trouble)
 
@@ -154,7 +139,7 @@ class Lines:
 
     def show_race(self, text: str) -> None:
         """Hold a race, and write both answers when it is over."""
-        self._wait_ready()
+        self._reply.wait_ready()
         race = self.session.asking.start_race(text)
         self.tell(race.verdict())
         while not race.done:
@@ -171,8 +156,8 @@ class Lines:
 
     def toggle_thoughts(self) -> None:
         """Write the thoughts of answers from now on, or leave them out."""
-        self._thoughts = not self._thoughts
-        self.tell(f"thoughts are {'shown' if self._thoughts else 'left out'}")
+        self._reply.thoughts = not self._reply.thoughts
+        self.tell(f"thoughts are {'shown' if self._reply.thoughts else 'left out'}")
 
     def leave(self) -> None:
         """Take note that no more lines are wanted."""
@@ -181,61 +166,3 @@ class Lines:
     def _write(self, text: str) -> None:
         self.out.write(clean(text) if self.terminal else text)
         self.out.flush()
-
-    def _wait_ready(self) -> None:
-        while self.session.state.phase in {Phase.STARTING, Phase.LOADING}:
-            for message in self.session.poll():
-                self._take(message)
-            self.sleep(_POLL_S)
-
-    def _take(self, message: Message) -> Finished | Failed | EngineDied | None:
-        """Write what a message says; return it where it ends the answer."""
-        exchange = self.session.exchange
-        match message:
-            case Streamed():
-                for span in message.spans:
-                    if not span.thinking or self._thoughts:
-                        self._write(span.text)
-            case Ready() if not self.quiet:
-                for note in message.notes:
-                    self.tell(note)
-            case Finished() | Failed() if exchange is not None and message.id == exchange.id:
-                return message
-            case Failed(id=None):
-                self._take_refusal(message)
-            case EngineDied():
-                return message
-            case _:
-                pass
-        return None
-
-    def _take_refusal(self, message: Failed) -> None:
-        """Say what answers instead of the models that could not be loaded; where nothing does, say so with the answer."""
-        if self.session.models.instead:
-            self.tell(self.session.models.instead)
-        else:
-            self._refused = message
-
-    def _tell_end(self, ended: Finished | Failed | EngineDied) -> int:
-        """Say how an answer ended; return an exit code."""
-        match ended:
-            case Finished():
-                self._write("\n")
-                self._tell_figures(ended)
-                return 0
-            case Failed():
-                # Where nothing could be loaded, that is the reason, and not that nothing is loaded.
-                ended, self._refused = self._refused or ended, None
-                advice = (
-                    "; /drop leaves out the oldest turns" if ended.kind == "ContextOverflow" else ""
-                )
-                self.tell(ended.reason + advice)
-                return int(getattr(getattr(errors, ended.kind, LocalspecError), "exit_code", 1))
-        self.tell(f"{ended.reason}; /restart starts it again")
-        return 1
-
-    def _tell_figures(self, message: Finished) -> None:
-        last = self.session.talk.messages[-1:]
-        note = shown(last[0]).note if last and last[0].role == "assistant" else message.stop_reason
-        if not self.quiet and note:
-            self.tell(f"{note} · seed {message.seed}")

@@ -7,13 +7,13 @@ from textual.widget import Widget
 
 from localspec.ui.bars import Below, KeyHint, Notice, StatsPanel, StatusLine
 from localspec.ui.clean import clean_line
-from localspec.ui.composer import Entry
+from localspec.ui.entry import Entry
 from localspec.ui.figures import stats_lines, status
 from localspec.ui.keys import message_hint
 from localspec.ui.message_view import MessageView
 from localspec.ui.session import Session
 from localspec.ui.shown import Shown, growing, shown
-from localspec.ui.transcript import Item, Transcript
+from localspec.ui.transcript import Transcript, TranscriptItem
 from localspec.ui.typeset import Typesetter, code_theme
 
 _WELCOME = """\
@@ -112,15 +112,15 @@ class MainView:
         """Show more of the answer that grows."""
         self.transcript.grow(self._growing())
 
-    def _items(self, upto: int | None = None) -> list[Item]:
+    def _items(self, upto: int | None = None) -> list[TranscriptItem]:
         """Return the messages of the conversation, up to one of them or all."""
         numbers = self._session.talk.numbers()
         found = []
         for each in self._session.talk.messages:
-            found.append(Item(each.id, shown(each, numbers.get(each.id))))
+            found.append(TranscriptItem(each.id, shown(each, numbers.get(each.id))))
             if each.id == upto:
                 break
-        return found or [Item(None, Shown("localspec", _WELCOME, kind="greeting"))]
+        return found or [TranscriptItem(None, Shown("localspec", _WELCOME, kind="greeting"))]
 
     def _growing(self) -> Shown:
         assert self._session.exchange is not None  # noqa: S101 - something is being answered

@@ -3,7 +3,7 @@
 from textual import work
 
 from localspec.ui.pairs import PairChoice, choices, judged
-from localspec.ui.sheets import ListSheet, Row
+from localspec.ui.sheets import ListSheet, SheetRow
 
 _FIRST = (
     "Nothing is installed yet. Enter fetches what is marked; the first is tiny and runs anywhere."
@@ -43,12 +43,12 @@ class Picker(ListSheet):
         self._pairs = [choice if each.name == choice.name else each for each in self._pairs]
         self.fill(self._rows())
 
-    def _rows(self) -> list[Row]:
+    def _rows(self) -> list[SheetRow]:
         rows = []
         for each in self._pairs:
             loaded = " (loaded)" if each.name == self._loaded else ""
-            rows.append(Row(each.name, each.name + loaded, each.hint))
-        return rows or [Row("", "no pair is here", "go online, or give a file with --target")]
+            rows.append(SheetRow(each.name, each.name + loaded, each.hint))
+        return rows or [SheetRow("", "no pair is here", "go online, or give a file with --target")]
 
     def _choose(self) -> None:
         if self.marked is not None and self.marked.key:

@@ -14,17 +14,17 @@ from localspec.ui.preferences import Preferences
 from localspec.ui.race_sheet import RaceSheet
 from localspec.ui.session import Session
 from localspec.ui.settings import NAMES
-from localspec.ui.sheets import LineSheet, ListSheet, Row, TextSheet
+from localspec.ui.sheets import LineSheet, ListSheet, SheetRow, TextSheet
 from localspec.ui.texts import help_text, lens_text
 
 _CONTEXT_IS_FULL = (
-    Row(
+    SheetRow(
         "drop",
         "leave out the oldest turns",
         "the system prompt stays, and so does what the history keeps",
     ),
-    Row("edit", "change the question", "it goes back to the composer"),
-    Row("new", "start a new conversation", "this one stays in the history"),
+    SheetRow("edit", "change the question", "it goes back to the composer"),
+    SheetRow("new", "start a new conversation", "this one stays in the history"),
 )
 
 
@@ -109,7 +109,7 @@ class Screens:
                 await self.attempt(take(name))
 
         self._app.push_screen(
-            ListSheet(title, [Row(name, name, hint) for name, hint in hints.items()]), chosen
+            ListSheet(title, [SheetRow(name, name, hint) for name, hint in hints.items()]), chosen
         )
 
     def choose_model(self, *, first: bool = False) -> None:
@@ -174,7 +174,7 @@ class Screens:
                 line = LineSheet(name, settings.text_of(name))
                 self._app.push_screen(line, lambda text: change(name, text))
 
-        rows = [Row(name, line) for name, line in zip(NAMES, settings.lines(), strict=True)]
+        rows = [SheetRow(name, line) for name, line in zip(NAMES, settings.lines(), strict=True)]
         note = "of this conversation; Enter changes one"
         self._app.push_screen(ListSheet("Settings", rows, note=note), chosen)
 

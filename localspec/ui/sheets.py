@@ -19,7 +19,7 @@ from localspec.ui.clean import clean, clean_line
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class SheetRow:
     """One thing to choose: what it is called, what is to be known of it, and what choosing it returns."""
 
     key: str
@@ -47,11 +47,11 @@ class ListSheet(ModalScreen[str | None]):
     def __init__(
         self,
         title: str,
-        rows: Sequence[Row],
+        rows: Sequence[SheetRow],
         *,
         note: str = "",
         marked: str = "",
-        search: Callable[[str], Sequence[Row]] | None = None,
+        search: Callable[[str], Sequence[SheetRow]] | None = None,
     ) -> None:
         super().__init__()
         self._title, self._note, self._search = title, note, search
@@ -75,7 +75,7 @@ class ListSheet(ModalScreen[str | None]):
         if self._search is None:
             self.list.focus()
 
-    def fill(self, rows: Sequence[Row]) -> None:
+    def fill(self, rows: Sequence[SheetRow]) -> None:
         """Show these rows."""
         self.rows = list(rows)
         marked = self._begin_at if self.list.highlighted is None else self.list.highlighted
@@ -104,7 +104,7 @@ class ListSheet(ModalScreen[str | None]):
         self._choose()
 
     @property
-    def marked(self) -> Row | None:
+    def marked(self) -> SheetRow | None:
         """The row that is marked."""
         at = self.list.highlighted
         return self.rows[at] if at is not None and at < len(self.rows) else None

@@ -21,7 +21,7 @@ _MORE = 15
 
 
 @dataclass(frozen=True, slots=True)
-class Item:
+class TranscriptItem:
     """A message to be shown, and its id in the history."""
 
     id: int | None
@@ -44,7 +44,7 @@ class Transcript(VerticalScroll, can_focus=False):
     def __init__(self, typesetter: Callable[[], Typesetter]) -> None:
         super().__init__(id="transcript")
         self._typesetter = typesetter
-        self._items: list[Item] = []
+        self._items: list[TranscriptItem] = []
         self._first = 0
         self._last = 0
         self._live: MessageView | None = None
@@ -66,7 +66,7 @@ class Transcript(VerticalScroll, can_focus=False):
         # Following a short conversation, Textual sets it down at the bottom: above 0, so to speak.
         return self._last == len(self._items) and max(self.scroll_y, 0) >= self.max_scroll_y - 1
 
-    async def show(self, items: Sequence[Item]) -> None:
+    async def show(self, items: Sequence[TranscriptItem]) -> None:
         """Show these messages, the last ones in sight; what is there already stays."""
         if self._live is not None:
             await self._live.remove()
@@ -96,7 +96,7 @@ class Transcript(VerticalScroll, can_focus=False):
         if self._last < len(self._items):
             await self._show_end()
         self._live = MessageView(shown, self._typesetter, growing=True)
-        self._items.append(Item(None, shown))
+        self._items.append(TranscriptItem(None, shown))
         self._last = len(self._items)
         await self.mount(self._live)
         self.to_end()
@@ -106,7 +106,7 @@ class Transcript(VerticalScroll, can_focus=False):
         if self._live is not None:
             self._live.grow(shown)
 
-    def settle(self, item: Item) -> None:
+    def settle(self, item: TranscriptItem) -> None:
         """Show what the growing message has become."""
         if self._live is not None:
             self._live.settle(item.shown, item.id)
@@ -205,5 +205,5 @@ class Transcript(VerticalScroll, can_focus=False):
             self.call_after_refresh(self.scroll_to, y=kept - height, animate=False)
         self._moving = False
 
-    def _view(self, item: Item) -> MessageView:
+    def _view(self, item: TranscriptItem) -> MessageView:
         return MessageView(item.shown, self._typesetter, item.id)
