@@ -377,3 +377,46 @@ def test_one_message_is_one() -> None:
     stored = StoredConversation(1, "t", None, "", "", 0.0, 0.0, 1, 1)
     assert row_of(stored, 0.0).hint == "just now · 1 message"
     assert row_of(replace(stored, n_messages=2), 0.0).hint == "just now · 2 messages"
+
+
+def test_what_lines_can_screens_can_too(tmp_path: Path) -> None:
+    async def look(chat: Chat) -> None:
+        await two_conversations(chat)
+        await chat.run("/history #1")
+        await chat.until(lambda: chat.contents[:1] == ["about rivers?"])
+        await chat.run("/edit 1 about lakes?")
+        await chat.until(lambda: chat.contents[:1] == ["about lakes?"] and not chat.session.busy)
+        assert "version 2 of 2" in chat.text()
+        await chat.run("/history delete #1")
+        assert chat.contents == []
+        assert "deleted #1" in chat.text()
+        await chat.run("/history #1")
+        assert "there is no conversation #1" in chat.text()
+        await chat.run("/bye")
+        await chat.until(lambda: not chat.app.is_running)
+
+    drive(look, tmp_path)
+
+
+def test_a_question_that_is_being_changed_belongs_to_its_conversation(tmp_path: Path) -> None:
+    async def look(chat: Chat) -> None:
+        await two_conversations(chat)
+        await chat.run("/history #1")
+        await chat.until(lambda: chat.contents[:1] == ["about rivers?"])
+        await chat.press("f6")
+        await take_up(chat, "down", "about trees?")
+        await chat.ask("another?")
+        assert [each for each in chat.contents if each.endswith("?")] == [
+            "about trees?",
+            "another?",
+        ]
+
+    async def take_up(chat: Chat, key: str, question: str) -> None:
+        await chat.press("f7")
+        await chat.until(lambda: isinstance(chat.app.screen, HistorySheet))
+        if chat.app.screen.marked.text != question:  # type: ignore[union-attr]
+            await chat.press(key)
+        await chat.press("enter")
+        await chat.until(lambda: chat.contents[:1] == [question])
+
+    drive(look, tmp_path)
