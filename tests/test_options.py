@@ -103,8 +103,8 @@ def arrived(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., di
     monkeypatch.setenv("LOCALSPEC_DATA_DIR", str(tmp_path / "data"))
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(run, "read_prompt", str)
-    monkeypatch.setattr(run, "record", lambda *_: None)
-    monkeypatch.setattr(run, "prepare", _prepared)
+    monkeypatch.setattr(run, "make_plan", lambda launch, _: launch)
+    monkeypatch.setattr(run, "load", _loaded)
     monkeypatch.setattr(chat, "Session", _session)
     monkeypatch.setattr(batch, "BatchRun", _batch)
     monkeypatch.setattr(
@@ -130,12 +130,13 @@ def _arrive(launch: LaunchOptions, reply: ReplyOptions) -> None:
     raise ArrivedError(launch, reply)
 
 
-def _prepared(launch: LaunchOptions, _: object) -> SimpleNamespace:
+def _loaded(launch: LaunchOptions, *_: object, observe: object) -> SimpleNamespace:
+    """Return a runtime of a plan, which is its own launch here."""
+    assert callable(observe)
     assistant = SimpleNamespace(
         notes=(), stream=lambda _prompt, options, raw: _arrive(launch, options)
     )
-    opened = SimpleNamespace(assistant=assistant, drafting=SimpleNamespace(costs=None))
-    return SimpleNamespace(open=lambda *_: opened, left_out=None)
+    return SimpleNamespace(assistant=assistant)
 
 
 def _session(

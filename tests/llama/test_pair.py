@@ -19,16 +19,16 @@ def mamba(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def opened(target: Path, draft_model: Path | None = None, n_ctx: int = 256) -> Runtime:
-    """Load a pair as `--draft model` does, or a target alone."""
+    """Load a pair that looks up and is ready for drafting by its model, or a target alone."""
     load_options = LoadOptions(n_ctx=n_ctx)
     plan = make_plan(LaunchOptions(target=str(target), draft="off", load=load_options, fit=False))
     if draft_model is None:
         return load(plan)
-    mode = draft_mode("model")
-    options = replace(plan.options, max_rows=mode.rows)
+    modes = (draft_mode("lookup:3"), draft_mode("model:3"))
+    options = replace(plan.options, max_rows=4)
     names = {target: "target", draft_model: "draft"}
     # Vocabularies that no pair could have: only what memories are like is looked at here.
-    return load(LoadPlan(target, draft_model, names, (mode,), 20, options, fit=False))
+    return load(LoadPlan(target, draft_model, names, modes, 20, options, fit=False))
 
 
 def test_a_recurrent_target_is_recognised_and_says_that_it_runs_without_drafting(
