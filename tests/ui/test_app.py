@@ -7,7 +7,7 @@ from rich.color import Color as RichColor
 from textual import events
 from textual.widgets import OptionList
 
-from localspec.engine.protocol import Load
+from localspec.options import LaunchOptions
 from localspec.models.registry import load_registry
 from localspec.ui.engine_state import Phase
 from localspec.ui.message_view import MessageView
@@ -227,9 +227,9 @@ def test_a_long_conversation_mounts_few_messages_and_fetches_the_others(tmp_path
         talk.conversation = talk.history.create()
         parent = None
         for each in range(80):
-            parent = talk.history.add_user(talk.conversation, parent, f"question {each}")
+            parent = talk.history.add_user(talk.conversation, parent, Message.user(f"question {each}"))
             reply = talk.history.begin_reply(talk.conversation, parent)
-            reply.finish(f"answer {each}")
+            reply.finish(Message.assistant(f"answer {each}"))
             parent = reply.message
         talk.reload()
         await chat.app.view.show_messages()
@@ -253,9 +253,9 @@ def test_the_transcript_stays_where_it_is_when_earlier_messages_are_fetched(tmp_
         talk.conversation = talk.history.create()
         parent = None
         for each in range(50):
-            parent = talk.history.add_user(talk.conversation, parent, f"question {each}.")
+            parent = talk.history.add_user(talk.conversation, parent, Message.user(f"question {each}."))
             reply = talk.history.begin_reply(talk.conversation, parent)
-            reply.finish(f"answer {each}.")
+            reply.finish(Message.assistant(f"answer {each}."))
             parent = reply.message
         talk.reload()
         await chat.app.view.show_messages()
@@ -609,7 +609,7 @@ def test_the_default_pair_is_kept_by_its_name(tmp_path: Path) -> None:
         await chat.ask("one?")
         assert held_with(chat) == DEFAULT
 
-    drive(talk, tmp_path, load=Load())
+    drive(talk, tmp_path, load=LaunchOptions())
 
 
 def test_what_never_answered_is_not_what_a_conversation_was_held_with(tmp_path: Path) -> None:
@@ -768,7 +768,7 @@ def test_a_message_far_up_stays_in_sight_when_its_version_is_switched(tmp_path: 
         parent = talk.messages[-1].id
         assert talk.conversation is not None
         for each in range(60):
-            parent = talk.history.add_user(talk.conversation, parent, f"question {each}.")
+            parent = talk.history.add_user(talk.conversation, parent, Message.user(f"question {each}."))
         talk.reload()
         await chat.app.view.show_messages()
         transcript = chat.app.view.transcript

@@ -6,26 +6,16 @@ from typing import Any
 
 import pytest
 
-from localspec.engine.protocol import (
-    Ask,
-    EngineDied,
-    Failed,
-    Finished,
-    Load,
-    Message,
-    Options,
-    Ready,
-    Span,
-    Started,
-    Streamed,
-    Turn,
-)
+from localspec.decoding.round import StopReason
+from localspec.engine.protocol import Ask, EngineDied, Failed, Notice, Ready, ReplyDone
 from localspec.errors import UsageError
 from localspec.history.archive import History
+from localspec.messages import Message
+from localspec.options import LaunchOptions, ReplyOptions
 from localspec.ui.engine_state import Phase
 from localspec.ui.session import Session
 from localspec.ui.talk import Talk
-from tests.ui.answers import finished
+from tests.ui.answers import finished, started, streamed
 
 READY = Ready("toy", None, "lookup", 2048, (), 0.1, True)
 
@@ -36,13 +26,13 @@ class Engine:
     def __init__(self) -> None:
         self.asked: list[Ask] = []
         self.told: list[str] = []
-        self.inbox: list[Message] = []
+        self.inbox: list[Notice] = []
 
-    def ask(self, turns: Sequence[Turn], options: Options, **flags: Any) -> int:
-        self.asked.append(Ask(len(self.asked) + 1, tuple(turns), options, **flags))
+    def ask(self, messages: Sequence[Message], options: ReplyOptions, **flags: Any) -> int:
+        self.asked.append(Ask(len(self.asked) + 1, tuple(messages), options, **flags))
         return len(self.asked)
 
-    def drain(self) -> list[Message]:
+    def drain(self) -> list[Notice]:
         messages, self.inbox = self.inbox, []
         return messages
 
@@ -58,23 +48,23 @@ def engine() -> Engine:
 @pytest.fixture
 def session(engine: Engine, tmp_path: Path) -> Session:
     talk = Talk(History(tmp_path / "history"), "Be brief.")
-    made = Session(engine, talk, Load(pair="p"), Options(), tmp_path)  # type: ignore[arg-type]
+    made = Session(engine, talk, LaunchOptions(pair="p"), ReplyOptions(), tmp_path)  # type: ignore[arg-type]
     made.start()
     hear(made, READY)
     return made
 
 
-def hear(session: Session, *messages: Message) -> None:
+def hear(session: Session, *messages: Notice) -> None:
     engine: Engine = session.engine  # type: ignore[assignment]
     engine.inbox += messages
     session.poll()
 
 
-def answer(session: Session, text: str, **changes: Any) -> Finished:
+def answer(session: Session, text: str, **changes: Any) -> ReplyDone:
     assert session.exchange is not None
     number = session.exchange.id
     whole = finished(number, text, **changes)
-    hear(session, Started(number, 10, 4), Streamed(number, (Span(text),)), whole)
+    hear(session, started(number, 10, 4), streamed(number, text), whole)
     return whole
 
 
@@ -86,7 +76,7 @@ def test_a_question_is_sent_with_all_that_was_said(session: Session, engine: Eng
     session.asking.ask("one?")
     answer(session, "One.")
     session.asking.ask("two?")
-    assert [(turn.role, turn.content) for turn in engine.asked[-1].turns] == [
+    assert [(turn.role, turn.text) for turn in engine.asked[-1].messages] == [
         ("system", "Be brief."),
         ("user", "one?"),
         ("assistant", "One."),
@@ -96,23 +86,23 @@ def test_a_question_is_sent_with_all_that_was_said(session: Session, engine: Eng
 
 def test_a_reply_is_kept_as_the_engine_finished_it(session: Session) -> None:
     session.asking.ask("one?")
-    answer(session, "One.", turn=Message.assistant("One!", "hm"))
+    answer(session, "One.", message=Message.assistant("One!", "hm"))
     (_, reply) = session.talk.messages
-    assert (reply.message.text, reply.thinking, reply.state) == ("One!", "hm", "complete")
+    assert (reply.message.text, reply.message.thinking, reply.state) == ("One!", "hm", "complete")
 
 
 def test_a_stopped_answer_is_kept_as_cut(session: Session, engine: Engine) -> None:
     session.asking.ask("one?")
     assert session.stop()
     assert engine.told[-1] == "cancel 1"
-    answer(session, "On", stop_reason="cancelled")
+    answer(session, "On", stop_reason=StopReason.CANCELLED)
     assert session.talk.messages[-1].state == "cut"
     assert not session.stop()
 
 
 def test_an_answer_stopped_before_it_began_leaves_the_question_alone(session: Session) -> None:
     session.asking.ask("one?")
-    hear(session, Started(1, 10, 0), finished(1, "", stop_reason="cancelled"))
+    hear(session, Started(1, 10, 0), finished(1, "", stop_reason=StopReason.CANCELLED))
     assert contents(session) == ["one?"]
     session.asking.ask("another?")
     assert contents(session) == ["another?"]
@@ -126,7 +116,7 @@ def test_an_edited_question_is_a_branch_and_the_old_one_stays(
     session.asking.ask_instead(1, "uno?")
     answer(session, "Uno.")
     assert contents(session) == ["uno?", "Uno."]
-    assert engine.asked[-1].turns[-1].content == "uno?"
+    assert engine.asked[-1].messages[-1].text == "uno?"
     session.talk.turn_aside(session.talk.messages[0], -1)
     assert contents(session) == ["one?", "One."]
 
@@ -144,12 +134,12 @@ def test_an_answer_can_be_made_again_with_a_seed(session: Session, engine: Engin
 
 def test_an_answer_goes_on_in_the_same_message(session: Session, engine: Engine) -> None:
     session.asking.ask("one?")
-    answer(session, "On", stop_reason="cancelled")
+    answer(session, "On", stop_reason=StopReason.CANCELLED)
     session.asking.go_on()
-    assert engine.asked[-1].turns[-1] == Message.assistant("On")
+    assert engine.asked[-1].messages[-1] == Message.assistant("On")
     number = engine.asked[-1].id
     whole = finished(number, "One.")
-    hear(session, Streamed(number, (Span("e."),)), whole)
+    hear(session, streamed(number, "e."), whole)
     assert contents(session) == ["one?", "One."]
     assert session.talk.messages[-1].state == "complete"
 
@@ -169,7 +159,7 @@ def test_only_one_answer_at_a_time(session: Session) -> None:
 
 def test_what_streamed_in_survives_the_engine(session: Session) -> None:
     session.asking.ask("one?")
-    hear(session, Streamed(1, (Span("On"),)), EngineDied("the engine was killed"))
+    hear(session, streamed(1, "On"), EngineDied("the engine was killed"))
     assert contents(session) == ["one?", "On"]
     assert session.talk.messages[-1].state == "cut"
     assert session.state.phase is Phase.DEAD
@@ -178,7 +168,7 @@ def test_what_streamed_in_survives_the_engine(session: Session) -> None:
 
 def test_nothing_is_asked_of_an_engine_that_is_gone(session: Session) -> None:
     session.asking.ask("one?")
-    hear(session, Streamed(1, (Span("On"),)), EngineDied("the engine was killed"))
+    hear(session, streamed(1, "On"), EngineDied("the engine was killed"))
     asking = [
         lambda: session.asking.ask("two?"),
         lambda: session.asking.ask_instead(1, "two?"),
@@ -225,7 +215,7 @@ def test_a_conversation_is_taken_up_with_its_settings(session: Session) -> None:
     session.new()
     session.set("temperature", "1.5")
     session.open(conversation)
-    assert session.settings.options.temperature == 0.1
+    assert session.settings.options.sampling.temperature == 0.1
     assert contents(session) == ["one?", "One."]
 
 
@@ -240,7 +230,7 @@ def test_settings_chosen_before_the_first_question_are_kept_with_it(session: Ses
     session.set("temperature", "1.5")
     session.set("draft", "on")
     session.open(conversation)
-    assert session.settings.options.temperature == 0.1
+    assert session.settings.options.sampling.temperature == 0.1
     assert not session.settings.draft
 
 
@@ -269,7 +259,7 @@ def test_a_race_is_not_part_of_the_conversation(session: Session, engine: Engine
     session.asking.ask("one?")
     answer(session, "One.")
     race = session.asking.start_race()
-    assert [turn.content for turn in engine.asked[-1].turns] == ["Be brief.", "one?"]
+    assert [turn.text for turn in engine.asked[-1].messages] == ["Be brief.", "one?"]
     hear(session, finished(engine.asked[-1].id, "a"))
     hear(session, finished(engine.asked[-1].id, "a"))
     assert race.done
@@ -282,7 +272,7 @@ def test_a_mentioned_file_is_sent_and_kept(
 ) -> None:
     (tmp_path / "a.txt").write_text("inside")
     session.asking.ask("What is in @a.txt?")
-    assert "inside" in engine.asked[-1].turns[-1].content
+    assert "inside" in engine.asked[-1].messages[-1].text
 
 
 def test_taking_up_a_conversation_fetches_nothing(session: Session, engine: Engine) -> None:

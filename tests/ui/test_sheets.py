@@ -123,7 +123,7 @@ def test_a_setting_is_changed_and_a_wrong_one_refused(tmp_path: Path) -> None:
         chat.app.screen.query_one(Input).value = "0.25"
         await chat.press("enter")
         await chat.until(lambda: "temperature        0.25" in chat.text())
-        assert chat.session.settings.options.temperature == 0.25
+        assert chat.session.settings.options.sampling.temperature == 0.25
         await back(chat)
         await chat.run("/set top_p 7")
         assert "top_p is 7" in chat.text()
@@ -195,7 +195,7 @@ def test_the_lens_tells_drafted_tokens_from_the_targets_own(tmp_path: Path) -> N
         assert "the draft model proposed it" in chat.text()
         exchange = chat.session.exchange
         assert exchange is not None
-        assert {"lookup", "correction"} <= {token.origin for token in exchange.tokens}
+        assert {"lookup", "correction"} <= {origin for each in exchange.happened for origin in each.round.origins}
         await back(chat)
 
     drive(look, tmp_path, {**DRAFTING, "drafts": 2})
@@ -221,7 +221,7 @@ def test_a_persona_is_a_system_prompt_with_a_name(tmp_path: Path) -> None:
         await chat.run("/system Be brief.")
         await chat.ask("one?")
         assert chat.session.exchange is not None
-        assert chat.session.exchange.turns[0].content == "Be brief."
+        assert chat.session.exchange.messages[0].text == "Be brief."
         await chat.run("/system -")
         assert chat.session.talk.system is None
         await chat.run("/persona nobody")

@@ -54,7 +54,7 @@ def test_code_of_a_stopped_answer_has_no_end() -> None:
 
 def test_settings_are_read_as_what_they_are() -> None:
     usual = ChatSettings()
-    assert usual.changed("temperature", "0.5").options.temperature == 0.5
+    assert usual.changed("temperature", "0.5").options.sampling.temperature == 0.5
     assert usual.changed("seed", "7").options.seed == 7
     assert usual.changed("seed", "7").changed("seed", "off").options.seed is None
     assert not usual.changed("draft", "off").draft
@@ -77,14 +77,14 @@ def test_a_wrong_setting_is_refused_with_its_name(name: str, value: str) -> None
 
 
 def test_settings_are_kept_with_a_conversation_but_the_seed() -> None:
-    settings = ChatSettings(Options(temperature=0.1, top_k=3, seed=9), draft=False)
+    settings = ChatSettings(ReplyOptions(temperature=0.1, top_k=3, seed=9), draft=False)
     kept = ChatSettings().from_json(settings.as_json())
-    assert kept == ChatSettings(Options(temperature=0.1, top_k=3), draft=False)
+    assert kept == ChatSettings(ReplyOptions(temperature=0.1, top_k=3), draft=False)
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"temperature": "x"}', '{"top_p": 7}', "3"])
 def test_damaged_settings_change_nothing(text: str) -> None:
-    settings = ChatSettings(Options(top_k=5))
+    settings = ChatSettings(ReplyOptions(top_k=5))
     assert settings.from_json(text) == settings
 
 

@@ -7,14 +7,14 @@ from dataclasses import replace
 
 import pytest
 
-from localspec.engine.protocol import RoundFigures
+from localspec.decoding.round import Round
 from localspec.ui.speed_up import measure, seconds
 from tests.ui.answers import plain, round_of
 
 LENGTH = 120
 
 
-def reply(seed: int) -> list[RoundFigures]:
+def reply(seed: int) -> list[Round]:
     """Return rounds of which two in five are drafted, and none takes quite as long as another."""
     drawn = random.Random(seed)
     rounds = []
@@ -29,18 +29,20 @@ def reply(seed: int) -> list[RoundFigures]:
     return rounds
 
 
-def true_speed_up(rounds: Sequence[RoundFigures]) -> float:
+def true_speed_up(rounds: Sequence[Round]) -> float:
     plain_s = statistics.fmean(seconds(each) for each in rounds if not each.drafted)
-    return sum(each.confirmed for each in rounds) * plain_s / sum(map(seconds, rounds))
+    return sum(len(each.confirmed) for each in rounds) * plain_s / sum(map(seconds, rounds))
 
 
-def slower(each: RoundFigures, factor: float) -> RoundFigures:
-    return replace(
-        each,
-        draft_s=each.draft_s * factor,
-        verify_s=each.verify_s * factor,
-        other_s=each.other_s * factor,
+def slower(each: Round, factor: float) -> Round:
+    spent = each.spent
+    longer = replace(
+        spent,
+        draft_s=spent.draft_s * factor,
+        verify_s=spent.verify_s * factor,
+        other_s=spent.other_s * factor,
     )
+    return replace(each, spent=longer)
 
 
 @pytest.mark.parametrize("seed", range(20))
