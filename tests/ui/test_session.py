@@ -6,16 +6,14 @@ from typing import Any
 
 import pytest
 
+from localspec.decoding.round import StopReason
 from localspec.engine.protocol import (
     Ask,
     EngineDied,
     Failed,
-    Finished,
     Notice,
     Ready,
-    Span,
-    Started,
-    Streamed,
+    ReplyDone,
 )
 from localspec.errors import UsageError
 from localspec.history.archive import History
@@ -24,7 +22,7 @@ from localspec.options import LaunchOptions, ReplyOptions
 from localspec.ui.engine_state import Phase
 from localspec.ui.session import Session
 from localspec.ui.talk import Talk
-from tests.ui.answers import finished
+from tests.ui.answers import finished, started, streamed
 
 READY = Ready("toy", None, "lookup", 2048, (), 0.1, True)
 
@@ -69,11 +67,11 @@ def hear(session: Session, *messages: Notice) -> None:
     session.poll()
 
 
-def answer(session: Session, text: str, **changes: Any) -> Finished:
+def answer(session: Session, text: str, **changes: Any) -> ReplyDone:
     assert session.exchange is not None
     number = session.exchange.id
     whole = finished(number, text, **changes)
-    hear(session, Started(number, 10, 4), Streamed(number, (Span(text),)), whole)
+    hear(session, started(number, 10, 4), streamed(number, text), whole)
     return whole
 
 
@@ -104,14 +102,14 @@ def test_a_stopped_answer_is_kept_as_cut(session: Session, engine: Engine) -> No
     session.ask("one?")
     assert session.stop()
     assert engine.told[-1] == "cancel 1"
-    answer(session, "On", stop_reason="cancelled")
+    answer(session, "On", stop_reason=StopReason.CANCELLED)
     assert session.talk.messages[-1].state == "cut"
     assert not session.stop()
 
 
 def test_an_answer_stopped_before_it_began_leaves_the_question_alone(session: Session) -> None:
     session.ask("one?")
-    hear(session, Started(1, 10, 0), finished(1, "", stop_reason="cancelled"))
+    hear(session, started(1, 10, 0), finished(1, "", stop_reason=StopReason.CANCELLED))
     assert contents(session) == ["one?"]
     session.ask("another?")
     assert contents(session) == ["another?"]
@@ -143,12 +141,12 @@ def test_an_answer_can_be_made_again_with_a_seed(session: Session, engine: Engin
 
 def test_an_answer_goes_on_in_the_same_message(session: Session, engine: Engine) -> None:
     session.ask("one?")
-    answer(session, "On", stop_reason="cancelled")
+    answer(session, "On", stop_reason=StopReason.CANCELLED)
     session.go_on()
     assert engine.asked[-1].messages[-1] == Message.assistant("On")
     number = engine.asked[-1].id
     whole = finished(number, "One.")
-    hear(session, Streamed(number, (Span("e."),)), whole)
+    hear(session, streamed(number, "e."), whole)
     assert contents(session) == ["one?", "One."]
     assert session.talk.messages[-1].state == "complete"
 
@@ -168,7 +166,7 @@ def test_only_one_answer_at_a_time(session: Session) -> None:
 
 def test_what_streamed_in_survives_the_engine(session: Session) -> None:
     session.ask("one?")
-    hear(session, Streamed(1, (Span("On"),)), EngineDied("the engine was killed"))
+    hear(session, streamed(1, "On"), EngineDied("the engine was killed"))
     assert contents(session) == ["one?", "On"]
     assert session.talk.messages[-1].state == "cut"
     assert session.state.phase is Phase.DEAD
@@ -177,7 +175,7 @@ def test_what_streamed_in_survives_the_engine(session: Session) -> None:
 
 def test_nothing_is_asked_of_an_engine_that_is_gone(session: Session) -> None:
     session.ask("one?")
-    hear(session, Streamed(1, (Span("On"),)), EngineDied("the engine was killed"))
+    hear(session, streamed(1, "On"), EngineDied("the engine was killed"))
     asking = [
         lambda: session.ask("two?"),
         lambda: session.ask_instead(1, "two?"),
