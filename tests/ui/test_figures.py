@@ -27,7 +27,8 @@ def test_the_sparkline_shows_the_last_rounds_between_one_token_and_the_most() ->
 
 
 def test_time_is_split_into_three_and_adds_up() -> None:
-    shares = split([Round(Draft(), Verdict(0, 8), (8,), Spent(draft_s=1.0, verify_s=2.0, other_s=1.0))] * 5)
+    draft, spent = Draft((7, 7), (0.5, 0.5), "model"), Spent(draft_s=1, verify_s=2, other_s=1)
+    shares = split([Round(draft, Verdict(1, 8), (7, 8), spent)] * 5)
     assert shares == (0.25, 0.5, 0.25)
     assert split_bar(shares, 8) == "██▒▒▒▒░░"
     assert split([]) is None
