@@ -34,7 +34,7 @@ from localspec.options import (
     options_of,
     values_of,
 )
-from localspec.ui.settings import NAMES, as_json, from_json, set_option, text_of
+from localspec.ui.settings import NAMES, ChatSettings
 from tests.option_values import values
 
 OF_LAUNCH, OF_REPLY = options_of(LaunchOptions), options_of(ReplyOptions)
@@ -274,11 +274,12 @@ def test_the_chat_sets_and_keeps_what_is_a_number(option: Option) -> None:
     if option.name not in NAMES:
         return
     value = another(option)
-    options = set_option(ReplyOptions(), option.name, str(value))
+    settings = ChatSettings().changed(option.name, str(value))
+    options = settings.options
     assert options == changed(ReplyOptions(), {option.name: value})
-    assert text_of(options, option.name) == str(value)
+    assert settings.text_of(option.name) == str(value)
     kept = ReplyOptions() if option.name == "seed" else options
-    assert from_json(as_json(options), ReplyOptions()) == kept
+    assert ChatSettings().from_json(settings.as_json()).options == kept
 
 
 def test_load_takes_the_fields_of_launch_options(monkeypatch: pytest.MonkeyPatch) -> None:

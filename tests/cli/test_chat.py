@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from localspec.history.archive import History
+from localspec.messages import Message
 from tests.cli.command import COMMAND, PLAIN, assert_one_complaint, environment, localspec
 
 PATIENCE_S = 240.0  # a machine may be busy with something else
@@ -288,7 +289,7 @@ def test_a_conversation_goes_on_with_its_own_pair_and_not_with_what_is_configure
 ) -> None:
     history = History(stored / "history")
     conversation = history.create(pair="smollm2-1.7b")
-    history.add_user(conversation, None, "hello?")
+    history.add_user(conversation, None, Message.user("hello?"))
     history.close()
     configured = {**bare_machine, "LOCALSPEC_PAIR": "qwen2.5-coder-1.5b"}
     arguments = ("chat", "--plain", "--continue", "--offline")

@@ -7,8 +7,9 @@ from rich.color import Color as RichColor
 from textual import events
 from textual.widgets import OptionList
 
-from localspec.options import LaunchOptions
+from localspec.messages import Message
 from localspec.models.registry import load_registry
+from localspec.options import LaunchOptions
 from localspec.ui.engine_state import Phase
 from localspec.ui.message_view import MessageView
 from localspec.ui.preferences import Preferences
@@ -227,7 +228,9 @@ def test_a_long_conversation_mounts_few_messages_and_fetches_the_others(tmp_path
         talk.conversation = talk.history.create()
         parent = None
         for each in range(80):
-            parent = talk.history.add_user(talk.conversation, parent, Message.user(f"question {each}"))
+            parent = talk.history.add_user(
+                talk.conversation, parent, Message.user(f"question {each}")
+            )
             reply = talk.history.begin_reply(talk.conversation, parent)
             reply.finish(Message.assistant(f"answer {each}"))
             parent = reply.message
@@ -253,7 +256,9 @@ def test_the_transcript_stays_where_it_is_when_earlier_messages_are_fetched(tmp_
         talk.conversation = talk.history.create()
         parent = None
         for each in range(50):
-            parent = talk.history.add_user(talk.conversation, parent, Message.user(f"question {each}."))
+            parent = talk.history.add_user(
+                talk.conversation, parent, Message.user(f"question {each}.")
+            )
             reply = talk.history.begin_reply(talk.conversation, parent)
             reply.finish(Message.assistant(f"answer {each}."))
             parent = reply.message
@@ -768,7 +773,9 @@ def test_a_message_far_up_stays_in_sight_when_its_version_is_switched(tmp_path: 
         parent = talk.messages[-1].id
         assert talk.conversation is not None
         for each in range(60):
-            parent = talk.history.add_user(talk.conversation, parent, Message.user(f"question {each}."))
+            parent = talk.history.add_user(
+                talk.conversation, parent, Message.user(f"question {each}.")
+            )
         talk.reload()
         await chat.app.view.show_messages()
         transcript = chat.app.view.transcript

@@ -12,8 +12,8 @@ import pytest
 from localspec.engine.client import EngineClient
 from localspec.history.archive import History
 from localspec.models.registry import load_registry
-from localspec.ui import plain
 from localspec.options import LaunchOptions, ReplyOptions
+from localspec.ui import plain
 from localspec.ui.lines import Lines
 from localspec.ui.preferences import Preferences
 from localspec.ui.session import Session
@@ -34,7 +34,9 @@ def said(
 ) -> tuple[int, str, str]:
     """Talk in lines; return the exit code, the answers and the news."""
     talk = Talk(History(folder / "history"))
-    session = Session(EngineClient(command(script)), talk, LaunchOptions(pair=pair), ReplyOptions(), folder)
+    session = Session(
+        EngineClient(command(script)), talk, LaunchOptions(pair=pair), ReplyOptions(), folder
+    )
     out, err = io.StringIO(), io.StringIO()
     preferences = Preferences(personas={"pirate": "Arr."})
     front = Lines(session, preferences, out, err, terminal=terminal, quiet=quiet)
@@ -168,7 +170,9 @@ def test_a_full_context_says_what_to_do_and_drop_does_it(tmp_path: Path) -> None
 def test_ctrl_c_stops_the_answer_and_keeps_what_is_there(tmp_path: Path) -> None:
     talk = Talk(History(tmp_path / "history"))
     script = {"otherwise": ["word " * 100], "pass_s": 0.01}
-    session = Session(EngineClient(command(script)), talk, LaunchOptions(pair="toy"), ReplyOptions(), tmp_path)
+    session = Session(
+        EngineClient(command(script)), talk, LaunchOptions(pair="toy"), ReplyOptions(), tmp_path
+    )
     out = io.StringIO()
     pressed: list[bool] = []
 

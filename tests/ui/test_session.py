@@ -102,7 +102,7 @@ def test_a_stopped_answer_is_kept_as_cut(session: Session, engine: Engine) -> No
 
 def test_an_answer_stopped_before_it_began_leaves_the_question_alone(session: Session) -> None:
     session.asking.ask("one?")
-    hear(session, Started(1, 10, 0), finished(1, "", stop_reason=StopReason.CANCELLED))
+    hear(session, started(1, 10, 0), finished(1, "", stop_reason=StopReason.CANCELLED))
     assert contents(session) == ["one?"]
     session.asking.ask("another?")
     assert contents(session) == ["another?"]

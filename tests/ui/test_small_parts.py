@@ -3,8 +3,9 @@ from pathlib import Path
 import pytest
 from rich.cells import cell_len
 
-from localspec.engine.protocol import Measuring, Options
+from localspec.engine.protocol import Measuring
 from localspec.errors import UsageError
+from localspec.options import ReplyOptions, SamplingParams
 from localspec.ui.bars import fitted
 from localspec.ui.copying import copied
 from localspec.ui.engine_state import EngineState
@@ -77,14 +78,16 @@ def test_a_wrong_setting_is_refused_with_its_name(name: str, value: str) -> None
 
 
 def test_settings_are_kept_with_a_conversation_but_the_seed() -> None:
-    settings = ChatSettings(ReplyOptions(temperature=0.1, top_k=3, seed=9), draft=False)
+    settings = ChatSettings(
+        ReplyOptions(SamplingParams(temperature=0.1, top_k=3), seed=9), draft=False
+    )
     kept = ChatSettings().from_json(settings.as_json())
-    assert kept == ChatSettings(ReplyOptions(temperature=0.1, top_k=3), draft=False)
+    assert kept == ChatSettings(ReplyOptions(SamplingParams(temperature=0.1, top_k=3)), draft=False)
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"temperature": "x"}', '{"top_p": 7}', "3"])
 def test_damaged_settings_change_nothing(text: str) -> None:
-    settings = ChatSettings(ReplyOptions(top_k=5))
+    settings = ChatSettings(ReplyOptions(SamplingParams(top_k=5)))
     assert settings.from_json(text) == settings
 
 
