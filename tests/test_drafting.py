@@ -1,16 +1,16 @@
 """Draft modes by the names that users give them, and the policies that they come to."""
 
 import pytest
-
 from localspec.decoding.adaptive import AdaptivePolicy
-from localspec.decoding.costs import PassCosts
 from localspec.decoding.drafter import Draft
 from localspec.decoding.model_drafter import ModelDrafter
-from localspec.decoding.round import Round, Spent
 from localspec.decoding.verify import Verdict
 from localspec.drafting import Drafting, DraftMode, PairCosts, draft_mode, windowed
-from localspec.errors import UsageError
 from localspec.loading import consecutive
+
+from localspec.decoding.costs import PassCosts
+from localspec.decoding.round import Round, Spent
+from localspec.errors import UsageError
 from tests.toy import CachedModel, random_table
 
 CHEAP = PairCosts(PassCosts((1, 32), (1.0, 1.1)), PassCosts((1, 32), (0.05, 0.1)))
@@ -51,7 +51,7 @@ def test_what_is_no_mode_is_refused_by_name(text: str) -> None:
 
 @pytest.mark.parametrize("text", ["model:0", "lookup:64", "model:99999"])
 def test_a_length_out_of_range_is_refused(text: str) -> None:
-    with pytest.raises(UsageError, match="give 1 to 63"):
+    with pytest.raises(UsageError, match="it must be from 1 to 63"):
         draft_mode(text)
 
 

@@ -4,12 +4,13 @@ from pathlib import Path
 from random import Random
 
 from localspec.decoding.adaptive import AdaptivePolicy, adaptive_policy
-from localspec.decoding.costs import PassCosts
 from localspec.decoding.drafter import Draft
 from localspec.decoding.model_drafter import ModelDrafter
-from localspec.decoding.round import Round, Spent
 from localspec.decoding.verify import Verdict
 from localspec.informed import Informed
+
+from localspec.decoding.costs import PassCosts
+from localspec.decoding.round import Round, Spent
 from localspec.telemetry.recorder import Recorder
 from localspec.telemetry.switch import Switch
 from localspec.telemetry.taking_in import collect

@@ -3,27 +3,27 @@
 from pathlib import Path
 
 import pytest
+from localspec.decoding.crowd import CrowdPolicy
+from localspec.decoding.lookup_drafter import LookupDrafter
+from localspec.fitting import sequences_that_fit
+from localspec.parallel import open_parallel
 
 from localspec import parallel
 from localspec.calibration.calibrated import Calibration
 from localspec.decoding.costs import PassCosts
-from localspec.decoding.crowd import CrowdPolicy
-from localspec.decoding.lookup_drafter import LookupDrafter
 from localspec.decoding.policy import FixedPolicy
 from localspec.errors import ModelLoadError
-from localspec.fitting import sequences_that_fit
-from localspec.launch import Launch, prepare
-from localspec.llama.options import LoadOptions
+from localspec.launch import prepare
 from localspec.models.gguf_header import read_header
-from localspec.parallel import open_parallel
+from localspec.options import LaunchOptions, LoadOptions
 
 pytestmark = pytest.mark.weights
 
 OPTIONS = LoadOptions(n_ctx=512, threads=1)
 
 
-def launch(path: Path, draft: str = "off", draft_model: str | None = None) -> Launch:
-    return Launch(target=str(path), draft=draft, draft_model=draft_model, options=OPTIONS)
+def launch(path: Path, draft: str = "off", draft_model: str | None = None) -> LaunchOptions:
+    return LaunchOptions(target=str(path), draft=draft, draft_model=draft_model, load=OPTIONS)
 
 
 def test_no_more_than_the_memory_holds(smollm2_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

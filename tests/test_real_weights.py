@@ -9,18 +9,16 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from localspec.decoding.drafter import NoDrafter
+from localspec.decoding.generate import StopReason
 
 import localspec
 from localspec.chat.assistant import Assistant
 from localspec.chat.conversation import Conversation
 from localspec.chat.events import Reply
-from localspec.chat.reply_options import ReplyOptions
-from localspec.decoding.drafter import NoDrafter
-from localspec.decoding.generate import StopReason
 from localspec.decoding.policy import FixedPolicy
-from localspec.decoding.sampling import SamplingParams
-from localspec.launch import Launch, prepare
-from localspec.llama.options import LoadOptions
+from localspec.launch import prepare
+from localspec.options import LaunchOptions, LoadOptions, ReplyOptions, SamplingParams
 
 PROMPTS = [
     "Write a Python function that reverses a linked list.",
@@ -58,7 +56,7 @@ def assert_same_text(assistant: Assistant, prompt: str, temperature: float) -> N
 def exact_smollm2(smollm2_path: Path) -> Iterator[Assistant]:
     """SmolLM2 as its own draft model."""
     path, options = str(smollm2_path), LoadOptions(n_ctx=2048).exact()
-    launch = Launch(target=path, draft_model=path, draft="model", options=options)
+    launch = LaunchOptions(target=path, draft_model=path, draft="model", load=options)
     assistant = prepare(launch).load()
     yield assistant
     assistant.close()
@@ -84,7 +82,7 @@ def test_a_model_agrees_with_itself(exact_smollm2: Assistant) -> None:
 
 @pytest.mark.weights
 def test_exact_lets_auto_change_no_byte(smollm2_path: Path) -> None:
-    launch = Launch(target=str(smollm2_path), exact=True, options=LoadOptions(n_ctx=1024))
+    launch = LaunchOptions(target=str(smollm2_path), exact=True, load=LoadOptions(n_ctx=1024))
     assistant = prepare(launch).load()
     assert any(note.startswith("exact: drafts of up to") for note in assistant.notes)
     repeating = "Repeat this sentence five times: " + LONG[:68]
@@ -97,7 +95,7 @@ def test_exact_lets_auto_change_no_byte(smollm2_path: Path) -> None:
 @pytest.mark.weights
 def test_lookup_changes_no_byte(smollm2_path: Path) -> None:
     options = LoadOptions(n_ctx=2048).exact()
-    launch = Launch(target=str(smollm2_path), draft="lookup", draft_length=3, options=options)
+    launch = LaunchOptions(target=str(smollm2_path), draft="lookup", draft_length=3, load=options)
     assistant = prepare(launch).load()
     repeating = "Repeat this sentence five times: " + LONG[:68]
     for temperature in (0.0, 0.8):
@@ -144,7 +142,7 @@ def test_a_full_context_ends_the_answer(smollm2_path: Path) -> None:
 def exact_qwen(qwen_paths: tuple[Path, Path]) -> Iterator[Assistant]:
     target, draft_model = map(str, qwen_paths)
     options = LoadOptions(n_ctx=2048).exact()
-    launch = Launch(target=target, draft_model=draft_model, draft="model", options=options)
+    launch = LaunchOptions(target=target, draft_model=draft_model, draft="model", load=options)
     assistant = prepare(launch).load()
     yield assistant
     assistant.close()
@@ -162,7 +160,7 @@ def test_the_pair_says_the_same_text_with_its_draft_model(
 @pytest.mark.pair
 def test_the_pair_reverses_a_linked_list(qwen_paths: tuple[Path, Path]) -> None:
     target, draft_model = map(str, qwen_paths)
-    assistant = prepare(Launch(target=target, draft_model=draft_model, draft="model")).load()
+    assistant = prepare(LaunchOptions(target=target, draft_model=draft_model, draft="model")).load()
     options = ReplyOptions(SamplingParams(temperature=0), max_tokens=400)
     reply = assistant.reply(PROMPTS[0], options)
     (code, *_) = re.findall(r"```python\n(.*?)```", reply.text, re.DOTALL)
@@ -170,6 +168,6 @@ def test_the_pair_reverses_a_linked_list(qwen_paths: tuple[Path, Path]) -> None:
     assert any("reverse" in name for name in names)
     assert ".next" in code
     assert reply.acceptance.acceptance_rate is not None
-    # Measured: 84 to 88 percent, see docs/decisions.md.
+    # Measured: 84 to 88 percent, see docs/measurements/decoding.md.
     assert reply.acceptance.acceptance_rate > 0.75
     assistant.close()

@@ -6,18 +6,16 @@ from pathlib import Path
 
 import jsonschema
 import pytest
+from localspec.decoding.drafter import NoDrafter
+from localspec.decoding.generate import StopReason
 
 from localspec.chat.assistant import Assistant
 from localspec.chat.conversation import Conversation
 from localspec.chat.events import Reply
-from localspec.chat.reply_options import ReplyOptions
-from localspec.decoding.drafter import NoDrafter
-from localspec.decoding.generate import StopReason
 from localspec.decoding.policy import FixedPolicy
-from localspec.decoding.sampling import SamplingParams
 from localspec.errors import PassFailed, UsageError
-from localspec.launch import Launch, prepare
-from localspec.llama.options import LoadOptions
+from localspec.launch import prepare
+from localspec.options import LaunchOptions, LoadOptions, ReplyOptions, SamplingParams
 from tests.structured.schemas import ASKED, Asked
 
 pytestmark = pytest.mark.weights
@@ -29,13 +27,13 @@ ANYTHING = "root ::= [\\x01-\\U0010FFFF]*"
 def drafting(request: pytest.FixtureRequest, smollm2_path: Path) -> Iterator[Assistant]:
     """SmolLM2, drafted for by itself or from the text, at widths that are safe to the bit."""
     path = str(smollm2_path)
-    launch = Launch(
+    launch = LaunchOptions(
         target=path,
         draft_model=path if request.param == "model" else None,
         draft=request.param,
         draft_length=3,
         exact=True,
-        options=LoadOptions(n_ctx=1024),
+        load=LoadOptions(n_ctx=1024),
     )
     assistant = prepare(launch).load()
     yield assistant

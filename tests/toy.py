@@ -283,7 +283,7 @@ class Unforeseen:
     def foreseen_s(self) -> float:
         return 0.0
 
-    def learn(self, done: Round, steps: float, terms: Terms) -> None:
+    def learn(self, done: Round, steps: float) -> None:
         assert steps > 0
 
 

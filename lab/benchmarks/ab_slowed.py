@@ -11,33 +11,31 @@ import statistics
 import time
 from collections.abc import Sequence
 
-from lab.benchmarks.workbench import machine
+from lab.benchmarks.workbench import machine, opened
 from localspec.bench.ab import Ab, Side, paired_runs
 from localspec.bench.arms import parse_arm
-from localspec.bench.own import OwnRuns, Wish
+from localspec.bench.own import OwnRuns
 from localspec.bench.paired import FIRST_PAIRS, compare, pairs_needed
 from localspec.bench.prompts import bundled, per_workload
-from localspec.decoding.cancel import CancelFlag
-from localspec.decoding.model import LanguageModel, Logits
-from localspec.decoding.sampling import SamplingParams
-from localspec.launch import Launch, prepare
-from localspec.llama.options import LoadOptions
+from localspec.decoding.model import Logits, Pass, Role
+from localspec.decoding.scheduler import Sequences
+from localspec.options import LaunchOptions, LoadOptions, ReplyOptions
 
 
 class Slowed:
-    """A model whose passes of one token take longer than they do."""
+    """Sequences whose passes take longer than they do."""
 
-    def __init__(self, model: LanguageModel) -> None:
-        self._model = model
+    def __init__(self, within: Sequences) -> None:
+        self._within = within
         self.share = 0.0
 
     def __getattr__(self, name: str) -> object:
-        return getattr(self._model, name)
+        return getattr(self._within, name)
 
-    def logits(self, tokens: Sequence[int], rows: int) -> Logits:
+    def together(self, asked: Sequence[tuple[int, Pass]]) -> Sequence[Logits]:
         """Take the pass, and spin."""
         start = time.perf_counter()
-        found = self._model.logits(tokens, rows)
+        found = self._within.together(asked)
         end = time.perf_counter() + self.share * (time.perf_counter() - start)
         while time.perf_counter() < end:
             pass
@@ -68,17 +66,17 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=1)
     arguments = parser.parse_args()
     print(machine())
-    launch = Launch(
-        target=arguments.target, draft="off", options=LoadOptions(threads=arguments.threads)
+    launch = LaunchOptions(
+        target=arguments.target, draft="off", load=LoadOptions(threads=arguments.threads)
     )
-    opened = prepare(launch).open(CancelFlag())
-    slowed = Slowed(opened.assistant.models.target)
-    object.__setattr__(opened.assistant.models, "target", slowed)
+    runtime = opened(launch)
+    driven = runtime.assistant._scheduler._models  # noqa: SLF001 - slowed behind everybody's back
+    slowed = driven[Role.TARGET] = Slowed(driven[Role.TARGET])  # type: ignore[index]
     prompts = per_workload(bundled(), 2)
-    wish = Wish(SamplingParams(), arguments.tokens, 1)
+    asked = ReplyOptions(seed=1, max_tokens=arguments.tokens)
     arm = parse_arm("off", launch)
-    request = Ab(arm, arm, prompts, wish, 0.8)
-    side = Side(OwnRuns(opened.assistant, opened.drafting.policy, prompts, wish), "off")
+    request = Ab(arm, arm, prompts, asked)
+    side = Side(OwnRuns(runtime.assistant, runtime.drafting.policy, prompts, asked), "off")
     side.warm_up()
     for share in arguments.shares:
         start, values, planned = time.perf_counter(), list[float](), FIRST_PAIRS

@@ -13,11 +13,12 @@ import argparse
 
 import numpy as np
 
-from lab.benchmarks.workbench import machine, open_bench, prompts
+from lab.benchmarks.workbench import machine, opened, prompts
+from localspec.chat.conversation import Conversation
 from localspec.decoding.choose import Chooser, choose
 from localspec.decoding.noise import Noise
-from localspec.decoding.sampling import Candidates, SamplingParams
-from localspec.llama.options import LoadOptions
+from localspec.decoding.sampling import Candidates
+from localspec.options import LaunchOptions, LoadOptions, SamplingParams
 
 
 def overlap(target: Candidates, draft: Candidates) -> float:
@@ -40,8 +41,9 @@ def main() -> None:
     parser.add_argument("--threads", type=int)
     parser.add_argument("--kinds", help="comma-separated; all by default")
     args = parser.parse_args()
-    bench = open_bench(args.pair, LoadOptions(max_rows=1, threads=args.threads))
-    small = bench.pair.draft_model
+    request = LaunchOptions(args.pair, draft="model", load=LoadOptions(threads=args.threads))
+    assistant = opened(request).assistant
+    models, small = assistant.models, assistant.models.draft_model
     if small is None:
         raise SystemExit(f"{args.pair} has no draft model")
     sampling = SamplingParams(temperature=args.temperature, min_p=0.0)
@@ -52,12 +54,13 @@ def main() -> None:
         if not wanted or taken.get(prompt.workload, 0) >= args.prompts:
             continue
         taken[prompt.workload] = taken.get(prompt.workload, 0) + 1
-        bench.prime(prompt.prompt)
+        conversation = Conversation()
+        conversation.append_user(prompt.prompt)
         noise, other = Noise(index), Noise(index + 10_000)
         chooser = Chooser(sampling, noise)
-        tokens = list(bench.prompt)
+        tokens = assistant.prompt_tokens(conversation)
         for _ in range(args.positions):
-            target = chooser.candidates(bench.pair.target.logits(tokens, 1)[0], tokens)
+            target = chooser.candidates(models.target.logits(tokens, 1)[0], tokens)
             row = small.logits(tokens, 1)[0]
             draft = chooser.candidates(row, tokens)
             token = choose(target, noise, len(tokens))
@@ -69,7 +72,7 @@ def main() -> None:
             ]
             kinds.setdefault(prompt.workload, []).append([float(hit) for hit in hits])
             tokens.append(token)
-            if token in bench.pair.target.model.vocabulary.eog:
+            if token in models.eog:
                 break
     print(f"{machine()}; {args.pair}, temperature {args.temperature}, top-k 40, top-p 0.95")
     print(f"{'':12}{'shared noise':>14}{'greedy draft':>14}{'independent':>14}{'ceiling':>14}   n")

@@ -17,15 +17,16 @@ from contextlib import contextmanager
 PATIENCE_S = 40.0
 _PROGRAM = """
 import sys, time
-from localspec.chat.reply_options import ReplyOptions
-from localspec.decoding.sampling import SamplingParams
-from localspec.launch import Launch, prepare
+from localspec.options import ReplyOptions
+from localspec.options import SamplingParams
+from localspec.launch import prepare
+from localspec.options import LaunchOptions
 from localspec.llama.spare_cores import SpareCores
 
 pair, threads, patience_s = sys.argv[1], sys.argv[2], float(sys.argv[3])
 if threads == "always":
     SpareCores.threads = lambda self, now_s: self._wanted
-assistant = prepare(Launch(pair=pair, draft="off", offline=True)).load()
+assistant = prepare(LaunchOptions(pair=pair, draft="off", offline=True)).load()
 options = ReplyOptions(sampling=SamplingParams(temperature=0), max_tokens=80)
 times = []
 for _ in assistant.stream(

@@ -1,43 +1,29 @@
 """What does calibration find, how long does it take, and can it be relied on?
 
     python -m lab.benchmarks.calibration costs [--models qwen2.5-coder-1.5b,...] [--repeats 5]
-    python -m lab.benchmarks.calibration rounds [--pair qwen2.5-coder-1.5b]
     python -m lab.benchmarks.calibration depths [--models ...] [--depths 100,1000,3000]
     python -m lab.benchmarks.calibration safe [--models ...] [--default-kernels]
 
 `costs` calibrates several times in a row, and prints of every width the lowest cost found and how
-far the others are from it. `rounds` compares the table with rounds of real decoding, in which
-draft and target alternate. `depths` measures the growth of a pass with what is in the cache.
+far the others are from it. `depths` measures the growth of a pass with what is in the cache.
 `safe` prints which widths change no bit, and by how much the others do.
 """
 
 import argparse
 import time
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
-from itertools import count
+from dataclasses import replace
 from pathlib import Path
-from statistics import median
 
-from lab.benchmarks.workbench import machine, open_bench
-from localspec.decoding.choose import Chooser
-from localspec.decoding.drafter import Draft
-from localspec.decoding.generate import Limits, drive
-from localspec.decoding.model import Logits, Pass, Role
-from localspec.decoding.model_drafter import ModelDrafter
-from localspec.decoding.noise import Noise
-from localspec.decoding.policy import Plan
-from localspec.decoding.round import Round, Spent
-from localspec.decoding.sampling import SamplingParams
-from localspec.decoding.timings import Timings
+from lab.benchmarks.workbench import machine
 from localspec.llama.calibrate import OF_DRAFT_MODEL, OF_TARGET, measure_pass_costs
 from localspec.llama.context import LlamaContext
 from localspec.llama.model import LlamaModel
-from localspec.llama.options import LoadOptions
 from localspec.llama.safe_widths import DEPTHS, safe_widths
 from localspec.llama.timed_passes import Measured
 from localspec.models.pull import pull
+from localspec.options import LoadOptions
 
 WIDTHS = (1, 2, 3, 4, 5, 6, 8, 12, 16, 24, 32, 64)
 
@@ -76,103 +62,6 @@ def print_spread(found: Sequence[Measured]) -> None:
         shares = " ".join(f"{share:+6.1%}" for share in above)
         print(f"  width {width:3}: {1e3 * min(seen):8.2f} ms  {shares}")
     print(f"  farthest apart: {worst:.1%}")
-
-
-@dataclass(slots=True)
-class Cycling:
-    """A policy that drafts each length in turn, and remembers what each took.
-
-    Args:
-        drafter: proposes.
-        lengths: drafted in turn.
-        uses_draft_model: whether the drafter asks for passes of the draft model.
-    """
-
-    drafter: "Parrot | ModelDrafter"
-    lengths: Sequence[int]
-    uses_draft_model: bool = False
-    verify_s: dict[int, list[float]] = field(default_factory=dict)
-    draft_s: dict[int, list[float]] = field(default_factory=dict)
-    _turn: Iterator[int] = field(default_factory=count)
-
-    drafter_name = "cycling"
-
-    def begin(self, *, greedy: bool) -> None:
-        """Go on where the turn is."""
-        del greedy
-
-    def plan(self, tokens: Sequence[int], room: int, lag: int) -> Plan:
-        """Plan the length whose turn it is."""
-        del tokens, room
-        length = self.lengths[next(self._turn) % len(self.lengths)]
-        return Plan(self.drafter, length, self.uses_draft_model and lag > 2)
-
-    def learn(self, done: Round, spent: Spent) -> None:
-        """Remember what the round took."""
-        drafted = len(done.draft.tokens)
-        self.verify_s.setdefault(drafted + 1, []).append(spent.verify_s)
-        self.draft_s.setdefault(drafted, []).append(spent.draft_s)
-
-
-class Parrot:
-    """Proposes the last tokens again, as many as wanted."""
-
-    name = "parrot"
-
-    def propose(
-        self, tokens: Sequence[int], draft_length: int, chooser: Chooser
-    ) -> Generator[Pass, Logits, Draft]:
-        """Propose without asking for a pass."""
-        del chooser
-        yield from ()
-        proposed = tuple(tokens[-draft_length:]) if draft_length else ()
-        return Draft(proposed, (1.0,) * len(proposed), "parrot")
-
-
-def rounds(args: argparse.Namespace) -> None:
-    """Compare the table with what real rounds take."""
-    bench = open_bench(args.pair, LoadOptions(max_rows=64, threads=args.threads))
-    pair = bench.pair
-    table = measure_pass_costs(pair.target.model, pair.target.model.options).costs
-    bench.prime("Write a function that parses an ISO 8601 date, and explain it in detail.")
-    eog = pair.target.model.vocabulary.eog
-
-    def run(policy: Cycling, max_tokens: int) -> None:
-        models = {Role.TARGET: bench.target}
-        if pair.draft_model is not None and policy.uses_draft_model:
-            models[Role.DRAFT_MODEL] = pair.draft_model  # type: ignore[assignment]
-        chooser = Chooser(SamplingParams(temperature=0.8), Noise(1))
-        limits = Limits(max_tokens, eog)
-        for _ in drive(bench.prompt, models, policy, chooser, limits, Timings(time.perf_counter)):
-            pass
-
-    def compare(policy: Cycling) -> None:
-        for width, seen in sorted(policy.verify_s.items()):
-            real, known = median(seen), table.of(width)
-            print(
-                f"  width {width:3}: calibrated {1e3 * known:8.2f} ms, in rounds {1e3 * real:8.2f} "
-                f"({real / known - 1:+.1%}, fastest {min(seen) / known - 1:+.1%}, {len(seen)} rounds)"
-            )
-
-    print(f"\n{args.pair}: target, plain rounds only")
-    plain = Cycling(Parrot(), [0])
-    run(plain, 40)
-    compare(plain)
-    print(f"{args.pair}: target, widths in turn")
-    parrot = Cycling(Parrot(), [width - 1 for width in WIDTHS])
-    run(parrot, 100)
-    compare(parrot)
-    if pair.draft_model is not None:
-        small = pair.draft_model
-        draft_table = measure_pass_costs(small.model, small.model.options, OF_DRAFT_MODEL).costs
-        shared = min(small.n_vocab, bench.target.n_vocab)
-        drafting = Cycling(ModelDrafter(small.n_ctx, shared, eog), [3], uses_draft_model=True)
-        run(drafting, 90)
-        print(f"{args.pair}: drafting 3 tokens by the model each round")
-        compare(drafting)
-        per_token = median(drafting.draft_s[3]) / 3
-        print(f"  a drafted token: {1e3 * per_token:.2f} ms, ", end="")
-        print(f"a pass of the draft model is calibrated as {1e3 * draft_table.of(1):.2f} ms")
 
 
 def depths(args: argparse.Namespace) -> None:
@@ -237,9 +126,8 @@ def safe(args: argparse.Namespace) -> None:
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("what", choices=["costs", "rounds", "depths", "safe"])
+    parser.add_argument("what", choices=["costs", "depths", "safe"])
     parser.add_argument("--models", type=lambda text: text.split(","), default=["smollm2-135m"])
-    parser.add_argument("--pair", default="qwen2.5-coder-1.5b")
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--depths", type=lambda text: [int(d) for d in text.split(",")])
     parser.add_argument("--default-kernels", action="store_true")
@@ -248,7 +136,7 @@ def main() -> None:
     print(machine())
     if args.what == "depths" and not args.depths:
         args.depths = [100, 1000, 3000]
-    {"costs": costs, "rounds": rounds, "depths": depths, "safe": safe}[args.what](args)
+    {"costs": costs, "depths": depths, "safe": safe}[args.what](args)
 
 
 if __name__ == "__main__":

@@ -23,19 +23,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
+from localspec.chat.events import Text
 from localspec.engine.client import EngineClient
 from localspec.engine.protocol import (
-    Finished,
-    Load,
     Notice,
-    Options,
     Ready,
-    Started,
-    Streamed,
+    ReplyDone,
+    ReplyEvents,
 )
 from localspec.history.archive import History
 from localspec.messages import Message
 from localspec.models.paths import data_dir
+from localspec.options import LaunchOptions, LoadOptions, ReplyOptions, SamplingParams
 
 LOCALSPEC = (sys.executable, "-m", "localspec")
 M = TypeVar("M", bound=Notice)
@@ -233,7 +232,9 @@ def second_turn(setting: Setting) -> None:
     """Time to first token of a second turn, and what it evaluates, at two depths."""
     engine = EngineClient()
     engine.start()
-    engine.load(Load(pair=setting.pair, threads=setting.threads, offline=True))
+    engine.load(
+        LaunchOptions(pair=setting.pair, offline=True, load=LoadOptions(threads=setting.threads))
+    )
     heard(engine, Ready)
     for depth in (300, 3000):
         turns, history = grown(engine, depth)
@@ -241,12 +242,14 @@ def second_turn(setting: Setting) -> None:
         for each in range(RUNS):
             question = Message.user(f"Question {each}. " + WORDS * 3)
             start_s = time.monotonic()
-            engine.ask((*turns, question), Options(temperature=0, max_tokens=1, seed=1))
-            started = heard(engine, Started)
-            heard(engine, Streamed)
+            engine.ask(
+                (*turns, question),
+                ReplyOptions(SamplingParams(temperature=0), max_tokens=1, seed=1),
+            )
+            while not any(isinstance(each, Text) for each in heard(engine, ReplyEvents).events):
+                pass
             times.append(time.monotonic() - start_s)
-            heard(engine, Finished)
-            seen.append(started)
+            seen.append(heard(engine, ReplyDone).reply)
         new = [each.prompt_tokens - each.cached_tokens for each in seen]
         cached = [each.cached_tokens for each in seen]
         text = (
@@ -261,9 +264,9 @@ def grown(engine: EngineClient, depth: int) -> tuple[tuple[Message, ...], int]:
     """Hold a first turn of so many tokens; return it, and how many it came to."""
     question = Message.user(WORDS * (depth // 18) + "Answer in five words.")
     while True:
-        engine.ask([question], Options(temperature=0, max_tokens=16, seed=1))
-        finished = heard(engine, Finished)
-        length = finished.prompt_tokens + finished.completion_tokens
+        engine.ask([question], ReplyOptions(SamplingParams(temperature=0), max_tokens=16, seed=1))
+        finished = heard(engine, ReplyDone)
+        length = finished.reply.prompt_tokens + finished.reply.completion_tokens
         if length >= depth:
             return (question, finished.message), length
         more = WORDS * ((depth - length) // 18 + 1)

@@ -32,15 +32,15 @@ CHAT = """
 import sys, time, resource
 from pathlib import Path
 sys.path.insert(0, {root!r})
+from localspec.options import LaunchOptions, ReplyOptions
 from localspec.engine.client import EngineClient
-from localspec.engine.protocol import Load, Options
 from localspec.history.archive import History
 from localspec.ui.app import ChatApp
 from localspec.ui.session import Session
 from localspec.ui.talk import Talk
 from tests.engine.double import command
 history = History(Path({folder!r}))
-session = Session(EngineClient(command({script!r})), Talk(history), Load(pair="toy"), Options(), Path("."))
+session = Session(EngineClient(command({script!r})), Talk(history), LaunchOptions(pair="toy"), ReplyOptions(), Path("."))
 app = ChatApp(session, resume=history.latest())
 app.run()
 session.close()

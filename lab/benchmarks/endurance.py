@@ -24,24 +24,23 @@ from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from localspec.decoding.round import StopReason
 from localspec.engine.client import EngineClient
 from localspec.engine.protocol import (
     EngineDied,
     Failed,
-    Finished,
-    Load,
-    Options,
     Ready,
-    Started,
+    ReplyDone,
+    ReplyEvents,
     StateLeft,
     StateRestored,
     StateSaved,
-    Streamed,
 )
 from localspec.history.archive import History
 from localspec.history.export import as_json, as_markdown
 from localspec.messages import Message
 from localspec.models.pull import pull
+from localspec.options import LaunchOptions, LoadOptions, ReplyOptions, SamplingParams
 from tests.engine import talking
 from tests.engine.talking import hear, hear_all, hear_of
 
@@ -60,7 +59,7 @@ _WORDS = [
     "island",
 ]
 _PROBE = [Message.user("Count from one to twenty in words.")]
-_PROBE_OPTIONS = Options(temperature=0, max_tokens=24)
+_PROBE_OPTIONS = ReplyOptions(SamplingParams(temperature=0), max_tokens=24)
 # Looks, of 5 ms each: the machine may be busy, or stopped, for minutes.
 _PATIENCE = 200_000
 _TICKS = os.sysconf("SC_CLK_TCK")
@@ -127,13 +126,11 @@ class Use:
         n_ctx = self.chance.choice([512, 1024])
         small = str(self.model) if draft.startswith("model") else None
         self.client.load(
-            Load(
+            LaunchOptions(
                 target=str(self.model),
                 draft_model=small,
                 draft=draft,
-                n_ctx=n_ctx,
-                threads=1,
-                gpu_layers=0,
+                load=LoadOptions(n_ctx=n_ctx, threads=1, gpu_layers=0),
             )
         )
         last = hear_of(self.client, Ready)[-1]
@@ -143,27 +140,28 @@ class Use:
     def turn(self, *, stop: bool = False) -> None:
         """Ask something, and keep the answer; a stopped one as far as it went."""
         question = " ".join(self.chance.choices(_WORDS, k=self.chance.randint(2, 60)))
-        self.leaf = self.history.add_user(self.conversation, self.leaf, question)
+        self.leaf = self.history.add_user(self.conversation, self.leaf, Message.user(question))
         self.turns.append(Message.user(question))
-        options = Options(seed=self.chance.getrandbits(32), max_tokens=self.chance.randint(4, 48))
+        options = ReplyOptions(
+            seed=self.chance.getrandbits(32), max_tokens=self.chance.randint(4, 48)
+        )
         recorder = self.history.begin_reply(self.conversation, self.leaf, "smollm2")
         asked = self.client.ask(self.turns, options, drop_oldest=True)
         if stop:
-            begun = hear(
-                self.client, lambda m: isinstance(m, Streamed | Finished | Failed | EngineDied)
+            hear(
+                self.client, lambda m: isinstance(m, ReplyEvents | ReplyDone | Failed | EngineDied)
             )
-            self.done["shifted contexts"] += any(each.dropped_turns for each in begun.of(Started))
             self.client.cancel(asked)
         heard = hear_all(self.client, asked)
         last = heard[-1]
-        assert isinstance(last, Finished), last
-        self.done["shifted contexts"] += any(each.dropped_turns for each in heard.of(Started))
+        assert isinstance(last, ReplyDone), last
+        self.done["shifted contexts"] += last.dropped_turns > 0
         recorder.feed(last.message.text)
         recorder.finish(last.message)
         self.leaf = recorder.message
         self.turns.append(last.message)
-        self.done["stops" if last.stop_reason == "cancelled" else "turns"] += 1
-        self.done["full contexts"] += last.stop_reason == "context_full"
+        self.done["stops" if last.reply.stop_reason is StopReason.CANCELLED else "turns"] += 1
+        self.done["full contexts"] += last.reply.stop_reason is StopReason.CONTEXT_FULL
 
     def shelve(self) -> None:
         """Have the state saved, and put back."""
@@ -216,12 +214,16 @@ class Use:
         """Measure a greedy answer to one question, with nothing known from before."""
         assert self.client.pid is not None
         self.client.load(
-            Load(target=str(self.model), draft="off", n_ctx=512, threads=1, gpu_layers=0)
+            LaunchOptions(
+                target=str(self.model),
+                draft="off",
+                load=LoadOptions(n_ctx=512, threads=1, gpu_layers=0),
+            )
         )
         hear_of(self.client, Ready)
         before = cpu_s(self.client.pid)
         last = hear_all(self.client, self.client.ask(_PROBE, _PROBE_OPTIONS))[-1]
-        assert isinstance(last, Finished), last
+        assert isinstance(last, ReplyDone), last
         start = time.perf_counter()
         self.history.conversations(limit=20)
         listing_s = time.perf_counter() - start
@@ -230,7 +232,7 @@ class Use:
         own = {f"chat {name}": value for name, value in status(os.getpid()).items()}
         return {
             "probe_cpu_s": round(cpu_s(self.client.pid) - before, 2),
-            "probe_wall_s": round(last.prefill_s + last.decode_s, 3),
+            "probe_wall_s": round(last.reply.prefill_s + last.reply.decode_s, 3),
             "list_ms": round(1000 * listing_s, 2),
             "engine total_cpu_s": round(cpu_s(self.client.pid), 1),
             **held,

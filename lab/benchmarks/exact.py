@@ -13,16 +13,12 @@ import json
 import time
 from collections.abc import Sequence
 
-from lab.benchmarks.workbench import machine
+from lab.benchmarks.workbench import forget, machine, opened
 from localspec.bench.prompts import Prompt, bundled
-from localspec.chat.assistant import Assistant
 from localspec.chat.conversation import Conversation
 from localspec.chat.events import Reply
-from localspec.chat.reply_options import ReplyOptions
-from localspec.decoding.sampling import SamplingParams
-from localspec.launch import Launch, prepare
-from localspec.llama.options import LoadOptions
-from localspec.loading import Loaded
+from localspec.launch.load import Runtime
+from localspec.options import LaunchOptions, LoadOptions, ReplyOptions, SamplingParams
 
 TEMPERATURES = (0.0, 0.8)
 
@@ -37,17 +33,13 @@ def questions(count: int) -> list[tuple[str | None, Prompt]]:
 
 
 def answer(
-    loaded: Loaded, mode: str, system: str | None, prompt: str, options: ReplyOptions
+    loaded: Runtime, mode: str, system: str | None, prompt: str, options: ReplyOptions
 ) -> Reply:
     """Answer from an empty cache, with a policy that remembers nothing."""
-    assistant: Assistant = loaded.assistant
-    assistant.policy = loaded.drafting.policy(mode)
-    for model in (assistant.models.target, assistant.models.draft_model):
-        if model is not None:
-            model.truncate(0)
+    forget(loaded)
     conversation = Conversation(system)
     conversation.append_user(prompt)
-    return assistant.reply(conversation, options)
+    return loaded.assistant.reply(conversation, options, policy=loaded.drafting.policy(mode))
 
 
 def fork(one: Sequence[int], other: Sequence[int]) -> int | None:
@@ -69,14 +61,14 @@ def main() -> None:
     parser.add_argument("--default-kernels", action="store_true")
     flags = parser.parse_args()
     modes = flags.modes.split(",")
-    request = Launch(
+    request = LaunchOptions(
         flags.pair,
         draft=modes[0],
         further=tuple(modes[1:]),
-        options=LoadOptions(threads=flags.threads),
+        load=LoadOptions(threads=flags.threads),
         exact=not flags.default_kernels,
     )
-    loaded = prepare(request).open()
+    loaded = opened(request)
     print(
         f"{machine()}; {flags.pair}; exact: {request.exact}; longest draft {loaded.drafting.longest}"
     )

@@ -44,7 +44,7 @@ def measure(path: Path, settings: Settings) -> dict[str, float]:
     from localspec.llama.context import LlamaContext
     from localspec.llama.devices import devices
     from localspec.llama.model import LlamaModel
-    from localspec.llama.options import LoadOptions
+    from localspec.options import LoadOptions
 
     devices()
     before = resident_bytes()
@@ -55,6 +55,7 @@ def measure(path: Path, settings: Settings) -> dict[str, float]:
         flash_attention=settings.flash_attention,
         load_mode="mmap" if settings.mapped_and_repacked else None,
         max_rows=settings.rows,
+        n_batch=settings.n_batch,
     )
     model = LlamaModel(path, options)
     log = "\n".join(log_lines())  # a context begins it anew

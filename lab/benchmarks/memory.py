@@ -12,9 +12,10 @@ import sys
 from pathlib import Path
 
 from lab.benchmarks.workbench import machine
-from localspec.chat.reply_options import ReplyOptions
-from localspec.launch import Launch, prepare
+from localspec.launch.load import load
+from localspec.launch.plan import make_plan
 from localspec.models.gguf_header import read_header
+from localspec.options import LaunchOptions, ReplyOptions
 
 CONFIGURATIONS: list[tuple[str, str]] = [
     ("smollm2-135m", "lookup"),
@@ -40,12 +41,12 @@ def kv_bytes(path: Path, n_ctx: int) -> int:
 
 def measure(pair: str, draft: str) -> None:
     """Answer once with a long prompt, and print what it took as JSON."""
-    prepared = prepare(Launch(pair=pair, draft=draft))
-    assistant = prepared.load()
+    plan = make_plan(LaunchOptions(pair=pair, draft=draft))
+    assistant = load(plan).assistant
     assistant.reply("word " * 1500 + "\nWhat is this?", ReplyOptions(seed=1, max_tokens=40))
     # Read first: what follows is this script's own memory.
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-    files = [p for p in (prepared.target, prepared.draft_model) if p is not None]
+    files = [p for p in (plan.target, plan.draft_model) if p is not None]
     n_ctx = assistant.models.target.n_ctx
     print(
         json.dumps(

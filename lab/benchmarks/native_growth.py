@@ -10,10 +10,9 @@ import tempfile
 import time
 from pathlib import Path
 
-from localspec.chat.reply_options import ReplyOptions
-from localspec.launch import Launch, prepare
-from localspec.llama.options import LoadOptions
+from lab.benchmarks.workbench import opened
 from localspec.models.pull import pull
+from localspec.options import LaunchOptions, LoadOptions, ReplyOptions
 from tests.llama import tiny_mamba
 from tests.llama.audit import held
 
@@ -30,12 +29,12 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         tiny = str(tiny_mamba.write(Path(folder, "tiny.gguf")))
         launches = [
-            Launch(target=smollm2, draft="lookup:4", options=_OPTIONS),
-            Launch(target=smollm2, draft_model=smollm2, draft="model:3", options=_OPTIONS),
-            Launch(target=tiny, draft="off", options=_OPTIONS),
+            LaunchOptions(target=smollm2, draft="lookup:4", load=_OPTIONS),
+            LaunchOptions(target=smollm2, draft_model=smollm2, draft="model:3", load=_OPTIONS),
+            LaunchOptions(target=tiny, draft="off", load=_OPTIONS),
         ]
         for number in range(asked.loads):
-            assistant = prepare(launches[number % len(launches)]).load()
+            assistant = opened(launches[number % len(launches)]).assistant
             assistant.reply("Name a river.", ReplyOptions(seed=1, max_tokens=4))
             assistant.close()
             if (number + 1) % 20 == 0 or number < 3:

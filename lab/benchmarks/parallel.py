@@ -1,168 +1,101 @@
-"""Several at once: tokens per second of short prompts, one at a time and in parallel, beside llama-batched-bench.
+"""Several at once: tokens per second with and without drafting, in turns, on models that are loaded once.
 
-    python -m lab.benchmarks.parallel [--pair NAME] [--parallel N] [--draft off|auto] [--max-tokens 64] [--threads N]
-                                  [--rounds 3] [--peer PATH/llama-batched-bench] [--skip-alone]
+    python -m lab.benchmarks.parallel [--pair NAME | --target FILE --draft-model FILE] [--parallel N]
+        [--modes off,auto] [--count 16] [--max-tokens 64] [--ctx 1024] [--rounds 5] [--threads N]
+        [--temperature 0] [--kinds code,edit] [--exact]
 
-Greedy. Prompts are answered one at a time, then in parallel, in turns; tokens per second count everything
-between the first request and the last answer. The decode phase is what lies between two merged passes of
-full width that follow each other: the pass, every choice, and this program's own work. llama-batched-bench
-runs as many sequences, with the same threads, batch and attention, and nothing but passes.
+Every round answers the same prompts in every mode, the modes in turn; tokens per second count all
+that lies between the first request and the last answer, prefill included. The texts of the modes
+are compared, too. Ratios are of the second mode to the first, round by round, and their median.
 """
 
 import argparse
-import json
 import statistics
-import subprocess
 import time
-from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator
 
-from lab.benchmarks.workbench import machine
+from lab.benchmarks.workbench import forget, machine, opened, prompts
 from localspec.chat.conversation import Conversation
-from localspec.chat.reply_options import ReplyOptions
-from localspec.chat.requests import Answered, Answerer, OneAtATime, Request
-from localspec.decoding.model import LanguageModel, Logits, Pass
-from localspec.decoding.sampling import SamplingParams
-from localspec.decoding.schedule import Sequences
-from localspec.launch import Launch, prepare
-from localspec.llama.options import LoadOptions
-from localspec.parallel import open_parallel
-
-_WORDS = (
-    "rivers bridges clocks maps bread salt iron glass wool paper ink sails anchors tides storms snow "
-    "wells gardens orchards bees owls wolves whales moss ferns oaks deserts islands volcanoes caves "
-    "comets eclipses telescopes prisms magnets batteries engines pumps gears wheels roads tunnels "
-    "harbours lighthouses markets coins letters alphabets songs drums violins masks theatres "
-    "libraries museums stadiums kites balloons bicycles trains canals windmills looms kilns forges"
-)
-TOPICS = _WORDS.split()
+from localspec.chat.requests import Request
+from localspec.launch.load import Runtime
+from localspec.options import LaunchOptions, LoadOptions, ReplyOptions, SamplingParams
 
 
-def requests(count: int, max_tokens: int) -> Iterator[Request]:
-    """Yield short prompts, each with a seed of its own."""
-    for key, topic in enumerate(TOPICS[:count]):
+def requests(asked: argparse.Namespace) -> Iterator[Request]:
+    """Yield prompts, the kinds in turn, each with a seed of its own."""
+    wanted = asked.kinds.split(",") if asked.kinds else None
+    bundled = [each for each in prompts() if wanted is None or each.workload in wanted]
+    kinds = len({each.workload for each in bundled})
+    each_kind = len(bundled) // kinds
+    in_turn = [bundled[kind * each_kind + at] for at in range(each_kind) for kind in range(kinds)]
+    sampling = SamplingParams(temperature=asked.temperature)
+    for key in range(asked.count):
         conversation = Conversation()
-        conversation.append_user(f"Tell me something about {topic}.")
-        sampling = SamplingParams(temperature=0)
-        yield Request(key, conversation, ReplyOptions(sampling, seed=key, max_tokens=max_tokens))
+        conversation.append_user(in_turn[key % len(in_turn)].prompt)
+        options = ReplyOptions(sampling, seed=key, max_tokens=asked.max_tokens)
+        yield Request(key, conversation, options)
 
 
-@dataclass(slots=True, eq=False)
-class Clocked:
-    """Sequences whose merged passes are timed, from the end of one to the end of the next."""
-
-    within: Sequences
-    seconds: list[float] = field(default_factory=list)
-    in_pass_s: list[float] = field(default_factory=list)
-    _before: float | None = None
-    _evaluated: int = 0
-
-    @property
-    def views(self) -> Sequence[LanguageModel]:
-        """Return those within."""
-        return self.within.views
-
-    @property
-    def most_rows(self) -> int:
-        """Return that of those within."""
-        return self.within.most_rows
-
-    def ready(self, place: int, request: Pass) -> bool:
-        """Return what those within say."""
-        return self.within.ready(place, request)
-
-    def close_ranks(self, running: Collection[int]) -> None:
-        """Let those within do it; a round with a gap, or with other work, does not count."""
-        if len(running) < len(self.within.views):
-            self._before = None
-        self.within.close_ranks(running)
-
-    def together(self, asked: Sequence[tuple[int, Pass]]) -> Sequence[Logits]:
-        """Let those within do it, and note when."""
-        start = time.perf_counter()
-        answers = self.within.together(asked)
-        now = time.perf_counter()
-        evaluated = sum(len(request.tokens) for _, request in asked)
-        rows = sum(request.rows for _, request in asked)
-        full = len(asked) == rows == len(self.within.views)
-        # Where every text is one token longer than before, nothing else was evaluated.
-        if full and self._before is not None and evaluated == self._evaluated + rows:
-            self.seconds.append(now - self._before)
-            self.in_pass_s.append(now - start)
-        self._before, self._evaluated = (now, evaluated) if full else (None, 0)
-        return answers
-
-
-def timed(answerer: Answerer, count: int, max_tokens: int) -> tuple[float, list[Answered]]:
-    """Return tokens per second, and the answers."""
-    start = time.perf_counter()
-    answered = list(answerer.answer(requests(count, max_tokens)))
-    took_s = time.perf_counter() - start
-    return sum(each.reply.completion_tokens for each in answered if each.reply) / took_s, answered
-
-
-def peer(
-    path: str, model: str, count: int, prompt: int, generated: int, threads: int | None
-) -> dict[str, float]:
-    """Return tokens per second of llama-batched-bench, decoding, with each of its attentions."""
-    command = [path, "-m", model, "-c", str(count * 512), "-b", "128", "-ub", "128"]
-    command += ["-npp", str(prompt), "-ntg", str(generated), "-npl", str(count)]
-    command += ["--output-format", "jsonl", "-ngl", "0"]
-    if threads is not None:
-        command += ["-t", str(threads), "-tb", str(threads)]
-    rates: dict[str, float] = {}
-    for attention in ("on", "off"):
-        run = subprocess.run(
-            [*command, "-fa", attention], capture_output=True, text=True, check=True
-        )
-        lines = [line for line in (run.stdout + run.stderr).splitlines() if line.startswith("{")]
-        rates[f"peer_flash_{attention}"] = json.loads(lines[-1])["speed_tg"]
-    return rates
+def answered(runtime: Runtime, mode: str, asked: argparse.Namespace) -> tuple[float, list[str]]:
+    """Return tokens per second, and the texts."""
+    assistant = runtime.assistant
+    forget(runtime)
+    slots = range(assistant.count)
+    assistant.policies = tuple(runtime.drafting.policy(mode, slot) for slot in slots)
+    texts, tokens, start = [""] * asked.count, 0, time.perf_counter()
+    for each in assistant.answer(requests(asked)):
+        if each.reply is None:
+            raise SystemExit(f"prompt {each.key}: {each.error}")
+        texts[each.key] = each.reply.text
+        tokens += each.reply.completion_tokens
+    return tokens / (time.perf_counter() - start), texts
 
 
 def main() -> None:
     """Run, and print a line a round."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--pair", default="smollm2-135m")
+    parser.add_argument("--pair")
+    parser.add_argument("--target")
+    parser.add_argument("--draft-model")
     parser.add_argument("--parallel", type=int)
-    parser.add_argument("--draft", default="auto")
+    parser.add_argument("--modes", default="off,auto")
+    parser.add_argument("--count", type=int, default=16)
     parser.add_argument("--max-tokens", type=int, default=64)
-    parser.add_argument("--count", type=int, default=64)
-    parser.add_argument("--ctx", type=int, default=512)
+    parser.add_argument("--ctx", type=int, default=1024)
+    parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--threads", type=int)
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--peer")
-    parser.add_argument("--skip-alone", action="store_true")
-    flags = parser.parse_args()
-    options = LoadOptions(threads=flags.threads, n_ctx=flags.ctx)
-    prepared = prepare(Launch(flags.pair, draft=flags.draft, options=options))
-    print(f"{machine()}; {flags.pair}; draft {flags.draft}", flush=True)
-    parallel = open_parallel(prepared, flags.parallel)
-    print(*parallel.notes, sep="; ", flush=True)
-    alone = None if flags.skip_alone else OneAtATime(prepared.load())
-    for _ in range(flags.rounds):
-        line: dict[str, float] = {"count": parallel.count}
-        if alone is not None:
-            line["alone"], _answers = timed(alone, flags.count, flags.max_tokens)
-        clocked = Clocked(parallel.sequences)
-        parallel.sequences = clocked
-        line["parallel"], answers = timed(parallel, flags.count, flags.max_tokens)
-        parallel.sequences = clocked.within
-        replies = [each.reply for each in answers if each.reply]
-        prompt = round(statistics.mean(reply.prompt_tokens for reply in replies))
-        line["prompt"], line["tokens"] = prompt, sum(reply.completion_tokens for reply in replies)
-        line["decode"] = parallel.count * len(clocked.seconds) / sum(clocked.seconds)
-        line["pass_ms"] = 1000 * statistics.median(clocked.in_pass_s)
-        line["round_ms"] = 1000 * statistics.median(clocked.seconds)
-        if flags.peer:
-            path = str(prepared.target)
-            count, longest = parallel.count, flags.max_tokens
-            rates = peer(flags.peer, path, count, prompt, longest, flags.threads)
-            line |= rates
-            line["of_peer"] = line["decode"] / max(rates.values())
-        if alone is not None:
-            line["gain"] = line["parallel"] / line["alone"]
-        print(json.dumps({name: round(value, 3) for name, value in line.items()}), flush=True)
+    parser.add_argument("--temperature", type=float, default=0.0)
+    parser.add_argument("--kinds")
+    parser.add_argument("--exact", action="store_true")
+    asked = parser.parse_args()
+    modes = asked.modes.split(",")
+    request = LaunchOptions(
+        asked.pair,
+        target=asked.target,
+        draft_model=asked.draft_model,
+        draft=modes[0],
+        further=tuple(modes[1:]),
+        load=LoadOptions(threads=asked.threads, n_ctx=asked.ctx),
+        exact=asked.exact,
+    )
+    runtime = opened(request, parallel=asked.parallel)
+    print(f"{machine()}; {runtime.assistant.count} at once; {runtime.assistant.notes}", flush=True)
+    for mode in modes:
+        answered(runtime, mode, argparse.Namespace(**{**vars(asked), "max_tokens": 8}))
+    ratios: list[float] = []
+    for number in range(asked.rounds):
+        rates, texts = {}, {}
+        for mode in modes if number % 2 == 0 else reversed(modes):
+            rates[mode], texts[mode] = answered(runtime, mode, asked)
+        ratios.append(rates[modes[-1]] / rates[modes[0]])
+        same = sum(a == b for a, b in zip(texts[modes[0]], texts[modes[-1]], strict=True))
+        told = ", ".join(f"{mode} {rate:.2f}" for mode, rate in rates.items())
+        print(
+            f"{told} tokens/s; ratio {ratios[-1]:.3f}; {same} of {asked.count} texts equal",
+            flush=True,
+        )
+    print(f"median ratio {statistics.median(ratios):.3f} ({min(ratios):.3f} to {max(ratios):.3f})")
+    runtime.assistant.close()
 
 
 if __name__ == "__main__":

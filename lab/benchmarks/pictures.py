@@ -15,8 +15,8 @@ from pathlib import Path
 from textual.pilot import Pilot
 
 from localspec.engine.client import EngineClient
-from localspec.engine.protocol import Load, Options
 from localspec.history.archive import History
+from localspec.options import LaunchOptions, LoadOptions, ReplyOptions, SamplingParams
 from localspec.ui.app import ChatApp
 from localspec.ui.session import Session
 from localspec.ui.sheets import TextSheet
@@ -78,8 +78,8 @@ def main() -> None:
     arguments = parser.parse_args()
     arguments.folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as kept:
-        load = Load(pair=arguments.pair, threads=arguments.threads)
-        options = Options(temperature=0, max_tokens=160)
+        load = LaunchOptions(pair=arguments.pair, load=LoadOptions(threads=arguments.threads))
+        options = ReplyOptions(SamplingParams(temperature=0), max_tokens=160)
         talk = Talk(History(Path(kept)))
         session = Session(EngineClient(), talk, load, options, Path(kept))
         try:

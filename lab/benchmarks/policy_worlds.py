@@ -12,12 +12,12 @@ import argparse
 
 from lab.simulator.assessment import assess, mean_and_error
 from lab.simulator.catalogue import WORLDS
-from lab.simulator.contenders import ADAPTIVE, NAIVE, PLAIN
+from lab.simulator.contenders import MovingAverage, adaptive, plain
 
 BOUND, SLOWEST = 0.05, 0.97
 
 
-POLICIES = {"adaptive": ADAPTIVE, "naive": NAIVE, "plain": PLAIN}
+POLICIES = {"adaptive": adaptive, "naive": MovingAverage, "plain": plain}
 
 
 def main() -> None:

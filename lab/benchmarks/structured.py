@@ -21,17 +21,15 @@ from pathlib import Path
 import jsonschema
 import numpy as np
 
-from lab.benchmarks.workbench import machine
+from lab.benchmarks.workbench import forget, machine, opened
+from localspec.chat.assistant import Assistant
 from localspec.chat.events import Reply
-from localspec.chat.reply_options import ReplyOptions
 from localspec.decoding.choose import Chooser
 from localspec.decoding.constraint import AnswerConstraint
-from localspec.decoding.generate import StopReason
 from localspec.decoding.noise import Noise
-from localspec.decoding.sampling import SamplingParams
-from localspec.drafting import Drafting
-from localspec.launch import Launch, prepare
-from localspec.llama.options import LoadOptions
+from localspec.decoding.round import StopReason
+from localspec.options import LaunchOptions, LoadOptions, ReplyOptions, SamplingParams
+from localspec.structured.answer_grammar import answer_gbnf
 from tests.structured.schemas import ASKED, Asked
 
 
@@ -54,8 +52,8 @@ class Tally:
         """Count one answer."""
         self.answers += 1
         self.tokens += reply.completion_tokens - 1
-        self.decode_s += reply.timings.decode_s
-        self.sample_s += reply.timings.sample_s
+        self.decode_s += reply.decode_s
+        self.sample_s += reply.spent.sample_s
         self.rounds += reply.acceptance.rounds
         self.drafted += reply.acceptance.drafted
         self.accepted += reply.acceptance.accepted
@@ -100,26 +98,24 @@ def question(asked: Asked, *, with_schema: bool) -> str:
     return f"{asked.prompt}\n\nAnswer with JSON that is valid under this schema:\n{json.dumps(asked.schema)}"
 
 
-def cost(
-    drafting: Drafting, assistant: object, asked: Asked, text: str
-) -> list[tuple[float, float]]:
+def cost(assistant: Assistant, asked: Asked, text: str) -> list[tuple[float, float]]:
     """Return the seconds that choosing took without and with the grammar, at each place of an answer."""
-    models = assistant.models  # type: ignore[attr-defined]
+    models = assistant.models
     vocabulary = models.tokenizer
     assert models.grammar is not None
     prompt = vocabulary.tokenize(asked.prompt, add_special=True, parse_special=False)
     ids = vocabulary.tokenize(text, add_special=False, parse_special=False)
-    gbnf = ReplyOptions(json_schema=asked.schema).gbnf
+    gbnf = answer_gbnf(ReplyOptions(json_schema=asked.schema))
     assert gbnf is not None
     automaton = models.grammar(gbnf)
     constraint = AnswerConstraint(automaton, len(prompt))
     free = Chooser(SamplingParams(), Noise(1))
     bound = Chooser(SamplingParams(), Noise(1), constraint)
     found = []
-    drafting.target.truncate(0)
+    models.target.truncate(0)
     for end in range(len(ids)):
         before = [*prompt, *ids[:end]]
-        row = drafting.target.logits(before, rows=1)[0].copy()
+        row = models.target.logits(before, rows=1)[0].copy()
         times = []
         for chooser in (free, bound):
             started = time.perf_counter()
@@ -168,17 +164,17 @@ def main() -> None:
     """Ask, validate, compare, print."""
     args = asked_for()
     modes = args.modes.split(",")
-    launch = Launch(
+    launch = LaunchOptions(
         pair=args.pair or (None if args.target else "smollm2-135m"),
         target=args.target,
         draft_model=args.draft_model,
         draft=modes[0],
         further=tuple(modes[1:]),
-        options=LoadOptions(n_ctx=4096, threads=args.threads),
+        load=LoadOptions(n_ctx=4096, threads=args.threads),
         exact=args.exact,
         fit=False,
     )
-    loaded = prepare(launch).open()
+    loaded = opened(launch)
     assistant, drafting = loaded.assistant, loaded.drafting
     policies = {mode: drafting.policy(mode) for mode in modes}
     print(f"{machine()}; {assistant.models.target_name}; temperature {args.temperature}")
@@ -192,24 +188,22 @@ def main() -> None:
             texts = set()
             # The modes take turns in going first: what warms up favours nobody.
             for mode in modes if (index + seed) % 2 else reversed(modes):
-                for model in (assistant.models.target, assistant.models.draft_model):
-                    if model is not None:
-                        model.truncate(0)
-                assistant.policy = policies[mode]
+                forget(loaded)
                 options = ReplyOptions(
                     SamplingParams(temperature=args.temperature),
                     seed=1000 * seed + index,
                     max_tokens=args.max_tokens,
                     json_schema=asked.schema,
                 )
-                reply = assistant.reply(question(asked, with_schema=args.schema_in_prompt), options)
+                prompt = question(asked, with_schema=args.schema_in_prompt)
+                reply = assistant.reply(prompt, options, policy=policies[mode])
                 tallies[mode].add(reply, asked)
                 if args.save is not None:
                     save(args.save, mode, seed, asked, reply)
                 texts.add(reply.text)
             unequal += len(texts) > 1
             if args.cost and seed == args.first_seed:
-                spent += cost(drafting, assistant, asked, texts.pop())
+                spent += cost(assistant, asked, texts.pop())
     for mode in modes:
         tallies[mode].tell(mode)
     print(f"texts that differ between modes: {unequal} of {args.seeds * len(wanted)}")
@@ -217,7 +211,7 @@ def main() -> None:
         free, bound = np.array(spent).T * 1000
         extra = bound - free
         print(
-            f"{len(spent)} rows of {drafting.target.n_vocab} logits: choosing takes {np.median(free):.3f} ms without a "
+            f"{len(spent)} rows of {assistant.models.target.n_vocab} logits: choosing takes {np.median(free):.3f} ms without a "
             f"grammar, {np.median(bound):.3f} with one (median; mean {bound.mean():.3f}, 95 % below "
             f"{np.quantile(bound, 0.95):.3f}); it adds {np.median(extra):.3f} ms"
         )

@@ -20,8 +20,6 @@ from random import Random
 from statistics import median
 
 from lab.benchmarks.workbench import machine
-from localspec.decoding.generate import Confirmed
-from localspec.decoding.timings import Timings
 from localspec.telemetry.reading import reading
 from localspec.telemetry.recorder import Recorder
 from localspec.telemetry.report import read_report
@@ -37,25 +35,20 @@ def recorder_in(
 ) -> Recorder:
     """Return a recorder of counts and times."""
     switch = Switch(megabytes=megabytes)
-    return Recorder(directory, PAIR, switch, lambda: (0.0, 0.0), lambda _: b"", now=now)
+    return Recorder(directory, PAIR, switch, lambda _: b"", now=now)
 
 
 def tell(recorder: Recorder | None, rounds: int, pause_s: float, asked: str = "Why?") -> None:
     """Go through the motions of replies of 100 rounds, with or without a recorder."""
-    rng, timings, trace = Random(0), Timings(time.perf_counter), None
+    rng, trace = Random(0), None
     for number in range(rounds):
         if number % 100 == 0:
             if trace is not None:
-                trace.end("So.", timings)
-            timings = Timings(time.perf_counter)
+                trace.end("So.", 0.02, 3.0)
             trace = None if recorder is None else recorder.begin(asked, range(200), greedy=False)
-            if trace is not None:
-                trace.note(Confirmed((1,), None), timings)
-        timings.verify_s += 0.02
-        timings.decode_s += 0.03
         done = rng.choice(_ROUNDS)
         if trace is not None:
-            trace.note(done, timings)
+            trace.note(done)
         if pause_s:
             time.sleep(pause_s)
 

@@ -12,12 +12,13 @@ from pathlib import Path
 from lab.peers.server import PeerServer
 from lab.peers.setting import PeerSetting
 from localspec.bench.loading import Loaded
-from localspec.bench.own import Wish
+from localspec.bench.own import slot_options
 from localspec.bench.schedule import Slot
 from localspec.bench.trial import Arrival, Trial
 from localspec.llama.cpu_threads import default_threads
 from localspec.llama.devices import supports_offload
 from localspec.models.free_memory import free_ram_bytes
+from localspec.options import ReplyOptions
 
 _REMEMBERS = {"server:ngram-mod"}
 _WARM_UP_TOKENS = 16
@@ -29,7 +30,7 @@ def open_runs(
     program: Path,
     loaded: Loaded,
     prompts: Sequence[Sequence[int]],
-    wish: Wish,
+    asked: ReplyOptions,
     is_cancelled: Callable[[], bool],
 ) -> Iterator["PeerRuns"]:
     """Answer prompts by servers that are started as our own models are loaded.
@@ -38,7 +39,7 @@ def open_runs(
         program: llama-server.
         loaded: our own models.
         prompts: token ids of every prompt.
-        wish: what to ask for.
+        asked: how every answer is made.
         is_cancelled: asked while waiting.
     """
     options = loaded.options
@@ -51,7 +52,7 @@ def open_runs(
         threads=options.threads or default_threads(),
         n_batch=options.chunk(on_gpu=supports_offload() and options.gpu_layers != 0),
     )
-    with closing(PeerRuns(setting, prompts, wish, is_cancelled)) as runs:
+    with closing(PeerRuns(setting, prompts, asked, is_cancelled)) as runs:
         yield runs
 
 
@@ -61,7 +62,7 @@ class PeerRuns:
     Args:
         setting: how they are started.
         prompts: token ids of every prompt.
-        wish: what to ask for.
+        asked: how every answer is made.
         is_cancelled: asked while waiting.
         clock: seconds, monotonic.
     """
@@ -70,13 +71,13 @@ class PeerRuns:
         self,
         setting: PeerSetting,
         prompts: Sequence[Sequence[int]],
-        wish: Wish,
+        asked: ReplyOptions,
         is_cancelled: Callable[[], bool],
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         self._setting = setting
         self._prompts = prompts
-        self._wish = wish
+        self._asked = asked
         self._is_cancelled = is_cancelled
         self._clock = clock
         self._servers: dict[str, PeerServer] = {}
@@ -90,7 +91,7 @@ class PeerRuns:
         """
         server = self._server(slot.mode)
         try:
-            return self._ask(server, slot, self._prompts[slot.prompt], self._wish.max_tokens)
+            return self._ask(server, slot, self._prompts[slot.prompt], self._asked.max_tokens)
         finally:
             if slot.mode in _REMEMBERS:
                 self._end(slot.mode)
@@ -131,18 +132,21 @@ class PeerRuns:
         if server is not None:
             server.close()
 
-    def _ask(self, server: PeerServer, slot: Slot, prompt: Sequence[int], max_tokens: int) -> Trial:
-        sampling, start = self._wish.sampling, self._clock()
+    def _ask(
+        self, server: PeerServer, slot: Slot, prompt: Sequence[int], max_tokens: int | None
+    ) -> Trial:
+        options, start = slot_options(self._asked, slot), self._clock()
+        sampling = options.sampling
         request = {
             "prompt": list(prompt),
-            "n_predict": max_tokens,
-            "temperature": slot.temperature,
+            "n_predict": -1 if max_tokens is None else max_tokens,
+            "temperature": sampling.temperature,
             "samplers": ["penalties", "top_k", "top_p", "min_p", "temperature"],
             "top_k": sampling.top_k,
             "top_p": sampling.top_p,
             "min_p": sampling.min_p,
             "repeat_penalty": sampling.repeat_penalty,
-            "seed": self._wish.seed + slot.repeat,
+            "seed": options.seed,
             "cache_prompt": False,
             "return_tokens": True,
         }

@@ -91,9 +91,8 @@ def _best_against_adversary(name: str, seed: int) -> Seconds:
     meaning in hindsight. One that always drafts with the model is always collapsed, and loses.
     """
     taken = [plain_of(name, seed)]
-    for length in (3, 7, 15) if build(name, seed).copies else ():
-        world = build(name, seed)
-        taken.append(run(world, fixed_lookup(length).make(world)).seconds)
+    lengths = (3, 7, 15) if build(name, seed).copies else ()
+    taken += [run(build(name, seed), fixed_lookup(length)).seconds for length in lengths]
     return min(taken, key=lambda seconds: float(seconds[-1] - seconds[WARM_UP]))
 
 
@@ -146,7 +145,7 @@ class Outcome:
 def assess(name: str, seed: int, contender: Contender) -> Outcome:
     """Let a contender without memories run in a world of its own."""
     world = build(name, seed)
-    return Outcome(name, seed, run(world, contender.make(world), contender.window(world)))
+    return Outcome(name, seed, run(world, contender))
 
 
 def mean_and_error(values: Sequence[float]) -> tuple[float, float]:

@@ -1,67 +1,47 @@
 """Contenders in simulated worlds: the adaptive policy, fixed settings, and a naive one."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
+from lab.simulator.alone import Alone
+from lab.simulator.pair import VirtualModel
 from lab.simulator.world import World
-from localspec.decoding.adaptive import adaptive_policy
-from localspec.decoding.break_even import window_length
-from localspec.decoding.drafter import NoDrafter
-from localspec.decoding.lookup_drafter import LookupDrafter
-from localspec.decoding.model_drafter import ModelDrafter
-from localspec.decoding.policy import FixedPolicy, Plan, Policy
-from localspec.decoding.round import Round, Spent
+from localspec.decoding.costs import PairCosts
+from localspec.decoding.drafters.drafter import Plan
+from localspec.decoding.drafters.lookup import LookupDrafter
+from localspec.decoding.drafters.model import ModelDrafter
+from localspec.decoding.policy.policy import FixedPolicy, Policy, plain_policy
+from localspec.decoding.round import Round
 from localspec.decoding.stats import expected_confirmed
-from localspec.decoding.tries import DRAFT_ROWS
+from localspec.launch.drafting import AUTO, LONGEST_DRAFT, Drafting
 
-LONGEST = 31
-
-
-def _everything(world: World) -> int | None:
-    return None
+Contender = Callable[[World, VirtualModel], Policy]
+"""Makes a policy without memories for a world, of which it may look at the tables and at the draft model."""
 
 
-@dataclass(frozen=True, slots=True)
-class Contender:
-    """How to make a policy for a world, of which it may look at the tables and nothing else.
-
-    Args:
-        make: makes it, without memories.
-        window: tokens that a new window of the draft model starts with; None shows it all.
-    """
-
-    make: Callable[[World], Policy]
-    window: Callable[[World], int | None] = _everything
+def adaptive(world: World, draft_model: VirtualModel) -> Policy:
+    """Return the adaptive policy as the program makes it."""
+    costs = PairCosts(*world.tables)
+    drafting = Drafting(1, Alone(draft_model), world.n_vocab, (), costs, LONGEST_DRAFT)
+    return drafting.policy(AUTO)
 
 
-def _adaptive_policy(world: World) -> Policy:
-    target, draft = world.tables
-    return adaptive_policy(target, (), LONGEST, _drafter(world), draft)
-
-
-def _adaptive_window(world: World) -> int:
-    return window_length(*world.tables, len(world.text))
-
-
-ADAPTIVE = Contender(_adaptive_policy, _adaptive_window)
-"""The adaptive policy as the program makes it."""
-
-PLAIN = Contender(lambda _: FixedPolicy(NoDrafter(), 0))
-"""Never drafts."""
+def plain(world: World, draft_model: VirtualModel) -> Policy:
+    """Return a policy that never drafts."""
+    return plain_policy()
 
 
 def fixed_model(length: int) -> Contender:
     """Always drafts `length` tokens with the model."""
-    return Contender(lambda world: FixedPolicy(_drafter(world), length, uses_draft_model=True))
+    return lambda world, draft_model: FixedPolicy(_drafter(world, draft_model), length)
 
 
 def fixed_lookup(length: int, min_match: int = 2) -> Contender:
     """Always copies up to `length` tokens."""
-    return Contender(lambda world: FixedPolicy(LookupDrafter((), min_match), length))
+    return lambda _world, _draft_model: FixedPolicy(LookupDrafter((), min_match=min_match), length)
 
 
-def _drafter(world: World) -> ModelDrafter:
-    return ModelDrafter(len(world.text), world.n_vocab, (), most_rows=DRAFT_ROWS)
+def _drafter(world: World, draft_model: VirtualModel) -> ModelDrafter:
+    return ModelDrafter(draft_model, world.n_vocab, ())
 
 
 class MovingAverage:
@@ -70,31 +50,30 @@ class MovingAverage:
     It probes always, so that whoever knows it can make it pay for every probe.
     """
 
-    drafter_name = "model"
-    uses_draft_model = True
+    name = "model"
 
-    def __init__(self, world: World, weight: float = 0.1) -> None:
-        self._drafter = _drafter(world)
+    def __init__(self, world: World, draft_model: VirtualModel, weight: float = 0.1) -> None:
+        self._drafter = _drafter(world, draft_model)
         self._target, self._draft = world.tables
         self._weight = weight
         self.agreement = 0.8
 
-    def begin(self, *, greedy: bool) -> None:
-        pass
+    def begin(self, tokens: Sequence[int], *, greedy: bool) -> None:
+        self._drafter.begin(tokens, greedy=greedy)
 
-    def plan(self, tokens: Sequence[int], room: int, lag: int) -> Plan:
-        length = max(range(1, 9), key=self._rate)
-        return Plan(self._drafter, length, lag > 2)
+    def plan(self, tokens: Sequence[int], room: int) -> Plan:
+        return Plan(self._drafter, max(range(1, 9), key=self._rate))
 
-    def learn(self, done: Round, spent: Spent) -> None:
+    def learn(self, done: Round) -> None:
         accepted = done.verdict.accepted
         seen = [1.0] * accepted + [0.0] * (accepted < len(done.draft.tokens))
         for hit in seen:
             self.agreement += self._weight * (hit - self.agreement)
+        self._drafter.learn(done, 1.0)
+
+    def end(self) -> None:
+        pass
 
     def _rate(self, length: int) -> float:
         seconds = self._target.of(length + 1) + length * self._draft.of(1)
         return expected_confirmed(self.agreement, length) / seconds
-
-
-NAIVE = Contender(MovingAverage)

@@ -5,20 +5,23 @@ jitter, the comparison does not. Policies are compared on the same coins, so tha
 between two runs of a world is what the policies did.
 """
 
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
+from lab.simulator.alone import Alone
+from lab.simulator.contenders import Contender
 from lab.simulator.pair import Machine, VirtualModel
 from lab.simulator.world import World
-from localspec.decoding.generate import Limits, StopReason, drive
-from localspec.decoding.model import LanguageModel, Role
-from localspec.decoding.policy import Plan, Policy
-from localspec.decoding.round import Round, Spent
-from localspec.decoding.timings import Timings
-from localspec.decoding.windowed_model import WindowedModel
+from localspec.decoding.cancel import CancelFlag
+from localspec.decoding.drafters.drafter import Plan
+from localspec.decoding.generation import Generation, Limits
+from localspec.decoding.model import Pass, Passed, Role
+from localspec.decoding.policy.policy import Policy
+from localspec.decoding.round import Round, StopReason
+from localspec.decoding.scheduler import Scheduler
 
 WARM_UP = 300
 WINDOW = 500
@@ -36,28 +39,27 @@ class Watched:
     draft_passes: int = 0
 
     @property
-    def drafter_name(self) -> str:
-        return self.policy.drafter_name
+    def name(self) -> str:
+        return self.policy.name
 
-    @property
-    def uses_draft_model(self) -> bool:
-        return self.policy.uses_draft_model
+    def begin(self, tokens: Sequence[int], *, greedy: bool) -> None:
+        self.policy.begin(tokens, greedy=greedy)
 
-    def begin(self, *, greedy: bool) -> None:
-        self.policy.begin(greedy=greedy)
-
-    def plan(self, tokens: Sequence[int], room: int, lag: int) -> Plan:
+    def plan(self, tokens: Sequence[int], room: int) -> Plan:
         self.machine.n_confirmed = len(tokens)
         self.draft_passes = self.machine.passes[Role.DRAFT_MODEL]
-        return self.policy.plan(tokens, room, lag)
+        return self.policy.plan(tokens, room)
 
-    def learn(self, done: Round, spent: Spent) -> None:
-        self.policy.learn(done, spent)
+    def learn(self, done: Round) -> None:
+        self.policy.learn(done)
         adversary = self.machine.world.adversary
         if adversary is not None:
             asked = self.machine.passes[Role.DRAFT_MODEL] > self.draft_passes
             n_confirmed = self.machine.n_confirmed + len(done.confirmed)
             adversary.after(self.machine.world, asked or bool(done.draft.tokens), n_confirmed)
+
+    def end(self) -> None:
+        self.policy.end()
 
 
 @dataclass(slots=True)
@@ -84,43 +86,45 @@ class Run:
     rounds: int
 
 
-def run(world: World, policy: Policy, fresh: int | None = None) -> Run:
+def run(world: World, contender: Contender) -> Run:
     """Drive every reply of the world to its end; the text must come out as scripted.
 
     Args:
         world: fresh, if it has an adversary.
-        policy: plans the rounds.
-        fresh: tokens that a new window of the draft model starts with; None shows it the whole.
+        contender: makes the policy that plans the rounds.
     """
-    machine, account, rounds = Machine(world), Account(), 0
-    target, draft = (VirtualModel(role, machine) for role in Role)
-    seen: LanguageModel = draft if fresh is None else WindowedModel(draft, draft.n_ctx, fresh)
-    models: dict[Role, LanguageModel] = {Role.TARGET: target, Role.DRAFT_MODEL: seen}
-    for start, end in world.turns:
+    machine, account = Machine(world), Account()
+    target, draft_model = (VirtualModel(role, machine) for role in Role)
+    policy = Watched(contender(world, draft_model), machine)
+    models = {Role.TARGET: Alone(target), Role.DRAFT_MODEL: Alone(draft_model)}
+    scheduler: Scheduler[int] = Scheduler(models, CancelFlag(), machine)
+
+    def reply(start: int, end: int) -> Generator[Pass, Passed, int]:
+        """Return how many rounds one reply took."""
         machine.n_confirmed, before = start, machine.expected_s
-        said: list[int] = []
-        replying = drive(
-            world.text[:start],
-            models,
-            Watched(policy, machine),
-            world.chooser(),
-            Limits(end - start, ()),
-            Timings(machine),
-        )
-        while True:
-            try:
-                confirmed = next(replying)
-            except StopIteration as finished:
-                ended = finished.value
-                break
+        limits, said, rounds = Limits(end - start, ()), list[int](), 0
+        chooser = world.chooser()
+        generation = Generation(world.text[:start], target, policy, chooser, limits, machine)
+        while (done := (yield from generation.advance())) is not None:
             # The prompt's evaluation is the same for every policy, and so the first token.
-            spent = 0.0 if confirmed.round is None else machine.expected_s - before
+            spent = 0.0 if done.is_first else machine.expected_s - before
             before = machine.expected_s
-            account.add(len(confirmed.tokens), spent)
-            said += confirmed.tokens
-            rounds += confirmed.round is not None
-        assert ended is StopReason.LENGTH
+            account.add(len(done.confirmed), spent)
+            said += done.confirmed
+            rounds += not done.is_first
+        policy.end()
+        assert generation.stop_reason is StopReason.LENGTH
         assert said == world.text[start:end], "the text is not the target's own"
+        return rounds
+
+    rounds = 0
+    for start, end in world.turns:
+        ended = scheduler.start(0, reply(start, end))
+        while not ended:
+            ended = scheduler.step()
+        if ended[0].error is not None:
+            raise ended[0].error
+        rounds += ended[0].value or 0
     return Run(account.by_token(), machine.passes[Role.DRAFT_MODEL], rounds)
 
 

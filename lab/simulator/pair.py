@@ -46,6 +46,7 @@ class VirtualModel:
     role: Role
     machine: Machine
     cells: list[int] = field(default_factory=list)
+    truncate_s: float = 0.0
 
     @property
     def n_vocab(self) -> int:

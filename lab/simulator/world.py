@@ -15,7 +15,7 @@ from localspec.decoding.choose import Chooser
 from localspec.decoding.costs import PassCosts
 from localspec.decoding.model import Role
 from localspec.decoding.noise import Noise
-from localspec.decoding.sampling import SamplingParams
+from localspec.options import SamplingParams
 
 MARGIN = 130  # drafts may look this far beyond the end of the text
 

@@ -13,15 +13,15 @@ from localspec.bench.loading import RANDOM, Loaded, Watchers, load, synthetic_mo
 from localspec.bench.machine import machine, native_build
 from localspec.bench.measure import Runs, measure, prompt_tokens
 from localspec.bench.modes import is_peer
-from localspec.bench.own import OwnRuns, Wish
+from localspec.bench.own import OwnRuns
 from localspec.bench.prompts import Prompt
 from localspec.bench.result import Result, result
 from localspec.bench.schedule import schedule
 from localspec.bench.trial import Trial
 from localspec.decoding.cancel import CancelFlag
 from localspec.errors import UsageError
-from localspec.launch.plan import Launch
 from localspec.llama.cpu_threads import default_threads
+from localspec.options import LaunchOptions, ReplyOptions
 
 OnTrial = Callable[[int, int, Trial], None]
 
@@ -38,7 +38,7 @@ class Peers(Protocol):
         program: Path,
         loaded: Loaded,
         prompts: Sequence[Sequence[int]],
-        wish: Wish,
+        asked: ReplyOptions,
         is_cancelled: Callable[[], bool],
     ) -> AbstractContextManager[Runs]:
         """Return what answers prompts of token ids by the files and options of `loaded`."""
@@ -61,18 +61,18 @@ class Bench:
         prompts_name: where they are from.
         modes: to compare, `off` among them.
         temperatures: at each of which.
-        wish: what each answer is asked for.
+        asked: how every answer is made; the seed is of the first repeat.
         repeats: how often each.
         synthetic: how many times as heavy to make the target; None leaves it.
         peer: the binary of llama-server, where its modes are compared, too.
     """
 
-    launch: Launch
+    launch: LaunchOptions
     prompts: Sequence[Prompt]
     prompts_name: str
     modes: Sequence[str]
     temperatures: Sequence[float]
-    wish: Wish
+    asked: ReplyOptions
     repeats: int = 1
     synthetic: int | None = None
     peer: Path | None = None
@@ -106,10 +106,10 @@ def run_bench(
         loaded = load(bench.launch, bench.modes, bench.synthetic, cancel, watchers)
         stack.callback(loaded.assistant.close)
         tokens = prompt_tokens(loaded.assistant, bench.prompts)
-        own = OwnRuns(loaded.assistant, loaded.policy, bench.prompts, bench.wish)
+        own = OwnRuns(loaded.assistant, loaded.policy, bench.prompts, bench.asked)
         peer = None
         if bench.peer is not None and any(map(is_peer, bench.modes)):
-            runs = peers().open_runs(bench.peer, loaded, tokens, bench.wish, lambda: cancel.is_set)
+            runs = peers().open_runs(bench.peer, loaded, tokens, bench.asked, lambda: cancel.is_set)
             peer = stack.enter_context(runs)
         measured = measure(slots, own, peer, lambda done, trial: on_trial(done, len(slots), trial))
         described = _described(bench, loaded)
@@ -119,7 +119,7 @@ def run_bench(
 def _described(bench: Bench, loaded: Loaded) -> dict[str, object]:
     """Return what the figures hold for, in the order in which it is told."""
     options = loaded.options
-    sampling = bench.wish.sampling
+    sampling = bench.asked.sampling
     return {
         "machine": machine(),
         "build": {
@@ -147,10 +147,10 @@ def _described(bench: Bench, loaded: Loaded) -> dict[str, object]:
             "top_p": sampling.top_p,
             "min_p": sampling.min_p,
             "repeat_penalty": sampling.repeat_penalty,
-            "seed": bench.wish.seed,
+            "seed": bench.asked.seed,
         },
         "prompts": {"from": bench.prompts_name, "count": len(bench.prompts)},
-        "max_tokens": bench.wish.max_tokens,
+        "max_tokens": bench.asked.max_tokens,
         "repeats": bench.repeats,
         "modes": list(bench.modes),
         "temperatures": list(bench.temperatures),

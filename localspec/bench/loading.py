@@ -9,13 +9,14 @@ from localspec.bench.instruments import instrument
 from localspec.bench.modes import OFF, PEER_MODES, is_peer
 from localspec.chat.assistant import Assistant
 from localspec.decoding.cancel import CancelFlag
+from localspec.decoding.drafters.register import DRAFTERS, WITHOUT_MODEL, asks_draft_model
 from localspec.decoding.policy.policy import Policy
 from localspec.launch.load import load as load_plan
-from localspec.launch.plan import Launch, make_plan
-from localspec.llama.options import LoadOptions
+from localspec.launch.plan import make_plan
 from localspec.models.paths import data_dir, shown
 from localspec.models.progress import Progress
 from localspec.models.registry import load_registry
+from localspec.options import LaunchOptions, LoadOptions
 
 RANDOM = "random"
 
@@ -75,19 +76,19 @@ def synthetic_models() -> SyntheticModels:
     return found
 
 
-def usual_modes(request: Launch, *, with_peer: bool) -> str:
+def usual_modes(request: LaunchOptions, *, with_peer: bool) -> str:
     """Return the modes that are compared where nobody chose any, as a list with commas."""
-    modes = ["off", "auto", "lookup"]
+    modes = ["off", "auto", WITHOUT_MODEL]
     drafts = request.draft_model is not None or _draft_of_pair(request) is not None
     if drafts:
-        modes.append("model")
+        modes += filter(asks_draft_model, DRAFTERS)
     if with_peer:
         modes += [mode for mode in PEER_MODES if drafts or mode != "server:draft"]
     return ",".join(modes)
 
 
 def load(
-    request: Launch,
+    request: LaunchOptions,
     modes: Sequence[str],
     synthetic: int | None,
     cancel: CancelFlag,
@@ -108,7 +109,7 @@ def load(
     """
     own = [mode for mode in modes if not is_peer(mode)]
     if "server:draft" in modes:
-        own.append("model")
+        own += filter(asks_draft_model, DRAFTERS)
     asked = replace(request, draft=OFF, further=tuple(own))
     labels: dict[Path, str] = {}
     if request.draft_model == RANDOM:
@@ -130,7 +131,7 @@ def load(
     )
 
 
-def _shuffled(asked: Launch, labels: dict[Path, str], watchers: Watchers) -> Launch:
+def _shuffled(asked: LaunchOptions, labels: dict[Path, str], watchers: Watchers) -> LaunchOptions:
     """Return the request with a draft model that knows nothing, of the cost of the real one."""
     # What the pair has; where it has none, one as large as the target.
     of_pair = _draft_of_pair(asked)
@@ -138,7 +139,9 @@ def _shuffled(asked: Launch, labels: dict[Path, str], watchers: Watchers) -> Lau
     if of_pair is None:
         files = make_plan(replace(real, further=(OFF,)), watchers.download)
     else:
-        files = make_plan(replace(real, further=("model",)), watchers.download)
+        files = make_plan(
+            replace(real, further=tuple(filter(asks_draft_model, DRAFTERS))), watchers.download
+        )
     source = files.draft_model or files.target
     label = f"random weights like {shown(files.names[source])}"
     made = synthetic_models().shuffled(
@@ -149,7 +152,9 @@ def _shuffled(asked: Launch, labels: dict[Path, str], watchers: Watchers) -> Lau
     return replace(asked, draft_model=str(made))
 
 
-def _heavier(asked: Launch, synthetic: int, labels: dict[Path, str], watchers: Watchers) -> Launch:
+def _heavier(
+    asked: LaunchOptions, synthetic: int, labels: dict[Path, str], watchers: Watchers
+) -> LaunchOptions:
     """Return the request with a heavier target of the same function."""
     files = make_plan(replace(asked, fit=False), watchers.download)
     label = f"synthetic {synthetic}x {shown(files.names[files.target])}"
@@ -166,7 +171,7 @@ def _place() -> Path:
     return data_dir() / "synthetic"
 
 
-def _draft_of_pair(request: Launch) -> str | None:
+def _draft_of_pair(request: LaunchOptions) -> str | None:
     if request.target is not None:
         return None
     registry = load_registry()

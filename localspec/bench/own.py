@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from localspec.bench.modes import OFF
 from localspec.bench.prompts import Prompt
@@ -10,31 +10,16 @@ from localspec.bench.schedule import Slot
 from localspec.bench.trial import Arrival, Trial
 from localspec.chat.assistant import Assistant
 from localspec.chat.events import Finished, Reply, RoundDone
-from localspec.chat.reply_options import ReplyOptions
 from localspec.decoding.cancel import Cancelled
 from localspec.decoding.policy.policy import Policy
 from localspec.decoding.round import Round, StopReason
-from localspec.decoding.sampling import SamplingParams
+from localspec.options import ReplyOptions
 
 
-@dataclass(frozen=True, slots=True)
-class Wish:
-    """What every run is asked for.
-
-    Args:
-        sampling: how a row of logits becomes a choice; each slot has its own temperature.
-        max_tokens: of an answer.
-        seed: of the first repeat; each repeat has another one.
-    """
-
-    sampling: SamplingParams
-    max_tokens: int
-    seed: int
-
-    def options(self, slot: Slot) -> ReplyOptions:
-        """Return how the reply of a slot is made: alike for all of its modes."""
-        sampling = replace(self.sampling, temperature=slot.temperature)
-        return ReplyOptions(sampling, self.seed + slot.repeat, self.max_tokens)
+def slot_options(asked: ReplyOptions, slot: Slot) -> ReplyOptions:
+    """Return how the reply of a slot is made, alike for all of its modes: each repeat has a seed of its own."""
+    sampling = replace(asked.sampling, temperature=slot.temperature)
+    return replace(asked, sampling=sampling, seed=(asked.seed or 0) + slot.repeat)
 
 
 class OwnRuns:
@@ -44,7 +29,7 @@ class OwnRuns:
         assistant: loaded.
         policy: gives a fresh policy for a mode.
         prompts: what the slots' numbers mean.
-        wish: what to ask for.
+        asked: how every answer is made; the seed is of the first repeat, and each slot has its own temperature.
         clock: seconds, monotonic.
     """
 
@@ -53,13 +38,13 @@ class OwnRuns:
         assistant: Assistant,
         policy: Callable[[str], Policy],
         prompts: Sequence[Prompt],
-        wish: Wish,
+        asked: ReplyOptions,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         self._assistant = assistant
         self._policy = policy
         self._prompts = prompts
-        self._wish = wish
+        self._asked = asked
         self._clock = clock
 
     def run(self, slot: Slot) -> Trial:
@@ -73,7 +58,7 @@ class OwnRuns:
         for model in (models.target, models.draft_model):
             if model is not None:
                 model.truncate(0)
-        prompt, options = self._prompts[slot.prompt].prompt, self._wish.options(slot)
+        prompt, options = self._prompts[slot.prompt].prompt, slot_options(self._asked, slot)
         policy, start = self._policy(slot.mode), self._clock()
         arrivals: list[Arrival] = []
         rounds: list[Round] = []
@@ -96,7 +81,7 @@ class OwnRuns:
                 self._assistant,
                 self._policy,
                 [Prompt("", "Count from one to ten, twice.")],
-                replace(self._wish, max_tokens=min(24, self._wish.max_tokens)),
+                replace(self._asked, max_tokens=min(24, self._asked.max_tokens or 24)),
             )
             brief.run(Slot(0, 0.0, 0, mode, 0))
 

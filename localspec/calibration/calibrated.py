@@ -20,9 +20,9 @@ from localspec.decoding.model import Role
 from localspec.errors import UsageError
 from localspec.llama.calibrate import OF_DRAFT_MODEL, OF_TARGET, measure_pass_costs
 from localspec.llama.model import LlamaModel
-from localspec.llama.options import LoadOptions
 from localspec.llama.safe_widths import SafeWidths, safe_widths
 from localspec.models.paths import data_dir, shown
+from localspec.options import LoadOptions
 
 _SCHEDULES = {Role.TARGET: OF_TARGET, Role.DRAFT_MODEL: OF_DRAFT_MODEL}
 _FOLDER = "calibration"

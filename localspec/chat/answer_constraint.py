@@ -3,10 +3,10 @@
 from localspec.chat.after_thinking import AfterThinking
 from localspec.chat.conversation import Conversation
 from localspec.chat.loaded_models import LoadedModels
-from localspec.chat.reply_options import ReplyOptions
 from localspec.chat.thinking import tag_pieces
 from localspec.decoding.constraint import AnswerConstraint, Constraint
 from localspec.errors import UsageError
+from localspec.options import ReplyOptions
 
 
 def answer_constraint(
@@ -24,11 +24,15 @@ def answer_constraint(
         prompt_tokens: number of its ids.
 
     Raises:
-        UsageError: this reply cannot be bound.
+        UsageError: this reply cannot be bound, or not by this grammar or schema.
     """
-    gbnf = options.gbnf
-    if gbnf is None:
+    if not options.constrained:
         return None
+    # Most replies are free, and need none of it.
+    from localspec.structured.answer_grammar import answer_gbnf  # noqa: PLC0415
+
+    gbnf = answer_gbnf(options)
+    assert gbnf is not None  # noqa: S101 - the options are constrained
     if options.stop:
         raise UsageError(
             "a stop text would cut an answer that has a grammar: leave one of them out"

@@ -17,7 +17,6 @@ from localspec.chat.conversation import Conversation, raw_tokens
 from localspec.chat.events import Event, Finished, Prefilling, Reply, RequestFailed, Started
 from localspec.chat.loaded_models import LoadedModels
 from localspec.chat.reply import ReplyInProgress
-from localspec.chat.reply_options import ReplyOptions
 from localspec.chat.reply_text import ReplyText
 from localspec.chat.requests import Answered, Observer, Request, at_once
 from localspec.chat.stop_strings import StopStrings
@@ -28,9 +27,9 @@ from localspec.decoding.generation import Generation, Limits
 from localspec.decoding.noise import Noise
 from localspec.decoding.policy.policy import Policy
 from localspec.decoding.round import StopReason
-from localspec.decoding.sampling import SamplingParams
 from localspec.decoding.scheduler import Ended, Scheduler
 from localspec.errors import ContextOverflow, LocalspecError, UsageError
+from localspec.options import ReplyOptions, SamplingParams
 
 _SEED_BITS = 32  # short enough to be copied by hand
 
@@ -114,10 +113,15 @@ class Assistant:
         return bool(self._running or self._waiting)
 
     def reply(
-        self, prompt: str | Conversation, options: ReplyOptions | None = None, *, raw: bool = False
+        self,
+        prompt: str | Conversation,
+        options: ReplyOptions | None = None,
+        *,
+        raw: bool = False,
+        policy: Policy | None = None,
     ) -> Reply:
         """Answer, and return when the answer is complete; see `stream`."""
-        for event in self.stream(prompt, options, raw=raw):
+        for event in self.stream(prompt, options, raw=raw, policy=policy):
             if isinstance(event, Finished):
                 return event.reply
         raise AssertionError("a stream of events ends with Finished")

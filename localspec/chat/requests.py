@@ -6,9 +6,9 @@ from typing import Protocol
 
 from localspec.chat.conversation import Conversation
 from localspec.chat.events import Event, Reply
-from localspec.chat.reply_options import ReplyOptions
 from localspec.decoding.policy.policy import Policy
 from localspec.errors import LocalspecError
+from localspec.options import ReplyOptions
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -8,10 +8,11 @@ from localspec.batch.ask import Form
 from localspec.batch.receipt import Receipt, options_digest
 from localspec.batch.resumed import Resumption
 from localspec.batch.rows import Format
-from localspec.launch.plan import Launch, LoadPlan
+from localspec.launch.plan import LoadPlan
 from localspec.llama.build import build
 from localspec.models.file_hash import model_sha256
 from localspec.models.paths import data_dir
+from localspec.options import LaunchOptions
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +31,7 @@ class Asked:
         parallel: how many lines to answer at a time; None takes what pays.
     """
 
-    launch: Launch
+    launch: LaunchOptions
     form: Form
     input_format: Format
     output_format: Format
@@ -47,7 +48,7 @@ class Asked:
         What drafts, how many lines are answered at a time, and on which device, is not in it: it
         may round differently, which `--exact` rules out, but asks for nothing else.
         """
-        form, loading = self.form, self.launch.options
+        form, loading = self.form, self.launch.load
         return options_digest(
             {
                 **asdict(form.options),

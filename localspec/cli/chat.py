@@ -8,15 +8,9 @@ from typing import Any
 
 import click
 
-from localspec.cli.answer_options import (
-    context_options,
-    device_options,
-    pair_options,
-    sampling_options,
-)
+from localspec.cli.option_flags import launch_options, option_flags, reply_options
 from localspec.cli.settings import configured
 from localspec.engine.client import EngineClient
-from localspec.engine.protocol import Load, Options
 from localspec.errors import LocalspecError, UsageError
 from localspec.history.archive import History
 from localspec.models.paths import data_dir
@@ -28,21 +22,22 @@ _PLAIN_HINT = "this is no terminal for screens: talking in lines, as with --plai
 
 
 @click.command()
-@pair_options(
-    draft="What proposes tokens; never changes the text. Default: auto.",
-    draft_length="Tokens to propose at a time.",
-)
+@option_flags("models", "exact", draft_length="Tokens to propose at a time.")
 @click.option("--continue", "go_on", is_flag=True, help="Take up the last conversation.")
 @click.option(
     "--plain", is_flag=True, help="Talk in lines: for screen readers, pipes, dumb terminals."
 )
 @click.option("--system", metavar="TEXT", help="System prompt.")
 @click.option("--persona", metavar="NAME", help="System prompt by its name in chat.toml.")
-@sampling_options(
-    max_tokens="End answers after N tokens.", seed="Same seed, same text. Default: fresh ones."
+@option_flags(
+    "sampling",
+    "structure",
+    "context",
+    "device",
+    max_tokens="End answers after N tokens.",
+    seed="Same seed, same text. Default: fresh ones.",
+    fit="Give up what the free memory does not hold.",
 )
-@context_options()
-@device_options(fit="Give up what the free memory does not hold.")
 @click.option("--quiet", is_flag=True, help="With --plain: no figures and no news.")
 @click.option("--debug", is_flag=True, help="Show a traceback when something fails.")
 def chat(**flags: Any) -> int:
@@ -76,31 +71,9 @@ def chat(**flags: Any) -> int:
 
 
 def _session(flags: dict[str, Any], preferences: Preferences) -> Session:
-    load = Load(
-        pair=flags["pair"],
-        target=flags["target"],
-        draft_model=flags["draft_model"],
-        draft=flags["draft"],
-        draft_length=flags["draft_length"],
-        n_ctx=flags["ctx"],
-        gpu_layers=flags["gpu_layers"],
-        devices=tuple(flags["device"]),
-        threads=flags["threads"],
-        kv_type=flags["kv_type"],
-        offline=flags["offline"],
-        fit=flags["fit"],
-    )
-    options = Options(
-        temperature=flags["temperature"],
-        top_k=flags["top_k"],
-        top_p=flags["top_p"],
-        min_p=flags["min_p"],
-        repeat_penalty=flags["repeat_penalty"],
-        seed=flags["seed"],
-        max_tokens=flags["max_tokens"],
-    )
+    launch, options = launch_options(flags), reply_options(flags)
     talk = Talk(History.open(data_dir() / "history"), _system_prompt(flags, preferences))
-    return Session(EngineClient(), talk, load, options, Path.cwd())
+    return Session(EngineClient(), talk, launch, options, Path.cwd())
 
 
 def _system_prompt(flags: dict[str, Any], preferences: Preferences) -> str | None:

@@ -10,8 +10,9 @@ from numpy.typing import NDArray
 from localspec.decoding.allowed import LOOKED_AT, Allows
 from localspec.decoding.constraint import Constraint
 from localspec.decoding.noise import Noise
-from localspec.decoding.sampling import Candidates, SamplingParams, candidates
+from localspec.decoding.sampling import Candidates, candidates
 from localspec.decoding.top import ranked_ids
+from localspec.options import SamplingParams
 
 
 def choose(candidates: Candidates, noise: Noise, position: int) -> int:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from localspec.config.files import project_file, user_file
-from localspec.config.keys import redacted
+from localspec.config.keys import KEYS, as_written
 from localspec.config.resolve import Level, resolve
 from localspec.diagnosis.fact import Fact
 from localspec.models.paths import data_dir, shown
@@ -41,7 +41,7 @@ def settings() -> Iterator[Fact]:
     """Yield every setting that somebody made."""
     made = [(n, each) for n, each in resolve({}).items() if each.origin.level > Level.DEFAULT]
     for name, each in made:
-        yield Fact("settings", name, f"{redacted(each.value)} ({each.origin})")
+        yield Fact("settings", name, f"{as_written(KEYS[name], each.value)} ({each.origin})")
     if not made:
         yield Fact("settings", "all", "defaults")
     registry = load_registry()

@@ -8,11 +8,9 @@ from pathlib import Path
 
 from localspec.chat.conversation import Conversation, Segment
 from localspec.chat.events import Finished, RequestFailed, RoundDone
-from localspec.chat.reply_options import ReplyOptions
 from localspec.chat.requests import Request
 from localspec.decoding.policy.policy import plain_policy
 from localspec.decoding.round import Round
-from localspec.decoding.sampling import SamplingParams
 from localspec.engine.factory import Loaded, SavedState
 from localspec.engine.forecast import by_draft_model, chance_of_acceptance, forecast
 from localspec.engine.protocol import (
@@ -20,7 +18,6 @@ from localspec.engine.protocol import (
     Failed,
     Forecast,
     Notice,
-    Options,
     ReplyDone,
     ReplyEvents,
 )
@@ -67,7 +64,7 @@ class Answering:
 
     def ask(self, ask: Ask) -> None:
         """Have a conversation answered; see `Ask`."""
-        options = reply_options(ask.options)
+        options = ask.options
         messages, dropped = _checked(ask.messages), 0
         if ask.drop_oldest:
             n_ctx = self._assistant.models.target.n_ctx
@@ -160,25 +157,6 @@ def failure(number: int | None, error: Exception) -> Failed:
     traceback.print_exception(error, file=sys.stderr)
     reason = " ".join(f"{type(error).__name__}: {error}".split())[:300]
     return Failed(number, "Fault", f"this is a fault of localspec, report it ({reason})")
-
-
-def reply_options(options: Options) -> ReplyOptions:
-    """Return the same options as the assistant takes them.
-
-    Raises:
-        UsageError: a value is out of range.
-    """
-    sampling = SamplingParams(
-        temperature=options.temperature,
-        top_k=options.top_k,
-        top_p=options.top_p,
-        min_p=options.min_p,
-        repeat_penalty=options.repeat_penalty,
-        presence_penalty=options.presence_penalty,
-        frequency_penalty=options.frequency_penalty,
-        penalty_last_n=options.penalty_last_n,
-    )
-    return ReplyOptions(sampling, options.seed, options.max_tokens, options.stop)
 
 
 def _checked(messages: Sequence[Message]) -> tuple[Message, ...]:

@@ -20,13 +20,13 @@ from localspec.engine.protocol import (
     Failed,
     Load,
     Notice,
-    Options,
     Ready,
     RestoreState,
     SaveState,
 )
 from localspec.engine.wire import FrameError, encode
 from localspec.messages import Message
+from localspec.options import LaunchOptions, ReplyOptions
 
 # A string and no import: the child's main wires everything together, and lies above this floor.
 COMMAND = (sys.executable, "-m", "localspec.launch.child")
@@ -47,8 +47,8 @@ class EngineClient:
         self._env = env
         self._inbox: SimpleQueue[Notice] = SimpleQueue()
         self._process: EngineProcess | None = None
-        self._asked_load: Load | None = None
-        self._last_loaded: Load | None = None
+        self._asked_load: LaunchOptions | None = None
+        self._last_loaded: LaunchOptions | None = None
         self._next_id = 1
 
     @property
@@ -76,19 +76,19 @@ class EngineClient:
         """
         self.close(wait_s=0)
         self.start()
-        request = self._last_loaded or self._asked_load
-        if request is not None:
-            self.load(request)
+        options = self._last_loaded or self._asked_load
+        if options is not None:
+            self.load(options)
 
-    def load(self, request: Load) -> None:
+    def load(self, options: LaunchOptions) -> None:
         """Load a pair, in place of another if one is loaded."""
-        self._asked_load = request
-        self._say(request)
+        self._asked_load = options
+        self._say(Load(options))
 
     def ask(
         self,
         messages: Sequence[Message],
-        options: Options | None = None,
+        options: ReplyOptions | None = None,
         *,
         draft: bool = True,
         keep: int | None = None,
@@ -96,7 +96,8 @@ class EngineClient:
         drop_oldest: bool = False,
     ) -> int:
         """Ask for a reply, see `Ask`; return the id that its notices bear."""
-        request = Ask(0, tuple(messages), options or Options(), draft, keep, aside, drop_oldest)
+        options = ReplyOptions() if options is None else options
+        request = Ask(0, tuple(messages), options, draft, keep, aside, drop_oldest)
         return self._numbered(request)
 
     def count(self, messages: Sequence[Message]) -> int:

@@ -3,46 +3,17 @@
 from dataclasses import dataclass, field
 
 from localspec.messages import Message
-
-
-@dataclass(frozen=True, slots=True)
-class Options:
-    """How one reply is made: the fields of `ReplyOptions` and `SamplingParams`, which check them."""
-
-    temperature: float = 0.8
-    top_k: int = 40
-    top_p: float = 0.95
-    min_p: float = 0.05
-    repeat_penalty: float = 1.0
-    presence_penalty: float = 0.0
-    frequency_penalty: float = 0.0
-    penalty_last_n: int = 64
-    seed: int | None = None
-    max_tokens: int | None = None
-    stop: tuple[str, ...] = ()
+from localspec.options import LaunchOptions, ReplyOptions
 
 
 @dataclass(frozen=True, slots=True)
 class Load:
     """Load a pair in place of the one that is loaded: `Ready`, or `LoadCancelled`.
 
-    What was loaded before is kept until the new files are here and checked; see `Launch` and
-    `LoadOptions` for the fields.
+    What was loaded before is kept until the new files are here and checked.
     """
 
-    pair: str | None = None
-    target: str | None = None
-    draft_model: str | None = None
-    draft: str = "auto"
-    draft_length: int | None = None
-    exact: bool = False
-    n_ctx: int | None = None
-    gpu_layers: int | None = None
-    devices: tuple[str, ...] = ()
-    threads: int | None = None
-    kv_type: str = "f16"
-    offline: bool = False
-    fit: bool = True
+    options: LaunchOptions = field(default_factory=LaunchOptions)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +34,7 @@ class Ask:
 
     id: int
     messages: tuple[Message, ...]
-    options: Options = field(default_factory=Options)
+    options: ReplyOptions = field(default_factory=ReplyOptions)
     draft: bool = True
     keep: int | None = None
     aside: bool = False

@@ -9,7 +9,8 @@ from localspec.chat.assistant import Assistant
 from localspec.chat.conversation import Segment
 from localspec.decoding.cancel import CancelFlag
 from localspec.decoding.costs import PairCosts
-from localspec.engine.protocol import Downloading, Load, Loading, Measuring
+from localspec.engine.protocol import Downloading, Loading, Measuring
+from localspec.options import LaunchOptions
 
 
 class StateLeftError(Exception):
@@ -52,12 +53,15 @@ class Loaded:
 class Factory(Protocol):
     """Loads what a client asks for; raises the errors of `localspec.launch`."""
 
-    def fetch(self, request: Load, tell: Callable[[Downloading], None]) -> None:
+    def fetch(self, options: LaunchOptions, tell: Callable[[Downloading], None]) -> None:
         """Obtain the files and check that they fit each other. A KeyboardInterrupt may end it anywhere."""
         ...
 
     def load(
-        self, request: Load, cancel: CancelFlag, tell: Callable[[Loading | Measuring], None]
+        self,
+        options: LaunchOptions,
+        cancel: CancelFlag,
+        tell: Callable[[Loading | Measuring], None],
     ) -> Loaded:
         """Load them into the memory that is free now.
 

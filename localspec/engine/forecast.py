@@ -9,7 +9,7 @@ Source: Leviathan, Kalman and Matias 2023, arXiv:2211.17192, theorem 3.8, with t
 from collections.abc import Sequence
 
 from localspec.decoding.costs import PairCosts, PassCosts
-from localspec.decoding.drafters.register import DRAFTERS
+from localspec.decoding.drafters.register import asks_draft_model
 from localspec.decoding.round import Round
 from localspec.decoding.stats import expected_confirmed, expected_speed_up
 from localspec.engine.replies import Forecast
@@ -48,12 +48,7 @@ def chance_of_acceptance(rounds: Sequence[Round]) -> float | None:
 
 def by_draft_model(rounds: Sequence[Round]) -> list[Round]:
     """Return the rounds that asked the draft model."""
-    return [each for each in rounds if _asks_model(each)]
-
-
-def _asks_model(done: Round) -> bool:
-    entry = DRAFTERS.get(done.draft.drafter)
-    return entry is not None and entry.needs_draft_model
+    return [each for each in rounds if asks_draft_model(each.draft.drafter)]
 
 
 def break_even(costs: PairCosts) -> float | None:
@@ -90,7 +85,7 @@ def _speed_ups(rounds: Sequence[Round], costs: PairCosts) -> tuple[float, float]
 
 def _predicted_s(each: Round, costs: PairCosts, now: float) -> float:
     verify_s = costs.target.of(each.drafted + 1) * now
-    if _asks_model(each) and costs.draft_model is not None:
+    if asks_draft_model(each.draft.drafter) and costs.draft_model is not None:
         return verify_s + each.drafted * costs.draft_model.of(1) * now
     return verify_s + each.spent.drafting_s
 

@@ -1,9 +1,7 @@
 """What a screen and the engine say to each other: values alone, and cheap to import.
 
 One JSON object a line, both ways (`wire.py`). JSON and not msgspec: a dozen small messages a second
-need no speed, a person can read them, and nothing has to be installed for it. The messages repeat a
-few fields of `Launch`, `LoadOptions` and `ReplyOptions` because those know numpy and llama.cpp, which
-a screen must not wait for; tests hold them together.
+need no speed, a person can read them, and nothing has to be installed for it.
 
 The engine does one thing after the other. Whatever it is asked ends in exactly one of the notices
 that the command names, or in `Failed`; `Cancel` overtakes what is waiting.
@@ -16,7 +14,6 @@ from localspec.engine.commands import (
     Command,
     Count,
     Load,
-    Options,
     RestoreState,
     SaveState,
 )
@@ -55,7 +52,6 @@ __all__ = [
     "Loading",
     "Measuring",
     "Notice",
-    "Options",
     "Ready",
     "ReplyDone",
     "ReplyEvents",

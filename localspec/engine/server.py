@@ -29,6 +29,7 @@ from localspec.engine.protocol import (
 )
 from localspec.engine.requests import Requests
 from localspec.errors import TemplateError, UsageError
+from localspec.options import LaunchOptions
 
 
 class Server:
@@ -104,7 +105,7 @@ class Server:
     def _tried(self, command: Command) -> None:
         match command:
             case Load():
-                self._load(command)
+                self._load(command.options)
             case Ask():
                 answering = self._loaded()
                 answering.ask(command)
@@ -118,12 +119,12 @@ class Server:
             case RestoreState():
                 self._restore(command)
 
-    def _load(self, request: Load) -> None:
+    def _load(self, options: LaunchOptions) -> None:
         try:
-            self._fetch(request)
+            self._fetch(options)
             # Only now does the old pair go, and its memory is free before the new one is planned.
             self._drop()
-            loaded = self._factory.load(request, self._cancel, self._tell)
+            loaded = self._factory.load(options, self._cancel, self._tell)
         except (Cancelled, KeyboardInterrupt):
             kept = self._answering
             self._tell(LoadCancelled(None if kept is None else kept.target_name))
@@ -131,10 +132,10 @@ class Server:
         self._answering = Answering(loaded, self._tell)
         self._tell(_ready(loaded))
 
-    def _fetch(self, request: Load) -> None:
+    def _fetch(self, options: LaunchOptions) -> None:
         with self._interruption.allowed():
             if not self._cancel.is_set:
-                self._factory.fetch(request, self._tell)
+                self._factory.fetch(options, self._tell)
         if (
             self._cancel.is_set
         ):  # also where a library took the interruption for an error of its own

@@ -5,6 +5,7 @@ Knows no pipe and no process.
 """
 
 import json
+import math
 import types
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
@@ -39,7 +40,12 @@ def encode(said: Command | Notice) -> bytes:
     """
     document = {"v": VERSION, "type": type(said).__name__, **_fields(said)}
     # Escapes for all but ASCII: lone surrogates, which a paste may hold, travel as well.
-    line = json.dumps(document, separators=(",", ":"), allow_nan=False).encode() + b"\n"
+    text = json.dumps(document, separators=(",", ":"))
+    if (
+        "Infinity" in text or "NaN" in text
+    ):  # perhaps in a text: what we would not read, we do not send
+        json.loads(text, parse_constant=_constant)
+    line = text.encode() + b"\n"
     if len(line) > MAX_FRAME_BYTES:
         raise FrameError(
             f"{type(said).__name__} has {len(line)} bytes, more than {MAX_FRAME_BYTES}: send less text"
@@ -58,7 +64,7 @@ def decode(line: bytes, kinds: Mapping[str, type[T]]) -> T:
         FrameError: it is malformed, of another version, or of no such kind.
     """
     try:
-        document = json.loads(line, parse_constant=_no_constant)
+        document = json.loads(line, parse_constant=_constant)
     except (ValueError, RecursionError) as error:
         raise FrameError(f"a frame is no JSON: {' '.join(str(error).split())[:120]}") from None
     if not isinstance(document, dict):
@@ -81,35 +87,42 @@ def _hints(kind: type) -> dict[str, Any]:
 
 
 @cache
-def _choices(hint: Any) -> tuple[Any, ...]:
-    """Return what a value may be, beside None."""
-    one_of = get_args(hint) if get_origin(hint) in {Union, types.UnionType} else (hint,)
-    return tuple(each for each in one_of if each is not types.NoneType)
+def _tagged(hint: Any) -> Mapping[str, type]:
+    """Return the records that a value may be one of, by name; nothing where it may be one at most."""
+    records = [each for each in get_args(hint) if is_dataclass(each) and isinstance(each, type)]
+    union = get_origin(hint) in {Union, types.UnionType} and len(records) > 1
+    return {each.__name__: each for each in records} if union else {}
 
 
 def _fields(record: Any) -> dict[str, Any]:
     hints = _hints(type(record))  # type: ignore[arg-type]  # mypy doubts that a class is hashable
-    return {name: _plain(hint, getattr(record, name)) for name, hint in hints.items()}
+    return {
+        each.name: _plain(hints[each.name], getattr(record, each.name)) for each in fields(record)
+    }
 
 
 def _plain(hint: Any, value: Any) -> Any:
     """Return a value as JSON has it; `hint` is what it may be."""
     if isinstance(value, tuple):
-        (several,) = _choices(hint)
-        return [_plain(get_args(several)[0], each) for each in value]
+        kinds = (hint, *get_args(hint))
+        several = next(each for each in kinds if get_origin(each) is tuple)
+        items = _items(several, len(value))
+        return [_plain(item, each) for item, each in zip(items, value, strict=True)]
     if isinstance(value, dict):
-        (several,) = _choices(hint)
-        return {name: _plain(get_args(several)[1], each) for name, each in value.items()}
+        item = get_args(hint)[1]
+        return {name: _plain(item, each) for name, each in value.items()}
     if isinstance(value, Enum):
         return value.value
     if not is_dataclass(value):
         return value
-    tag = {"type": type(value).__name__} if len(_choices(hint)) > 1 else {}
+    tag = {"type": type(value).__name__} if _tagged(hint) else {}
     return {**tag, **_fields(value)}
 
 
-def _kind(document: dict[str, Any], kinds: Mapping[str, type[T]], where: str) -> type[T]:
+def _kind(document: object, kinds: Mapping[str, type[T]], where: str) -> type[T]:
     """Take its type out of a tagged record and return it."""
+    if not isinstance(document, dict):
+        raise FrameError(f"{where} is a {type(document).__name__}, not an object")
     name = document.pop("type", None)
     kind = kinds.get(name) if isinstance(name, str) else None
     if kind is None:
@@ -127,25 +140,26 @@ def _record(kind: type, value: object, where: str) -> Any:
     built = {name: _value(hints[name], each, f"{where}.{name}") for name, each in value.items()}
     try:
         return kind(**built)
+    except UsageError as error:
+        reason = " ".join(str(error).split())[:200]
+        raise FrameError(f"{where} cannot be: {reason}") from None
     except TypeError:
         missing = [each.name for each in fields(kind) if each.name not in built]
         raise FrameError(f"{where} lacks one of {', '.join(missing)}") from None
-    except UsageError as error:  # fields that do not go together
-        raise FrameError(f"{where}: {error}") from None
 
 
 def _value(hint: Any, value: object, where: str) -> Any:
     """Return `value` as what `hint` says, or raise."""
-    if value is None and types.NoneType in get_args(hint):
-        return None
-    choices = _choices(hint)
-    if len(choices) > 1:
-        kinds = {each.__name__: each for each in choices}
-        record = _instance(dict, value, where, "an object")
-        kind: type = _kind(record, kinds, where)
-        return _record(kind, record, where)
-    (hint,) = choices
-    if get_origin(hint) in {tuple, dict}:
+    origin = get_origin(hint)
+    if origin in {Union, types.UnionType}:
+        if value is None and types.NoneType in get_args(hint):
+            return None
+        if kinds := _tagged(hint):
+            return _record(_kind(value, kinds, where), value, where)
+        # Of several types the first is how the value is kept, and so how it travels.
+        hint = next(each for each in get_args(hint) if each is not types.NoneType)
+        return _value(hint, value, where)
+    if origin in {tuple, dict}:
         return _several(hint, value, where)
     if is_dataclass(hint):
         return _record(hint, value, where)  # type: ignore[arg-type]  # a class, never an instance
@@ -153,13 +167,22 @@ def _value(hint: Any, value: object, where: str) -> Any:
 
 
 def _several(hint: Any, value: object, where: str) -> Any:
-    """Return a tuple or a mapping by names."""
-    item = get_args(hint)[-1 if get_origin(hint) is dict else 0]
+    """Return a tuple, or a mapping by names."""
     if get_origin(hint) is dict:
-        named = _instance(dict, value, where, "an object")
+        item, named = get_args(hint)[1], _instance(dict, value, where, "an object")
         return {name: _value(item, each, f"{where}.{name}") for name, each in named.items()}
     listed = _instance(list, value, where, "a list")
-    return tuple(_value(item, each, f"{where}[{index}]") for index, each in enumerate(listed))
+    items = _items(hint, len(listed))
+    if len(items) != len(listed):
+        raise FrameError(f"{where} has {len(listed)} items, not {len(items)}")
+    pairs = enumerate(zip(items, listed, strict=True))
+    return tuple(_value(item, each, f"{where}[{index}]") for index, (item, each) in pairs)
+
+
+def _items(hint: Any, length: int) -> tuple[Any, ...]:
+    """Return what each item of a tuple may be; one of any length has `length` of them."""
+    items = get_args(hint)
+    return items[:1] * length if items[-1] is Ellipsis else items
 
 
 def _single(hint: Any, value: object, where: str) -> Any:
@@ -181,5 +204,7 @@ def _instance(kind: type[T], value: object, where: str, wanted: str) -> T:
     return value
 
 
-def _no_constant(name: str) -> None:
+def _constant(name: str) -> float:
+    if name == "-Infinity":  # the bias of a token that is forbidden
+        return -math.inf
     raise ValueError(f"{name} is no number")

@@ -10,14 +10,14 @@ from localspec.chat.assistant import Assistant
 from localspec.chat.conversation import Segment
 from localspec.decoding.cancel import CancelFlag
 from localspec.engine.factory import Loaded, RestoredState, SavedState, StateLeftError
-from localspec.engine.protocol import Downloading, Load, Loading, Measuring
+from localspec.engine.protocol import Downloading, Loading, Measuring
 from localspec.engine.serving import serve
 from localspec.launch.load import Runtime, load
 from localspec.launch.observe import Telemetry
-from localspec.launch.plan import Launch, make_plan
-from localspec.llama.options import LoadOptions
+from localspec.launch.plan import make_plan
 from localspec.llama.state import StateUnfitError, restore_state, save_state
 from localspec.models.progress import Progress
+from localspec.options import LaunchOptions
 
 
 class Factory:
@@ -26,7 +26,7 @@ class Factory:
     def __init__(self) -> None:
         self._assistant: Assistant | None = None
 
-    def fetch(self, request: Load, tell: Callable[[Downloading], None]) -> None:
+    def fetch(self, options: LaunchOptions, tell: Callable[[Downloading], None]) -> None:
         """Obtain the files and check them; the memory is not looked at, another pair may still be in it."""
 
         def report(progress: Progress) -> None:
@@ -36,13 +36,16 @@ class Factory:
                 )
             )
 
-        make_plan(replace(launch_of(request), fit=False), report)
+        make_plan(replace(options, fit=False), report)
 
     def load(
-        self, request: Load, cancel: CancelFlag, tell: Callable[[Loading | Measuring], None]
+        self,
+        options: LaunchOptions,
+        cancel: CancelFlag,
+        tell: Callable[[Loading | Measuring], None],
     ) -> Loaded:
         """Load them; see `localspec.engine.factory`."""
-        plan = make_plan(launch_of(request))
+        plan = make_plan(options)
         runtime = load(
             plan,
             cancel,
@@ -57,31 +60,6 @@ class Factory:
         """Have what was recorded written down."""
         for observer in () if self._assistant is None else self._assistant.observers:
             observer.close()
-
-
-def launch_of(request: Load) -> Launch:
-    """Return the same request as the composition root takes it.
-
-    Raises:
-        UsageError: it contradicts itself.
-    """
-    return Launch(
-        pair=request.pair,
-        target=request.target,
-        draft_model=request.draft_model,
-        draft=request.draft,
-        draft_length=request.draft_length,
-        options=LoadOptions(
-            n_ctx=request.n_ctx,
-            gpu_layers=request.gpu_layers,
-            devices=request.devices,
-            threads=request.threads,
-            kv_type=request.kv_type,
-        ),
-        exact=request.exact,
-        offline=request.offline,
-        fit=request.fit,
-    )
 
 
 def _loaded(runtime: Runtime, path: Path) -> Loaded:

@@ -6,18 +6,24 @@ from dataclasses import dataclass
 from localspec.decoding.break_even import could_win, window_length
 from localspec.decoding.costs import PairCosts, PassCosts
 from localspec.decoding.drafters.drafter import Drafter
-from localspec.decoding.drafters.register import DRAFTERS, Entry, Material
+from localspec.decoding.drafters.register import (
+    DRAFTERS,
+    WITHOUT_MODEL,
+    Entry,
+    Material,
+    asks_draft_model,
+)
 from localspec.decoding.policy.adaptive import AdaptivePolicy
 from localspec.decoding.policy.batching import Batch, BatchPolicy
 from localspec.decoding.policy.policy import FixedPolicy, Policy, plain_policy
 from localspec.decoding.round import OFF
 from localspec.decoding.scheduler import Sequences
 from localspec.errors import UsageError
+from localspec.options import LaunchOptions
 
 AUTO = "auto"
 LONGEST_DRAFT = 31
 """Of `auto`: wider passes gain next to nothing, and their logits take memory."""
-MAX_DRAFT_LENGTH = 63
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +51,7 @@ class DraftMode:
     @property
     def needs_draft_model(self) -> bool:
         """Whether it cannot do without a draft model."""
-        return self.kind in DRAFTERS and DRAFTERS[self.kind].needs_draft_model
+        return asks_draft_model(self.kind)
 
     @property
     def may_use_draft_model(self) -> bool:
@@ -72,17 +78,19 @@ def draft_mode(text: str, draft_length: int | None = None) -> DraftMode:
             "length if you like, as in model:3"
         )
     drafted = int(length) if colon else draft_length or DRAFTERS[kind].usual_length
-    require_length(drafted)
+    LaunchOptions(draft_length=drafted)  # which says what lengths there are
     return DraftMode(kind, drafted)
 
 
-def require_length(draft_length: int) -> None:
-    """Raise `UsageError` where nobody can draft so many tokens."""
-    if not 1 <= draft_length <= MAX_DRAFT_LENGTH:
-        raise UsageError(
-            f"draft_length is {draft_length}: give 1 to {MAX_DRAFT_LENGTH}, "
-            "or switch drafting off with --draft off"
-        )
+def draft_modes(options: LaunchOptions) -> tuple[DraftMode, ...]:
+    """Return every mode that a pair has to be ready for, the wanted one first.
+
+    Raises:
+        UsageError: there is no such mode.
+    """
+    return tuple(
+        draft_mode(each, options.draft_length) for each in (options.draft, *options.further)
+    )
 
 
 def draft_model_could_win(costs: PairCosts, longest: int, count: int = 1) -> bool:
@@ -142,7 +150,7 @@ class Drafting:
         if mode.needs_draft_model and self.draft_models is None:
             raise UsageError(f"draft mode {mode.name!r} needs a draft model: none is loaded")
         if mode.kind != AUTO or self.costs is None:
-            entry = DRAFTERS["lookup" if mode.kind == AUTO else mode.kind]
+            entry = DRAFTERS[WITHOUT_MODEL if mode.kind == AUTO else mode.kind]
             length = min(mode.draft_length or entry.usual_length, self.longest)
             return FixedPolicy(self._drafter(entry, slot, fixed=True), length)
         longest = min(self.longest, LONGEST_DRAFT)

@@ -4,7 +4,6 @@ from dataclasses import dataclass, replace
 
 from localspec.errors import ModelFileError, ModelLoadError, PairMismatch
 from localspec.llama.devices import devices
-from localspec.llama.options import LoadOptions
 from localspec.models.fit import fit, split_layers
 from localspec.models.fit_plan import (
     GPU_HEADROOM_BYTES,
@@ -19,6 +18,7 @@ from localspec.models.gguf_header import GgufHeader
 from localspec.models.memory import Settings, predict
 from localspec.models.shape import model_shape
 from localspec.models.tokenizer import require_compatible
+from localspec.options import LoadOptions
 
 _USUAL_N_CTX = 4096  # what LoadOptions means by None
 _MAPPED = {"mmap", "mlock"}

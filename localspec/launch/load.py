@@ -23,10 +23,10 @@ from localspec.llama.allocator import give_back_memory
 from localspec.llama.context import LlamaContext
 from localspec.llama.grammar import Grammars
 from localspec.llama.model import LlamaModel
-from localspec.llama.options import LoadOptions
 from localspec.llama.sequence import LlamaSequence
 from localspec.llama.sequences import LlamaSequences
 from localspec.models.split_model import read_model
+from localspec.options import LoadOptions
 
 MOST_SEQUENCES = 64
 """Beyond it no pass was ever measured."""

@@ -8,7 +8,7 @@ from pathlib import Path
 from localspec.chat.events import Event, Finished, RoundDone
 from localspec.chat.loaded_models import LoadedModels
 from localspec.chat.requests import Observer, Request
-from localspec.config.keys import KEYS, from_text
+from localspec.config.keys import KEYS
 from localspec.config.resolve import PREFIX
 from localspec.decoding.costs import PairCosts
 from localspec.decoding.drafters.drafter import StartsFromRecords
@@ -39,7 +39,7 @@ def is_allowed(environ: Mapping[str, str] | None = None) -> bool:
     """
     text = (os.environ if environ is None else environ).get(f"{PREFIX}{_KEY.upper()}", "")
     try:
-        return not text or from_text(KEYS[_KEY], text) is True
+        return not text or KEYS[_KEY].parse(text) is True
     except ValueError:
         return False
 

@@ -1,24 +1,17 @@
 """Plan: names and flags become files that are here, sound, and fit each other; nothing is loaded yet."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from localspec.calibration.calibrated import cached_costs
 from localspec.decoding.costs import PairCosts
-from localspec.decoding.drafters.register import DRAFTERS
+from localspec.decoding.drafters.register import WITHOUT_MODEL
 from localspec.decoding.model import Role
 from localspec.errors import UsageError
-from localspec.launch.drafting import (
-    AUTO,
-    DraftMode,
-    draft_mode,
-    draft_model_could_win,
-    require_length,
-)
+from localspec.launch.drafting import DraftMode, draft_mode, draft_model_could_win, draft_modes
 from localspec.launch.fit import plan_fit
 from localspec.llama.devices import supports_offload
-from localspec.llama.options import LoadOptions
 from localspec.models.fit import native_count
 from localspec.models.gguf_header import GgufHeader
 from localspec.models.progress import Progress
@@ -27,54 +20,7 @@ from localspec.models.reference import look_up
 from localspec.models.registry import Registry, load_registry
 from localspec.models.split_model import read_model
 from localspec.models.tokenizer import require_compatible
-
-
-@dataclass(frozen=True, slots=True)
-class Launch:
-    """What to load, by the names that users give.
-
-    Args:
-        pair: name of a pair; None with `target` None takes the default pair.
-        target: a model's name or the path of a GGUF, instead of a pair.
-        draft_model: likewise for the draft model; overrides the pair's own.
-        draft: `off`, `auto`, `lookup`, `model`, the last two with a length if wanted: `model:3`.
-            `auto` drafts by whatever pays, as far as it pays.
-        draft_length: tokens to draft a round by `lookup` or `model`; None takes the usual.
-        options: how to load.
-        exact: load with kernels, and draft only so far, that no bit depends on drafting.
-        offline: use no network.
-        fit: plan for the memory that is free, and refuse what it does not hold.
-        further: more modes that the pair has to be ready for, as a comparison needs them.
-    """
-
-    pair: str | None = None
-    target: str | None = None
-    draft_model: str | None = None
-    draft: str = AUTO
-    draft_length: int | None = None
-    options: LoadOptions = field(default_factory=LoadOptions)
-    exact: bool = False
-    offline: bool = False
-    fit: bool = True
-    further: tuple[str, ...] = ()
-
-    def __post_init__(self) -> None:
-        if self.pair is not None and self.target is not None:
-            raise UsageError(
-                f"pair {self.pair} and target {self.target} exclude each other: give one of them"
-            )
-        if self.draft_length is not None:
-            require_length(self.draft_length)
-        if self.exact and self.options.kv_type not in {"f16", "bf16"}:
-            raise UsageError(
-                f"--exact needs a bf16 cache, and --kv-type says {self.options.kv_type}: "
-                "leave one of them out"
-            )
-
-    @property
-    def modes(self) -> tuple[DraftMode, ...]:
-        """Every mode to be ready for, the wanted one first."""
-        return tuple(draft_mode(each, self.draft_length) for each in (self.draft, *self.further))
+from localspec.options import LaunchOptions, LoadOptions
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +55,7 @@ class LoadPlan:
 
     def undrafted(self) -> "LoadPlan":
         """Return this without its draft model: looking up takes no memory to speak of."""
-        lookup = draft_mode(_WITHOUT)
+        lookup = draft_mode(WITHOUT_MODEL)
         modes = tuple(lookup if mode.needs_draft_model else mode for mode in self.modes)
         options = replace(self.options, max_rows=max(mode.rows for mode in modes))
         return replace(self, draft_model=None, modes=modes, shared_vocab=0, options=options)
@@ -120,12 +66,8 @@ class LoadPlan:
         return "" if file is None else self.names[file]
 
 
-_WITHOUT = next(name for name, entry in DRAFTERS.items() if not entry.needs_draft_model)
-"""What drafts instead of a draft model that the memory does not hold."""
-
-
 def make_plan(
-    request: Launch,
+    request: LaunchOptions,
     on_download: Callable[[Progress], None] = lambda _: None,
     *,
     parallel: int | None = 1,
@@ -153,14 +95,15 @@ def make_plan(
     shared_vocab = 0
     if len(files) > 1:
         shared_vocab = require_compatible(headers[0], headers[1]).shared_vocab
-    options = request.options.exact() if request.exact else request.options
+    modes = draft_modes(request)
+    options = request.load.exact() if request.exact else request.load
     options = options if parallel == 1 else _for_many(options)
-    options = replace(options, max_rows=max(mode.rows for mode in request.modes))
+    options = replace(options, max_rows=max(mode.rows for mode in modes))
     plan = LoadPlan(
         files[0],
         files[1] if len(files) > 1 else None,
         names,
-        request.modes,
+        modes,
         shared_vocab,
         options,
         exact=request.exact,
@@ -174,17 +117,18 @@ def make_plan(
     return _fitted(plan, headers[:1]) if request.fit else plan
 
 
-def _references(request: Launch, registry: Registry) -> list[str]:
+def _references(request: LaunchOptions, registry: Registry) -> list[str]:
     """Return the target, and the draft model where a mode may use one."""
     target, draft_model = request.target, request.draft_model
     if target is None:
         pair = registry.pair(request.pair or registry.default_pair)
         target, draft_model = pair.target, draft_model or pair.draft_model
-    if any(mode.needs_draft_model for mode in request.modes) and draft_model is None:
+    modes = draft_modes(request)
+    if any(mode.needs_draft_model for mode in modes) and draft_model is None:
         raise UsageError(
-            f"{target} has no draft model: name one with --draft-model, or use --draft {_WITHOUT}"
+            f"{target} has no draft model: name one with --draft-model, or use --draft {WITHOUT_MODEL}"
         )
-    if draft_model is None or not any(mode.may_use_draft_model for mode in request.modes):
+    if draft_model is None or not any(mode.may_use_draft_model for mode in modes):
         return [target]
     return [target, draft_model]
 

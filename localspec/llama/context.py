@@ -3,8 +3,8 @@
 from localspec.decoding.cancel import CancelFlag
 from localspec.llama.model import LlamaModel
 from localspec.llama.native_context import NativeContext
-from localspec.llama.options import LoadOptions
 from localspec.llama.sequence import LlamaSequence
+from localspec.options import LoadOptions
 
 
 class LlamaContext(LlamaSequence):

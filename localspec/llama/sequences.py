@@ -12,8 +12,8 @@ from localspec.errors import PassFailed
 from localspec.llama.batch import Part
 from localspec.llama.model import LlamaModel
 from localspec.llama.native_context import NativeContext
-from localspec.llama.options import LoadOptions
 from localspec.llama.sequence import LlamaSequence
+from localspec.options import LoadOptions
 
 _WORTH_COPYING = 32
 """Tokens that take longer to evaluate than llama.cpp needs to copy the buffer of a sequence."""

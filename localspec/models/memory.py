@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from localspec.models.ggml_types import GGML_TYPES
 from localspec.models.shape import Layer, ModelShape
+from localspec.options import LoadOptions
 
 _TYPES = {each.name.lower(): each for each in GGML_TYPES.values()}
 _PADDING = 256  # cells of a cache
@@ -35,7 +36,7 @@ class Settings:
     n_ctx: int
     n_batch: int = 512
     rows: int = 1
-    kv_type: str = "f16"
+    kv_type: str = LoadOptions().kv_type
     flash_attention: bool = True
     mapped_and_repacked: bool = False
 

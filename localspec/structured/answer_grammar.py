@@ -2,9 +2,24 @@
 
 from functools import lru_cache
 
+from localspec.options import ReplyOptions
 from localspec.structured.json_schema import schema_from_text, schema_gbnf
 from localspec.structured.soundness import require_sound
 from localspec.structured.unrolling import unrolled
+
+
+def answer_gbnf(options: ReplyOptions) -> str | None:
+    """Return the grammar that binds a reply, in GBNF; None where it is free.
+
+    Raises:
+        UsageError: the grammar or the schema is wrong, or says what cannot be kept.
+    """
+    if options.grammar is not None:
+        return sound_grammar(options.grammar)
+    if options.json_schema is None:
+        return None
+    assert isinstance(options.json_schema, str), "kept as text"  # noqa: S101
+    return schema_grammar(options.json_schema)
 
 
 @lru_cache(maxsize=64)

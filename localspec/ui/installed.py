@@ -2,10 +2,10 @@
 
 from dataclasses import replace
 
-from localspec.engine.protocol import Load
 from localspec.models.paths import data_dir
 from localspec.models.registry import Registry, load_registry
 from localspec.models.store import Store
+from localspec.options import LaunchOptions
 
 
 def nothing_is_here(registry: Registry | None = None) -> bool:
@@ -23,13 +23,13 @@ def nothing_is_here(registry: Registry | None = None) -> bool:
     )
 
 
-def named(load: Load, name: str) -> Load:
-    """Return a request for what a name means, a pair or else a target, loaded like the one before."""
+def named(options: LaunchOptions, name: str) -> LaunchOptions:
+    """Return options for what a name means, a pair or else a target, loaded like the one before."""
     is_pair = name in load_registry().pairs
     pair, target = (name, None) if is_pair else (None, name)
-    return replace(load, pair=pair, target=target, draft_model=None)
+    return replace(options, pair=pair, target=target, draft_model=None)
 
 
-def resumed(load: Load, name: str) -> Load:
-    """Return a request for what a conversation was last held with, unless something else was asked for."""
-    return named(load, name) if name and not (load.pair or load.target) else load
+def resumed(options: LaunchOptions, name: str) -> LaunchOptions:
+    """Return options for what a conversation was last held with, unless something else was asked for."""
+    return named(options, name) if name and not (options.pair or options.target) else options

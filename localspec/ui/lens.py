@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from localspec.chat.events import RoundDone
+from localspec.decoding.drafters.register import DRAFTERS
 from localspec.ui.clean import clean
 
 
@@ -19,8 +20,10 @@ class Mark:
 
 
 MARKS = {
-    "model": Mark("[", "]", "underline green", "the draft model proposed it"),
-    "lookup": Mark("{", "}", "underline2 cyan", "looked up in the text so far"),
+    **{
+        name: Mark(entry.marks[0], entry.marks[1], entry.style, entry.says)
+        for name, entry in reversed(list(DRAFTERS.items()))
+    },
     "correction": Mark("<", ">", "bold reverse", "the target's correction of a draft"),
     "bonus": Mark("+", "+", "bold magenta", "the target's, after a whole accepted draft"),
     "plain": Mark("", "", "", "the target's own, without a draft"),

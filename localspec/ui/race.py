@@ -9,8 +9,9 @@ from dataclasses import dataclass, field, replace
 
 from localspec.decoding.round import StopReason
 from localspec.engine.client import EngineClient
-from localspec.engine.protocol import EngineDied, Notice, Options
+from localspec.engine.protocol import EngineDied, Notice
 from localspec.messages import Message
+from localspec.options import ReplyOptions
 from localspec.ui.exchange import Exchange
 from localspec.ui.figures import TIMES
 
@@ -33,7 +34,7 @@ class Race:
 
     engine: EngineClient
     messages: tuple[Message, ...]
-    options: Options
+    options: ReplyOptions
     lanes: list[Exchange] = field(default_factory=list)
     _died: str = ""
 
@@ -112,7 +113,7 @@ class Race:
         self.lanes.append(Exchange(number, self.messages))
 
 
-def race_of(engine: EngineClient, messages: tuple[Message, ...], options: Options) -> Race:
+def race_of(engine: EngineClient, messages: tuple[Message, ...], options: ReplyOptions) -> Race:
     """Start a race over one prompt; of a length that nobody waits long for, and with one seed."""
     seed = secrets.randbits(_SEED_BITS) if options.seed is None else options.seed
     most = min(options.max_tokens or _MOST_TOKENS, _MOST_TOKENS)

@@ -11,12 +11,11 @@ from localspec.engine.client import EngineClient
 from localspec.engine.protocol import (
     Counted,
     EngineDied,
-    Load,
     Notice,
-    Options,
 )
 from localspec.errors import UsageError
 from localspec.messages import Message
+from localspec.options import LaunchOptions, ReplyOptions
 from localspec.ui import settings
 from localspec.ui.answering import Answering
 from localspec.ui.attach import attached
@@ -50,7 +49,12 @@ class Session:
     """
 
     def __init__(
-        self, engine: EngineClient, talk: Talk, load: Load, options: Options, folder: Path
+        self,
+        engine: EngineClient,
+        talk: Talk,
+        load: LaunchOptions,
+        options: ReplyOptions,
+        folder: Path,
     ) -> None:
         self.engine, self.talk, self.loaded, self.options = engine, talk, load, options
         self.folder = folder
@@ -83,13 +87,13 @@ class Session:
         self.engine.start()
         self.load(self.loaded)
 
-    def load(self, request: Load) -> None:
+    def load(self, options: LaunchOptions) -> None:
         """Load models, in place of others if some are loaded."""
         self.require_rest()
-        self.loaded = request
+        self.loaded = options
         self.state.expect_load()
         self.earlier_rounds = []
-        self.engine.load(request)
+        self.engine.load(options)
         self.kept.restore()
         if self.talk.conversation is not None:
             self.talk.history.update(self.talk.conversation, pair=self.pair)
@@ -244,7 +248,7 @@ class Session:
                 raise UsageError(f"draft is {value[:40]!r}: it takes on or off")
             self.draft = value == "on"
             return
-        self.options = settings.changed(self.options, name, value)
+        self.options = settings.set_option(self.options, name, value)
         if self.talk.conversation is not None:
             kept = settings.as_json(self.options)
             self.talk.history.update(self.talk.conversation, settings=kept)

@@ -11,10 +11,9 @@ from localspec.batch.line_template import LineTemplate
 from localspec.batch.rows import Row
 from localspec.batch.seeds import line_seed
 from localspec.chat.conversation import Conversation
-from localspec.chat.reply_options import ReplyOptions
-from localspec.decoding.sampling import SamplingParams
 from localspec.errors import LocalspecError, TemplateError, UsageError
 from localspec.messages import Message
+from localspec.options import ReplyOptions, SamplingParams
 
 USER = [{"role": "user", "content": "Hi"}]
 
@@ -153,6 +152,8 @@ def test_another_field_may_have_the_prompt() -> None:
         ({"prompt": "Hi", "max_tokens": 0}, "max_tokens is 0: it must be 1 or more"),
         ({"prompt": "Hi", "stop": [1]}, "stop is"),
         ({"prompt": "Hi", "stop": ""}, "a stop string is"),
+        ({"prompt": "Hi", "grammar": "root ::= ("}, "the grammar is wrong in line 1, column 11"),
+        ({"prompt": "Hi", "json_schema": {"not": {}}}, "cannot keep 'not'"),
         ({"prompt": "Hi", "logit_bias": {"a": 1}}, "logit_bias is"),
         ({"prompt": "Hi", "reply_options": [1]}, "reply_options is [1]: it takes an object"),
         ({"prompt": "Hi", "reply_options": "{"}, "it takes a JSON object"),

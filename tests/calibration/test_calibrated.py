@@ -19,9 +19,9 @@ from localspec.decoding.costs import PassCosts
 from localspec.decoding.model import Role
 from localspec.llama.calibrate import OF_DRAFT_MODEL, OF_TARGET
 from localspec.llama.model import LlamaModel
-from localspec.llama.options import LoadOptions
 from localspec.llama.safe_widths import SafeWidths
 from localspec.llama.timed_passes import Measured
+from localspec.options import LoadOptions
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,14 +3,10 @@
 import pytest
 
 from localspec.chat.conversation import Conversation
-from localspec.chat.reply_options import ReplyOptions
-from localspec.decoding.generate import Confirmed, StopReason
-from localspec.decoding.lookup_drafter import LookupDrafter
-from localspec.decoding.sampling import SamplingParams
-from localspec.decoding.timings import Timings
+from localspec.decoding.round import StopReason
 from localspec.messages import Message
+from localspec.options import ReplyOptions, SamplingParams
 from tests.chat.test_assistant import (
-    END,
     TEMPLATE,
     THINKING_TEMPLATE,
     TOKENIZER,
@@ -113,20 +109,3 @@ def test_the_same_seed_goes_on_with_the_same_text() -> None:
     first = said(speaker, conversation, ReplyOptions(options.sampling, 7, 13))
     rest = said(speaker, conversation, ReplyOptions(options.sampling, 7, 27))
     assert first.tokens + rest.tokens == whole.tokens
-
-
-def test_a_watcher_sees_every_round_and_when_it_was_over() -> None:
-    seen: list[tuple[Confirmed, float]] = []
-
-    def watch(confirmed: Confirmed, timings: Timings) -> None:
-        seen.append((confirmed, timings.decode_s))
-
-    speaker = assistant("ab ab ab ab ab ab", LookupDrafter({END}, min_match=2))
-    events = list(speaker.stream("hello", ReplyOptions(GREEDY), watch=watch))
-    tokens = [token for confirmed, _ in seen for token in confirmed.tokens]
-    assert tokens == [*spelled("ab ab ab ab ab ab"), END]
-    assert seen[0][0].round is None
-    assert all(confirmed.round is not None for confirmed, _ in seen[1:])
-    assert len(seen) < len(tokens)  # some were drafted
-    assert [at for _, at in seen] == sorted(at for _, at in seen)
-    assert len(events) > 1

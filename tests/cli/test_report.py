@@ -3,12 +3,13 @@ from dataclasses import replace
 from types import SimpleNamespace
 from typing import cast
 
+from localspec.decoding.generate import StopReason
+from localspec.decoding.timings import Timings
+
 from localspec.chat.assistant import Assistant
 from localspec.chat.events import Reply
 from localspec.cli.report import as_json, one_line
-from localspec.decoding.generate import StopReason
 from localspec.decoding.stats import AcceptanceStats
-from localspec.decoding.timings import Timings
 
 
 def assistant(target_name: str = "big") -> Assistant:

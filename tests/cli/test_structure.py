@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from localspec.chat.reply_options import ReplyOptions
 from localspec.cli.structure import structured
 from localspec.errors import UsageError
+from localspec.options import ReplyOptions
 from tests.cli.command import answer
 
 SCHEMA = {"type": "object", "properties": {"city": {"type": "string", "maxLength": 30}}, "required": ["city"], "additionalProperties": False}  # fmt: skip

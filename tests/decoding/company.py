@@ -85,9 +85,7 @@ def toy_sequences(random: Random, role: Role, shape: Shape, hooks: Hooks) -> Toy
                 hooks.evaluated += sum(sum(each.values()) for each in self.passes[before:])
 
     views = [CachedModel(shape.table, shape.n_ctx) for _ in range(shape.count)]
-    return Counted(
-        views, hooks.flag, shape.n_batch, shape.most_rows, hooks.on_pass, hooks.poison
-    )
+    return Counted(views, hooks.flag, shape.n_batch, shape.most_rows, hooks.on_pass, hooks.poison)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,15 +1,15 @@
 """What the adaptive policy plans; `test_adaptive_worlds` shows what comes of it."""
 
 import pytest
-
 from localspec.decoding.adaptive import AdaptivePolicy, adaptive_policy
-from localspec.decoding.break_even import could_win
-from localspec.decoding.costs import PassCosts
 from localspec.decoding.drafter import Draft, Hindsight, NoDrafter, ReadyDrafter
 from localspec.decoding.model_drafter import ModelDrafter
+from localspec.decoding.verify import Verdict
+
+from localspec.decoding.break_even import could_win
+from localspec.decoding.costs import PassCosts
 from localspec.decoding.policy import Plan
 from localspec.decoding.round import Round, Spent
-from localspec.decoding.verify import Verdict
 
 WIDTHS = (1, 2, 3, 4, 5, 6, 8, 12, 16, 32)
 Q4_K_M = PassCosts(

@@ -1,12 +1,12 @@
 """Crowd: a draft is weighed against the neighbours that share its pass, by the same table of costs."""
 
 import pytest
-
-from localspec.decoding.costs import PassCosts
 from localspec.decoding.crowd import Crowd, CrowdPolicy, could_pay, merged_s
 from localspec.decoding.drafter import Draft
-from localspec.decoding.round import Round, Spent
 from localspec.decoding.verify import Verdict
+
+from localspec.decoding.costs import PassCosts
+from localspec.decoding.round import Round, Spent
 
 LINEAR = PassCosts((1, 64), (1.0, 64.0))
 FLAT = PassCosts((1, 64), (1.0, 1.6))

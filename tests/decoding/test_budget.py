@@ -39,4 +39,3 @@ def test_nobody_who_spends_only_what_is_there_loses_more_than_the_limit(seed: in
     losses = [marks[at + 500] - marks[at] - 500 for at in range(len(marks) - 500)]
     assert max(losses) <= 14.5 + 5  # a window may begin within the tokens of a round
     assert max(losses) > 10
-

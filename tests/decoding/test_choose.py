@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 
 from localspec.decoding.choose import Chooser, choose, choose_with_gap
 from localspec.decoding.noise import Noise
-from localspec.decoding.sampling import Candidates, SamplingParams, candidates
+from localspec.decoding.sampling import Candidates, candidates
+from localspec.options import SamplingParams
 from tests.decoding.law import follows
 from tests.decoding.worlds import SomeResidues
 

@@ -3,9 +3,6 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
-
-from localspec.decoding.choose import Chooser
 from localspec.decoding.drafter import Draft, Drafter, NoDrafter
 from localspec.decoding.generate import (
     Confirmed,
@@ -14,15 +11,18 @@ from localspec.decoding.generate import (
     drive,
     speculative_round,
 )
-from localspec.decoding.model import LanguageModel, Role
 from localspec.decoding.model_drafter import ModelDrafter
-from localspec.decoding.noise import Noise
 from localspec.decoding.pacing import Pacing
-from localspec.decoding.policy import FixedPolicy, Plan
-from localspec.decoding.round import Round, Spent
-from localspec.decoding.sampling import SamplingParams
 from localspec.decoding.timings import Timings
 from localspec.decoding.verify import Verdict
+from numpy.typing import NDArray
+
+from localspec.decoding.choose import Chooser
+from localspec.decoding.model import LanguageModel, Role
+from localspec.decoding.noise import Noise
+from localspec.decoding.policy import FixedPolicy, Plan
+from localspec.decoding.round import Round, Spent
+from localspec.options import SamplingParams
 from tests.toy import (
     CachedModel,
     Countdown,

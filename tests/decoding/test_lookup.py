@@ -11,7 +11,7 @@ from localspec.decoding.drafters.lookup import LookupDrafter, make
 from localspec.decoding.drafters.register import Material
 from localspec.decoding.noise import Noise
 from localspec.decoding.round import Draft, Round, Verdict
-from localspec.decoding.sampling import SamplingParams
+from localspec.options import SamplingParams
 from tests.decoding.worlds import SomeResidues
 
 CHOOSER = Chooser(SamplingParams(), Noise(0))

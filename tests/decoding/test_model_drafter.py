@@ -5,15 +5,16 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
-from localspec.decoding.choose import Chooser, choose
 from localspec.decoding.drafter import Draft, Hindsight
 from localspec.decoding.generate import Limits
-from localspec.decoding.model import Role
 from localspec.decoding.model_drafter import ModelDrafter
+
+from localspec.decoding.choose import Chooser, choose
+from localspec.decoding.model import Role
 from localspec.decoding.noise import Noise
 from localspec.decoding.policy import FixedPolicy
-from localspec.decoding.sampling import SamplingParams, candidates
+from localspec.decoding.sampling import candidates
+from localspec.options import SamplingParams
 from tests.toy import CachedModel, Table, UncachedModel, random_table, related_table, run_to_end
 
 CHOOSER = Chooser(SamplingParams(temperature=1, top_k=0, top_p=1, min_p=0), Noise(3))

@@ -9,16 +9,16 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
+from localspec.decoding.generate import Generation
+from localspec.decoding.model_drafter import ModelDrafter
+from localspec.decoding.verify import verify
 from numpy.typing import NDArray
 
 from localspec.decoding import generate
 from localspec.decoding.choose import Chooser, choose
 from localspec.decoding.constraint import AnswerConstraint
-from localspec.decoding.generate import Generation
-from localspec.decoding.model_drafter import ModelDrafter
 from localspec.decoding.noise import Noise
 from localspec.decoding.sampling import candidates
-from localspec.decoding.verify import verify
 from localspec.errors import PassFailed
 from tests.decoding.planting import plant
 from tests.decoding.worlds import check_same_text, random_world

@@ -4,10 +4,10 @@ from collections.abc import Generator
 
 import numpy as np
 import pytest
+from localspec.decoding.serve import serve
 
 from localspec.decoding.cancel import Cancelled
 from localspec.decoding.model import Logits, Pass, Role
-from localspec.decoding.serve import serve
 from tests.toy import Asked, CachedModel, Countdown, random_table
 
 TABLE = random_table(1, n_vocab=5)

@@ -1,9 +1,9 @@
 """best_count: the knee of the curve of tokens per second over the number of sequences."""
 
 import pytest
+from localspec.decoding.side_by_side import best_count
 
 from localspec.decoding.costs import PassCosts
-from localspec.decoding.side_by_side import best_count
 
 # Milliseconds of SmolLM2's passes of so many sequences, on two cores.
 SMOLLM2 = PassCosts(

@@ -13,7 +13,7 @@ from lab.simulator.clairvoyant import (
     best_stops,
     expected_rate,
 )
-from lab.simulator.contenders import NAIVE, PLAIN, fixed_lookup, fixed_model
+from lab.simulator.contenders import MovingAverage, fixed_lookup, fixed_model, plain
 from lab.simulator.costs import F16, GPU
 from lab.simulator.loop import WARM_UP, plain_seconds, regret, run, worst_window
 from lab.simulator.pair import Machine, VirtualModel
@@ -31,24 +31,25 @@ def every_regime(choice: Choice, replay: Replay) -> dict[int, Choice]:
 
 @pytest.mark.parametrize(("name", "length"), [*product(REPLAYED, (0, 1, 5))])
 def test_a_replay_takes_what_the_loop_takes(name: str, length: int) -> None:
-    make = (fixed_model(length) if length else PLAIN).make
+    contender = fixed_model(length) if length else plain
     world, replay = build(name, 3), Replay.of(build(name, 3))
     replayed = replay.seconds(every_regime(Choice(length), replay))
-    np.testing.assert_allclose(run(world, make(world)).seconds, replayed, rtol=1e-9)
+    np.testing.assert_allclose(run(world, contender).seconds, replayed, rtol=1e-9)
 
 
 def test_a_replay_of_short_replies_catches_up_with_the_questions() -> None:
     make = short_replies(GPU, 0.8, n=12)
     world, replay = make(1), Replay.of(make(1))
-    taken = run(world, fixed_model(3).make(world)).seconds
+    taken = run(world, fixed_model(3)).seconds
     np.testing.assert_allclose(taken, replay.seconds(every_regime(Choice(3), replay)), rtol=1e-9)
 
 
-def test_a_replay_of_copying_takes_what_the_loop_takes() -> None:
+def test_copying_takes_what_a_replay_takes_or_a_little_less() -> None:
+    """The drafter goes on in the source that it copied from; a replay looks for a match each time."""
     world, replay = build("bimodal-copy-gpu", 2), Replay.of(build("bimodal-copy-gpu", 2))
-    taken = run(world, fixed_lookup(7, 4).make(world)).seconds
-    replayed = replay.seconds(every_regime(Choice(0, 7, 4), replay))
-    np.testing.assert_allclose(taken, replayed, rtol=1e-9)
+    taken = run(world, fixed_lookup(7, 4)).seconds[-1]
+    replayed = replay.seconds(every_regime(Choice(0, 7, 4), replay))[-1]
+    assert 0.995 * replayed < taken < replayed * (1 + 1e-9)
 
 
 def test_the_clock_jitters_about_the_expected_seconds() -> None:
@@ -155,12 +156,12 @@ def test_windows_and_regret_see_a_loss() -> None:
 
 
 def test_plain_decoding_is_found_wanting_where_drafting_pays() -> None:
-    assert assess("stationary-gpu-0.85", 0, PLAIN).regret > 1
+    assert assess("stationary-gpu-0.85", 0, plain).regret > 1
 
 
 @pytest.mark.parametrize("name", ["adversarial-gpu", "honeymoon-gpu", "hopeless-f16"])
 def test_a_naive_policy_is_caught(name: str) -> None:
-    outcome = assess(name, 0, NAIVE)
+    outcome = assess(name, 0, MovingAverage)
     assert outcome.regret > 0.05
     assert outcome.window < 0.97
 
@@ -172,4 +173,4 @@ def test_whoever_always_copies_is_caught_where_bets_are_broken() -> None:
 
 
 def test_a_naive_policy_does_well_where_nothing_changes() -> None:
-    assert assess("stationary-gpu-0.85", 0, NAIVE).regret < 0.1
+    assert assess("stationary-gpu-0.85", 0, MovingAverage).regret < 0.1

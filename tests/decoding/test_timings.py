@@ -1,13 +1,13 @@
 import pytest
+from localspec.decoding.generate import Limits, StopReason
+from localspec.decoding.model_drafter import ModelDrafter
+from localspec.decoding.timings import Timings
 
 from localspec.decoding.choose import Chooser
-from localspec.decoding.generate import Limits, StopReason
 from localspec.decoding.model import LanguageModel, Logits, Role
-from localspec.decoding.model_drafter import ModelDrafter
 from localspec.decoding.noise import Noise
 from localspec.decoding.policy import FixedPolicy
-from localspec.decoding.sampling import SamplingParams
-from localspec.decoding.timings import Timings
+from localspec.options import SamplingParams
 from tests.toy import CachedModel, Countdown, Stopwatch, random_table, run_to_end
 
 

@@ -31,18 +31,20 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from localspec.decoding.drafter import NoDrafter
+
 from localspec import errors
 from localspec.chat.assistant import Assistant
 from localspec.chat.conversation import Segment
 from localspec.chat.loaded_models import LoadedModels
 from localspec.decoding.cancel import CancelFlag
 from localspec.decoding.costs import PassCosts
-from localspec.decoding.drafter import NoDrafter
 from localspec.decoding.policy import FixedPolicy
 from localspec.engine.factory import Loaded, RestoredState, SavedState, StateLeftError
 from localspec.engine.forecast import Costs
-from localspec.engine.protocol import Downloading, Load, Loading, Measuring
+from localspec.engine.protocol import Downloading, Loading, Measuring
 from localspec.engine.serving import serve
+from localspec.options import LaunchOptions
 from tests.engine.scripted import (
     END,
     NEVER,
@@ -75,8 +77,8 @@ class ScriptedFactory:
         self._script = script
         self._death = Death(**script["death"]) if "death" in script else NEVER
 
-    def fetch(self, request: Load, tell: Callable[[Downloading], None]) -> None:
-        name = name_of(request)
+    def fetch(self, options: LaunchOptions, tell: Callable[[Downloading], None]) -> None:
+        name = name_of(options)
         self._death.strike("fetch", 0)
         refused = self._script.get("refuses", {}).get(name)
         if refused is not None:
@@ -90,9 +92,12 @@ class ScriptedFactory:
                 time.sleep(download["seconds"] / _STEPS)
 
     def load(
-        self, request: Load, cancel: CancelFlag, tell: Callable[[Loading | Measuring], None]
+        self,
+        options: LaunchOptions,
+        cancel: CancelFlag,
+        tell: Callable[[Loading | Measuring], None],
     ) -> Loaded:
-        name = name_of(request)
+        name = name_of(options)
         tell(Loading(name, 0.0))
         time.sleep(self._script.get("stubborn_s", 0.0))
         for step in range(_STEPS + 1):
@@ -105,8 +110,8 @@ class ScriptedFactory:
         return loaded(model, name, self._script)
 
 
-def name_of(request: Load) -> str:
-    return request.pair or request.target or "default-pair"
+def name_of(options: LaunchOptions) -> str:
+    return options.pair or options.target or "default-pair"
 
 
 def loaded(model: ScriptedModel, name: str, script: dict[str, Any]) -> Loaded:

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from localspec.decoding.drafter import Draft
 
 from localspec.decoding.cancel import CancelFlag, Cancelled
 from localspec.decoding.choose import Chooser
-from localspec.decoding.drafter import Draft
 from localspec.decoding.model import Logits, Pass
 from tests.chat.toy_tokenizer import ToyTokenizer, spelled
 

@@ -8,7 +8,8 @@ from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
 from localspec.engine.client import EngineClient
-from localspec.engine.protocol import EngineDied, Failed, Finished, Load, Notice, Ready, Streamed
+from localspec.engine.protocol import EngineDied, Failed, Finished, Notice, Ready, Streamed
+from localspec.options import LaunchOptions
 from tests.engine.double import command
 
 M = TypeVar("M")
@@ -79,7 +80,7 @@ def double(script: dict[str, Any] | None = None, *, load: bool = True) -> Iterat
     engine.start()
     try:
         if load:
-            engine.load(Load(pair="a-pair"))
+            engine.load(LaunchOptions(pair="a-pair"))
             last = hear_of(engine, Ready)[-1]
             assert isinstance(last, Ready), last
         yield engine

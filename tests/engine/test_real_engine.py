@@ -10,10 +10,8 @@ from localspec.engine.client import EngineClient
 from localspec.engine.protocol import (
     Failed,
     Finished,
-    Load,
     LoadCancelled,
     Loading,
-    Options,
     Prefilling,
     Ready,
     Started,
@@ -23,11 +21,12 @@ from localspec.engine.protocol import (
     Streamed,
 )
 from localspec.messages import Message
+from localspec.options import LaunchOptions, LoadOptions, ReplyOptions, SamplingParams
 from tests.engine.talking import Heard, hear, hear_all, hear_of
 
 pytestmark = pytest.mark.weights
 
-GREEDY = Options(temperature=0, max_tokens=40)
+GREEDY = ReplyOptions(SamplingParams(temperature=0), max_tokens=40)
 QUESTION = [Message.system("You are brief."), Message.user("Name three rivers of Europe.")]
 
 
@@ -36,7 +35,9 @@ def engine(path: Path, draft: str = "lookup") -> Iterator[EngineClient]:
     client = EngineClient()
     client.start()
     try:
-        load = Load(target=str(path), draft=draft, threads=1, gpu_layers=0, n_ctx=2048)
+        load = LaunchOptions(
+            target=str(path), draft=draft, load=LoadOptions(threads=1, gpu_layers=0, n_ctx=2048)
+        )
         client.load(load)
         ready = hear_of(client, Ready)[-1]
         assert isinstance(ready, Ready), ready
@@ -106,7 +107,9 @@ def test_a_long_prompt_stops_in_the_middle_and_keeps_what_it_has(client: EngineC
     client.cancel(number)
     stopped = ended(hear_all(client, number))
     assert (stopped.stop_reason, stopped.message.text) == ("cancelled", "")
-    heard = hear_all(client, client.ask(long, Options(temperature=0, max_tokens=2)))
+    heard = hear_all(
+        client, client.ask(long, ReplyOptions(SamplingParams(temperature=0), max_tokens=2))
+    )
     started = heard.of(Started)[0]
     # What was told to be evaluated is kept, and a whole prompt was not.
     assert told.done_tokens <= started.cached_tokens < started.prompt_tokens - 128
@@ -115,7 +118,7 @@ def test_a_long_prompt_stops_in_the_middle_and_keeps_what_it_has(client: EngineC
 
 def test_a_reply_stops_in_the_middle_and_goes_on(client: EngineClient) -> None:
     story = [Message.user("Tell me a long story about a fox.")]
-    options = Options(temperature=0, max_tokens=60)
+    options = ReplyOptions(SamplingParams(temperature=0), max_tokens=60)
     whole = ended(hear_all(client, client.ask(story, options, keep=0)))
     number = client.ask(story, options, keep=0)
     hear(client, lambda message: isinstance(message, Streamed))
@@ -124,7 +127,12 @@ def test_a_reply_stops_in_the_middle_and_goes_on(client: EngineClient) -> None:
     assert cut.stop_reason == "cancelled"
     left = 60 - cut.completion_tokens
     rest = ended(
-        hear_all(client, client.ask([*story, cut.message], Options(temperature=0, max_tokens=left)))
+        hear_all(
+            client,
+            client.ask(
+                [*story, cut.message], ReplyOptions(SamplingParams(temperature=0), max_tokens=left)
+            ),
+        )
     )
     assert rest.cached_tokens == rest.prompt_tokens - 1
     assert whole.message.text.startswith(cut.message.text)
@@ -150,7 +158,7 @@ def test_a_file_that_is_none_is_refused_and_the_pair_stays(
     client: EngineClient, tmp_path: Path
 ) -> None:
     (tmp_path / "x.gguf").write_bytes(b"GGUF nonsense")
-    client.load(Load(target=str(tmp_path / "x.gguf")))
+    client.load(LaunchOptions(target=str(tmp_path / "x.gguf")))
     failed = hear_of(client, Ready)[-1]
     assert isinstance(failed, Failed)
     assert failed.kind == "ModelFileError"
@@ -160,7 +168,7 @@ def test_a_file_that_is_none_is_refused_and_the_pair_stays(
 def test_a_load_is_stopped_in_the_middle(smollm2_path: Path) -> None:
     client = EngineClient()
     client.start()
-    client.load(Load(target=str(smollm2_path), threads=1, gpu_layers=0))
+    client.load(LaunchOptions(target=str(smollm2_path), load=LoadOptions(threads=1, gpu_layers=0)))
     client.cancel()
     heard = hear_of(client, LoadCancelled)
     assert heard[-1] == LoadCancelled(None)

@@ -9,15 +9,13 @@ import pytest
 
 from lab.peers.runs import PeerRuns
 from lab.peers.setting import PEER_FLAGS, PeerSetting, peer_program
-from localspec.bench.own import Wish
 from localspec.bench.schedule import Slot
 from localspec.decoding.cancel import Cancelled
-from localspec.decoding.sampling import SamplingParams
 from localspec.errors import LocalspecError, UsageError
-from localspec.llama.options import LoadOptions
+from localspec.options import LoadOptions, ReplyOptions, SamplingParams
 from tests.lab.fake_server import fake_server
 
-WISH = Wish(SamplingParams(top_k=20), max_tokens=5, seed=7)
+ASKED = ReplyOptions(SamplingParams(top_k=20), seed=7, max_tokens=5)
 SLOT = Slot(0, 0.8, 2, "server:none", 0)
 
 
@@ -36,7 +34,7 @@ def setting(program: Path, options: LoadOptions | None = None) -> PeerSetting:
 
 
 def runs(program: Path, is_cancelled: Callable[[], bool] = lambda: False) -> PeerRuns:
-    return PeerRuns(setting(program), [[5, 6, 7]], WISH, is_cancelled)
+    return PeerRuns(setting(program), [[5, 6, 7]], ASKED, is_cancelled)
 
 
 def test_an_answer_is_timed_and_counted_token_by_token(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from lab.synthetic.heavier import heavier
 from lab.synthetic.shuffled import shuffled
 from localspec.llama.context import LlamaContext
 from localspec.llama.model import LlamaModel
-from localspec.llama.options import LoadOptions
+from localspec.options import LoadOptions
 
 pytestmark = pytest.mark.weights
 

@@ -12,7 +12,7 @@ from localspec.decoding.constraint import AnswerConstraint
 from localspec.errors import LocalspecError, UsageError
 from localspec.llama.grammar import Grammars, GrammarState, NativeGrammar
 from localspec.llama.model import LlamaModel
-from localspec.llama.options import LoadOptions
+from localspec.options import LoadOptions
 from localspec.structured.answer_grammar import schema_grammar, sound_grammar
 from tests.decoding.planting import plant
 from tests.structured.grammars import GRAMMARS

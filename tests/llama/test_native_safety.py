@@ -7,16 +7,14 @@ from typing import Any
 
 import llama_cpp.llama_cpp as native
 import pytest
+from localspec.decoding.generate import StopReason
 
 from localspec.chat.assistant import Assistant
 from localspec.chat.events import Reply
-from localspec.chat.reply_options import ReplyOptions
-from localspec.decoding.generate import StopReason
-from localspec.decoding.sampling import SamplingParams
-from localspec.launch import Launch, prepare
+from localspec.launch import prepare
 from localspec.llama.context import LlamaContext
 from localspec.llama.model import LlamaModel
-from localspec.llama.options import LoadOptions
+from localspec.options import LaunchOptions, LoadOptions, ReplyOptions, SamplingParams
 from tests.llama import tiny_mamba
 from tests.llama.audit import Audit, held
 
@@ -41,7 +39,7 @@ def audit(monkeypatch: pytest.MonkeyPatch) -> Audit:
 def drafting(smollm2_path: Path) -> Iterator[Assistant]:
     """SmolLM2 with itself as draft model: passes of both, and of every width."""
     path = str(smollm2_path)
-    launch = Launch(target=path, draft_model=path, draft="model:3", options=OPTIONS)
+    launch = LaunchOptions(target=path, draft_model=path, draft="model:3", load=OPTIONS)
     assistant = prepare(launch).load()
     yield assistant
     assistant.close()
@@ -57,7 +55,7 @@ def test_every_row_lies_in_the_buffer_of_its_pass(
     audit: Audit, smollm2_path: Path, draft: str
 ) -> None:
     small = str(smollm2_path) if draft.startswith("model") else None
-    launch = Launch(target=str(smollm2_path), draft_model=small, draft=draft, options=OPTIONS)
+    launch = LaunchOptions(target=str(smollm2_path), draft_model=small, draft=draft, load=OPTIONS)
     assistant = prepare(launch).load()
     for temperature in (0.0, 0.9):
         answered(assistant, 24, temperature)
@@ -67,7 +65,7 @@ def test_every_row_lies_in_the_buffer_of_its_pass(
 
 
 def test_nobody_holds_rows_of_a_context_that_was_freed(audit: Audit, smollm2_path: Path) -> None:
-    launch = Launch(target=str(smollm2_path), draft="lookup:4", options=OPTIONS)
+    launch = LaunchOptions(target=str(smollm2_path), draft="lookup:4", load=OPTIONS)
     assistant = prepare(launch).load()
     reply = answered(assistant, 12)
     assistant.close()
@@ -155,7 +153,7 @@ def test_switching_models_leaves_nothing_behind(smollm2_path: Path, tmp_path: Pa
     other = tiny_mamba.write(tmp_path / "tiny.gguf")
 
     def switch() -> None:
-        launch = Launch(target=str(smollm2_path), draft="lookup:4", options=OPTIONS)
+        launch = LaunchOptions(target=str(smollm2_path), draft="lookup:4", load=OPTIONS)
         assistant = prepare(launch).load()
         answered(assistant, 3)
         assistant.close()
@@ -183,7 +181,9 @@ def test_what_a_pair_held_is_given_back_when_it_is_closed(smollm2_path: Path) ->
     def left(n_ctx: int, draft: str) -> int:
         small = str(smollm2_path) if draft.startswith("model") else None
         options = LoadOptions(n_ctx=n_ctx, threads=1)
-        launch = Launch(target=str(smollm2_path), draft_model=small, draft=draft, options=options)
+        launch = LaunchOptions(
+            target=str(smollm2_path), draft_model=small, draft=draft, load=options
+        )
         assistant = prepare(launch).load()
         answered(assistant, 3)
         assistant.close()

@@ -4,12 +4,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-
-from localspec.chat.reply_options import ReplyOptions
-from localspec.decoding.cancel import CancelFlag
-from localspec.launch import Launch, prepare
-from localspec.llama.options import LoadOptions
 from localspec.llama.pair import open_pair
+
+from localspec.decoding.cancel import CancelFlag
+from localspec.launch import prepare
+from localspec.options import LaunchOptions, LoadOptions, ReplyOptions
 from tests.llama.tiny_mamba import SUPPRESSED, write
 
 
@@ -40,7 +39,7 @@ def test_a_recurrent_model_answers_rightly_after_its_past_was_changed(mamba: Pat
 
 @pytest.mark.parametrize("draft", ["auto", "lookup"])
 def test_lookup_is_not_tried_on_a_recurrent_target(mamba: Path, draft: str) -> None:
-    assistant = prepare(Launch(target=str(mamba), draft=draft)).load()
+    assistant = prepare(LaunchOptions(target=str(mamba), draft=draft)).load()
     options = ReplyOptions(seed=1, max_tokens=24)
     reply = assistant.reply("abcabcabcabcabcabc", options)
     again = assistant.reply("abcabcabcabcabcabc", options)
@@ -52,7 +51,7 @@ def test_lookup_is_not_tried_on_a_recurrent_target(mamba: Path, draft: str) -> N
 
 
 def test_what_the_file_forbids_is_read(mamba: Path) -> None:
-    assistant = prepare(Launch(target=str(mamba))).load()
+    assistant = prepare(LaunchOptions(target=str(mamba))).load()
     assert list(assistant.models.suppressed) == SUPPRESSED
     assistant.close()
 

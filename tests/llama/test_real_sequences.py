@@ -7,21 +7,19 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from localspec.decoding.generate import StopReason
+from localspec.parallel import open_parallel
 
 from localspec.chat.assistant import Assistant
 from localspec.chat.conversation import Conversation
-from localspec.chat.reply_options import ReplyOptions
 from localspec.chat.requests import Answered, Answerer, OneAtATime, Request
 from localspec.decoding.cancel import CancelFlag, Cancelled
-from localspec.decoding.generate import StopReason
 from localspec.decoding.model import Pass, Role
-from localspec.decoding.sampling import SamplingParams
-from localspec.launch import Launch, prepare
+from localspec.launch import prepare
 from localspec.llama.context import LlamaContext
 from localspec.llama.model import LlamaModel
-from localspec.llama.options import LoadOptions
 from localspec.llama.sequences import LlamaSequences
-from localspec.parallel import open_parallel
+from localspec.options import LaunchOptions, LoadOptions, ReplyOptions, SamplingParams
 
 pytestmark = pytest.mark.weights
 
@@ -163,7 +161,7 @@ def test_the_same_bytes_alone_and_in_parallel_under_exact(
     options = ReplyOptions(
         SamplingParams(temperature=temperature, repeat_penalty=1.1), max_tokens=24
     )
-    launch = Launch(target=str(smollm2_path), exact=True, options=LoadOptions(n_ctx=512))
+    launch = LaunchOptions(target=str(smollm2_path), exact=True, load=LoadOptions(n_ctx=512))
     prepared = prepare(launch)
     assistant: Assistant = prepared.load()
     alone = texts(OneAtATime(assistant, afresh=True), options)
@@ -176,7 +174,7 @@ def test_the_same_bytes_alone_and_in_parallel_under_exact(
 
 
 def test_a_shared_system_prompt_is_evaluated_once(smollm2_path: Path) -> None:
-    launch = Launch(target=str(smollm2_path), options=LoadOptions(n_ctx=512))
+    launch = LaunchOptions(target=str(smollm2_path), load=LoadOptions(n_ctx=512))
     parallel = open_parallel(prepare(launch), 3)
     options = ReplyOptions(SamplingParams(temperature=0), max_tokens=4)
     answered = [each.reply for each in parallel.answer(requests(options)) if each.reply]

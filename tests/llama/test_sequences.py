@@ -6,9 +6,9 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
+from localspec.decoding.schedule import Schedule
 
 from localspec.decoding.model import Logits, Pass, Role
-from localspec.decoding.schedule import Schedule
 from localspec.llama.sequence import LlamaSequence
 from localspec.llama.sequences import LlamaSequences, _Sibling
 from tests.decoding.planting import plant

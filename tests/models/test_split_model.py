@@ -5,13 +5,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-
-from localspec.chat.reply_options import ReplyOptions
-from localspec.decoding.sampling import SamplingParams
-from localspec.errors import ModelFileError, UsageError
 from localspec.fitting import plan_fit
-from localspec.launch import Launch, prepare
-from localspec.llama.options import LoadOptions
+
+from localspec.errors import ModelFileError, UsageError
+from localspec.launch import prepare
 from localspec.models.entries import HubSource, of_shards
 from localspec.models.gguf_header import read_header
 from localspec.models.imported import import_file
@@ -21,6 +18,7 @@ from localspec.models.registry import load_registry
 from localspec.models.removal import plan_removal, remove
 from localspec.models.split_model import read_model
 from localspec.models.store import Store
+from localspec.options import LaunchOptions, LoadOptions, ReplyOptions, SamplingParams
 from tests.models.gguf_builder import Raw, build, model_file, model_values
 from tests.models.shapes import LLAMA_1B, sparse_model
 from tests.models.sources import entry_for
@@ -163,7 +161,7 @@ def shards(smollm2_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Iter
 
 def text_of(target: str | Path) -> str:
     options = LoadOptions(n_ctx=512, gpu_layers=0, threads=1)
-    launch = Launch(target=str(target), draft="off", options=options, offline=True)
+    launch = LaunchOptions(target=str(target), draft="off", load=options, offline=True)
     assistant = prepare(launch).load()
     try:
         reply = ReplyOptions(SamplingParams(temperature=0.0), max_tokens=24)

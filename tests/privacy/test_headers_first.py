@@ -10,7 +10,8 @@ import pytest
 
 import localspec
 from localspec.errors import LocalspecError
-from localspec.launch import Launch, prepare
+from localspec.launch import prepare
+from localspec.options import LaunchOptions
 from tests.models.gguf_builder import model_file
 
 PACKAGE = Path(localspec.__file__).parent
@@ -77,5 +78,5 @@ def test_a_damaged_file_never_reaches_llama_cpp(
     for content in _damaged():
         file.write_bytes(content)
         with pytest.raises(LocalspecError):
-            prepare(Launch(target=str(file))).load()
+            prepare(LaunchOptions(target=str(file))).load()
     assert reached == []

@@ -8,13 +8,13 @@ from random import Random
 
 import numpy as np
 import pytest
-
-from localspec.decoding.choose import Ranking
 from localspec.decoding.drafter import Draft
 from localspec.decoding.generate import Confirmed
-from localspec.decoding.round import Round
 from localspec.decoding.timings import Timings
 from localspec.decoding.verify import Verdict
+
+from localspec.decoding.choose import Ranking
+from localspec.decoding.round import Round
 from localspec.telemetry.pair import Pair
 from localspec.telemetry.recorder import Recorder
 from localspec.telemetry.switch import Switch

@@ -13,12 +13,12 @@ from random import Random
 from typing import Any
 
 import pytest
-
 from localspec.decoding.drafter import Draft
 from localspec.decoding.generate import Confirmed
-from localspec.decoding.round import Round
 from localspec.decoding.timings import Timings
 from localspec.decoding.verify import Verdict
+
+from localspec.decoding.round import Round
 from localspec.telemetry.database import FILE, Database
 from localspec.telemetry.recorder import Recorder
 from localspec.telemetry.schema import VERSION

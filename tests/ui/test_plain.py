@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from localspec.engine.client import EngineClient
-from localspec.engine.protocol import Load, Options
 from localspec.history.archive import History
+from localspec.options import LaunchOptions, ReplyOptions
 from localspec.ui.plain import Plain
 from localspec.ui.preferences import Preferences
 from localspec.ui.session import Session
@@ -31,7 +31,9 @@ def said(
 ) -> tuple[int, str, str]:
     """Talk in lines; return the exit code, the answers and the news."""
     talk = Talk(History(folder / "history"))
-    session = Session(EngineClient(command(script)), talk, Load(pair="toy"), Options(), folder)
+    session = Session(
+        EngineClient(command(script)), talk, LaunchOptions(pair="toy"), ReplyOptions(), folder
+    )
     out, err = io.StringIO(), io.StringIO()
     preferences = Preferences(personas={"pirate": "Arr."})
     plain = Plain(session, preferences, iter(lines), out, err, terminal=terminal, quiet=quiet)
@@ -151,7 +153,9 @@ def test_a_full_context_says_what_to_do_and_drop_does_it(tmp_path: Path) -> None
 def test_ctrl_c_stops_the_answer_and_keeps_what_is_there(tmp_path: Path) -> None:
     talk = Talk(History(tmp_path / "history"))
     script = {"otherwise": ["word " * 100], "pass_s": 0.01}
-    session = Session(EngineClient(command(script)), talk, Load(pair="toy"), Options(), tmp_path)
+    session = Session(
+        EngineClient(command(script)), talk, LaunchOptions(pair="toy"), ReplyOptions(), tmp_path
+    )
     out = io.StringIO()
     pressed: list[bool] = []
 
@@ -201,7 +205,7 @@ def test_a_second_ctrl_c_leaves_an_engine_that_hangs(tmp_path: Path) -> None:
     script = {"otherwise": ["word " * 100], "pass_s": 0.02}
     talk = Talk(History(tmp_path / "history"))
     engine = EngineClient(command(script))
-    session = Session(engine, talk, Load(pair="toy"), Options(), tmp_path)
+    session = Session(engine, talk, LaunchOptions(pair="toy"), ReplyOptions(), tmp_path)
     out = io.StringIO()
 
     def sleep(_: float) -> None:

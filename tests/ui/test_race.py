@@ -1,7 +1,8 @@
 import pytest
 
-from localspec.engine.protocol import EngineDied, Failed, Options, Span, Started, Streamed
+from localspec.engine.protocol import EngineDied, Failed, Span, Started, Streamed
 from localspec.messages import Message
+from localspec.options import ReplyOptions
 from localspec.ui.race import Race
 from tests.ui.answers import finished
 
@@ -16,7 +17,7 @@ class Asked:
     def ask(
         self,
         turns: object,
-        options: Options,
+        options: ReplyOptions,
         *,
         draft: bool,
         keep: int | None,
@@ -36,7 +37,7 @@ def engine() -> Asked:
 
 @pytest.fixture
 def race(engine: Asked) -> Race:
-    race = Race(engine, (Message.user("q"),), Options(seed=5))  # type: ignore[arg-type]
+    race = Race(engine, (Message.user("q"),), ReplyOptions(seed=5))  # type: ignore[arg-type]
     race.start()
     return race
 

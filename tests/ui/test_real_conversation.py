@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from localspec.engine.client import EngineClient
-from localspec.engine.protocol import Load
+from localspec.options import LaunchOptions, LoadOptions
 from tests.ui.driving import Chat, drive
 
 pytestmark = pytest.mark.weights
@@ -22,7 +22,9 @@ def new_tokens(chat: Chat) -> int:
 def test_a_conversation_is_held_stopped_edited_raced_and_taken_up_again(
     tmp_path: Path, smollm2_path: Path
 ) -> None:
-    load = Load(target=str(smollm2_path), draft="lookup", n_ctx=1024, threads=1)
+    load = LaunchOptions(
+        target=str(smollm2_path), draft="lookup", load=LoadOptions(n_ctx=1024, threads=1)
+    )
 
     async def talk(chat: Chat) -> None:
         await chat.ready()

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from localspec.engine.protocol import LensToken, Options
+from localspec.engine.protocol import LensToken
 from localspec.messages import Message
+from localspec.options import ReplyOptions
 from localspec.ui import picker
 from localspec.ui.history_sheet import HistorySheet
 from localspec.ui.pairs import PairChoice
@@ -151,7 +152,7 @@ class Lanes(Race):
 def test_race(tmp_path: Path) -> None:
     async def look(chat: Chat) -> None:
         await chat.ready()
-        race = Lanes(chat.session.engine, (Message.user("q"),), Options())
+        race = Lanes(chat.session.engine, (Message.user("q"),), ReplyOptions())
         race.start()
         chat.app.push_screen(RaceSheet(race))
         await chat.until(lambda: isinstance(chat.app.screen, RaceSheet))

@@ -11,9 +11,7 @@ from localspec.engine.protocol import (
     EngineDied,
     Failed,
     Finished,
-    Load,
     Notice,
-    Options,
     Ready,
     Span,
     Started,
@@ -22,6 +20,7 @@ from localspec.engine.protocol import (
 from localspec.errors import UsageError
 from localspec.history.archive import History
 from localspec.messages import Message
+from localspec.options import LaunchOptions, ReplyOptions
 from localspec.ui.engine_state import Phase
 from localspec.ui.session import Session
 from localspec.ui.talk import Talk
@@ -38,7 +37,7 @@ class Engine:
         self.told: list[str] = []
         self.inbox: list[Notice] = []
 
-    def ask(self, messages: Sequence[Message], options: Options, **flags: Any) -> int:
+    def ask(self, messages: Sequence[Message], options: ReplyOptions, **flags: Any) -> int:
         self.asked.append(Ask(len(self.asked) + 1, tuple(messages), options, **flags))
         return len(self.asked)
 
@@ -58,7 +57,7 @@ def engine() -> Engine:
 @pytest.fixture
 def session(engine: Engine, tmp_path: Path) -> Session:
     talk = Talk(History(tmp_path / "history"), "Be brief.")
-    made = Session(engine, talk, Load(pair="p"), Options(), tmp_path)  # type: ignore[arg-type]
+    made = Session(engine, talk, LaunchOptions(pair="p"), ReplyOptions(), tmp_path)  # type: ignore[arg-type]
     made.start()
     hear(made, READY)
     return made
@@ -160,7 +159,7 @@ def test_only_one_answer_at_a_time(session: Session) -> None:
         lambda: session.ask("two?"),
         session.regenerate,
         session.new,
-        lambda: session.load(Load()),
+        lambda: session.load(LaunchOptions()),
     ]
     for doing in doings:
         with pytest.raises(UsageError, match="under way"):
@@ -225,7 +224,7 @@ def test_a_conversation_is_taken_up_with_its_settings(session: Session) -> None:
     session.new()
     session.set("temperature", "1.5")
     session.open(conversation)
-    assert session.options.temperature == 0.1
+    assert session.options.sampling.temperature == 0.1
     assert contents(session) == ["one?", "One."]
 
 

@@ -121,7 +121,7 @@ def test_a_setting_is_changed_and_a_wrong_one_refused(tmp_path: Path) -> None:
         chat.app.screen.query_one(Input).value = "0.25"
         await chat.press("enter")
         await chat.until(lambda: "temperature        0.25" in chat.text())
-        assert chat.session.options.temperature == 0.25
+        assert chat.session.options.sampling.temperature == 0.25
         await back(chat)
         await chat.run("/set top_p 7")
         assert "top_p is 7" in chat.text()

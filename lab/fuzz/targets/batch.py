@@ -8,8 +8,8 @@ from localspec.batch.receipt import Receipt
 from localspec.batch.record import encoded, error_record
 from localspec.batch.rows import FORMATS, read_rows
 from localspec.batch.source import split_lines
-from localspec.chat.reply_options import ReplyOptions
 from localspec.errors import LocalspecError
+from localspec.options import ReplyOptions
 
 SEEDS = tuple(
     each.encode()

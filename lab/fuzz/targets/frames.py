@@ -4,16 +4,17 @@ from collections.abc import Mapping
 from typing import Any
 
 from lab.fuzz.target import FoundError, check_message
-from localspec.engine.commands import Ask, Cancel, Load, Options, SaveState
+from localspec.engine.commands import Ask, Cancel, Load, SaveState
 from localspec.engine.notices import Counted, Failed, Hello, Loading, Ready
 from localspec.engine.wire import COMMANDS, NOTICES, FrameError, decode, encode
 from localspec.messages import Message
+from localspec.options import LaunchOptions, LoadOptions, ReplyOptions
 
 SEEDS = tuple(
     encode(each)
     for each in (
-        Ask(3, (Message.system("a"), Message.user("b\ud800")), Options(seed=1, stop=("x",))),
-        Load(pair="p", devices=("cpu",), n_ctx=512),
+        Ask(3, (Message.system("a"), Message.user("b\ud800")), ReplyOptions(seed=1, stop=("x",))),
+        Load(LaunchOptions(pair="p", load=LoadOptions(devices=("cpu",), n_ctx=512))),
         Cancel(None),
         SaveState("/x"),
         Hello("1", 2),

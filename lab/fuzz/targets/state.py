@@ -11,8 +11,8 @@ import llama_cpp.llama_cpp as native
 
 from lab.fuzz.scratch import scratch
 from lab.fuzz.target import FoundError, check_message
-from localspec.llama.options import LoadOptions
 from localspec.llama.state import StateUnfitError, _belongs_to, _sealed, restore_state
+from localspec.options import LoadOptions
 
 _CUT = b"|payload|"
 _PAYLOAD = b"what llama.cpp wrote"

@@ -71,13 +71,12 @@ class Drafter(Protocol):
         """Return the seconds that the last proposal should have taken."""
         ...
 
-    def learn(self, done: Round, steps: float, terms: Terms) -> None:
+    def learn(self, done: Round, steps: float) -> None:
         """Take in a round of the sequence, whoever drafted it.
 
         Args:
             done: the round.
             steps: what it took, in plain rounds.
-            terms: as of now.
         """
         ...
 
@@ -139,7 +138,7 @@ class NoDrafter:
         """Return 0."""
         return 0.0
 
-    def learn(self, done: Round, steps: float, terms: Terms) -> None:
+    def learn(self, done: Round, steps: float) -> None:
         """Learn nothing."""
 
 

@@ -8,7 +8,7 @@ from localspec.decoding.drafters.copying import CopySource
 from localspec.decoding.drafters.drafter import Plan, Terms
 from localspec.decoding.drafters.estimator import Estimator
 from localspec.decoding.drafters.register import Material
-from localspec.decoding.lengths import WORTH_TRYING, best_length
+from localspec.decoding.lengths import best_length
 from localspec.decoding.model import Logits, Pass
 from localspec.decoding.round import Draft, Round
 
@@ -19,26 +19,19 @@ _NEAR = (0.72, 0.68, 0.85, 0.84)
 _DISPUTED = (0.25, 0.38)
 """Of length 2, and of more."""
 _PRIOR = dict(enumerate((*_SOLE, *_NEAR, *_DISPUTED)))
-_SHORT, _TELLING = 4, 11
-"""Tokens of a match from which on it tells a little, and all, of whether a text copies."""
 _PRIOR_WEIGHT, _MEMORY, _DRIFT = 30.0, 100.0, 0.1
 
 
-_RISKED = 0.7
-"""Share of the budget that one copy may risk, so that a few lost ones do not end all copying."""
-_ALLOWED, _ALLOWED_PER_TOKEN = 1.0, 0.01
-"""Plain steps that copying may lose in a reply before it has gained any: at first, and more for each token."""
-_TRUST, _DISTRUST = 0.5, 1.0
-"""Steps more for every token that a match foretold, and less for one that it did not."""
-_SHORT_COPY = 4
+_ALLOWED = 4.0
+"""Plain steps that copying may lose in a reply before it has gained any."""
 
 
 class LookupDrafter:
     """Follows the text, and knows how often its source was right at each length of match.
 
-    The prior was counted over 100 answers of a real pair; `docs/decisions.md` has the counts.
-    What copying may lose in a reply is bounded: little at first, more as the text shows that it
-    copies, so that a short reply that copies nothing loses next to nothing.
+    The prior was counted over 100 answers of a real pair (`docs/measurements/drafting-policy.md`).
+    What copying may lose in a reply is bounded beside the policy's budget, so that a short reply that
+    copies nothing loses next to nothing.
 
     Args:
         eog: ids that end a generation; nothing useful follows them.
@@ -63,12 +56,10 @@ class LookupDrafter:
         self._allowance = _ALLOWED
 
     def promise(self, tokens: Sequence[int], terms: Terms) -> Plan | None:  # noqa: ARG002 - likewise
-        """Return how far to copy, if that promises a tenth more than plain decoding; see `Drafter`."""
-        affordable = 1 + min(_RISKED * terms.budget, self._allowance)
+        """Return how far to copy; see `Drafter`."""
+        affordable = 1 + min(terms.budget, self._allowance)
         worth = best_length(self._chances(terms.most), terms.verify_s, affordable * terms.plain_s)
-        if worth is None or worth.rate * terms.plain_s <= WORTH_TRYING:
-            return None
-        return Plan(self, worth.draft_length, worth.rate)
+        return None if worth is None else Plan(self, worth.draft_length, worth.rate)
 
     def propose(
         self, tokens: Sequence[int], plan: Plan, chooser: Chooser
@@ -87,18 +78,12 @@ class LookupDrafter:
         """Return 0: copying takes next to no time."""
         return 0.0
 
-    def learn(self, done: Round, steps: float, terms: Terms) -> None:
+    def learn(self, done: Round, steps: float) -> None:
         """Take in the text, and what it shows of copying: nothing of it has to be drafted for that."""
-        confirmed = done.confirmed
-        self._allowance += len(confirmed) * (1 + _ALLOWED_PER_TOKEN) - steps
-        # The dearer a short copy, the less a short match counts.
-        short = min(1.0, 2 / (1 + terms.verify_s(_SHORT_COPY) / terms.plain_s))
-        for foretold in self._source.follow(confirmed):
+        self._allowance += len(done.confirmed) - steps
+        for foretold in self._source.follow(done.confirmed):
             bucket = _bucket(foretold.length, near=foretold.near, disputed=foretold.disputed)
             self._estimator.add(bucket, hit=foretold.right)
-            if foretold.length >= _SHORT:
-                weight = 1.0 if foretold.length >= _TELLING else short
-                self._allowance += weight * (_TRUST if foretold.right else -_DISTRUST)
 
     def _chances(self, most: int) -> list[float]:
         """Return the chance of each of the next tokens, to be right when those before it were."""

@@ -19,7 +19,7 @@ from localspec.decoding.model import LanguageModel, Logits, Pass, Role
 from localspec.decoding.round import Draft, Round
 from localspec.errors import PassFailed
 
-# Counted over 100 answers of a real pair, by the gap's bucket: docs/decisions.md, the adaptive policy.
+# Counted over 100 answers of a real pair, by the gap's bucket: docs/measurements/drafting-policy.md.
 _GAPS = (0.25, 0.5, 1.0, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0)
 _GREEDY = (0.35, 0.41, 0.53, 0.73, 0.89, 0.96, 0.985, 0.99, 0.995, 0.995)
 _SAMPLED = (0.30, 0.43, 0.50, 0.66, 0.76, 0.85, 0.92, 0.93, 0.95, 0.98)
@@ -207,7 +207,7 @@ class ModelDrafter:
         passes = max(len(self._last.tokens), bool(self._last.hindsight))
         return self._last.late_s + passes * self._costs.of(1)
 
-    def learn(self, done: Round, steps: float, terms: Terms) -> None:  # noqa: ARG002 - the protocol's signature
+    def learn(self, done: Round, steps: float) -> None:
         """Take in what became of a draft; see `Drafter`."""
         if done.draft.drafter != self.name:
             self._backoff.pass_over(done.verdict.accepted)

@@ -44,15 +44,17 @@ class Entry:
         module: of `localspec.decoding.drafters`, with a function `make` of a `Material`.
         usual_length: tokens that it drafts a round where nobody says how many.
         needs_draft_model: whether it is of use only with one.
-        mark: its mark in the token lens, without colours.
-        says: what it does, in a few words.
+        marks: what opens and closes its tokens in the token lens, two characters.
+        style: a Rich style for them.
+        says: where such a token comes from, in a few words.
     """
 
     name: str
     module: str
     usual_length: int
     needs_draft_model: bool
-    mark: str
+    marks: str
+    style: str
     says: str
 
     def make(self, material: Material) -> "Drafter":
@@ -63,8 +65,15 @@ class Entry:
 
 
 _ENTRIES = (
-    Entry("lookup", "lookup", 15, False, "«»", "copies from the text"),
-    Entry("model", "model", 3, True, "[]", "asks the draft model"),
+    Entry("lookup", "lookup", 15, False, "{}", "underline2 cyan", "looked up in the text so far"),
+    Entry("model", "model", 3, True, "[]", "underline green", "the draft model proposed it"),
 )
 DRAFTERS: Mapping[str, Entry] = {entry.name: entry for entry in _ENTRIES}
 """By name, in the order in which a policy weighs them."""
+WITHOUT_MODEL = next(name for name, entry in DRAFTERS.items() if not entry.needs_draft_model)
+"""What drafts if there is no draft model, or nothing is known of what passes cost."""
+
+
+def asks_draft_model(name: str) -> bool:
+    """Return whether a drafter of this name proposes with the draft model."""
+    return name in DRAFTERS and DRAFTERS[name].needs_draft_model

@@ -66,7 +66,7 @@ class AdaptivePolicy:
             steps = min(took_s, foreseen_s * _DISTURBED) / terms.plain_s
         self._budget.settle(done.verdict.accepted + 1, steps)
         for each in self.drafters:
-            each.learn(done, steps, terms)
+            each.learn(done, steps)
         self._target.add(done.drafted + 1, done.spent.verify_s)
 
     def end(self) -> None:

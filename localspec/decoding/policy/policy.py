@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Protocol
 
-from localspec.decoding.drafters.drafter import PLAIN, Drafter, Plan, Terms
+from localspec.decoding.drafters.drafter import PLAIN, Drafter, Plan
 from localspec.decoding.round import Round
 
 
@@ -69,13 +69,10 @@ class FixedPolicy:
 
     def learn(self, done: Round) -> None:
         """Let the drafter follow the text."""
-        self.drafter.learn(done, 1.0, _ANY_TERMS)
+        self.drafter.learn(done, 1.0)
 
     def end(self) -> None:
         """End a reply: nothing is to be done."""
-
-
-_ANY_TERMS = Terms(0, 1.0, lambda _drafted: 1.0, 0.0)
 
 
 def plain_policy() -> FixedPolicy:
