@@ -36,7 +36,7 @@ def following(
 
 def follow(drafter: LookupDrafter, *confirmed: int, steps: float = 1.0) -> None:
     done = Round(Draft(), Verdict(0, confirmed[-1]), confirmed)
-    drafter.learn(done, steps, terms())
+    drafter.learn(done, steps)
 
 
 def terms(most: int = 31, budget: float = 14.5, costs: PassCosts = Q4_K_M) -> Terms:
@@ -154,16 +154,22 @@ def test_a_fixed_one_copies_after_five_tokens_and_a_weighed_one_after_two() -> N
             assert bool(propose(drafter, text, 3).tokens) is (matched == length)
 
 
-def test_a_long_match_promises_more_than_plain_decoding_and_a_short_one_where_passes_are_dear_does_not() -> (
-    None
-):
-    shown = following(COPIED, known=len(COPIED) - 8)
-    plan = shown.promise(COPIED, terms())
+def test_a_long_match_promises_more_than_plain_decoding_and_a_short_one_less() -> None:
+    long = following(COPIED).promise(COPIED, terms())
+    assert long is not None
+    assert long.drafter.name == "lookup"
+    assert long.rate > 1.1 / Q4_K_M.of(1)
+    short = following(text := [*COPIED[:41], 100, 101]).promise(text, terms())
+    assert short is not None
+    assert short.rate < 1 / Q4_K_M.of(1)
+
+
+def test_a_copy_is_as_long_as_its_chances_say_that_it_pays() -> None:
+    bold = following(COPIED)
+    follow(bold, 120, steps=-20.0)
+    plan = bold.promise([*COPIED, 120], terms())
     assert plan is not None
-    assert plan.drafter is shown
-    assert plan.draft_length >= 7
-    assert plan.rate > 1.1 / Q4_K_M.of(1)
-    assert following(short := [*COPIED[:41], 100, 101]).promise(short, terms()) is None
+    assert plan.draft_length == 15, "where 16 cost less than 12"
 
 
 def test_no_more_is_promised_than_there_is_room_for() -> None:
@@ -186,16 +192,6 @@ def test_what_the_budget_does_not_cover_is_not_promised() -> None:
     assert lengths[2] == 0
 
 
-def test_a_reply_that_has_shown_nothing_yet_is_copied_into_with_care() -> None:
-    fresh, shown = following(COPIED), following(COPIED, known=len(COPIED) - 8)
-    careful, bold = fresh.promise(COPIED, terms()), shown.promise(COPIED, terms())
-    assert bold is not None
-    assert (0 if careful is None else careful.draft_length) < bold.draft_length
-    shown.begin(COPIED, greedy=False)
-    again = shown.promise(COPIED, terms())
-    assert again == (None if careful is None else Plan(shown, careful.draft_length, careful.rate))
-
-
 def test_rounds_that_lost_leave_less_for_copying_and_rounds_that_gained_leave_more() -> None:
     lengths = {}
     for steps in (1.0, 9.0, -20.0):
@@ -203,8 +199,23 @@ def test_rounds_that_lost_leave_less_for_copying_and_rounds_that_gained_leave_mo
         follow(drafter, COPIED[-1], steps=steps)
         plan = drafter.promise(COPIED, terms())
         lengths[steps] = 0 if plan is None else plan.draft_length
-    assert lengths[9.0] <= lengths[1.0] < lengths[-20.0]
     assert lengths[9.0] == 0
+    assert 0 < lengths[1.0] < lengths[-20.0]
+
+
+def test_every_reply_begins_with_the_same_care_whatever_the_budget_is() -> None:
+    drafter = following(COPIED)
+    careful = drafter.promise(COPIED, terms())
+    assert careful == drafter.promise(COPIED, terms(budget=1000.0))
+    follow(drafter, 120, steps=-20.0)
+    bold = drafter.promise([*COPIED, 120], terms())
+    assert careful is not None
+    assert bold is not None
+    assert careful.draft_length < bold.draft_length
+    drafter.begin(COPIED, greedy=False)
+    again = drafter.promise(COPIED, terms())
+    assert again is not None
+    assert again.draft_length == careful.draft_length
 
 
 def test_a_source_that_is_wrong_again_and_again_is_believed_less_though_nothing_was_drafted() -> (
