@@ -137,7 +137,7 @@ def test_planning_has_no_side_effects() -> None:
 
 def test_what_the_text_shows_is_learnt_without_drafting() -> None:
     """A source that is wrong again and again is no longer believed, though it cost nothing."""
-    writing, lengths = Writing(GPU, None, list(range(100, 140))), []
+    writing, rates = Writing(GPU, None, list(range(100, 140))), []
     for wrong in range(500, 512):  # eight tokens of the source, and then another one
         for token in (*range(100, 108), wrong):
             writing.plainly(token)
