@@ -49,9 +49,7 @@ class Writing:
         prompt: what is there already, the first token included.
     """
 
-    def __init__(
-        self, target: PassCosts, draft_model: PassCosts | None, prompt: list[int]
-    ) -> None:
+    def __init__(self, target: PassCosts, draft_model: PassCosts | None, prompt: list[int]) -> None:
         self.target, self.draft_model, self.text = target, draft_model, list(prompt)
         self.model = CachedModel(Counts(), 4000)
         drafters: list[Drafter] = [LookupDrafter(())]

@@ -233,7 +233,9 @@ def test_draft_stops_at_end_of_generation() -> None:
     assert propose(ModelDrafter(model, 6, {4}), model, [1], 5).tokens == (4,)
 
 
-@pytest.mark.parametrize(("n_tokens", "length"), [(1, 8), (3, 7), (9, 1), (10, 0), (11, 5), (300, 5)])
+@pytest.mark.parametrize(
+    ("n_tokens", "length"), [(1, 8), (3, 7), (9, 1), (10, 0), (11, 5), (300, 5)]
+)
 def test_draft_stays_within_its_own_context_and_of_a_longer_text_the_end_is_seen(
     n_tokens: int, length: int
 ) -> None:
