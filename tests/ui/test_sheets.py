@@ -414,7 +414,10 @@ def test_a_question_that_is_being_changed_belongs_to_its_conversation(tmp_path: 
     async def take_up(chat: Chat, key: str, question: str) -> None:
         await chat.press("f7")
         await chat.until(lambda: isinstance(chat.app.screen, HistorySheet))
-        if chat.app.screen.marked.text != question:  # type: ignore[union-attr]
+        sheet = chat.app.screen
+        assert isinstance(sheet, HistorySheet)
+        assert sheet.marked is not None
+        if sheet.marked.text != question:
             await chat.press(key)
         await chat.press("enter")
         await chat.until(lambda: chat.contents[:1] == [question])
