@@ -193,7 +193,9 @@ def test_the_lens_tells_drafted_tokens_from_the_targets_own(tmp_path: Path) -> N
         assert "the draft model proposed it" in chat.text()
         exchange = chat.session.exchange
         assert exchange is not None
-        assert {"lookup", "correction"} <= {token.origin for token in exchange.tokens}
+        assert {"lookup", "correction"} <= {
+            each for done in exchange.rounds for each in done.origins
+        }
         await back(chat)
 
     drive(look, tmp_path, {**DRAFTING, "drafts": 2})
