@@ -352,7 +352,7 @@ class MadPolicy:
         assert done.spent.round_s > 0
         steps = self.random.choice((0.1, 1.0, 30.0))
         for drafter in self.drafters:
-            drafter.learn(done, steps, self._terms())
+            drafter.learn(done, steps)
 
     def end(self) -> None:
         pass

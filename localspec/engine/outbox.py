@@ -138,7 +138,9 @@ class Outbox:
 def _is_later(after: Notice, before: Notice) -> bool:
     """Say whether a notice tells the same progress as another one, and more of it."""
     match before, after:
-        case (Loading(), Loading()) | (Measuring(), Measuring()):
+        case (Loading(), Loading()):
+            return before.model == after.model
+        case (Measuring(), Measuring()):
             return before.model == after.model
         case (Downloading(), Downloading()):
             return before.name == after.name

@@ -19,6 +19,7 @@ A script is a dict; every field may be left out:
     costs       {"target": [[widths], [seconds]], "draft_model": [[1], [seconds]]}: what passes take; none by default
     download    {"bytes": 1000000, "seconds": 1.0}: what fetching takes
     refuses     {name of a pair or target: [class in localspec.errors, reason]}: loads that fail
+    too_large   {name of a pair or target: [class, reason]}: loads that fail when what was loaded before is gone
     deadly      name of a pair or target that loading dies of
     death       {"on": "start" | "fetch" | "load" | "prefill" | "token", "at": 0, "how": "SIGKILL"}: where the process
                 ends; `at` counts chunks or bytes of the reply, `how` is a signal or an exit code
@@ -80,10 +81,7 @@ class ScriptedFactory:
     def fetch(self, options: LaunchOptions, tell: Callable[[Downloading], None]) -> None:
         name = name_of(options)
         self._death.strike("fetch", 0)
-        refused = self._script.get("refuses", {}).get(name)
-        if refused is not None:
-            kind, reason = refused
-            raise getattr(errors, kind)(reason)
+        self._refuse("refuses", name)
         download = self._script.get("download")
         if download is not None:
             for step in range(_STEPS + 1):
@@ -98,6 +96,7 @@ class ScriptedFactory:
         tell: Callable[[Loading | Measuring], None],
     ) -> Loaded:
         name = name_of(options)
+        self._refuse("too_large", name)
         tell(Loading(name, 0.0))
         time.sleep(self._script.get("stubborn_s", 0.0))
         for step in range(_STEPS + 1):
@@ -107,6 +106,12 @@ class ScriptedFactory:
         if name == self._script.get("deadly"):
             Death("load").strike("load", 0)
         return loaded(name, self._script, cancel)
+
+    def _refuse(self, which: str, name: str) -> None:
+        refused = self._script.get(which, {}).get(name)
+        if refused is not None:
+            kind, reason = refused
+            raise getattr(errors, kind)(reason)
 
 
 def name_of(options: LaunchOptions) -> str:

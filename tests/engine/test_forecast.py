@@ -100,3 +100,20 @@ def test_the_price_of_the_draft_model_is_told_beside_what_lookup_gained() -> Non
     looked_back = forecast([drafted(3, 3, 0.0, 2.5, by="lookup")], PairCosts(TARGET, DEAR), None)
     assert looked_back.measured == pytest.approx(4 / 2.5)
     assert "it would cost 17% here" in looked_back.note
+
+
+def test_a_machine_that_is_busy_for_a_while_gains_as_much() -> None:
+    rounds = [PLAIN, drafted(3, 2, 0.3, 2.5), PLAIN, drafted(3, 3, 0.3, 2.5), PLAIN] * 20
+    calm = forecast(rounds, PairCosts(TARGET, CHEAP), None).measured
+    for start in range(0, 80, 7):
+        busy = [
+            drafted(
+                r.drafted, r.accepted, 3 * r.spent.draft_s, 3 * r.spent.verify_s, by=r.draft.drafter
+            )
+            if start <= at < start + 20
+            else r
+            for at, r in enumerate(rounds)
+        ]
+        assert forecast(busy, PairCosts(TARGET, CHEAP), None).measured == pytest.approx(
+            calm, rel=0.01
+        )

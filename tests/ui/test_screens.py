@@ -57,11 +57,11 @@ PAIRS = [
 
 def settled(chat: Chat, seen: Sequence[RoundDone] = ()) -> None:
     """Give the last answer figures that do not depend on the machine."""
-    made = exchange(rounds=[plain(0.02)] * 4 + [round_of(3, 3, 0.03), round_of(3, 1, 0.03)] * 10)
+    made = exchange(rounds=[plain(0.02), round_of(3, 3, 0.03), round_of(3, 1, 0.03)] * 10)
     for each in seen:
         made.take(ReplyEvents(made.id, (each,)))
     made.finished = finished(predicted_speed_up=1.3, note="drafting 3 tokens at a time")
-    chat.session.answering.exchange = made
+    chat.session.asking.answering.exchange = made
     chat.app.view.tell_state()
 
 
@@ -220,7 +220,7 @@ def test_first_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         await assert_screen(chat, "first-run")
         await chat.press("enter")
         await chat.ready()
-        assert chat.session.pair == "tiny"
+        assert chat.session.models.name == "tiny"
 
     drive(look, tmp_path, pair=None)
 
