@@ -210,13 +210,17 @@ class Assistant:
         self._cancelled.discard(key)
 
     def step(self) -> None:
-        """Begin what waits, as far as sequences are free, and go on by a round or a chunk of a prompt."""
+        """Begin what waits, as far as sequences are free; else go on by a round or a chunk of a prompt."""
+        begun = False
         while self._waiting and (free := self._scheduler.free):
+            begun = True
             urgent = next((each for each in self._waiting if each.urgent), self._waiting[0])
             self._begin(urgent, free)
             with self._lock:  # it waits until it runs: whoever cancels it finds it at every moment
                 self._waiting.remove(urgent)
                 self._cancel_if_asked(urgent.key)
+        if begun:
+            return  # that it began can be told before its first pass, which may take long
         for ended in self._scheduler.step():
             self._end(ended)
 

@@ -6,13 +6,14 @@ from dataclasses import replace
 import pytest
 
 from localspec.chat.assistant import Assistant
-from localspec.chat.events import Event, Finished
+from localspec.chat.conversation import Conversation
+from localspec.chat.events import Event, Finished, Started
 from localspec.chat.requests import Request
 from localspec.decoding.cancel import CancelFlag
 from localspec.decoding.policy.policy import Policy
 from localspec.decoding.round import StopReason
 from localspec.engine.answering import Answering
-from localspec.engine.protocol import Ask, Notice, ReplyDone
+from localspec.engine.protocol import Ask, Notice, ReplyDone, ReplyEvents
 from localspec.messages import Message
 from localspec.options import ReplyOptions, SamplingParams
 from tests.engine.double import loaded
@@ -66,3 +67,20 @@ def test_a_cancel_is_heard_from_the_first_moment_on(moment: str, parallel: int) 
 def test_a_cancel_that_comes_with_the_end_stops_nobody_else(parallel: int) -> None:
     told = reasons(Meddler(Finished.__name__, 2), asked=4, parallel=parallel)
     assert told == dict.fromkeys(range(1, 5), StopReason.EOG)
+
+
+def test_that_a_reply_begins_is_told_before_its_first_pass() -> None:
+    made = loaded("toy", {}, CancelFlag())
+    evaluated: list[int] = []
+
+    def tell(notice: Notice) -> None:
+        if isinstance(notice, ReplyEvents) and isinstance(notice.events[0], Started):
+            evaluated.append(made.assistant.models.target.common_prefix(prompt))
+
+    answering = Answering(made, tell)
+    question = (Message.user("x" * 300),)
+    prompt = made.assistant.prompt_tokens(Conversation(messages=question))
+    answering.ask(Ask(1, question, GREEDY))
+    while answering.busy:
+        answering.step()
+    assert evaluated == [0]

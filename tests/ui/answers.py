@@ -56,10 +56,10 @@ def finished(
         "seed": 7,
         "prompt_tokens": 10,
         "cached_tokens": 4,
-        "completion_tokens": 3,
+        "completion_tokens": 1 + round(tokens_per_s),
         "first_token_s": 0.1,
         "prefill_s": 0.1,
-        "decode_s": 2 / tokens_per_s,
+        "decode_s": 1.0,
         "spent": Spent(draft_s=0.1, verify_s=0.8, other_s=0.1),
         "drafter": "lookup",
     }
