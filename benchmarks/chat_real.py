@@ -35,7 +35,7 @@ from localspec.engine.protocol import (
     Turn,
 )
 from localspec.history.archive import History
-from localspec.models.paths import data_dir
+from localspec.storage.paths import data_dir
 
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from workbench import machine
 
-from localspec.models.gguf_header import read_header
+from localspec.models.gguf import read_header
 from localspec.models.memory import Settings, predict
 from localspec.models.pull import pull
 from localspec.models.shape import model_shape

@@ -27,7 +27,7 @@ def kv_bytes(path: str, n_ctx: int) -> int:
     """Return the size of an f16 KV cache, from the file's header."""
     from pathlib import Path
 
-    from localspec.models.gguf_header import read_header
+    from localspec.models.gguf import read_header
 
     meta = read_header(Path(path)).metadata
     arch = meta["general.architecture"]

@@ -17,7 +17,7 @@ from localspec.launch import Launch, prepare
 from localspec.llama.context import LlamaContext
 from localspec.llama.options import LoadOptions
 from localspec.llama.state import StateUnfitError, restore_state, save_state
-from localspec.models.progress import Progress
+from localspec.models.transfer import Progress
 from localspec.recording import record
 from localspec.telemetry.recorder import Recorder
 

@@ -19,7 +19,7 @@ from localspec.llama.devices import supports_offload
 from localspec.llama.options import LoadOptions
 from localspec.llama.sequences import LlamaSequences
 from localspec.loading import Loaded, OnShare, Prepared, consecutive
-from localspec.models.split_model import read_model
+from localspec.models.gguf import read_model
 
 MOST = 64
 """Beyond it no pass was ever measured."""

@@ -12,7 +12,7 @@ from localspec.config.resolve import PREFIX
 from localspec.decoding.adaptive import AdaptivePolicy
 from localspec.drafting import PairCosts
 from localspec.errors import LocalspecError
-from localspec.models.paths import data_dir
+from localspec.storage.paths import data_dir
 from localspec.telemetry.pair import Pair
 from localspec.telemetry.recorder import Recorder, alone
 from localspec.telemetry.switch import read_switch

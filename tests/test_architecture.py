@@ -22,13 +22,14 @@ FLOORS: list[set[str]] = [
     {"chat", "telemetry", "history"},
     {"llama", "models"},
     {"decoding", "structured"},
+    {"storage"},
     {"errors"},
 ]
 # Third-party packages with one home.
 HOMES = {
     "llama_cpp": ("localspec.llama",),
     "textual": ("localspec.ui",),
-    "huggingface_hub": ("localspec.models.download",),
+    "huggingface_hub": ("localspec.models.hub",),
 }
 
 

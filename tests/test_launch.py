@@ -19,7 +19,7 @@ from localspec.errors import (
 from localspec.launch import Launch, prepare
 from localspec.llama.options import LoadOptions
 from localspec.loading import Prepared
-from localspec.models.fit_plan import FitPlan, Machine, Place, PlaceUse
+from localspec.models.fit import FitPlan, Machine, Place, PlaceUse
 from localspec.models.memory import Usage
 from localspec.models.registry import load_registry
 from tests.models.gguf_builder import TOKENS, model_file

@@ -14,7 +14,7 @@ from localspec.errors import ModelLoadError
 from localspec.fitting import sequences_that_fit
 from localspec.launch import Launch, prepare
 from localspec.llama.options import LoadOptions
-from localspec.models.gguf_header import read_header
+from localspec.models.gguf import read_header
 from localspec.parallel import open_parallel
 
 pytestmark = pytest.mark.weights

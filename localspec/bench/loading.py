@@ -12,9 +12,9 @@ from localspec.launch import Launch, prepare
 from localspec.llama.options import LoadOptions
 from localspec.models.heavier import heavier
 from localspec.models.hopeless import hopeless
-from localspec.models.paths import data_dir, shown
-from localspec.models.progress import Progress
 from localspec.models.registry import load_registry
+from localspec.models.transfer import Progress
+from localspec.storage.paths import data_dir, shown
 
 RANDOM = "random"
 

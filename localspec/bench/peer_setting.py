@@ -6,7 +6,7 @@ from pathlib import Path
 from localspec.bench.modes import PEER_FLAGS
 from localspec.errors import UsageError
 from localspec.llama.options import LoadOptions
-from localspec.models.paths import shown
+from localspec.storage.paths import shown
 
 
 def peer_program(text: str) -> Path:

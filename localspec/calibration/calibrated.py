@@ -22,7 +22,7 @@ from localspec.llama.calibrate import OF_DRAFT_MODEL, OF_TARGET, measure_pass_co
 from localspec.llama.model import LlamaModel
 from localspec.llama.options import LoadOptions
 from localspec.llama.safe_widths import SafeWidths, safe_widths
-from localspec.models.paths import data_dir, shown
+from localspec.storage.paths import data_dir, shown
 
 _SCHEDULES = {Role.TARGET: OF_TARGET, Role.DRAFT_MODEL: OF_DRAFT_MODEL}
 _FOLDER = "calibration"

@@ -12,7 +12,7 @@ from localspec.launch import Launch
 from localspec.llama.build import build
 from localspec.loading import Prepared
 from localspec.models.file_hash import model_sha256
-from localspec.models.paths import data_dir
+from localspec.storage.paths import data_dir
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ import sys
 import click
 
 from localspec.errors import LocalspecError
-from localspec.models.paths import data_dir
+from localspec.storage.paths import data_dir
 
 
 @click.command()

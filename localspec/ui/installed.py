@@ -3,9 +3,9 @@
 from dataclasses import replace
 
 from localspec.engine.protocol import Load
-from localspec.models.paths import data_dir
 from localspec.models.registry import Registry, load_registry
 from localspec.models.store import Store
+from localspec.storage.paths import data_dir
 
 
 def nothing_is_here(registry: Registry | None = None) -> bool:

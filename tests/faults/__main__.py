@@ -11,8 +11,8 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-from localspec.models.paths import data_dir
 from localspec.models.pull import pull
+from localspec.storage.paths import data_dir
 from tests.faults.campaign import TRIALS, Plan, Row, campaign, replaced, table
 
 

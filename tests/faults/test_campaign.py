@@ -5,7 +5,7 @@ from random import Random
 
 import pytest
 
-from localspec.models.paths import data_dir
+from localspec.storage.paths import data_dir
 from tests.faults.campaign import BEGIN, END, TRIALS, Row, replaced, table, tried
 from tests.faults.ground import Ground
 from tests.faults.memory_group import NotHereError

@@ -8,7 +8,7 @@ import pytest
 from localspec.llama.context import LlamaContext
 from localspec.llama.model import LlamaModel
 from localspec.llama.options import LoadOptions
-from localspec.models.gguf_header import read_header
+from localspec.models.gguf import read_header
 from localspec.models.memory import Settings, Usage, predict
 from localspec.models.shape import ModelShape, model_shape
 from tests.llama.reserved import Reserved, dry_run, logged

@@ -1,10 +1,8 @@
 import numpy as np
 import pytest
 
-from localspec.models.eog import eog_tokens
-from localspec.models.fingerprint import fingerprint
-from localspec.models.gguf_header import parse_header
-from localspec.models.tokenizer_header import TokenizerHeader
+from localspec.models.gguf import parse_header
+from localspec.models.tokenizer import TokenizerHeader, eog_tokens, fingerprint
 from tests.models.gguf_builder import TOKENS, Content, model_file
 
 

@@ -9,8 +9,8 @@ import pytest
 
 from localspec.errors import LocalspecError, ModelFileError, UsageError
 from localspec.models import made_file
-from localspec.models.ggml_types import GGML_TYPES
-from localspec.models.gguf_header import read_header
+from localspec.models.gguf import read_header
+from localspec.models.gguf_encoding import GGML_TYPES
 from localspec.models.gguf_layout import Placed, read_layout
 from localspec.models.gguf_writer import zeros
 from localspec.models.heavier import heavier

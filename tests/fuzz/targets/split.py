@@ -1,6 +1,6 @@
 """A model in two files, either of which may be anything."""
 
-from localspec.models.split_model import read_model
+from localspec.models.gguf import read_model
 from tests.fuzz.scratch import scratch
 from tests.fuzz.targets.gguf import use
 from tests.models.gguf_builder import Content, Tensor, build, model_values
