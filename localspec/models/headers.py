@@ -12,7 +12,8 @@ from localspec.errors import LocalspecError, ModelFileError, ModelUnavailable
 from localspec.models.entries import HubSource, ModelEntry, shards_of
 from localspec.models.gguf import GgufHeader, merged, parse_header, read_header, read_model
 from localspec.models.gguf_encoding import CutOffError
-from localspec.models.hub import HubFile, cached_file
+from localspec.models.hub import HubFile
+from localspec.models.hub_cache import cached_file
 from localspec.models.store import Store
 from localspec.models.transfer import LineCutError, RemoteFile, SourceFailedError
 from localspec.storage.paths import data_dir

@@ -1,9 +1,8 @@
-"""The Hugging Face hub: which files a repository has, where one is, and its cache on this machine.
+"""The Hugging Face hub: which files a repository has, and what one of them is.
 
 The only importer of huggingface_hub, and only when a model is really missing. The user's HF_HOME,
 HF_TOKEN, HF_ENDPOINT and HF_HUB_OFFLINE are honoured. huggingface_hub forgets a download that was cut,
-so the bytes are fetched here, with its client. What arrived goes where the hub's other clients
-share it, into its cache, and the store points to it.
+so the bytes are fetched here, with its client.
 """
 
 import logging
@@ -13,23 +12,19 @@ import re
 import threading
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
-from pathlib import Path
+from contextlib import contextmanager
 from typing import Any
 
-from localspec.errors import IntegrityError, ModelUnavailable
+from localspec.errors import ModelUnavailable
 from localspec.models.entries import COMMIT, SHA256, HubSource, ModelEntry
-from localspec.models.partial import Partial, require
-from localspec.models.store import Store
+from localspec.models.partial import require
 from localspec.models.transfer import (
     A_PAGE,
     Answer,
     LineCutError,
     RemoteFile,
     SourceFailedError,
-    fetch_rest,
     line_failure,
-    require_space,
 )
 
 # Without a network, huggingface_hub retries for 23 s, and a silent firewall costs a timeout for
@@ -50,6 +45,11 @@ def library() -> Any:
     return huggingface_hub
 
 
+def is_closed() -> bool:
+    """Return whether HF_HUB_OFFLINE is set."""
+    return bool(library().constants.is_offline_mode())
+
+
 def plain_client() -> Any:
     """Return an httpx client that knows no hub: no token, and HF_HUB_OFFLINE does not close it."""
     return type(library().get_session())()
@@ -66,7 +66,7 @@ def files_on_hub(name: str, repo: str, revision: str | None) -> tuple[str, list[
     Raises:
         ModelUnavailable: the hub does not answer, or has no such repository.
     """
-    if library().constants.is_offline_mode():
+    if is_closed():
         raise _unavailable(name, "HF_HUB_OFFLINE is set", "unset it, or give a .gguf file")
     try:
         info = list_repository(repo, revision)
@@ -91,9 +91,8 @@ def list_repository(repo: str, revision: str | None) -> Any:
     Raises:
         Exception: whatever the client of huggingface_hub raises.
     """
-    return (
-        library().HfApi().model_info(repo, revision=revision, files_metadata=True, timeout=ANSWER_S)
-    )
+    api = library().HfApi()
+    return api.model_info(repo, revision=revision, files_metadata=True, timeout=ANSWER_S)
 
 
 def _failure(error: Exception) -> tuple[str, str]:
@@ -124,13 +123,12 @@ class HubFile(RemoteFile):
     """
 
     def __init__(self, source: HubSource, entry: ModelEntry | None = None) -> None:
-        hub = library()
-        if hub.constants.is_offline_mode():
+        if is_closed():
             raise SourceFailedError("HF_HUB_OFFLINE is set")
+        hub = library()
         headers = hub.utils.build_hf_headers()
-        self._with_token = "authorization" in headers
         url = hub.hf_hub_url(source.repo, source.file, revision=source.revision)
-        super().__init__(hub.get_session(), url, headers, _refusal(self._with_token))
+        super().__init__(hub.get_session(), url, headers, _refusal("authorization" in headers))
         self.commit: str | None = None
         """Of the repository, once the hub was asked; None where it knows the file by no sha256."""
         self._entry = entry
@@ -161,7 +159,7 @@ class HubFile(RemoteFile):
         except queue.Empty:
             raise SourceFailedError(f"no answer within {patience_s:g} s") from None
         except Exception as error:
-            raise self._failed(error) from error
+            raise _failed(error, self.refused) from error
         if said.commit_hash is None:
             raise SourceFailedError(A_PAGE)
         entry = self._entry
@@ -174,26 +172,27 @@ class HubFile(RemoteFile):
                 self.commit = said.commit_hash if re.fullmatch(COMMIT, said.commit_hash) else None
         self._asked = True
 
-    def _failed(self, error: Exception) -> SourceFailedError:
-        """Return what a failure of the client means. Its errors are known by their names."""
-        status, kind = _status_of(error), type(error).__name__
-        if kind == "GatedRepoError":
-            return SourceFailedError(
-                f"access refused (HTTP {status}), it is gated: "
-                "accept its terms on its page on the hub, with HF_TOKEN set"
-            )
-        if status in {401, 403}:
-            return SourceFailedError(f"access refused (HTTP {status}){_refusal(self._with_token)}")
-        if status is not None:
-            passes = status >= 500 or status == 429
-            what = ", no such file" if status == 404 else ""
-            return (LineCutError if passes else SourceFailedError)(f"HTTP {status}{what}")
-        if kind == "LocalEntryNotFoundError":
-            return SourceFailedError("no connection")
-        if type(error).__module__.startswith("http"):
-            return SourceFailedError(str(line_failure(error)))  # the next source waits
-        first_line = (str(error).splitlines() or [""])[0]
-        return SourceFailedError(f"{kind}: {first_line}"[:_SHOWN_REASON])
+
+def _failed(error: Exception, refused: str) -> SourceFailedError:
+    """Return what a failure of the hub's client means. Its errors are known by their names."""
+    status, kind = _status_of(error), type(error).__name__
+    if kind == "GatedRepoError":
+        return SourceFailedError(
+            f"access refused (HTTP {status}), it is gated: "
+            "accept its terms on its page on the hub, with HF_TOKEN set"
+        )
+    if status in {401, 403}:
+        return SourceFailedError(f"access refused (HTTP {status}){refused}")
+    if status is not None:
+        passes = status >= 500 or status == 429
+        what = ", no such file" if status == 404 else ""
+        return (LineCutError if passes else SourceFailedError)(f"HTTP {status}{what}")
+    if kind == "LocalEntryNotFoundError":
+        return SourceFailedError("no connection")
+    if type(error).__module__.startswith("http"):
+        return SourceFailedError(str(line_failure(error)))  # the next source waits
+    first_line = (str(error).splitlines() or [""])[0]
+    return SourceFailedError(f"{kind}: {first_line}"[:_SHOWN_REASON])
 
 
 def _within(patience_s: float, ask: Callable[[], Any]) -> Any:
@@ -223,96 +222,3 @@ def _refusal(with_token: bool) -> str:
 def _status_of(error: Exception) -> int | None:
     status = getattr(getattr(error, "response", None), "status_code", None)
     return status if isinstance(status, int) else None
-
-
-def from_hub(
-    source: HubSource,
-    entry: ModelEntry,
-    store: Store,
-    offline: bool,
-    report: Callable[[int], None],
-) -> Path:
-    """Return the path in the store of a file that the hub, or its cache on this machine, has.
-
-    Args:
-        source: where it is on the hub.
-        entry: what its bytes have to be.
-        store: takes it in.
-        offline: look into the cache only.
-        report: called with the number of bytes that have arrived so far.
-
-    Raises:
-        SourceFailedError: the hub does not deliver it; what came is kept for the next time.
-        IntegrityError: the hub has another file there.
-        OSError: the store has no room, or the file cannot be read.
-    """
-    damaged = False
-    for cached in _cached(source, entry):
-        try:
-            return store.adopt(entry, cached)
-        except IntegrityError:
-            damaged = True
-    if offline or library().constants.is_offline_mode():
-        cache = "its copy in the hub's cache is damaged" if damaged else "not in the hub's cache"
-        raise SourceFailedError(cache + (", offline" if offline else ", HF_HUB_OFFLINE is set"))
-    require_space(store.root, entry.size_bytes - store.partial_bytes(entry))
-    file = HubFile(source, entry)
-    with store.partial(entry, report) as partial:
-        here = store.path_of(entry)
-        if here is not None:  # brought by another process meanwhile
-            return here
-        partial.fill(lambda: fetch_rest(file, partial, report))
-        return _put_away(source, file.commit, partial, store)
-
-
-def cached_file(source: HubSource) -> Path | None:
-    """Return a file that the hub's cache on this machine holds under its name."""
-    file = library().try_to_load_from_cache(source.repo, source.file, revision=source.revision)
-    return Path(file) if isinstance(file, str) and Path(file).is_file() else None
-
-
-def in_hub_cache(entry: ModelEntry) -> bool:
-    """Return whether the hub's cache on this machine has a file, which need not be fetched then.
-
-    Only the size is looked at: hashing waits until the file is taken in.
-    """
-    files = () if entry.hub is None else _cached(entry.hub, entry)
-    return any(file.stat().st_size == entry.size_bytes for file in files)
-
-
-def _cached(source: HubSource, entry: ModelEntry) -> Iterator[Path]:
-    """Yield what the hub's cache holds: the blob of any revision, or else the file of this one."""
-    # The name of a large file's blob is its sha256 there.
-    blob = _cache_folder(source) / "blobs" / entry.sha256
-    file = blob if blob.is_file() else cached_file(source)
-    if file is not None:
-        yield file
-
-
-def _cache_folder(source: HubSource) -> Path:
-    cache = library().constants.HF_HUB_CACHE
-    return Path(cache) / "--".join(["models", *source.repo.split("/")])
-
-
-def _put_away(source: HubSource, commit: str | None, partial: Partial, store: Store) -> Path:
-    """Move a verified file into the hub's cache, as documented there, or else into the store."""
-    repo = _cache_folder(source)
-    blob = repo / "blobs" / partial.entry.sha256
-    if commit is None:  # the hub does not name this file by its sha256
-        return store.publish(partial)
-    try:
-        blob.parent.mkdir(parents=True, exist_ok=True)
-        partial.move_to(blob)
-    except OSError:  # another file system, or a cache that is not ours to write
-        return store.publish(partial)
-    with suppress(OSError):  # without a name there, the file is still found by its sha256
-        name = repo / "snapshots" / commit / source.file
-        name.parent.mkdir(parents=True, exist_ok=True)
-        name.unlink(missing_ok=True)
-        name.symlink_to(os.path.relpath(blob, name.parent))
-        revision = source.revision or library().constants.DEFAULT_REVISION
-        if revision != commit:
-            reference = repo / "refs" / revision
-            reference.parent.mkdir(parents=True, exist_ok=True)
-            reference.write_text(commit, encoding="utf-8")
-    return store.point_to(partial.entry, blob)

@@ -10,8 +10,8 @@ from pathlib import Path
 from localspec.errors import ModelUnavailable, UsageError
 from localspec.models.entries import ModelEntry, of_shards, shards_of
 from localspec.models.gguf import other_shards, read_header
+from localspec.models.ledger import read_ledger, write_ledger
 from localspec.models.registry import Registry
-from localspec.models.registry_file import read_kept, write_kept
 from localspec.models.store import Store, sha256_of
 from localspec.storage.files import private_directory
 from localspec.storage.locks import locked
@@ -27,7 +27,7 @@ def load_imports(root: Path) -> dict[str, ModelEntry]:
     Raises:
         LocalspecError: the list cannot be read.
     """
-    return read_kept(root / _FILE, "imported.json", "import the files again")
+    return read_ledger(root / _FILE, "imported.json", "import the files again")
 
 
 def imported_path(imported: ModelEntry, store: Store) -> Path:
@@ -92,7 +92,7 @@ def import_file(
         if imported.shards:
             store.link_shards(imported)
         if name not in registry.models:
-            write_kept(store.root / _FILE, {**known, name: imported}.values())
+            write_ledger(store.root / _FILE, {**known, name: imported}.values())
     return imported
 
 
@@ -101,7 +101,7 @@ def forget_import(root: Path, name: str) -> None:
     with locked(root):
         known = load_imports(root)
         if known.pop(name, None) is not None:
-            write_kept(root / _FILE, known.values())
+            write_ledger(root / _FILE, known.values())
 
 
 def _name_for(file: Path) -> str:

@@ -56,14 +56,9 @@ def from_mirror(
         return _from_folder(Path(mirror).expanduser(), entry, store, report)
     if offline:
         raise SourceFailedError("not asked, offline")
-    require_space(store.root, entry.size_bytes - store.partial_bytes(entry))
-    with store.partial(entry, report) as partial:
-        here = store.path_of(entry)
-        if here is not None:  # brought by another process meanwhile
-            return here
-        file = _first_there(mirror, entry)
-        partial.fill(lambda: fetch_rest(file, partial, report))
-        return store.publish(partial)
+    return store.receive(
+        entry, report, lambda partial: fetch_rest(_first_there(mirror, entry), partial, report)
+    )
 
 
 def _from_folder(

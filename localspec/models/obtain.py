@@ -11,7 +11,7 @@ from pathlib import Path
 
 from localspec.errors import IntegrityError, ModelUnavailable
 from localspec.models.entries import HubSource, ModelEntry, WheelSource
-from localspec.models.hub import from_hub
+from localspec.models.hub_cache import from_hub
 from localspec.models.mirrors import from_mirror, mirrors_from_environment
 from localspec.models.store import Store
 from localspec.models.transfer import Progress, Report, SourceFailedError

@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from localspec.models.entries import HubSource, ModelEntry, shards_of
-from localspec.models.registry_file import read_kept, write_kept
+from localspec.models.ledger import read_ledger, write_ledger
 from localspec.storage.files import private_directory
 from localspec.storage.locks import locked
 
@@ -23,7 +23,7 @@ def load_pins(root: Path) -> dict[str, ModelEntry]:
     Raises:
         LocalspecError: the list cannot be read.
     """
-    return read_kept(root / _FILE, "learnt.json", "pull the models again")
+    return read_ledger(root / _FILE, "learnt.json", "pull the models again")
 
 
 def with_pins(models: Mapping[str, ModelEntry], root: Path) -> dict[str, ModelEntry]:
@@ -46,7 +46,7 @@ def pin(entry: ModelEntry, root: Path) -> None:
     private_directory(root)
     with locked(root):
         pins = load_pins(root)
-        write_kept(root / _FILE, {**pins, _key(entry): replace(entry, name=_key(entry))}.values())
+        write_ledger(root / _FILE, {**pins, _key(entry): replace(entry, name=_key(entry))}.values())
 
 
 def unpin(entry: ModelEntry, root: Path) -> None:
@@ -54,7 +54,7 @@ def unpin(entry: ModelEntry, root: Path) -> None:
     with locked(root):
         pins = load_pins(root)
         if pins.pop(_key(entry), None) is not None:
-            write_kept(root / _FILE, pins.values())
+            write_ledger(root / _FILE, pins.values())
 
 
 def with_bytes_of(entry: ModelEntry, learnt: ModelEntry) -> ModelEntry:

@@ -7,9 +7,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from localspec.errors import ModelUnavailable, UsageError
-from localspec.models.entries import DEFAULT_QUANT, ModelEntry, PairEntry
+from localspec.models.entries import DEFAULT_QUANT, MODEL_NAME, NAME, ModelEntry, PairEntry
 from localspec.models.pins import with_pins
-from localspec.models.registry_file import FileEntries, read_entries
+from localspec.models.registry_file import read_model, read_pair
+from localspec.models.toml import parse_toml
 from localspec.storage.files import read_bounded
 from localspec.storage.paths import config_dir, data_dir, shown
 
@@ -91,13 +92,18 @@ def parse_registry(text: str, name: str, below: Registry | None = None) -> Regis
     Raises:
         UsageError: not TOML, or a key that is missing, unknown or has an unusable value.
     """
-    base = below or Registry({}, {}, "")
-    entries: FileEntries = read_entries(text, f"registry {name}")
+    base, top = below or Registry({}, {}, ""), parse_toml(text, f"registry {name}")
     models = {_identity(entry): entry for entry in base.models.values()}
-    models.update({_identity(entry): entry for entry in entries.models})
+    read = [read_model(key, table) for key, table in top.tables("models", MODEL_NAME)]
+    models.update({_identity(entry): entry for entry in read})
     named = Registry(_named(models.values()), {}, "")
-    pairs = {**base.pairs, **entries.pairs(named.find, named.models)}
-    default_pair = entries.default_pair(pairs, base.default_pair)
+    pairs = dict(base.pairs)
+    for key, table in top.tables("pairs", NAME):
+        pairs[key] = read_pair(key, table, named.find, named.models)
+    default_pair = base.default_pair
+    if "default_pair" in top or not default_pair:
+        default_pair = top.one_of("default_pair", pairs)
+    top.finish()
     return Registry(named.models, pairs, default_pair)
 
 

@@ -17,6 +17,7 @@ from pathlib import Path
 
 from localspec.models.entries import ModelEntry, shards_of
 from localspec.models.partial import Partial, kept_bytes, require
+from localspec.models.transfer import require_space
 from localspec.storage.files import private_directory, sync_directory
 from localspec.storage.locks import locked, try_lock
 
@@ -87,6 +88,38 @@ class Store:
         partial.move_to(destination)
         sync_directory(self._blobs)
         return destination
+
+    def receive(
+        self,
+        entry: ModelEntry,
+        report: Callable[[int], None],
+        fetch: Callable[[Partial], None],
+        *,
+        publish: Callable[[Partial], Path] | None = None,
+        spare_bytes: int = 0,
+    ) -> Path:
+        """Return the path of a model's file, for which a source delivers what is missing.
+
+        Args:
+            entry: the model.
+            report: called with the number of bytes that are there.
+            fetch: appends to what is there.
+            publish: gives the verified file its name; None means `publish`.
+            spare_bytes: the room that `fetch` needs beside the file.
+
+        Raises:
+            SourceFailedError: the disk has no room; or as `fetch` does.
+            IntegrityError: other bytes came.
+            OSError: the disk does not take them.
+        """
+        missing = entry.size_bytes - self.partial_bytes(entry)
+        require_space(self.root, missing + spare_bytes)
+        with self.partial(entry, report) as partial:
+            here = self.path_of(entry)
+            if here is not None:  # brought by another process meanwhile
+                return here
+            partial.fill(lambda: fetch(partial))
+            return (publish or self.publish)(partial)
 
     def copy(
         self, entry: ModelEntry, file: Path, report: Callable[[int], None] = lambda _: None

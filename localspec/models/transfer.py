@@ -74,7 +74,7 @@ class RemoteFile:
         self.url = url
         self._client = client
         self._headers = {**(headers or {}), "Accept-Encoding": "identity"}  # offsets are the file's
-        self._refused = refused
+        self.refused = refused
 
     @contextmanager
     def open(self, first: int, last: int | None = None) -> Iterator[Answer]:
@@ -103,7 +103,7 @@ class RemoteFile:
         if status in _RETRIED:
             raise LineCutError(f"HTTP {status}")
         if status in {401, 403}:
-            raise SourceFailedError(f"access refused (HTTP {status}){self._refused}")
+            raise SourceFailedError(f"access refused (HTTP {status}){self.refused}")
         if status not in {200, 206}:
             what = ", no such file" if status == 404 else ""
             raise SourceFailedError(f"HTTP {status}{what}")
@@ -184,8 +184,10 @@ def _chunks(response: Any) -> Iterator[bytes]:
 def line_failure(error: Exception) -> SourceFailedError:
     """Return what an error of a client of the httpx family means."""
     kind = type(error).__name__
-    if kind in {"TooManyRedirects", "UnsupportedProtocol"}:
-        return SourceFailedError("it redirects to nowhere")
+    if kind == "UnsupportedProtocol":
+        return SourceFailedError("it redirects to something that is no web address")
+    if kind == "TooManyRedirects":
+        return SourceFailedError("too many redirects")
     if kind in {"ConnectError", "ConnectTimeout"}:
         return LineCutError("no connection")
     return LineCutError("the server fell silent" if "Timeout" in kind else "the line was cut")

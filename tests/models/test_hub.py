@@ -15,7 +15,8 @@ from localspec.errors import IntegrityError
 from localspec.models import hub as module
 from localspec.models import transfer
 from localspec.models.entries import HubSource
-from localspec.models.hub import HubFile, from_hub
+from localspec.models.hub import HubFile
+from localspec.models.hub_cache import from_hub
 from localspec.models.store import Store
 from localspec.models.transfer import SourceFailedError
 from tests.models.loopback_hub import COMMIT, Fault, LoopbackHub, loopback_hub
@@ -328,3 +329,18 @@ def test_a_part_of_a_file_is_read_alone(storage: LoopbackHub) -> None:
         assert (answer.start, answer.total_bytes) == (1000, len(DATA))
         assert b"".join(answer.chunks) == DATA[1000:2000]
     assert storage.sent_bytes == 1000
+
+
+def test_a_redirect_that_is_no_web_address_is_not_followed(hub: LoopbackHub, store: Store) -> None:
+    hub.storage = "file://localhost"
+    with pytest.raises(SourceFailedError, match="redirects to something that is no web address"):
+        fetch(store)
+
+
+def test_a_download_that_was_whole_when_it_was_killed_is_verified_and_kept(
+    hub: LoopbackHub, store: Store
+) -> None:
+    with store.partial(ENTRY, lambda _: None) as partial:
+        partial.write(DATA, 0)
+    assert fetch(store).read_bytes() == DATA
+    assert hub.sent_bytes == 0

