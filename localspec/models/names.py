@@ -64,7 +64,8 @@ def _resolve(reference: str, registry: Registry) -> ModelEntry | Path | HubName:
     on_hub = hub_name(reference)
     if on_hub is not None:
         return registry.find(on_hub.text) or _imported(on_hub.text) or on_hub
-    if not _looks_like_path(reference):
+    is_path = os.sep in reference or reference.startswith("~")
+    if not is_path and not reference.lower().endswith(".gguf"):
         if reference in registry.models:
             return registry.models[reference]
         imported = _imported(reference)
@@ -86,15 +87,6 @@ def _imported(name: str) -> Path | None:
     store = Store(data_dir())
     imported = load_imports(store.root).get(name)
     return None if imported is None else imported_path(imported, store)
-
-
-def _looks_like_path(reference: str) -> bool:
-    separators = [separator for separator in (os.sep, os.altsep) if separator]
-    return (
-        any(separator in reference for separator in separators)
-        or reference.startswith("~")
-        or reference.lower().endswith(".gguf")
-    )
 
 
 def models_of(name: str, registry: Registry) -> list[ModelEntry | Path | HubName]:
