@@ -28,7 +28,7 @@ COLUMNS, ROWS = 120, 40
 RUNS = 10
 CODE = (
     "Here it is:\n\n```python\n"
-    + (ROOT / "localspec/models/gguf_header.py").read_text()[:4000]
+    + (ROOT / "localspec/models/gguf.py").read_text()[:4000]
     + "\n```\n"
 )
 TOKENS_PER_S = 45
