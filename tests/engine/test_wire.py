@@ -29,6 +29,7 @@ st.register_type_strategy(float, st.floats(allow_nan=False, allow_infinity=False
 st.register_type_strategy(int, st.integers(-(1 << 40), 1 << 40))
 st.register_type_strategy(ReplyOptions, some(ReplyOptions))
 st.register_type_strategy(LaunchOptions, some(LaunchOptions))
+st.register_type_strategy(Message, MESSAGES)
 MESSAGE_KINDS = [kind for kind in get_args(Message) if kind is not EngineDied]
 
 
@@ -81,9 +82,15 @@ def said(part: object) -> bytes:
             frame(type="Count", messages=[{"role": "boss", "parts": []}]),
             'Count.messages[0].role cannot be "boss"',
         ),
+        (frame(type="Count", messages=[{"parts": []}]), "Count.messages[0] lacks one of role"),
+        (said(3), "Count.messages[0].parts[0] is a int, not an object"),
+        (said({"text": "x"}), "Count.messages[0].parts[0] is of unknown type 'None'"),
+        (said({"type": "Ask"}), "Count.messages[0].parts[0] is of unknown type 'Ask'"),
+        (said({"type": ["TextPart"]}), "Count.messages[0].parts[0] is of unknown type"),
+        (said({"type": "TextPart"}), "Count.messages[0].parts[0] lacks one of text"),
         (
-            frame(type="Count", messages=[{"role": "user"}]),
-            "Count.messages[0] lacks one of content",
+            said({"type": "ToolCall", "id": "1", "name": "f", "arguments": "{}"}),
+            "Count.messages[0] cannot be: a message of role user holds a ToolCall",
         ),
         (
             frame(type="Ask", messages=[], options={"sampling": {"temperature": "hot"}}),
