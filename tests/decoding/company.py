@@ -235,9 +235,9 @@ class Company:
             slot, line = random.choice(free), self._waiting.pop()
             running = self._running[slot] = Running(line, self._policy(line, slot))
             self._to_stop.discard(slot)
-            if not self._calm and random.random() < 0.1:
-                poisoned = random.choice(list(self._sequences))
-                self._hooks[poisoned].poison[slot] = random.randint(1, line.world.n_ctx)
+            if not self._calm and random.random() < 0.15:
+                most = random.randint(1, len(line.prompt) + len(line.tokens) + 1)
+                self._hooks[random.choice(list(self._sequences))].poison[slot] = most
             chooser = line.world.chooser(begin=len(line.prompt))
             target = self._sequences[Role.TARGET].views[slot]
             generation = Generation(

@@ -294,8 +294,8 @@ COMPANY_BUGS = (
     Bug(
         "a prompt is merged before it is evaluated",
         Scheduler._shares,
-        "missing <= most",
-        "missing <= most + 3",
+        "missing <= max(request.rows, most)",
+        "missing <= max(request.rows, most) + 3",
     ),
     Bug(
         "more is given to a draft model than a pass holds",
@@ -334,10 +334,10 @@ COMPANY_BUGS = (
         "if True:",
     ),
     Bug(
-        "who was not cancelled goes on with the rows of the pass before",
+        "who was not cancelled goes on without its rows",
         Scheduler._interrupted,
         "self._running[slot].missing = self._models[request.role].missing(slot, request)",
-        "self._resumed(slot, self._models[request.role].together([(slot, request)]) * 0)",
+        "self._resumed(slot, NO_ROWS)",
     ),
     Bug(
         "who was cancelled while another pass ran is asked again",
