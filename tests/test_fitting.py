@@ -3,10 +3,10 @@
 from pathlib import Path
 
 import pytest
-from localspec.fitting import free_memory, plan_fit
 
-from localspec import fitting
 from localspec.errors import ModelLoadError
+from localspec.launch import fit as fitting
+from localspec.launch.fit import free_memory, plan_fit
 from localspec.llama.devices import Device
 from localspec.models.fit_plan import Machine, Place
 from localspec.models.gguf_header import GgufHeader, parse_header, read_header

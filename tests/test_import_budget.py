@@ -37,7 +37,7 @@ _FIRST_FRAME = """
 import sys, localspec.__main__, localspec.cli, localspec.cli.chat, localspec.ui.app
 print(*sys.modules, file=sys.stderr)
 """
-_ENGINE = "import sys, localspec.child; print(*sys.modules, file=sys.stderr)"
+_ENGINE = "import sys, localspec.launch.child; print(*sys.modules, file=sys.stderr)"
 
 
 def script(*words: str) -> str:
@@ -80,13 +80,13 @@ def imported(code: str) -> tuple[set[str], set[str]]:
 def test_no_more_is_imported_than_its_budget(what: str) -> None:
     code, most, slow = BUDGET[what]
     ours, libraries = imported(code)
-    assert "localspec.__main__" in ours or "localspec.child" in ours
+    assert "localspec.__main__" in ours or "localspec.launch.child" in ours
     assert libraries - slow == set()
     assert len(ours) <= most, sorted(ours)
 
 
 def test_a_slow_library_is_seen() -> None:
-    code = "import sys, numpy, localspec.child; print(*sys.modules, file=sys.stderr)"
+    code = "import sys, numpy, localspec.launch.child; print(*sys.modules, file=sys.stderr)"
     ours, libraries = imported(code)
     assert "numpy" in libraries
     assert ours

@@ -34,7 +34,7 @@ from localspec.options import (
     options_of,
     values_of,
 )
-from localspec.ui.settings import NAMES, as_json, from_json, set_option, text_of
+from localspec.ui.settings import NAMES, ChatSettings
 from tests.option_values import values
 
 OF_LAUNCH, OF_REPLY = options_of(LaunchOptions), options_of(ReplyOptions)
@@ -103,8 +103,8 @@ def arrived(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., di
     monkeypatch.setenv("LOCALSPEC_DATA_DIR", str(tmp_path / "data"))
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(run, "read_prompt", str)
-    monkeypatch.setattr(run, "record", lambda *_: None)
-    monkeypatch.setattr(run, "prepare", _prepared)
+    monkeypatch.setattr(run, "make_plan", lambda launch, _: launch)
+    monkeypatch.setattr(run, "load", _loaded)
     monkeypatch.setattr(chat, "Session", _session)
     monkeypatch.setattr(batch, "BatchRun", _batch)
     monkeypatch.setattr(
@@ -130,12 +130,13 @@ def _arrive(launch: LaunchOptions, reply: ReplyOptions) -> None:
     raise ArrivedError(launch, reply)
 
 
-def _prepared(launch: LaunchOptions, _: object) -> SimpleNamespace:
+def _loaded(launch: LaunchOptions, *_: object, observe: object) -> SimpleNamespace:
+    """Return a runtime of a plan, which is its own launch here."""
+    assert callable(observe)
     assistant = SimpleNamespace(
         notes=(), stream=lambda _prompt, options, raw: _arrive(launch, options)
     )
-    opened = SimpleNamespace(assistant=assistant, drafting=SimpleNamespace(costs=None))
-    return SimpleNamespace(open=lambda *_: opened, left_out=None)
+    return SimpleNamespace(assistant=assistant)
 
 
 def _session(
@@ -273,18 +274,19 @@ def test_the_chat_sets_and_keeps_what_is_a_number(option: Option) -> None:
     if option.name not in NAMES:
         return
     value = another(option)
-    options = set_option(ReplyOptions(), option.name, str(value))
+    settings = ChatSettings().changed(option.name, str(value))
+    options = settings.options
     assert options == changed(ReplyOptions(), {option.name: value})
-    assert text_of(options, option.name) == str(value)
+    assert settings.text_of(option.name) == str(value)
     kept = ReplyOptions() if option.name == "seed" else options
-    assert from_json(as_json(options), ReplyOptions()) == kept
+    assert ChatSettings().from_json(settings.as_json()).options == kept
 
 
 def test_load_takes_the_fields_of_launch_options(monkeypatch: pytest.MonkeyPatch) -> None:
     def prepared(launch: LaunchOptions) -> None:
         _arrive(launch, ReplyOptions())
 
-    monkeypatch.setattr("localspec.launch.prepare", prepared)
+    monkeypatch.setattr("localspec.launch.plan.make_plan", prepared)
     own: dict[str, Any] = {
         "target": "t",
         "draft": "off",

@@ -6,15 +6,15 @@ from pathlib import Path
 
 import jsonschema
 import pytest
-from localspec.decoding.drafter import NoDrafter
-from localspec.decoding.generate import StopReason
 
 from localspec.chat.assistant import Assistant
 from localspec.chat.conversation import Conversation
 from localspec.chat.events import Reply
-from localspec.decoding.policy import FixedPolicy
+from localspec.decoding.policy.policy import plain_policy
+from localspec.decoding.round import StopReason
 from localspec.errors import PassFailed, UsageError
-from localspec.launch import prepare
+from localspec.launch.load import load
+from localspec.launch.plan import make_plan
 from localspec.options import LaunchOptions, LoadOptions, ReplyOptions, SamplingParams
 from tests.structured.schemas import ASKED, Asked
 
@@ -35,7 +35,7 @@ def drafting(request: pytest.FixtureRequest, smollm2_path: Path) -> Iterator[Ass
         exact=True,
         load=LoadOptions(n_ctx=1024),
     )
-    assistant = prepare(launch).load()
+    assistant = load(make_plan(launch)).assistant
     yield assistant
     assistant.close()
 
@@ -43,16 +43,11 @@ def drafting(request: pytest.FixtureRequest, smollm2_path: Path) -> Iterator[Ass
 def answered(
     assistant: Assistant, prompt: str, options: ReplyOptions, *, drafting: bool = True
 ) -> Reply:
-    models, policy = assistant.models, assistant.policy
+    models = assistant.models
     models.target.truncate(0)
     if models.draft_model is not None:
         models.draft_model.truncate(0)
-    if not drafting:
-        assistant.policy = FixedPolicy(NoDrafter(), 0)
-    try:
-        return assistant.reply(prompt, options)
-    finally:
-        assistant.policy = policy
+    return assistant.reply(prompt, options, policy=None if drafting else plain_policy())
 
 
 def by_name(name: str) -> Asked:

@@ -195,11 +195,9 @@ class Assistant:
     def cancel(self, key: int) -> None:
         """End one request soon, with what it has so far; any thread may ask for it."""
         with self._lock:
-            if any(each.key == key for each in list(self._waiting)):
-                self._cancelled.add(key)
-            for running in self._running.values():
-                if running.request.key == key:
-                    self._scheduler.cancel(running.slot)
+            self._cancelled.add(key)
+            if not any(each.key == key for each in self._waiting):
+                self._cancel_if_asked(key)
 
     def drop(self, key: int) -> None:
         """Forget a request, and what happened of it."""
@@ -212,11 +210,17 @@ class Assistant:
         self._cancelled.discard(key)
 
     def step(self) -> None:
-        """Begin what waits, as far as sequences are free, and go on by a round or a chunk of a prompt."""
+        """Begin what waits, as far as sequences are free; else go on by a round or a chunk of a prompt."""
+        begun = False
         while self._waiting and (free := self._scheduler.free):
+            begun = True
             urgent = next((each for each in self._waiting if each.urgent), self._waiting[0])
-            self._waiting.remove(urgent)
             self._begin(urgent, free)
+            with self._lock:  # it waits until it runs: whoever cancels it finds it at every moment
+                self._waiting.remove(urgent)
+                self._cancel_if_asked(urgent.key)
+        if begun:
+            return  # that it began can be told before its first pass, which may take long
         for ended in self._scheduler.step():
             self._end(ended)
 
@@ -267,9 +271,14 @@ class Assistant:
         self._emit(running, Started(len(tokens), cached))
         for ended in self._scheduler.start(slot, making.run(), urgent=request.urgent):
             self._end(ended)
-        with self._lock:
-            if request.key in self._cancelled and slot in self._running:
-                self._scheduler.cancel(slot)
+
+    def _cancel_if_asked(self, key: int) -> None:
+        """Have a request that runs end if that was asked for; with one that is gone there is nothing to do."""
+        if key in self._cancelled:
+            self._cancelled.remove(key)
+            for running in self._running.values():
+                if running.request.key == key:
+                    self._scheduler.cancel(running.slot)
 
     def _reply(
         self, prompt: str | Conversation, tokens: list[int], running: "_Running", start: float

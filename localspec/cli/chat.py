@@ -48,20 +48,25 @@ def chat(**flags: Any) -> int:
     """
     preferences = read_preferences()
     session = _session(configured(flags), preferences)
-    resume = session.talk.history.latest() if flags["go_on"] else None
-    if flags["go_on"] and resume is None:
-        raise UsageError("there is no conversation to continue yet: start one without --continue")
+    if flags["go_on"]:
+        latest = session.talk.history.latest()
+        if latest is None:
+            raise UsageError(
+                "there is no conversation to continue yet: start one without --continue"
+            )
+        # Only flags are meant for this conversation; what is configured is meant for new ones.
+        session.resume(latest, own_models=not (flags["pair"] or flags["target"]))
     try:
         if flags["plain"] or not _has_screens():
             # Imported here: numpy comes with it, which the first frame of screens does not wait for.
             from localspec.cli.interrupt import unwind_on_terminate  # noqa: PLC0415
 
             with unwind_on_terminate():
-                return _in_lines(session, preferences, resume, flags)
+                return _in_lines(session, preferences, flags)
         # Textual costs 0.12 s of CPU, which only screens should.
         from localspec.ui.app import ChatApp  # noqa: PLC0415
 
-        app = ChatApp(session, preferences, resume)
+        app = ChatApp(session, preferences)
         app.run()
         if app.failure is not None:
             raise app.failure
@@ -95,23 +100,15 @@ def _has_screens() -> bool:
     return terminals and os.environ.get("TERM", "") not in {"", "dumb"}
 
 
-def _in_lines(
-    session: Session, preferences: Preferences, resume: int | None, flags: dict[str, Any]
-) -> int:
-    from localspec.ui.plain import Plain  # noqa: PLC0415
+def _in_lines(session: Session, preferences: Preferences, flags: dict[str, Any]) -> int:
+    from localspec.ui import plain  # noqa: PLC0415
+    from localspec.ui.lines import Lines  # noqa: PLC0415
 
     if not flags["plain"] and not flags["quiet"] and sys.stdin.isatty():
         click.echo(f"localspec: {_PLAIN_HINT}", err=True)
-    plain = Plain(
-        session,
-        preferences,
-        _typed_lines(),
-        sys.stdout,
-        sys.stderr,
-        terminal=sys.stdout.isatty(),
-        quiet=flags["quiet"],
-    )
-    return plain.run(resume)
+    terminal, quiet = sys.stdout.isatty(), flags["quiet"]
+    front = Lines(session, preferences, sys.stdout, sys.stderr, terminal=terminal, quiet=quiet)
+    return plain.run(front, _typed_lines())
 
 
 def _typed_lines() -> Iterator[str]:

@@ -18,7 +18,7 @@ class Load:
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """Answer the last message: `Started`, then `Prefilling` and `Streamed`, in the end `Finished`.
+    """Answer the last message: `ReplyEvents`, as they happen, and in the end `ReplyDone`.
 
     Args:
         id: chosen by the client, new for every request.

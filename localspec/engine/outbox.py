@@ -16,7 +16,40 @@ from localspec.engine.protocol import Downloading, Loading, Measuring, Notice, R
 PACE_S = 0.1
 _AT_ONCE = 64
 """Replies whose beginnings are remembered: more than are ever made at once."""
-_STREAMS = (Downloading, Loading, Measuring, ReplyEvents)
+_STREAMS = (Downloading, Loading, Measuring)
+
+
+class _Happened:
+    """What happened of a reply, while it waits to be told: texts as one, and the last word on a prompt alone."""
+
+    def __init__(self, told: ReplyEvents) -> None:
+        self.id = told.id
+        self._events: list[StreamEvent] = []
+        self._text: int | None = None  # where the last text stands
+        self.add(told)
+
+    def add(self, told: ReplyEvents) -> None:
+        """Add what happened next."""
+        for event in told.events:
+            if isinstance(event, Text):
+                self._add_text(event)
+            elif self._events and isinstance(event, Prefilling):
+                at = -1 if isinstance(self._events[-1], Prefilling) else len(self._events)
+                self._events[at:] = [event]
+            else:
+                self._events.append(event)
+
+    def notice(self) -> ReplyEvents:
+        """Return it as one notice."""
+        return ReplyEvents(self.id, tuple(self._events))
+
+    def _add_text(self, event: Text) -> None:
+        said = None if self._text is None else self._events[self._text]
+        if self._text is None or not isinstance(said, Text) or said.thinking != event.thinking:
+            self._text = len(self._events)
+            self._events.append(event)
+        else:
+            self._events[self._text] = Text(said.text + event.text, event.thinking)
 
 
 class Outbox:
@@ -29,7 +62,7 @@ class Outbox:
     def __init__(self, write: Callable[[Notice], None]) -> None:
         self._write = write
         self._changed = threading.Condition()
-        self._waiting: list[Notice] = []
+        self._waiting: list[Notice | _Happened] = []
         self._closed = False
         self._urgent = False
         self._begun: set[int] = set()
@@ -57,13 +90,16 @@ class Outbox:
         # Two models may be fetched at once, so a progress looks past those of others.
         for index in reversed(range(len(self._waiting))):
             before = self._waiting[index]
-            if not isinstance(before, _STREAMS):
+            if isinstance(before, _Happened):
+                if isinstance(notice, ReplyEvents) and before.id == notice.id:
+                    before.add(notice)
+                    return
+            elif not isinstance(before, _STREAMS):
                 break
-            joined = _joined(before, notice)
-            if joined is not None:
-                self._waiting[index] = joined
+            elif _is_later(notice, before):
+                self._waiting[index] = notice
                 return
-        self._waiting.append(notice)
+        self._waiting.append(_Happened(notice) if isinstance(notice, ReplyEvents) else notice)
 
     def _run(self) -> None:
         while batch := self._next():
@@ -82,7 +118,7 @@ class Outbox:
                 if self._waiting and (urgent or now_s >= self._next_s):
                     self._next_s, self._urgent = now_s + PACE_S, False
                     batch, self._waiting = self._waiting, []
-                    return batch
+                    return [e.notice() if isinstance(e, _Happened) else e for e in batch]
                 if self._closed:
                     return []
                 self._changed.wait(self._next_s - now_s if self._waiting else None)
@@ -99,36 +135,13 @@ class Outbox:
         return begins
 
 
-def _joined(before: Notice, after: Notice) -> Notice | None:
-    """Return one notice for two of the same stream, or None."""
+def _is_later(after: Notice, before: Notice) -> bool:
+    """Say whether a notice tells the same progress as another one, and more of it."""
     match before, after:
-        case (ReplyEvents(), ReplyEvents()) if before.id == after.id:
-            return ReplyEvents(before.id, _merged(before.events, after.events))
-        case (Loading(), Loading()) if before.model == after.model:
-            return after
-        case (Measuring(), Measuring()) if before.model == after.model:
-            return after
-        case (Downloading(), Downloading()) if before.name == after.name:
-            return after
-    return None
-
-
-def _merged(
-    before: tuple[StreamEvent, ...], after: tuple[StreamEvent, ...]
-) -> tuple[StreamEvent, ...]:
-    """Return events in their order; neighbouring texts as one, and the last word on a prompt alone."""
-    merged = list(before)
-    for event in after:
-        last = next((at for at, e in reversed([*enumerate(merged)]) if isinstance(e, Text)), None)
-        if isinstance(event, Prefilling) and merged and isinstance(merged[-1], Prefilling):
-            merged[-1] = event
-        elif isinstance(event, Text) and last is not None:
-            said = merged[last]
-            assert isinstance(said, Text)  # noqa: S101 - it was looked for
-            if said.thinking == event.thinking:
-                merged[last] = Text(said.text + event.text, event.thinking)
-            else:
-                merged.append(event)
-        else:
-            merged.append(event)
-    return tuple(merged)
+        case (Loading(), Loading()):
+            return before.model == after.model
+        case (Measuring(), Measuring()):
+            return before.model == after.model
+        case (Downloading(), Downloading()):
+            return before.name == after.name
+    return False

@@ -3,8 +3,10 @@
 One JSON object a line, both ways (`wire.py`). JSON and not msgspec: a dozen small messages a second
 need no speed, a person can read them, and nothing has to be installed for it.
 
-The engine does one thing after the other. Whatever it is asked ends in exactly one of the notices
-that the command names, or in `Failed`; `Cancel` overtakes what is waiting.
+Several requests are answered at once, as far as there are sequences for them; all else is done one
+after the other, and what changes the models waits until no answer is under way. Whatever the engine is
+asked ends in exactly one of the notices that the command names, or in `Failed`; `Cancel` overtakes what
+is waiting.
 """
 
 from localspec.engine.commands import (

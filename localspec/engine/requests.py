@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import BinaryIO
 
 from localspec.decoding.cancel import CancelFlag
-from localspec.engine.protocol import Ask, Bye, Cancel, Command, Load, SaveState
+from localspec.engine.protocol import Ask, Bye, Cancel, Command, Count, Load, SaveState
 from localspec.engine.wire import COMMANDS, MAX_FRAME_BYTES, FrameError, decode
 
 
@@ -54,20 +54,20 @@ class Requests:
         self._cancel_reply = cancel_reply
         self._thread.start()
 
-    def next(self, *, wait: bool) -> Command | None:
+    def next(self, *, busy: bool) -> Command | None:
         """Return the next command, with the flag as it stands for it.
 
         Args:
-            wait: wait for one.
+            busy: answers are under way: do not wait, and leave alone what cannot be done beside them.
 
         Returns:
-            None at the end, or if there is none and nobody is to wait.
+            None at the end, or if there is nothing to be done now.
         """
         with self._changed:
             self._current = None
-            while wait and not self._waiting and not self._ended:
+            while not busy and not self._waiting and not self._ended:
                 self._changed.wait()
-            if not self._waiting:
+            if not self._waiting or (busy and not isinstance(self._waiting[0], Ask | Count)):
                 return None
             self._current = self._waiting.popleft()
             if isinstance(self._current, Load):

@@ -65,15 +65,13 @@ class Server:
         """
         self._requests.start(self._cancel_reply)
         while True:
-            command = self._requests.next(wait=not self._busy)
-            if command is None and not self._busy:
-                return
-            while self._busy and not isinstance(command, Ask | Count):
-                self._step()
-                if command is None:
-                    break
+            command = self._requests.next(busy=self._busy)
             if command is not None:
                 self._do(command)
+            elif self._busy:
+                self._step()
+            else:
+                return
 
     @property
     def _busy(self) -> bool:

@@ -1,6 +1,6 @@
 """History: conversations as trees of messages. Editing or asking again adds a branch; nothing said is lost.
 
-Nothing here fails a chat, see `Database`: where the history is in trouble, the same calls work in memory.
+Nothing here fails a chat, see `HistoryDatabase`: where the history is in trouble, the same calls work in memory.
 """
 
 import shutil
@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Self
 
 from localspec.history import queries
-from localspec.history.database import RETRY_S, Database
-from localspec.history.recorder import Recorder, storable
+from localspec.history.database import RETRY_S, HistoryDatabase
+from localspec.history.recorder import ReplyRecorder, storable
 from localspec.history.records import State, StoredConversation, StoredMessage
 from localspec.messages import Message
 
@@ -39,7 +39,7 @@ class History:
         self._states = directory / "state"
         self._clock = clock
         self._stopwatch = stopwatch
-        self._database = Database(directory / "history.db")
+        self._database = HistoryDatabase(directory / "history.db")
         if self.trouble is None:
             self._settle()
 
@@ -69,15 +69,18 @@ class History:
         return self._database.write(lambda c: _inserted(c.execute(statement, values)))
 
     def add_user(self, conversation: int, parent: int | None, message: Message) -> int:
-        """Add what the user says after `parent`, None at the beginning; return its id. It becomes the leaf."""
+        """Add what the user says after `parent`, None at the beginning; return its id. It becomes the leaf.
+
+        A conversation without a title gets what was typed, as far as a list has room for it.
+        """
         return self._add(conversation, parent, message, "complete")
 
-    def begin_reply(self, conversation: int, parent: int | None, model: str = "") -> Recorder:
+    def begin_reply(self, conversation: int, parent: int | None, model: str = "") -> ReplyRecorder:
         """Begin a reply to `parent`; it becomes the leaf, and what the recorder is fed is saved as it comes."""
         message = self._add(conversation, parent, Message.assistant(""), "streaming", model)
-        return Recorder(self._database, message, clock=self._stopwatch)
+        return ReplyRecorder(self._database, message, clock=self._stopwatch)
 
-    def resume_reply(self, message: int) -> Recorder:
+    def resume_reply(self, message: int) -> ReplyRecorder:
         """Go on with a reply that was cut.
 
         Raises:
@@ -85,7 +88,7 @@ class History:
         """
         row = self._database.read(partial(queries.message, number=message))
         begun = queries.said(row)
-        return Recorder(self._database, message, begun, clock=self._stopwatch)
+        return ReplyRecorder(self._database, message, begun, clock=self._stopwatch)
 
     def conversation(self, conversation: int) -> StoredConversation:
         """Return what is known of one.
@@ -183,7 +186,7 @@ class History:
     ) -> int:
         now = self._clock()
         content = storable(message.text)
-        title = " ".join(content.split())[:_TITLE_CHARS]
+        title = cut_at_word(" ".join(storable(message.typed or message.text).split()), _TITLE_CHARS)
 
         def insert(c: sqlite3.Connection) -> int:
             added = _inserted(
@@ -201,6 +204,15 @@ class History:
             return added
 
         return self._database.write(insert)
+
+
+def cut_at_word(text: str, most: int) -> str:
+    """Return one line in `most` characters: what is cut ends with a word, unless that is very long, and a `…`."""
+    if len(text) <= most:
+        return text
+    start = text[: most - 1]
+    whole, _, _ = start.rpartition(" ") if text[most - 1] != " " else (start, "", "")
+    return (whole if len(whole) > most // 2 else start).rstrip() + "…"
 
 
 def _inserted(cursor: sqlite3.Cursor) -> int:

@@ -1,9 +1,9 @@
-"""Recorder: a reply is saved while it grows, so that a kill loses less than a second of it."""
+"""ReplyRecorder: a reply is saved while it grows, so that a kill loses less than a second of it."""
 
 import time
 from collections.abc import Callable
 
-from localspec.history.database import Database
+from localspec.history.database import HistoryDatabase
 from localspec.history.records import State
 from localspec.messages import Message
 
@@ -11,7 +11,7 @@ from localspec.messages import Message
 FLUSH_S = 0.5
 
 
-class Recorder:
+class ReplyRecorder:
     """Writes one message.
 
     Args:
@@ -23,7 +23,7 @@ class Recorder:
 
     def __init__(
         self,
-        database: Database,
+        database: HistoryDatabase,
         message: int,
         begun: Message | None = None,
         clock: Callable[[], float] = time.monotonic,

@@ -1,17 +1,17 @@
-"""Answering: the answer that is under way, and how it gets into the history while it grows."""
+"""GrowingAnswer: the answer that is under way, and how it gets into the history while it grows."""
 
 import json
 
 from localspec.chat.events import Text
 from localspec.decoding.round import StopReason
 from localspec.engine.protocol import Notice, ReplyDone, ReplyEvents
-from localspec.history.recorder import Recorder
+from localspec.history.recorder import ReplyRecorder
 from localspec.history.records import StoredMessage
 from localspec.ui.exchange import Exchange
 from localspec.ui.talk import Talk
 
 
-class Answering:
+class GrowingAnswer:
     """An answer, from the request to its last word.
 
     Args:
@@ -28,7 +28,7 @@ class Answering:
         self.exchange: Exchange | None = None
         self.parent: int | None = None
         self.continued: StoredMessage | None = None
-        self._recorder: Recorder | None = None
+        self._recorder: ReplyRecorder | None = None
 
     @property
     def growing(self) -> bool:
@@ -79,7 +79,7 @@ class Answering:
         """Let go of it: its conversation was left."""
         self.exchange, self._recorder = None, None
 
-    def _begun(self, model: str) -> Recorder:
+    def _begun(self, model: str) -> ReplyRecorder:
         if self._recorder is None:
             history, conversation = self._talk.history, self._talk.conversation
             assert conversation is not None  # noqa: S101 - it holds the message that is answered

@@ -48,6 +48,10 @@ class EngineState:
         """Take note that a load was asked for."""
         self.phase, self.progress, self.trouble = Phase.STARTING, "", ""
 
+    def unload(self, reason: str) -> None:
+        """Take note that nothing is loaded any more, and why."""
+        self.phase, self.ready, self.trouble = Phase.IDLE, None, clean_line(reason)
+
     def take(self, message: Notice) -> None:
         """Take any message; those about requests change nothing."""
         match message:
@@ -64,6 +68,7 @@ class EngineState:
                 self.phase, self.ready, self.trouble = Phase.READY, message, ""
             case LoadCancelled():
                 self.phase = Phase.IDLE if message.target is None else Phase.READY
+                self.ready = None if message.target is None else self.ready
             case Failed(id=None):
                 self.trouble = clean_line(message.reason)
                 self.phase = Phase.IDLE if self.ready is None else Phase.READY

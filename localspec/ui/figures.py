@@ -2,55 +2,15 @@
 
 import statistics
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
 from localspec.decoding.round import Round
 from localspec.ui.exchange import Exchange
+from localspec.ui.speed_up import measure
 
 TIMES = "\u00d7"
 _BARS = "▁▂▃▄▅▆▇█"
-_LEAST_PLAIN_ROUNDS = 3
 _GAUGE_LEAST, _GAUGE_MOST = 0.5, 2.0
 _CONTEXT_CELLS = 8
-
-
-@dataclass(frozen=True, slots=True)
-class Costs:
-    """What rounds cost on this machine, in seconds, as far as it was seen.
-
-    Args:
-        plain_round_s: a round without a draft; None until enough of them were seen.
-        drafted_round_s: a round with one; None without any.
-    """
-
-    plain_round_s: float | None = None
-    drafted_round_s: float | None = None
-
-    @property
-    def break_even(self) -> float | None:
-        """Tokens that a drafted round has to confirm to be worth its cost."""
-        if self.plain_round_s is None or self.drafted_round_s is None:
-            return None
-        return self.drafted_round_s / self.plain_round_s
-
-
-def costs_of(rounds: Iterable[Round]) -> Costs:
-    """Return the medians of what rounds cost."""
-    plain: list[float] = []
-    drafted: list[float] = []
-    for each in rounds:
-        seconds = each.spent.wall_s
-        (drafted if each.drafted else plain).append(seconds)
-    usual = statistics.median(plain) if len(plain) >= _LEAST_PLAIN_ROUNDS else None
-    return Costs(usual, statistics.fmean(drafted) if drafted else None)
-
-
-def measured_speed_up(rounds: Sequence[Round], plain_round_s: float | None) -> float | None:
-    """Return the speed of these rounds over plain ones; None where nothing was drafted, or compared."""
-    seconds = sum(each.spent.wall_s for each in rounds)
-    if plain_round_s is None or seconds <= 0 or not any(each.drafted for each in rounds):
-        return None
-    return sum(len(each.confirmed) for each in rounds) * plain_round_s / seconds
 
 
 def sparkline(rounds: Sequence[Round], width: int) -> str:
@@ -113,19 +73,18 @@ def filled(share: float, width: int = _CONTEXT_CELLS) -> str:
     return "█" * full + "░" * (width - full)
 
 
-def stats_lines(exchange: Exchange | None, earlier: Sequence[Round], width: int) -> list[str]:
+def stats_lines(exchange: Exchange | None, width: int) -> list[str]:
     """Return the stats of an answer, streaming or done.
 
     Args:
         exchange: the answer; None before the first.
-        earlier: rounds of earlier answers with the same models, which tell what a plain round costs.
         width: cells that a line may have.
     """
     rounds = [] if exchange is None else exchange.rounds
     if exchange is None or not rounds:
         return ["Nothing was measured yet: ask something."]
     bar = max(width - 18, 8)
-    lines = _speed(exchange, costs_of([*earlier, *rounds]), bar)
+    lines = _speed(exchange, bar)
     if exchange.forecast is not None and exchange.forecast.note:
         lines.append(exchange.forecast.note)
     mean = sum(len(each.confirmed) for each in rounds) / len(rounds)
@@ -153,22 +112,24 @@ def _drafting(rounds: Sequence[Round]) -> list[str]:
     return lines or ["nothing was drafted"]
 
 
-def _speed(exchange: Exchange, costs: Costs, bar: int) -> list[str]:
+def _speed(exchange: Exchange, bar: int) -> list[str]:
     rounds, forecast = exchange.rounds, exchange.forecast
     predicted = None if forecast is None else forecast.predicted
-    measured = measured_speed_up(rounds, costs.plain_round_s)
+    measured = measure(rounds)
+    words = [] if predicted is None else [f"predicted ◇ {TIMES} {predicted:.2f}"]
+    if measured is not None:
+        interval = f"({measured.low:.2f} to {measured.high:.2f})"
+        words.append(f"measured ◆ {TIMES} {measured.estimate:.2f} {interval}")
     lines = []
-    if predicted is not None or measured is not None:
-        words = [
-            f"{name} {TIMES} {value:.2f}"
-            for name, value in (("predicted ◇", predicted), ("measured ◆", measured))
-            if value is not None
-        ]
-        lines = [f"speed-up: {', '.join(words)}", f"  {gauge(predicted, measured, bar)}"]
-    if costs.break_even is not None:
-        mine = [len(each.confirmed) for each in rounds if each.drafted]
-        got = f"; it confirms {statistics.fmean(mine):.2f}" if mine else ""
-        lines.append(f"break-even: a drafted round costs {costs.break_even:.2f} plain ones{got}")
-    elif measured is None and any(each.drafted for each in rounds):
-        lines.append("no plain rounds to compare with yet: /race measures both")
+    if words:
+        shown = gauge(predicted, None if measured is None else measured.estimate, bar)
+        lines = [f"speed-up: {', '.join(words)}", f"  {shown}"]
+    drafted = [len(each.confirmed) for each in rounds if each.drafted]
+    if measured is not None:
+        lines.append(
+            f"break-even: a drafted round costs {measured.round_cost:.2f} plain ones; "
+            f"it confirms {statistics.fmean(drafted):.2f}"
+        )
+    elif drafted:
+        lines.append("too few rounds to compare drafted with plain ones: /race measures both")
     return lines

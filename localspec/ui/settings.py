@@ -1,57 +1,80 @@
-"""Settings of the chat: the options of a reply that are numbers, as they are typed and kept."""
+"""How answers are made in a conversation: numbers as they are typed and kept, and whether to draft."""
 
 import json
 from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Self
 
 from localspec.errors import UsageError
 from localspec.options import Option, ReplyOptions, changed, options_of, values_of
 
-_SETTINGS: Mapping[str, Option] = {
+_NUMBERS: Mapping[str, Option] = {
     each.name: each for each in options_of(ReplyOptions) if each.kind in {"whole", "number"}
 }
-NAMES = tuple(_SETTINGS)
+_KEPT = tuple(name for name in _NUMBERS if name != "seed")
+NAMES = (*_NUMBERS, "draft")
 _OFF = {"", "-", "none", "off"}
 
 
-def set_option(options: ReplyOptions, name: str, value: str) -> ReplyOptions:
-    """Return options with one of them set from its text.
+@dataclass(frozen=True, slots=True)
+class ChatSettings:
+    """How answers are made.
 
-    Raises:
-        UsageError: no such setting, or a value that it cannot take.
+    Args:
+        options: of every answer.
+        draft: False answers without drafting.
     """
-    setting = _SETTINGS.get(name)
-    if setting is None:
-        raise UsageError(f"there is no setting {name[:40]!r}: known are {', '.join(NAMES)}")
-    return changed(options, {name: _value(setting, value)})
 
+    options: ReplyOptions = field(default_factory=ReplyOptions)
+    draft: bool = True
 
-def lines(options: ReplyOptions) -> list[str]:
-    """Return the settings as they are told to people."""
-    width = max(map(len, NAMES))
-    return [f"{name:<{width}}  {text_of(options, name)}" for name in NAMES]
+    def changed(self, name: str, value: str) -> Self:
+        """Return the settings with one of them read from its text.
 
+        Raises:
+            UsageError: no such setting, or a value that it cannot take.
+        """
+        if name == "draft":
+            if value not in {"on", "off"}:
+                raise UsageError(f"draft is {value[:40]!r}: it takes on or off")
+            return replace(self, draft=value == "on")
+        setting = _NUMBERS.get(name)
+        if setting is None:
+            raise UsageError(f"there is no setting {name[:40]!r}: known are {', '.join(NAMES)}")
+        return replace(self, options=changed(self.options, {name: _value(setting, value)}))
 
-def text_of(options: ReplyOptions, name: str) -> str:
-    """Return one setting as it is typed."""
-    value = values_of(options)[name]
-    if value is None:
-        return "off"
-    return f"{value:g}" if isinstance(value, float) else str(value)
+    def text_of(self, name: str) -> str:
+        """Return one setting as it is typed."""
+        if name == "draft":
+            return "on" if self.draft else "off"
+        value = values_of(self.options)[name]
+        if value is None:
+            return "off"
+        return f"{value:g}" if isinstance(value, float) else str(value)
 
+    def lines(self) -> list[str]:
+        """Return the settings as they are told to people, in the order of `NAMES`."""
+        width = max(map(len, NAMES))
+        return [f"{name:<{width}}  {self.text_of(name)}" for name in NAMES]
 
-def as_json(options: ReplyOptions) -> str:
-    """Return the settings as they are kept with a conversation; the seed is no setting of it."""
-    values = values_of(options)
-    return json.dumps({name: values[name] for name in NAMES if name != "seed"})
+    def as_json(self) -> str:
+        """Return the settings as they are kept with a conversation; the seed is no setting of it."""
+        values = values_of(self.options)
+        return json.dumps({**{name: values[name] for name in _KEPT}, "draft": self.draft})
 
-
-def from_json(text: str, otherwise: ReplyOptions) -> ReplyOptions:
-    """Return kept settings; where they are damaged, or of another version, the others."""
-    try:
-        values = json.loads(text)
-        return changed(otherwise, {name: values[name] for name in NAMES if name in values})
-    except (ValueError, TypeError, UsageError):
-        return otherwise
+    def from_json(self, text: str) -> Self:
+        """Return kept settings; where they are damaged, or of another version, these."""
+        try:
+            values = json.loads(text)
+            kept = {name: values[name] for name in _KEPT if name in values}
+            draft = values.get("draft")
+            return replace(
+                self,
+                options=changed(self.options, kept),
+                draft=draft if isinstance(draft, bool) else self.draft,
+            )
+        except (ValueError, TypeError, AttributeError, UsageError):
+            return self
 
 
 def _value(setting: Option, text: str) -> float | int | None:

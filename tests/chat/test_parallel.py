@@ -113,11 +113,7 @@ def test_a_missing_template_is_every_requests_own_error() -> None:
 
 def test_a_sequence_whose_passes_fail_has_an_error_and_the_others_a_reply() -> None:
     answerer, sequences = parallel(3)
-    sequences.views = [
-        sequences.views[0],
-        BrokenTeller(sequences.views[1].script),
-        sequences.views[2],
-    ]
+    sequences.views = [BrokenTeller(each.script) for each in sequences.views]
     answered = by_key(list(answerer.answer(Taken(["One?", "Two?", "Three?"]).requests())))
     assert isinstance(answered[1].error, PassFailed)
     assert answered[0].reply is not None
@@ -125,10 +121,12 @@ def test_a_sequence_whose_passes_fail_has_an_error_and_the_others_a_reply() -> N
 
 
 class BrokenTeller(Teller):
-    """Fails after its prompt."""
+    """Fails after a prompt that says Two."""
 
     def logits(self, tokens: Sequence[int], rows: int) -> Logits:
-        if self.cells:
+        two = spelled("Two")
+        said = any(list(tokens[at : at + len(two)]) == two for at in range(len(tokens)))
+        if said and self.cells[: len(tokens) - 1] == tokens[:-1]:
             raise PassFailed("broken")
         return super().logits(tokens, rows)
 
@@ -145,7 +143,7 @@ def test_one_flag_stops_all_and_nothing_more_is_taken() -> None:
 
 def test_what_was_done_before_the_flag_is_whole() -> None:
     answerer, sequences = parallel(2, "Yes, and a great deal more of it.")
-    sequences.views[1].cancel_after = 6
+    sequences.views[0].cancel_after = 6
     taken = Taken(["One?", "Two?"], [ReplyOptions(max_tokens=2), ReplyOptions()])
     answered = by_key(list(answerer.answer(taken.requests())))
     first, second = answered[0].reply, answered[1].reply

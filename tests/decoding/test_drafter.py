@@ -4,7 +4,7 @@ from localspec.decoding.choose import Chooser
 from localspec.decoding.drafters.drafter import NoDrafter, Plan
 from localspec.decoding.noise import Noise
 from localspec.decoding.round import Draft
-from localspec.decoding.sampling import SamplingParams
+from localspec.options import SamplingParams
 
 CHOOSER = Chooser(SamplingParams(), Noise(0))
 

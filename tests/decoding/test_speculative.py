@@ -5,8 +5,8 @@ from numpy.typing import NDArray
 from localspec.decoding.choose import Chooser
 from localspec.decoding.noise import Noise
 from localspec.decoding.round import Draft, Verdict
-from localspec.decoding.sampling import SamplingParams
 from localspec.decoding.speculative import verify
+from localspec.options import SamplingParams
 
 GREEDY = Chooser(SamplingParams(temperature=0), Noise(0))
 

@@ -21,20 +21,20 @@ from localspec.engine.protocol import (
     Ask,
     Bye,
     EngineDied,
-    Finished,
     Hello,
     Load,
     Ready,
+    ReplyDone,
     SaveState,
 )
 from localspec.engine.wire import MAX_FRAME_BYTES, encode
 from localspec.messages import Message
+from localspec.options import LaunchOptions, ReplyOptions, SamplingParams
 from tests.engine.double import command
 from tests.engine.talking import double, hear_all, hear_of
 
-GREEDY = Options(temperature=0)
+GREEDY = ReplyOptions(SamplingParams(temperature=0))
 HELLO = [Message.user("hello")]
-from localspec.options import LaunchOptions
 
 OUT_OF_MEMORY = "was killed (SIGKILL), most likely because memory ran out"
 
@@ -97,7 +97,7 @@ def test_after_a_death_it_is_restarted_with_what_was_loaded() -> None:
         ready = hear_of(engine, Ready)[-1]
         assert isinstance(ready, Ready)
         assert ready.target == "a-pair"
-        assert isinstance(hear_all(engine, engine.ask(HELLO, GREEDY))[-1], Finished)
+        assert isinstance(hear_all(engine, engine.ask(HELLO, GREEDY))[-1], ReplyDone)
 
 
 def test_a_pair_that_it_died_of_is_not_loaded_again() -> None:
@@ -127,16 +127,18 @@ def test_it_has_a_session_of_its_own_so_that_the_terminal_cannot_reach_it() -> N
         assert engine.pid is not None
         assert os.getsid(engine.pid) == engine.pid
         os.kill(engine.pid, signal.SIGINT)  # and where it does, nothing happens
-        assert isinstance(hear_all(engine, engine.ask(HELLO, GREEDY))[-1], Finished)
+        assert isinstance(hear_all(engine, engine.ask(HELLO, GREEDY))[-1], ReplyDone)
 
 
 PARENT = """
-import os, subprocess, sys, time
+import os, sys, time
+from localspec.chat.events import Prefilling
 from localspec.engine.client import EngineClient
-from localspec.engine.protocol import Load, Options, Prefilling, Ready
+from localspec.engine.protocol import Ready
 from localspec.messages import Message
+from localspec.options import LaunchOptions, ReplyOptions
 from tests.engine.double import command
-from tests.engine.talking import hear, hear_of
+from tests.engine.talking import hear_event, hear_of
 
 engine = EngineClient(command({"chunk_s": 0.05, "load_s": float(sys.argv[2])}))
 engine.start()
@@ -144,7 +146,7 @@ engine.load(LaunchOptions(pair="a-pair"))
 if sys.argv[1] == "prefill":
     hear_of(engine, Ready)
     engine.ask([Message.user("x" * 3900)], ReplyOptions())
-    hear(engine, lambda message: isinstance(message, Prefilling))
+    hear_event(engine, Prefilling)
 if sys.argv[3] == "heir":
     # A child that keeps all of our pipes open, as a shell that was forked would.
     if os.fork() == 0:
@@ -244,7 +246,7 @@ def test_nonsense_gets_one_clear_answer_and_costs_nothing(line: bytes, told: str
         failed = reply(process, "Failed")
         assert (failed["id"], failed["kind"]) == (None, "FrameError")
         assert told in failed["reason"]
-        assert reply(process, "Finished")["message"]["parts"][0]["text"] == "Hello **world**."
+        assert reply(process, "ReplyDone")["message"]["parts"][0]["text"] == "Hello **world**."
 
 
 def test_a_reader_that_does_not_read_stops_nothing(tmp_path: Path) -> None:
@@ -259,7 +261,7 @@ def test_a_reader_that_does_not_read_stops_nothing(tmp_path: Path) -> None:
             assert time.monotonic() < end_s
             time.sleep(0.05)
         for number in range(1, 6):  # and nothing is lost
-            finished = reply(process, "Finished")
+            finished = reply(process, "ReplyDone")
             assert (finished["id"], finished["message"]["parts"][0]["text"]) == (number, "x" * 1500)
 
 
@@ -288,7 +290,7 @@ def test_a_stray_print_does_not_reach_the_pipe() -> None:
             encode(Load(LaunchOptions(pair="a-pair"))),
             encode(Ask(1, tuple(HELLO), GREEDY)),
         )
-        assert reply(process, "Finished")["id"] == 1  # all before it were frames, too
+        assert reply(process, "ReplyDone")["id"] == 1  # all before it were frames, too
         assert b"stray" not in process.communicate(encode(Bye()))[0]
         assert process.returncode == 0
 
@@ -297,8 +299,8 @@ def test_a_stray_print_does_not_reach_the_pipe() -> None:
     ("said", "told"),
     [
         ("hello", "the engine speaks nonsense: a frame is no JSON"),
-        ('{"v": 9, "type": "Hello"}', "a frame is of protocol 9, this side speaks 3"),
-        ('{"v": 3, "type": "Load"}', "a frame is of unknown type 'Load'"),
+        ('{"v": 9, "type": "Hello"}', f"a frame is of protocol 9, this side speaks {VERSION}"),
+        (f'{{"v": {VERSION}, "type": "Load"}}', "a frame is of unknown type 'Load'"),
     ],
 )
 def test_an_engine_that_speaks_nonsense_is_ended(said: str, told: str) -> None:
@@ -369,7 +371,8 @@ def test_the_end_of_the_client_ends_a_prompt_in_the_middle(polite: bool) -> None
     with raw({"chunk_s": 0.5}) as process:  # all of it would take half a minute
         say(process, encode(Load(LaunchOptions(pair="a-pair"))))
         say(process, encode(Ask(1, (Message.user("x" * 3900),), GREEDY)))
-        reply(process, "Prefilling")
+        while reply(process, "ReplyEvents")["events"][-1]["type"] != "Prefilling":
+            pass
         if polite:
             say(process, encode(Bye()))
         else:

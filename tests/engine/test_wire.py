@@ -8,14 +8,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from localspec.chat.events import Reply, RoundDone, Started, Text
 from localspec.engine import wire
 from localspec.engine.protocol import (
     VERSION,
     Ask,
     Command,
     EngineDied,
+    Forecast,
+    Loading,
     Notice,
-    Streamed,
+    ReplyDone,
+    ReplyEvents,
 )
 from localspec.engine.wire import COMMANDS, NOTICES, FrameError, decode, encode
 from localspec.messages import Message
@@ -30,7 +34,7 @@ st.register_type_strategy(int, st.integers(-(1 << 40), 1 << 40))
 st.register_type_strategy(ReplyOptions, some(ReplyOptions))
 st.register_type_strategy(LaunchOptions, some(LaunchOptions))
 st.register_type_strategy(Message, MESSAGES)
-MESSAGE_KINDS = [kind for kind in get_args(Message) if kind is not EngineDied]
+NOTICE_KINDS = [kind for kind in get_args(Notice) if kind is not EngineDied]
 
 
 @given(st.one_of([st.from_type(kind) for kind in get_args(Command)]))
@@ -44,6 +48,20 @@ def test_a_command_comes_out_as_it_went_in(command: Command) -> None:
 @given(st.one_of([st.from_type(kind) for kind in NOTICE_KINDS]))
 def test_a_notice_comes_out_as_it_went_in(notice: Notice) -> None:
     assert decode(encode(notice), NOTICES) == notice
+
+
+@given(st.lists(st.from_type(RoundDone), max_size=3), st.from_type(Text), st.from_type(Started))
+def test_what_happened_comes_out_in_its_order(
+    rounds: list[RoundDone], text: Text, started: Started
+) -> None:
+    told = ReplyEvents(1, (started, *rounds, text, *rounds))
+    assert decode(encode(told), NOTICES) == told
+
+
+@given(st.from_type(Reply), st.from_type(Message))
+def test_a_reply_comes_out_with_all_of_its_figures(reply: Reply, message: Message) -> None:
+    told = ReplyDone(1, reply, message, 2, Forecast(1.5, None, "a note"))
+    assert decode(encode(told), NOTICES) == told
 
 
 def frame(**changes: Any) -> bytes:
@@ -63,8 +81,8 @@ def said(part: object) -> bytes:
         (b"[" * 100_000, "no JSON"),
         (b"[1]", "a frame is a list"),
         (b"null", "a frame is a NoneType"),
-        (b"{}", "protocol None, this side speaks 3"),
-        (frame(v=2), "protocol 2, this side speaks 3: localspec was changed while it ran"),
+        (b"{}", "protocol None, this side speaks 4"),
+        (frame(v=3), "protocol 3, this side speaks 4: localspec was changed while it ran"),
         (frame(v=True), "protocol True"),
         (frame(v="1"), "protocol 1, this"),
         (frame(type="Nonsense"), "unknown type 'Nonsense'"),
@@ -107,11 +125,11 @@ def said(part: object) -> bytes:
         (frame(type="Ask", messages=[], options={"json_schema": {}}), "json_schema cannot be {}"),
         (frame(type="Ask", messages=[], options={"max_tokens": 0}), "max_tokens is 0"),
         (
-            b'{"v": 3, "type": "Load", "options": {"pair": "a\\n", "target": "b"}}',
+            b'{"v": 4, "type": "Load", "options": {"pair": "a\\n", "target": "b"}}',
             "Load.options cannot be: pair a and target b exclude each other",
         ),
-        (b'{"v": 3, "type": "Ask", "id": NaN}', "no JSON: NaN is no number"),
-        (b'{"v": 3, "type": "Cancel", "id": ' + b"9" * 10_000 + b"}", "no JSON"),
+        (b'{"v": 4, "type": "Ask", "id": NaN}', "no JSON: NaN is no number"),
+        (b'{"v": 4, "type": "Cancel", "id": ' + b"9" * 10_000 + b"}", "no JSON"),
     ],
 )
 def test_what_is_no_frame_is_refused_in_one_line(line: bytes, told: str) -> None:
@@ -122,13 +140,33 @@ def test_what_is_no_frame_is_refused_in_one_line(line: bytes, told: str) -> None
     assert len(str(caught.value)) < 300
 
 
+@pytest.mark.parametrize(
+    ("event", "told"),
+    [
+        (3, "events[0] is a int, not an object"),
+        ({"text": "x"}, "events[0] is of unknown type 'None'"),
+        ({"type": "Finished", "reply": {}}, "events[0] is of unknown type 'Finished'"),
+        ({"type": "Text"}, "events[0] lacks one of text, thinking"),
+        ({"type": "Text", "text": "x", "more": 1}, "events[0] has no field 'more'"),
+        (
+            {"type": "RoundDone", "texts": [], "round": {"draft": {"drafter": None}}},
+            "events[0].round.draft.drafter cannot be null",
+        ),
+    ],
+)
+def test_what_is_no_event_is_refused_in_one_line(event: object, told: str) -> None:
+    with pytest.raises(FrameError) as caught:
+        decode(frame(type="ReplyEvents", events=[event]), NOTICES)
+    assert str(caught.value) == f"ReplyEvents.{told}"
+
+
 @given(
     st.recursive(
         st.none() | st.booleans() | st.integers() | st.floats() | TEXTS,
         lambda inner: st.lists(inner) | st.dictionaries(TEXTS, inner),
     ),
     st.sampled_from([*COMMANDS, *NOTICES]),
-    st.sampled_from(["id", "messages", "options", "spans"]),
+    st.sampled_from(["id", "messages", "options", "events", "reply"]),
 )
 def test_nothing_else_is_raised_whatever_comes(value: object, kind: str, name: str) -> None:
     line = json.dumps({"v": VERSION, "type": kind, name: value}).encode()
@@ -140,7 +178,7 @@ def test_nothing_else_is_raised_whatever_comes(value: object, kind: str, name: s
 def test_what_is_no_number_is_not_sent(number: float) -> None:
     with pytest.raises(ValueError, match="is no number"):
         encode(Loading("m", number))
-    assert decode(encode(Loading("NaN Infinity", 0.5)), MESSAGES) == Loading("NaN Infinity", 0.5)
+    assert decode(encode(Loading("NaN Infinity", 0.5)), NOTICES) == Loading("NaN Infinity", 0.5)
 
 
 def test_a_frame_that_is_too_large_is_not_sent(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -149,4 +187,4 @@ def test_a_frame_that_is_too_large_is_not_sent(monkeypatch: pytest.MonkeyPatch) 
         FrameError, match=r"Ask has 1[0-9]{3} bytes, more than 1000: send less text"
     ):
         encode(Ask(1, (Message.user("x" * 1000),)))
-    encode(Streamed(1))
+    encode(ReplyEvents(1, ()))

@@ -6,7 +6,6 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from localspec.child import _segments
 
 from lab.fuzz.target import load
 from lab.fuzz.targets.state import _CUT, _PAYLOAD, _RESEAL, _header
@@ -16,6 +15,7 @@ from localspec.config.files import read_settings
 from localspec.errors import HistoryError, UsageError
 from localspec.history.archive import History
 from localspec.history.export import as_json, as_markdown
+from localspec.launch.child import _segments
 from localspec.messages import Message
 
 _DIGITS = "1" * 5000

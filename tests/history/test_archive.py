@@ -232,10 +232,30 @@ def test_a_reply_is_searched_once_it_is_settled_and_never_twice(history: History
     assert len(history.conversations("haystack")) == 1
 
 
+def test_a_title_is_cut_at_a_word(history: History) -> None:
+    number = history.create()
+    history.add_user(
+        number,
+        None,
+        Message.user("Compare the three longest rivers of Europe with those of Asia, in a table"),
+    )
+    title = history.conversation(number).title
+    assert title == "Compare the three longest rivers of Europe with those of…"
+
+
+def test_a_title_is_what_was_typed_without_files(history: History) -> None:
+    number = history.create()
+    file = DocumentPart("a.txt", "inside")
+    history.add_user(number, None, Message.user("a question", [file]))
+    assert history.conversation(number).title == "a question"
+    assert "inside" in history.branch(number)[0].message.text
+
+
 def test_a_title_is_the_users_once_given(history: History) -> None:
     number = talk(history, "a question\nof two lines " + "x" * 80, "A")
     title = history.conversation(number).title
     assert title.startswith("a question of two lines xxx")
+    assert title.endswith("…")
     assert len(title) == 60
     history.rename(number, " Mine\n now ")
     talk(history, "another", "B", number)

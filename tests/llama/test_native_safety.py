@@ -7,11 +7,12 @@ from typing import Any
 
 import llama_cpp.llama_cpp as native
 import pytest
-from localspec.decoding.generate import StopReason
 
 from localspec.chat.assistant import Assistant
 from localspec.chat.events import Reply
-from localspec.launch import prepare
+from localspec.decoding.round import StopReason
+from localspec.launch.load import load
+from localspec.launch.plan import make_plan
 from localspec.llama.context import LlamaContext
 from localspec.llama.model import LlamaModel
 from localspec.options import LaunchOptions, LoadOptions, ReplyOptions, SamplingParams
@@ -40,7 +41,7 @@ def drafting(smollm2_path: Path) -> Iterator[Assistant]:
     """SmolLM2 with itself as draft model: passes of both, and of every width."""
     path = str(smollm2_path)
     launch = LaunchOptions(target=path, draft_model=path, draft="model:3", load=OPTIONS)
-    assistant = prepare(launch).load()
+    assistant = load(make_plan(launch)).assistant
     yield assistant
     assistant.close()
 
@@ -56,7 +57,7 @@ def test_every_row_lies_in_the_buffer_of_its_pass(
 ) -> None:
     small = str(smollm2_path) if draft.startswith("model") else None
     launch = LaunchOptions(target=str(smollm2_path), draft_model=small, draft=draft, load=OPTIONS)
-    assistant = prepare(launch).load()
+    assistant = load(make_plan(launch)).assistant
     for temperature in (0.0, 0.9):
         answered(assistant, 24, temperature)
     assistant.close()
@@ -66,7 +67,7 @@ def test_every_row_lies_in_the_buffer_of_its_pass(
 
 def test_nobody_holds_rows_of_a_context_that_was_freed(audit: Audit, smollm2_path: Path) -> None:
     launch = LaunchOptions(target=str(smollm2_path), draft="lookup:4", load=OPTIONS)
-    assistant = prepare(launch).load()
+    assistant = load(make_plan(launch)).assistant
     reply = answered(assistant, 12)
     assistant.close()
     gc.collect()
@@ -154,7 +155,7 @@ def test_switching_models_leaves_nothing_behind(smollm2_path: Path, tmp_path: Pa
 
     def switch() -> None:
         launch = LaunchOptions(target=str(smollm2_path), draft="lookup:4", load=OPTIONS)
-        assistant = prepare(launch).load()
+        assistant = load(make_plan(launch)).assistant
         answered(assistant, 3)
         assistant.close()
         tiny = LlamaModel(other, LoadOptions(n_ctx=64, threads=1))
@@ -184,7 +185,7 @@ def test_what_a_pair_held_is_given_back_when_it_is_closed(smollm2_path: Path) ->
         launch = LaunchOptions(
             target=str(smollm2_path), draft_model=small, draft=draft, load=options
         )
-        assistant = prepare(launch).load()
+        assistant = load(make_plan(launch)).assistant
         answered(assistant, 3)
         assistant.close()
         return held().anonymous_kb

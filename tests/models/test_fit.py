@@ -4,8 +4,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from localspec.decoding.tries import DRAFT_ROWS
 
+from localspec.decoding.drafters.backoff import DRAFT_ROWS
 from localspec.errors import ModelLoadError
 from localspec.models.fit import fit, native_count, split_layers
 from localspec.models.fit_plan import FitPlan, Machine, Place, Wish

@@ -5,10 +5,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from localspec.fitting import plan_fit
 
 from localspec.errors import ModelFileError, UsageError
-from localspec.launch import prepare
+from localspec.launch.fit import plan_fit
+from localspec.launch.load import load
+from localspec.launch.plan import make_plan
 from localspec.models.entries import HubSource, of_shards
 from localspec.models.gguf_header import read_header
 from localspec.models.imported import import_file
@@ -162,7 +163,7 @@ def shards(smollm2_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Iter
 def text_of(target: str | Path) -> str:
     options = LoadOptions(n_ctx=512, gpu_layers=0, threads=1)
     launch = LaunchOptions(target=str(target), draft="off", load=options, offline=True)
-    assistant = prepare(launch).load()
+    assistant = load(make_plan(launch)).assistant
     try:
         reply = ReplyOptions(SamplingParams(temperature=0.0), max_tokens=24)
         return assistant.reply("Why is the sky blue?", reply).text

@@ -86,7 +86,7 @@ def test_no_process_has_a_secret_among_its_arguments(
         arguments = Path(f"/proc/{client.pid}/cmdline")
         if arguments.exists():  # Linux's
             told = arguments.read_text()
-            assert "localspec.child" in told
+            assert "localspec.launch.child" in told
             assert _TOKEN not in told
             assert _PASSWORD not in told
         # What travels to the engine has no field for a token.

@@ -4,9 +4,10 @@ import time
 from pathlib import Path
 
 import pytest
-from localspec.recording import record
 
-from localspec.launch import prepare
+from localspec.launch.load import load
+from localspec.launch.observe import Telemetry
+from localspec.launch.plan import make_plan
 from localspec.options import LaunchOptions, LoadOptions, ReplyOptions
 from localspec.telemetry.reading import list_replies, reading
 from localspec.telemetry.rows import STAGES
@@ -26,9 +27,7 @@ def test_stage_times_add_up_to_the_wall_time_around_the_whole_answer(
     draft_model = path if draft == "model" else None
     options = LoadOptions(n_ctx=1024, threads=1)
     launch = LaunchOptions(target=path, draft_model=draft_model, draft=draft, load=options)
-    assistant = prepare(launch).open().assistant
-    recorder = record(assistant)
-    assert recorder is not None
+    assistant = load(make_plan(launch), observe=Telemetry().observe).assistant
     walls_s = []
     for _ in range(4):  # the first one compiles the template, too
         start = time.monotonic()

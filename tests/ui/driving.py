@@ -136,9 +136,11 @@ def drive(
     talk = Talk(History(folder / "history"), system)
     engine = engine or EngineClient(command(script))
     session = Session(engine, talk, load or LaunchOptions(pair=pair), ReplyOptions(), work)
+    if resume is not None:
+        session.resume(resume)
 
     async def run() -> None:
-        app = ChatApp(session, preferences, resume)
+        app = ChatApp(session, preferences)
         app.view.entry.composer.cursor_blink = False
         async with app.run_test(size=size) as pilot:
             await doing(Chat(app, pilot))

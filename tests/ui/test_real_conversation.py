@@ -37,7 +37,7 @@ def test_a_conversation_is_held_stopped_edited_raced_and_taken_up_again(
 
         await chat.run("/set max_tokens off")
         await chat.begin("Tell me a long story about a fox.")
-        await chat.until(lambda: chat.session.exchange and len(chat.session.exchange.tokens) > 8)
+        await chat.until(lambda: chat.session.exchange and chat.session.exchange.tokens > 8)
         await chat.press("escape")
         await chat.until(lambda: not chat.session.busy)
         cut = chat.session.talk.messages[-1]

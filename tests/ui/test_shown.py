@@ -1,6 +1,6 @@
 import json
 
-from localspec.engine.protocol import Started
+from localspec.chat.events import Started
 from localspec.history.records import StoredMessage
 from localspec.messages import Message, Role
 from localspec.ui.shown import growing, shown
@@ -54,7 +54,7 @@ def test_figures_of_another_version_are_left_out() -> None:
 def test_a_growing_answer_tells_what_it_waits_for() -> None:
     waiting = exchange("")
     assert growing(waiting, "toy", None).note == "waiting for the engine …"
-    waiting.started, waiting.prefilled = Started(1, 100, 40), 0.5
+    waiting.started, waiting.prefilled = Started(100, 40), 0.5
     assert growing(waiting, "toy", None).note == "reading 60 tokens, 50% …"
 
 
