@@ -236,7 +236,7 @@ def check_nothing_is_evaluated_again(monkeypatch: pytest.MonkeyPatch) -> None:
     while 1 not in schedule.free:
         schedule.step()
     chunks = [parts[0] for parts in native.asked if parts[0] > 1]
-    assert chunks == [16, 16, 16, 12]
+    assert chunks == [16, 16, 16, 11], "all but the first token, which it had"
 
 
 def test_whoever_runs_keeps_what_it_has_though_it_takes_no_part_in_a_pass(
