@@ -26,8 +26,9 @@ from localspec.decoding.noise import Noise
 from localspec.decoding.policy.adaptive import AdaptivePolicy
 from localspec.decoding.policy.policy import FixedPolicy, Policy, plain_policy
 from localspec.decoding.round import StopReason
+from localspec.decoding.sampling import candidates
 from localspec.decoding.stats import AcceptanceStats
-from localspec.options import SamplingParams, candidates
+from localspec.options import SamplingParams
 from tests.toy import (
     Asked,
     Brackets,
