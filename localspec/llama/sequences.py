@@ -95,7 +95,7 @@ class LlamaSequences:
             raise PassFailed(f"a pass asks for {rows} rows: it gives 1 to {self.most_rows}")
         # Neighbours make one wide pass only where their numbers ascend without a gap.
         order = sorted(range(len(asked)), key=lambda i: self._family[asked[i][0]].number)
-        parts = [self._part(*asked[i], alone=len(asked) == 1) for i in order]
+        parts = [self._part(*asked[i]) for i in order]
         try:
             self._native.decode(parts)
         except (Cancelled, PassFailed):
@@ -109,12 +109,9 @@ class LlamaSequences:
             start += part.rows
         return [answers[i] for i in range(len(asked))]
 
-    def _part(self, slot: int, request: Pass, *, alone: bool) -> Part:
+    def _part(self, slot: int, request: Pass) -> Part:
         sequence, tokens = self._family[slot], list(request.tokens)
-        if alone:
-            sequence.reuse(tokens, request.rows)
-        else:  # another one of this pass may forget what this one would copy
-            LlamaSequence.reuse(sequence, tokens, request.rows)
+        sequence.reuse(tokens, request.rows)
         return sequence.part(tokens[sequence.n_cached :], request.rows)
 
     def close_ranks(self, running: Collection[int]) -> None:
