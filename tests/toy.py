@@ -24,6 +24,8 @@ from localspec.decoding.scheduler import Scheduler
 from localspec.errors import PassFailed
 
 _CONTEXTS = 61
+_CATCHES_UP = 16
+"""Tokens that a draft model may be behind with in a pass that it shares."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -234,6 +236,10 @@ class ToySequences:
         self._evaluate([(slot, Pass(request.role, tokens[:end], 0))])
 
     def together(self, asked: Sequence[tuple[int, Pass]]) -> list[Logits]:
+        if len(asked) > 1:
+            behind = [self.missing(slot, request) - request.rows for slot, request in asked]
+            catches_up = 0 if asked[0][1].role is Role.TARGET else _CATCHES_UP
+            assert max(behind) <= catches_up, "prompts go alone"
         self._buffer = rows = np.concatenate(self._evaluate(asked))
         assert len(rows) <= self.most_rows, (
             f"{len(rows)} rows of a pass that gives {self.most_rows}"

@@ -251,7 +251,7 @@ class Scheduler(Generic[T]):
         request, missing = self._request(slot), self._running[slot].missing
         lag = 0 if request.role is Role.TARGET else _SMALL_LAG
         most = min(request.rows + lag, self._models[request.role].n_batch)
-        return request.rows > 0 and missing <= most
+        return request.rows > 0 and missing <= max(request.rows, most)
 
     def _passes(self, role: Role, slots: list[int]) -> list[Ended[T]]:
         """Make one pass for all, or as few as may hold their rows."""

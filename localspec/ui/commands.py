@@ -33,6 +33,12 @@ class Command:
     while_busy: bool = False
 
     @property
+    def about(self) -> str:
+        """What it does, and its other names."""
+        also = "".join(f", /{each}" for each in self.aliases)
+        return f"{self.summary} (also {also[2:]})" if also else self.summary
+
+    @property
     def needs_more(self) -> bool:
         """Whether its name alone is not enough."""
         return bool(self.usage) and not self.usage.startswith("[")

@@ -23,10 +23,12 @@ async def system(front: Front, argument: str) -> None:
 async def persona(front: Front, argument: str) -> None:
     """Take a named system prompt, or let the user choose one."""
     personas = front.preferences.personas
-    if argument and argument in personas:
+    if not personas:
+        raise UsageError("there are no personas: name some under [personas] in chat.toml")
+    if argument in personas:
         await system(front, personas[argument])
-    elif argument or not personas:
-        known = ", ".join(personas) or "none; name some under [personas] in chat.toml"
+    elif argument:
+        known = ", ".join(personas)
         raise UsageError(f"there is no persona {argument[:40]!r}: known are {known}")
     else:
         front.choose("Personas", personas, lambda name: system(front, personas[name]))

@@ -155,7 +155,7 @@ class Lines:
     def show_help(self) -> None:
         """List the commands."""
         for each in COMMANDS:
-            self.tell(f"{f'/{each.name} {each.usage}':<28} {each.summary}")
+            self.tell(f"{f'/{each.name} {each.usage}':<28} {each.about}")
 
     def toggle_thoughts(self) -> None:
         """Write the thoughts of answers from now on, or leave them out."""

@@ -24,7 +24,7 @@ def help_text(keys: Mapping[str, str], commands: Sequence[Command]) -> Group:
         by_key.add_row(*each)
     by_name = Table.grid("name", "text", padding=(0, 2, 0, 0))
     for command in commands:
-        by_name.add_row(Text(f"/{command.name} {command.usage}"), command.summary)
+        by_name.add_row(Text(f"/{command.name} {command.usage}"), command.about)
     told = "\nKeys; the word behind each is its name under \\[keys] in chat.toml.\n"
     way = "\nShift+Tab goes from the composer to the messages, Esc back.\n\nCommands\n"
     return Group(told, by_key, way, by_name)

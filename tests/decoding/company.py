@@ -142,6 +142,12 @@ def draw_lines(random: Random, base: World, count: int) -> list[Line]:
     return drawn
 
 
+def _twins(world: World) -> World:
+    """Return a world in which the draft model says what the target says."""
+    alike = {"draft_noise": 0.0, "draft_n_vocab": world.n_vocab, "draft_n_ctx": world.n_ctx}
+    return replace(world, **alike)  # type: ignore[arg-type]
+
+
 class Company:
     """Sequences, a scheduler, and what goes on there.
 
@@ -152,7 +158,7 @@ class Company:
 
     def __init__(self, random: Random, make: Make) -> None:
         self._random = random
-        base = random_world(random)
+        base = _twins(random_world(random)) if random.random() < 0.3 else random_world(random)
         self._count = random.randint(1, 6)
         # Of those who only draft and verify beside one another, every token is to be evaluated once.
         self._calm = random.random() < 0.4
@@ -161,7 +167,7 @@ class Company:
         self._clock = Stopwatch()
         self._hooks = {role: Hooks(self._flag, self._meanwhile) for role in Role}
         self._sequences = self._made(base, make)
-        self._longest = min(each.most_rows for each in self._sequences.values()) - 1
+        self._longest = self._sequences[Role.TARGET].most_rows - 1
         self._scheduler = Scheduler[StopReason](
             self._sequences,
             self._flag,
@@ -182,8 +188,10 @@ class Company:
         n_ctx = {Role.TARGET: base.n_ctx, Role.DRAFT_MODEL: base.draft_n_ctx}
         made = {}
         for role, table in zip(Role, base.tables(), strict=True):
-            rows = max(base.draft_rows, random.choice((4, 5, 8, 16)))
-            n_batch = max(rows, random.choice((8, 16, 17, 40, 200)))
+            rows = random.choice((1, 3, 4, 8, 16))
+            if role is Role.DRAFT_MODEL:
+                rows = max(rows, base.draft_rows)
+            n_batch = max(rows, random.choice((2, 4, 8, 17, 40, 200)))
             shape = Shape(table, n_ctx[role], count, n_batch, rows)
             if role in roles:
                 made[role] = make(random, role, shape, self._hooks[role])
@@ -227,9 +235,9 @@ class Company:
             slot, line = random.choice(free), self._waiting.pop()
             running = self._running[slot] = Running(line, self._policy(line, slot))
             self._to_stop.discard(slot)
-            if not self._calm and random.random() < 0.1:
-                poisoned = random.choice(list(self._sequences))
-                self._hooks[poisoned].poison[slot] = random.randint(1, line.world.n_ctx)
+            if not self._calm and random.random() < 0.15:
+                most = random.randint(1, len(line.prompt) + len(line.tokens) + 1)
+                self._hooks[random.choice(list(self._sequences))].poison[slot] = most
             chooser = line.world.chooser(begin=len(line.prompt))
             target = self._sequences[Role.TARGET].views[slot]
             generation = Generation(
@@ -261,7 +269,7 @@ class Company:
         """Act as another thread might, in the midst of a step."""
         if self._calm:
             return
-        if self._random.random() < 0.03:
+        if self._random.random() < 0.05:
             self._cancel()
         if self._until_all_stop is not None:
             self._until_all_stop -= 1
@@ -287,7 +295,10 @@ class Company:
     def _check(self, ended: Ended[StopReason]) -> None:
         running, poisoned = self._running[ended.slot], self._poisoned(ended.slot)
         line, tokens = running.line, running.tokens
-        assert all(min(each.spent.round_s, each.spent.verify_s) > 0 for each in running.rounds)
+        for done in running.rounds:
+            assert min(done.spent.round_s, done.spent.verify_s) > 0
+            if line.world.draft_knows and done.draft.drafter == "model":
+                assert done.verdict.accepted == done.drafted, "the draft model knows"
         if running.most_rounds is not None:
             assert len(running.rounds) <= running.most_rounds, "all are cancelled, and it goes on"
         if ended.error is not None:

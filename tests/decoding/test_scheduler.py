@@ -251,6 +251,31 @@ def test_a_request_that_does_not_fit_is_refused_to_its_own_sequence_only(
     assert ended[0].value == "done"
 
 
+def test_more_rows_than_a_pass_gives_are_refused_and_nothing_hangs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    bench = Bench(1, n_batch=4)
+    together = ToySequences.together
+
+    def refusing(self: ToySequences, asked: Sequence[tuple[int, Pass]]) -> object:
+        if asked[0][1].rows > 4:
+            raise PassFailed("a pass asks for 6 rows: it gives 1 to 4")
+        return together(self, asked)
+
+    monkeypatch.setattr(ToySequences, "together", refusing)
+
+    def asking() -> Asking:
+        yield Pass(Role.TARGET, [1], 1)
+        yield Pass(Role.TARGET, [1] * 7, 6)
+        return "done"
+
+    bench.start(0, asking())
+    ended: dict[int, Ended[str]] = {}
+    for _ in range(5):
+        ended |= bench.step()
+    assert isinstance(ended[0].error, PassFailed)
+
+
 def test_what_goes_wrong_within_a_sequence_is_its_own_affair() -> None:
     bench = Bench(2)
 

@@ -22,9 +22,8 @@ def check_together(random: Random, patch: pytest.MonkeyPatch) -> None:
     patch.setattr("localspec.llama.sequences._WORTH_COPYING", random.choice((1, 2, 5)))
 
     def make(random: Random, role: Role, shape: Shape, hooks: Hooks) -> LlamaSequences:
-        native = ToyNative(
-            shape.table, shape.n_ctx, shape.n_batch, max(shape.most_rows, shape.count), shape.count
-        )
+        rows = min(max(shape.most_rows, shape.count), shape.n_batch)
+        native = ToyNative(shape.table, shape.n_ctx, shape.n_batch, rows, shape.count)
         sharing = random.random() < 0.8
         sequences = toy_sequences(native, shape.count, patch.setattr, sharing=sharing)
         slots = {view: slot for slot, view in enumerate(sequences.views)}
