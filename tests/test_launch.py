@@ -18,7 +18,7 @@ from localspec.launch import fit as fitting
 from localspec.launch import plan as launch
 from localspec.launch.drafting import DraftMode, draft_modes
 from localspec.launch.plan import LoadPlan, make_plan
-from localspec.models.fit_plan import FitPlan, Machine, Place, PlaceUse
+from localspec.models.fit import FitPlan, Machine, Place, PlaceUse
 from localspec.models.memory import Usage
 from localspec.models.registry import load_registry
 from localspec.options import LaunchOptions, LoadOptions

@@ -17,7 +17,7 @@ from localspec.launch import plan as planning
 from localspec.launch.fit import sequences_that_fit
 from localspec.launch.load import load
 from localspec.launch.plan import make_plan
-from localspec.models.gguf_header import read_header
+from localspec.models.gguf import read_header
 from localspec.options import LaunchOptions, LoadOptions
 
 pytestmark = pytest.mark.weights

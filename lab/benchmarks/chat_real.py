@@ -33,8 +33,8 @@ from localspec.engine.protocol import (
 )
 from localspec.history.archive import History
 from localspec.messages import Message
-from localspec.models.paths import data_dir
 from localspec.options import LaunchOptions, LoadOptions, ReplyOptions, SamplingParams
+from localspec.storage.paths import data_dir
 
 LOCALSPEC = (sys.executable, "-m", "localspec")
 M = TypeVar("M", bound=Notice)

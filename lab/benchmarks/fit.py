@@ -15,7 +15,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from lab.benchmarks.workbench import machine
-from localspec.models.gguf_header import read_header
+from localspec.models.gguf import read_header
 from localspec.models.memory import Settings, predict
 from localspec.models.pull import pull
 from localspec.models.shape import model_shape

@@ -14,7 +14,7 @@ from pathlib import Path
 from lab.benchmarks.workbench import machine
 from localspec.launch.load import load
 from localspec.launch.plan import make_plan
-from localspec.models.gguf_header import read_header
+from localspec.models.gguf import read_header
 from localspec.options import LaunchOptions, ReplyOptions
 
 CONFIGURATIONS: list[tuple[str, str]] = [

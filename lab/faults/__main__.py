@@ -12,8 +12,8 @@ from contextlib import suppress
 from pathlib import Path
 
 from lab.faults.campaign import TRIALS, Plan, Row, campaign, replaced, table
-from localspec.models.paths import data_dir
 from localspec.models.pull import pull
+from localspec.storage.paths import data_dir
 
 
 def main() -> None:

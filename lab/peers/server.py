@@ -17,7 +17,7 @@ from typing import Any, BinaryIO
 
 from localspec.decoding.cancel import Cancelled
 from localspec.errors import LocalspecError
-from localspec.models.paths import shown
+from localspec.storage.paths import shown
 
 _HOST = "127.0.0.1"
 _ANSWER_TIMEOUT_S = 600.0

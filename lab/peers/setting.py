@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from localspec.errors import UsageError
-from localspec.models.paths import shown
 from localspec.options import LoadOptions
+from localspec.storage.paths import shown
 
 # What makes llama-server draft as a mode says, beside its defaults.
 PEER_FLAGS: Mapping[str, tuple[str, ...]] = {

@@ -11,9 +11,9 @@ from pathlib import Path
 from lab.synthetic.gguf_writer import number, zeros
 from lab.synthetic.made_file import Content, OnShare, Recipe, copying, labelled, made_file
 from localspec.errors import ModelFileError, UsageError
-from localspec.models.gguf_header import read_header
+from localspec.models.gguf import read_header
 from localspec.models.gguf_layout import GgufLayout, Placed, read_layout
-from localspec.models.paths import shown
+from localspec.storage.paths import shown
 
 MOST_LAYERS = 512  # llama.cpp's LLAMA_MAX_LAYERS
 _BLOCK = re.compile(r"blk\.(\d+)\.(.+)")

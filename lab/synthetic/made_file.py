@@ -13,13 +13,12 @@ from typing import BinaryIO
 
 from lab.synthetic.gguf_writer import CHUNK_BYTES, NewTensor, copied, text, write_gguf
 from localspec.errors import LocalspecError, ModelFileError
+from localspec.models.gguf_encoding import Reader
 from localspec.models.gguf_layout import GgufLayout, Placed
-from localspec.models.gguf_values import Reader
-from localspec.models.locks import locked
-from localspec.models.paths import shown
-from localspec.models.private import private_directory, private_opener
-from localspec.models.progress import SourceFailedError
-from localspec.models.space import require_space
+from localspec.models.transfer import SourceFailedError, require_space
+from localspec.storage.files import private_directory, private_opener
+from localspec.storage.locks import locked
+from localspec.storage.paths import shown
 
 OnShare = Callable[[float], None]
 Content = Callable[[BinaryIO], Iterator[bytes]]

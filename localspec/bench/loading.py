@@ -13,10 +13,10 @@ from localspec.decoding.drafters.register import DRAFTERS, WITHOUT_MODEL, asks_d
 from localspec.decoding.policy.policy import Policy
 from localspec.launch.load import load as load_plan
 from localspec.launch.plan import make_plan
-from localspec.models.paths import data_dir, shown
-from localspec.models.progress import Progress
 from localspec.models.registry import load_registry
+from localspec.models.transfer import Progress
 from localspec.options import LaunchOptions, LoadOptions
+from localspec.storage.paths import data_dir, shown
 
 RANDOM = "random"
 

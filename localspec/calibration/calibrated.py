@@ -21,8 +21,8 @@ from localspec.errors import UsageError
 from localspec.llama.calibrate import OF_DRAFT_MODEL, OF_TARGET, measure_pass_costs
 from localspec.llama.model import LlamaModel
 from localspec.llama.safe_widths import SafeWidths, safe_widths
-from localspec.models.paths import data_dir, shown
 from localspec.options import LoadOptions
+from localspec.storage.paths import data_dir, shown
 
 _SCHEDULES = {Role.TARGET: OF_TARGET, Role.DRAFT_MODEL: OF_DRAFT_MODEL}
 _FOLDER = "calibration"

@@ -11,8 +11,8 @@ from localspec.batch.rows import Format
 from localspec.launch.plan import LoadPlan
 from localspec.llama.build import build
 from localspec.models.file_hash import model_sha256
-from localspec.models.paths import data_dir
 from localspec.options import LaunchOptions
+from localspec.storage.paths import data_dir
 
 
 @dataclass(frozen=True, slots=True)

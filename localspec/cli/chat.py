@@ -13,7 +13,7 @@ from localspec.cli.settings import configured
 from localspec.engine.client import EngineClient
 from localspec.errors import LocalspecError, UsageError
 from localspec.history.archive import History
-from localspec.models.paths import data_dir
+from localspec.storage.paths import data_dir
 from localspec.ui.preferences import Preferences, read_preferences
 from localspec.ui.session import Session
 from localspec.ui.talk import Talk

@@ -8,7 +8,7 @@ import click
 from localspec.config.files import project_file, user_file
 from localspec.config.keys import KEYS, as_written
 from localspec.config.resolve import resolve
-from localspec.models.paths import shown
+from localspec.storage.paths import shown
 
 
 @click.group()

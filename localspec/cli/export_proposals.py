@@ -8,7 +8,7 @@ import click
 from localspec.decoding.drafters.register import DRAFTERS
 from localspec.decoding.round import OFF
 from localspec.errors import LocalspecError
-from localspec.models.paths import data_dir
+from localspec.storage.paths import data_dir
 
 
 @click.command()

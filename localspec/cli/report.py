@@ -6,7 +6,7 @@ from localspec.chat.assistant import Assistant
 from localspec.chat.events import Reply
 from localspec.chat.reply_figures import rounded, speculation, timings, usage
 from localspec.decoding.round import StopReason
-from localspec.models.paths import shown
+from localspec.storage.paths import shown
 
 _ENDINGS = {
     StopReason.LENGTH: "cut at --max-tokens",

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from localspec.models.paths import data_dir, shown
+from localspec.storage.paths import data_dir, shown
 from localspec.telemetry.moments import day
 from localspec.telemetry.switch import Switch, read_switch, write_switch
 

@@ -7,8 +7,8 @@ from typing import Any
 
 from localspec.config.keys import KEYS, Setting, from_file, is_plain_name
 from localspec.errors import UsageError
-from localspec.models.paths import config_dir, shown
-from localspec.models.toml_lines import KeyPath, key_lines
+from localspec.models.toml import KeyPath, key_lines
+from localspec.storage.paths import config_dir, shown
 
 USER_FILE = "config.toml"
 PROJECT_FILE = "localspec.toml"

@@ -9,7 +9,7 @@ from pathlib import Path
 from localspec.config.files import project_file, read_settings, user_file
 from localspec.config.keys import KEYS, Setting, from_variable
 from localspec.errors import UsageError
-from localspec.models.paths import shown
+from localspec.storage.paths import shown
 
 PREFIX = "LOCALSPEC_"
 

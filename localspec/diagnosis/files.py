@@ -11,10 +11,10 @@ from localspec.config.files import project_file, user_file
 from localspec.config.keys import KEYS, as_written
 from localspec.config.resolve import Level, resolve
 from localspec.diagnosis.fact import Fact
-from localspec.models.paths import data_dir, shown
+from localspec.models.entries import shards_of
 from localspec.models.registry import load_registry
-from localspec.models.shard_set import shards_of
-from localspec.models.space import size_text
+from localspec.storage.files import size_text
+from localspec.storage.paths import data_dir, shown
 
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _CHUNK_BYTES = 1 << 20

@@ -16,7 +16,7 @@ from localspec.launch.load import Runtime, load
 from localspec.launch.observe import Telemetry
 from localspec.launch.plan import make_plan
 from localspec.llama.state import StateUnfitError, restore_state, save_state
-from localspec.models.progress import Progress
+from localspec.models.transfer import Progress
 from localspec.options import LaunchOptions
 
 

@@ -4,20 +4,21 @@ from dataclasses import dataclass, replace
 
 from localspec.errors import ModelFileError, ModelLoadError, PairMismatch
 from localspec.llama.devices import devices
-from localspec.models.fit import fit, split_layers
-from localspec.models.fit_plan import (
+from localspec.models.compatibility import require_compatible
+from localspec.models.fit import (
     GPU_HEADROOM_BYTES,
     RAM_HEADROOM_BYTES,
     FitPlan,
     Machine,
     Place,
     Wish,
+    fit,
+    split_layers,
 )
 from localspec.models.free_memory import free_ram_bytes
-from localspec.models.gguf_header import GgufHeader
+from localspec.models.gguf import GgufHeader
 from localspec.models.memory import Settings, predict
 from localspec.models.shape import model_shape
-from localspec.models.tokenizer import require_compatible
 from localspec.options import LoadOptions
 
 _USUAL_N_CTX = 4096  # what LoadOptions means by None

@@ -25,7 +25,7 @@ from localspec.llama.grammar import Grammars
 from localspec.llama.model import LlamaModel
 from localspec.llama.sequence import LlamaSequence
 from localspec.llama.sequences import LlamaSequences
-from localspec.models.split_model import read_model
+from localspec.models.gguf import read_model
 from localspec.options import LoadOptions
 
 MOST_SEQUENCES = 64

@@ -15,7 +15,7 @@ from localspec.decoding.drafters.drafter import StartsFromRecords
 from localspec.decoding.policy.adaptive import AdaptivePolicy
 from localspec.decoding.policy.policy import Policy
 from localspec.errors import LocalspecError
-from localspec.models.paths import data_dir
+from localspec.storage.paths import data_dir
 from localspec.telemetry.pair import Pair
 from localspec.telemetry.recorder import Recorder
 from localspec.telemetry.switch import read_switch

@@ -12,14 +12,13 @@ from localspec.errors import UsageError
 from localspec.launch.drafting import DraftMode, draft_mode, draft_model_could_win, draft_modes
 from localspec.launch.fit import plan_fit
 from localspec.llama.devices import supports_offload
+from localspec.models.compatibility import require_compatible
 from localspec.models.fit import native_count
-from localspec.models.gguf_header import GgufHeader
-from localspec.models.progress import Progress
+from localspec.models.gguf import GgufHeader, read_model
+from localspec.models.names import look_up
 from localspec.models.pull import fetch
-from localspec.models.reference import look_up
 from localspec.models.registry import Registry, load_registry
-from localspec.models.split_model import read_model
-from localspec.models.tokenizer import require_compatible
+from localspec.models.transfer import Progress
 from localspec.options import LaunchOptions, LoadOptions
 
 

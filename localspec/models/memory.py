@@ -9,7 +9,7 @@ import platform
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from localspec.models.ggml_types import GGML_TYPES
+from localspec.models.gguf_encoding import GGML_TYPES
 from localspec.models.shape import Layer, ModelShape
 from localspec.options import LoadOptions
 

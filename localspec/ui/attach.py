@@ -6,7 +6,7 @@ from pathlib import Path
 
 from localspec.errors import UsageError
 from localspec.messages import DocumentPart
-from localspec.models.space import size_text
+from localspec.storage.files import size_text
 
 _MENTION = re.compile(r'(?<!\S)@(?:"([^"\n]+)"|(\S+))')
 _TRAILING = ".,;:!?)"

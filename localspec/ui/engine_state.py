@@ -14,7 +14,7 @@ from localspec.engine.protocol import (
     Notice,
     Ready,
 )
-from localspec.models.space import size_text
+from localspec.storage.files import size_text
 from localspec.ui.clean import clean_line
 
 

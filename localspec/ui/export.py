@@ -9,7 +9,7 @@ from localspec.history.archive import History, cut_at_word
 from localspec.history.export import as_json, as_markdown
 from localspec.history.records import StoredMessage
 from localspec.messages import Message, TextPart
-from localspec.models.paths import shown
+from localspec.storage.paths import shown
 from localspec.ui.attach import label
 
 STYLES = ("md", "json")

@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 
 from localspec.engine.client import EngineClient
 from localspec.engine.protocol import EngineDied, Failed, LoadCancelled, Notice, Ready
-from localspec.models.paths import data_dir
 from localspec.models.registry import Registry, load_registry
 from localspec.models.store import Store
 from localspec.options import LaunchOptions
+from localspec.storage.paths import data_dir
 from localspec.ui.clean import clean_line
 from localspec.ui.engine_state import EngineState
 

@@ -143,7 +143,7 @@ def test_one_flag_stops_all_and_nothing_more_is_taken() -> None:
 
 def test_what_was_done_before_the_flag_is_whole() -> None:
     answerer, sequences = parallel(2, "Yes, and a great deal more of it.")
-    sequences.views[0].cancel_after = 6
+    sequences.views[1].cancel_after = 6
     taken = Taken(["One?", "Two?"], [ReplyOptions(max_tokens=2), ReplyOptions()])
     answered = by_key(list(answerer.answer(taken.requests())))
     first, second = answered[0].reply, answered[1].reply

@@ -223,7 +223,7 @@ def test_a_source_that_is_wrong_again_and_again_is_believed_less_though_nothing_
 ):
     drafter, text = LookupDrafter(()), list(range(100, 140))
     drafter.begin(text, greedy=True)
-    sure = []
+    sure: list[float] = []
     for wrong in range(500, 512):  # eight tokens of the source, and then another one
         for token in range(100, 108):
             text.append(token)

@@ -31,7 +31,7 @@ def test_drafter_of_a_fixed_policy_follows_the_text() -> None:
         def propose(self, tokens, plan, chooser):  # type: ignore[no-untyped-def]
             raise NotImplementedError
 
-        def learn(self, done, steps, terms):  # type: ignore[no-untyped-def]
+        def learn(self, done: Round, steps: float) -> None:
             told.append(done.confirmed)
 
     policy = FixedPolicy(Listening(), 3)

@@ -1,6 +1,7 @@
 """Scheduler: passes of several made as one, prompts in chunks between them, and everybody's own affairs kept apart."""
 
 from collections.abc import Generator, Sequence
+from typing import Any
 
 import numpy as np
 import pytest
@@ -88,7 +89,7 @@ def test_each_pass_is_made_by_the_model_that_it_is_meant_for() -> None:
         return "done"
 
     assert bench.start(0, asking()) == []
-    ended = {}
+    ended: dict[int, Any] = {}
     while not ended:
         ended = bench.step()
     assert ended[0].value == "done"
@@ -210,7 +211,7 @@ def test_a_pass_that_fails_is_made_again_for_each_alone_and_only_the_guilty_fail
     for slot in range(3):
         bench.start(slot, writes([slot]))
     bench.target.poison[1] = 3
-    ended = {}
+    ended: dict[int, Any] = {}
     while bench.scheduler.running:
         ended |= bench.step()
     assert isinstance(ended[1].error, PassFailed)
@@ -223,7 +224,7 @@ def test_a_chunk_that_fails_ends_its_own_sequence_only() -> None:
     bench.start(0, writes([1]))
     bench.start(1, writes([3] * 30))
     bench.target.poison[1] = 10
-    ended = {}
+    ended: dict[int, Any] = {}
     while bench.scheduler.running:
         ended |= bench.step()
     assert isinstance(ended[1].error, PassFailed)
@@ -244,7 +245,7 @@ def test_a_request_that_does_not_fit_is_refused_to_its_own_sequence_only(
     monkeypatch.setattr(ToySequences, "together", refusing)
     for slot in range(2):
         bench.start(slot, writes([slot]))
-    ended = {}
+    ended: dict[int, Any] = {}
     while bench.scheduler.running:
         ended |= bench.step()
     assert isinstance(ended[1].error, ContextOverflow)
@@ -285,7 +286,7 @@ def test_what_goes_wrong_within_a_sequence_is_its_own_affair() -> None:
 
     bench.start(0, writes([1]))
     bench.start(1, broken())
-    ended = {}
+    ended: dict[int, Any] = {}
     while bench.scheduler.running:
         ended |= bench.step()
     assert isinstance(ended[1].error, ZeroDivisionError)
@@ -303,7 +304,7 @@ def test_one_that_is_cancelled_ends_at_the_next_step_and_the_others_do_not_notic
     bench.scheduler.cancel(1)
     assert bench.step()[1].value == "cancelled"
     assert not bench.flag.is_set
-    ended = {}
+    ended: dict[int, Any] = {}
     while bench.scheduler.running:
         ended |= bench.step()
     assert (ended[0].value, ended[2].value) == ("done", "done")
@@ -319,7 +320,7 @@ def test_one_that_is_cancelled_in_the_midst_of_a_pass_ends_there(slot: int) -> N
     bench.target.on_pass = lambda: bench.scheduler.cancel(slot)
     assert bench.step()[slot].value == "cancelled"
     bench.target.on_pass = lambda: None
-    ended = {}
+    ended: dict[int, Any] = {}
     while bench.scheduler.running:
         ended |= bench.step()
     assert {each.value for each in ended.values()} == {"done"}
@@ -335,7 +336,7 @@ def test_one_of_another_group_that_is_cancelled_while_a_pass_runs_is_not_asked_a
     passes = iter(range(100))
     bench.target.on_pass = lambda: bench.scheduler.cancel(3) if next(passes) == 0 else None
     assert bench.step()[3].value == "cancelled"
-    ended = {}
+    ended: dict[int, Any] = {}
     while bench.scheduler.running:
         ended |= bench.step()
     assert [ended[slot].value for slot in range(3)] == ["done"] * 3
@@ -349,7 +350,7 @@ def test_a_cancel_that_comes_too_late_is_not_for_whoever_begins_on_the_slot() ->
         pass
     bench.scheduler.cancel(1)
     bench.start(1, writes([3], rounds=2))
-    ended = {}
+    ended: dict[int, Any] = {}
     while bench.scheduler.running:
         ended |= bench.step()
     assert {slot: each.value for slot, each in ended.items()} == {0: "done", 1: "done"}
@@ -363,7 +364,7 @@ def test_the_flag_ends_all_and_stays_set() -> None:
     for _ in range(8):
         bench.step()
     bench.flag.set()
-    ended = {}
+    ended: dict[int, Any] = {}
     for _ in range(4):
         ended |= bench.step()
     assert {each.value for each in ended.values()} == {"cancelled"}

@@ -16,7 +16,8 @@ def model() -> CachedModel:
 
 def row_after(window: Window, model: CachedModel, tokens: Sequence[int]) -> NDArray[np.float32]:
     """Let the model see the window of a text, and return what it says of what follows."""
-    return model.logits(window.open(tokens), 1)[0]
+    row: NDArray[np.float32] = model.logits(window.open(tokens), 1)[0]
+    return row
 
 
 def test_a_short_text_is_seen_whole(model: CachedModel) -> None:

@@ -9,7 +9,7 @@ from lab.faults.campaign import BEGIN, END, TRIALS, Row, replaced, table, tried
 from lab.faults.ground import Ground
 from lab.faults.memory_group import NotHereError
 from lab.faults.trial import Trial
-from localspec.models.paths import data_dir
+from localspec.storage.paths import data_dir
 
 
 @pytest.mark.weights

@@ -12,8 +12,8 @@ from lab.synthetic.gguf_writer import zeros
 from lab.synthetic.heavier import heavier
 from lab.synthetic.shuffled import shuffled
 from localspec.errors import LocalspecError, ModelFileError, UsageError
-from localspec.models.ggml_types import GGML_TYPES
-from localspec.models.gguf_header import read_header
+from localspec.models.gguf import read_header
+from localspec.models.gguf_encoding import GGML_TYPES
 from localspec.models.gguf_layout import Placed, read_layout
 from tests.models.gguf_builder import Content, Tensor, build, model_values
 

@@ -7,7 +7,7 @@ import pytest
 
 from localspec.llama.context import LlamaContext
 from localspec.llama.model import LlamaModel
-from localspec.models.gguf_header import read_header
+from localspec.models.gguf import read_header
 from localspec.models.memory import Settings, Usage, predict
 from localspec.models.shape import ModelShape, model_shape
 from localspec.options import LoadOptions

@@ -2,7 +2,7 @@
 
 from collections.abc import Generator, Sequence
 from random import Random
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -282,7 +282,7 @@ def test_a_pass_that_fails_is_made_again_for_each_alone_and_only_the_guilty_fail
 
     for place in range(3):
         assert schedule.start(place, asking([place])) == []
-    ended = {}
+    ended: dict[int, Any] = {}
     while schedule.running:
         ended |= {each.slot: each for each in schedule.step()}
     assert "poisoned" in str(ended[1].error)

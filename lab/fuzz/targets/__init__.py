@@ -13,7 +13,7 @@ NAMES = (
     "history",
     "telemetry",
     "calibration",
-    "learnt",
+    "pins",
     "hub",
     "grammar",
     "schema",

@@ -1,11 +1,10 @@
 """A model file's header: tokenizer, sizes, and whatever is computed of them before anything is loaded."""
 
-from localspec.models.eog import eog_tokens
-from localspec.models.fingerprint import fingerprint
-from localspec.models.gguf_header import GgufHeader, parse_header
+from localspec.models.compatibility import compare_tokenizers, require_compatible
+from localspec.models.gguf import GgufHeader, parse_header
 from localspec.models.memory import Settings, predict
 from localspec.models.shape import model_shape
-from localspec.models.tokenizer import compare_tokenizers, require_compatible
+from localspec.models.tokenizer import eog_tokens, fingerprint
 from tests.models.gguf_builder import Content, Raw, Tensor, build, model_file, model_values
 
 _LLAMA: dict[str, Content] = {

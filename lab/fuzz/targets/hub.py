@@ -7,11 +7,9 @@ from typing import Any
 from unittest.mock import patch
 
 from lab.fuzz.target import FoundError
-from localspec.models import hub_files
-from localspec.models.entries import ModelEntry
-from localspec.models.hub_reference import HubReference
-from localspec.models.learning import learn
-from localspec.models.registry_file import SEGMENTS
+from localspec.models import hub
+from localspec.models.entries import SEGMENTS, HubName, ModelEntry
+from localspec.models.repository import learn
 
 _SHA = "0" * 64
 
@@ -37,11 +35,11 @@ def run(data: bytes) -> None:
     except (ValueError, TypeError, AttributeError, RecursionError):
         return  # huggingface_hub's own affair
     with (
-        patch.object(hub_files, "hub_is_closed", lambda: False),
-        patch.object(hub_files, "list_repository", lambda *_: answer),
+        patch.object(hub.library().constants, "HF_HUB_OFFLINE", False),
+        patch.object(hub, "list_repository", lambda *_: answer),
     ):
         for quant in (None, "Q8_0"):
-            found: Any = learn(HubReference("u/r", quant))
+            found: Any = learn(HubName("u/r", quant))
             _check(found)
 
 

@@ -2,7 +2,7 @@
 
 from lab.fuzz.scratch import scratch
 from lab.fuzz.targets.gguf import use
-from localspec.models.split_model import read_model
+from localspec.models.gguf import read_model
 from tests.models.gguf_builder import Content, Tensor, build, model_values
 
 _CUT = b"|next file|"
