@@ -14,6 +14,7 @@ from localspec.decoding.model import Role
 
 LONGEST_COPY = 32
 _TRIED = 16
+_SMALL_LAG = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +119,7 @@ class Replay:
 
     def _draft(self, n: int, most: int, stops: tuple[float, ...] | None) -> tuple[int, float]:
         seconds, lag = 0.0, n - self._cached
-        if lag > 2:  # evaluated first, as the loop does
+        if lag > _SMALL_LAG:  # evaluated first, as the drafter does
             seconds, lag = self.world.seconds(Role.DRAFT_MODEL, lag - 1, n - 1, n), 1
         survival, length = 1.0, 0
         while length < most and (stops is None or survival >= stops[length]):

@@ -37,8 +37,9 @@ def test_a_replay_takes_what_the_loop_takes(name: str, length: int) -> None:
     np.testing.assert_allclose(run(world, contender).seconds, replayed, rtol=1e-9)
 
 
-def test_a_replay_of_short_replies_catches_up_with_the_questions() -> None:
-    make = short_replies(GPU, 0.8, n=12)
+@pytest.mark.parametrize("asked", [5, 13, 15, 30])
+def test_a_replay_of_short_replies_catches_up_with_the_questions(asked: int) -> None:
+    make = short_replies(GPU, 0.8, n=12, asked=asked)
     world, replay = make(1), Replay.of(make(1))
     taken = run(world, fixed_model(3)).seconds
     np.testing.assert_allclose(taken, replay.seconds(every_regime(Choice(3), replay)), rtol=1e-9)
