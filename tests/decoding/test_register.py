@@ -83,7 +83,7 @@ def series(monkeypatch: pytest.MonkeyPatch) -> Entry:
     module.make = lambda material: SeriesDrafter(60)  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, module.__name__, module)
     entry = Entry("series", "series", 5, False, "()", "underline", "the series went on")
-    monkeypatch.setitem(DRAFTERS, entry.name, entry)  # type: ignore[misc, arg-type]
+    monkeypatch.setitem(DRAFTERS, entry.name, entry)
     return entry
 
 
