@@ -33,7 +33,7 @@ def test_a_line_is_never_wider_than_the_screen(width: int) -> None:
 
 
 def test_a_copy_is_the_answer_a_block_of_its_code_or_everything() -> None:
-    talk = [message("user", "hi"), message(content=ANSWER)]
+    talk = [message("user", "hi"), message(text=ANSWER)]
     assert copied(talk, "") == ANSWER
     assert copied(talk, "code") == "y"
     assert copied(talk, "1") == "x = 1"
@@ -44,13 +44,13 @@ def test_what_is_not_there_is_not_copied() -> None:
     with pytest.raises(UsageError, match="no answer to copy"):
         copied([message("user", "hi")], "")
     with pytest.raises(UsageError, match="no block of code: /copy"):
-        copied([message(content="prose")], "code")
+        copied([message(text="prose")], "code")
     with pytest.raises(UsageError, match="from 1 to 2"):
-        copied([message(content=ANSWER)], "3")
+        copied([message(text=ANSWER)], "3")
 
 
 def test_code_of_a_stopped_answer_has_no_end() -> None:
-    assert copied([message(content="```\nhalf\nof it")], "code") == "half\nof it"
+    assert copied([message(text="```\nhalf\nof it")], "code") == "half\nof it"
 
 
 def test_settings_are_read_as_what_they_are() -> None:
