@@ -69,7 +69,7 @@ class Reply:
         stop_reason: why it ended.
         seed: gives the same text again, with or without drafting.
         prompt_tokens: tokens of the prompt.
-        cached_tokens: how many of them were known from an earlier turn.
+        cached_tokens: how many of them were known from an earlier turn, or from another reply.
         completion_tokens: tokens that were generated, the one that ended it included.
         first_token_s: seconds from the request to the first confirmed token; None without one.
         prefill_s: evaluating the prompt with the target, and choosing the first token.

@@ -47,7 +47,7 @@ class Generation:
 
     Attributes:
         stop_reason: why it ended; None before it has.
-        prefill_tokens: tokens of the prompt that were not cached from before.
+        prefill_tokens: tokens of the prompt that were neither cached nor copied from another sequence.
         prefill_s: evaluating them, and choosing the first token.
         decode_s: from the end of prefill to the last confirmed token.
     """
@@ -109,6 +109,7 @@ class Generation:
         except Cancelled:
             self.prefill_s = self._clock() - start
             raise
+        self.prefill_tokens = passed.evaluated
         stages.count(Role.TARGET, 1, passed)
         choosing = self._clock()
         token = self._chooser.choose(passed.logits[0], prompt)

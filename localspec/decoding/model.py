@@ -41,12 +41,14 @@ class Passed:
 
     Args:
         logits: the rows that were asked for, valid until the next pass of the same model.
+        evaluated: tokens that were evaluated for it.
         seconds: what it took; of a pass shared with other sequences, this one's share.
         truncate_s: removing from the cache what the request does not begin with, not in `seconds`.
         waited_s: seconds between request and answer that went to other sequences.
     """
 
     logits: Logits
+    evaluated: int
     seconds: float = 0.0
     truncate_s: float = 0.0
     waited_s: float = 0.0

@@ -101,6 +101,7 @@ class _Running(Generic[T]):
     order: tuple[bool, int]
     request: Pass | None = None
     missing: int = 0
+    evaluated: int = 0
     passes_s: float = 0.0  # of all sequences, when the request was made
     own_s: float = 0.0  # of this one's, since
     truncate_s: float = 0.0
@@ -218,6 +219,7 @@ class Scheduler(Generic[T]):
         tokens, view = request.tokens, model.views[slot]
         left = len(tokens) - min(view.common_prefix(tokens), len(tokens) - request.rows)
         if left <= most and request.rows:
+            running.missing = left  # what another one has is copied
             return self._merged(request.role, [slot])
         if left == 0:
             return self._resumed(slot, NO_ROWS)
@@ -233,6 +235,7 @@ class Scheduler(Generic[T]):
         running.truncate_s += truncate_s
         running.own_s += took_s - truncate_s
         self._passes_s += took_s
+        running.evaluated += count
         running.missing = model.missing(slot, request)
         if request.role is Role.TARGET:
             self._on_chunk(slot, len(tokens) - running.missing, len(tokens))
@@ -293,8 +296,10 @@ class Scheduler(Generic[T]):
         took_s -= sum(truncated)
         rows = sum(request.rows for _, request in asked)
         for (slot, request), truncate_s in zip(asked, truncated, strict=True):
-            self._running[slot].own_s += took_s * request.rows / rows
-            self._running[slot].truncate_s += truncate_s
+            running = self._running[slot]
+            running.own_s += took_s * request.rows / rows
+            running.truncate_s += truncate_s
+            running.evaluated += running.missing
         # Rows are valid until the next pass, and nobody makes one before all have seen theirs.
         pairs = zip(group, answers, strict=True)
         return [ended for slot, answer in pairs for ended in self._resumed(slot, answer)]
@@ -331,7 +336,13 @@ class Scheduler(Generic[T]):
                 running.request = next(running.asking)
             else:
                 others_s = self._passes_s - running.passes_s - running.own_s - running.truncate_s
-                passed = Passed(answer, running.own_s, running.truncate_s, max(0.0, others_s))
+                passed = Passed(
+                    answer,
+                    running.evaluated,
+                    running.own_s,
+                    running.truncate_s,
+                    max(0.0, others_s),
+                )
                 running.request = running.asking.send(passed)
         except StopIteration as finished:
             ended = Ended(slot, finished.value)
@@ -339,6 +350,7 @@ class Scheduler(Generic[T]):
             ended = Ended(slot, None, error)
         else:
             running.passes_s, running.own_s, running.truncate_s = self._passes_s, 0.0, 0.0
+            running.evaluated = 0
             running.missing = self._models[running.request.role].missing(slot, running.request)
             return []
         del self._running[slot]
