@@ -22,8 +22,8 @@ _PRIOR = dict(enumerate((*_SOLE, *_NEAR, *_DISPUTED)))
 _PRIOR_WEIGHT, _MEMORY, _DRIFT = 30.0, 100.0, 0.1
 
 
-_ALLOWED = 4.0
-"""Plain steps that copying may lose in a reply before it has gained any."""
+_ALLOWED, _ALLOWED_PER_TOKEN = 4.0, 0.01
+"""Plain steps that copying may lose in a reply before it has gained any, and with every token more."""
 
 
 class LookupDrafter:
@@ -80,7 +80,7 @@ class LookupDrafter:
 
     def learn(self, done: Round, steps: float) -> None:
         """Take in the text, and what it shows of copying: nothing of it has to be drafted for that."""
-        self._allowance += len(done.confirmed) - steps
+        self._allowance += len(done.confirmed) * (1 + _ALLOWED_PER_TOKEN) - steps
         for foretold in self._source.follow(done.confirmed):
             bucket = _bucket(foretold.length, near=foretold.near, disputed=foretold.disputed)
             self._estimator.add(bucket, hit=foretold.right)

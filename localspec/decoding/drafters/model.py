@@ -39,7 +39,7 @@ _TRIES_LEAVE = 7.5
 """Plain steps that are not spent on trying again, so that copying can still afford a round."""
 _WORTH_GOING_ON = 1.0
 """What a draft model that is being asked has to yield: what it costs to stop is to miss a change."""
-_EXPECTED_YIELD, _EXPECTED_STEPS = 1.35, 8.0
+_EXPECTED_YIELD, _EXPECTED_STEPS = 1.5, 8.0
 """What a try is expected to yield, and how many plain steps of evidence that is worth."""
 _ROUNDS = 32
 """Rounds after which a yield of the past counts 1/e."""
