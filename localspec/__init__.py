@@ -19,9 +19,7 @@ from localspec.errors import LocalspecError
 if TYPE_CHECKING:
     from localspec.chat.assistant import Assistant
     from localspec.chat.conversation import Conversation
-    from localspec.chat.reply_options import ReplyOptions
-    from localspec.decoding.sampling import SamplingParams
-    from localspec.llama.options import LoadOptions
+    from localspec.options import LoadOptions, ReplyOptions, SamplingParams
 
 __version__ = "0.1.0"
 __all__ = [
@@ -37,53 +35,33 @@ __all__ = [
 _HOMES = {
     "Assistant": "localspec.chat.assistant",
     "Conversation": "localspec.chat.conversation",
-    "LoadOptions": "localspec.llama.options",
-    "ReplyOptions": "localspec.chat.reply_options",
-    "SamplingParams": "localspec.decoding.sampling",
+    "LoadOptions": "localspec.options",
+    "ReplyOptions": "localspec.options",
+    "SamplingParams": "localspec.options",
 }
 
 
 def load(
-    pair: str | None = None,
-    *,
-    target: str | None = None,
-    draft_model: str | None = None,
-    draft: str = "auto",
-    draft_length: int | None = None,
-    options: "LoadOptions | None" = None,
-    exact: bool = False,
-    offline: bool = False,
+    pair: str | None = None, *, options: "LoadOptions | None" = None, **launch: Any
 ) -> "Assistant":
     """Load a pair, or a target with or without a draft model, fetching what is missing.
 
     Args:
         pair: name of a pair; by default the small one that runs anywhere.
-        target: a model's name or the path of a GGUF, instead of a pair.
-        draft_model: likewise for the draft model.
-        draft: `off`, `lookup`, `model`, or `auto`, which drafts as far as it pays; it never changes
-            the text, only the speed.
-        draft_length: tokens to draft a round; by default 3 for a model, up to 15 for lookup.
         options: context size, threads, devices and the like.
-        exact: let no bit of any logit depend on drafting, with slower kernels.
-        offline: use no network.
+        launch: other fields of `localspec.options.LaunchOptions` by their names: `target` and `draft_model`, names of
+            models or paths of GGUFs; `draft`, which is `off`, `lookup`, `model`, or `auto` and never changes the text, only
+            the speed; `draft_length`, `exact`, `offline` and `fit`.
 
     Raises:
         LocalspecError: one of its kinds, see `localspec.errors`.
     """
-    from localspec.launch import Launch, prepare
-    from localspec.llama.options import LoadOptions
+    from localspec.launch.load import load as load_plan
+    from localspec.launch.plan import make_plan
+    from localspec.options import LaunchOptions, LoadOptions
 
-    request = Launch(
-        pair,
-        target,
-        draft_model,
-        draft,
-        draft_length,
-        options or LoadOptions(),
-        exact=exact,
-        offline=offline,
-    )
-    return prepare(request).load()
+    request = LaunchOptions(pair, load=options or LoadOptions(), **launch)
+    return load_plan(make_plan(request)).assistant
 
 
 def __getattr__(name: str) -> Any:

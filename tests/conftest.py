@@ -9,6 +9,9 @@ from hypothesis import HealthCheck, settings
 from localspec.models.pull import pull
 from tests.vocabularies import real_vocabularies
 
+# The programs of lab assert, and tests that run their short forms want to read why.
+pytest.register_assert_rewrite("lab")
+
 # Timed by nobody: these machines are noisy. In CI the same examples every time.
 settings.register_profile("default", deadline=None)
 settings.register_profile(

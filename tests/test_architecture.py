@@ -13,15 +13,16 @@ PACKAGE = Path(localspec.__file__).parent
 FLOORS: list[set[str]] = [
     {"__main__"},
     {"cli"},
-    {"ui", "batch", "bench", "serve", "diagnosis"},
+    {"ui", "batch", "bench", "diagnosis"},
     {""},  # the package itself: its public face
-    {"child"},  # the engine's process: its main
-    {"launch", "parallel"},
-    {"loading", "recording"},
-    {"drafting", "informed", "engine", "config", "fitting", "calibration"},
+    {"launch"},
+    {"calibration"},
+    {"engine", "config"},
     {"chat", "telemetry", "history"},
     {"llama", "grammar", "models"},
     {"decoding"},
+    {"options", "messages"},
+    {"storage"},
     {"errors"},
 ]
 # Third-party packages with one home.
@@ -29,7 +30,7 @@ HOMES = {
     "llama_cpp": ("localspec.llama",),
     "llguidance": ("localspec.grammar",),
     "textual": ("localspec.ui",),
-    "huggingface_hub": ("localspec.models.download",),
+    "huggingface_hub": ("localspec.models.hub",),
 }
 
 
@@ -58,6 +59,58 @@ def floor(module: str) -> int:
     return next(i for i, rooms in enumerate(FLOORS) if room(module) in rooms)
 
 
+def neighbours() -> dict[str, set[str]]:
+    """Return which modules of its own room each module imports, at its top or anywhere inside."""
+    trees = dict(modules())
+    graph: dict[str, set[str]] = {}
+    for name, tree in trees.items():
+        found = set(imports(tree))
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ImportFrom):
+                found |= {f"{node.module}.{alias.name}" for alias in node.names}
+        graph[name] = {
+            each for each in found if each in trees and each != name and room(each) == room(name)
+        }
+    return graph
+
+
+def circles(graph: dict[str, set[str]]) -> list[set[str]]:
+    """Return the sets of nodes that reach each other."""
+
+    def reached(start: str) -> set[str]:
+        seen, waiting = set[str](), [start]
+        while waiting:
+            for each in graph[waiting.pop()] - seen:
+                seen.add(each)
+                waiting.append(each)
+        return seen
+
+    reach = {name: reached(name) for name in graph}
+    found: list[set[str]] = []
+    for name in sorted(graph):
+        if name in reach[name] and not any(name in each for each in found):
+            found.append({other for other in reach[name] if name in reach[other]})
+    return found
+
+
+def test_no_room_has_a_circle_inside() -> None:
+    assert circles(neighbours()) == []
+
+
+def test_rooms_import_each_other_in_no_circle() -> None:
+    graph: dict[str, set[str]] = {}
+    for name, tree in modules():
+        needed = {room(each) for each in imports(tree) if each.split(".")[0] == "localspec"}
+        # Everybody may read the package's version.
+        graph.setdefault(room(name), set()).update(needed - {room(name), ""})
+    assert circles(graph) == []
+
+
+def test_a_circle_is_found() -> None:
+    graph = {"a": {"b"}, "b": {"c"}, "c": {"a", "d"}, "d": {"e"}, "e": {"d"}, "f": {"a"}}
+    assert circles(graph) == [{"a", "b", "c"}, {"d", "e"}]
+
+
 def test_every_room_has_a_floor() -> None:
     for name, _ in modules():
         floor(name)
@@ -82,6 +135,18 @@ def test_external_packages_have_one_home() -> None:
         for name, tree in modules()
         for imported in imports(tree)
         if (home := HOMES.get(imported.split(".")[0])) and not name.startswith(home)
+    ]
+    assert wrong == []
+
+
+def test_options_know_only_the_standard_library() -> None:
+    allowed = {*sys.stdlib_module_names, "localspec", "_typeshed"}
+    wrong = [
+        f"{name} imports {imported}"
+        for name, tree in modules()
+        if name.startswith("localspec.options")
+        for imported in imports(tree)
+        if imported.split(".")[0] not in allowed
     ]
     assert wrong == []
 

@@ -2,24 +2,30 @@
 
 import pytest
 
-from localspec.decoding.adaptive import AdaptivePolicy
-from localspec.decoding.costs import PassCosts
-from localspec.decoding.drafter import Draft
-from localspec.decoding.model_drafter import ModelDrafter
-from localspec.decoding.round import Round, Spent
-from localspec.decoding.verify import Verdict
-from localspec.drafting import Drafting, DraftMode, PairCosts, draft_mode, windowed
+from localspec.decoding.break_even import window_length
+from localspec.decoding.costs import PairCosts, PassCosts
+from localspec.decoding.drafters.lookup import LookupDrafter
+from localspec.decoding.drafters.model import ModelDrafter
+from localspec.decoding.policy.adaptive import AdaptivePolicy
+from localspec.decoding.policy.batching import Batch, BatchPolicy
+from localspec.decoding.round import Draft, Round, Spent, Verdict
 from localspec.errors import UsageError
-from localspec.loading import consecutive
-from tests.toy import CachedModel, random_table
+from localspec.launch.drafting import Drafting, DraftMode, draft_mode
+from localspec.launch.load import consecutive
+from tests.toy import CachedModel, ToySequences, random_table
 
 CHEAP = PairCosts(PassCosts((1, 32), (1.0, 1.1)), PassCosts((1, 32), (0.05, 0.1)))
 
 
-def drafting(costs: PairCosts | None = CHEAP, longest: int = 31, *, model: bool = True) -> Drafting:
-    target = CachedModel(random_table(1, n_vocab=8), 60)
-    draft_model = CachedModel(random_table(1, n_vocab=8), 60) if model else None
-    return Drafting(target, draft_model, 8 if model else 0, (), costs, longest)
+def drafting(
+    costs: PairCosts | None = CHEAP, longest: int = 31, *, model: bool = True, count: int = 1
+) -> Drafting:
+    views = [CachedModel(random_table(1, n_vocab=8), 60) for _ in range(count)]
+    draft_models = ToySequences(views) if model else None
+    batch = None
+    if count > 1 and costs is not None:
+        batch = Batch(costs.target, costs.draft_model)
+    return Drafting(count, draft_models, 8 if model else 0, (), costs, longest, batch)
 
 
 @pytest.mark.parametrize(
@@ -51,7 +57,7 @@ def test_what_is_no_mode_is_refused_by_name(text: str) -> None:
 
 @pytest.mark.parametrize("text", ["model:0", "lookup:64", "model:99999"])
 def test_a_length_out_of_range_is_refused(text: str) -> None:
-    with pytest.raises(UsageError, match="give 1 to 63"):
+    with pytest.raises(UsageError, match="it must be from 1 to 63"):
         draft_mode(text)
 
 
@@ -64,7 +70,7 @@ def test_a_pass_asks_for_a_row_more_than_is_drafted(text: str, rows: int) -> Non
 
 @pytest.mark.parametrize("text", ["off", "lookup", "lookup:5", "model", "model:2"])
 def test_fixed_modes_plan_their_own_length(text: str) -> None:
-    plan = drafting().policy(text).plan([1, 2, 3], 50, 0)
+    plan = drafting().policy(text).plan([1, 2, 3], 50)
     assert plan.draft_length == (draft_mode(text).draft_length or 0)
     assert plan.drafter.name == text.partition(":")[0]
 
@@ -72,12 +78,26 @@ def test_fixed_modes_plan_their_own_length(text: str) -> None:
 def test_auto_is_adaptive_and_may_use_the_draft_model() -> None:
     policy = drafting().policy("auto")
     assert isinstance(policy, AdaptivePolicy)
-    assert policy.uses_draft_model
-    policy.begin(greedy=True)
+    assert [type(each) for each in policy.drafters] == [LookupDrafter, ModelDrafter]
+    policy.begin(range(3), greedy=True)
     for n in range(3, 10):  # it is asked once there is something to compare it with
-        plan = policy.plan(range(n), 50, n)
-        policy.learn(Round(Draft(), Verdict(0, n)), Spent(0.0, 0.0, 0.01, 0.0))
+        plan = policy.plan(range(n), 50)
+        policy.learn(Round(Draft(), Verdict(0, n), (n,), Spent(verify_s=0.01)))
     assert isinstance(plan.drafter, ModelDrafter)
+
+
+def test_each_sequence_of_a_batch_drafts_for_itself() -> None:
+    made = drafting(count=3)
+    policies = [made.policy("auto", slot) for slot in range(3)]
+    for policy in policies:
+        assert isinstance(policy, BatchPolicy)
+        assert [each.name for each in policy.drafters] == ["lookup", "model"]
+    assert len({id(policy) for policy in policies}) == 3
+    # A draft model that pays alone, but not beside three others, is not asked.
+    dear = PairCosts(PassCosts((1, 96), (1.0, 60.0)), PassCosts((1, 96), (0.05, 5.0)))
+    beside = drafting(dear, count=3).policy("auto", 1)
+    assert isinstance(beside, BatchPolicy)
+    assert [each.name for each in beside.drafters] == ["lookup"]
 
 
 def test_every_policy_is_without_memories() -> None:
@@ -86,7 +106,7 @@ def test_every_policy_is_without_memories() -> None:
 
 
 def test_without_costs_auto_looks_up() -> None:
-    assert drafting(costs=None).policy("auto").drafter_name == "lookup"
+    assert drafting(costs=None).policy("auto").name == "lookup"
 
 
 def test_a_mode_that_needs_a_draft_model_says_so() -> None:
@@ -97,17 +117,18 @@ def test_a_mode_that_needs_a_draft_model_says_so() -> None:
 @pytest.mark.parametrize("text", ["auto", "lookup:9", "model:9"])
 def test_no_mode_drafts_further_than_the_pair_allows(text: str) -> None:
     tokens = [*range(8), *range(8)] * 3
-    assert drafting(longest=3).policy(text).plan(tokens, 50, 1).draft_length <= 3
-    assert drafting(longest=0).policy(text).drafter_name == "off"
+    policy = drafting(longest=3).policy(text)
+    policy.begin(tokens, greedy=True)
+    assert policy.plan(tokens, 50).draft_length <= 3
+    assert drafting(longest=0).policy(text).name == "off"
 
 
-def test_a_draft_model_starts_with_what_four_plain_steps_evaluate() -> None:
-    model = CachedModel(random_table(1, n_vocab=8), 60)
-    costs = PairCosts(PassCosts((1,), (1.0,)), PassCosts((1, 10), (0.1, 1.0)))
-    assert windowed(model, 1000, costs).common_prefix([1] * 500) == 500 - 30  # half its context
-    dear = PairCosts(PassCosts((1,), (1.0,)), PassCosts((1, 10), (0.5, 5.0)))
-    assert windowed(model, 1000, dear).common_prefix([1] * 500) == 500 - 30
-    assert windowed(model, 1000, None).common_prefix([1] * 20) == 0
+def test_a_draft_model_starts_with_what_two_plain_steps_evaluate() -> None:
+    target, draft_model = PassCosts((1,), (1.0,)), PassCosts((1, 10), (0.1, 0.2))
+    assert window_length(target, draft_model, 1000) == 100
+    assert window_length(target, draft_model, 60) == 60  # all that its context holds
+    dear = PassCosts((1, 10), (0.5, 5.0))
+    assert window_length(target, dear, 1000) == 32  # which it takes to show what it is good for
 
 
 @pytest.mark.parametrize(

@@ -4,13 +4,13 @@ from pathlib import Path
 
 import pytest
 
-from localspec import fitting
 from localspec.errors import ModelLoadError
-from localspec.fitting import free_memory, plan_fit
+from localspec.launch import fit as fitting
+from localspec.launch.fit import free_memory, plan_fit
 from localspec.llama.devices import Device
-from localspec.llama.options import LoadOptions
-from localspec.models.fit_plan import Machine, Place
-from localspec.models.gguf_header import GgufHeader, parse_header, read_header
+from localspec.models.fit import Machine, Place
+from localspec.models.gguf import GgufHeader, parse_header, read_header
+from localspec.options import LoadOptions
 from tests.models.gguf_builder import model_file
 from tests.models.shapes import LLAMA_1B, LLAMA_8B, sparse_model
 

@@ -6,9 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from localspec import fitting, launch
-from localspec.decoding.costs import PassCosts
-from localspec.drafting import DraftMode, PairCosts
+from localspec.decoding.costs import PairCosts, PassCosts
 from localspec.errors import (
     ModelFileError,
     ModelLoadError,
@@ -16,12 +14,14 @@ from localspec.errors import (
     PairMismatch,
     UsageError,
 )
-from localspec.launch import Launch, prepare
-from localspec.llama.options import LoadOptions
-from localspec.loading import Prepared
-from localspec.models.fit_plan import FitPlan, Machine, Place, PlaceUse
+from localspec.launch import fit as fitting
+from localspec.launch import plan as launch
+from localspec.launch.drafting import DraftMode, draft_modes
+from localspec.launch.plan import LoadPlan, make_plan
+from localspec.models.fit import FitPlan, Machine, Place, PlaceUse
 from localspec.models.memory import Usage
 from localspec.models.registry import load_registry
+from localspec.options import LaunchOptions, LoadOptions
 from tests.models.gguf_builder import TOKENS, model_file
 from tests.models.shapes import LLAMA_8B, sparse_model
 
@@ -32,28 +32,36 @@ CODER_DRAFT = "qwen2.5-coder-0.5b"
 @pytest.mark.parametrize(
     ("request_", "references", "mode"),
     [
-        (Launch(), [SMALL], DraftMode("auto")),
-        (Launch(draft="off"), [SMALL], DraftMode("off")),
-        (Launch(draft="lookup"), [SMALL], DraftMode("lookup", 15)),
-        (Launch(draft="lookup", draft_length=4), [SMALL], DraftMode("lookup", 4)),
-        (Launch(CODER), [CODER, CODER_DRAFT], DraftMode("auto")),
-        (Launch(CODER, draft="lookup"), [CODER], DraftMode("lookup", 15)),
-        (Launch(CODER, draft="model"), [CODER, CODER_DRAFT], DraftMode("model", 3)),
-        (Launch(CODER, draft="model:8"), [CODER, CODER_DRAFT], DraftMode("model", 8)),
-        (Launch(CODER, draft_model="x.gguf"), [CODER, "x.gguf"], DraftMode("auto")),
-        (Launch(CODER, draft_model="x", draft="model"), [CODER, "x"], DraftMode("model", 3)),
-        (Launch(target="t.gguf"), ["t.gguf"], DraftMode("auto")),
-        (Launch(target="t", draft_model="d"), ["t", "d"], DraftMode("auto")),
-        (Launch(target="t", draft_model="d", draft="off"), ["t"], DraftMode("off")),
-        (Launch(target="t", draft_model="d", draft="lookup"), ["t"], DraftMode("lookup", 15)),
-        (Launch(CODER, draft="off", further=("model",)), [CODER, CODER_DRAFT], DraftMode("off")),
+        (LaunchOptions(), [SMALL], DraftMode("auto")),
+        (LaunchOptions(draft="off"), [SMALL], DraftMode("off")),
+        (LaunchOptions(draft="lookup"), [SMALL], DraftMode("lookup", 15)),
+        (LaunchOptions(draft="lookup", draft_length=4), [SMALL], DraftMode("lookup", 4)),
+        (LaunchOptions(CODER), [CODER, CODER_DRAFT], DraftMode("auto")),
+        (LaunchOptions(CODER, draft="lookup"), [CODER], DraftMode("lookup", 15)),
+        (LaunchOptions(CODER, draft="model"), [CODER, CODER_DRAFT], DraftMode("model", 3)),
+        (LaunchOptions(CODER, draft="model:8"), [CODER, CODER_DRAFT], DraftMode("model", 8)),
+        (LaunchOptions(CODER, draft_model="x.gguf"), [CODER, "x.gguf"], DraftMode("auto")),
+        (LaunchOptions(CODER, draft_model="x", draft="model"), [CODER, "x"], DraftMode("model", 3)),
+        (LaunchOptions(target="t.gguf"), ["t.gguf"], DraftMode("auto")),
+        (LaunchOptions(target="t", draft_model="d"), ["t", "d"], DraftMode("auto")),
+        (LaunchOptions(target="t", draft_model="d", draft="off"), ["t"], DraftMode("off")),
+        (
+            LaunchOptions(target="t", draft_model="d", draft="lookup"),
+            ["t"],
+            DraftMode("lookup", 15),
+        ),
+        (
+            LaunchOptions(CODER, draft="off", further=("model",)),
+            [CODER, CODER_DRAFT],
+            DraftMode("off"),
+        ),
     ],
 )
 def test_flags_come_to_what_is_loaded_and_what_drafts(
-    request_: Launch, references: list[str], mode: DraftMode
+    request_: LaunchOptions, references: list[str], mode: DraftMode
 ) -> None:
     assert launch._references(request_, load_registry()) == references
-    assert request_.modes[0] == mode
+    assert draft_modes(request_)[0] == mode
 
 
 @pytest.mark.parametrize(
@@ -71,14 +79,16 @@ def test_passes_are_as_wide_as_the_widest_mode_needs(
 ) -> None:
     draft_model = target.with_name("draft.gguf")
     draft_model.write_bytes(model_file())
-    request = Launch(
+    request = LaunchOptions(
         target=str(target), draft_model=str(draft_model), draft=modes[0], further=modes[1:]
     )
-    assert prepare(request).options.max_rows == rows
+    assert make_plan(request).options.max_rows == rows
 
 
-@pytest.mark.parametrize("request_", [Launch(draft="model"), Launch(target="t", draft="model")])
-def test_drafting_by_a_model_needs_one(request_: Launch) -> None:
+@pytest.mark.parametrize(
+    "request_", [LaunchOptions(draft="model"), LaunchOptions(target="t", draft="model")]
+)
+def test_drafting_by_a_model_needs_one(request_: LaunchOptions) -> None:
     with pytest.raises(UsageError, match="has no draft model: name one with --draft-model"):
         launch._references(request_, load_registry())
 
@@ -107,7 +117,7 @@ def test_a_draft_model_that_could_never_pay_is_not_loaded(
     draft_model.write_bytes(model_file())
     known = {target: PLAIN, draft_model: costs}
     monkeypatch.setattr(launch, "cached_costs", lambda file, *_: known[file])
-    ready = prepare(Launch(target=str(target), draft_model=str(draft_model), draft=draft))
+    ready = make_plan(LaunchOptions(target=str(target), draft_model=str(draft_model), draft=draft))
     assert (ready.draft_model is not None) is used
     assert (ready.shared_vocab > 0) is used
     # What is left out is known by its price.
@@ -116,22 +126,24 @@ def test_a_draft_model_that_could_never_pay_is_not_loaded(
 
 
 def test_exact_loads_with_kernels_that_round_alike(target: Path) -> None:
-    ready = prepare(Launch(target=str(target), exact=True))
+    ready = make_plan(LaunchOptions(target=str(target), exact=True))
     assert ready.exact
     assert ready.options == replace(LoadOptions(max_rows=32).exact())
     with pytest.raises(UsageError, match="--exact needs a bf16 cache, and --kv-type says q8_0"):
-        Launch(exact=True, options=LoadOptions(kv_type="q8_0"))
+        LaunchOptions(exact=True, load=LoadOptions(kv_type="q8_0"))
 
 
 def test_a_pair_and_a_target_exclude_each_other() -> None:
     with pytest.raises(UsageError, match="pair a and target b exclude each other"):
-        Launch("a", target="b")
+        LaunchOptions("a", target="b")
 
 
 @pytest.mark.parametrize("draft_length", [-1, 0, 64, 999])
 def test_a_draft_length_out_of_range_is_refused(draft_length: int) -> None:
-    with pytest.raises(UsageError, match=f"draft_length is {draft_length}: give 1 to 63"):
-        Launch(draft_length=draft_length)
+    with pytest.raises(
+        UsageError, match=f"draft_length is {draft_length}: it must be from 1 to 63"
+    ):
+        LaunchOptions(draft_length=draft_length)
 
 
 @pytest.fixture
@@ -144,13 +156,13 @@ def target(tmp_path: Path) -> Path:
 def test_a_pair_of_files_is_checked_without_being_loaded(target: Path) -> None:
     draft_model = target.with_name("draft.gguf")
     draft_model.write_bytes(model_file())
-    ready = prepare(Launch(target=str(target), draft_model=str(draft_model)))
+    ready = make_plan(LaunchOptions(target=str(target), draft_model=str(draft_model)))
     assert (ready.target, ready.draft_model, ready.shared_vocab) == (target, draft_model, 6)
 
 
 @pytest.mark.parametrize("draft", ["off", "lookup"])
 def test_a_draft_model_that_will_not_draft_is_not_looked_at(target: Path, draft: str) -> None:
-    ready = prepare(Launch(target=str(target), draft_model="nowhere.gguf", draft=draft))
+    ready = make_plan(LaunchOptions(target=str(target), draft_model="nowhere.gguf", draft=draft))
     assert (ready.target, ready.draft_model, ready.shared_vocab) == (target, None, 0)
 
 
@@ -158,7 +170,7 @@ def test_a_draft_model_with_other_ids_is_refused_by_the_names_that_were_given(ta
     draft_model = target.with_name("draft.gguf")
     draft_model.write_bytes(model_file(tokens=[*TOKENS[:-1], "ba"]))
     with pytest.raises(PairMismatch) as caught:
-        prepare(Launch(target=str(target), draft_model=str(draft_model)))
+        make_plan(LaunchOptions(target=str(target), draft_model=str(draft_model)))
     assert str(target) in str(caught.value)
     assert str(draft_model) in str(caught.value)
 
@@ -167,12 +179,14 @@ def test_a_damaged_draft_model_is_found_before_anything_is_loaded(target: Path) 
     draft_model = target.with_name("draft.gguf")
     draft_model.write_bytes(model_file()[:-1])
     with pytest.raises(ModelFileError, match=r"draft\.gguf"):
-        prepare(Launch(target=str(target), draft_model=str(draft_model)))
+        make_plan(LaunchOptions(target=str(target), draft_model=str(draft_model)))
 
 
 def test_a_missing_draft_model_is_found_before_anything_is_loaded(target: Path) -> None:
     with pytest.raises(ModelUnavailable, match=r"there is no file .*nowhere\.gguf"):
-        prepare(Launch(target=str(target), draft_model=str(target.with_name("nowhere.gguf"))))
+        make_plan(
+            LaunchOptions(target=str(target), draft_model=str(target.with_name("nowhere.gguf")))
+        )
 
 
 def fit_plan(**changes: object) -> FitPlan:
@@ -182,21 +196,21 @@ def fit_plan(**changes: object) -> FitPlan:
 
 
 @pytest.fixture
-def fitted(target: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Prepared]:
+def fitted(target: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., LoadPlan]:
     """Prepares a pair under a plan of one's own."""
     draft_model = target.with_name("draft.gguf")
     draft_model.write_bytes(model_file())
 
-    def run(plan: FitPlan | None, **more: object) -> Prepared:
+    def run(plan: FitPlan | None, **more: object) -> LoadPlan:
         monkeypatch.setattr(launch, "plan_fit", lambda *_: plan)
-        request = Launch(target=str(target), draft_model=str(draft_model), draft="model")
-        return prepare(replace(request, **more))  # type: ignore[arg-type]
+        request = LaunchOptions(target=str(target), draft_model=str(draft_model), draft="model")
+        return make_plan(replace(request, **more))  # type: ignore[arg-type]
 
     return run
 
 
 def test_a_draft_model_that_does_not_fit_gives_way_to_lookup(
-    fitted: Callable[..., Prepared],
+    fitted: Callable[..., LoadPlan],
 ) -> None:
     ready = fitted(fit_plan(draft_layers=None))
     assert (ready.draft_model, ready.shared_vocab) == (None, 0)
@@ -205,24 +219,24 @@ def test_a_draft_model_that_does_not_fit_gives_way_to_lookup(
     assert ready.notes == ("something was given up",)
 
 
-def test_a_context_that_had_to_shrink_is_what_is_loaded(fitted: Callable[..., Prepared]) -> None:
+def test_a_context_that_had_to_shrink_is_what_is_loaded(fitted: Callable[..., LoadPlan]) -> None:
     assert fitted(fit_plan(n_ctx=1024, shrunk=True)).options.n_ctx == 1024
     # A context that is only what the model was trained for is left to the loader, which says so.
-    assert fitted(fit_plan(n_ctx=1024), options=LoadOptions(9000)).options.n_ctx == 9000
+    assert fitted(fit_plan(n_ctx=1024), load=LoadOptions(9000)).options.n_ctx == 9000
 
 
-def test_layers_go_where_they_fit(fitted: Callable[..., Prepared]) -> None:
+def test_layers_go_where_they_fit(fitted: Callable[..., LoadPlan]) -> None:
     gpu = PlaceUse(Place("GPU", 1, 0), Usage(), Usage())
     plan = fit_plan(target_layers=5, draft_layers=0)
     with_gpu = replace(plan, uses=(*plan.uses, gpu))
     ready = fitted(with_gpu)
     assert (ready.options.gpu_layers, ready.draft_gpu_layers) == (6, 0)
-    asked = fitted(with_gpu, options=LoadOptions(gpu_layers=3))
+    asked = fitted(with_gpu, load=LoadOptions(gpu_layers=3))
     assert (asked.options.gpu_layers, asked.draft_gpu_layers) == (3, None)
 
 
 def test_without_a_plan_or_unasked_everything_is_loaded_as_wished(
-    fitted: Callable[..., Prepared],
+    fitted: Callable[..., LoadPlan],
 ) -> None:
     for ready in (fitted(None), fitted(fit_plan(draft_layers=None), fit=False)):
         assert ready.draft_model is not None
@@ -237,8 +251,8 @@ def test_a_target_that_does_not_fit_is_refused_before_it_is_loaded(
     little = Machine(Place("RAM", 1 << 30, 0))
     monkeypatch.setattr(fitting, "free_memory", lambda _: little)
     with pytest.raises(ModelLoadError, match=r"huge\.gguf does not fit"):
-        prepare(Launch(target=str(path)))
-    assert prepare(Launch(target=str(path), fit=False)).notes == ()
+        make_plan(LaunchOptions(target=str(path)))
+    assert make_plan(LaunchOptions(target=str(path), fit=False)).notes == ()
 
 
 def test_target_and_draft_model_are_fetched_side_by_side(
@@ -253,5 +267,5 @@ def test_target_and_draft_model_are_fetched_side_by_side(
     monkeypatch.setattr(launch, "fetch", fetch)
     draft_model = target.with_name("draft.gguf")
     draft_model.write_bytes(model_file())
-    prepare(Launch(target=str(target), draft_model=str(draft_model)))
+    make_plan(LaunchOptions(target=str(target), draft_model=str(draft_model)))
     assert fetched == [[target, draft_model]]

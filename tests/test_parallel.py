@@ -1,70 +1,109 @@
-"""open_parallel on real weights: how many at once, and what is given up for it."""
+"""Loading for several sequences on real weights: how many at once, and what is given up for it."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from localspec import parallel
 from localspec.calibration.calibrated import Calibration
-from localspec.decoding.costs import PassCosts
-from localspec.decoding.crowd import CrowdPolicy
-from localspec.decoding.lookup_drafter import LookupDrafter
-from localspec.decoding.policy import FixedPolicy
+from localspec.decoding.costs import PairCosts, PassCosts
+from localspec.decoding.drafters.lookup import LookupDrafter
+from localspec.decoding.drafters.model import ModelDrafter
+from localspec.decoding.policy.batching import BatchPolicy
+from localspec.decoding.policy.policy import FixedPolicy
 from localspec.errors import ModelLoadError
-from localspec.fitting import sequences_that_fit
-from localspec.launch import Launch, prepare
-from localspec.llama.options import LoadOptions
-from localspec.models.gguf_header import read_header
-from localspec.parallel import open_parallel
+from localspec.launch import load as loading
+from localspec.launch import plan as planning
+from localspec.launch.fit import sequences_that_fit
+from localspec.launch.load import load
+from localspec.launch.plan import make_plan
+from localspec.models.gguf import read_header
+from localspec.options import LaunchOptions, LoadOptions
 
 pytestmark = pytest.mark.weights
 
 OPTIONS = LoadOptions(n_ctx=512, threads=1)
 
 
-def launch(path: Path, draft: str = "off", draft_model: str | None = None) -> Launch:
-    return Launch(target=str(path), draft=draft, draft_model=draft_model, options=OPTIONS)
+def launch(path: Path, draft: str = "off", draft_model: str | None = None) -> LaunchOptions:
+    return LaunchOptions(target=str(path), draft=draft, draft_model=draft_model, load=OPTIONS)
 
 
 def test_no_more_than_the_memory_holds(smollm2_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(parallel, "sequences_that_fit", lambda *_: 2)
-    prepared = prepare(launch(smollm2_path))
+    monkeypatch.setattr(loading, "sequences_that_fit", lambda *_: 2)
+    plan = make_plan(launch(smollm2_path), parallel=3)
     with pytest.raises(ModelLoadError, match="3 sequences of 512 tokens do not fit"):
-        open_parallel(prepared, 3)
-    opened = open_parallel(prepared, None)
-    assert opened.count <= 2
-    opened.close()
-    unfitted = open_parallel(prepared, 3, fit=False)
+        load(plan, parallel=3)
+    assistant = load(plan, parallel=None).assistant
+    assert assistant.count <= 2
+    assistant.close()
+    unfitted = load(replace(plan, fit=False), parallel=3).assistant
     assert unfitted.count == 3
     unfitted.close()
+
+
+def calibrated_as(
+    monkeypatch: pytest.MonkeyPatch, target: PassCosts, draft_model: PassCosts | None = None
+) -> None:
+    found = Calibration(PairCosts(target, draft_model))
+    monkeypatch.setattr(loading, "calibrated", lambda *_: found)
+    monkeypatch.setattr(planning, "cached_costs", lambda *_: None)  # those of this machine
 
 
 def test_auto_takes_what_the_costs_suggest(
     smollm2_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    costs = PassCosts((1, 2, 5, 64), (1.0, 1.1, 1.2, 60.0))
-    found = Calibration(costs)
-    monkeypatch.setattr(parallel, "calibrated", lambda *_: found)
-    opened = open_parallel(prepare(launch(smollm2_path)), None)
-    assert opened.count == 5
-    assert opened.notes[-1] == "5 lines at a time"
-    opened.close()
+    calibrated_as(monkeypatch, PassCosts((1, 2, 5, 64), (1.0, 1.1, 1.2, 60.0)))
+    assistant = load(make_plan(launch(smollm2_path), parallel=None), parallel=None).assistant
+    assert assistant.count == 5
+    assert assistant.notes[-1] == "5 lines at a time"
+    assistant.close()
 
 
-def test_each_sequence_drafts_for_itself_and_no_draft_model_is_loaded(smollm2_path: Path) -> None:
-    path = str(smollm2_path)
-    opened = open_parallel(prepare(launch(smollm2_path, "model", path)), 2)
-    policies = [assistant.policy for assistant in opened.assistants]
-    assert all(isinstance(policy, CrowdPolicy) for policy in policies)
-    assert policies[0] is not policies[1]
-    assert all(assistant.models.draft_model is None for assistant in opened.assistants)
-    assert any("draft model" in note for note in opened.notes)
-    opened.close()
-    opened = open_parallel(prepare(launch(smollm2_path, "lookup")), 2)
-    for assistant in opened.assistants:
-        assert isinstance(assistant.policy, FixedPolicy)
-        assert isinstance(assistant.policy.drafter, LookupDrafter)
-    opened.close()
+def test_each_sequence_drafts_for_itself_with_a_sequence_of_the_draft_model(
+    smollm2_path: Path,
+) -> None:
+    plan = make_plan(launch(smollm2_path, "model", str(smollm2_path)), parallel=2)
+    runtime = load(plan, parallel=2)
+    models = runtime.assistant.models
+    assert models.draft_models is not None
+    assert len(models.draft_models.views) == len(models.targets.views) == 2
+    drafters = [
+        policy.drafter for policy in runtime.assistant.policies if isinstance(policy, FixedPolicy)
+    ]
+    assert [type(each) for each in drafters] == [ModelDrafter, ModelDrafter]
+    assert drafters[0] is not drafters[1]
+    runtime.assistant.close()
+
+
+def test_looking_up_takes_no_draft_model(smollm2_path: Path) -> None:
+    assistant = load(make_plan(launch(smollm2_path, "lookup"), parallel=2), parallel=2).assistant
+    assert assistant.models.draft_models is None
+    for policy in assistant.policies:
+        assert isinstance(policy, FixedPolicy)
+        assert isinstance(policy.drafter, LookupDrafter)
+    assistant.close()
+
+
+WIDTHS = (1, 2, 4, 8, 16, 32, 64)
+
+
+@pytest.mark.parametrize("pays", [True, False])
+def test_auto_keeps_a_draft_model_that_pays_beside_the_others(
+    smollm2_path: Path, monkeypatch: pytest.MonkeyPatch, pays: bool
+) -> None:
+    """Where each further row costs a whole pass, nothing is gained by drafting beside another."""
+    beside = [1.0] * 7 if pays else [1.0, 1.0, 4.0, 8.0, 16.0, 32.0, 64.0]
+    calibrated_as(monkeypatch, PassCosts(WIDTHS, tuple(beside)), PassCosts(WIDTHS, (0.05,) * 7))
+    plan = make_plan(launch(smollm2_path, "auto", str(smollm2_path)), parallel=2)
+    assistant = load(plan, parallel=2).assistant
+    assert (assistant.models.draft_models is not None) is pays
+    for policy in assistant.policies:
+        assert isinstance(policy, BatchPolicy)
+        assert [each.name for each in policy.drafters] == (
+            ["lookup", "model"] if pays else ["lookup"]
+        )
+    assistant.close()
 
 
 def test_fewer_sequences_fit_the_larger_they_are(smollm2_path: Path) -> None:

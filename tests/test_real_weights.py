@@ -1,9 +1,10 @@
 """The whole line of data on real weights: the same text, turns that reuse their past, the public API.
 
-These are the short forms; `benchmarks/same_text.py` compares fifty prompts.
+These are the short forms; `lab/benchmarks/exact.py` compares fifty prompts.
 """
 
 import ast
+import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,13 +15,12 @@ import localspec
 from localspec.chat.assistant import Assistant
 from localspec.chat.conversation import Conversation
 from localspec.chat.events import Reply
-from localspec.chat.reply_options import ReplyOptions
-from localspec.decoding.drafter import NoDrafter
-from localspec.decoding.generate import StopReason
-from localspec.decoding.policy import FixedPolicy
-from localspec.decoding.sampling import SamplingParams
-from localspec.launch import Launch, prepare
-from localspec.llama.options import LoadOptions
+from localspec.decoding.policy.policy import plain_policy
+from localspec.decoding.round import StopReason
+from localspec.launch.load import load
+from localspec.launch.plan import make_plan
+from localspec.options import LaunchOptions, LoadOptions, ReplyOptions, SamplingParams
+from tests.cli.command import localspec as command
 
 PROMPTS = [
     "Write a Python function that reverses a linked list.",
@@ -32,16 +32,11 @@ LONG = "The bridge has five arches, and the widest of them spans 22 metres. " * 
 
 def afresh(assistant: Assistant, prompt: str, options: ReplyOptions, *, drafting: bool) -> Reply:
     """Answer with empty caches, with the assistant's own policy or with none."""
-    models, policy = assistant.models, assistant.policy
+    models = assistant.models
     models.target.truncate(0)
     if models.draft_model is not None:
         models.draft_model.truncate(0)
-    if not drafting:
-        assistant.policy = FixedPolicy(NoDrafter(), 0)
-    try:
-        return assistant.reply(prompt, options)
-    finally:
-        assistant.policy = policy
+    return assistant.reply(prompt, options, policy=None if drafting else plain_policy())
 
 
 def assert_same_text(assistant: Assistant, prompt: str, temperature: float) -> None:
@@ -58,8 +53,8 @@ def assert_same_text(assistant: Assistant, prompt: str, temperature: float) -> N
 def exact_smollm2(smollm2_path: Path) -> Iterator[Assistant]:
     """SmolLM2 as its own draft model."""
     path, options = str(smollm2_path), LoadOptions(n_ctx=2048).exact()
-    launch = Launch(target=path, draft_model=path, draft="model", options=options)
-    assistant = prepare(launch).load()
+    launch = LaunchOptions(target=path, draft_model=path, draft="model", load=options)
+    assistant = load(make_plan(launch)).assistant
     yield assistant
     assistant.close()
 
@@ -84,8 +79,8 @@ def test_a_model_agrees_with_itself(exact_smollm2: Assistant) -> None:
 
 @pytest.mark.weights
 def test_exact_lets_auto_change_no_byte(smollm2_path: Path) -> None:
-    launch = Launch(target=str(smollm2_path), exact=True, options=LoadOptions(n_ctx=1024))
-    assistant = prepare(launch).load()
+    launch = LaunchOptions(target=str(smollm2_path), exact=True, load=LoadOptions(n_ctx=1024))
+    assistant = load(make_plan(launch)).assistant
     assert any(note.startswith("exact: drafts of up to") for note in assistant.notes)
     repeating = "Repeat this sentence five times: " + LONG[:68]
     for temperature in (0.0, 0.8):
@@ -97,8 +92,8 @@ def test_exact_lets_auto_change_no_byte(smollm2_path: Path) -> None:
 @pytest.mark.weights
 def test_lookup_changes_no_byte(smollm2_path: Path) -> None:
     options = LoadOptions(n_ctx=2048).exact()
-    launch = Launch(target=str(smollm2_path), draft="lookup", draft_length=3, options=options)
-    assistant = prepare(launch).load()
+    launch = LaunchOptions(target=str(smollm2_path), draft="lookup", draft_length=3, load=options)
+    assistant = load(make_plan(launch)).assistant
     repeating = "Repeat this sentence five times: " + LONG[:68]
     for temperature in (0.0, 0.8):
         for prompt in (*PROMPTS, repeating):
@@ -118,7 +113,7 @@ def test_a_second_turn_evaluates_only_what_is_new(exact_smollm2: Assistant) -> N
     conversation.append_user("Name another one.")
     second = exact_smollm2.reply(conversation, options)
     assert second.cached_tokens == first.prompt_tokens + len(first.tokens) - 1
-    assert conversation.messages[-1].content == second.text
+    assert conversation.messages[-1].text == second.text
 
 
 @pytest.mark.weights
@@ -144,8 +139,8 @@ def test_a_full_context_ends_the_answer(smollm2_path: Path) -> None:
 def exact_qwen(qwen_paths: tuple[Path, Path]) -> Iterator[Assistant]:
     target, draft_model = map(str, qwen_paths)
     options = LoadOptions(n_ctx=2048).exact()
-    launch = Launch(target=target, draft_model=draft_model, draft="model", options=options)
-    assistant = prepare(launch).load()
+    launch = LaunchOptions(target=target, draft_model=draft_model, draft="model", load=options)
+    assistant = load(make_plan(launch)).assistant
     yield assistant
     assistant.close()
 
@@ -162,7 +157,9 @@ def test_the_pair_says_the_same_text_with_its_draft_model(
 @pytest.mark.pair
 def test_the_pair_reverses_a_linked_list(qwen_paths: tuple[Path, Path]) -> None:
     target, draft_model = map(str, qwen_paths)
-    assistant = prepare(Launch(target=target, draft_model=draft_model, draft="model")).load()
+    assistant = load(
+        make_plan(LaunchOptions(target=target, draft_model=draft_model, draft="model"))
+    ).assistant
     options = ReplyOptions(SamplingParams(temperature=0), max_tokens=400)
     reply = assistant.reply(PROMPTS[0], options)
     (code, *_) = re.findall(r"```python\n(.*?)```", reply.text, re.DOTALL)
@@ -170,6 +167,57 @@ def test_the_pair_reverses_a_linked_list(qwen_paths: tuple[Path, Path]) -> None:
     assert any("reverse" in name for name in names)
     assert ".next" in code
     assert reply.acceptance.acceptance_rate is not None
-    # Measured: 84 to 88 percent, see docs/decisions.md.
+    # Measured: 84 to 88 percent, see docs/measurements/decoding.md.
     assert reply.acceptance.acceptance_rate > 0.75
     assistant.close()
+
+
+LINES = [
+    *PROMPTS,
+    "Say hello.",
+    "Count from one to ten.",
+    "Repeat this: the quick brown fox, the quick brown fox, the quick brown fox.",
+    "Write a Python function that adds two numbers.",
+    "What is a clock? Answer in one sentence.",
+]
+
+
+def batch_answers(folder: Path, temperature: float, *flags: str) -> list[tuple[object, ...]]:
+    """Return text, token count and seed of every line of an exact batch."""
+    source, output = folder / "in.jsonl", folder / "out.jsonl"
+    source.write_text("".join(f"{json.dumps({'prompt': line})}\n" for line in LINES))
+    output.unlink(missing_ok=True)
+    done = command(
+        "batch", "--exact", "--ctx", "512", "--seed", "7", "--max-tokens", "32",
+        "--temperature", str(temperature), *flags, str(source), "-o", str(output), timeout_s=900,
+    )  # fmt: skip
+    assert done.code == 0, done.err
+    records = [json.loads(line) for line in output.read_text().splitlines()]
+    return [
+        (each["line"], each["text"], each["usage"]["completion_tokens"], each["seed"])
+        for each in records
+    ]
+
+
+@pytest.mark.weights
+@pytest.mark.parametrize("temperature", [0.0, 0.8])
+def test_a_batch_drafts_several_lines_at_once_and_changes_no_byte(
+    smollm2_path: Path, tmp_path: Path, temperature: float
+) -> None:
+    target = ("--target", str(smollm2_path))
+    alone = batch_answers(tmp_path, temperature, *target, "--draft", "off")
+    drafting = ("--draft", "model", "--draft-model", str(smollm2_path))
+    assert len(alone) == len(LINES)
+    assert batch_answers(tmp_path, temperature, *target, *drafting, "--parallel", "4") == alone
+
+
+@pytest.mark.pair
+@pytest.mark.parametrize("temperature", [0.0, 0.8])
+def test_the_pair_drafts_several_lines_at_once_and_changes_no_byte(
+    qwen_paths: tuple[Path, Path], tmp_path: Path, temperature: float
+) -> None:
+    target, draft_model = map(str, qwen_paths)
+    alone = batch_answers(tmp_path, temperature, "--target", target, "--draft", "off")
+    drafting = ("--draft", "model", "--draft-model", draft_model, "--parallel", "4")
+    assert len(alone) == len(LINES)
+    assert batch_answers(tmp_path, temperature, "--target", target, *drafting) == alone

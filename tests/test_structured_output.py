@@ -10,14 +10,12 @@ import pytest
 from localspec.chat.assistant import Assistant
 from localspec.chat.conversation import Conversation
 from localspec.chat.events import Reply
-from localspec.chat.reply_options import ReplyOptions
-from localspec.decoding.drafter import NoDrafter
-from localspec.decoding.generate import StopReason
-from localspec.decoding.policy import FixedPolicy
-from localspec.decoding.sampling import SamplingParams
+from localspec.decoding.policy.policy import plain_policy
+from localspec.decoding.round import StopReason
 from localspec.errors import PassFailed, UsageError
-from localspec.launch import Launch, prepare
-from localspec.llama.options import LoadOptions
+from localspec.launch.load import load
+from localspec.launch.plan import make_plan
+from localspec.options import LaunchOptions, LoadOptions, ReplyOptions, SamplingParams
 from tests.grammar.schemas import ASKED, Asked
 
 pytestmark = pytest.mark.weights
@@ -29,15 +27,15 @@ ANYTHING = "root ::= [\\x01-\\U0010FFFF]*"
 def drafting(request: pytest.FixtureRequest, smollm2_path: Path) -> Iterator[Assistant]:
     """SmolLM2, drafted for by itself or from the text, at widths that are safe to the bit."""
     path = str(smollm2_path)
-    launch = Launch(
+    launch = LaunchOptions(
         target=path,
         draft_model=path if request.param == "model" else None,
         draft=request.param,
         draft_length=3,
         exact=True,
-        options=LoadOptions(n_ctx=1024),
+        load=LoadOptions(n_ctx=1024),
     )
-    assistant = prepare(launch).load()
+    assistant = load(make_plan(launch)).assistant
     yield assistant
     assistant.close()
 
@@ -45,16 +43,11 @@ def drafting(request: pytest.FixtureRequest, smollm2_path: Path) -> Iterator[Ass
 def answered(
     assistant: Assistant, prompt: str, options: ReplyOptions, *, drafting: bool = True
 ) -> Reply:
-    models, policy = assistant.models, assistant.policy
+    models = assistant.models
     models.target.truncate(0)
     if models.draft_model is not None:
         models.draft_model.truncate(0)
-    if not drafting:
-        assistant.policy = FixedPolicy(NoDrafter(), 0)
-    try:
-        return assistant.reply(prompt, options)
-    finally:
-        assistant.policy = policy
+    return assistant.reply(prompt, options, policy=None if drafting else plain_policy())
 
 
 def by_name(name: str) -> Asked:

@@ -1,27 +1,31 @@
-"""Doubles: models that are small tables, drafters and policies that behave badly.
+"""Doubles: models that are small tables, sequences of them, drafters and policies that behave badly.
 
 A toy model's logits are a pure function of the last few tokens, so what it ought to say is
 known without running it. `CachedModel` computes them from what its cache holds, as llama.cpp
 does; a cache that is stale shows in the text.
 """
 
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 from random import Random
 
 import numpy as np
 from numpy.typing import NDArray
 
-from localspec.decoding.cancel import Cancelled
+from localspec.decoding.cancel import CancelFlag, Cancelled
 from localspec.decoding.choose import Chooser
-from localspec.decoding.drafter import Draft, Drafter
-from localspec.decoding.generate import Confirmed, Limits, StopReason, drive
-from localspec.decoding.model import LanguageModel, Logits, Pass, Role
-from localspec.decoding.policy import Plan, Policy
-from localspec.decoding.round import Round, Spent
-from localspec.decoding.timings import Timings
+from localspec.decoding.drafters.drafter import Drafter, Plan, Terms
+from localspec.decoding.generation import Generation, Limits
+from localspec.decoding.model import Logits, Pass, Passed, Role
+from localspec.decoding.policy.policy import Policy
+from localspec.decoding.round import Draft, Round, StopReason
+from localspec.decoding.scheduler import Scheduler
+from localspec.errors import PassFailed
 
 _CONTEXTS = 61
+_CATCHES_UP = 16
+"""Tokens that a draft model may be behind with in a pass that it shares."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -87,6 +91,7 @@ class UncachedModel:
     table: Table
     n_ctx: int
     asked: list[Asked] = field(default_factory=list)
+    truncate_s: float = 0.0
 
     @property
     def n_vocab(self) -> int:
@@ -127,7 +132,7 @@ class Countdown:
 
 @dataclass(slots=True, eq=False)
 class CachedModel:
-    """A `LanguageModel` over an explicit cache, with the rules of `LlamaContext`.
+    """A `LanguageModel` over an explicit cache, with the rules of `LlamaSequence`.
 
     Rows are computed from what the cache holds, and lie in a buffer that the next call spoils.
     Where its countdown rings, half of a pass is evaluated before it raises `Cancelled`.
@@ -138,6 +143,7 @@ class CachedModel:
     cancel: Countdown = field(default_factory=Countdown)
     asked: list[Asked] = field(default_factory=list)
     cells: list[int] = field(default_factory=list)
+    truncate_s: float = 0.0
     _buffer: Logits | None = None
 
     @property
@@ -192,37 +198,132 @@ def check_request(model: UncachedModel | CachedModel, tokens: Sequence[int], row
     assert all(0 <= token < model.n_vocab for token in tokens), "an id outside the vocabulary"
 
 
-@dataclass(frozen=True, slots=True)
-class ScriptedDrafter:
+Model = UncachedModel | CachedModel
+
+
+@dataclass(slots=True, eq=False)
+class ToySequences:
+    """The `Sequences` of one toy model, evaluated together, each cache by itself.
+
+    All rows of a pass lie in one buffer, which the next pass of any of them spoils. Where the flag is
+    set, a pass evaluates half of its parts before it raises `Cancelled`; where a part would evaluate
+    the position that is poisoned for its slot, those before it are evaluated and the pass fails.
+
+    Attributes:
+        on_pass: called before and after every pass, as another thread might act meanwhile.
+        poison: by slot, the position from which on nothing can be evaluated.
+        passes: of every pass, the tokens that it evaluated of each slot.
+    """
+
+    views: Sequence[Model]
+    flag: CancelFlag = field(default_factory=CancelFlag)
+    n_batch: int = 1 << 16
+    most_rows: int = 1 << 16
+    on_pass: Callable[[], None] = lambda: None
+    poison: dict[int, int] = field(default_factory=dict)
+    passes: list[dict[int, int]] = field(default_factory=list)
+    _buffer: Logits | None = None
+
+    def missing(self, slot: int, request: Pass) -> int:
+        cached = self.views[slot].common_prefix(request.tokens)
+        return max(request.rows, len(request.tokens) - cached)
+
+    def evaluate(self, slot: int, request: Pass, count: int) -> None:
+        tokens, view = request.tokens, self.views[slot]
+        end = min(view.common_prefix(tokens), len(tokens) - request.rows) + count
+        assert count > 0, "a chunk of nothing"
+        assert end <= len(tokens) - request.rows, "a chunk that takes rows away"
+        self._evaluate([(slot, Pass(request.role, tokens[:end], 0))])
+
+    def together(self, asked: Sequence[tuple[int, Pass]]) -> list[Logits]:
+        if len(asked) > 1:
+            behind = [self.missing(slot, request) - request.rows for slot, request in asked]
+            catches_up = 0 if asked[0][1].role is Role.TARGET else _CATCHES_UP
+            assert max(behind) <= catches_up, "prompts go alone"
+        self._buffer = rows = np.concatenate(self._evaluate(asked))
+        assert len(rows) <= self.most_rows, (
+            f"{len(rows)} rows of a pass that gives {self.most_rows}"
+        )
+        ends = accumulate(request.rows for _, request in asked)
+        return [
+            rows[end - request.rows : end] for end, (_, request) in zip(ends, asked, strict=True)
+        ]
+
+    def close_ranks(self, running: Collection[int]) -> None:
+        assert len(set(running)) == len(running) <= len(self.views)
+
+    def _evaluate(self, asked: Sequence[tuple[int, Pass]]) -> list[Logits]:
+        assert len({slot for slot, _ in asked}) == len(asked), "a slot is asked twice"
+        if self._buffer is not None:
+            self._buffer.fill(np.nan)
+            self._buffer = None
+        self.on_pass()
+        n_tokens = {slot: self.missing(slot, request) for slot, request in asked}
+        assert sum(n_tokens.values()) <= self.n_batch, f"{n_tokens} tokens of {self.n_batch}"
+        self.passes.append(n_tokens)
+        answers: list[Logits] = []
+        for slot, request in asked:
+            if self.flag.is_set and len(answers) >= len(asked) // 2:
+                raise Cancelled
+            if len(request.tokens) > self.poison.get(slot, self.views[slot].n_ctx):
+                raise PassFailed(f"nothing is evaluated of {slot}")
+            if request.rows:
+                answers.append(self.views[slot].logits(request.tokens, request.rows).copy())
+            else:
+                self.views[slot].prefill(request.tokens)
+        self.on_pass()
+        return answers
+
+
+class Unforeseen:
+    """What drafters have in common that promise nothing and learn nothing."""
+
+    shares_passes = False
+
+    def begin(self, tokens: Sequence[int], *, greedy: bool) -> None:
+        assert isinstance(greedy, bool)
+
+    def promise(self, tokens: Sequence[int], terms: Terms) -> Plan | None:
+        return None
+
+    def foreseen_s(self) -> float:
+        return 0.0
+
+    def learn(self, done: Round, steps: float) -> None:
+        assert steps > 0
+
+
+@dataclass(frozen=True)
+class ScriptedDrafter(Unforeseen):
     """Proposes the same tokens whatever the text is, as many as it may."""
 
     tokens: tuple[int, ...]
     name: str = "scripted"
 
     def propose(
-        self, tokens: Sequence[int], draft_length: int, chooser: Chooser
+        self, tokens: Sequence[int], plan: Plan, chooser: Chooser
     ) -> Generator[Pass, Logits, Draft]:
         yield from ()
-        drafted = self.tokens[: max(0, draft_length)]
+        drafted = self.tokens[: max(0, plan.draft_length)]
         return Draft(drafted, (0.5,) * len(drafted), self.name)
 
 
-@dataclass(frozen=True, slots=True)
-class Oracle:
+@dataclass(frozen=True)
+class Oracle(Unforeseen):
     """Knows the text that is going to be, goes on past its end, and lies now and then."""
 
-    text: tuple[int, ...]
+    text: Sequence[int]
     n_vocab: int
     lies: float
     random: Random
     name: str = "oracle"
 
     def propose(
-        self, tokens: Sequence[int], draft_length: int, chooser: Chooser
+        self, tokens: Sequence[int], plan: Plan, chooser: Chooser
     ) -> Generator[Pass, Logits, Draft]:
         yield from ()
         drafted = []
-        for position in range(len(tokens), len(tokens) + draft_length):
+        for position in range(len(tokens), len(tokens) + plan.draft_length):
             known = position < len(self.text) and self.random.random() >= self.lies
             drafted.append(self.text[position] if known else self.random.randrange(self.n_vocab))
         return Draft(tuple(drafted), (0.5,) * len(drafted), self.name)
@@ -230,24 +331,42 @@ class Oracle:
 
 @dataclass(frozen=True, slots=True)
 class MadPolicy:
-    """Another drafter and another length every round: negative, nothing, far too much."""
+    """Another drafter and another length every round: negative, nothing, far too much.
+
+    Args:
+        drafters: of whom it takes any.
+        random: decides.
+        longest: most tokens that it plans.
+    """
 
     drafters: tuple[Drafter, ...]
     random: Random
-    drafter_name: str = "mad"
-    uses_draft_model: bool = True
+    longest: int = 1000
+    name: str = "mad"
 
-    def begin(self, *, greedy: bool) -> None:
-        assert isinstance(greedy, bool)
+    def begin(self, tokens: Sequence[int], *, greedy: bool) -> None:
+        for drafter in self.drafters:
+            drafter.begin(tokens, greedy=greedy)
 
-    def plan(self, tokens: Sequence[int], room: int, lag: int) -> Plan:
-        assert 0 <= lag <= len(tokens)
-        length = self.random.choice((-3, 0, 1, 1, 2, 3, 4, room, 1000))
-        return Plan(self.random.choice(self.drafters), length, self.random.random() < 0.5)
+    def plan(self, tokens: Sequence[int], room: int) -> Plan:
+        length = min(self.random.choice((-3, 0, 1, 1, 2, 3, 4, room, 1000)), self.longest)
+        drafter = self.random.choice(self.drafters)
+        return drafter.promise(tokens, self._terms()) or Plan(drafter, length)
 
-    def learn(self, done: Round, spent: Spent) -> None:
-        assert len(done.confirmed) == done.verdict.accepted + 1
-        assert spent.total_s >= 0
+    def learn(self, done: Round) -> None:
+        assert len(done.confirmed) <= done.verdict.accepted + 1
+        assert done.spent.round_s > 0
+        steps = self.random.choice((0.1, 1.0, 30.0))
+        for drafter in self.drafters:
+            drafter.learn(done, steps)
+
+    def end(self) -> None:
+        pass
+
+    def _terms(self) -> Terms:
+        most = min(self.random.randrange(9), self.longest)
+        row_s = self.random.choice((0.0, 0.1, 1.0))
+        return Terms(most, 1.0, lambda k: 1.0 + k * row_s, self.random.uniform(-9.0, 90.0))
 
 
 class Stopwatch:
@@ -264,34 +383,50 @@ class Stopwatch:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """All that one generation handed out."""
+    """All that one generation handed out, and the generation itself."""
 
-    rounds: tuple[Confirmed, ...]
-    stop_reason: StopReason
+    rounds: tuple[Round, ...]
+    generation: Generation
+
+    @property
+    def stop_reason(self) -> StopReason:
+        assert self.generation.stop_reason is not None
+        return self.generation.stop_reason
 
     @property
     def tokens(self) -> tuple[int, ...]:
-        return tuple(token for confirmed in self.rounds for token in confirmed.tokens)
+        return tuple(token for each in self.rounds for token in each.confirmed)
+
+
+def to_its_end(generation: Generation) -> Generator[Pass, Passed, Reply]:
+    """Ask for the passes of a whole reply."""
+    rounds = []
+    while (done := (yield from generation.advance())) is not None:
+        rounds.append(done)
+    return Reply(tuple(rounds), generation)
 
 
 def run_to_end(
     prompt: Sequence[int],
-    models: Mapping[Role, LanguageModel],
+    models: Mapping[Role, Model],
     policy: Policy,
     chooser: Chooser,
     limits: Limits,
-    timings: Timings | None = None,
+    clock: Callable[[], float] | None = None,
 ) -> Reply:
-    """Drive a generation to its end."""
-    generation = drive(
-        prompt, models, policy, chooser, limits, timings or Timings(clock=Stopwatch())
-    )
-    rounds = []
-    while True:
-        try:
-            rounds.append(next(generation))
-        except StopIteration as finished:
-            return Reply(tuple(rounds), finished.value)
+    """Let a scheduler with one slot drive a generation to its end."""
+    clock, flag = clock or Stopwatch(), CancelFlag()
+    sequences = {role: ToySequences([model], flag) for role, model in models.items()}
+    scheduler = Scheduler[Reply](sequences, flag, clock)
+    generation = Generation(prompt, models[Role.TARGET], policy, chooser, limits, clock)
+    ended = scheduler.start(0, to_its_end(generation))
+    while not ended:
+        ended = scheduler.step()
+    policy.end()
+    if ended[0].error is not None:
+        raise ended[0].error
+    assert ended[0].value is not None
+    return ended[0].value
 
 
 @dataclass(frozen=True, slots=True)
@@ -319,11 +454,14 @@ class Brackets:
         return ()  # where one id alone may follow, it does not tell
 
     def allows(self, state: tuple[int, bool], ids: NDArray[np.int64]) -> NDArray[np.bool_]:
+        return np.array([self._allows(state, each) for each in ids.tolist()], dtype=np.bool_)
+
+    def _allows(self, state: tuple[int, bool], token: int) -> bool:
         opened, ended = state
-        if ended:
-            return np.ones(ids.size, dtype=np.bool_)
-        ends = np.isin(ids, self.eog)
-        inner = (ids % 3 != opened % 3) & (ids > 1) & ~ends & (opened > 0)
-        opens = (ids == 0) & (opened < self.deepest) & ~ends
-        closes = (ids == 1) & (opened > 0) & ~ends
-        return np.asarray(inner | opens | closes | (ends & (opened == 0)) | (ids == self.always))
+        if ended or token == self.always:
+            return True
+        if token in self.eog:
+            return opened == 0
+        if token == 0:
+            return opened < self.deepest
+        return opened > 0 and (token == 1 or token % 3 != opened % 3)

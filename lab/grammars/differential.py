@@ -94,14 +94,14 @@ def _llguidance() -> Callable[[Any], Callable[[], _Matcher]]:
     return take
 
 
-def _gbnf() -> Callable[[Any], list[str]]:
+def _gbnf() -> Callable[[Any], Any]:
     """Return what draws texts by localspec's former converter."""
     from localspec.structured.answer_grammar import schema_grammar
-    from tests.structured.random_text import random_texts
+    from tests.structured.random_text import random_texts  # type: ignore[import-untyped]
 
     from localspec.errors import UsageError
 
-    def draw(schema: Any) -> list[str]:
+    def draw(schema: Any) -> Any:
         try:
             gbnf = schema_grammar(json.dumps(schema))
         except UsageError as error:

@@ -21,12 +21,12 @@ import llama_cpp.llama_cpp as native
 import numpy as np
 
 from lab.grammars.walks import walk
-from localspec.chat.reply_options import ReplyOptions
 from localspec.decoding.constraint import AnswerConstraint
 from localspec.grammar import Grammars
 from localspec.llama.backend import initialise
 from localspec.llama.vocabulary import Vocabulary
 from localspec.models.pull import pull
+from localspec.options import ReplyOptions
 from tests.grammar.answers import Walked, automaton
 from tests.grammar.grammars import GRAMMARS
 from tests.grammar.schemas import ASKED

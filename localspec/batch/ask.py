@@ -12,8 +12,9 @@ from localspec.batch.prompted import Prompted, conversation_of, raw_prompt, spok
 from localspec.batch.rows import Row
 from localspec.batch.seeds import Id, line_seed
 from localspec.chat.conversation import Conversation
-from localspec.chat.reply_options import ReplyOptions
 from localspec.errors import UsageError
+from localspec.grammar import require_sound
+from localspec.options import ReplyOptions
 
 DEFAULT_FIELD = "prompt"
 _IDS = ("id", "custom_id")
@@ -101,6 +102,7 @@ def ask_of(row: Row, form: Form, seed: int) -> Ask:
     options = replace(form.options, seed=None)
     for said in (row.fields if form.template is None else {}, told.options or {}, own):
         options = line_options(said, options)
+    require_sound(options)  # which says what is wrong with a grammar, before anything is evaluated
     if options.seed is None:
         options = replace(options, seed=line_seed(seed, line_id(row), row.number))
     return Ask(told.prompt, options, told.raw, told.model)

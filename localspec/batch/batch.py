@@ -12,7 +12,7 @@ from localspec.batch.seeds import Id
 from localspec.batch.window import Window
 from localspec.chat.requests import Answered, Answerer, Request, at_once
 from localspec.decoding.cancel import CancelFlag, Cancelled
-from localspec.decoding.generate import StopReason
+from localspec.decoding.round import StopReason
 from localspec.errors import LocalspecError, UsageError
 
 
@@ -43,6 +43,7 @@ class Job:
         cancel: stops it.
         source: what messages call the lines.
         ready: says whether the next row, or the end, can be had without waiting.
+        afresh: evaluate every line with nothing cached, so that no bit depends on the lines before.
     """
 
     rows: Iterator[Row]
@@ -52,6 +53,7 @@ class Job:
     cancel: CancelFlag
     source: str
     ready: Callable[[], bool] = at_once
+    afresh: bool = False
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -117,7 +119,7 @@ class Batch:
             number = line.row.number
             self._under_way[number] = line
             self._window.expect(number)
-            yield Request(number, ask.prompt, ask.options, ask.raw)
+            yield Request(number, ask.prompt, ask.options, ask.raw, afresh=self._job.afresh)
 
     def _taken(self) -> tuple[_UnderWay, Ask] | None:
         """Return the next line to answer; None at the end, and where the window is full."""

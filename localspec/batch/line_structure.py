@@ -5,9 +5,9 @@ from typing import Any
 
 from localspec.batch.plain import plain_line
 from localspec.errors import UsageError
+from localspec.options import GRAMMARS
 
-_KINDS = ("json_schema", "grammar", "regex", "lark")
-STRUCTURE = (*_KINDS, "response_format")
+STRUCTURE = (*GRAMMARS, "response_format")
 
 
 def line_structure(fields: Mapping[str, Any]) -> dict[str, Any]:
@@ -27,7 +27,7 @@ def line_structure(fields: Mapping[str, Any]) -> dict[str, Any]:
     elif not isinstance(value, dict | str | bool if name == "json_schema" else str):
         wanted = "an object" if name == "json_schema" else "a text"
         raise UsageError(f"{name} is {plain_line(str(value))[:40]}: it takes {wanted}")
-    return {**dict.fromkeys(_KINDS), name: value}
+    return {**dict.fromkeys(GRAMMARS), name: value}
 
 
 def _of_format(wanted: Any) -> Any:

@@ -11,7 +11,7 @@ from jinja2 import TemplateError as JinjaError
 from localspec.batch.plain import plain_line
 from localspec.chat.dialect import Dialect
 from localspec.errors import ModelUnavailable, TemplateError, UsageError
-from localspec.models.paths import shown
+from localspec.storage.paths import shown
 
 _MOST_BYTES = 1 << 20
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Protocol
 
 from localspec.errors import LocalspecError, UsageError
-from localspec.models.paths import shown
+from localspec.storage.paths import shown
 
 
 class Output(Protocol):

@@ -4,10 +4,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from localspec.chat.conversation import Conversation, Message
+from localspec.chat.conversation import Conversation
 from localspec.errors import UsageError
+from localspec.messages import Message, checked_text, from_json
 
-_ROLES = {"system": "system", "developer": "system", "user": "user", "assistant": "assistant"}
+_ROLES = ("system", "developer", "user", "assistant")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -35,7 +36,7 @@ def raw_prompt(text: Any, system: str | None, what: str) -> Prompted:
     """
     if system is not None:
         raise UsageError("raw text has no system prompt: leave one of them out")
-    return Prompted(_text(text, what), raw=True)
+    return Prompted(checked_text(text, what), raw=True)
 
 
 def spoken_prompt(text: Any, system: str | None, what: str) -> Prompted:
@@ -45,7 +46,7 @@ def spoken_prompt(text: Any, system: str | None, what: str) -> Prompted:
         UsageError: it is none.
     """
     conversation = Conversation(system)
-    conversation.append_user(_text(text, what))
+    conversation.append_user(checked_text(text, what))
     return Prompted(conversation)
 
 
@@ -68,32 +69,14 @@ def conversation_of(messages: Any, system: str | None) -> Conversation:
 
 
 def _message(value: Any, number: int) -> Message:
-    if not isinstance(value, dict):
-        raise UsageError(f"message {number} is no object: write its role and its content")
-    role = value.get("role")
-    if not isinstance(role, str) or role not in _ROLES:
-        raise UsageError(
-            f"message {number} has the role {str(role)[:40]!r}: known are {', '.join(_ROLES)}"
-        )
-    content = value.get("content")
-    if isinstance(content, list):
-        content = "".join(_part(each, number) for each in content)
-    if content == "" and role == "assistant":
-        return Message(role, "")
-    return Message(_ROLES[role], _text(content, f"the content of message {number}"))
-
-
-def _part(value: Any, number: int) -> str:
-    if not isinstance(value, dict) or value.get("type") != "text":
-        raise UsageError(f"message {number} has a part that is no text: only texts are read")
-    return _text(value.get("text"), f"a part of message {number}")
-
-
-def _text(value: Any, what: str) -> str:
-    if not isinstance(value, str) or not value.strip():
-        raise UsageError(f"{what} is empty, or no text: write a prompt")
-    try:
-        value.encode()
-    except UnicodeEncodeError:
-        raise UsageError(f"{what} has half of a character (a lone surrogate): mend it") from None
-    return value
+    what = f"message {number}"
+    if isinstance(value, dict):
+        role = value.get("role")
+        if role not in _ROLES:  # no line has tools
+            raise UsageError(
+                f"{what} has the role {str(role)[:40]!r}: known are {', '.join(_ROLES)}"
+            )
+        if value.get("tool_calls"):
+            raise UsageError(f"{what} calls tools, which no line has: leave tool_calls out")
+        value = {"role": role, "content": value.get("content")}  # thoughts are left out
+    return from_json(value, what)

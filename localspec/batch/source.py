@@ -13,7 +13,7 @@ from typing import Self
 
 from localspec.decoding.cancel import CancelFlag, Cancelled
 from localspec.errors import LocalspecError, ModelUnavailable
-from localspec.models.paths import shown
+from localspec.storage.paths import shown
 
 MOST_LINE_BYTES = 4 << 20
 """Longest line that is read: four times what a context of a million tokens holds."""

@@ -8,13 +8,14 @@ from random import Random
 
 from localspec.bench.arms import Arm
 from localspec.bench.loading import Loaded, Watchers, load
-from localspec.bench.own import OwnRuns, Wish
+from localspec.bench.own import OwnRuns
 from localspec.bench.paired import FIRST_PAIRS, Comparison, compare, pairs_needed
 from localspec.bench.prompts import Prompt
 from localspec.bench.schedule import Slot
 from localspec.bench.trial import Trial, speed_ratio
 from localspec.decoding.cancel import CancelFlag, Cancelled
 from localspec.errors import UsageError
+from localspec.options import ReplyOptions
 
 LEAST_PAIRS = 5
 OnTrial = Callable[[int, int, Trial], None]
@@ -28,16 +29,14 @@ class Ab:
         a: one arm.
         b: the other.
         prompts: what to answer.
-        wish: what each answer is asked for.
-        temperature: of the sampling.
+        asked: how every answer is made; the seed is of the first round.
         pairs: how many pairs; None lets the noise of the first ones decide.
     """
 
     a: Arm
     b: Arm
     prompts: Sequence[Prompt]
-    wish: Wish
-    temperature: float
+    asked: ReplyOptions
     pairs: int | None = None
 
     def __post_init__(self) -> None:
@@ -135,7 +134,7 @@ def paired_runs(ab: Ab, a: Side, b: Side, seed: int = 0) -> Iterator[Pair]:
         for at, prompt in enumerate(rng.sample(range(len(ab.prompts)), len(ab.prompts))):
             b_first = rng.random() < 0.5 if at % 2 == 0 else not b_first
             sides = (b, a) if b_first else (a, b)
-            trials = [side.run(prompt, ab.temperature, repeat) for side in sides]
+            trials = [side.run(prompt, ab.asked.sampling.temperature, repeat) for side in sides]
             of_a, of_b = reversed(trials) if b_first else trials
             yield Pair(ab.prompts[prompt].workload, of_a, of_b)
         repeat += 1
@@ -148,7 +147,7 @@ def _sides(ab: Ab, cancel: CancelFlag, watchers: Watchers, stack: ExitStack) -> 
         return found
 
     def side(of: Loaded, arm: Arm) -> Side:
-        return Side(OwnRuns(of.assistant, of.policy, ab.prompts, ab.wish), arm.mode)
+        return Side(OwnRuns(of.assistant, of.policy, ab.prompts, ab.asked), arm.mode)
 
     if ab.a.models == ab.b.models:
         both = loaded(ab.a, [ab.a.mode, ab.b.mode])

@@ -1,12 +1,13 @@
 """Arm: one of the two settings that `ab` compares, as it is written on the command line."""
 
 from dataclasses import dataclass, field, replace
+from typing import Any
 
-from localspec.drafting import draft_mode
 from localspec.errors import UsageError
-from localspec.launch import Launch
+from localspec.launch.drafting import draft_mode
+from localspec.options import LaunchOptions, Option, changed, options_of
 
-KEYS = ("draft", "pair", "target", "draft_model", "kv_type", "threads", "ctx", "exact")
+KEYS = {each.name: each for each in options_of(LaunchOptions) if each.in_arm}
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,15 +22,15 @@ class Arm:
 
     text: str
     mode: str
-    launch: Launch = field(default_factory=Launch)
+    launch: LaunchOptions = field(default_factory=LaunchOptions)
 
     @property
-    def models(self) -> Launch:
+    def models(self) -> LaunchOptions:
         """What is loaded, whatever drafts: arms that agree in it share their weights."""
         return replace(self.launch, draft="off", further=())
 
 
-def parse_arm(text: str, usual: Launch) -> Arm:
+def parse_arm(text: str, usual: LaunchOptions) -> Arm:
     """Return the arm that `off`, `model:3`, `pair=NAME`, or `target=FILE,draft=lookup:8` means.
 
     Args:
@@ -56,32 +57,17 @@ def parse_arm(text: str, usual: Launch) -> Arm:
     return Arm(text, mode, _launch(text, values, usual))
 
 
-def _launch(text: str, values: dict[str, str], usual: Launch) -> Launch:
-    launch, options = usual, usual.options
+def _launch(text: str, values: dict[str, str], usual: LaunchOptions) -> LaunchOptions:
     if values.keys() & {"pair", "target"}:
         # A draft model is chosen for a target.
-        launch = replace(launch, pair=None, target=None, draft_model=None)
-    for name, value in values.items():
-        if name == "threads":
-            options = replace(options, threads=_whole(text, name, value))
-        elif name == "ctx":
-            options = replace(options, n_ctx=_whole(text, name, value))
-        elif name == "kv_type":
-            options = replace(options, kv_type=value)
-        elif name == "exact":
-            if value not in {"on", "off"}:
-                raise UsageError(f"arm {text[:80]!r}: exact takes on or off")
-            launch = replace(launch, exact=value == "on")
-    return replace(
-        launch,
-        options=options,
-        pair=values.get("pair", launch.pair),
-        target=values.get("target", launch.target),
-        draft_model=values.get("draft_model", launch.draft_model),
-    )
+        usual = replace(usual, pair=None, target=None, draft_model=None)
+    return changed(usual, {name: _value(text, KEYS[name], each) for name, each in values.items()})
 
 
-def _whole(text: str, name: str, value: str) -> int:
-    if not value.isdecimal() or len(value) > 9:
-        raise UsageError(f"arm {text[:80]!r}: {name} takes a whole number")
-    return int(value)
+def _value(text: str, key: Option, value: str) -> Any:
+    switch = key.kind == "switch"
+    try:
+        return {"on": True, "off": False}[value] if switch else key.parse(value)
+    except (KeyError, ValueError):
+        takes = "on or off" if switch else key.takes
+        raise UsageError(f"arm {text[:80]!r}: {key.name} takes {takes}") from None

@@ -2,29 +2,53 @@
 
 import platform
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack, closing
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 import localspec
-from localspec.bench.loading import RANDOM, Loaded, Watchers, load
+from localspec.bench.instruments import instrument
+from localspec.bench.loading import RANDOM, Loaded, Watchers, load, synthetic_models
 from localspec.bench.machine import machine, native_build
-from localspec.bench.measure import measure, prompt_tokens
+from localspec.bench.measure import Runs, measure, prompt_tokens
 from localspec.bench.modes import is_peer
-from localspec.bench.own import OwnRuns, Wish
-from localspec.bench.peer import PeerRuns
-from localspec.bench.peer_setting import PeerSetting
+from localspec.bench.own import OwnRuns
 from localspec.bench.prompts import Prompt
 from localspec.bench.result import Result, result
 from localspec.bench.schedule import schedule
 from localspec.bench.trial import Trial
 from localspec.decoding.cancel import CancelFlag
 from localspec.errors import UsageError
-from localspec.launch import Launch
 from localspec.llama.cpu_threads import default_threads
-from localspec.llama.devices import supports_offload
+from localspec.options import LaunchOptions, ReplyOptions
 
 OnTrial = Callable[[int, int, Trial], None]
+
+
+class Peers(Protocol):
+    """`lab.peers`: measures another program as localspec is measured."""
+
+    def peer_program(self, text: str) -> Path:
+        """Return the path that `--against llama-server=PATH` names, or raise UsageError."""
+        ...
+
+    def open_runs(
+        self,
+        program: Path,
+        loaded: Loaded,
+        prompts: Sequence[Sequence[int]],
+        asked: ReplyOptions,
+        is_cancelled: Callable[[], bool],
+    ) -> AbstractContextManager[Runs]:
+        """Return what answers prompts of token ids by the files and options of `loaded`."""
+        ...
+
+
+def peers() -> Peers:
+    """Return what measures other programs; raises UsageError where there is no checkout."""
+    found: Peers = instrument("peers", "--against")
+    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,18 +61,18 @@ class Bench:
         prompts_name: where they are from.
         modes: to compare, `off` among them.
         temperatures: at each of which.
-        wish: what each answer is asked for.
+        asked: how every answer is made; the seed is of the first repeat.
         repeats: how often each.
         synthetic: how many times as heavy to make the target; None leaves it.
         peer: the binary of llama-server, where its modes are compared, too.
     """
 
-    launch: Launch
+    launch: LaunchOptions
     prompts: Sequence[Prompt]
     prompts_name: str
     modes: Sequence[str]
     temperatures: Sequence[float]
-    wish: Wish
+    asked: ReplyOptions
     repeats: int = 1
     synthetic: int | None = None
     peer: Path | None = None
@@ -58,6 +82,8 @@ class Bench:
             raise UsageError(f"repeat is {self.repeats}: it must be 1 or more")
         if any(map(is_peer, self.modes)) and self.peer is None:
             raise UsageError("modes of llama-server need it: add --against llama-server=PATH")
+        if self.synthetic is not None or self.launch.draft_model == RANDOM:
+            synthetic_models()
 
 
 def run_bench(
@@ -80,35 +106,20 @@ def run_bench(
         loaded = load(bench.launch, bench.modes, bench.synthetic, cancel, watchers)
         stack.callback(loaded.assistant.close)
         tokens = prompt_tokens(loaded.assistant, bench.prompts)
-        own = OwnRuns(loaded.assistant, loaded.policy, bench.prompts, bench.wish)
+        own = OwnRuns(loaded.assistant, loaded.policy, bench.prompts, bench.asked)
         peer = None
-        if any(map(is_peer, bench.modes)):
-            setting = _peer_setting(bench, loaded)
-            runs = PeerRuns(setting, tokens, bench.wish, lambda: cancel.is_set)
-            peer = stack.enter_context(closing(runs))
+        if bench.peer is not None and any(map(is_peer, bench.modes)):
+            runs = peers().open_runs(bench.peer, loaded, tokens, bench.asked, lambda: cancel.is_set)
+            peer = stack.enter_context(runs)
         measured = measure(slots, own, peer, lambda done, trial: on_trial(done, len(slots), trial))
         described = _described(bench, loaded)
         return result(measured, bench.prompts, bench.modes, described, len(slots))
 
 
-def _peer_setting(bench: Bench, loaded: Loaded) -> PeerSetting:
-    options = loaded.options
-    assert bench.peer is not None  # noqa: S101 - checked when it was asked for
-    return PeerSetting(
-        program=bench.peer,
-        target=loaded.target,
-        draft_model=loaded.draft_model,
-        n_ctx=loaded.assistant.models.target.n_ctx,
-        options=options,
-        threads=options.threads or default_threads(),
-        n_batch=options.chunk(on_gpu=supports_offload() and options.gpu_layers != 0),
-    )
-
-
 def _described(bench: Bench, loaded: Loaded) -> dict[str, object]:
     """Return what the figures hold for, in the order in which it is told."""
     options = loaded.options
-    sampling = bench.wish.sampling
+    sampling = bench.asked.sampling
     return {
         "machine": machine(),
         "build": {
@@ -136,10 +147,10 @@ def _described(bench: Bench, loaded: Loaded) -> dict[str, object]:
             "top_p": sampling.top_p,
             "min_p": sampling.min_p,
             "repeat_penalty": sampling.repeat_penalty,
-            "seed": bench.wish.seed,
+            "seed": bench.asked.seed,
         },
         "prompts": {"from": bench.prompts_name, "count": len(bench.prompts)},
-        "max_tokens": bench.wish.max_tokens,
+        "max_tokens": bench.asked.max_tokens,
         "repeats": bench.repeats,
         "modes": list(bench.modes),
         "temperatures": list(bench.temperatures),

@@ -4,22 +4,19 @@
 `server:none`, `server:draft` and three kinds of n-gram lookup.
 """
 
-from collections.abc import Mapping
-
-from localspec.drafting import draft_mode
 from localspec.errors import UsageError
+from localspec.launch.drafting import draft_mode
 
 OFF = "off"
 _PEER = "server"
 
-# What makes llama-server draft that way, beside its defaults.
-PEER_FLAGS: Mapping[str, tuple[str, ...]] = {
-    "server:none": (),
-    "server:draft": ("--spec-type", "draft-simple"),
-    "server:ngram-simple": ("--spec-type", "ngram-simple"),
-    "server:ngram-mod": ("--spec-type", "ngram-mod"),
-    "server:ngram-map-k": ("--spec-type", "ngram-map-k"),
-}
+PEER_MODES = (
+    "server:none",
+    "server:draft",
+    "server:ngram-simple",
+    "server:ngram-mod",
+    "server:ngram-map-k",
+)
 
 
 def parse_modes(text: str) -> list[str]:
@@ -32,13 +29,13 @@ def parse_modes(text: str) -> list[str]:
     if not modes:
         raise UsageError("modes are empty: give some, such as off,auto")
     for mode in modes:
-        if mode.startswith(_PEER) and mode not in PEER_FLAGS:
-            raise UsageError(f"there is no mode {mode!r}: choose of {', '.join(PEER_FLAGS)}")
-        if mode not in PEER_FLAGS:
+        if mode.startswith(_PEER) and mode not in PEER_MODES:
+            raise UsageError(f"there is no mode {mode!r}: choose of {', '.join(PEER_MODES)}")
+        if mode not in PEER_MODES:
             draft_mode(mode)
     return list(dict.fromkeys([OFF, *modes]))
 
 
 def is_peer(mode: str) -> bool:
     """Return whether a mode is a peer's."""
-    return mode in PEER_FLAGS
+    return mode in PEER_MODES

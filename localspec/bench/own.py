@@ -2,40 +2,24 @@
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from localspec.bench.modes import OFF
 from localspec.bench.prompts import Prompt
-from localspec.bench.recording import RecordingPolicy
 from localspec.bench.schedule import Slot
 from localspec.bench.trial import Arrival, Trial
 from localspec.chat.assistant import Assistant
-from localspec.chat.events import Reply
-from localspec.chat.reply_options import ReplyOptions
+from localspec.chat.events import Finished, Reply, RoundDone
 from localspec.decoding.cancel import Cancelled
-from localspec.decoding.generate import StopReason
-from localspec.decoding.policy import Policy
-from localspec.decoding.sampling import SamplingParams
+from localspec.decoding.policy.policy import Policy
+from localspec.decoding.round import Round, StopReason
+from localspec.options import ReplyOptions
 
 
-@dataclass(frozen=True, slots=True)
-class Wish:
-    """What every run is asked for.
-
-    Args:
-        sampling: how a row of logits becomes a choice; each slot has its own temperature.
-        max_tokens: of an answer.
-        seed: of the first repeat; each repeat has another one.
-    """
-
-    sampling: SamplingParams
-    max_tokens: int
-    seed: int
-
-    def options(self, slot: Slot) -> ReplyOptions:
-        """Return how the reply of a slot is made: alike for all of its modes."""
-        sampling = replace(self.sampling, temperature=slot.temperature)
-        return ReplyOptions(sampling, self.seed + slot.repeat, self.max_tokens)
+def slot_options(asked: ReplyOptions, slot: Slot) -> ReplyOptions:
+    """Return how the reply of a slot is made, alike for all of its modes: each repeat has a seed of its own."""
+    sampling = replace(asked.sampling, temperature=slot.temperature)
+    return replace(asked, sampling=sampling, seed=(asked.seed or 0) + slot.repeat)
 
 
 class OwnRuns:
@@ -45,7 +29,7 @@ class OwnRuns:
         assistant: loaded.
         policy: gives a fresh policy for a mode.
         prompts: what the slots' numbers mean.
-        wish: what to ask for.
+        asked: how every answer is made; the seed is of the first repeat, and each slot has its own temperature.
         clock: seconds, monotonic.
     """
 
@@ -54,13 +38,13 @@ class OwnRuns:
         assistant: Assistant,
         policy: Callable[[str], Policy],
         prompts: Sequence[Prompt],
-        wish: Wish,
+        asked: ReplyOptions,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         self._assistant = assistant
         self._policy = policy
         self._prompts = prompts
-        self._wish = wish
+        self._asked = asked
         self._clock = clock
 
     def run(self, slot: Slot) -> Trial:
@@ -74,15 +58,21 @@ class OwnRuns:
         for model in (models.target, models.draft_model):
             if model is not None:
                 model.truncate(0)
-        policy = self._policy(slot.mode)
-        start = self._clock()
-        record = RecordingPolicy(policy, self._clock, start)
-        self._assistant.policy = record
-        prompt = self._prompts[slot.prompt].prompt
-        reply = self._assistant.reply(prompt, self._wish.options(slot))
-        if reply.stop_reason is StopReason.CANCELLED:
-            raise Cancelled
-        return _trial(slot, record, reply)
+        prompt, options = self._prompts[slot.prompt].prompt, slot_options(self._asked, slot)
+        policy, start = self._policy(slot.mode), self._clock()
+        arrivals: list[Arrival] = []
+        rounds: list[Round] = []
+        for event in self._assistant.stream(prompt, options, policy=policy):
+            if isinstance(event, RoundDone):
+                before = arrivals[-1].n_tokens if arrivals else 0
+                n_tokens = before + len(event.round.confirmed)
+                arrivals.append(Arrival(n_tokens, self._clock() - start))
+                rounds.append(event.round)
+            elif isinstance(event, Finished):
+                if event.reply.stop_reason is StopReason.CANCELLED:
+                    raise Cancelled
+                return _trial(slot, arrivals, rounds, event.reply)
+        raise AssertionError("a stream of events ends with Finished")
 
     def warm_up(self, modes: Sequence[str]) -> None:
         """Answer one short prompt in every mode: the first pass of a width costs more."""
@@ -91,26 +81,19 @@ class OwnRuns:
                 self._assistant,
                 self._policy,
                 [Prompt("", "Count from one to ten, twice.")],
-                replace(self._wish, max_tokens=min(24, self._wish.max_tokens)),
+                replace(self._asked, max_tokens=min(24, self._asked.max_tokens or 24)),
             )
             brief.run(Slot(0, 0.0, 0, mode, 0))
 
 
-def _trial(slot: Slot, record: RecordingPolicy, reply: Reply) -> Trial:
-    arrivals = record.arrivals or [Arrival(1, reply.first_token_s or 0.0)]  # the first ended it
-    # A round may confirm a token beyond the one that ended the answer.
-    n_tokens = reply.completion_tokens
-    arrivals[-1] = replace(arrivals[-1], n_tokens=n_tokens)
-    rounds = record.rounds
-    if rounds:
-        before = arrivals[-2].n_tokens
-        rounds[-1] = replace(rounds[-1], confirmed=n_tokens - before)
+def _trial(slot: Slot, arrivals: list[Arrival], rounds: list[Round], reply: Reply) -> Trial:
+    drafting = tuple(each for each in rounds if not each.is_first)
     return Trial(
         slot=slot,
-        tokens=(*reply.tokens[:1], *record.tokens)[:n_tokens],
+        tokens=tuple(token for each in rounds for token in each.confirmed),
         arrivals=tuple(arrivals),
-        prefill_s=reply.timings.prefill_s,
-        rounds=tuple(rounds),
-        drafted=sum(each.drafted for each in rounds),
-        accepted=sum(min(each.accepted, each.confirmed) for each in rounds),
+        prefill_s=reply.prefill_s,
+        rounds=drafting,
+        drafted=reply.acceptance.drafted,
+        accepted=reply.acceptance.accepted,
     )

@@ -14,8 +14,9 @@ from dataclasses import dataclass
 from itertools import pairwise
 from statistics import median
 
-from localspec.bench.trial import RoundRecord, Trial
+from localspec.bench.trial import Trial
 from localspec.decoding.costs import PassCosts
+from localspec.decoding.round import Round
 from localspec.decoding.stats import expected_confirmed
 
 WORTH_A_REASON = 0.10
@@ -60,7 +61,7 @@ def measured_costs(trials: Iterable[Trial]) -> Costs | None:
             by_width.setdefault(each.drafted + 1, []).append(each.spent.verify_s)
             if each.drafted:
                 step_s = each.spent.draft_s / each.drafted
-                by_drafter.setdefault(each.drafter, []).append(step_s)
+                by_drafter.setdefault(each.draft.drafter, []).append(step_s)
     if 1 not in by_width:
         return None
     widths = sorted(by_width)
@@ -68,7 +69,7 @@ def measured_costs(trials: Iterable[Trial]) -> Costs | None:
     return Costs(target, {drafter: median(steps) for drafter, steps in by_drafter.items()})
 
 
-def chance_of_acceptance(rounds: Sequence[RoundRecord]) -> float:
+def chance_of_acceptance(rounds: Sequence[Round]) -> float:
     """Return the chance that a drafted token is accepted, given that all before it were.
 
     This is not accepted over drafted: what follows a rejected token was never judged.
@@ -105,17 +106,17 @@ def predict(
 
 
 def _ladder(
-    runs: Sequence[Trial], off: Sequence[Trial], rounds: Sequence[RoundRecord], costs: Costs
+    runs: Sequence[Trial], off: Sequence[Trial], rounds: Sequence[Round], costs: Costs
 ) -> list[tuple[float, str]]:
     """Return speed-ups, each with one assumption less, and what made it differ from the one before."""
     step_s = costs.target.of(1)
     chances = {
-        drafter: chance_of_acceptance([each for each in rounds if each.drafter == drafter])
-        for drafter in {each.drafter for each in rounds}
+        drafter: chance_of_acceptance([each for each in rounds if each.draft.drafter == drafter])
+        for drafter in {each.draft.drafter for each in rounds}
     }
-    expected = sum(expected_confirmed(chances[each.drafter], each.drafted) for each in rounds)
-    confirmed = sum(each.confirmed for each in rounds)
-    draft_s = _total(rounds, lambda r: r.drafted * costs.draft_step_s.get(r.drafter, 0.0))
+    expected = sum(expected_confirmed(chances[each.draft.drafter], each.drafted) for each in rounds)
+    confirmed = sum(len(each.confirmed) for each in rounds)
+    draft_s = _total(rounds, lambda r: r.drafted * costs.draft_step_s.get(r.draft.drafter, 0.0))
     spent_drafting_s = _total(rounds, lambda r: r.spent.draft_s + r.spent.draft_prefill_s)
     widths_s = _total(rounds, lambda r: costs.target.of(r.drafted + 1))
     decode_s = widths_s + spent_drafting_s
@@ -147,5 +148,5 @@ def _rest(change: float) -> str:
     return f"passes, sampling and all else took {1 / change:.2f} times what their medians say"
 
 
-def _total(rounds: Sequence[RoundRecord], seconds: Callable[[RoundRecord], float]) -> float:
+def _total(rounds: Sequence[Round], seconds: Callable[[Round], float]) -> float:
     return sum(map(seconds, rounds))

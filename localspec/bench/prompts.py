@@ -7,7 +7,7 @@ from importlib.resources import files
 from pathlib import Path
 
 from localspec.errors import ModelUnavailable, UsageError
-from localspec.models.paths import shown
+from localspec.storage.paths import shown
 
 _MOST_BYTES = 64 << 20
 _KEYS = {"workload", "prompt"}

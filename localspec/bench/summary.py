@@ -118,7 +118,7 @@ def _figures(
     if ratio is None and pairs:
         ratio = estimate(paired_ratios(pairs), seed_of(cell))
     rounds = sum(len(run.rounds) for run in runs)
-    confirmed = sum(each.confirmed for run in runs for each in run.rounds)
+    confirmed = sum(len(each.confirmed) for run in runs for each in run.rounds)
     drafted = sum(run.drafted for run in runs)
     # A peer draws its own noise: above temperature 0 its text is another one.
     comparable = not (is_peer(cell.mode) and cell.temperature > 0) and cell.mode != OFF

@@ -8,7 +8,7 @@ from localspec.bench.grid import grid
 from localspec.bench.intervals import Estimate
 from localspec.bench.result import Result
 from localspec.bench.summary import STAGES, Cell, Figures
-from localspec.models.space import size_text
+from localspec.storage.files import size_text
 
 _RATIO = ("ratio", "95 %")
 _SPEED = (*_RATIO, "tokens/s", "first", "acc.", "len.", "same")

@@ -5,18 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from localspec.bench.schedule import Slot
-from localspec.decoding.round import Spent
-
-
-@dataclass(frozen=True, slots=True)
-class RoundRecord:
-    """One round: who drafted, how much of it came through, and what it took."""
-
-    drafter: str
-    drafted: int
-    accepted: int
-    confirmed: int
-    spent: Spent
+from localspec.decoding.round import Round
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +34,7 @@ class Trial:
     tokens: tuple[int, ...]
     arrivals: tuple[Arrival, ...]
     prefill_s: float
-    rounds: tuple[RoundRecord, ...]
+    rounds: tuple[Round, ...]
     drafted: int
     accepted: int
 

@@ -15,14 +15,14 @@ from localspec.calibration.values import (
     widths_to_json,
 )
 from localspec.decoding.cancel import CancelFlag
-from localspec.decoding.costs import PassCosts
+from localspec.decoding.costs import PairCosts, PassCosts
 from localspec.decoding.model import Role
 from localspec.errors import UsageError
 from localspec.llama.calibrate import OF_DRAFT_MODEL, OF_TARGET, measure_pass_costs
 from localspec.llama.model import LlamaModel
-from localspec.llama.options import LoadOptions
 from localspec.llama.safe_widths import SafeWidths, safe_widths
-from localspec.models.paths import data_dir, shown
+from localspec.options import LoadOptions
+from localspec.storage.paths import data_dir, shown
 
 _SCHEDULES = {Role.TARGET: OF_TARGET, Role.DRAFT_MODEL: OF_DRAFT_MODEL}
 _FOLDER = "calibration"
@@ -33,13 +33,11 @@ class Calibration:
     """What passes of a pair cost here.
 
     Args:
-        target: its passes with the logits of every token, as verification asks for them.
-        draft_model: its passes with the logits of the last token; None without a draft model.
+        costs: of the pair.
         notes: what the user should know, a sentence each.
     """
 
-    target: PassCosts
-    draft_model: PassCosts | None = None
+    costs: PairCosts
     notes: tuple[str, ...] = ()
 
 
@@ -83,7 +81,7 @@ def calibrated(
 
     of_target = costs(target, Role.TARGET)
     of_draft = None if draft_model is None else costs(draft_model, Role.DRAFT_MODEL)
-    return Calibration(of_target, of_draft, cache.notes)
+    return Calibration(PairCosts(of_target, of_draft), cache.notes)
 
 
 def cached_costs(file: Path, options: LoadOptions, role: Role) -> PassCosts | None:

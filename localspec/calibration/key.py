@@ -13,7 +13,7 @@ from pathlib import Path
 from localspec.llama.build import build
 from localspec.llama.cpu_threads import default_threads
 from localspec.llama.devices import devices, supports_offload
-from localspec.llama.options import LoadOptions
+from localspec.options import LoadOptions
 
 FORMAT = 1
 """Version of what is measured, how, and how it is written down."""

@@ -3,10 +3,10 @@
 from localspec.chat.after_thinking import AfterThinking
 from localspec.chat.conversation import Conversation
 from localspec.chat.loaded_models import LoadedModels
-from localspec.chat.reply_options import ReplyOptions
 from localspec.chat.thinking import tag_pieces
 from localspec.decoding.constraint import AnswerConstraint, Constraint
 from localspec.errors import UsageError
+from localspec.options import ReplyOptions
 
 
 def answer_constraint(
@@ -24,9 +24,9 @@ def answer_constraint(
         prompt_tokens: number of its ids.
 
     Raises:
-        UsageError: this reply cannot be bound.
+        UsageError: this reply cannot be bound, or not by this grammar or schema.
     """
-    if not options.is_bound:
+    if options.answer_grammar is None:
         return None
     if options.stop:
         raise UsageError(

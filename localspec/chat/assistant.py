@@ -1,66 +1,86 @@
-"""Assistant: a conversation goes in, events come out. Receives models as protocols, never llama.cpp."""
+"""Assistant: conversations go in, events come out, one at a time or several at once.
+
+Receives models as protocols, never llama.cpp.
+"""
 
 import math
 import secrets
+import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
+from itertools import count
 
 from localspec.chat.answer_constraint import answer_constraint
 from localspec.chat.conversation import Conversation, raw_tokens
-from localspec.chat.events import Event, Finished, Reply
+from localspec.chat.events import Event, Finished, Prefilling, Reply, RequestFailed, Started
 from localspec.chat.loaded_models import LoadedModels
-from localspec.chat.reply_options import ReplyOptions
-from localspec.chat.reply_progress import Watch
+from localspec.chat.reply import ReplyInProgress
 from localspec.chat.reply_text import ReplyText
-from localspec.chat.replying import Replying
+from localspec.chat.requests import Answered, Observer, Request, at_once
 from localspec.chat.stop_strings import StopStrings
 from localspec.chat.template import ChatTemplate
 from localspec.chat.thinking import ThinkingFilter, tag_pieces, thinking_tags
-from localspec.chat.tracing import Tracer
 from localspec.decoding.choose import Chooser
-from localspec.decoding.generate import Generation, Limits
-from localspec.decoding.model import LanguageModel, Role
+from localspec.decoding.generation import Generation, Limits
 from localspec.decoding.noise import Noise
-from localspec.decoding.policy import Policy
-from localspec.decoding.sampling import SamplingParams
-from localspec.decoding.serve import serve
-from localspec.decoding.timings import Timings
-from localspec.errors import ContextOverflow, UsageError
+from localspec.decoding.policy.policy import Policy
+from localspec.decoding.round import StopReason
+from localspec.decoding.scheduler import Ended, Scheduler
+from localspec.errors import ContextOverflow, LocalspecError, UsageError
+from localspec.options import ReplyOptions, SamplingParams
 
 _SEED_BITS = 32  # short enough to be copied by hand
 
 
 class Assistant:
-    """Answers prompts and conversations, one at a time.
+    """Answers prompts and conversations, as many at once as there are sequences.
+
+    Requests wait until a sequence is free, the urgent ones first. Nothing happens but in `step`,
+    which the other methods call.
 
     Args:
         models: what to answer with.
-        policy: which drafter to use and how far; never changes the text.
+        policies: which drafter to use and how far, one for every sequence; they never change the text.
+        observers: see every event.
         notes: what the user should know of how it was set up, a sentence each.
         load_s: seconds that loading took.
+        shared_chunk: most tokens of a prompt's chunk while others are answered; None cuts prompts as
+            if they were alone.
         clock: seconds, monotonic.
-
-    Attributes:
-        tracer: writes down how replies come about; None by default.
     """
 
     def __init__(
         self,
         models: LoadedModels,
-        policy: Policy,
+        policies: Sequence[Policy],
         *,
+        observers: Sequence[Observer] = (),
         notes: tuple[str, ...] = (),
         load_s: float = 0.0,
+        shared_chunk: int | None = None,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         self.models = models
-        self.policy = policy
+        self.policies = tuple(policies)
+        self.observers = tuple(observers)
         self.notes = notes
         self.load_s = load_s
         self._clock = clock
-        self.tracer: Tracer | None = None
+        self._scheduler = Scheduler[Reply](
+            models.by_role(),
+            models.cancel,
+            clock,
+            shared_chunk=shared_chunk,
+            on_chunk=self._prefilled,
+        )
+        self._waiting: list[Request] = []
+        self._running: dict[int, _Running] = {}
+        self._happened: list[tuple[int, Event | RequestFailed]] = []
+        self._cancelled: set[int] = set()
+        self._lock = threading.Lock()
+        self._own_keys = count(-1, -1)
 
     @cached_property
     def template(self) -> ChatTemplate:
@@ -77,11 +97,31 @@ class Assistant:
             model=self.models.target_name,
         )
 
+    @property
+    def policy(self) -> Policy:
+        """The first sequence's policy."""
+        return self.policies[0]
+
+    @property
+    def count(self) -> int:
+        """How many requests it answers at once."""
+        return len(self.policies)
+
+    @property
+    def busy(self) -> bool:
+        """Whether a request is being answered, or waits."""
+        return bool(self._running or self._waiting)
+
     def reply(
-        self, prompt: str | Conversation, options: ReplyOptions | None = None, *, raw: bool = False
+        self,
+        prompt: str | Conversation,
+        options: ReplyOptions | None = None,
+        *,
+        raw: bool = False,
+        policy: Policy | None = None,
     ) -> Reply:
         """Answer, and return when the answer is complete; see `stream`."""
-        for event in self.stream(prompt, options, raw=raw):
+        for event in self.stream(prompt, options, raw=raw, policy=policy):
             if isinstance(event, Finished):
                 return event.reply
         raise AssertionError("a stream of events ends with Finished")
@@ -92,16 +132,16 @@ class Assistant:
         options: ReplyOptions | None = None,
         *,
         raw: bool = False,
-        watch: Watch | None = None,
+        policy: Policy | None = None,
     ) -> Iterator[Event]:
-        """Answer, yielding text as it is confirmed and `Finished` at the end.
+        """Answer, yielding events as they happen and `Finished` at the end.
 
         Args:
             prompt: a text, or a conversation; it gets the reply appended before `Finished` comes. Where its last
                 turn is the assistant's, that turn goes on: the reply is what is new of it.
             options: how to answer.
             raw: let a text go to the model as it is, without the chat template.
-            watch: sees every round, before the text that it gives is yielded.
+            policy: drafts for this reply alone; None takes the usual one.
 
         Raises:
             ContextOverflow: the prompt leaves no room for an answer.
@@ -109,74 +149,197 @@ class Assistant:
             PassFailed: llama.cpp failed in the middle, or a grammar lets nothing follow that the model can write.
             UsageError: the options ask for a grammar that this reply cannot have.
         """
-        replying = self.begin(prompt, options, raw=raw, watch=watch)
-        models = self.models_in_use()
-        while (chunks := serve(replying.advance(), models)) is not None:
-            yield from chunks
-        yield from replying.flush()
-        yield Finished(replying.finish())
-
-    def begin(
-        self,
-        prompt: str | Conversation,
-        options: ReplyOptions | None = None,
-        *,
-        raw: bool = False,
-        watch: Watch | None = None,
-    ) -> Replying:
-        """Return a reply in the making, which asks for its passes; see `stream` for everything else."""
-        start = self._clock()
+        key = next(self._own_keys)
         options = ReplyOptions() if options is None else options
-        conversation = _as_conversation(prompt, raw=raw)
-        if conversation is None:
-            tokens = raw_tokens(str(prompt), self.models.tokenizer)
-        else:
-            tokens = conversation.prompt_tokens(self.template, self.models.tokenizer)
-        self._require_room(len(tokens))
+        self.submit(Request(key, prompt, options, raw=raw, policy=policy))
+        try:
+            while True:
+                for _, event in self.take(key):
+                    if isinstance(event, RequestFailed):
+                        raise event.error
+                    yield event
+                    if isinstance(event, Finished):
+                        return
+                self.step()
+        finally:
+            self.drop(key)
+
+    def answer(
+        self, requests: Iterator[Request], ready: Callable[[], bool] = at_once
+    ) -> Iterator[Answered]:
+        """Take a request for every free sequence, and yield each once it is answered; see `Answerer`."""
+        taking, mine = True, set[int]()
+        try:
+            while taking or mine:
+                if taking and len(mine) < self.count and (not mine or ready()):
+                    request = next(requests, None)
+                    if request is None:
+                        taking = False
+                        continue
+                    mine.add(request.key)
+                    self.submit(request)
+                self.step()
+                for key in sorted(mine):
+                    for answered in self._answered(key):
+                        mine.remove(key)
+                        taking = taking and not _was_cancelled(answered)
+                        yield answered
+        finally:
+            for key in mine:
+                self.drop(key)
+
+    def submit(self, request: Request) -> None:
+        """Have a request answered; its events are for `take`."""
+        self._waiting.append(request)
+
+    def cancel(self, key: int) -> None:
+        """End one request soon, with what it has so far; any thread may ask for it."""
+        with self._lock:
+            self._cancelled.add(key)
+            if not any(each.key == key for each in self._waiting):
+                self._cancel_if_asked(key)
+
+    def drop(self, key: int) -> None:
+        """Forget a request, and what happened of it."""
+        self._waiting = [each for each in self._waiting if each.key != key]
+        for slot, running in list(self._running.items()):
+            if running.request.key == key:
+                self._scheduler.drop(slot)
+                self._free(slot)
+        self.take(key)
+        self._cancelled.discard(key)
+
+    def step(self) -> None:
+        """Begin what waits, as far as sequences are free; else go on by a round or a chunk of a prompt."""
+        begun = False
+        while self._waiting and (free := self._scheduler.free):
+            begun = True
+            urgent = next((each for each in self._waiting if each.urgent), self._waiting[0])
+            self._begin(urgent, free)
+            with self._lock:  # it waits until it runs: whoever cancels it finds it at every moment
+                self._waiting.remove(urgent)
+                self._cancel_if_asked(urgent.key)
+        if begun:
+            return  # that it began can be told before its first pass, which may take long
+        for ended in self._scheduler.step():
+            self._end(ended)
+
+    def take(self, key: int | None = None) -> list[tuple[int, Event | RequestFailed]]:
+        """Return what happened since the last call, of one request or of all, each with its key."""
+        taken = [each for each in self._happened if key is None or each[0] == key]
+        self._happened = [] if key is None else [e for e in self._happened if e[0] != key]
+        return taken
+
+    def prompt_tokens(self, conversation: Conversation) -> list[int]:
+        """Return the ids of a conversation, up to where the reply begins."""
+        return conversation.prompt_tokens(self.template, self.models.tokenizer)
+
+    def close(self) -> None:
+        """Free the models; observers are told before."""
+        for observer in self.observers:
+            observer.close()
+        self.models.close()
+
+    def _begin(self, request: Request, free: Sequence[int]) -> None:
+        start = self._clock()
+        try:
+            prompt = _as_conversation(request)
+            if isinstance(prompt, Conversation):
+                tokens = self.prompt_tokens(prompt)
+            else:
+                tokens = raw_tokens(prompt, self.models.tokenizer)
+            self._require_room(len(tokens))
+            views = self.models.targets.views
+            slot = max(free, key=lambda each: views[each].common_prefix(tokens))
+            running = _Running(request, slot, request.policy or self.policies[slot])
+            if request.afresh:
+                views[slot].truncate(0)
+            if request.keep is not None:
+                for sequences in self.models.by_role().values():
+                    sequences.views[slot].truncate(request.keep)
+            cached = min(views[slot].common_prefix(tokens), len(tokens) - 1)
+            making = self._reply(prompt, tokens, running, start)
+            running.observers = [
+                each.begin(request, tokens, running.policy) for each in self.observers
+            ]
+        except LocalspecError as error:
+            self._happened.append((request.key, RequestFailed(error)))
+            return
+        with self._lock:
+            self._running[slot] = running
+            running.cached = cached
+        self._emit(running, Started(len(tokens), cached))
+        for ended in self._scheduler.start(slot, making.run(), urgent=request.urgent):
+            self._end(ended)
+
+    def _cancel_if_asked(self, key: int) -> None:
+        """Have a request that runs end if that was asked for; with one that is gone there is nothing to do."""
+        if key in self._cancelled:
+            self._cancelled.remove(key)
+            for running in self._running.values():
+                if running.request.key == key:
+                    self._scheduler.cancel(running.slot)
+
+    def _reply(
+        self, prompt: str | Conversation, tokens: list[int], running: "_Running", start: float
+    ) -> ReplyInProgress:
+        options, models = running.request.options, self.models
+        conversation = prompt if isinstance(prompt, Conversation) else None
+        target = models.targets.views[running.slot]
         seed = secrets.randbits(_SEED_BITS) if options.seed is None else options.seed
-        timings = Timings(self._clock)
-        generation = Generation(
-            tokens,
-            self.models_in_use(),
-            self.policy,
-            Chooser(
-                self._sampling(options.sampling),
-                Noise(seed),
-                answer_constraint(options, self.models, conversation, len(tokens)),
-            ),
-            Limits(options.max_tokens, self.models.eog),
-            timings,
+        chooser = Chooser(
+            self._sampling(options.sampling),
+            Noise(seed),
+            answer_constraint(options, models, conversation, len(tokens)),
         )
-        greedy = options.sampling.temperature == 0
-        trace = None
-        if self.tracer is not None:
-            trace = self.tracer.begin(_asked(prompt), tokens, greedy=greedy)
-        watches = (watch, None if trace is None else trace.note)
-        return Replying(
+        limits = Limits(options.max_tokens, models.eog)
+        return ReplyInProgress(
             prompt=tokens,
             conversation=conversation,
             seed=seed,
             start=start,
-            generation=generation,
-            target=self.models.target,
-            eog=self.models.eog,
+            generation=Generation(tokens, target, running.policy, chooser, limits, self._clock),
+            target=target,
+            eog=models.eog,
             text=self._reply_text(conversation, options),
-            timings=timings,
-            drafter=self.policy.drafter_name,
-            watches=[each for each in watches if each is not None],
-            trace=trace,
+            drafter=running.policy.name,
+            clock=self._clock,
+            emit=partial(self._emit, running),
         )
 
-    def models_in_use(self) -> dict[Role, LanguageModel]:
-        """Return the models that make the passes of a reply."""
-        used = {Role.TARGET: self.models.target}
-        if self.models.draft_model is not None and self.policy.uses_draft_model:
-            used[Role.DRAFT_MODEL] = self.models.draft_model
-        return used
+    def _emit(self, running: "_Running", event: Event) -> None:
+        self._happened.append((running.request.key, event))
+        for observe in running.observers:
+            observe(event)
 
-    def close(self) -> None:
-        """Free the models."""
-        self.models.close()
+    def _prefilled(self, slot: int, evaluated: int, total: int) -> None:
+        """Tell how far a prompt is."""
+        running = self._running[slot]
+        cached = running.cached
+        self._emit(running, Prefilling(max(0, evaluated - cached), total - cached))
+
+    def _end(self, ended: Ended[Reply]) -> None:
+        running = self._running[ended.slot]
+        if ended.value is not None:
+            self._emit(running, Finished(ended.value))
+        elif ended.error is not None:
+            self._happened.append((running.request.key, RequestFailed(ended.error)))
+        self._free(ended.slot)
+
+    def _free(self, slot: int) -> None:
+        with self._lock:
+            running = self._running.pop(slot)
+            self._cancelled.discard(running.request.key)
+        running.policy.end()
+
+    def _answered(self, key: int) -> Iterator[Answered]:
+        for _, event in self.take(key):
+            if isinstance(event, Finished):
+                yield Answered(key, event.reply)
+            elif isinstance(event, RequestFailed):
+                if not isinstance(event.error, LocalspecError):
+                    raise event.error
+                yield Answered(key, None, event.error)
 
     def _sampling(self, wanted: SamplingParams) -> SamplingParams:
         """Add what the target's file forbids to what the user wants."""
@@ -206,19 +369,25 @@ class Assistant:
             )
 
 
-def _asked(prompt: str | Conversation) -> str:
-    """Return what the user said last."""
-    if isinstance(prompt, str):
-        return prompt
-    said = (message.content for message in reversed(prompt.messages) if message.role == "user")
-    return next(said, "")
+class _Running:
+    """A request that is being answered."""
+
+    def __init__(self, request: Request, slot: int, policy: Policy) -> None:
+        self.request = request
+        self.slot = slot
+        self.policy = policy
+        self.cached = 0
+        self.observers: list[Callable[[Event], None]] = []
 
 
-def _as_conversation(prompt: str | Conversation, *, raw: bool) -> Conversation | None:
-    if isinstance(prompt, Conversation):
-        return prompt
-    if raw:
-        return None
+def _was_cancelled(answered: Answered) -> bool:
+    return answered.reply is not None and answered.reply.stop_reason is StopReason.CANCELLED
+
+
+def _as_conversation(request: Request) -> str | Conversation:
+    """Return what is answered: a conversation, or a text as it is."""
+    if isinstance(request.prompt, Conversation) or request.raw:
+        return request.prompt
     conversation = Conversation()
-    conversation.append_user(prompt)
+    conversation.append_user(request.prompt)
     return conversation

@@ -6,7 +6,7 @@ trims), the ids end before that turn and the rest is tokenized again: right, onl
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from localspec.chat.template import ChatTemplate
 from localspec.chat.thinking import (
@@ -17,9 +17,10 @@ from localspec.chat.thinking import (
     thinking_tags,
 )
 from localspec.chat.tokenizer import ContentGuard, Tokenizer, raw_tokens, tokenize_rendered
-from localspec.chat.turns import Message, Segment, begun_reply, tag_texts
+from localspec.chat.turns import Segment, begun_reply, tag_texts
+from localspec.messages import Message, TextPart
 
-__all__ = ["NO_ANSWER", "Conversation", "Message", "Segment", "Tokenizer", "raw_tokens"]
+__all__ = ["NO_ANSWER", "Conversation", "Segment", "Tokenizer", "raw_tokens"]
 
 # Stands for a reply that was cut off before its answer began: some templates refuse an empty one.
 NO_ANSWER = "…"
@@ -57,7 +58,7 @@ class Conversation:
         messages: Iterable[Message] = (),
         remembered: tuple[Segment, ...] = (),
     ) -> None:
-        first = [] if system is None else [Message("system", system)]
+        first = [] if system is None else [Message.system(system)]
         self._messages = [*first, *messages]
         self._segments = remembered
         self._prompt: _Prompt | None = None
@@ -84,7 +85,7 @@ class Conversation:
 
     def append_user(self, text: str) -> None:
         """Add what the user says."""
-        self._messages.append(Message("user", text))
+        self._messages.append(Message.user(text))
 
     def prompt_tokens(
         self, template: ChatTemplate, tokenizer: Tokenizer, *, enable_thinking: bool = True
@@ -143,12 +144,12 @@ class Conversation:
         """
         prompt = self._prompt
         if prompt is None:
-            self._messages.append(Message("assistant", text))
+            self._messages.append(Message.assistant(text))
             return
         if self.goes_on:
             self._messages.pop()
         thinking, answer = split_thinking(prompt.begun + text, prompt.tags, prompt.opened)
-        self._messages.append(Message("assistant", answer, thinking))
+        self._messages.append(Message.assistant(answer, thinking))
         written = prompt.guard.break_up(text, exempt=tag_texts(prompt.tags) if thinking else [])
         # an empty text would match anywhere, also after `retract`
         self._segments = (*prompt.segments, *([Segment(written, tuple(tokens))] if text else []))
@@ -162,14 +163,10 @@ class Conversation:
         return self._messages.pop()
 
 
-def _for_template(message: Message, guard: ContentGuard) -> dict[str, str]:
-    content = message.content
-    if message.role == "assistant" and not content:
-        content = NO_ANSWER
-    fields = {"role": message.role, "content": guard.break_up(content)}
-    if message.thinking:
-        fields["reasoning_content"] = guard.break_up(message.thinking)
-    return fields
+def _for_template(message: Message, guard: ContentGuard) -> Message:
+    if message.role == "assistant" and not message.text and not message.calls:
+        message = replace(message, parts=(TextPart(NO_ANSWER),))
+    return message.changed(guard.break_up)
 
 
 def _reusable(segments: Sequence[Segment], text: str) -> tuple[tuple[Segment, ...], str]:

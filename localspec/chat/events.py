@@ -1,14 +1,52 @@
-"""Events: what a reply is made of while it arrives, and the reply that they add up to."""
+"""Events: what a reply is made of while it arrives, and the reply that they add up to. Cheap to import.
 
-from dataclasses import dataclass
+Whoever watches a reply (screen, lens, telemetry, bench, the engine's client) is a consumer of them.
+"""
 
-from localspec.decoding.generate import StopReason
+from dataclasses import dataclass, field
+
+from localspec.decoding.round import Round, Spent, StopReason
 from localspec.decoding.stats import AcceptanceStats
-from localspec.decoding.timings import Timings
 
 
 @dataclass(frozen=True, slots=True)
-class TextChunk:
+class Started:
+    """A prompt is about to be evaluated.
+
+    Args:
+        prompt_tokens: tokens of the prompt.
+        cached_tokens: how many of them need no evaluation.
+    """
+
+    prompt_tokens: int
+    cached_tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class Prefilling:
+    """So many of the prompt's tokens that were not cached are evaluated; told while a prompt takes several passes."""
+
+    done_tokens: int
+    total_tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class RoundDone:
+    """A round of the reply.
+
+    Args:
+        round: what was drafted, what became of it, and what it cost.
+        texts: what each confirmed token adds to all that is written, tags of thoughts included; empty
+            if it is only a part of a character, which then comes with the token that completes it.
+            What ends the reply, and what follows a stop string, has none.
+    """
+
+    round: Round
+    texts: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
     """Confirmed text, ready to be shown: it will never be taken back.
 
     Args:
@@ -31,11 +69,13 @@ class Reply:
         stop_reason: why it ended.
         seed: gives the same text again, with or without drafting.
         prompt_tokens: tokens of the prompt.
-        cached_tokens: how many of them were known from an earlier turn.
+        cached_tokens: how many of them were known from an earlier turn, or from another reply.
         completion_tokens: tokens that were generated, the one that ended it included.
         first_token_s: seconds from the request to the first confirmed token; None without one.
-        timings: where the time went.
-        drafter: what drafted: off, lookup or model.
+        prefill_s: evaluating the prompt with the target, and choosing the first token.
+        decode_s: from the end of prefill to the last confirmed token.
+        spent: where the rounds' time went, all of them together.
+        drafter: what was to draft: off, auto, or the name of a drafter.
         acceptance: how drafting went.
     """
 
@@ -48,16 +88,18 @@ class Reply:
     cached_tokens: int
     completion_tokens: int
     first_token_s: float | None
-    timings: Timings
+    prefill_s: float
+    decode_s: float
+    spent: Spent
     drafter: str
-    acceptance: AcceptanceStats
+    acceptance: AcceptanceStats = field(default_factory=AcceptanceStats)
 
     @property
     def tokens_per_s(self) -> float | None:
         """Tokens after the first, which prefill gives, per second of decoding; None without any."""
-        if self.completion_tokens < 2 or self.timings.decode_s <= 0:
+        if self.completion_tokens < 2 or self.decode_s <= 0:
             return None
-        return (self.completion_tokens - 1) / self.timings.decode_s
+        return (self.completion_tokens - 1) / self.decode_s
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,4 +109,16 @@ class Finished:
     reply: Reply
 
 
-Event = TextChunk | Finished
+@dataclass(frozen=True, slots=True, eq=False)
+class RequestFailed:
+    """The last event of a request that has no reply.
+
+    Args:
+        error: what was wrong with it alone; anything but a `LocalspecError` is a fault of ours.
+    """
+
+    error: Exception
+
+
+StreamEvent = Started | Prefilling | RoundDone | Text
+Event = StreamEvent | Finished

@@ -4,11 +4,12 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Any
 
-from localspec.chat.reply_options import ReplyOptions
 from localspec.chat.tokenizer import Tokenizer
 from localspec.decoding.cancel import CancelFlag
 from localspec.decoding.constraint import Automaton
-from localspec.decoding.model import LanguageModel
+from localspec.decoding.model import Role
+from localspec.decoding.scheduler import Sequences, SequenceView
+from localspec.options import ReplyOptions
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -16,8 +17,8 @@ class LoadedModels:
     """What an assistant needs of the models, whoever loaded them.
 
     Args:
-        target: decides every token.
-        draft_model: proposes, where the policy may want it.
+        targets: the target's sequences, which decide every token.
+        draft_models: the draft model's, as many; None without one.
         tokenizer: the target's; the draft model's means the same.
         eog: ids that end a generation.
         suppressed: ids that are never generated, as the target's file demands.
@@ -26,13 +27,11 @@ class LoadedModels:
         draft_model_name: likewise the draft model.
         cancel: stops whatever pass is running.
         close: frees everything.
-        truncate_s: tells the seconds that the target, and the draft model, spent so far on removing what they had
-            cached; where nobody counts them, they are 0.
-        grammar: makes an automaton over the target's ids of what options say of an answer's look; None where nobody can.
+        grammar: makes the automaton over the target's ids that a reply's options ask for; None where nobody can.
     """
 
-    target: LanguageModel
-    draft_model: LanguageModel | None
+    targets: Sequences
+    draft_models: Sequences | None
     tokenizer: Tokenizer
     eog: Collection[int]
     suppressed: Collection[int]
@@ -41,5 +40,21 @@ class LoadedModels:
     draft_model_name: str | None
     cancel: CancelFlag
     close: Callable[[], None]
-    truncate_s: Callable[[], tuple[float, float]] = lambda: (0.0, 0.0)
     grammar: Callable[[ReplyOptions], Automaton[Any]] | None = None
+
+    @property
+    def target(self) -> SequenceView:
+        """The target's first sequence."""
+        return self.targets.views[0]
+
+    @property
+    def draft_model(self) -> SequenceView | None:
+        """The draft model's first sequence; None without one."""
+        return None if self.draft_models is None else self.draft_models.views[0]
+
+    def by_role(self) -> dict[Role, Sequences]:
+        """Return the sequences of each model."""
+        models = {Role.TARGET: self.targets}
+        if self.draft_models is not None:
+            models[Role.DRAFT_MODEL] = self.draft_models
+        return models

@@ -15,16 +15,17 @@ def usage(reply: Reply) -> Figures:
 
 def timings(reply: Reply) -> Figures:
     """Return where the time went."""
-    spent = reply.timings
+    spent = reply.spent
+    stages_s = spent.draft_prefill_s + spent.draft_s + spent.verify_s + spent.sample_s
     return {
-        "prefill_s": rounded(spent.prefill_s),
+        "prefill_s": rounded(reply.prefill_s),
         "draft_prefill_s": rounded(spent.draft_prefill_s),
         "first_token_s": rounded(reply.first_token_s),
-        "decode_s": rounded(spent.decode_s),
+        "decode_s": rounded(reply.decode_s),
         "draft_s": rounded(spent.draft_s),
         "verify_s": rounded(spent.verify_s),
         "sample_s": rounded(spent.sample_s),
-        "other_s": rounded(spent.other_s),
+        "other_s": rounded(max(0.0, reply.decode_s - stages_s)),
         "tokens_per_s": rounded(reply.tokens_per_s),
     }
 

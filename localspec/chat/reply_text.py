@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from localspec.chat.detokenize import Detokenizer
-from localspec.chat.events import TextChunk
+from localspec.chat.events import Text
 from localspec.chat.stop_strings import StopStrings
 from localspec.chat.thinking import Span, ThinkingFilter
 from localspec.chat.tokenizer import Tokenizer
@@ -63,14 +63,14 @@ class ReplyText:
         # The answer is the end of what was written, so what follows it counts from there.
         return self._written[: len(self._written) - self._answer_chars + len(self.answer)]
 
-    def feed(self, token: int) -> list[TextChunk]:
-        """Take a confirmed token and return what can be shown of the text now."""
+    def feed(self, token: int) -> tuple[str, list[Text]]:
+        """Take a confirmed token; return what it adds to all that is written, and what can be shown now."""
         self._tokens.append(token)
         text = self._detokenizer.feed(self._piece(token))
         self._written += text
-        return self._show(self._thinking.feed(text))
+        return text, self._show(self._thinking.feed(text))
 
-    def flush(self, *, may_go_on: bool = False) -> list[TextChunk]:
+    def flush(self, *, may_go_on: bool = False) -> list[Text]:
         """Return what was held back, at the end of the reply.
 
         Args:
@@ -82,21 +82,21 @@ class ReplyText:
         self._written += rest
         chunks = self._show([*self._thinking.feed(rest), *self._thinking.flush()])
         self.answer += (held := self._stops.flush())
-        return [*chunks, *([TextChunk(held)] if held else [])]
+        return [*chunks, *([Text(held)] if held else [])]
 
     def _piece(self, token: int) -> bytes:
         piece = self._tag_pieces.get(token)
         return self._tokenizer.piece(token) if piece is None else piece
 
-    def _show(self, spans: list[Span]) -> list[TextChunk]:
+    def _show(self, spans: list[Span]) -> list[Text]:
         thoughts = "".join(span.text for span in spans if span.thinking)
         answer = "".join(span.text for span in spans if not span.thinking)
         self.thoughts += thoughts
-        chunks = [TextChunk(thoughts, thinking=True)] if thoughts else []
+        chunks = [Text(thoughts, thinking=True)] if thoughts else []
         if not answer and not self._answer_chars:
             self._before_answer = len(self._tokens)
             return chunks
         self._answer_chars += len(answer)
         shown = self._stops.feed(answer).emit
         self.answer += shown
-        return [*chunks, *([TextChunk(shown)] if shown else [])]
+        return [*chunks, *([Text(shown)] if shown else [])]

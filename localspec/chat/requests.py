@@ -1,15 +1,14 @@
-"""Requests: many prompts answered, one after the other or several at a time; who answers is not known here."""
+"""Requests: what is to be answered, and what came of it; who answers is not known here."""
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import Protocol
 
-from localspec.chat.assistant import Assistant
 from localspec.chat.conversation import Conversation
-from localspec.chat.events import Reply
-from localspec.chat.reply_options import ReplyOptions
-from localspec.decoding.generate import StopReason
+from localspec.chat.events import Event, Reply
+from localspec.decoding.policy.policy import Policy
 from localspec.errors import LocalspecError
+from localspec.options import ReplyOptions
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -21,12 +20,29 @@ class Request:
         prompt: a text, or a conversation; it gets the reply appended.
         options: how to answer.
         raw: let a text go to the model as it is, without the chat template.
+        afresh: start with nothing cached, so that the prompt is evaluated in the same chunks whatever
+            was answered before.
+        keep: use so many of the cached tokens at most; None uses what fits.
+        policy: drafts for this request alone; None takes the usual one.
+        urgent: goes before requests that are not.
     """
 
     key: int
     prompt: str | Conversation
-    options: ReplyOptions
+    options: ReplyOptions = field(default_factory=ReplyOptions)
     raw: bool = False
+    afresh: bool = False
+    keep: int | None = None
+    policy: Policy | None = None
+    urgent: bool = False
+
+    @property
+    def asked(self) -> str:
+        """What the user said last."""
+        if isinstance(self.prompt, str):
+            return self.prompt
+        messages = reversed(self.prompt.messages)
+        return next((each.text for each in messages if each.role == "user"), "")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -42,6 +58,26 @@ class Answered:
     key: int
     reply: Reply | None
     error: LocalspecError | None = None
+
+
+class Observer(Protocol):
+    """Sees how replies come about, and changes nothing; nothing of it may fail, or wait."""
+
+    def begin(
+        self, request: Request, tokens: Sequence[int], policy: Policy
+    ) -> Callable[[Event], None]:
+        """Return what takes the events of a reply that begins.
+
+        Args:
+            request: what is answered.
+            tokens: ids of the whole prompt.
+            policy: drafts for it; it may be told what to expect.
+        """
+        ...
+
+    def close(self) -> None:
+        """End: the models are closed."""
+        ...
 
 
 def at_once() -> bool:
@@ -66,35 +102,3 @@ class Answerer(Protocol):
                 cannot, those that are under way go on.
         """
         ...
-
-
-class OneAtATime:
-    """Answers requests in their order.
-
-    Args:
-        assistant: answers each.
-        afresh: forget before each what was evaluated for others. What it shares with them is then
-            evaluated again, and no bit of its answer depends on which they were.
-    """
-
-    def __init__(self, assistant: Assistant, *, afresh: bool = False) -> None:
-        self._assistant = assistant
-        self._afresh = afresh
-
-    def answer(
-        self,
-        requests: Iterator[Request],
-        ready: Callable[[], bool] = at_once,  # noqa: ARG002 - nothing is under way when it takes one
-    ) -> Iterator[Answered]:
-        """Answer each before the next is taken; see `Answerer`."""
-        for request in requests:
-            if self._afresh:
-                self._assistant.models.target.truncate(0)
-            try:
-                reply = self._assistant.reply(request.prompt, request.options, raw=request.raw)
-            except LocalspecError as error:
-                yield Answered(request.key, None, error)
-                continue
-            yield Answered(request.key, reply)
-            if reply.stop_reason is StopReason.CANCELLED:
-                return

@@ -7,12 +7,14 @@ Source: `transformers/utils/chat_template_utils.py` for the dialect, llama.cpp `
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 
 from jinja2 import Template
 
 from localspec.chat.dialect import Dialect
 from localspec.errors import TemplateError
+from localspec.messages import Message, TextPart, to_json
 
 MAX_SOURCE_CHARS = 1 << 16
 """Twice as much as the longest template of a known model."""
@@ -61,7 +63,7 @@ class ChatTemplate:
 
     def render(
         self,
-        messages: Sequence[Mapping[str, str]],
+        messages: Sequence[Message],
         *,
         add_generation_prompt: bool = True,
         enable_thinking: bool = True,
@@ -72,7 +74,7 @@ class ChatTemplate:
         first user turn, a blank line between: what Gemma's makers and llama.cpp do, rather than to lose it.
 
         Args:
-            messages: `role` and `content`, and `reasoning_content` where a reply had thoughts.
+            messages: the conversation, system prompt first; a template reads them as `to_json` has them.
             add_generation_prompt: end with the header of the assistant's turn.
             enable_thinking: read by the templates of models whose thinking can be switched off; True unless
                 asked otherwise, as in llama-server.
@@ -84,7 +86,7 @@ class ChatTemplate:
             "add_generation_prompt": add_generation_prompt,
             "enable_thinking": enable_thinking,
         }
-        if messages and messages[0]["role"] == "system" and not self._system_is_read():
+        if messages and messages[0].role == "system" and not self._system_is_read():
             messages = _with_system_in_first_user_turn(messages)
         return self._run(messages, variables)
 
@@ -98,18 +100,17 @@ class ChatTemplate:
 
     def _system_is_read(self) -> bool:
         if self._takes_system is None:
-            user = {"role": "user", "content": "hello"}
             variables = {"add_generation_prompt": True, "enable_thinking": True}
             try:
-                text = self._run([{"role": "system", "content": _PROBE}, user], variables)
+                text = self._run([Message.system(_PROBE), Message.user("hello")], variables)
             except TemplateError:
                 text = ""
             self._takes_system = _PROBE in text
         return self._takes_system
 
-    def _run(self, messages: Sequence[Mapping[str, str]], variables: Mapping[str, object]) -> str:
+    def _run(self, messages: Sequence[Message], variables: Mapping[str, object]) -> str:
         # `tools` and `documents` stay undefined, as in llama.cpp: templates for tool use iterate over them unasked
-        context = {"messages": [dict(m) for m in messages], **self._constants, **variables}
+        context = {"messages": [to_json(m) for m in messages], **self._constants, **variables}
         try:
             return self._template.render(context)
         except Exception as error:  # a template may raise whatever Python can
@@ -125,12 +126,10 @@ class ChatTemplate:
         )
 
 
-def _with_system_in_first_user_turn(
-    messages: Sequence[Mapping[str, str]],
-) -> list[Mapping[str, str]]:
+def _with_system_in_first_user_turn(messages: Sequence[Message]) -> list[Message]:
     system, *rest = messages
-    at = next((at for at, message in enumerate(rest) if message["role"] == "user"), None)
+    at = next((at for at, message in enumerate(rest) if message.role == "user"), None)
     if at is None:
-        return [{"role": "user", "content": system["content"]}, *rest]
-    text = "\n\n".join(filter(None, (system["content"], rest[at]["content"])))
-    return [*rest[:at], {**rest[at], "content": text}, *rest[at + 1 :]]
+        return [Message.user(system.text), *rest]
+    text = "\n\n".join(filter(None, (system.text, rest[at].text)))
+    return [*rest[:at], replace(rest[at], parts=(TextPart(text),)), *rest[at + 1 :]]

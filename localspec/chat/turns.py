@@ -1,19 +1,11 @@
-"""Turns of a conversation: what was said, the ids that it was evaluated as, and how a turn that was cut goes on."""
+"""Turns of a conversation: the ids that they were evaluated as, and how one that was cut goes on."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from localspec.chat.thinking import ThinkingTags, split_thinking
 from localspec.chat.tokenizer import BREAK, ContentGuard, Tokenizer, tokenize_rendered
-
-
-@dataclass(frozen=True, slots=True)
-class Message:
-    """One turn: `role` is system, user or assistant; a reply's thoughts are kept apart from its content."""
-
-    role: str
-    content: str
-    thinking: str = ""
+from localspec.messages import Message
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,14 +43,14 @@ def begun_reply(
     for segment in later:
         text, tokens = text + segment.text, (*tokens, *segment.tokens)
         written = text.replace(BREAK, "")
-        if split_thinking(written, tags, opened) == (message.thinking, message.content):
+        if split_thinking(written, tags, opened) == (message.thinking, message.text):
             return written, Segment(text, tokens)
-    written = message.content
+    written = message.text
     if message.thinking and tags:
         pair = opened or tags[0]
         before = "" if opened else pair.open + "\n"
         # thoughts without an answer were cut
-        after = f"{pair.close}\n\n{message.content}" if message.content else ""
+        after = f"{pair.close}\n\n{message.text}" if message.text else ""
         written = before + message.thinking + after
     text = guard.break_up(written, exempt=tag_texts(tags) if message.thinking else [])
     return written, Segment(text, tuple(tokenize_rendered(text, tokenizer, at_start=False)))

@@ -11,24 +11,16 @@ import click
 
 from localspec.bench.ab import Ab, Outcome, run_ab
 from localspec.bench.arms import parse_arm
-from localspec.bench.own import Wish
 from localspec.bench.prompts import bundled, per_workload, read
 from localspec.bench.trial import Trial
 from localspec.cli import INTERRUPTED
-from localspec.cli.answer_options import (
-    context_options,
-    device_options,
-    pair_options,
-    sampling_options,
-)
-from localspec.cli.asked import asked_launch, asked_sampling
 from localspec.cli.measuring import (
-    asked_max_tokens,
-    exact_option,
+    measured_reply,
     measuring,
     output_options,
     printed,
 )
+from localspec.cli.option_flags import launch_options, option_flags
 from localspec.cli.settings import configured
 from localspec.decoding.cancel import Cancelled
 
@@ -42,13 +34,17 @@ _MAX_TOKENS, _PER_WORKLOAD = 96, 4
 @click.option(
     "--pairs", type=int, metavar="N", help="Pairs of runs. Default: as the noise asks for."
 )
-@pair_options(draft="What drafts where an arm does not say. Default: auto.")
-@exact_option()
-@sampling_options(
-    max_tokens="Tokens of an answer. Default: 96.", seed="Of the first round. Default: 1."
+@option_flags(
+    "models",
+    "exact",
+    "sampling",
+    "context",
+    "device",
+    draft="What drafts where an arm does not say.",
+    exact="Load and draft so that no bit depends on drafting.",
+    max_tokens="Tokens of an answer. Default: 96.",
+    seed="Of the first round. Default: 1.",
 )
-@context_options()
-@device_options()
 @output_options()
 def ab(prompts: str | None, **flags: Any) -> int:
     """Compare two settings on PROMPTS, JSON lines of workload and prompt; or on some of our own.
@@ -77,18 +73,12 @@ def ab(prompts: str | None, **flags: Any) -> int:
 
 
 def _request(prompts: str | None, flags: dict[str, Any]) -> Ab:
-    usual = asked_launch(flags)
-    sampling = asked_sampling(flags)
+    usual = launch_options(flags)
     return Ab(
         a=parse_arm(flags["arm_a"], usual),
         b=parse_arm(flags["arm_b"], usual),
         prompts=per_workload(bundled(), _PER_WORKLOAD) if prompts is None else read(Path(prompts)),
-        wish=Wish(
-            sampling,
-            asked_max_tokens(flags, _MAX_TOKENS),
-            1 if flags["seed"] is None else flags["seed"],
-        ),
-        temperature=sampling.temperature,
+        asked=measured_reply(flags, _MAX_TOKENS),
         pairs=flags["pairs"],
     )
 

@@ -12,20 +12,12 @@ from localspec.batch.output import FileOutput, open_output
 from localspec.batch.resumed import Resumption
 from localspec.batch.rows import FORMATS, Format
 from localspec.batch.source import Source
-from localspec.cli.answer_options import (
-    context_options,
-    device_options,
-    pair_options,
-    sampling_options,
-    structure_options,
-)
-from localspec.cli.asked import asked_launch, asked_reply
 from localspec.cli.batch_asked import Asked
 from localspec.cli.batch_run import BatchRun
+from localspec.cli.option_flags import launch_options, option_flags, reply_options
 from localspec.cli.parallel_count import parallel_count
 from localspec.cli.recorded import workload_option
 from localspec.cli.settings import configured
-from localspec.cli.structure import structured
 from localspec.decoding.cancel import CancelFlag
 from localspec.errors import UsageError
 
@@ -59,20 +51,19 @@ _SUFFIXES: dict[str, Format] = {".csv": "csv", ".jsonl": "jsonl", ".ndjson": "js
     help="jinja template that makes a prompt of a line's fields; all of them are data then.",
 )
 @click.option("--field", metavar="NAME", help="The field that is the prompt. Default: prompt.")
-@pair_options()
-@click.option(
-    "--exact",
-    is_flag=True,
-    help="Let no bit depend on drafting, or on the lines before: slower kernels, nothing reused.",
+@option_flags(
+    "models",
+    "exact",
+    "sampling",
+    "structure",
+    exact="Let no bit depend on drafting, or on the lines before: slower kernels, nothing reused.",
+    seed="Seed of the run; each line has its own from it. Default: a fresh one.",
 )
-@sampling_options(seed="Seed of the run; each line has its own from it. Default: a fresh one.")
-@click.option("--stop", multiple=True, metavar="TEXT", help="End before this text; repeatable.")
-@structure_options()
 @click.option("--system", metavar="TEXT", help="System prompt of lines without one.")
-@context_options()
+@option_flags("context")
 @click.option("--raw", is_flag=True, help="Continue prompts as they are, without chat template.")
 @click.option("--quiet", is_flag=True, help="Print nothing on stderr but errors.")
-@device_options()
+@option_flags("device")
 @click.option(
     "--parallel",
     default="1",
@@ -126,9 +117,9 @@ def _asked(source: str, flags: dict[str, Any]) -> Asked:
     if flags["resume"] or flags["retry_failed"] or flags["mix_receipts"]:
         resumption = Resumption(flags["retry_failed"], flags["mix_receipts"])
     return Asked(
-        launch=asked_launch(flags),
+        launch=launch_options(flags),
         form=Form(
-            structured(asked_reply(flags), flags),
+            reply_options(flags),
             None if flags["template"] is None else read_template(Path(flags["template"])),
             flags["field"],
             flags["system"],

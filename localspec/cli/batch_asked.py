@@ -8,11 +8,11 @@ from localspec.batch.ask import Form
 from localspec.batch.receipt import Receipt, options_digest
 from localspec.batch.resumed import Resumption
 from localspec.batch.rows import Format
-from localspec.launch import Launch
+from localspec.launch.plan import LoadPlan
 from localspec.llama.build import build
-from localspec.loading import Prepared
 from localspec.models.file_hash import model_sha256
-from localspec.models.paths import data_dir
+from localspec.options import LaunchOptions
+from localspec.storage.paths import data_dir
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class Asked:
         parallel: how many lines to answer at a time; None takes what pays.
     """
 
-    launch: Launch
+    launch: LaunchOptions
     form: Form
     input_format: Format
     output_format: Format
@@ -48,7 +48,7 @@ class Asked:
         What drafts, how many lines are answered at a time, and on which device, is not in it: it
         may round differently, which `--exact` rules out, but asks for nothing else.
         """
-        form, loading = self.form, self.launch.options
+        form, loading = self.form, self.launch.load
         return options_digest(
             {
                 **asdict(form.options),
@@ -65,25 +65,25 @@ class Asked:
 
 
 def receipt_of(
-    asked: Asked, prepared: Prepared, seed: int, on_share: Callable[[str, float], None]
+    asked: Asked, plan: LoadPlan, seed: int, on_share: Callable[[str, float], None]
 ) -> Receipt:
     """Return what the records will be made with.
 
     Args:
         asked: by the command line.
-        prepared: the models.
+        plan: the models.
         seed: of the run.
         on_share: is told a model's name and the share of it that is hashed; may raise to stop it.
 
     Raises:
         LocalspecError: a model's file cannot be read.
     """
-    names, root, llama = prepared.files.names, data_dir(), build()
+    names, root, llama = plan.names, data_dir(), build()
     hashes = [
         None
         if file is None
         else model_sha256(file, root, lambda share: on_share(names[file], share))  # noqa: B023
-        for file in (prepared.target, prepared.draft_model)
+        for file in (plan.target, plan.draft_model)
     ]
     return Receipt(
         seed=seed,

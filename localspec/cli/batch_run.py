@@ -19,7 +19,7 @@ from localspec.batch.rows import Row, read_rows
 from localspec.batch.source import Source
 from localspec.batch.window import Window
 from localspec.chat.assistant import Assistant
-from localspec.chat.requests import Answerer, OneAtATime, at_once
+from localspec.chat.requests import at_once
 from localspec.cli import INTERRUPTED
 from localspec.cli.batch_asked import Asked, receipt_of
 from localspec.cli.batch_progress import BatchProgress, summary
@@ -27,10 +27,9 @@ from localspec.cli.interrupt import cancel_on_interrupt, code_of, unwind_on_term
 from localspec.cli.progress import ProgressLine
 from localspec.cli.recorded import recorded
 from localspec.decoding.cancel import CancelFlag, Cancelled
-from localspec.launch import prepare
-from localspec.loading import Prepared
-from localspec.parallel import open_parallel
-from localspec.recording import record, record_parallel
+from localspec.launch.load import load
+from localspec.launch.observe import Telemetry
+from localspec.launch.plan import LoadPlan, make_plan
 
 SOME_FAILED = 5
 _SEED_BITS = 32
@@ -65,11 +64,12 @@ class BatchRun:
     def run(self) -> int:
         """Answer the lines, and return the exit code."""
         with self._line() as line, unwind_on_terminate():
-            prepared = prepare(self._asked.launch, line.download)
+            asked = self._asked
+            plan = make_plan(asked.launch, line.download, parallel=asked.parallel)
         with cancel_on_interrupt(self._cancel, _ENDINGS) as received:
             try:
                 with self._rows() as (rows, ready):
-                    tally = self._answered(prepared, rows, ready)
+                    tally = self._answered(plan, rows, ready)
             except Cancelled:
                 if self._output.is_file:
                     self._tell(f"stopped: --resume goes on with {self._output.name}")
@@ -94,16 +94,14 @@ class BatchRun:
             source.stop()
             ahead.close()
 
-    def _answered(
-        self, prepared: Prepared, rows: Iterator[Row], ready: Callable[[], bool]
-    ) -> Tally:
+    def _answered(self, plan: LoadPlan, rows: Iterator[Row], ready: Callable[[], bool]) -> Tally:
         """Answer the lines.
 
         Raises:
             Cancelled: it was stopped before all of them were.
         """
         asked, source = self._asked, self._source
-        receipt = self._receipt(prepared)
+        receipt = self._receipt(plan)
         to_terminal = not self._output.is_file and sys.stdout.isatty()
         appender = Appender(
             self._output, asked.output_format, self._finished, to_terminal=to_terminal
@@ -111,14 +109,19 @@ class BatchRun:
         progress = BatchProgress(
             enabled=not asked.quiet, drawing=not to_terminal, share=source.share
         )
-        job = Job(rows, asked.form, receipt, self._finished, self._cancel, source.name, ready)
+        job = Job(
+            rows,
+            asked.form,
+            receipt,
+            self._finished,
+            self._cancel,
+            source.name,
+            ready,
+            afresh=asked.launch.exact,
+        )
         batch = Batch(job, Window(appender.write, ordered=asked.ordered), progress.tell)
         if batch.needs_answers():
-            told = f"seed {receipt.seed}"
-            if asked.parallel == 1:
-                self._answer_in_turn(batch, prepared, told, progress)
-            else:
-                self._answer_in_parallel(batch, prepared, told, progress)
+            self._answer(batch, plan, f"seed {receipt.seed}", progress)
         if batch.stopped:
             raise Cancelled
         if asked.ordered:
@@ -126,7 +129,7 @@ class BatchRun:
         self._tell(summary(batch.tally, progress.elapsed_s))
         return batch.tally
 
-    def _receipt(self, prepared: Prepared) -> Receipt:
+    def _receipt(self, plan: LoadPlan) -> Receipt:
         """Return what the records will be made with, once it is clear that the output may have them."""
         seed = self._asked.form.options.seed
         if seed is None:
@@ -140,54 +143,38 @@ class BatchRun:
             line.hash(name, share)
 
         with self._line() as line:
-            receipt = receipt_of(self._asked, prepared, seed, on_share)
+            receipt = receipt_of(self._asked, plan, seed, on_share)
         resumption, output = self._asked.resumption, self._output
         if resumption is not None and isinstance(output, FileOutput):
             require_receipt(self._finished, receipt, resumption, output.name)
             take_up(output, self._asked.output_format, self._whole_bytes, self._finished)
         return receipt
 
-    def _answer_in_turn(
-        self, batch: Batch, prepared: Prepared, told: str, progress: BatchProgress
-    ) -> None:
+    def _answer(self, batch: Batch, plan: LoadPlan, told: str, progress: BatchProgress) -> None:
+        asked, telemetry = self._asked, Telemetry(self._asked.workload)
         with self._line() as line:
-            opened = prepared.open(self._cancel, line.load, line.measure)
-        assistant, costs = opened.assistant, prepared.left_out or opened.drafting.costs
-        self._require_template(assistant)
+            assistant = load(
+                plan,
+                self._cancel,
+                line.load,
+                line.measure,
+                parallel=asked.parallel,
+                observe=telemetry.observe,
+            ).assistant
+        if not asked.form.raw:
+            _ = assistant.template  # without one, every line would say so
         self._tell(*assistant.notes, told)
-        recorder = record(assistant, costs, self._asked.workload)
-        with recorded(recorder, quiet=self._asked.quiet):
-            answerer = OneAtATime(assistant, afresh=self._asked.launch.exact)
-            self._let_answer(batch, answerer, assistant, progress)
+        with recorded(telemetry, quiet=asked.quiet):
+            self._let_answer(batch, assistant, progress)
 
-    def _answer_in_parallel(
-        self, batch: Batch, prepared: Prepared, told: str, progress: BatchProgress
-    ) -> None:
-        count, fit = self._asked.parallel, self._asked.launch.fit
-        with self._line() as line:
-            answerer = open_parallel(
-                prepared, count, self._cancel, line.load, line.measure, fit=fit
-            )
-        self._require_template(answerer.assistants[0])
-        self._tell(*answerer.notes, told)
-        recorder = record_parallel(answerer, self._asked.workload)
-        with recorded(recorder, quiet=self._asked.quiet):
-            self._let_answer(batch, answerer, answerer.assistants[0], progress)
-
-    def _let_answer(
-        self, batch: Batch, answerer: Answerer, assistant: Assistant, progress: BatchProgress
-    ) -> None:
+    def _let_answer(self, batch: Batch, assistant: Assistant, progress: BatchProgress) -> None:
         models = assistant.models
         names = {"target": models.target_name, "draft_model": models.draft_model_name}
         progress.begin()
         try:
-            batch.answer(answerer, names)
+            batch.answer(assistant, names)
         finally:
             progress.end()
-
-    def _require_template(self, assistant: Assistant) -> None:
-        if not self._asked.form.raw:
-            _ = assistant.template  # without one, every line would say so
 
     def _line(self) -> ProgressLine:
         return ProgressLine(enabled=not self._asked.quiet)

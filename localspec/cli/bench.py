@@ -8,45 +8,40 @@ from typing import Any
 
 import click
 
-from localspec.bench.bench import Bench, run_bench
+from localspec.bench.bench import Bench, peers, run_bench
 from localspec.bench.document import as_json
 from localspec.bench.loading import usual_modes
-from localspec.bench.modes import PEER_FLAGS, parse_modes
-from localspec.bench.own import Wish
-from localspec.bench.peer_setting import peer_program
+from localspec.bench.modes import PEER_MODES, parse_modes
 from localspec.bench.prompts import bundled, per_workload, read
 from localspec.bench.table import table
 from localspec.cli import INTERRUPTED
-from localspec.cli.answer_options import context_options, device_options
-from localspec.cli.asked import asked_launch, asked_sampling
 from localspec.cli.measuring import (
-    asked_max_tokens,
-    exact_option,
+    measured_reply,
     measuring,
     output_options,
     printed,
 )
+from localspec.cli.option_flags import launch_options, option_flags
 from localspec.cli.settings import configured
 from localspec.decoding.cancel import Cancelled
-from localspec.decoding.sampling import SamplingParams
 from localspec.errors import UsageError
+from localspec.options import SamplingParams
 
 _MAX_TOKENS = 160
 
 
 @click.command()
-@click.option("--pair", metavar="NAME", help="Pair of models; smollm2-135m if nothing is chosen.")
-@click.option("--target", metavar="REF", help="Target instead of a pair: a model's name or a GGUF.")
-@click.option(
-    "--draft-model",
-    metavar="REF",
-    help="Draft model: a name, a GGUF, or `random` for one that knows nothing.",
+@option_flags(
+    "pair",
+    "target",
+    "draft_model",
+    draft_model="Draft model: a name, a GGUF, or `random` for one that knows nothing.",
 )
 @click.option(
     "--modes",
     metavar="LIST",
     help="What to compare: off, auto, lookup[:K], model[:K], and of a peer "
-    f"{', '.join(PEER_FLAGS)}. Default: off,auto,lookup, and model where there is one.",
+    f"{', '.join(PEER_MODES)}. Default: off,auto,lookup, and model where there is one.",
 )
 @click.option("--prompts", metavar="FILE", help="JSON lines of workload and prompt; or our own 60.")
 @click.option("--per-workload", type=int, metavar="N", help="Prompts of each kind. Default: all.")
@@ -57,23 +52,29 @@ _MAX_TOKENS = 160
     metavar="LIST",
     help="At which temperatures; 0 is greedy. Default: 0,0.8.",
 )
-@click.option("--max-tokens", type=int, metavar="N", help="Tokens of an answer. Default: 160.")
+@option_flags("max_tokens", max_tokens="Tokens of an answer. Default: 160.")
 @click.option("--repeat", type=int, default=1, metavar="N", help="Runs of each. Default: 1.")
-@click.option("--seed", type=int, default=1, metavar="S", help="Of the first repeat. Default: 1.")
+@option_flags("seed", seed="Of the first repeat. Default: 1.")
 @click.option(
     "--against",
     metavar="llama-server=PATH",
-    help="Compare with llama.cpp's server: the same files, prompts and threads.",
+    help="Compare with llama.cpp's server: same files, prompts, threads. Needs a checkout.",
 )
 @click.option(
     "--synthetic",
     type=int,
     metavar="N",
-    help="Take a target of N times the layers that says the same: N times the cost.",
+    help="Make the target N times as costly, with the same answers. Needs a checkout.",
 )
-@exact_option()
-@context_options(kv_type="Type of the KV caches.")
-@device_options(gpu_layers="Layers on the GPU.", fit="Refuse what the free memory does not hold.")
+@option_flags(
+    "exact",
+    "context",
+    "device",
+    exact="Load and draft so that no bit depends on drafting.",
+    kv_type="Type of the KV caches.",
+    gpu_layers="Layers on the GPU.",
+    fit="Refuse what the free memory does not hold.",
+)
 @output_options(json_="Print one JSON object instead of a table.")
 def bench(**flags: Any) -> int:
     """Measure what drafting earns here: every mode on the same weights, in neighbouring runs.
@@ -97,19 +98,19 @@ def bench(**flags: Any) -> int:
 
 
 def _request(flags: dict[str, Any]) -> Bench:
-    peer = None if flags["against"] is None else peer_program(flags["against"])
+    peer = None if flags["against"] is None else peers().peer_program(flags["against"])
     prompts = bundled() if flags["prompts"] is None else read(Path(flags["prompts"]))
     if flags["per_workload"] is not None and flags["per_workload"] < 1:
         raise UsageError(f"per_workload is {flags['per_workload']}: it must be 1 or more")
     # What drafts is a matter of the modes, whatever is set elsewhere.
-    launch = asked_launch({**flags, "draft": "auto", "draft_length": None})
+    launch = launch_options({**flags, "draft": "auto", "draft_length": None})
     return Bench(
         launch=launch,
         prompts=per_workload(prompts, flags["per_workload"]),
         prompts_name=flags["prompts"] or "the bundled prompts",
         modes=parse_modes(flags["modes"] or usual_modes(launch, with_peer=peer is not None)),
         temperatures=_temperatures(flags["temperatures"]),
-        wish=Wish(asked_sampling(flags), asked_max_tokens(flags, _MAX_TOKENS), flags["seed"]),
+        asked=measured_reply(flags, _MAX_TOKENS),
         repeats=flags["repeat"],
         synthetic=flags["synthetic"],
         peer=peer,

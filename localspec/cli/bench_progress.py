@@ -7,8 +7,8 @@ import time
 from pathlib import Path
 
 from localspec.bench.trial import Trial
-from localspec.models.paths import shown
-from localspec.models.space import size_text
+from localspec.storage.files import size_text
+from localspec.storage.paths import shown
 
 _TOLD_EVERY_S = 30.0
 

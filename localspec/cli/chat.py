@@ -8,18 +8,12 @@ from typing import Any
 
 import click
 
-from localspec.cli.answer_options import (
-    context_options,
-    device_options,
-    pair_options,
-    sampling_options,
-)
+from localspec.cli.option_flags import launch_options, option_flags, reply_options
 from localspec.cli.settings import configured
 from localspec.engine.client import EngineClient
-from localspec.engine.protocol import Load, Options
 from localspec.errors import LocalspecError, UsageError
 from localspec.history.archive import History
-from localspec.models.paths import data_dir
+from localspec.storage.paths import data_dir
 from localspec.ui.preferences import Preferences, read_preferences
 from localspec.ui.session import Session
 from localspec.ui.talk import Talk
@@ -28,21 +22,22 @@ _PLAIN_HINT = "this is no terminal for screens: talking in lines, as with --plai
 
 
 @click.command()
-@pair_options(
-    draft="What proposes tokens; never changes the text. Default: auto.",
-    draft_length="Tokens to propose at a time.",
-)
+@option_flags("models", "exact", draft_length="Tokens to propose at a time.")
 @click.option("--continue", "go_on", is_flag=True, help="Take up the last conversation.")
 @click.option(
     "--plain", is_flag=True, help="Talk in lines: for screen readers, pipes, dumb terminals."
 )
 @click.option("--system", metavar="TEXT", help="System prompt.")
 @click.option("--persona", metavar="NAME", help="System prompt by its name in chat.toml.")
-@sampling_options(
-    max_tokens="End answers after N tokens.", seed="Same seed, same text. Default: fresh ones."
+@option_flags(
+    "sampling",
+    "structure",
+    "context",
+    "device",
+    max_tokens="End answers after N tokens.",
+    seed="Same seed, same text. Default: fresh ones.",
+    fit="Give up what the free memory does not hold.",
 )
-@context_options()
-@device_options(fit="Give up what the free memory does not hold.")
 @click.option("--quiet", is_flag=True, help="With --plain: no figures and no news.")
 @click.option("--debug", is_flag=True, help="Show a traceback when something fails.")
 def chat(**flags: Any) -> int:
@@ -53,20 +48,25 @@ def chat(**flags: Any) -> int:
     """
     preferences = read_preferences()
     session = _session(configured(flags), preferences)
-    resume = session.talk.history.latest() if flags["go_on"] else None
-    if flags["go_on"] and resume is None:
-        raise UsageError("there is no conversation to continue yet: start one without --continue")
+    if flags["go_on"]:
+        latest = session.talk.history.latest()
+        if latest is None:
+            raise UsageError(
+                "there is no conversation to continue yet: start one without --continue"
+            )
+        # Only flags are meant for this conversation; what is configured is meant for new ones.
+        session.resume(latest, own_models=not (flags["pair"] or flags["target"]))
     try:
         if flags["plain"] or not _has_screens():
             # Imported here: numpy comes with it, which the first frame of screens does not wait for.
             from localspec.cli.interrupt import unwind_on_terminate  # noqa: PLC0415
 
             with unwind_on_terminate():
-                return _in_lines(session, preferences, resume, flags)
+                return _in_lines(session, preferences, flags)
         # Textual costs 0.12 s of CPU, which only screens should.
         from localspec.ui.app import ChatApp  # noqa: PLC0415
 
-        app = ChatApp(session, preferences, resume)
+        app = ChatApp(session, preferences)
         app.run()
         if app.failure is not None:
             raise app.failure
@@ -76,31 +76,9 @@ def chat(**flags: Any) -> int:
 
 
 def _session(flags: dict[str, Any], preferences: Preferences) -> Session:
-    load = Load(
-        pair=flags["pair"],
-        target=flags["target"],
-        draft_model=flags["draft_model"],
-        draft=flags["draft"],
-        draft_length=flags["draft_length"],
-        n_ctx=flags["ctx"],
-        gpu_layers=flags["gpu_layers"],
-        devices=tuple(flags["device"]),
-        threads=flags["threads"],
-        kv_type=flags["kv_type"],
-        offline=flags["offline"],
-        fit=flags["fit"],
-    )
-    options = Options(
-        temperature=flags["temperature"],
-        top_k=flags["top_k"],
-        top_p=flags["top_p"],
-        min_p=flags["min_p"],
-        repeat_penalty=flags["repeat_penalty"],
-        seed=flags["seed"],
-        max_tokens=flags["max_tokens"],
-    )
+    launch, options = launch_options(flags), reply_options(flags)
     talk = Talk(History.open(data_dir() / "history"), _system_prompt(flags, preferences))
-    return Session(EngineClient(), talk, load, options, Path.cwd())
+    return Session(EngineClient(), talk, launch, options, Path.cwd())
 
 
 def _system_prompt(flags: dict[str, Any], preferences: Preferences) -> str | None:
@@ -122,23 +100,15 @@ def _has_screens() -> bool:
     return terminals and os.environ.get("TERM", "") not in {"", "dumb"}
 
 
-def _in_lines(
-    session: Session, preferences: Preferences, resume: int | None, flags: dict[str, Any]
-) -> int:
-    from localspec.ui.plain import Plain  # noqa: PLC0415
+def _in_lines(session: Session, preferences: Preferences, flags: dict[str, Any]) -> int:
+    from localspec.ui import plain  # noqa: PLC0415
+    from localspec.ui.lines import Lines  # noqa: PLC0415
 
     if not flags["plain"] and not flags["quiet"] and sys.stdin.isatty():
         click.echo(f"localspec: {_PLAIN_HINT}", err=True)
-    plain = Plain(
-        session,
-        preferences,
-        _typed_lines(),
-        sys.stdout,
-        sys.stderr,
-        terminal=sys.stdout.isatty(),
-        quiet=flags["quiet"],
-    )
-    return plain.run(resume)
+    terminal, quiet = sys.stdout.isatty(), flags["quiet"]
+    front = Lines(session, preferences, sys.stdout, sys.stderr, terminal=terminal, quiet=quiet)
+    return plain.run(front, _typed_lines())
 
 
 def _typed_lines() -> Iterator[str]:

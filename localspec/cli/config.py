@@ -6,9 +6,9 @@ from pathlib import Path
 import click
 
 from localspec.config.files import project_file, user_file
-from localspec.config.keys import redacted
+from localspec.config.keys import KEYS, as_written
 from localspec.config.resolve import resolve
-from localspec.models.paths import shown
+from localspec.storage.paths import shown
 
 
 @click.group()
@@ -29,7 +29,7 @@ def show(json_: bool, debug: bool) -> None:  # noqa: ARG001 - main() looks for -
     if json_:
         document = {
             name: {
-                "value": redacted(each.value),
+                "value": as_written(KEYS[name], each.value),
                 "level": each.origin.level.name.lower(),
                 "origin": str(each.origin),
             }
@@ -38,8 +38,9 @@ def show(json_: bool, debug: bool) -> None:  # noqa: ARG001 - main() looks for -
         click.echo(json.dumps(document))
         return
     for name, each in found.items():
-        value = "-" if each.value is None else json.dumps(redacted(each.value), ensure_ascii=False)
-        click.echo(f"{name:15} {value:24} {each.origin}")
+        value = as_written(KEYS[name], each.value)
+        text = "-" if value is None else json.dumps(value, ensure_ascii=False)
+        click.echo(f"{name:15} {text:24} {each.origin}")
 
 
 @config.command()

@@ -5,6 +5,7 @@ import sys
 
 import click
 
+from localspec.cli.option_flags import option_flags
 from localspec.diagnosis.examine import examine
 from localspec.diagnosis.fact import Fact
 
@@ -13,7 +14,7 @@ _MARKS = {"ok": " ", "note": "-", "broken": "!"}
 
 @click.command()
 @click.option("--json", "json_", is_flag=True, help="Print one JSON object.")
-@click.option("--offline", is_flag=True, help="Use no network.")
+@option_flags("offline")
 @click.option("--verify", is_flag=True, help="Read every stored model, and compare its sha256.")
 @click.option("--debug", is_flag=True, help="Show a traceback when something fails.")
 def doctor(json_: bool, offline: bool, verify: bool, debug: bool) -> int:  # noqa: ARG001 - main() looks for --debug

@@ -5,8 +5,10 @@ import sys
 
 import click
 
+from localspec.decoding.drafters.register import DRAFTERS
+from localspec.decoding.round import OFF
 from localspec.errors import LocalspecError
-from localspec.models.paths import data_dir
+from localspec.storage.paths import data_dir
 
 
 @click.command()
@@ -15,7 +17,7 @@ from localspec.models.paths import data_dir
     "--drafter",
     "drafters",
     multiple=True,
-    type=click.Choice(["model", "lookup", "off"]),
+    type=click.Choice([*DRAFTERS, OFF]),
     help="Only rounds of this drafter; repeatable. Default: all that drafted.",
 )
 @click.option(

@@ -13,9 +13,10 @@ from localspec.bench.trial import Trial
 from localspec.cli import INTERRUPTED
 from localspec.cli.bench_progress import BenchProgress
 from localspec.cli.interrupt import cancel_on_interrupt, unwind_on_terminate
+from localspec.cli.option_flags import reply_options
 from localspec.cli.progress import ProgressLine
 from localspec.decoding.cancel import CancelFlag
-from localspec.errors import UsageError
+from localspec.options import ReplyOptions
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,13 +57,6 @@ def printed(text: str, *, whole: bool) -> int:
     return 0 if whole else INTERRUPTED
 
 
-def exact_option() -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Return the option that makes texts comparable."""
-    return click.option(
-        "--exact", is_flag=True, help="Load and draft so that no bit depends on drafting."
-    )
-
-
 def output_options(
     json_: str = "Print one JSON object.",
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
@@ -81,13 +75,12 @@ def output_options(
     return add
 
 
-def asked_max_tokens(flags: Mapping[str, Any], usual: int) -> int:
-    """Return how long an answer may be.
+def measured_reply(flags: Mapping[str, Any], max_tokens: int) -> ReplyOptions:
+    """Return how every answer is made: with a seed that is always the same, and up to `max_tokens`, unless flags say more.
 
     Raises:
-        UsageError: it would be empty.
+        UsageError: a flag is out of its range.
     """
-    max_tokens: int = usual if flags["max_tokens"] is None else flags["max_tokens"]
-    if max_tokens < 1:
-        raise UsageError(f"max_tokens is {max_tokens}: it must be 1 or more")
-    return max_tokens
+    usual = {"max_tokens": max_tokens, "seed": 1}
+    left = {name: value for name, value in usual.items() if flags[name] is None}
+    return reply_options({**flags, **left})

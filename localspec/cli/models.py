@@ -8,14 +8,13 @@ from pathlib import Path
 import click
 
 from localspec.errors import LocalspecError
-from localspec.models.facts import facts_of
-from localspec.models.imported import import_file
-from localspec.models.inventory import Item, inventory
-from localspec.models.paths import data_dir, shown
+from localspec.models.imports import import_file
+from localspec.models.inventory import Item, facts_of, inventory
 from localspec.models.registry import load_registry
 from localspec.models.removal import Removal, plan_removal, remove
-from localspec.models.space import size_text
 from localspec.models.store import Store
+from localspec.storage.files import size_text
+from localspec.storage.paths import data_dir, shown
 
 _debug = click.option("--debug", is_flag=True, help="Show a traceback when something fails.")
 _json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
@@ -107,7 +106,7 @@ def _document(item: Item) -> Mapping[str, object]:
         "path": None if item.path is None else str(item.path),
         "sha256": item.entry.sha256,
         "imported": item.imported,
-        "learnt": None if item.entry.learnt is None else item.entry.learnt.date,
+        "learnt": None if item.entry.pin is None else item.entry.pin.date,
     }
 
 

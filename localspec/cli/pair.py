@@ -7,12 +7,10 @@ import click
 
 from localspec.cli.pair_facts import check_facts, pair_facts, pair_size, suggestion_facts
 from localspec.errors import PairMismatch
-from localspec.models.pair_check import PairReport, check_pair
-from localspec.models.pair_suggest import suggest
+from localspec.models.compatibility import Fit, quoted
+from localspec.models.pairs import PairReport, check_pair, suggest
 from localspec.models.registry import load_registry
-from localspec.models.space import size_text
-from localspec.models.tokenizer import Fit
-from localspec.models.tokenizer_notes import quoted
+from localspec.storage.files import size_text
 
 _JSON = click.option("--json", "json_", is_flag=True, help="Print JSON.")
 _DEBUG = click.option("--debug", is_flag=True, help="Show a traceback when something fails.")

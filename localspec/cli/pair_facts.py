@@ -4,12 +4,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from localspec.models.compatibility import Fit
 from localspec.models.entries import PairEntry
 from localspec.models.headers import local_file
-from localspec.models.pair_check import PairReport, Side
-from localspec.models.pair_suggest import Suggestion
+from localspec.models.pairs import PairReport, Side, Suggestion
 from localspec.models.registry import Registry
-from localspec.models.tokenizer import Fit
 
 
 def check_facts(report: PairReport) -> dict[str, Any]:

@@ -7,8 +7,8 @@ from types import TracebackType
 from typing import Self
 
 from localspec.cli.progress_text import cut, download_text
-from localspec.models.paths import shown
-from localspec.models.progress import Progress
+from localspec.models.transfer import Progress
+from localspec.storage.paths import shown
 
 _REDRAW_S = 0.1
 _USUAL_COLUMNS = 80

@@ -3,8 +3,8 @@
 import unicodedata
 from collections.abc import Iterator, Sequence
 
-from localspec.models.paths import shown
-from localspec.models.progress import Progress
+from localspec.models.transfer import Progress
+from localspec.storage.paths import shown
 
 _BARS = (24, 12)
 _SHORT_NAME = 16

@@ -1,20 +1,18 @@
 """`localspec pull`: fetch pairs and models."""
 
-from collections.abc import Mapping
-from typing import Any
-
 import click
 
 from localspec.cli.interrupt import unwind_on_terminate
+from localspec.cli.option_flags import option_flags
 from localspec.cli.progress import ProgressLine
 from localspec.cli.settings import configured
-from localspec.llama.options import LoadOptions
 from localspec.models.pull import fetch, models_of_all, wanted
+from localspec.options import LoadOptions, changed
 
 
 @click.command()
 @click.argument("names", metavar="NAME...", nargs=-1, required=True)
-@click.option("--offline", is_flag=True, help="Use no network: only what is on this machine.")
+@option_flags("offline", offline="Use no network: only what is on this machine.")
 @click.option("--yes", is_flag=True, help="Do not ask, however large it is.")
 @click.option("--quiet", is_flag=True, help="Show no progress and no plan, and do not ask.")
 @click.option("--debug", is_flag=True, help="Show a traceback when something fails.")
@@ -35,7 +33,7 @@ def pull(names: tuple[str, ...], offline: bool, yes: bool, quiet: bool, debug: b
         if not quiet:
             from localspec.cli.pull_preview import Preview  # noqa: PLC0415 - loads llama.cpp
 
-            preview = Preview(found, _options(flags), offline=flags["offline"])
+            preview = Preview(found, changed(LoadOptions(), flags), offline=flags["offline"])
             preview.before(ask=not yes)
         with ProgressLine(enabled=not quiet) as line:
             paths = fetch(models_of_all(found), offline=flags["offline"], progress=line.download)
@@ -43,13 +41,3 @@ def pull(names: tuple[str, ...], offline: bool, yes: bool, quiet: bool, debug: b
             preview.after()
     for path in paths:
         click.echo(path)
-
-
-def _options(flags: Mapping[str, Any]) -> LoadOptions:
-    """Return how a model would be loaded, as far as it is set."""
-    return LoadOptions(
-        n_ctx=flags["ctx"],
-        gpu_layers=flags["gpu_layers"],
-        devices=tuple(flags["device"]),
-        kv_type=flags["kv_type"],
-    )

@@ -6,15 +6,14 @@ from collections.abc import Iterator, Sequence
 import click
 
 from localspec.errors import LocalspecError, ModelUnavailable
-from localspec.fitting import forecast
-from localspec.llama.options import LoadOptions
+from localspec.launch.fit import forecast
+from localspec.models.entries import ModelEntry
 from localspec.models.headers import FoundHeader, find_headers, keep_beginning, of_model
-from localspec.models.paths import data_dir
-from localspec.models.pull import Wanted, models_of_all
-from localspec.models.registry import ModelEntry
-from localspec.models.space import free_bytes, size_text
+from localspec.models.pull import Wanted, bytes_to_fetch, models_of_all, require_room
 from localspec.models.store import Store
-from localspec.models.together import bytes_to_fetch, require_room
+from localspec.options import LoadOptions
+from localspec.storage.files import free_bytes, size_text
+from localspec.storage.paths import data_dir
 
 # Asked on a terminal: a target of 7B and more, or what leaves less free than it takes.
 LARGE_BYTES = 4_000_000_000

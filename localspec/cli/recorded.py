@@ -6,20 +6,19 @@ from typing import Any
 
 import click
 
+from localspec.launch.observe import Telemetry
 from localspec.telemetry.kinds import WORKLOADS
-from localspec.telemetry.recorder import Recorder
 
 
 @contextmanager
-def recorded(recorder: Recorder | None, *, quiet: bool) -> Iterator[None]:
+def recorded(telemetry: Telemetry, *, quiet: bool) -> Iterator[None]:
     """Write what is left at the end; what is wrong with recording is mentioned once."""
     try:
         yield
     finally:
-        if recorder is not None:
-            recorder.close()
-            if recorder.trouble is not None and not quiet:
-                click.echo(f"localspec: {recorder.trouble}", err=True)
+        telemetry.close()
+        if telemetry.trouble is not None and not quiet:
+            click.echo(f"localspec: {telemetry.trouble}", err=True)
 
 
 def workload_option() -> Callable[[Callable[..., Any]], Callable[..., Any]]:

@@ -5,8 +5,8 @@ import json
 from localspec.chat.assistant import Assistant
 from localspec.chat.events import Reply
 from localspec.chat.reply_figures import rounded, speculation, timings, usage
-from localspec.decoding.generate import StopReason
-from localspec.models.paths import shown
+from localspec.decoding.round import StopReason
+from localspec.storage.paths import shown
 
 _ENDINGS = {
     StopReason.LENGTH: "cut at --max-tokens",

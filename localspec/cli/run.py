@@ -9,49 +9,34 @@ import click
 
 from localspec.chat.assistant import Assistant
 from localspec.chat.conversation import Conversation
-from localspec.chat.events import Event, Finished, Reply
-from localspec.chat.reply_options import ReplyOptions
+from localspec.chat.events import Event, Finished, Reply, Text
 from localspec.cli import INTERRUPTED
-from localspec.cli.answer_options import (
-    context_options,
-    device_options,
-    pair_options,
-    sampling_options,
-    structure_options,
-)
-from localspec.cli.asked import asked_launch, asked_reply
 from localspec.cli.interrupt import cancel_on_interrupt, unwind_on_terminate
+from localspec.cli.option_flags import launch_options, option_flags, reply_options
 from localspec.cli.progress import ProgressLine
 from localspec.cli.prompt import read_prompt
 from localspec.cli.recorded import recorded, workload_option
 from localspec.cli.report import as_json, not_whole, one_line
 from localspec.cli.settings import configured
-from localspec.cli.structure import structured
 from localspec.cli.terminal import AnswerStream
 from localspec.decoding.cancel import CancelFlag, Cancelled
-from localspec.decoding.generate import StopReason
+from localspec.decoding.round import StopReason
 from localspec.errors import UsageError
-from localspec.launch import prepare
-from localspec.recording import record
+from localspec.launch.load import load
+from localspec.launch.observe import Telemetry
+from localspec.launch.plan import make_plan
+from localspec.options import ReplyOptions
 
 
 @click.command()
 @click.argument("prompt", required=False)
-@pair_options()
-@click.option(
-    "--exact",
-    is_flag=True,
-    help="Let no bit depend on drafting: slower kernels, the same bytes with any --draft.",
-)
-@sampling_options()
-@click.option("--stop", multiple=True, metavar="TEXT", help="End before this text; repeatable.")
-@structure_options()
+@option_flags("models", "exact", "sampling", "structure")
 @click.option("--system", metavar="TEXT", help="System prompt.")
-@context_options()
+@option_flags("context")
 @click.option("--raw", is_flag=True, help="Continue the prompt as it is, without chat template.")
 @click.option("--json", "json_", is_flag=True, help="Print one JSON object with text and figures.")
 @click.option("--quiet", is_flag=True, help="Print nothing on stderr but errors.")
-@device_options()
+@option_flags("device")
 @workload_option()
 @click.option("--show-thinking", is_flag=True, help="Print a reasoning model's thoughts, too.")
 @click.option(
@@ -65,24 +50,25 @@ def run(prompt: str | None, **flags: Any) -> int:
         git diff | localspec run "Write a commit message for this."
     """
     flags = configured(flags)
-    options, request = structured(asked_reply(flags), flags), asked_launch(flags)
+    options, request = reply_options(flags), launch_options(flags)
     if flags["raw"] and flags["system"] is not None:
         raise UsageError("--raw and --system exclude each other: raw text has no system prompt")
     text = read_prompt(prompt)
     cancel = CancelFlag()
     with ProgressLine(enabled=not flags["quiet"]) as line:
         with unwind_on_terminate():
-            prepared = prepare(request, line.download)
+            plan = make_plan(request, line.download)
         with cancel_on_interrupt(cancel):
             try:
-                opened = prepared.open(cancel, line.load, line.measure)
+                telemetry = Telemetry(flags["workload"])
+                runtime = load(plan, cancel, line.load, line.measure, observe=telemetry.observe)
             except Cancelled:
                 return INTERRUPTED
-    assistant, costs = opened.assistant, prepared.left_out or opened.drafting.costs
+    assistant = runtime.assistant
     for note in () if flags["quiet"] else assistant.notes:
         click.echo(f"localspec: {note}", err=True)
     with (
-        recorded(record(assistant, costs, flags["workload"]), quiet=flags["quiet"]),
+        recorded(telemetry, quiet=flags["quiet"]),
         cancel_on_interrupt(cancel),
     ):
         return _answer(assistant, text, options, flags)
@@ -105,7 +91,8 @@ def _answer(assistant: Assistant, text: str, options: ReplyOptions, flags: dict[
         click.echo(as_json(assistant, reply, workload, only_ascii=only_ascii))
     if not flags["quiet"] and not flags["json_"]:
         click.echo(one_line(assistant, reply), err=True)
-    if options.is_bound and reply.stop_reason is not StopReason.EOG and not flags["quiet"]:
+    bound = options.answer_grammar is not None
+    if bound and reply.stop_reason is not StopReason.EOG and not flags["quiet"]:
         click.echo(f"localspec: {not_whole(reply)}", err=True)
     sys.stdout.flush()
     return INTERRUPTED if reply.stop_reason is StopReason.CANCELLED else 0
@@ -115,5 +102,6 @@ def _shown(events: Iterator[Event], stream: AnswerStream) -> Reply:
     for event in events:
         if isinstance(event, Finished):
             return event.reply
-        stream.write(event)
+        if isinstance(event, Text):
+            stream.write(event)
     raise AssertionError("a stream of events ends with Finished")

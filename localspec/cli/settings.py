@@ -29,9 +29,7 @@ def configured(flags: Mapping[str, Any]) -> dict[str, Any]:
     }
     resolved = {name: each.value for name, each in resolve(given).items()}
     mirrors = resolved.pop("mirrors")
-    if isinstance(mirrors, list) and mirrors:
+    if isinstance(mirrors, tuple) and mirrors:
         os.environ[f"{PREFIX}MIRRORS"] = shlex.join(mirrors)
     os.environ[f"{PREFIX}TELEMETRY"] = "on" if resolved.pop("telemetry") else "off"
-    if resolved["gpu_layers"] == "auto":
-        resolved["gpu_layers"] = None
     return {**flags, **resolved}

@@ -11,7 +11,7 @@ from pathlib import Path
 import click
 
 from localspec.errors import LocalspecError, UsageError
-from localspec.models.paths import data_dir, shown
+from localspec.storage.paths import data_dir, shown
 
 
 @click.command()

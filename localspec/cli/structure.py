@@ -1,15 +1,13 @@
 """What an answer has to look like, from flags: a schema, a grammar or a regular expression, in a file or written out."""
 
-from collections.abc import Callable, Mapping
-from dataclasses import replace
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from localspec.chat.reply_options import ReplyOptions
 from localspec.errors import UsageError
+from localspec.options import GRAMMARS, ReplyOptions, changed
 
 _MOST_BYTES = 4 << 20
-_FLAGS = ("json_schema", "grammar", "regex", "lark")
 _WRITTEN_OUT = ("{", "true", "false")
 
 
@@ -19,25 +17,27 @@ def structured(options: ReplyOptions, flags: Mapping[str, Any]) -> ReplyOptions:
     Raises:
         UsageError: there is no such file, it is wrong, or more than one of them are given.
     """
-    given = [name for name in _FLAGS if flags[name] is not None]
+    given = {name: flags[name] for name in GRAMMARS if flags.get(name) is not None}
     if not given:
         return options
-    if len(given) > 1:
-        names = " and ".join(f"--{name.replace('_', '-')}" for name in given)
-        raise UsageError(f"{names} exclude each other: give one of them")
-    (name,) = given
-    value = flags[name]
-    if name == "regex" or (name == "json_schema" and value.lstrip().startswith(_WRITTEN_OUT)):
-        return replace(options, **{name: value})
-    text = _read(Path(value), f"--{name.replace('_', '-')}")
-    return _from_file(value, lambda: replace(options, **{name: text}))
+    # Most answers are free, and the chat's first frame waits for none of it.
+    from localspec.grammar import require_sound  # noqa: PLC0415
 
-
-def _from_file(name: str, read: Callable[[], ReplyOptions]) -> ReplyOptions:
+    texts = {name: _text(name, value) for name, value in given.items()}
+    found = changed(options, texts)
     try:
-        return read()
+        require_sound(found)
     except UsageError as error:
-        raise UsageError(f"{name}: {error}") from None
+        ((name, value),) = given.items()
+        raise UsageError(str(error) if value == texts[name] else f"{value}: {error}") from None
+    return found
+
+
+def _text(name: str, value: str) -> str:
+    """Return what a flag says: the value itself where it is written out, or else what is in the file of that name."""
+    if name == "regex" or (name == "json_schema" and value.lstrip().startswith(_WRITTEN_OUT)):
+        return value
+    return _read(Path(value), f"--{name.replace('_', '-')}")
 
 
 def _read(path: Path, option: str) -> str:

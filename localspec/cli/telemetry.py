@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from localspec.models.paths import data_dir, shown
+from localspec.storage.paths import data_dir, shown
 from localspec.telemetry.moments import day
 from localspec.telemetry.switch import Switch, read_switch, write_switch
 
@@ -29,7 +29,7 @@ def telemetry() -> None:
 @_DEBUG
 def status(json_: bool, debug: bool) -> None:  # noqa: ARG001 - main() looks for --debug
     """Show what is recorded, and how much there is."""
-    from localspec.recording import is_allowed  # noqa: PLC0415 - and the database with it
+    from localspec.launch.observe import is_allowed  # noqa: PLC0415 - and the database with it
     from localspec.telemetry.reading import reading, sizes  # noqa: PLC0415
 
     directory = _directory()

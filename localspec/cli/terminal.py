@@ -2,7 +2,7 @@
 
 import sys
 
-from localspec.chat.events import TextChunk
+from localspec.chat.events import Text
 
 # What a terminal would obey instead of show: C0 controls but tab and newline, DEL, and C1.
 _OBEYED = {code: None for code in (*range(32), *range(127, 160)) if chr(code) not in "\t\n"}
@@ -25,7 +25,7 @@ class AnswerStream:
         self._in_thoughts = False
         self._last = "\n"
 
-    def write(self, chunk: TextChunk) -> None:
+    def write(self, chunk: Text) -> None:
         """Write one chunk and flush."""
         if self._silent or (chunk.thinking and not self._show_thinking):
             return

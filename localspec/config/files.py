@@ -5,11 +5,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from localspec.config.keys import KEYS, MODEL_KEYS, Setting, is_plain_name, problem_with
-from localspec.config.ranges import range_problem
+from localspec.config.keys import KEYS, Setting, from_file, is_plain_name
 from localspec.errors import UsageError
-from localspec.models.paths import config_dir, shown
-from localspec.models.toml_lines import KeyPath, key_lines
+from localspec.models.toml import KeyPath, key_lines
+from localspec.storage.paths import config_dir, shown
 
 USER_FILE = "config.toml"
 PROJECT_FILE = "localspec.toml"
@@ -66,31 +65,33 @@ def read_settings(file: Path, *, trusted: bool) -> dict[str, Setting]:
     except (ValueError, RecursionError) as error:  # ValueError: also numbers of 5,000 digits
         reason = "too deeply nested" if isinstance(error, RecursionError) else str(error)[:200]
         raise UsageError(f"{shown(file)} is not TOML ({reason}): mend it") from error
-    _check(values, file, key_lines(text), trusted)
-    return values
+    return _checked(values, file, key_lines(text), trusted)
 
 
-def _check(
+def _checked(
     values: Mapping[str, Any], file: Path, lines: Mapping[KeyPath, int], trusted: bool
-) -> None:
+) -> dict[str, Setting]:
+    found: dict[str, Setting] = {}
     for name, value in values.items():
         line = f", line {lines[(name,)]}" if (name,) in lines else ""
         where = f"{shown(file)}{line}: {name[:60]!r}"
         key = KEYS.get(name)
         if key is None:
             raise UsageError(f"{where} is not a known key; known are {', '.join(KEYS)}")
-        problem = problem_with(key, value) or range_problem(name, value)
-        if problem:
-            raise UsageError(f"{where} {problem}")
+        try:
+            found[name] = from_file(key, value)
+        except ValueError as problem:
+            raise UsageError(f"{where} {problem}") from None
         if trusted:
             continue
-        if not key.in_project:
+        if key.by_project == "no":
             raise UsageError(f"{where} cannot be set by a project: set it in {shown(user_file())}")
-        if name in MODEL_KEYS and not _known_name_only(str(value), file):
+        if key.by_project == "known names" and not _known_name_only(str(value), file):
             raise UsageError(
                 f"{where} is {str(value)[:60]!r}: a project may give the name of a known model, "
                 "no path and no address"
             )
+    return found
 
 
 def _known_name_only(value: str, file: Path) -> bool:

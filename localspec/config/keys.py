@@ -1,101 +1,59 @@
-"""The keys that can be set, what each takes, and which of them a project's file may set."""
+"""The keys that can be set: the options that are, and two of the program itself."""
 
-import math
 import re
-import shlex
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any, Literal
+from dataclasses import replace
+from typing import Any, TypeVar
 
-Kind = Literal["text", "choice", "whole", "number", "switch", "list", "layers"]
-Setting = str | int | float | bool | list[str] | None
+from localspec.decoding.drafters.register import DRAFTERS
+from localspec.options import LaunchOptions, Option, ReplyOptions, cut, options_of
 
-_TRUE, _FALSE = {"1", "true", "yes", "on"}, {"0", "false", "no", "off"}
-_LIST = "a list of texts"
-
-
-@dataclass(frozen=True, slots=True)
-class Key:
-    """One thing that can be set.
-
-    Args:
-        kind: what values it takes.
-        default: the value where nobody sets it; None leaves it to the program.
-        choices: of a choice.
-        in_project: whether a project's file may set it. Such a file comes with a checkout and is
-            whatever its author wanted: it may choose among known models and how they answer, not
-            paths, addresses or what is due to the machine.
-    """
-
-    kind: Kind
-    default: Setting = None
-    choices: tuple[str, ...] = ()
-    in_project: bool = False
+T = TypeVar("T")
+Setting = str | int | float | bool | tuple[str, ...] | None
 
 
-KEYS: Mapping[str, Key] = {
-    "pair": Key("text", in_project=True),
-    "target": Key("text", in_project=True),
-    "draft_model": Key("text", in_project=True),
-    "draft": Key("choice", "auto", ("auto", "off", "lookup", "model"), in_project=True),
-    "draft_length": Key("whole", in_project=True),
-    "exact": Key("switch", False),
-    "temperature": Key("number", 0.8, in_project=True),
-    "top_k": Key("whole", 40, in_project=True),
-    "top_p": Key("number", 0.95, in_project=True),
-    "min_p": Key("number", 0.05, in_project=True),
-    "repeat_penalty": Key("number", 1.0, in_project=True),
-    "max_tokens": Key("whole", in_project=True),
-    "ctx": Key("whole", in_project=True),
-    "kv_type": Key("choice", "f16", ("f16", "bf16", "f32", "q8_0"), in_project=True),
-    "threads": Key("whole"),
-    "gpu_layers": Key("layers", "auto"),
-    "device": Key("list", []),
-    "offline": Key("switch", False),
-    "fit": Key("switch", True),
-    "mirrors": Key("list", []),
-    "telemetry": Key("switch", True),
+def offered(option: Option) -> Option:
+    """Return an option with all that users may write for it: of drafting, the drafters that there are."""
+    if option.name != "draft":
+        return option
+    choices = (*option.choices, *DRAFTERS)
+    return replace(option, choices=choices, takes=f"one of {', '.join(choices)}")
+
+
+KEYS: Mapping[str, Option] = {
+    **{
+        each.name: offered(each)
+        for kind in (LaunchOptions, ReplyOptions)
+        for each in options_of(kind)
+        if each.key
+    },
+    "mirrors": Option(
+        name="mirrors", field="mirrors", kind="texts", default=(), takes="a list of texts"
+    ),
+    "telemetry": Option(
+        name="telemetry", field="telemetry", kind="switch", default=True, takes="true or false"
+    ),
 }
-
-MODEL_KEYS = ("pair", "target", "draft_model")
 _CREDENTIALS = re.compile(r"//[^/@\s]*@")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]*")
 
 
-def problem_with(key: Key, value: object) -> str | None:
-    """Return what is wrong with a value from a file, as the rest of a sentence; None if nothing."""
-    wanted, fits = _WANTED[key.kind]
-    if key.kind == "choice":
-        wanted = f"one of {', '.join(key.choices)}"
-        good = value in key.choices if isinstance(value, str) else False
-    else:
-        good = fits(value)
-    return None if good else f"is {_cut(value)}, but takes {wanted}"
-
-
-def from_text(key: Key, text: str) -> Setting:
-    """Return the value that the text of an environment variable means.
+def from_file(key: Option, value: object) -> Setting:
+    """Return the setting that a value of a TOML file means.
 
     Raises:
-        ValueError: it means none; the text is the rest of a sentence.
+        ValueError: it means none, or one that cannot be used; the text is the rest of a sentence.
     """
-    value: Any = text
-    lower = text.strip().lower()
-    try:
-        if key.kind == "switch":
-            value = True if lower in _TRUE else False if lower in _FALSE else text
-        elif key.kind == "list":
-            value = shlex.split(text)
-        elif key.kind == "number":
-            value = float(text)
-        elif key.kind == "whole" or (key.kind == "layers" and lower != "auto"):
-            value = int(text)
-    except ValueError:
-        value = text
-    problem = problem_with(key, value)
-    if problem:
-        raise ValueError(problem)
-    return value  # type: ignore[no-any-return]
+    return _usable(key, value, key.read)
+
+
+def from_variable(key: Option, text: str) -> Setting:
+    """Return the setting that the text of an environment variable means.
+
+    Raises:
+        ValueError: it means none, or one that cannot be used; the text is the rest of a sentence.
+    """
+    return _usable(key, text, key.parse)
 
 
 def is_plain_name(value: str) -> bool:
@@ -103,47 +61,23 @@ def is_plain_name(value: str) -> bool:
     return bool(_NAME.fullmatch(value)) and not value.lower().endswith(".gguf")
 
 
-def _whole(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and abs(value) < 1 << 63
-
-
-def _number(value: object) -> bool:
-    return _whole(value) or (isinstance(value, float) and math.isfinite(value))
-
-
-def _text(value: object) -> bool:
-    return isinstance(value, str) and value != ""
-
-
-def _texts(value: object) -> bool:
-    return isinstance(value, list) and all(map(_text, value))
-
-
-def _layers(value: object) -> bool:
-    return value == "auto" or (_whole(value) and value >= 0)  # type: ignore[operator]
-
-
-_WANTED: Mapping[str, tuple[str, Callable[[object], bool]]] = {
-    "text": ("a text", _text),
-    "choice": ("", _text),
-    "whole": ("a whole number", _whole),
-    "number": ("a number", _number),
-    "switch": ("true or false", lambda value: isinstance(value, bool)),
-    "list": (_LIST, _texts),
-    "layers": ("a number of layers or 'auto'", _layers),
-}
-
-
-def _cut(value: object) -> str:
-    try:
-        shown = repr(value)
-    except ValueError:  # hexadecimal numbers may be longer than Python prints
-        return "a number of thousands of digits"
-    return shown if len(shown) <= 60 else f"{shown[:60]}…"
-
-
-def redacted(value: Setting) -> Setting:
-    """Return a setting as it may be shown: without the names and passwords of addresses."""
-    if isinstance(value, list):
+def as_written(key: Option, value: Setting) -> object:
+    """Return a setting as people write it, without the names and passwords of addresses."""
+    if value is None:
+        return key.unset or None
+    if isinstance(value, tuple):
         return [_CREDENTIALS.sub("//***@", each) for each in value]
     return value
+
+
+def _usable(key: Option, given: T, read: Callable[[T], Any]) -> Setting:
+    try:
+        value = read(given)
+    except ValueError:
+        value = ""
+    if value == "" or (isinstance(value, tuple) and "" in value):
+        raise ValueError(f"is {cut(given)}, but takes {key.takes}")
+    problem = key.problem(value)
+    if problem is not None:
+        raise ValueError(f"cannot be used: {problem}")
+    return value  # type: ignore[no-any-return]  # options with a key take no other values

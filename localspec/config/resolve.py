@@ -7,10 +7,9 @@ from enum import IntEnum
 from pathlib import Path
 
 from localspec.config.files import project_file, read_settings, user_file
-from localspec.config.keys import KEYS, Setting, from_text
-from localspec.config.ranges import range_problem
+from localspec.config.keys import KEYS, Setting, from_variable
 from localspec.errors import UsageError
-from localspec.models.paths import shown
+from localspec.storage.paths import shown
 
 PREFIX = "LOCALSPEC_"
 
@@ -84,12 +83,9 @@ def _from_environment(environ: Mapping[str, str]) -> list[tuple[Origin, dict[str
         if not text:  # as with most programs, set to nothing is not set
             continue
         try:
-            value = from_text(key, text)
-        except ValueError as error:
-            raise UsageError(f"environment variable {variable} {error}") from None
-        problem = range_problem(name, value)
-        if problem:
-            raise UsageError(f"environment variable {variable} {problem}")
+            value = from_variable(key, text)
+        except ValueError as problem:
+            raise UsageError(f"environment variable {variable} {problem}") from None
         layers.append((Origin(Level.ENVIRONMENT, variable), {name: value}))
     return layers
 

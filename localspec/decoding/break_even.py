@@ -1,11 +1,10 @@
 """Break-even: whether a draft model could ever pay, by what passes cost, and with how much of a text it starts."""
 
 from localspec.decoding.costs import PassCosts
+from localspec.decoding.lengths import WORTH_TRYING
 
 _AT_BEST = 0.96
 """Chance of a drafted token on the text that a draft model knows best: edits and quotes of a real pair."""
-WORTH_TRYING = 1.1
-"""Tokens that a plain step's time has to promise: chances and costs are estimates."""
 
 
 def could_win(target: PassCosts, draft_model: PassCosts, longest: int) -> bool:

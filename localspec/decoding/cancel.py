@@ -6,22 +6,37 @@ what watches it, and how, is not known here.
 
 import numpy as np
 
+_ALL, _SOME = 1, 2
+
 
 class CancelFlag:
     """A flag that any thread may set, and that native code may read at `address`.
 
+    Set, it stops everything that runs under it. Interrupted, it stops the pass that runs, for
+    whoever made it to end some of what the pass was for, and to go on with the rest.
+
     Two bytes long, the second always zero, so that the flag also reads as a C string:
-    empty while clear, of length one once set.
+    empty while clear, of length one else.
     """
 
-    __slots__ = ("_cell",)
+    __slots__ = ("_byte", "_cell")
 
     def __init__(self) -> None:
         self._cell = np.zeros(2, dtype=np.uint8)
+        self._byte = self._cell[:1]
 
     def set(self) -> None:
         """Ask whatever runs under this flag to stop soon."""
-        self._cell[0] = 1
+        # One call of numpy, which no other thread comes between: neither loses what the other set.
+        np.bitwise_or(self._byte, _ALL, out=self._byte)
+
+    def interrupt(self) -> None:
+        """Ask the pass that runs to stop soon."""
+        np.bitwise_or(self._byte, _SOME, out=self._byte)
+
+    def resume(self) -> None:
+        """Let passes run again, unless everything was asked to stop."""
+        np.bitwise_and(self._byte, _ALL, out=self._byte)
 
     def clear(self) -> None:
         """Make the flag ready for the next reply."""
@@ -29,8 +44,13 @@ class CancelFlag:
 
     @property
     def is_set(self) -> bool:
-        """Whether a stop was asked for."""
+        """Whether a stop was asked for, of everything or of the pass that runs."""
         return bool(self._cell[0])
+
+    @property
+    def stops_all(self) -> bool:
+        """Whether everything was asked to stop."""
+        return bool(self._cell[0] & _ALL)
 
     @property
     def address(self) -> int:

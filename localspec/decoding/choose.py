@@ -1,7 +1,6 @@
 """choose: the token that a position gets, fixed by seed and position before any draft exists."""
 
-import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -11,8 +10,9 @@ from numpy.typing import NDArray
 from localspec.decoding.allowed import LOOKED_AT, Allows
 from localspec.decoding.constraint import Constraint
 from localspec.decoding.noise import Noise
-from localspec.decoding.sampling import Candidates, SamplingParams, candidates
+from localspec.decoding.sampling import Candidates, candidates
 from localspec.decoding.top import ranked_ids
+from localspec.options import SamplingParams
 
 
 def choose(candidates: Candidates, noise: Noise, position: int) -> int:
@@ -31,35 +31,16 @@ def choose(candidates: Candidates, noise: Noise, position: int) -> int:
     return int(candidates.ids[np.argmax(perturbed)])
 
 
-_NEAR = 3.0
-_COMPARED = 6.0
-"""At temperature 0: gaps below the first are worth looking for all rivals up to the second."""
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Ranking:
-    """The ids that came near a choice, and how near: by the score that decided.
-
-    Args:
-        ids: in any order, the chosen one among them.
-        scores: of each; log weight and noise, or the logit at temperature 0.
-    """
-
-    ids: NDArray[np.int64]
-    scores: NDArray[np.float64] | NDArray[np.float32]
-
-    def rank(self, token: int) -> int | None:
-        """Return the place of an id, 1 for the chosen one; None where it did not come near."""
-        places = np.flatnonzero(self.ids == token)
-        if places.size == 0:
-            return None
-        return 1 + int(np.count_nonzero(self.scores > self.scores[places[0]]))
+_ALTERNATIVES = 2
+"""How many choices after the first are told: what a sibling in a branching draft would be."""
+_ALONE = 1e6
+"""The gap of a choice without a rival."""
 
 
 def choose_with_gap(
     candidates: Candidates, row: NDArray[np.float32], noise: Noise, position: int
-) -> tuple[int, float, Ranking]:
-    """Return what `choose` returns, by how much it beat the second best, and who else came near.
+) -> tuple[int, float, tuple[int, ...]]:
+    """Return what `choose` returns, by how much it beat the second best, and the next two choices.
 
     Args:
         candidates: as for `choose`.
@@ -69,24 +50,19 @@ def choose_with_gap(
         position: as for `choose`.
     """
     if candidates.ids.size > 1:
-        perturbed = candidates.log_weights + noise.gumbel(position, candidates.ids)
-        best = int(np.argmax(perturbed))
-        gap = float(perturbed[best]) - float(np.partition(perturbed, -2)[-2])
-        return int(candidates.ids[best]), gap, Ranking(candidates.ids, perturbed)
+        ids = candidates.ids
+        scores = candidates.log_weights + noise.gumbel(position, ids)
+        best = int(np.argmax(scores))
+        order = np.argsort(-scores, kind="stable")[: 1 + _ALTERNATIVES]
+        others = [int(at) for at in order if at != best]
+        gap = float(scores[best] - scores[others[0]])
+        return int(ids[best]), gap, tuple(int(ids[at]) for at in others)
     token = int(candidates.ids[0])
-    places = [start + int(part.argmax()) for start, part in _around(row, token) if part.size]
-    second = max(places, key=lambda place: float(row[place]), default=token)
-    gap = float(row[token]) - float(row[second]) if second != token else math.inf
-    near = (
-        np.array([token, second]) if gap >= _NEAR else np.flatnonzero(row > row[token] - _COMPARED)
-    )
-    return token, gap, Ranking(near, row[near])
-
-
-def _around(row: NDArray[np.float32], token: int) -> Iterator[tuple[int, NDArray[np.float32]]]:
-    """Yield what lies before a place of a row and after it, each with where it starts."""
-    yield 0, row[:token]
-    yield token + 1, row[token + 1 :]
+    ranked = ranked_ids(row, min(2 + _ALTERNATIVES, row.size))
+    near = [int(each) for each in ranked if each != token and row[each] > -np.inf]
+    rivals = near[:_ALTERNATIVES]
+    gap = float(row[token]) - float(row[rivals[0]]) if rivals else _ALONE
+    return token, gap, tuple(rivals)
 
 
 @dataclass(frozen=True, slots=True)

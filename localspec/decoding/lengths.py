@@ -3,6 +3,9 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+WORTH_TRYING = 1.1
+"""Tokens that a plain round's time has to promise: chances and costs are estimates."""
+
 
 @dataclass(frozen=True, slots=True)
 class Worth:

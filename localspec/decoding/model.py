@@ -35,6 +35,25 @@ class Pass:
     rows: int
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Passed:
+    """What came of a pass.
+
+    Args:
+        logits: the rows that were asked for, valid until the next pass of the same model.
+        evaluated: tokens that were evaluated for it.
+        seconds: what it took; of a pass shared with other sequences, this one's share.
+        truncate_s: removing from the cache what the request does not begin with, not in `seconds`.
+        waited_s: seconds between request and answer that went to other sequences.
+    """
+
+    logits: Logits
+    evaluated: int
+    seconds: float = 0.0
+    truncate_s: float = 0.0
+    waited_s: float = 0.0
+
+
 class LanguageModel(Protocol):
     """A causal language model over a context of `n_ctx` tokens."""
 

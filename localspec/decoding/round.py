@@ -1,52 +1,158 @@
-"""Round: one propose and verify cycle, and what it cost."""
+"""Round: one propose and verify cycle, what it confirmed, and what it cost. Values alone: cheap to import."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from enum import Enum
 
-from localspec.decoding.drafter import Draft
-from localspec.decoding.verify import Verdict
+OFF = "off"
+"""The drafter's name where nothing was drafted."""
+PROMPT = "prompt"
+"""The drafter's name of the first token, which the prompt's own evaluation gives."""
+
+
+class StopReason(Enum):
+    """Why a generation ended."""
+
+    EOG = "eog"
+    LENGTH = "length"
+    STOP_STRING = "stop_string"
+    CANCELLED = "cancelled"
+    CONTEXT_FULL = "context_full"
 
 
 @dataclass(frozen=True, slots=True)
-class Round:
-    """One propose and verify cycle."""
+class Draft:
+    """One proposal.
 
-    draft: Draft
-    verdict: Verdict
+    Args:
+        tokens: in order.
+        confidences: how sure the drafter was of each, 0 to 1.
+        drafter: its name.
+        gaps: by how much each beat the second best under the shared noise, in units of log weight;
+            empty if the drafter does not know.
+        alternatives: the drafter's second and third choice for each, best first; likewise.
+    """
 
-    @property
-    def confirmed(self) -> tuple[int, ...]:
-        """The accepted tokens and the target's next one: never empty."""
-        return (*self.draft.tokens[: self.verdict.accepted], self.verdict.next_token)
+    tokens: tuple[int, ...] = ()
+    confidences: tuple[float, ...] = ()
+    drafter: str = OFF
+    gaps: tuple[float, ...] = ()
+    alternatives: tuple[tuple[int, ...], ...] = ()
 
-    @property
-    def correction_rank(self) -> int | None:
-        """The correction's place among what the drafter might have proposed, the proposal being 1.
 
-        None without a correction, and where it did not come near the proposal.
-        """
-        accepted = self.verdict.accepted
-        if accepted == len(self.draft.tokens) or accepted >= len(self.draft.rankings):
-            return None
-        return self.draft.rankings[accepted].rank(self.verdict.next_token)
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What became of a draft.
+
+    Args:
+        accepted: how many drafted tokens the target would have chosen itself, from the first on.
+        next_token: the target's choice after them: the correction of the first token that it
+            would not have chosen, or the bonus if all were accepted.
+    """
+
+    accepted: int
+    next_token: int
 
 
 @dataclass(frozen=True, slots=True)
 class Spent:
-    """Seconds that one round took, by stage.
+    """Seconds that one round took, by stage; of a pass shared with other sequences, this one's share.
 
     Args:
-        draft_prefill_s: what the draft model had not evaluated yet, before it could propose.
-        draft_s: its passes for the draft, and lookups.
+        draft_prefill_s: evaluating what the draft model had not followed, before it could propose.
+        draft_s: passes of the draft model for the draft, and lookups.
         verify_s: the target's pass.
-        sample_s: choosing, for the draft and for the verdict.
+        sample_s: choosing tokens, for the draft and for the verdict.
+        truncate_s: removing rejected tokens from the caches.
+        other_s: everything else since the round before: text, and whoever reads it.
     """
 
-    draft_prefill_s: float
-    draft_s: float
-    verify_s: float
-    sample_s: float
+    draft_prefill_s: float = 0.0
+    draft_s: float = 0.0
+    verify_s: float = 0.0
+    sample_s: float = 0.0
+    truncate_s: float = 0.0
+    other_s: float = 0.0
 
     @property
-    def total_s(self) -> float:
-        """All of it."""
-        return self.draft_prefill_s + self.draft_s + self.verify_s + self.sample_s
+    def round_s(self) -> float:
+        """The round itself, without what lies between two rounds."""
+        stages = (self.draft_prefill_s, self.draft_s, self.verify_s, self.sample_s)
+        return sum(stages) + self.truncate_s
+
+    @property
+    def wall_s(self) -> float:
+        """The round and what lies between it and the one before."""
+        return self.round_s + self.other_s
+
+    @property
+    def drafting_s(self) -> float:
+        """Drafting, with what the draft model had to catch up with."""
+        return self.draft_prefill_s + self.draft_s
+
+    @property
+    def aside_s(self) -> float:
+        """All but drafting and the target's pass."""
+        return self.sample_s + self.truncate_s + self.other_s
+
+    def __add__(self, other: "Spent") -> "Spent":
+        """Return the sums, stage by stage."""
+        return Spent(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(self)))
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """One propose and verify cycle.
+
+    Args:
+        draft: what was proposed.
+        verdict: what the target made of it.
+        confirmed: the tokens that it adds to the text: the accepted ones and the target's next, cut
+            at the end of the generation; never empty.
+        spent: what it cost.
+    """
+
+    draft: Draft
+    verdict: Verdict
+    confirmed: tuple[int, ...]
+    spent: Spent = Spent()
+
+    @property
+    def is_first(self) -> bool:
+        """Whether this is the first token, which the prompt's own evaluation gives."""
+        return self.draft.drafter == PROMPT
+
+    @property
+    def drafted(self) -> int:
+        """How many tokens were proposed."""
+        return len(self.draft.tokens)
+
+    @property
+    def accepted(self) -> int:
+        """How many proposed tokens are in the text."""
+        return min(self.verdict.accepted, len(self.confirmed))
+
+    @property
+    def origins(self) -> tuple[str, ...]:
+        """Where each confirmed token came from.
+
+        `first` (the prompt's own evaluation), `plain` (a round without a draft), `correction` or
+        `bonus` (the target's, after a rejected or a wholly accepted draft), else the drafter's name.
+        """
+        if self.is_first:
+            return ("first",)
+        last = "bonus" if self.verdict.accepted == self.drafted else "correction"
+        accepted = (self.draft.drafter,) * self.verdict.accepted
+        return (*accepted, last if self.drafted else "plain")[: len(self.confirmed)]
+
+    @property
+    def correction_rank(self) -> int | None:
+        """The correction's place among the drafter's choices, 2 for its second.
+
+        None if nothing was corrected, or the correction is not among the first three.
+        """
+        at, draft = self.verdict.accepted, self.draft
+        if at >= min(len(draft.tokens), len(draft.alternatives)):
+            return None
+        others = draft.alternatives[at]
+        token = self.verdict.next_token
+        return others.index(token) + 2 if token in others else None

@@ -1,4 +1,4 @@
-"""SamplingParams, and what they make of a row of logits: a sparse set of Candidates.
+"""Candidates: what SamplingParams make of a row of logits, a sparse set.
 
 Order and meaning of the transforms are llama.cpp's: a constraint, logit bias, penalties, top-k,
 top-p, min-p, temperature. A row is truncated to its candidates first and in float64 from there on.
@@ -14,68 +14,8 @@ from numpy.typing import NDArray
 
 from localspec.decoding.allowed import Allows, allowed_ids
 from localspec.decoding.top import top_ids
-from localspec.errors import PassFailed, UsageError
-
-# Far beyond any logit, and far from where float32 would lose the logits beside it.
-_MOST = 10_000
-
-
-@dataclass(frozen=True, slots=True)
-class SamplingParams:
-    """How a row of logits becomes a choice.
-
-    Args:
-        temperature: 0 takes the likeliest token; 1 leaves the model's distribution as it is.
-        top_k: keep this many of the likeliest tokens; 0 keeps all.
-        top_p: keep the smallest set of likeliest tokens that holds this much probability; 1 keeps all.
-        min_p: drop tokens less likely than this fraction of the likeliest; 0 keeps all.
-        repeat_penalty: divide positive and multiply negative logits of recent tokens; 1 is off.
-        presence_penalty: subtract this from the logits of recent tokens; 0 is off.
-        frequency_penalty: subtract this for each recent occurrence; 0 is off.
-        penalty_last_n: how many tokens count as recent, prompt included; 0 switches penalties off.
-        logit_bias: (token id, bias) pairs added to the logits before everything else.
-
-    Raises:
-        UsageError: a value is outside its range.
-    """
-
-    temperature: float = 0.8
-    top_k: int = 40
-    top_p: float = 0.95
-    min_p: float = 0.05
-    repeat_penalty: float = 1.0
-    presence_penalty: float = 0.0
-    frequency_penalty: float = 0.0
-    penalty_last_n: int = 64
-    logit_bias: tuple[tuple[int, float], ...] = ()
-
-    def __post_init__(self) -> None:
-        rules = (
-            ("temperature", 0 <= self.temperature < math.inf, "0 or more, and finite"),
-            ("top_k", self.top_k >= 0, "0 (off) or more"),
-            ("top_p", 0 < self.top_p <= 1, "above 0, and 1 (off) at most"),
-            ("min_p", 0 <= self.min_p <= 1, "between 0 (off) and 1"),
-            ("repeat_penalty", 1 / _MOST <= self.repeat_penalty <= _MOST, f"from 1e-4 to {_MOST}"),
-            ("presence_penalty", abs(self.presence_penalty) <= _MOST, f"within ±{_MOST}"),
-            ("frequency_penalty", abs(self.frequency_penalty) <= _MOST, f"within ±{_MOST}"),
-            ("penalty_last_n", self.penalty_last_n >= 0, "0 (off) or more"),
-        )
-        for name, holds, range_text in rules:
-            if not holds:
-                raise UsageError(f"{name} is {getattr(self, name)}: it must be {range_text}")
-        for token, bias in self.logit_bias:
-            if token < 0 or not (bias == -math.inf or abs(bias) <= _MOST):
-                raise UsageError(
-                    f"logit_bias of token {token} is {bias}: "
-                    f"give an id from 0 on and a number within ±{_MOST}, or -inf"
-                )
-
-    @property
-    def penalises(self) -> bool:
-        """Whether the tokens before a position change its logits."""
-        return self.penalty_last_n > 0 and (
-            self.repeat_penalty != 1 or self.presence_penalty != 0 or self.frequency_penalty != 0
-        )
+from localspec.errors import PassFailed
+from localspec.options import SamplingParams
 
 
 @dataclass(frozen=True, slots=True, eq=False)

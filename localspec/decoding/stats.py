@@ -4,6 +4,8 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from localspec.decoding.round import Round
+
 
 @dataclass(slots=True)
 class AcceptanceStats:
@@ -15,13 +17,15 @@ class AcceptanceStats:
     confirmed: int = 0
     by_drafter: dict[str, "AcceptanceStats"] = field(default_factory=dict)
 
-    def add(self, drafter: str, drafted: int, accepted: int, confirmed: int) -> None:
-        """Count one round: tokens drafted, accepted by the target, and handed out."""
-        for stats in (self, self.by_drafter.setdefault(drafter, AcceptanceStats())):
+    def add(self, done: Round) -> None:
+        """Count a round; the first token, which the prompt gives, is none."""
+        if done.is_first:
+            return
+        for stats in (self, self.by_drafter.setdefault(done.draft.drafter, AcceptanceStats())):
             stats.rounds += 1
-            stats.drafted += drafted
-            stats.accepted += accepted
-            stats.confirmed += confirmed
+            stats.drafted += done.drafted
+            stats.accepted += done.accepted
+            stats.confirmed += len(done.confirmed)
 
     @property
     def acceptance_rate(self) -> float | None:

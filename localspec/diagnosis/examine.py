@@ -10,7 +10,7 @@ from localspec.diagnosis.machine import hardware, software
 from localspec.diagnosis.passes import passes
 from localspec.llama.build import build
 from localspec.llama.devices import devices
-from localspec.models.paths import data_dir
+from localspec.storage.paths import data_dir
 
 
 def examine(

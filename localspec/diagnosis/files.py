@@ -8,13 +8,13 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from localspec.config.files import project_file, user_file
-from localspec.config.keys import redacted
+from localspec.config.keys import KEYS, as_written
 from localspec.config.resolve import Level, resolve
 from localspec.diagnosis.fact import Fact
-from localspec.models.paths import data_dir, shown
+from localspec.models.entries import shards_of
 from localspec.models.registry import load_registry
-from localspec.models.shard_set import shards_of
-from localspec.models.space import size_text
+from localspec.storage.files import size_text
+from localspec.storage.paths import data_dir, shown
 
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _CHUNK_BYTES = 1 << 20
@@ -41,7 +41,7 @@ def settings() -> Iterator[Fact]:
     """Yield every setting that somebody made."""
     made = [(n, each) for n, each in resolve({}).items() if each.origin.level > Level.DEFAULT]
     for name, each in made:
-        yield Fact("settings", name, f"{redacted(each.value)} ({each.origin})")
+        yield Fact("settings", name, f"{as_written(KEYS[name], each.value)} ({each.origin})")
     if not made:
         yield Fact("settings", "all", "defaults")
     registry = load_registry()

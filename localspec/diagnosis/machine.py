@@ -14,7 +14,7 @@ from localspec.llama.cpu_threads import default_threads
 from localspec.llama.devices import Device
 from localspec.llama.spare_cores import GIVES_WAY, taken_by_others
 from localspec.models.free_memory import free_ram_bytes
-from localspec.models.space import size_text
+from localspec.storage.files import size_text
 
 _INTERESTING = ("avx", "avx2", "avx512f", "avx512_vnni", "avx512_bf16", "amx_int8", "f16c", "fma")
 _INTERESTING_ARM = ("asimd", "asimddp", "i8mm", "bf16", "sve", "sve2")

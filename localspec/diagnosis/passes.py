@@ -7,11 +7,11 @@ from localspec.calibration.calibrated import cached_costs, cached_widths
 from localspec.decoding.costs import PassCosts
 from localspec.decoding.model import Role
 from localspec.diagnosis.fact import Fact
-from localspec.llama.options import LoadOptions
 from localspec.llama.safe_widths import SafeWidths
 from localspec.models.inventory import inventory
 from localspec.models.registry import load_registry
 from localspec.models.store import Store
+from localspec.options import LoadOptions
 
 _WIDE = 16
 

@@ -1,35 +1,39 @@
-"""Answering: one conversation after the other with the same models, told in the protocol's words."""
+"""Answering: conversations with the same models, several at once, told in the protocol's words."""
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+import sys
+import traceback
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from localspec.chat.conversation import Conversation, Segment
-from localspec.chat.conversation import Message as Said
-from localspec.chat.events import Finished
-from localspec.chat.reply_options import ReplyOptions
-from localspec.chat.thinking import tag_pieces, thinking_tags
-from localspec.decoding.drafter import NoDrafter
-from localspec.decoding.policy import FixedPolicy
-from localspec.decoding.sampling import SamplingParams
-from localspec.engine.account import Account, finished
+from localspec.chat.events import Finished, RequestFailed, RoundDone
+from localspec.chat.requests import Request
+from localspec.decoding.policy.policy import plain_policy
+from localspec.decoding.round import Round
 from localspec.engine.factory import Loaded, SavedState
-from localspec.engine.forecast import Forecast, chance_of_acceptance, forecast
+from localspec.engine.forecast import by_draft_model, chance_of_acceptance, forecast
 from localspec.engine.protocol import (
     Ask,
-    Message,
-    Options,
-    Prefilling,
-    RoundFigures,
-    Span,
-    Started,
-    Streamed,
-    Turn,
+    Failed,
+    Forecast,
+    Notice,
+    ReplyDone,
+    ReplyEvents,
 )
 from localspec.engine.shortening import dropped_to_fit
-from localspec.errors import UsageError
+from localspec.errors import LocalspecError, UsageError
+from localspec.messages import Message
 
-_NO_DRAFTING = FixedPolicy(NoDrafter(), 0)
+
+@dataclass(slots=True, eq=False)
+class _Asked:
+    """A request that is being answered."""
+
+    ask: Ask
+    conversation: Conversation
+    dropped: int
+    rounds: list[Round] = field(default_factory=list)
 
 
 class Answering:
@@ -40,10 +44,11 @@ class Answering:
         tell: says something to the client; never waits.
     """
 
-    def __init__(self, loaded: Loaded, tell: Callable[[Message], None]) -> None:
+    def __init__(self, loaded: Loaded, tell: Callable[[Notice], None]) -> None:
         self._loaded = loaded
         self._assistant = loaded.assistant
         self._tell = tell
+        self._asked: dict[int, _Asked] = {}
         self._remembered: tuple[Segment, ...] = ()
         self._chance: float | None = None
 
@@ -52,32 +57,54 @@ class Answering:
         """How the target is called."""
         return self._assistant.models.target_name
 
-    def answer(self, request: Ask) -> None:
-        """Answer a conversation; see `Ask`."""
-        options = reply_options(request.options)
-        turns = _checked(request.turns)
-        target = self._assistant.models.target
-        dropped = 0
-        if request.drop_oldest:
-            dropped = dropped_to_fit(turns, target.n_ctx, options.max_tokens, self._length)
-            system = turns[:1] if turns[0].role == "system" else ()
-            turns = (*system, *turns[len(system) + dropped :])
-        conversation = self._conversation(turns)
-        tokens = conversation.prompt_tokens(
-            self._assistant.template, self._assistant.models.tokenizer
-        )
-        if request.keep is not None:
-            self._cut_caches(request.keep)
-        cached = min(target.common_prefix(tokens), len(tokens) - 1) if tokens else 0
-        self._tell(Started(request.id, len(tokens), cached, dropped))
-        with self._prefill_watched(request.id), self._drafting(request.draft):
-            self._stream(request.id, conversation, options)
-        if not request.aside:
-            self._remembered = conversation.remembered
+    @property
+    def busy(self) -> bool:
+        """Whether something is being answered."""
+        return bool(self._asked)
 
-    def count(self, turns: Sequence[Turn]) -> tuple[int, int]:
+    def ask(self, ask: Ask) -> None:
+        """Have a conversation answered; see `Ask`."""
+        options = ask.options
+        messages, dropped = _checked(ask.messages), 0
+        if ask.drop_oldest:
+            n_ctx = self._assistant.models.target.n_ctx
+            dropped = dropped_to_fit(messages, n_ctx, options.max_tokens, self._length)
+            system = messages[:1] if messages[0].role == "system" else ()
+            messages = (*system, *messages[len(system) + dropped :])
+        conversation = self._conversation(messages)
+        self._asked[ask.id] = _Asked(ask, conversation, dropped)
+        policy = None if ask.draft else plain_policy()
+        self._assistant.submit(Request(ask.id, conversation, options, keep=ask.keep, policy=policy))
+
+    def cancel(self, number: int) -> None:
+        """End one answer with what there is of it; any thread may ask for it."""
+        self._assistant.cancel(number)
+
+    def step(self) -> None:
+        """Go on with all that is being answered, and tell what happened."""
+        self._assistant.step()
+        for number, event in self._assistant.take():
+            asked = self._asked[number]
+            if isinstance(event, Finished):
+                self._done(asked, event)
+            elif isinstance(event, RequestFailed):
+                del self._asked[number]
+                self._tell(failure(number, event.error))
+            else:
+                if isinstance(event, RoundDone) and not event.round.is_first:
+                    asked.rounds.append(event.round)
+                self._tell(ReplyEvents(number, (event,)))
+
+    def abandon(self, error: Exception) -> None:
+        """End everything that is being answered without a reply."""
+        for number in list(self._asked):
+            del self._asked[number]
+            self._assistant.drop(number)
+            self._tell(failure(number, error))
+
+    def count(self, messages: Sequence[Message]) -> tuple[int, int]:
         """Return how many tokens a conversation takes, and how many the context holds."""
-        return self._length(_checked(turns)), self._assistant.models.target.n_ctx
+        return self._length(_checked(messages)), self._assistant.models.target.n_ctx
 
     def save(self, directory: Path) -> SavedState:
         """Write what is evaluated; raises StateLeftError."""
@@ -93,82 +120,46 @@ class Answering:
         """Free the models."""
         self._assistant.close()
 
-    def _stream(self, number: int, conversation: Conversation, options: ReplyOptions) -> None:
-        models = self._assistant.models
-        tags = thinking_tags(self._assistant.template.source)
-        pieces = tag_pieces(tags, models.tokenizer)
-        account = Account(models.tokenizer, pieces, models.eog, conversation.begun)
-        for event in self._assistant.stream(conversation, options, watch=account.note):
-            if isinstance(event, Finished):
-                self._tell(Streamed(number, (), *account.taken()))
-                looked_back = self._looked_back(account.rounds)
-                self._tell(finished(number, event.reply, conversation.messages[-1], looked_back))
-            else:
-                spans = (Span(event.text, event.thinking),)
-                self._tell(Streamed(number, spans, *account.taken()))
+    def _done(self, asked: _Asked, event: Finished) -> None:
+        del self._asked[asked.ask.id]
+        if not asked.ask.aside:
+            self._remembered = asked.conversation.remembered
+        self._tell(
+            ReplyDone(
+                asked.ask.id,
+                event.reply,
+                asked.conversation.messages[-1],
+                asked.dropped,
+                self._looked_back(asked.rounds),
+            )
+        )
 
-    def _looked_back(self, rounds: Sequence[RoundFigures]) -> Forecast | None:
+    def _looked_back(self, rounds: Sequence[Round]) -> Forecast | None:
         """Say what drafting gained, and learn from it what to expect where it is off."""
         costs = self._loaded.costs
         if costs is None or not rounds:
             return None
         looked_back = forecast(rounds, costs, self._chance)
-        self._chance = chance_of_acceptance(rounds, "model") or self._chance
+        self._chance = chance_of_acceptance(by_draft_model(rounds)) or self._chance
         return looked_back
 
-    def _conversation(self, turns: Sequence[Turn]) -> Conversation:
-        messages = [Said(turn.role, turn.content, turn.thinking) for turn in turns]
+    def _conversation(self, messages: Sequence[Message]) -> Conversation:
         return Conversation(messages=messages, remembered=self._remembered)
 
-    def _length(self, turns: Sequence[Turn]) -> int:
-        conversation = self._conversation(turns)
-        template, tokenizer = self._assistant.template, self._assistant.models.tokenizer
-        return len(conversation.prompt_tokens(template, tokenizer))
-
-    def _cut_caches(self, n_past: int) -> None:
-        for model in (self._assistant.models.target, self._assistant.models.draft_model):
-            if model is not None:
-                model.truncate(n_past)
-
-    @contextmanager
-    def _prefill_watched(self, number: int) -> Iterator[None]:
-        self._loaded.watch_prefill(lambda done, total: self._tell(Prefilling(number, done, total)))
-        try:
-            yield
-        finally:
-            self._loaded.watch_prefill(None)
-
-    @contextmanager
-    def _drafting(self, wanted: bool) -> Iterator[None]:
-        usual = self._assistant.policy
-        if not wanted:
-            self._assistant.policy = _NO_DRAFTING
-        try:
-            yield
-        finally:
-            self._assistant.policy = usual
+    def _length(self, messages: Sequence[Message]) -> int:
+        return len(self._assistant.prompt_tokens(self._conversation(messages)))
 
 
-def reply_options(options: Options) -> ReplyOptions:
-    """Return the same options as the assistant takes them.
-
-    Raises:
-        UsageError: a value is out of range.
-    """
-    sampling = SamplingParams(
-        temperature=options.temperature,
-        top_k=options.top_k,
-        top_p=options.top_p,
-        min_p=options.min_p,
-        repeat_penalty=options.repeat_penalty,
-        presence_penalty=options.presence_penalty,
-        frequency_penalty=options.frequency_penalty,
-        penalty_last_n=options.penalty_last_n,
-    )
-    return ReplyOptions(sampling, options.seed, options.max_tokens, options.stop)
+def failure(number: int | None, error: Exception) -> Failed:
+    """Return what the client is told of an error; a fault of ours goes to stderr, too."""
+    if isinstance(error, LocalspecError):
+        return Failed(number, type(error).__name__, str(error))
+    traceback.print_exception(error, file=sys.stderr)
+    reason = " ".join(f"{type(error).__name__}: {error}".split())[:300]
+    return Failed(number, "Fault", f"this is a fault of localspec, report it ({reason})")
 
 
-def _checked(turns: Sequence[Turn]) -> tuple[Turn, ...]:
-    if not turns or turns[-1].role == "system":
+def _checked(messages: Sequence[Message]) -> tuple[Message, ...]:
+    if not messages or messages[-1].role == "system":
         raise UsageError("the conversation has nothing to answer: say something first")
-    return tuple(turns)
+    return tuple(messages)

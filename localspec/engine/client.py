@@ -19,17 +19,17 @@ from localspec.engine.protocol import (
     EngineDied,
     Failed,
     Load,
-    Message,
-    Options,
+    Notice,
     Ready,
     RestoreState,
     SaveState,
-    Turn,
 )
 from localspec.engine.wire import FrameError, encode
+from localspec.messages import Message
+from localspec.options import LaunchOptions, ReplyOptions
 
 # A string and no import: the child's main wires everything together, and lies above this floor.
-COMMAND = (sys.executable, "-m", "localspec.child")
+COMMAND = (sys.executable, "-m", "localspec.launch.child")
 
 
 class EngineClient:
@@ -45,10 +45,10 @@ class EngineClient:
     ) -> None:
         self._command = tuple(command)
         self._env = env
-        self._inbox: SimpleQueue[Message] = SimpleQueue()
+        self._inbox: SimpleQueue[Notice] = SimpleQueue()
         self._process: EngineProcess | None = None
-        self._asked_load: Load | None = None
-        self._last_loaded: Load | None = None
+        self._asked_load: LaunchOptions | None = None
+        self._last_loaded: LaunchOptions | None = None
         self._next_id = 1
 
     @property
@@ -76,32 +76,33 @@ class EngineClient:
         """
         self.close(wait_s=0)
         self.start()
-        request = self._last_loaded or self._asked_load
-        if request is not None:
-            self.load(request)
+        options = self._last_loaded or self._asked_load
+        if options is not None:
+            self.load(options)
 
-    def load(self, request: Load) -> None:
+    def load(self, options: LaunchOptions) -> None:
         """Load a pair, in place of another if one is loaded."""
-        self._asked_load = request
-        self._say(request)
+        self._asked_load = options
+        self._say(Load(options))
 
     def ask(
         self,
-        turns: Sequence[Turn],
-        options: Options | None = None,
+        messages: Sequence[Message],
+        options: ReplyOptions | None = None,
         *,
         draft: bool = True,
         keep: int | None = None,
         aside: bool = False,
         drop_oldest: bool = False,
     ) -> int:
-        """Ask for a reply, see `Ask`; return the id that its messages bear."""
-        request = Ask(0, tuple(turns), options or Options(), draft, keep, aside, drop_oldest)
+        """Ask for a reply, see `Ask`; return the id that its notices bear."""
+        options = ReplyOptions() if options is None else options
+        request = Ask(0, tuple(messages), options, draft, keep, aside, drop_oldest)
         return self._numbered(request)
 
-    def count(self, turns: Sequence[Turn]) -> int:
+    def count(self, messages: Sequence[Message]) -> int:
         """Ask how many tokens a conversation takes; return the id that the answer bears."""
-        return self._numbered(Count(0, tuple(turns)))
+        return self._numbered(Count(0, tuple(messages)))
 
     def cancel(self, id: int | None = None) -> None:  # noqa: A002 - the protocol's word
         """Stop a request; None stops a load."""
@@ -115,16 +116,16 @@ class EngineClient:
         """Have it put back, where it fits."""
         self._say(RestoreState(directory))
 
-    def drain(self) -> list[Message]:
+    def drain(self) -> list[Notice]:
         """Return what came in since the last call, in order; made to be called ten times a second."""
-        messages: list[Message] = []
+        notices: list[Notice] = []
         while True:
             try:
-                message = self._inbox.get_nowait()
+                notice = self._inbox.get_nowait()
             except Empty:
-                return messages
-            messages.append(message)
-            if isinstance(message, Ready):
+                return notices
+            notices.append(notice)
+            if isinstance(notice, Ready):
                 self._last_loaded = self._asked_load
 
     def close(self, wait_s: float = 3.0) -> None:

@@ -1,79 +1,40 @@
 """What a screen says to the engine, and the values in it. See `protocol`."""
 
 from dataclasses import dataclass, field
-from typing import Literal
 
-Role = Literal["system", "user", "assistant"]
-
-
-@dataclass(frozen=True, slots=True)
-class Turn:
-    """One message of a conversation; a reply's thoughts are kept apart from its content."""
-
-    role: Role
-    content: str
-    thinking: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Options:
-    """How one reply is made: the fields of `ReplyOptions` and `SamplingParams`, which check them."""
-
-    temperature: float = 0.8
-    top_k: int = 40
-    top_p: float = 0.95
-    min_p: float = 0.05
-    repeat_penalty: float = 1.0
-    presence_penalty: float = 0.0
-    frequency_penalty: float = 0.0
-    penalty_last_n: int = 64
-    seed: int | None = None
-    max_tokens: int | None = None
-    stop: tuple[str, ...] = ()
+from localspec.messages import Message
+from localspec.options import LaunchOptions, ReplyOptions
 
 
 @dataclass(frozen=True, slots=True)
 class Load:
     """Load a pair in place of the one that is loaded: `Ready`, or `LoadCancelled`.
 
-    What was loaded before is kept until the new files are here and checked; see `Launch` and
-    `LoadOptions` for the fields.
+    What was loaded before is kept until the new files are here and checked.
     """
 
-    pair: str | None = None
-    target: str | None = None
-    draft_model: str | None = None
-    draft: str = "auto"
-    draft_length: int | None = None
-    exact: bool = False
-    n_ctx: int | None = None
-    gpu_layers: int | None = None
-    devices: tuple[str, ...] = ()
-    threads: int | None = None
-    kv_type: str = "f16"
-    offline: bool = False
-    fit: bool = True
+    options: LaunchOptions = field(default_factory=LaunchOptions)
 
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """Answer the last turn: `Started`, then `Prefilling` and `Streamed`, in the end `Finished`.
+    """Answer the last message: `ReplyEvents`, as they happen, and in the end `ReplyDone`.
 
     Args:
         id: chosen by the client, new for every request.
-        turns: the whole conversation, system prompt first. Where it begins like the one before,
-            nothing is evaluated twice. If its last turn is the assistant's, that turn goes on.
+        messages: the whole conversation, system prompt first. Where it begins like the one before,
+            nothing is evaluated twice. If its last message is the assistant's, that one goes on.
         options: how to answer.
         draft: False answers without drafting; the text is the same.
         keep: use so many of the cached tokens at most, so that two runs evaluate the same; None uses what fits.
         aside: this is no part of the conversation: what was said in it before is remembered, and not this.
-        drop_oldest: where the conversation is too long, leave out its oldest turns, never the
+        drop_oldest: where the conversation is too long, leave out its oldest messages, never the
             system prompt, instead of failing.
     """
 
     id: int
-    turns: tuple[Turn, ...]
-    options: Options = field(default_factory=Options)
+    messages: tuple[Message, ...]
+    options: ReplyOptions = field(default_factory=ReplyOptions)
     draft: bool = True
     keep: int | None = None
     aside: bool = False
@@ -85,7 +46,7 @@ class Count:
     """Count the tokens that a conversation takes: `Counted`."""
 
     id: int
-    turns: tuple[Turn, ...]
+    messages: tuple[Message, ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,8 +8,9 @@ from typing import Protocol
 from localspec.chat.assistant import Assistant
 from localspec.chat.conversation import Segment
 from localspec.decoding.cancel import CancelFlag
-from localspec.engine.forecast import Costs
-from localspec.engine.protocol import Downloading, Load, Loading, Measuring
+from localspec.decoding.costs import PairCosts
+from localspec.engine.protocol import Downloading, Loading, Measuring
+from localspec.options import LaunchOptions
 
 
 class StateLeftError(Exception):
@@ -38,29 +39,29 @@ class Loaded:
 
     Args:
         assistant: answers.
-        watch_prefill: has a function called with the tokens that are evaluated and those that were to be, while a
-            prompt takes several passes; None stops it.
         save: writes the state into a directory, with what is remembered of texts; raises StateLeftError.
         restore: puts it back where it fits; raises StateLeftError, and leaves nothing half restored.
         costs: what passes take, where that was measured.
     """
 
     assistant: Assistant
-    watch_prefill: Callable[[Callable[[int, int], None] | None], None]
     save: Callable[[Path, tuple[Segment, ...]], SavedState]
     restore: Callable[[Path], RestoredState]
-    costs: Costs | None = None
+    costs: PairCosts | None = None
 
 
 class Factory(Protocol):
     """Loads what a client asks for; raises the errors of `localspec.launch`."""
 
-    def fetch(self, request: Load, tell: Callable[[Downloading], None]) -> None:
+    def fetch(self, options: LaunchOptions, tell: Callable[[Downloading], None]) -> None:
         """Obtain the files and check that they fit each other. A KeyboardInterrupt may end it anywhere."""
         ...
 
     def load(
-        self, request: Load, cancel: CancelFlag, tell: Callable[[Loading | Measuring], None]
+        self,
+        options: LaunchOptions,
+        cancel: CancelFlag,
+        tell: Callable[[Loading | Measuring], None],
     ) -> Loaded:
         """Load them into the memory that is free now.
 

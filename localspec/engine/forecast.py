@@ -7,11 +7,12 @@ Source: Leviathan, Kalman and Matias 2023, arXiv:2211.17192, theorem 3.8, with t
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
-from localspec.decoding.costs import PassCosts
+from localspec.decoding.costs import PairCosts, PassCosts
+from localspec.decoding.drafters.register import asks_draft_model
+from localspec.decoding.round import Round
 from localspec.decoding.stats import expected_confirmed, expected_speed_up
-from localspec.engine.protocol import RoundFigures
+from localspec.engine.replies import Forecast
 
 # Where nothing was drafted yet: what drafts of a model are usually accepted with.
 USUAL_CHANCE = 0.75
@@ -19,35 +20,7 @@ _LONGEST = 16
 _WORTH_A_WORD = 0.01
 
 
-@dataclass(frozen=True, slots=True)
-class Costs:
-    """What passes take on this machine.
-
-    Args:
-        target: passes of the target.
-        draft_model: passes of the draft model; None without one.
-    """
-
-    target: PassCosts
-    draft_model: PassCosts | None
-
-
-@dataclass(frozen=True, slots=True)
-class Forecast:
-    """Speed-ups over plain decoding, 1 is nothing; None where nothing was drafted.
-
-    Args:
-        predicted: by costs and acceptance.
-        measured: by costs and the clock.
-        note: what the draft model would cost where it is off; empty where it is on, or there is none.
-    """
-
-    predicted: float | None
-    measured: float | None
-    note: str = ""
-
-
-def forecast(rounds: Sequence[RoundFigures], costs: Costs, chance: float | None) -> Forecast:
+def forecast(rounds: Sequence[Round], costs: PairCosts, chance: float | None) -> Forecast:
     """Look back on the rounds of one reply.
 
     Args:
@@ -55,26 +28,30 @@ def forecast(rounds: Sequence[RoundFigures], costs: Costs, chance: float | None)
         costs: measured before.
         chance: that a token of the draft model is accepted, from earlier replies; None without any.
     """
-    drafters = {each.drafter for each in rounds if each.drafted}
-    note = "" if "model" in drafters else _note(costs, chance)
-    if not drafters:
+    drafted = [each for each in rounds if each.drafted]
+    note = "" if by_draft_model(drafted) else _note(costs, chance)
+    if not drafted:
         return Forecast(None, None, note)
     predicted, measured = _speed_ups(rounds, costs)
     return Forecast(predicted, measured, note)
 
 
-def chance_of_acceptance(rounds: Sequence[RoundFigures], drafter: str) -> float | None:
+def chance_of_acceptance(rounds: Sequence[Round]) -> float | None:
     """Return the chance that a drafted token is accepted, given that those before it were; None without any.
 
     What follows a rejected token was never judged, so this is not accepted over drafted.
     """
-    mine = [each for each in rounds if each.drafter == drafter and each.drafted]
-    accepted = sum(each.accepted for each in mine)
-    judged = accepted + sum(each.accepted < each.drafted for each in mine)
+    accepted = sum(each.accepted for each in rounds)
+    judged = accepted + sum(each.accepted < each.drafted for each in rounds)
     return accepted / judged if judged else None
 
 
-def break_even(costs: Costs) -> float | None:
+def by_draft_model(rounds: Sequence[Round]) -> list[Round]:
+    """Return the rounds that asked the draft model."""
+    return [each for each in rounds if asks_draft_model(each.draft.drafter)]
+
+
+def break_even(costs: PairCosts) -> float | None:
     """Return the chance of acceptance from which on the draft model pays; None without one, or where none does."""
     if costs.draft_model is None or _best(costs, costs.draft_model, 1.0) <= 1:
         return None
@@ -88,29 +65,32 @@ def break_even(costs: Costs) -> float | None:
     return high
 
 
-def _speed_ups(rounds: Sequence[RoundFigures], costs: Costs) -> tuple[float, float]:
+def _speed_ups(rounds: Sequence[Round], costs: PairCosts) -> tuple[float, float]:
     table_s = sum(costs.target.of(each.drafted + 1) for each in rounds)
-    now = sum(each.verify_s for each in rounds) / table_s
-    confirmed = sum(each.confirmed for each in rounds)
-    other_s = sum(each.other_s for each in rounds)
+    now = sum(each.spent.verify_s for each in rounds) / table_s
+    confirmed = sum(len(each.confirmed) for each in rounds)
+    other_s = sum(each.spent.aside_s for each in rounds)
     # Choosing and text take their time per token, drafted or not.
     plain_s = costs.target.of(1) * now + other_s / confirmed
-    spent_s = sum(each.draft_s + each.verify_s for each in rounds) + other_s
-    names = {each.drafter for each in rounds}
-    chances = {name: chance_of_acceptance(rounds, name) or 0.0 for name in names}
-    expected = sum(expected_confirmed(chances[each.drafter], each.drafted) for each in rounds)
+    spent_s = sum(each.spent.drafting_s + each.spent.verify_s for each in rounds) + other_s
+    names = {each.draft.drafter for each in rounds}
+    chances = {
+        name: chance_of_acceptance([each for each in rounds if each.draft.drafter == name]) or 0.0
+        for name in names
+    }
+    expected = sum(expected_confirmed(chances[each.draft.drafter], each.drafted) for each in rounds)
     expected_s = sum(_predicted_s(each, costs, now) for each in rounds) + other_s
     return expected * plain_s / expected_s, confirmed * plain_s / spent_s
 
 
-def _predicted_s(each: RoundFigures, costs: Costs, now: float) -> float:
+def _predicted_s(each: Round, costs: PairCosts, now: float) -> float:
     verify_s = costs.target.of(each.drafted + 1) * now
-    if each.drafter == "model" and costs.draft_model is not None:
+    if asks_draft_model(each.draft.drafter) and costs.draft_model is not None:
         return verify_s + each.drafted * costs.draft_model.of(1) * now
-    return verify_s + each.draft_s
+    return verify_s + each.spent.drafting_s
 
 
-def _note(costs: Costs, chance: float | None) -> str:
+def _note(costs: PairCosts, chance: float | None) -> str:
     if costs.draft_model is None:
         return ""
     assumed = USUAL_CHANCE if chance is None else chance
@@ -124,7 +104,7 @@ def _note(costs: Costs, chance: float | None) -> str:
     )
 
 
-def _best(costs: Costs, draft_model: PassCosts, chance: float) -> float:
+def _best(costs: PairCosts, draft_model: PassCosts, chance: float) -> float:
     """Return the speed-up at the best draft length; below 1 where there is none."""
     step_s = costs.target.of(1)
     lengths = range(1, _LONGEST + 1)

@@ -2,52 +2,79 @@
 
 A thread writes. While it waits for a reader, or for its next turn, text is joined and a progress is
 replaced by the one after it; so whoever reads slowly, or not at all, costs no more memory than the
-reply itself, and gets at most ten messages a second of what comes in streams. All else leaves at once, and so
+reply itself, and gets at most ten notices a second of what comes in streams. All else leaves at once, and so
 does the first text of a reply.
 """
 
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import replace
 
-from localspec.engine.protocol import (
-    Downloading,
-    Loading,
-    Measuring,
-    Message,
-    Prefilling,
-    Span,
-    Streamed,
-)
+from localspec.chat.events import Prefilling, Started, StreamEvent, Text
+from localspec.engine.protocol import Downloading, Loading, Measuring, Notice, ReplyEvents
 
 PACE_S = 0.1
-_STREAMS = (Downloading, Loading, Measuring, Prefilling, Streamed)
+_AT_ONCE = 64
+"""Replies whose beginnings are remembered: more than are ever made at once."""
+_STREAMS = (Downloading, Loading, Measuring)
+
+
+class _Happened:
+    """What happened of a reply, while it waits to be told: texts as one, and the last word on a prompt alone."""
+
+    def __init__(self, told: ReplyEvents) -> None:
+        self.id = told.id
+        self._events: list[StreamEvent] = []
+        self._text: int | None = None  # where the last text stands
+        self.add(told)
+
+    def add(self, told: ReplyEvents) -> None:
+        """Add what happened next."""
+        for event in told.events:
+            if isinstance(event, Text):
+                self._add_text(event)
+            elif self._events and isinstance(event, Prefilling):
+                at = -1 if isinstance(self._events[-1], Prefilling) else len(self._events)
+                self._events[at:] = [event]
+            else:
+                self._events.append(event)
+
+    def notice(self) -> ReplyEvents:
+        """Return it as one notice."""
+        return ReplyEvents(self.id, tuple(self._events))
+
+    def _add_text(self, event: Text) -> None:
+        said = None if self._text is None else self._events[self._text]
+        if self._text is None or not isinstance(said, Text) or said.thinking != event.thinking:
+            self._text = len(self._events)
+            self._events.append(event)
+        else:
+            self._events[self._text] = Text(said.text + event.text, event.thinking)
 
 
 class Outbox:
     """A queue with a thread that empties it.
 
     Args:
-        write: takes a message and returns once it is gone; raises OSError when nobody is there any more.
+        write: takes a notice and returns once it is gone; raises OSError when nobody is there any more.
     """
 
-    def __init__(self, write: Callable[[Message], None]) -> None:
+    def __init__(self, write: Callable[[Notice], None]) -> None:
         self._write = write
         self._changed = threading.Condition()
-        self._waiting: list[Message] = []
+        self._waiting: list[Notice | _Happened] = []
         self._closed = False
         self._urgent = False
-        self._begun: int | None = None
+        self._begun: set[int] = set()
         self._next_s = 0.0
         self._thread = threading.Thread(target=self._run, daemon=True, name="localspec-outbox")
         self._thread.start()
 
-    def put(self, message: Message) -> None:
-        """Have a message sent after those before it; returns at once."""
+    def put(self, notice: Notice) -> None:
+        """Have a notice sent after those before it; returns at once."""
         with self._changed:
-            slept, self._urgent = not self._waiting, self._urgent or self._is_urgent(message)
-            self._add(message)
+            slept, self._urgent = not self._waiting, self._urgent or self._is_urgent(notice)
+            self._add(notice)
             # Woken for every token, the thread would take the processor from the pass as often.
             if slept or self._urgent:
                 self._changed.notify()
@@ -59,27 +86,30 @@ class Outbox:
             self._changed.notify()
         self._thread.join(wait_s)
 
-    def _add(self, message: Message) -> None:
+    def _add(self, notice: Notice) -> None:
         # Two models may be fetched at once, so a progress looks past those of others.
         for index in reversed(range(len(self._waiting))):
             before = self._waiting[index]
-            if not isinstance(before, _STREAMS):
+            if isinstance(before, _Happened):
+                if isinstance(notice, ReplyEvents) and before.id == notice.id:
+                    before.add(notice)
+                    return
+            elif not isinstance(before, _STREAMS):
                 break
-            joined = _joined(before, message)
-            if joined is not None:
-                self._waiting[index] = joined
+            elif _is_later(notice, before):
+                self._waiting[index] = notice
                 return
-        self._waiting.append(message)
+        self._waiting.append(_Happened(notice) if isinstance(notice, ReplyEvents) else notice)
 
     def _run(self) -> None:
         while batch := self._next():
             try:
-                for message in batch:
-                    self._write(message)
+                for notice in batch:
+                    self._write(notice)
             except OSError:
                 self._write = lambda _: None  # nobody reads: go on taking, for nobody
 
-    def _next(self) -> list[Message]:
+    def _next(self) -> list[Notice]:
         """Wait until something may leave and return it; nothing at the end."""
         with self._changed:
             while True:
@@ -88,41 +118,30 @@ class Outbox:
                 if self._waiting and (urgent or now_s >= self._next_s):
                     self._next_s, self._urgent = now_s + PACE_S, False
                     batch, self._waiting = self._waiting, []
-                    return batch
+                    return [e.notice() if isinstance(e, _Happened) else e for e in batch]
                 if self._closed:
                     return []
                 self._changed.wait(self._next_s - now_s if self._waiting else None)
 
-    def _is_urgent(self, message: Message) -> bool:
-        if isinstance(message, Streamed):
-            begins, self._begun = message.id != self._begun, message.id
-            return begins
-        return not isinstance(message, _STREAMS)
+    def _is_urgent(self, notice: Notice) -> bool:
+        if not isinstance(notice, ReplyEvents):
+            return not isinstance(notice, _STREAMS)
+        if any(isinstance(each, Started) for each in notice.events):
+            return True
+        has_text = any(isinstance(each, Text) for each in notice.events)
+        begins = has_text and notice.id not in self._begun
+        if begins:
+            self._begun = {notice.id, *sorted(self._begun)[-_AT_ONCE:]}
+        return begins
 
 
-def _joined(before: Message, after: Message) -> Message | None:
-    """Return one message for two of the same stream, or None."""
+def _is_later(after: Notice, before: Notice) -> bool:
+    """Say whether a notice tells the same progress as another one, and more of it."""
     match before, after:
-        case (Streamed(), Streamed()) if before.id == after.id:
-            return replace(
-                before,
-                spans=_merged(before.spans, after.spans),
-                tokens=before.tokens + after.tokens,
-                rounds=before.rounds + after.rounds,
-            )
-        case (Prefilling(), Prefilling()) if before.id == after.id:
-            return after
-        case (Loading(), Loading()) if before.model == after.model:
-            return after
-        case (Measuring(), Measuring()) if before.model == after.model:
-            return after
-        case (Downloading(), Downloading()) if before.name == after.name:
-            return after
-    return None
-
-
-def _merged(before: tuple[Span, ...], after: tuple[Span, ...]) -> tuple[Span, ...]:
-    if before and after and before[-1].thinking == after[0].thinking:
-        seam = Span(before[-1].text + after[0].text, after[0].thinking)
-        return (*before[:-1], seam, *after[1:])
-    return before + after
+        case (Loading(), Loading()):
+            return before.model == after.model
+        case (Measuring(), Measuring()):
+            return before.model == after.model
+        case (Downloading(), Downloading()):
+            return before.name == after.name
+    return False

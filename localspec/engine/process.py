@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from queue import SimpleQueue
 
 from localspec.engine.death import cause_of_death
-from localspec.engine.protocol import EngineDied, Message
-from localspec.engine.wire import MAX_FRAME_BYTES, MESSAGES, FrameError, decode
+from localspec.engine.protocol import EngineDied, Notice
+from localspec.engine.wire import MAX_FRAME_BYTES, NOTICES, FrameError, decode
 
 _STDERR_KEPT_BYTES = 8192
 _DYING_S = 2.0
@@ -30,7 +30,7 @@ class EngineProcess:
     """
 
     def __init__(
-        self, command: Sequence[str], env: Mapping[str, str] | None, inbox: SimpleQueue[Message]
+        self, command: Sequence[str], env: Mapping[str, str] | None, inbox: SimpleQueue[Notice]
     ) -> None:
         self._inbox = inbox
         self._outbox: SimpleQueue[bytes | None] = SimpleQueue()
@@ -90,7 +90,7 @@ class EngineProcess:
 
     def _read(self) -> None:
         try:
-            self._take_messages()
+            self._take_notices()
         except Exception as error:  # memory, mostly; else everybody would wait for ever
             reason = " ".join(f"{type(error).__name__} {error}".split())[:200]
             self._give_up(f"the engine cannot be heard any more ({reason})")
@@ -104,13 +104,13 @@ class EngineProcess:
         if not self._ending:
             self._inbox.put(EngineDied(cause_of_death(code, self._stderr)))
 
-    def _take_messages(self) -> None:
+    def _take_notices(self) -> None:
         assert self._child.stdout is not None  # noqa: S101
         with self._child.stdout as pipe:
             # A line without its end is what a dying child was about to say.
             while (line := pipe.readline(MAX_FRAME_BYTES + 1)).endswith(b"\n"):
                 try:
-                    self._inbox.put(decode(line, MESSAGES))
+                    self._inbox.put(decode(line, NOTICES))
                 except FrameError as error:  # what follows cannot be trusted
                     self._give_up(f"the engine speaks nonsense: {error}")
 

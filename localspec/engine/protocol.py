@@ -1,12 +1,12 @@
 """What a screen and the engine say to each other: values alone, and cheap to import.
 
 One JSON object a line, both ways (`wire.py`). JSON and not msgspec: a dozen small messages a second
-need no speed, a person can read them, and nothing has to be installed for it. The messages repeat a
-few fields of `Launch`, `LoadOptions` and `ReplyOptions` because those know numpy and llama.cpp, which
-a screen must not wait for; tests hold them together.
+need no speed, a person can read them, and nothing has to be installed for it.
 
-The engine does one thing after the other. Whatever it is asked ends in exactly one of the messages
-that the command names, or in `Failed`; `Cancel` overtakes what is waiting.
+Several requests are answered at once, as far as there are sequences for them; all else is done one
+after the other, and what changes the models waits until no answer is under way. Whatever the engine is
+asked ends in exactly one of the notices that the command names, or in `Failed`; `Cancel` overtakes what
+is waiting.
 """
 
 from localspec.engine.commands import (
@@ -16,13 +16,10 @@ from localspec.engine.commands import (
     Command,
     Count,
     Load,
-    Options,
     RestoreState,
-    Role,
     SaveState,
-    Turn,
 )
-from localspec.engine.messages import (
+from localspec.engine.notices import (
     Counted,
     Downloading,
     EngineDied,
@@ -31,22 +28,13 @@ from localspec.engine.messages import (
     LoadCancelled,
     Loading,
     Measuring,
-    Message,
+    Notice,
     Ready,
     StateLeft,
     StateRestored,
     StateSaved,
 )
-from localspec.engine.replies import (
-    DrafterFigures,
-    Finished,
-    LensToken,
-    Prefilling,
-    RoundFigures,
-    Span,
-    Started,
-    Streamed,
-)
+from localspec.engine.replies import Forecast, ReplyDone, ReplyEvents
 
 __all__ = [
     "VERSION",
@@ -57,31 +45,23 @@ __all__ = [
     "Count",
     "Counted",
     "Downloading",
-    "DrafterFigures",
     "EngineDied",
     "Failed",
-    "Finished",
+    "Forecast",
     "Hello",
-    "LensToken",
     "Load",
     "LoadCancelled",
     "Loading",
     "Measuring",
-    "Message",
-    "Options",
-    "Prefilling",
+    "Notice",
     "Ready",
+    "ReplyDone",
+    "ReplyEvents",
     "RestoreState",
-    "Role",
-    "RoundFigures",
     "SaveState",
-    "Span",
-    "Started",
     "StateLeft",
     "StateRestored",
     "StateSaved",
-    "Streamed",
-    "Turn",
 ]
 
-VERSION = 2
+VERSION = 4

@@ -1,7 +1,7 @@
 """Requests: commands wait here for their turn; a cancel overtakes them, and the end of the pipe ends all.
 
-A thread reads, so that a cancel is heard while a reply is made. It sets the flag that a running pass
-watches, and interrupts what watches no flag (a download).
+A thread reads, so that a cancel is heard while replies are made or models are loaded. It has one reply
+ended, sets the flag that loading and every pass watch, and interrupts what watches no flag (a download).
 """
 
 import threading
@@ -19,7 +19,7 @@ class Requests:
 
     Args:
         pipe: where they come from.
-        cancel: set while the current request, or the client, is to stop; clear otherwise.
+        cancel: set while a load, or the client, is to stop.
         interrupt: called when it was set, and at the end: stops what does not watch the flag.
         complain: called with what is no frame.
     """
@@ -37,34 +37,61 @@ class Requests:
         self._complain = complain
         self._changed = threading.Condition()
         self._waiting: deque[Command] = deque()
-        self._cancelled: set[int] = set()  # of waiting commands, by identity
+        self._cancelled: set[int] = set()  # ids of requests
+        self._cancelled_loads: set[int] = set()  # of waiting commands, by identity
         self._current: Command | None = None
         self._ended = False
+        self._cancel_reply: Callable[[int], None] = lambda _number: None
         self.cut_off = threading.Event()
         self._thread = threading.Thread(target=self._read, daemon=True, name="localspec-requests")
 
-    def start(self) -> None:
-        """Begin to read."""
+    def start(self, cancel_reply: Callable[[int], None]) -> None:
+        """Begin to read.
+
+        Args:
+            cancel_reply: ends the answer to a request, by its id, that is being made.
+        """
+        self._cancel_reply = cancel_reply
         self._thread.start()
 
-    def next(self) -> Command | None:
-        """Wait for a command and return it, with the flag as it stands for this one; None at the end."""
+    def next(self, *, busy: bool) -> Command | None:
+        """Return the next command, with the flag as it stands for it.
+
+        Args:
+            busy: answers are under way: do not wait, and leave alone what cannot be done beside them.
+
+        Returns:
+            None at the end, or if there is nothing to be done now.
+        """
         with self._changed:
             self._current = None
-            while not self._waiting and not self._ended:
+            while not busy and not self._waiting and not self._ended:
                 self._changed.wait()
-            if not self._waiting:
+            if not self._waiting or (busy and not isinstance(self._waiting[0], Ask | Count)):
                 return None
             self._current = self._waiting.popleft()
-            if id(self._current) in self._cancelled:
-                self._cancelled.remove(id(self._current))
-                self._cancel.set()
-            else:
+            if isinstance(self._current, Load):
                 self._cancel.clear()
+                if id(self._current) in self._cancelled_loads:
+                    self._cancelled_loads.remove(id(self._current))
+                    self._cancel.set()
             return self._current
 
+    @property
+    def ended(self) -> bool:
+        """Whether the client is gone, or said goodbye."""
+        return self._ended
+
+    def is_cancelled(self, number: int) -> bool:
+        """Say whether a request was cancelled before it was taken; once."""
+        with self._changed:
+            if number not in self._cancelled:
+                return False
+            self._cancelled.remove(number)
+            return True
+
     def end(self) -> None:
-        """Stop the current request and drop the others, as when the client is gone."""
+        """Stop everything and drop what waits, as when the client is gone."""
         with self._changed:
             self._waiting.clear()
             self._stop()
@@ -98,11 +125,25 @@ class Requests:
             if not isinstance(command, Cancel):
                 self._waiting.append(command)
                 self._changed.notify()
-                return
-            self._cancelled.update(id(each) for each in self._waiting if _meant(each, command))
-            if self._current is not None and _meant(self._current, command):
-                self._cancel.set()
-                self._interrupt()
+            elif command.id is None:
+                self._cancel_loads()
+            elif self._waits(command.id) or self._is_current(command.id):
+                self._cancelled.add(command.id)
+        if isinstance(command, Cancel) and command.id is not None:
+            self._cancel_reply(command.id)
+
+    def _waits(self, number: int) -> bool:
+        return any(isinstance(each, Ask) and each.id == number for each in self._waiting)
+
+    def _is_current(self, number: int) -> bool:
+        return isinstance(self._current, Ask) and self._current.id == number
+
+    def _cancel_loads(self) -> None:
+        waiting = (each for each in self._waiting if isinstance(each, Load))
+        self._cancelled_loads.update(id(each) for each in waiting)
+        if isinstance(self._current, Load):
+            self._cancel.set()
+            self._interrupt()
 
     def _bye(self) -> None:
         """End, but save first what is still to be saved."""
@@ -119,9 +160,3 @@ class Requests:
         self._cancel.set()
         self._interrupt()
         self._changed.notify()
-
-
-def _meant(command: Command, cancel: Cancel) -> bool:
-    if cancel.id is None:
-        return isinstance(command, Load)
-    return isinstance(command, Ask | Count) and command.id == cancel.id

@@ -1,16 +1,14 @@
-"""Server: the engine's own end of the pipe. Does what it is asked, one thing after the other.
+"""Server: the engine's own end of the pipe. Answers several requests at once, and does all else one after the other.
 
 Whatever goes wrong with a request becomes one `Failed`, and the next request is served.
 """
 
-import sys
-import traceback
 from collections.abc import Callable
 from pathlib import Path
 
 from localspec.chat.thinking import thinking_tags
 from localspec.decoding.cancel import CancelFlag, Cancelled
-from localspec.engine.answering import Answering
+from localspec.engine.answering import Answering, failure
 from localspec.engine.factory import Factory, Loaded, StateLeftError
 from localspec.engine.forecast import break_even
 from localspec.engine.interruption import Interruption
@@ -19,10 +17,9 @@ from localspec.engine.protocol import (
     Command,
     Count,
     Counted,
-    Failed,
     Load,
     LoadCancelled,
-    Message,
+    Notice,
     Ready,
     RestoreState,
     SaveState,
@@ -31,7 +28,8 @@ from localspec.engine.protocol import (
     StateSaved,
 )
 from localspec.engine.requests import Requests
-from localspec.errors import LocalspecError, TemplateError, UsageError
+from localspec.errors import TemplateError, UsageError
+from localspec.options import LaunchOptions
 
 
 class Server:
@@ -51,7 +49,7 @@ class Server:
         requests: Requests,
         cancel: CancelFlag,
         interruption: Interruption,
-        tell: Callable[[Message], None],
+        tell: Callable[[Notice], None],
     ) -> None:
         self._factory = factory
         self._requests = requests
@@ -61,37 +59,70 @@ class Server:
         self._answering: Answering | None = None
 
     def serve(self) -> None:
-        """Serve until the client ends it."""
-        while (command := self._requests.next()) is not None:
-            try:
+        """Serve until the client ends it.
+
+        Answers go on between two commands; what changes the models waits until none is left.
+        """
+        self._requests.start(self._cancel_reply)
+        while True:
+            command = self._requests.next(busy=self._busy)
+            if command is not None:
                 self._do(command)
-            except LocalspecError as error:
-                self._fail(command, type(error).__name__, str(error))
-            except Exception as error:  # one request must not cost the models, nor the chat
-                traceback.print_exc(file=sys.stderr)
-                reason = " ".join(f"{type(error).__name__}: {error}".split())[:300]
-                self._fail(command, "Fault", f"this is a fault of localspec, report it ({reason})")
+            elif self._busy:
+                self._step()
+            else:
+                return
+
+    @property
+    def _busy(self) -> bool:
+        return self._answering is not None and self._answering.busy
+
+    def _step(self) -> None:
+        """Go on with what is being answered; a fault in a pass ends all of it, and not the models."""
+        assert self._answering is not None, "it is busy"  # noqa: S101
+        if self._requests.ended:
+            self._cancel.set()
+        try:
+            self._answering.step()
+        except Exception as error:
+            self._answering.abandon(error)
+
+    def _cancel_reply(self, number: int) -> None:
+        """End one answer; called by the thread that reads."""
+        if self._answering is not None:
+            self._answering.cancel(number)
 
     def _do(self, command: Command) -> None:
+        """Do it; whatever goes wrong becomes one `Failed`, and the next command is served."""
+        try:
+            self._tried(command)
+        except Exception as error:  # one request must not cost the models, nor the chat
+            number = command.id if isinstance(command, Ask | Count) else None
+            self._tell(failure(number, error))
+
+    def _tried(self, command: Command) -> None:
         match command:
             case Load():
-                self._load(command)
+                self._load(command.options)
             case Ask():
-                self._loaded().answer(command)
+                answering = self._loaded()
+                answering.ask(command)
+                if self._requests.is_cancelled(command.id):
+                    answering.cancel(command.id)
             case Count():
-                tokens, n_ctx = self._loaded().count(command.turns)
+                tokens, n_ctx = self._loaded().count(command.messages)
                 self._tell(Counted(command.id, tokens, n_ctx))
             case SaveState():
                 self._save(command)
             case RestoreState():
                 self._restore(command)
 
-    def _load(self, request: Load) -> None:
+    def _load(self, options: LaunchOptions) -> None:
         try:
-            self._fetch(request)
+            self._fetch(options)
             # Only now does the old pair go, and its memory is free before the new one is planned.
             self._drop()
-            loaded = self._factory.load(request, self._cancel, self._tell)
+            loaded = self._factory.load(options, self._cancel, self._tell)
         except (Cancelled, KeyboardInterrupt):
             kept = self._answering
             self._tell(LoadCancelled(None if kept is None else kept.target_name))
@@ -99,10 +130,10 @@ class Server:
         self._answering = Answering(loaded, self._tell)
         self._tell(_ready(loaded))
 
-    def _fetch(self, request: Load) -> None:
+    def _fetch(self, options: LaunchOptions) -> None:
         with self._interruption.allowed():
             if not self._cancel.is_set:
-                self._factory.fetch(request, self._tell)
+                self._factory.fetch(options, self._tell)
         if (
             self._cancel.is_set
         ):  # also where a library took the interruption for an error of its own
@@ -111,7 +142,7 @@ class Server:
     def _save(self, command: SaveState) -> None:
         try:
             saved = self._loaded().save(Path(command.directory))
-        except StateLeftError as error:
+        except (StateLeftError, UsageError) as error:  # also where no model is loaded
             self._tell(StateLeft(command.directory, str(error)))
         else:
             self._tell(StateSaved(command.directory, saved.tokens, saved.size_bytes))
@@ -119,7 +150,7 @@ class Server:
     def _restore(self, command: RestoreState) -> None:
         try:
             tokens = self._loaded().restore(Path(command.directory))
-        except StateLeftError as error:
+        except (StateLeftError, UsageError) as error:  # also where no model is loaded
             self._tell(StateLeft(command.directory, str(error)))
         else:
             self._tell(StateRestored(command.directory, tokens))
@@ -134,10 +165,6 @@ class Server:
             self._answering.close()
             self._answering = None
 
-    def _fail(self, command: Command, kind: str, reason: str) -> None:
-        number = command.id if isinstance(command, Ask | Count) else None
-        self._tell(Failed(number, kind, reason))
-
 
 def _ready(loaded: Loaded) -> Ready:
     assistant, costs = loaded.assistant, loaded.costs
@@ -148,7 +175,7 @@ def _ready(loaded: Loaded) -> Ready:
     return Ready(
         target=assistant.models.target_name,
         draft_model=assistant.models.draft_model_name,
-        drafter=assistant.policy.drafter_name,
+        drafter=assistant.policy.name,
         n_ctx=assistant.models.target.n_ctx,
         notes=assistant.notes,
         load_s=assistant.load_s,

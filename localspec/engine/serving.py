@@ -11,7 +11,7 @@ from localspec.decoding.cancel import CancelFlag
 from localspec.engine.factory import Factory
 from localspec.engine.interruption import Interruption
 from localspec.engine.outbox import Outbox
-from localspec.engine.protocol import Failed, Hello, Message
+from localspec.engine.protocol import Failed, Hello, Notice
 from localspec.engine.requests import Requests
 from localspec.engine.server import Server
 from localspec.engine.wire import FrameError, encode
@@ -29,12 +29,12 @@ def serve(factory: Factory, version: str, at_end: Callable[[], None] = lambda: N
         version: of localspec.
         at_end: called before this process ends; it must not take long.
     """
-    commands, messages = _private_pipes()
+    commands, notices = _private_pipes()
     cancel, interruption = CancelFlag(), Interruption()
 
-    def write(message: Message) -> None:
-        messages.write(encode(message))
-        messages.flush()
+    def write(notice: Notice) -> None:
+        notices.write(encode(notice))
+        notices.flush()
 
     def complain(error: FrameError) -> None:
         outbox.put(Failed(None, "FrameError", str(error)))
@@ -44,7 +44,6 @@ def serve(factory: Factory, version: str, at_end: Callable[[], None] = lambda: N
     server = Server(factory, requests, cancel, interruption, outbox.put)
     threading.Thread(target=_outlive_nobody, args=(requests,), daemon=True).start()
     outbox.put(Hello(version, os.getpid()))
-    requests.start()
     server.serve()
     at_end()
     outbox.close(_LAST_WORDS_S)
@@ -55,12 +54,12 @@ def serve(factory: Factory, version: str, at_end: Callable[[], None] = lambda: N
 def _private_pipes() -> tuple[BinaryIO, BinaryIO]:
     """Take stdin and stdout for the protocol, so that no stray print or child process gets at them."""
     commands = os.fdopen(os.dup(0), "rb")
-    messages = os.fdopen(os.dup(1), "wb")
+    notices = os.fdopen(os.dup(1), "wb")
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)
     os.close(nothing)
     os.dup2(2, 1)
-    return commands, messages
+    return commands, notices
 
 
 def _outlive_nobody(requests: Requests) -> None:

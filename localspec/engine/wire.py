@@ -1,24 +1,28 @@
-"""Frames: one message as one line of JSON, checked field by field when it comes in.
+"""Frames: one command or notice as one line of JSON, checked field by field when it comes in.
 
-A frame is `{"v": 1, "type": "Ask", ...fields}`. Knows no pipe and no process.
+A frame is `{"v": 1, "type": "Ask", ...fields}`. A value in it that may be one of several records has its `type`, too.
+Knows no pipe and no process.
 """
 
 import json
+import math
 import types
 from collections.abc import Mapping
-from dataclasses import asdict, fields, is_dataclass
+from dataclasses import fields, is_dataclass
+from enum import Enum
 from functools import cache
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from localspec.engine.protocol import VERSION, Command, EngineDied, Message
+from localspec.engine.protocol import VERSION, Command, EngineDied, Notice
+from localspec.errors import UsageError
 
 # A context of a million tokens is far below it; what is above is no conversation.
 MAX_FRAME_BYTES = 32 << 20
 _MOST = 1 << 60
 
 COMMANDS: Mapping[str, type[Command]] = {kind.__name__: kind for kind in get_args(Command)}
-MESSAGES: Mapping[str, type[Message]] = {
-    kind.__name__: kind for kind in get_args(Message) if kind is not EngineDied
+NOTICES: Mapping[str, type[Notice]] = {
+    kind.__name__: kind for kind in get_args(Notice) if kind is not EngineDied
 }
 
 T = TypeVar("T")
@@ -28,34 +32,39 @@ class FrameError(Exception):
     """A line is no frame of this protocol; the text says why, on one line."""
 
 
-def encode(message: Command | Message) -> bytes:
-    """Return a message as a line, its end included.
+def encode(said: Command | Notice) -> bytes:
+    """Return a command or a notice as a line, its end included.
 
     Raises:
         FrameError: it is larger than a frame may be.
     """
-    document = {"v": VERSION, "type": type(message).__name__, **asdict(message)}
+    document = {"v": VERSION, "type": type(said).__name__, **_fields(said)}
     # Escapes for all but ASCII: lone surrogates, which a paste may hold, travel as well.
-    line = json.dumps(document, separators=(",", ":"), allow_nan=False).encode() + b"\n"
+    text = json.dumps(document, separators=(",", ":"))
+    if (
+        "Infinity" in text or "NaN" in text
+    ):  # perhaps in a text: what we would not read, we do not send
+        json.loads(text, parse_constant=_constant)
+    line = text.encode() + b"\n"
     if len(line) > MAX_FRAME_BYTES:
         raise FrameError(
-            f"{type(message).__name__} has {len(line)} bytes, more than {MAX_FRAME_BYTES}: send less text"
+            f"{type(said).__name__} has {len(line)} bytes, more than {MAX_FRAME_BYTES}: send less text"
         )
     return line
 
 
 def decode(line: bytes, kinds: Mapping[str, type[T]]) -> T:
-    """Return the message in a line.
+    """Return the command or the notice in a line.
 
     Args:
         line: a frame.
-        kinds: `COMMANDS` or `MESSAGES`, whichever may come from that side.
+        kinds: `COMMANDS` or `NOTICES`, whichever may come from that side.
 
     Raises:
         FrameError: it is malformed, of another version, or of no such kind.
     """
     try:
-        document = json.loads(line, parse_constant=_no_constant)
+        document = json.loads(line, parse_constant=_constant)
     except (ValueError, RecursionError) as error:
         raise FrameError(f"a frame is no JSON: {' '.join(str(error).split())[:120]}") from None
     if not isinstance(document, dict):
@@ -67,10 +76,7 @@ def decode(line: bytes, kinds: Mapping[str, type[T]]) -> T:
             f"a frame is of protocol {told}, this side speaks {VERSION}: "
             "localspec was changed while it ran, start it again"
         )
-    name = document.pop("type", None)
-    kind = kinds.get(name) if isinstance(name, str) else None
-    if kind is None:
-        raise FrameError(f"a frame is of unknown type {str(name)[:40]!r}")
+    kind = _kind(document, kinds, "a frame")
     built: T = _record(kind, document, kind.__name__)
     return built
 
@@ -78,6 +84,50 @@ def decode(line: bytes, kinds: Mapping[str, type[T]]) -> T:
 @cache
 def _hints(kind: type) -> dict[str, Any]:
     return get_type_hints(kind)
+
+
+@cache
+def _tagged(hint: Any) -> Mapping[str, type]:
+    """Return the records that a value may be one of, by name; nothing where it may be one at most."""
+    records = [each for each in get_args(hint) if is_dataclass(each) and isinstance(each, type)]
+    union = get_origin(hint) in {Union, types.UnionType} and len(records) > 1
+    return {each.__name__: each for each in records} if union else {}
+
+
+def _fields(record: Any) -> dict[str, Any]:
+    hints = _hints(type(record))  # type: ignore[arg-type]  # mypy doubts that a class is hashable
+    return {
+        each.name: _plain(hints[each.name], getattr(record, each.name)) for each in fields(record)
+    }
+
+
+def _plain(hint: Any, value: Any) -> Any:
+    """Return a value as JSON has it; `hint` is what it may be."""
+    if isinstance(value, tuple):
+        kinds = (hint, *get_args(hint))
+        several = next(each for each in kinds if get_origin(each) is tuple)
+        items = _items(several, len(value))
+        return [_plain(item, each) for item, each in zip(items, value, strict=True)]
+    if isinstance(value, dict):
+        item = get_args(hint)[1]
+        return {name: _plain(item, each) for name, each in value.items()}
+    if isinstance(value, Enum):
+        return value.value
+    if not is_dataclass(value):
+        return value
+    tag = {"type": type(value).__name__} if _tagged(hint) else {}
+    return {**tag, **_fields(value)}
+
+
+def _kind(document: object, kinds: Mapping[str, type[T]], where: str) -> type[T]:
+    """Take its type out of a tagged record and return it."""
+    if not isinstance(document, dict):
+        raise FrameError(f"{where} is a {type(document).__name__}, not an object")
+    name = document.pop("type", None)
+    kind = kinds.get(name) if isinstance(name, str) else None
+    if kind is None:
+        raise FrameError(f"{where} is of unknown type {str(name)[:40]!r}")
+    return kind
 
 
 def _record(kind: type, value: object, where: str) -> Any:
@@ -90,6 +140,9 @@ def _record(kind: type, value: object, where: str) -> Any:
     built = {name: _value(hints[name], each, f"{where}.{name}") for name, each in value.items()}
     try:
         return kind(**built)
+    except UsageError as error:
+        reason = " ".join(str(error).split())[:200]
+        raise FrameError(f"{where} cannot be: {reason}") from None
     except TypeError:
         missing = [each.name for each in fields(kind) if each.name not in built]
         raise FrameError(f"{where} lacks one of {', '.join(missing)}") from None
@@ -101,21 +154,57 @@ def _value(hint: Any, value: object, where: str) -> Any:
     if origin in {Union, types.UnionType}:
         if value is None and types.NoneType in get_args(hint):
             return None
-        (hint,) = (each for each in get_args(hint) if each is not types.NoneType)
+        if kinds := _tagged(hint):
+            return _record(_kind(value, kinds, where), value, where)
+        # Of several types the first is how the value is kept, and so how it travels.
+        hint = next(each for each in get_args(hint) if each is not types.NoneType)
         return _value(hint, value, where)
-    if origin is tuple:
-        if not isinstance(value, list):
-            raise FrameError(f"{where} is a {type(value).__name__}, not a list")
-        item = get_args(hint)[0]
-        return tuple(_value(item, each, f"{where}[{index}]") for index, each in enumerate(value))
+    if origin in {tuple, dict}:
+        return _several(hint, value, where)
     if is_dataclass(hint):
         return _record(hint, value, where)  # type: ignore[arg-type]  # a class, never an instance
+    return _single(hint, value, where)
+
+
+def _several(hint: Any, value: object, where: str) -> Any:
+    """Return a tuple, or a mapping by names."""
+    if get_origin(hint) is dict:
+        item, named = get_args(hint)[1], _instance(dict, value, where, "an object")
+        return {name: _value(item, each, f"{where}.{name}") for name, each in named.items()}
+    listed = _instance(list, value, where, "a list")
+    items = _items(hint, len(listed))
+    if len(items) != len(listed):
+        raise FrameError(f"{where} has {len(listed)} items, not {len(items)}")
+    pairs = enumerate(zip(items, listed, strict=True))
+    return tuple(_value(item, each, f"{where}[{index}]") for index, (item, each) in pairs)
+
+
+def _items(hint: Any, length: int) -> tuple[Any, ...]:
+    """Return what each item of a tuple may be; one of any length has `length` of them."""
+    items = get_args(hint)
+    return items[:1] * length if items[-1] is Ellipsis else items
+
+
+def _single(hint: Any, value: object, where: str) -> Any:
+    """Return a text, a number, a switch, or one of a few values."""
+    if isinstance(hint, type) and issubclass(hint, Enum):
+        if value in [each.value for each in hint]:
+            return hint(value)
+        raise FrameError(f"{where} cannot be {json.dumps(value)[:40]}")
     # A bool is no int here, and an int is as good as a float.
-    allowed = value in get_args(hint) if origin is Literal else type(value) is hint
+    allowed = value in get_args(hint) if get_origin(hint) is Literal else type(value) is hint
     if not allowed and not (hint is float and type(value) is int and abs(value) < _MOST):
         raise FrameError(f"{where} cannot be {json.dumps(value)[:40]}")
     return float(value) if hint is float else value  # type: ignore[arg-type]
 
 
-def _no_constant(name: str) -> None:
+def _instance(kind: type[T], value: object, where: str, wanted: str) -> T:
+    if not isinstance(value, kind):
+        raise FrameError(f"{where} is a {type(value).__name__}, not {wanted}")
+    return value
+
+
+def _constant(name: str) -> float:
+    if name == "-Infinity":  # the bias of a token that is forbidden
+        return -math.inf
     raise ValueError(f"{name} is no number")

@@ -46,9 +46,8 @@ class Disjoint:
         if depth > _MAX_DEPTH or self._pairs > _MOST_PAIRS:
             return False
         mine, theirs = (facts(self._document, each, chosen) for each in (written, under))
-        only_lists = (
-            len(mine.choices) == 1 and mine.types is mine.values is None and not mine.spoken
-        )
+        says_itself = mine.spoken or mine.types is not None or mine.values is not None
+        only_lists = len(mine.choices) == 1 and not says_itself
         if closed:
             mine.close()
         if mine.values is not None:

@@ -4,7 +4,7 @@ import json
 import re
 from collections.abc import Iterator
 from functools import cached_property, lru_cache
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any
 
 from localspec.errors import UsageError
 from localspec.grammar.automaton import GrammarAutomaton
@@ -21,6 +21,7 @@ from localspec.grammar.matcher import (
     tokenizer_of,
 )
 from localspec.grammar.normal_form import NormalForm, normal_form
+from localspec.options import ReplyOptions
 
 if TYPE_CHECKING:
     from llguidance import LLMatcher, LLTokenizer
@@ -41,49 +42,14 @@ _REASONS = {
 }
 
 
-class AnswerOptions(Protocol):
-    """Of what options an answer's look is a part; at most one of these is set."""
-
-    @property
-    def json_schema(self) -> Any:
-        """A JSON schema that the answer is valid under, as text."""
-        ...
-
-    @property
-    def grammar(self) -> str | None:
-        """A grammar in GBNF."""
-        ...
-
-    @property
-    def regex(self) -> str | None:
-        """A regular expression, as Rust writes it, that matches the whole answer."""
-        ...
-
-    @property
-    def lark(self) -> str | None:
-        """A grammar in llguidance's variant of Lark."""
-        ...
-
-
-_KINDS = ("json_schema", "grammar", "regex", "lark")
-
-
-class _Grammar(NamedTuple):
-    """What an answer has to look like: one of `_KINDS`, as its user wrote it."""
-
-    kind: str
-    text: str
-
-
-def check(options: AnswerOptions) -> None:
+def require_sound(options: ReplyOptions) -> None:
     """Find out whether an answer can be held to its options, without a vocabulary.
 
     Raises:
         UsageError: what they say is wrong, or cannot be kept, with the place.
     """
-    grammar = _asked(options)
-    if grammar is not None:
-        source_of(*grammar)
+    if options.answer_grammar is not None:
+        source_of(*options.answer_grammar)
 
 
 class Grammars:
@@ -95,15 +61,15 @@ class Grammars:
 
     def __init__(self, vocabulary: Vocabulary) -> None:
         self._vocabulary = vocabulary
-        self._matchers: dict[_Grammar, LLMatcher] = {}
+        self._matchers: dict[tuple[str, str], LLMatcher] = {}
 
-    def __call__(self, options: AnswerOptions) -> GrammarAutomaton:
+    def __call__(self, options: ReplyOptions) -> GrammarAutomaton:
         """Return what holds an answer to its options, which do not leave it free.
 
         Raises:
             UsageError: what they say is wrong, or cannot be kept.
         """
-        grammar = _asked(options)
+        grammar = options.answer_grammar
         assert grammar is not None, "the caller looked"  # noqa: S101
         matcher = self._matchers.pop(grammar, None)
         if matcher is None:
@@ -111,7 +77,7 @@ class Grammars:
             try:
                 matcher = compiled(source, self._tokenizer)
             except GrammarRefused as error:
-                raise UsageError(f"the {grammar.kind} cannot be kept: {error}") from None
+                raise UsageError(f"the {grammar[0]} cannot be kept: {error}") from None
         self._matchers[grammar] = matcher  # what was asked for last stays longest
         if len(self._matchers) > _KEPT:
             del self._matchers[next(iter(self._matchers))]
@@ -120,15 +86,6 @@ class Grammars:
     @cached_property
     def _tokenizer(self) -> "LLTokenizer":
         return tokenizer_of(self._vocabulary)
-
-
-def _asked(options: AnswerOptions) -> _Grammar | None:
-    given = [(kind, getattr(options, kind)) for kind in _KINDS]
-    said = [_Grammar(kind, text) for kind, text in given if text is not None]
-    if len(said) > 1:
-        names = " and ".join(grammar.kind for grammar in said)
-        raise UsageError(f"{names} exclude each other: give one of them")
-    return said[0] if said else None
 
 
 @lru_cache(maxsize=_KEPT)

@@ -91,7 +91,8 @@ def tokenizer_of(vocabulary: Vocabulary) -> "LLTokenizer":
     """Return the vocabulary as llguidance knows it: 152k tokens take half a second."""
     from llguidance import LLTokenizer
 
-    return LLTokenizer(_Wrapped(vocabulary), eos_token=sorted(vocabulary.eog))
+    wrapped: Any = _Wrapped(vocabulary)  # which need not be of llguidance's own class
+    return LLTokenizer(wrapped, eos_token=sorted(vocabulary.eog))
 
 
 @cache

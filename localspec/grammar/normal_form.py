@@ -139,10 +139,10 @@ class _Writer:
         # A name that only one of two readers of a pattern matches may not be taken for one of the others.
         others = flat.get("additionalProperties", not context.whole or applies(flat))
         for place, each in subschemas(flat):
-            keyword, *name = place
+            keyword, *name = map(str, place)
             if keyword in IN_PLACE or keyword == "dependentSchemas":
                 continue
-            if isinstance(keyword, str) and keyword.startswith("unevaluated"):
+            if keyword.startswith("unevaluated"):
                 # Beside other schemas of the same value, what is left is only known with them.
                 keyword = {"P": "additionalProperties", "I": "items"}[keyword[11]]
                 if applies(flat) or keyword in flat:
@@ -264,7 +264,7 @@ class _Writer:
         if rest[_LATE[1]] is not True and not known.all_items:
             firsts = {"prefixItems": [True] * known.firsts} if known.firsts else {}
             yield {**firsts, "items": rest[_LATE[1]]}
-        if context.whole and known.types is known.values is None and known.spoken:
+        if context.whole and known.types is None and known.values is None and known.spoken:
             yield {"type": list(known.spoken)}
 
     def _reference(self, target: str, context: _Context) -> Any:

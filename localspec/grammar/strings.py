@@ -26,8 +26,11 @@ _SETS = {
     "w": ("0-9A-Za-z_", r"\p{L}\p{M}\p{N}\p{Pc}"),
     "s": (_SPACE, rf"{_SPACE}\x1c-\x1f\x85\u{{feff}}"),
 }
+_NEVER = r"\x00-\x07\x0b\x0e-\x1f\x7f"
+"""Characters that are never written. llguidance would leave them out of a text, and write a quote for a class of them."""
+NEVER_WRITTEN = re.compile(f"[{_NEVER}]")
 _SET_ESCAPES = frozenset(rf"\{letter}" for each in _SETS for letter in (each, each.upper()))
-_ANY, _WIDE_ANY = r"[^\n\r\u{2028}\u{2029}]", r"[^\n]"
+_ANY, _WIDE_ANY = rf"[^{_NEVER}\n\r\u{{2028}}\u{{2029}}]", rf"[^{_NEVER}\n]"
 
 
 class PatternError(Exception):
@@ -52,8 +55,10 @@ def translated(source: str, *, wide: bool = False) -> str:
         at, kind = match.end(), match.lastgroup
         if kind == "class":
             part, at = _class(source, at, match["class"], wide=wide)
+            part = _writable(part)
         elif kind == "escape":
             part, at = _escape(source, at, match["escape"], wide=wide)
+            part = _writable(part)
         elif kind in {"looks", "braced"}:
             raise PatternError(
                 "look-around" if kind == "looks" else f"{match[0]}, read in two ways"
@@ -61,7 +66,7 @@ def translated(source: str, *, wide: bool = False) -> str:
         elif kind == "group":
             part = "(?:"
         elif kind == "literal":
-            part = _literal(match["literal"])
+            part = _writable(_literal(match["literal"]))
         else:
             # What asks for the shortest match matches the same in all.
             part = {"any": _WIDE_ANY if wide else _ANY, "counted": match["counted"]}.get(
@@ -124,6 +129,11 @@ def _character(match: re.Match[str]) -> str:
     if 0xD800 <= code < 0xE000 or code > 0x10FFFF:
         raise PatternError("half of a character")
     return chr(code)
+
+
+def _writable(characters: str) -> str:
+    """Return one character, or a class, without those that are never written."""
+    return characters if characters.isalnum() else f"[{characters}--[{_NEVER}]]"
 
 
 def _literal(char: str) -> str:

@@ -5,7 +5,7 @@ from math import inf, nextafter
 from typing import Any
 
 from localspec.grammar.keywords import COUNTS, Schema, same_value, schema_error, types_of
-from localspec.grammar.strings import FORMATS, NOT_KEPT, PatternError, translated
+from localspec.grammar.strings import FORMATS, NEVER_WRITTEN, NOT_KEPT, PatternError, translated
 
 _BOUNDS = {"minimum": inf, "exclusiveMinimum": inf, "maximum": -inf, "exclusiveMaximum": -inf}
 """Each with the side that is the safe one where no double is that number."""
@@ -30,6 +30,8 @@ def said_of_values(flat: Schema, path: str) -> dict[str, Any]:
         if keyword in flat:
             found[keyword] = flat[keyword]
             _require_doubles(flat[keyword], path)
+            if keyword in {"const", "enum"}:
+                _require_writable(flat[keyword], path)
     for keyword, side in _BOUNDS.items():
         if keyword in flat:
             found[keyword] = _bound(flat[keyword], keyword, side, path)
@@ -123,6 +125,17 @@ def _require_doubles(value: object, path: str) -> None:
         _require_finite(value, path)
         if float(value) != value:
             raise schema_error(path, f"the number {value} cannot be kept: no double is that number")
+
+
+def _require_writable(value: object, path: str) -> None:
+    """Refuse values with texts that have a character which is never written: llguidance would leave it out."""
+    if isinstance(value, dict | list):
+        for each in value.values() if isinstance(value, dict) else value:
+            _require_writable(each, path)
+    elif isinstance(value, str) and NEVER_WRITTEN.search(value):
+        raise schema_error(
+            path, f"the text {value[:40]!r} cannot be kept: it has a control character"
+        )
 
 
 def _require_finite(value: float, path: str) -> None:

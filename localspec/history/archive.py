@@ -1,6 +1,6 @@
 """History: conversations as trees of messages. Editing or asking again adds a branch; nothing said is lost.
 
-Nothing here fails a chat, see `Database`: where the history is in trouble, the same calls work in memory.
+Nothing here fails a chat, see `HistoryDatabase`: where the history is in trouble, the same calls work in memory.
 """
 
 import shutil
@@ -12,9 +12,10 @@ from pathlib import Path
 from typing import Self
 
 from localspec.history import queries
-from localspec.history.database import RETRY_S, Database
-from localspec.history.recorder import Recorder, storable
-from localspec.history.records import Role, State, StoredConversation, StoredMessage
+from localspec.history.database import RETRY_S, HistoryDatabase
+from localspec.history.recorder import ReplyRecorder, storable
+from localspec.history.records import State, StoredConversation, StoredMessage
+from localspec.messages import Message
 
 _TITLE_CHARS = 60
 _CHANGEABLE = frozenset({"title", "system", "pair", "settings"})
@@ -38,7 +39,7 @@ class History:
         self._states = directory / "state"
         self._clock = clock
         self._stopwatch = stopwatch
-        self._database = Database(directory / "history.db")
+        self._database = HistoryDatabase(directory / "history.db")
         if self.trouble is None:
             self._settle()
 
@@ -67,25 +68,27 @@ class History:
         values = (system, pair, storable(settings), now, now)
         return self._database.write(lambda c: _inserted(c.execute(statement, values)))
 
-    def add_user(self, conversation: int, parent: int | None, content: str) -> int:
-        """Add what the user says after `parent`, None at the beginning; return its id. It becomes the leaf."""
-        return self._add(conversation, parent, "user", content, "complete")
+    def add_user(self, conversation: int, parent: int | None, message: Message) -> int:
+        """Add what the user says after `parent`, None at the beginning; return its id. It becomes the leaf.
 
-    def begin_reply(self, conversation: int, parent: int | None, model: str = "") -> Recorder:
+        A conversation without a title gets what was typed, as far as a list has room for it.
+        """
+        return self._add(conversation, parent, message, "complete")
+
+    def begin_reply(self, conversation: int, parent: int | None, model: str = "") -> ReplyRecorder:
         """Begin a reply to `parent`; it becomes the leaf, and what the recorder is fed is saved as it comes."""
-        message = self._add(conversation, parent, "assistant", "", "streaming", model)
-        return Recorder(self._database, message, clock=self._stopwatch)
+        message = self._add(conversation, parent, Message.assistant(""), "streaming", model)
+        return ReplyRecorder(self._database, message, clock=self._stopwatch)
 
-    def resume_reply(self, message: int) -> Recorder:
+    def resume_reply(self, message: int) -> ReplyRecorder:
         """Go on with a reply that was cut.
 
         Raises:
             HistoryError: there is no such message.
         """
         row = self._database.read(partial(queries.message, number=message))
-        return Recorder(
-            self._database, message, row["content"], row["thinking"], clock=self._stopwatch
-        )
+        begun = queries.said(row)
+        return ReplyRecorder(self._database, message, begun, clock=self._stopwatch)
 
     def conversation(self, conversation: int) -> StoredConversation:
         """Return what is known of one.
@@ -177,31 +180,39 @@ class History:
         self,
         conversation: int,
         parent: int | None,
-        role: Role,
-        content: str,
+        message: Message,
         state: State,
         model: str = "",
     ) -> int:
         now = self._clock()
-        content = storable(content)
-        title = " ".join(content.split())[:_TITLE_CHARS]
+        content = storable(message.text)
+        title = cut_at_word(" ".join(storable(message.typed or message.text).split()), _TITLE_CHARS)
 
         def insert(c: sqlite3.Connection) -> int:
-            message = _inserted(
+            added = _inserted(
                 c.execute(
                     "INSERT INTO message(conversation, parent, role, content, state, created_s, model) "
                     "VALUES (?, ?, ?, ?, ?, ?, ?)",
-                    (conversation, parent, role, content, state, now, model),
+                    (conversation, parent, message.role, content, state, now, model),
                 )
             )
             c.execute(
                 "UPDATE conversation SET leaf = ?, updated_s = ?, "
                 "title = CASE title WHEN '' THEN ? ELSE title END WHERE id = ?",
-                (message, now, title, conversation),
+                (added, now, title, conversation),
             )
-            return message
+            return added
 
         return self._database.write(insert)
+
+
+def cut_at_word(text: str, most: int) -> str:
+    """Return one line in `most` characters: what is cut ends with a word, unless that is very long, and a `…`."""
+    if len(text) <= most:
+        return text
+    start = text[: most - 1]
+    whole, _, _ = start.rpartition(" ") if text[most - 1] != " " else (start, "", "")
+    return (whole if len(whole) > most // 2 else start).rstrip() + "…"
 
 
 def _inserted(cursor: sqlite3.Cursor) -> int:

@@ -16,7 +16,7 @@ from typing import TypeVar
 from localspec.errors import HistoryError
 from localspec.history.opening import copied, in_memory, opened
 from localspec.history.refuge import Refuge
-from localspec.history.schema import VERSION, TooNewError
+from localspec.history.schema import VERSION, HistoryTooNewError
 
 RETRY_S = 10.0
 _DAMAGE = {"database disk image is malformed", "file is not a database"}
@@ -25,7 +25,7 @@ T = TypeVar("T")
 Work = Callable[[sqlite3.Connection], T]
 
 
-class Database:
+class HistoryDatabase:
     """A connection to a file, or to memory where the file is of no use.
 
     Safe to be used by several threads; one works at a time.
@@ -42,7 +42,7 @@ class Database:
         self.trouble: str | None = None
         try:
             self._connection = opened(path)
-        except TooNewError as error:
+        except HistoryTooNewError as error:
             self.trouble = (
                 f"{path} was written by a later localspec (version {error}, this one knows {VERSION}): "
                 "update localspec; nothing is saved until then"
@@ -99,7 +99,7 @@ class Database:
             self._tried_s = now
             try:
                 file = opened(self._path)
-            except (OSError, sqlite3.Error, TooNewError):
+            except (OSError, sqlite3.Error, HistoryTooNewError):
                 return
             try:
                 refuge.carry_back(file)

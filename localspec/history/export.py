@@ -18,9 +18,10 @@ def as_markdown(conversation: StoredConversation, messages: Iterable[StoredMessa
         quoted = "\n".join(f"> {line}".rstrip() for line in conversation.system.splitlines())
         parts.append(quoted)
     for message in messages:
+        said = message.message
         cut = " (cut)" if message.state != "complete" else ""
-        parts.append(f"## {_NAMES.get(message.role, message.role)}{cut}")
-        parts.append(message.content.strip())
+        parts.append(f"## {_NAMES.get(said.role, said.role)}{cut}")
+        parts.append(said.text.strip())
     return "\n\n".join(filter(None, parts)) + "\n"
 
 
@@ -36,9 +37,9 @@ def as_json(conversation: StoredConversation, messages: Iterable[StoredMessage])
             {
                 "id": message.id,
                 "parent": message.parent,
-                "role": message.role,
-                "content": message.content,
-                **({"thinking": message.thinking} if message.thinking else {}),
+                "role": message.message.role,
+                "content": message.message.text,
+                **({"thinking": message.message.thinking} if message.message.thinking else {}),
                 "state": message.state,
                 "created": _time(message.created_s),
                 **({"model": message.model} if message.model else {}),

@@ -6,7 +6,7 @@ import time
 from contextlib import closing
 from pathlib import Path
 
-from localspec.history.schema import TooNewError, migrate
+from localspec.history.schema import HistoryTooNewError, migrate
 
 _BUSY_S = 5.0
 _CHECK_S = 0.1
@@ -18,7 +18,7 @@ def opened(path: Path) -> sqlite3.Connection:
     Raises:
         OSError: it cannot be made or written.
         sqlite3.Error: it cannot be used.
-        TooNewError: a later localspec wrote it.
+        HistoryTooNewError: a later localspec wrote it.
     """
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     # SQLite gives its log the same mode as the file.
@@ -76,7 +76,7 @@ def copied(path: Path) -> sqlite3.Connection | None:
             source.backup(memory)
         migrate(memory)
         _check(memory)
-    except (sqlite3.Error, TooNewError):
+    except (sqlite3.Error, HistoryTooNewError):
         memory.close()
         return None
     return memory

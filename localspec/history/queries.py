@@ -9,6 +9,7 @@ from dataclasses import replace
 
 from localspec.errors import HistoryError
 from localspec.history.records import StoredConversation, StoredMessage
+from localspec.messages import Message
 
 _EXCERPT_CHARS = 120
 _LISTED = """
@@ -107,6 +108,20 @@ def message(connection: sqlite3.Connection, number: int) -> sqlite3.Row:
     return row
 
 
+def said(row: sqlite3.Row) -> Message:
+    """Return what the row of a message says.
+
+    Raises:
+        HistoryError: its role is none that a chat writes, so somebody else did.
+    """
+    role = row["role"]
+    if role not in {"user", "assistant"}:
+        raise HistoryError(
+            f"message {row['id']} of the history has the role {role[:40]!r}: delete its conversation"
+        )
+    return Message.from_text(role, row["content"], row["thinking"])
+
+
 def newest_leaf(connection: sqlite3.Connection, number: int) -> int:
     """Return the end of the line from a message to its newest child, and on."""
     (leaf,) = connection.execute(_NEWEST_LEAF, (number,)).fetchone()
@@ -134,8 +149,16 @@ def _messages(connection: sqlite3.Connection, select: str, number: int) -> list[
     ids = "SELECT id, parent FROM message WHERE conversation = ? ORDER BY id"
     for each in connection.execute(ids, (number,)):
         siblings[each["parent"]].append(each["id"])
-    stored = []
-    for row in connection.execute(select, (number,)):
-        fields = {name: row[name] for name in row.keys() if name != "conversation"}  # noqa: SIM118 - a Row iterates over values
-        stored.append(StoredMessage(**fields, siblings=tuple(siblings[row["parent"]])))
-    return stored
+    return [
+        StoredMessage(
+            id=row["id"],
+            parent=row["parent"],
+            message=said(row),
+            state=row["state"],
+            created_s=row["created_s"],
+            model=row["model"],
+            figures=row["figures"],
+            siblings=tuple(siblings[row["parent"]]),
+        )
+        for row in connection.execute(select, (number,))
+    ]

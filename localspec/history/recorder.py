@@ -1,38 +1,37 @@
-"""Recorder: a reply is saved while it grows, so that a kill loses less than a second of it."""
+"""ReplyRecorder: a reply is saved while it grows, so that a kill loses less than a second of it."""
 
 import time
 from collections.abc import Callable
-from typing import Literal
 
-from localspec.history.database import Database
+from localspec.history.database import HistoryDatabase
+from localspec.history.records import State
+from localspec.messages import Message
 
 # Twice as often as promised: whoever ticks may be late.
 FLUSH_S = 0.5
 
 
-class Recorder:
+class ReplyRecorder:
     """Writes one message.
 
     Args:
         database: where to.
         message: id of the message.
-        content: what it says already.
-        thinking: likewise.
+        begun: what it says already.
         clock: seconds, monotonic.
     """
 
     def __init__(
         self,
-        database: Database,
+        database: HistoryDatabase,
         message: int,
-        content: str = "",
-        thinking: str = "",
+        begun: Message | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._database = database
         self.message = message
-        self._content = [content]
-        self._thinking = [thinking]
+        self._content = [begun.text] if begun else []
+        self._thinking = [begun.thinking] if begun else []
         self._clock = clock
         self._flushed_s = clock()
         self._dirty = False
@@ -48,32 +47,20 @@ class Recorder:
         if self._dirty and self._clock() - self._flushed_s >= FLUSH_S:
             self._save("streaming")
 
-    def finish(
-        self, content: str | None = None, thinking: str | None = None, figures: str = ""
-    ) -> None:
+    def finish(self, reply: Message | None = None, figures: str = "") -> None:
         """Save the reply as complete; by default it is what was fed."""
-        self._settle("complete", content, thinking, figures)
+        self._settle("complete", reply, figures)
 
-    def cut(
-        self, content: str | None = None, thinking: str | None = None, figures: str = ""
-    ) -> None:
-        """Save the reply as one that was stopped."""
-        self._settle("cut", content, thinking, figures)
+    def cut(self, reply: Message | None = None, figures: str = "") -> None:
+        """Save the reply as one that was stopped; by default it is what was fed."""
+        self._settle("cut", reply, figures)
 
-    def _settle(
-        self,
-        state: Literal["complete", "cut"],
-        content: str | None,
-        thinking: str | None,
-        figures: str,
-    ) -> None:
-        if content is not None:
-            self._content = [content]
-        if thinking is not None:
-            self._thinking = [thinking]
+    def _settle(self, state: State, reply: Message | None, figures: str) -> None:
+        if reply is not None:
+            self._content, self._thinking = [reply.text], [reply.thinking]
         self._save(state, figures)
 
-    def _save(self, state: Literal["streaming", "complete", "cut"], figures: str = "") -> None:
+    def _save(self, state: State, figures: str = "") -> None:
         self._content, self._thinking = ["".join(self._content)], ["".join(self._thinking)]
         self._flushed_s, self._dirty = self._clock(), False
         statement = (

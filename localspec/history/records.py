@@ -3,7 +3,8 @@
 from dataclasses import dataclass
 from typing import Literal
 
-Role = Literal["user", "assistant"]
+from localspec.messages import Message
+
 State = Literal["streaming", "complete", "cut"]
 
 
@@ -14,9 +15,7 @@ class StoredMessage:
     Args:
         id: never used again, also after it was deleted.
         parent: the message that it follows; None for a first one.
-        role: who said it.
-        content: the text.
-        thinking: a reply's thoughts.
+        message: what was said.
         state: `streaming` while it is written, `cut` where it was stopped or its writer died, else `complete`.
         created_s: seconds since 1970.
         model: what answered, as it was called; empty for the user's.
@@ -26,9 +25,7 @@ class StoredMessage:
 
     id: int
     parent: int | None
-    role: Role
-    content: str
-    thinking: str
+    message: Message
     state: State
     created_s: float
     model: str

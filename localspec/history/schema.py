@@ -54,7 +54,7 @@ MIGRATIONS: tuple[str, ...] = (_FIRST,)
 VERSION = len(MIGRATIONS)
 
 
-class TooNewError(Exception):
+class HistoryTooNewError(Exception):
     """The database was written by a later localspec; holds its version."""
 
 
@@ -62,11 +62,11 @@ def migrate(connection: sqlite3.Connection) -> None:
     """Bring a database up to `VERSION`, all steps or none.
 
     Raises:
-        TooNewError: it is beyond it.
+        HistoryTooNewError: it is beyond it.
     """
     (version,) = connection.execute("PRAGMA user_version").fetchone()
     if version > VERSION:
-        raise TooNewError(version)
+        raise HistoryTooNewError(version)
     if version == VERSION:
         return
     # Another process may be at it, too: look again once nobody else can write.

@@ -10,8 +10,8 @@ from dataclasses import replace
 from localspec.decoding.cancel import CancelFlag
 from localspec.llama.context import LlamaContext
 from localspec.llama.model import LlamaModel
-from localspec.llama.options import LoadOptions
 from localspec.llama.timed_passes import Measured, Schedule, sample
+from localspec.options import LoadOptions
 
 _WIDEST, _WARM_UP = 64, 16
 _N_CTX = 512

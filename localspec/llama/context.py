@@ -3,8 +3,8 @@
 from localspec.decoding.cancel import CancelFlag
 from localspec.llama.model import LlamaModel
 from localspec.llama.native_context import NativeContext
-from localspec.llama.options import LoadOptions
 from localspec.llama.sequence import LlamaSequence
+from localspec.options import LoadOptions
 
 
 class LlamaContext(LlamaSequence):
@@ -14,9 +14,6 @@ class LlamaContext(LlamaSequence):
         model: where the weights are.
         cancel: stops prefill and passes when set.
         options: how to make the context; the model's own by default.
-
-    Attributes:
-        can_truncate: whether a part of its memory can be removed; of a recurrent state, none can.
 
     Raises:
         ModelLoadError: llama.cpp cannot make such a context, mostly for want of memory.
@@ -31,22 +28,6 @@ class LlamaContext(LlamaSequence):
         options = model.options if options is None else options
         cancel = CancelFlag() if cancel is None else cancel
         super().__init__(NativeContext(model, cancel, options, options.max_rows))
-        self.model = model
-        self.can_truncate = self._native.can_truncate
-
-    @property
-    def handle(self) -> int:
-        """llama.cpp's pointer.
-
-        Raises:
-            PassFailed: the context was closed.
-        """
-        return self._native.handle
-
-    @property
-    def gave_way(self) -> bool:
-        """Whether a pass ever had fewer threads than it was to have, since other programs were busy."""
-        return self._native.gave_way
 
     def close(self) -> None:
         """Free the context; closing twice is harmless."""

@@ -13,8 +13,8 @@ from localspec.decoding.cancel import CancelFlag, Cancelled
 from localspec.errors import ModelLoadError
 from localspec.llama.backend import clear_log, initialise, last_complaint
 from localspec.llama.devices import select, supports_offload
-from localspec.llama.options import LOAD_MODES, LoadOptions
 from localspec.llama.vocabulary import Vocabulary
+from localspec.options import LOAD_MODES, LoadOptions
 
 _ALL_LAYERS = -1
 

@@ -21,8 +21,8 @@ from localspec.llama.backend import clear_log, last_complaint
 from localspec.llama.batch import Batch, Part
 from localspec.llama.cpu_threads import default_threads
 from localspec.llama.model import LlamaModel
-from localspec.llama.options import KV_TYPES, LoadOptions
 from localspec.llama.spare_cores import SpareCores
+from localspec.options import KV_TYPES, LoadOptions
 
 _DEFAULT_N_CTX = 4096
 _PADDING = 256  # llama.cpp's, of the cells of a sequence

@@ -12,7 +12,7 @@ from localspec.decoding.cancel import CancelFlag
 from localspec.decoding.model import LanguageModel, Logits
 from localspec.llama.context import LlamaContext
 from localspec.llama.model import LlamaModel
-from localspec.llama.options import LoadOptions
+from localspec.options import LoadOptions
 
 WIDEST = 16
 # ggml looks at the cache in blocks, and may cut it into ranges beyond the first. So passes are

@@ -1,12 +1,13 @@
 """LlamaSequence: a `LanguageModel` over one sequence of a llama.cpp context."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from localspec.decoding.cancel import Cancelled
 from localspec.decoding.model import Logits
 from localspec.errors import ContextOverflow, PassFailed
 from localspec.llama.batch import Part
+from localspec.llama.model import LlamaModel
 from localspec.llama.native_context import NativeContext
 
 _COMPARED = 256
@@ -26,19 +27,40 @@ class LlamaSequence:
         n_vocab: width of a row of logits.
         max_rows: most rows that a pass may ask for.
         truncate_s: seconds that removing parts of the memory took in all.
-        watch: called, while a request takes several chunks, with the tokens of it that are evaluated and all that
-            had to be; None by default.
     """
 
     def __init__(self, native: NativeContext, number: int = 0) -> None:
         self._native = native
         self.number = number
         self._cached: list[int] = []
-        self.watch: Callable[[int, int], None] | None = None
         self.truncate_s = 0.0
         self.n_ctx = native.n_ctx
         self.n_vocab = native.n_vocab
         self.max_rows = native.max_rows
+
+    @property
+    def handle(self) -> int:
+        """llama.cpp's pointer to the context.
+
+        Raises:
+            PassFailed: the context was closed.
+        """
+        return self._native.handle
+
+    @property
+    def model(self) -> LlamaModel:
+        """The model whose context it is."""
+        return self._native.model
+
+    @property
+    def can_truncate(self) -> bool:
+        """Whether a part of its memory can be removed; of a recurrent state, none can."""
+        return self._native.can_truncate
+
+    @property
+    def gave_way(self) -> bool:
+        """Whether a pass ever had fewer threads than it was to have, since other programs were busy."""
+        return self._native.gave_way
 
     @property
     def cached(self) -> tuple[int, ...]:
@@ -65,7 +87,7 @@ class LlamaSequence:
 
     def common_prefix(self, tokens: Sequence[int]) -> int:
         """Return how many of `tokens`, from the first on, are cached."""
-        tokens = list(tokens)
+        tokens = tokens if isinstance(tokens, list) else list(tokens)
         cached = self._cached
         shorter = min(len(cached), len(tokens))
         for start in range(0, shorter, _COMPARED):
@@ -143,21 +165,30 @@ class LlamaSequence:
         self._native.clear(self.number)
         self._cached.clear()
 
+    def evaluate(self, tokens: Sequence[int], rows: int, count: int) -> None:
+        """Evaluate the next `count` of `tokens` that are not cached, in one chunk, without rows.
+
+        Args:
+            tokens: of the request.
+            rows: that it will ask for in the end: so many of its last tokens are not kept.
+            count: at most `n_batch`, and not among the last `rows`.
+        """
+        tokens = list(tokens)
+        self.reuse(tokens, rows)
+        start = len(self._cached)
+        self._decode(tokens[start : start + count], rows=0)
+
     def _evaluate(self, tokens: list[int], rows: int) -> int:
         """Evaluate what of `tokens` is not cached, in chunks; return how many that were.
 
         All rows come from the last chunk.
         """
-        todo, n_batch = tokens[len(self._cached) :], self._native.n_batch
-        start = 0
-        while (left := len(todo) - start) > n_batch:
-            chunk = min(n_batch, left - rows)
-            self._decode(todo[start : start + chunk], rows=0)
-            start += chunk
-            if self.watch is not None:
-                self.watch(start, len(todo))
-        self._decode(todo[start:], rows)
-        return len(todo)
+        missing, n_batch = len(tokens) - len(self._cached), self._native.n_batch
+        while (left := len(tokens) - len(self._cached)) > n_batch:
+            start = len(self._cached)
+            self._decode(tokens[start : start + min(n_batch, left - rows)], rows=0)
+        self._decode(tokens[len(self._cached) :], rows)
+        return missing
 
     def _decode(self, tokens: list[int], rows: int) -> None:
         """Evaluate `tokens` after what is cached, in one native call."""

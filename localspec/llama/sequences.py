@@ -12,8 +12,8 @@ from localspec.errors import PassFailed
 from localspec.llama.batch import Part
 from localspec.llama.model import LlamaModel
 from localspec.llama.native_context import NativeContext
-from localspec.llama.options import LoadOptions
 from localspec.llama.sequence import LlamaSequence
+from localspec.options import LoadOptions
 
 _WORTH_COPYING = 32
 """Tokens that take longer to evaluate than llama.cpp needs to copy the buffer of a sequence."""
@@ -61,20 +61,29 @@ class LlamaSequences:
         self.views: Sequence[LlamaSequence] = family
         self.most_rows = min(most_rows, self._native.max_rows)
 
-    def ready(self, place: int, request: Pass) -> bool:
-        """Say whether a sequence has cached all of a request but the tokens whose rows are asked for.
+    @property
+    def n_batch(self) -> int:
+        """Most tokens of a pass."""
+        return self._native.n_batch
+
+    def missing(self, slot: int, request: Pass) -> int:
+        """Return how many tokens of a request a sequence has not cached itself, its rows at least.
 
         What it could only copy from another one does not count: that one may forget it first.
         """
-        cached = LlamaSequence.common_prefix(self._family[place], request.tokens)
-        return len(request.tokens) - cached <= request.rows
+        cached = LlamaSequence.common_prefix(self._family[slot], request.tokens)
+        return max(request.rows, len(request.tokens) - cached)
+
+    def evaluate(self, slot: int, request: Pass, count: int) -> None:
+        """Evaluate the next `count` tokens of a request, without rows; see `LlamaSequence.evaluate`."""
+        self._family[slot].evaluate(request.tokens, request.rows, count)
 
     def together(self, asked: Sequence[tuple[int, Pass]]) -> list[Logits]:
         """Return the logits of passes of several sequences, in this order, made in one native call.
 
         Args:
-            asked: place of the sequence in `views`, and its request, which is `ready`; `most_rows`
-                rows at most, all in all.
+            asked: slot of the sequence, its place in `views`, and its request: `most_rows` rows and
+                `n_batch` tokens at most, all in all.
 
         Raises:
             Cancelled: the flag was set.
@@ -100,9 +109,9 @@ class LlamaSequences:
             start += part.rows
         return [answers[i] for i in range(len(asked))]
 
-    def _part(self, place: int, request: Pass) -> Part:
-        sequence, tokens = self._family[place], list(request.tokens)
-        LlamaSequence.reuse(sequence, tokens, request.rows)
+    def _part(self, slot: int, request: Pass) -> Part:
+        sequence, tokens = self._family[slot], list(request.tokens)
+        sequence.reuse(tokens, request.rows)
         return sequence.part(tokens[sequence.n_cached :], request.rows)
 
     def close_ranks(self, running: Collection[int]) -> None:

@@ -3,7 +3,7 @@
 The threads of a pass wait for one another after every operation, and spin meanwhile. Where more of them want to run
 than there are cores, each such wait lasts until the scheduler has had its way: a pass of 6 ms takes seconds. Passes give
 the same bits with fewer threads (`LoadOptions.rounds_by_threads` knows where not), so they have no more than fit beside
-the others. `docs/decisions.md` has the figures.
+the others. `docs/measurements/host-load.md` has the figures.
 """
 
 import os

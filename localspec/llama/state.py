@@ -19,7 +19,7 @@ from typing import Any
 import llama_cpp.llama_cpp as native
 
 from localspec.llama.build import build
-from localspec.llama.context import LlamaContext
+from localspec.llama.sequence import LlamaSequence
 
 MAGIC, VERSION = "localspec state", 1
 MOST_BYTES = 4 << 30
@@ -34,11 +34,11 @@ class StateUnfitError(Exception):
     """A state is not there, not whole, or of something else; or cannot be written. The text says why, on one line."""
 
 
-def save_state(context: LlamaContext, directory: Path, identity: str, extra: Json) -> int:
+def save_state(context: LlamaSequence, directory: Path, identity: str, extra: Json) -> int:
     """Write what a context has evaluated; return the bytes that it takes. Other states beside it are removed.
 
     Args:
-        context: the target's.
+        context: the target's first sequence.
         directory: gets the state; all that lies beside it in its parent goes, so that there is one state at most.
         identity: what the model is, such as the sha256 of its file.
         extra: what `restore_state` is to return; must fit into JSON.
@@ -77,7 +77,7 @@ def save_state(context: LlamaContext, directory: Path, identity: str, extra: Jso
     return int(payload["size_bytes"])
 
 
-def restore_state(context: LlamaContext, directory: Path, identity: str) -> Json:
+def restore_state(context: LlamaSequence, directory: Path, identity: str) -> Json:
     """Put back what was evaluated; return the `extra` of it.
 
     The context is empty where llama.cpp fails, and as it was where a check does.
@@ -119,7 +119,7 @@ def restore_state(context: LlamaContext, directory: Path, identity: str) -> Json
     return extra
 
 
-def _written_payload(context: LlamaContext, path: Path) -> dict[str, Any]:
+def _written_payload(context: LlamaSequence, path: Path) -> dict[str, Any]:
     tokens = context.cached
     array = (ctypes.c_int32 * len(tokens))(*tokens)
     # llama.cpp writes piece by piece: no second copy of the cache in memory.
@@ -132,7 +132,7 @@ def _written_payload(context: LlamaContext, path: Path) -> dict[str, Any]:
     return {"tokens": len(tokens), "size_bytes": size_bytes, "blake2b": _checksum(path)}
 
 
-def _belongs_to(context: LlamaContext, identity: str) -> dict[str, Any]:
+def _belongs_to(context: LlamaSequence, identity: str) -> dict[str, Any]:
     """Return everything that has to be the same for the state to mean, and to round, the same."""
     options, made_by = context.model.options, build()
     return {

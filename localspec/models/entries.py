@@ -1,9 +1,40 @@
-"""What the registry says of one model or one pair. Values only: no file, no network, no checks."""
+"""What is said of one model or one pair, and how names on the hub are written. Values only: asks nobody."""
 
 import hashlib
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
+
+# An entry ends up in file names, addresses and a command line, so these patterns are narrow.
+NAME = r"[A-Za-z0-9][A-Za-z0-9._-]*"
+MODEL_NAME = rf"{NAME}(:{NAME})?"
+REPO = rf"{NAME}/{NAME}"
+HUB_NAME = rf"(?:(?:https?://)?(?:hf\.co|huggingface\.co)/)?(?P<repo>{REPO})(?::(?P<quant>{NAME}))?"
+SHA256 = r"[0-9a-f]{64}"
+COMMIT = r"[0-9a-f]{40}"
+SEGMENTS = rf"{NAME}(/{NAME})*"
+
+DEFAULT_QUANT = "Q4_K_M"
+
+
+@dataclass(frozen=True, slots=True)
+class HubName:
+    """A repository of the hub and a quantisation; None means Q4_K_M, or what there is only one of."""
+
+    repo: str
+    quant: str | None
+
+    @property
+    def text(self) -> str:
+        """The name as a user may write it."""
+        return f"{self.repo}:{self.quant}" if self.quant else self.repo
+
+    @classmethod
+    def parse(cls, text: str) -> "HubName | None":
+        """Return what `user/repo:QUANT` means, with or without `hf.co/`; None for anything else."""
+        match = re.fullmatch(HUB_NAME, text)
+        return None if match is None else cls(match["repo"], match["quant"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,8 +66,8 @@ class WheelSource:
 
 
 @dataclass(frozen=True, slots=True)
-class Learnt:
-    """Says that size and sha256 are no registry's, but the hub's own words.
+class Pin:
+    """Says that size and sha256 are no registry's, but the hub's own words at a first download.
 
     Args:
         date: the day on which they were learnt, in UTC, as in `2026-11-20`.
@@ -51,7 +82,7 @@ class Learnt:
 
 @dataclass(frozen=True, slots=True)
 class ModelEntry:
-    """A model that can be fetched: what it is, and what its bytes have to be.
+    """A model: what it is, and what its bytes have to be.
 
     Args:
         name: the shortest name that means this model: `qwen3-8b`, or `qwen3-8b:Q8_0` where the
@@ -64,23 +95,25 @@ class ModelEntry:
         licence: None where no source says it.
         sources: where the file is, in the order in which they are tried; empty with shards.
         quant: the quantisation, such as `Q4_K_M`; empty where the registry does not say it.
-        tokenizer: fingerprint of the tokenizer (`fingerprint.py`); None until the file was read.
+        tokenizer: fingerprint of the tokenizer (`tokenizer.py`); None until the file was read.
         shards: the files of a model that comes in several, in order, each an entry of its own;
             empty for a model in one file.
-        learnt: when and where size and sha256 were learnt, if the registry did not say them.
+        pin: when and where size and sha256 were learnt, if the registry did not say them.
+        origin: where the file was, or the first of several, when the user imported it.
     """
 
     name: str
     size_bytes: int
     sha256: str
-    params: str | None
-    context: int | None
-    licence: str | None
-    sources: tuple[HubSource | WheelSource, ...]
+    params: str | None = None
+    context: int | None = None
+    licence: str | None = None
+    sources: tuple[HubSource | WheelSource, ...] = ()
     quant: str = ""
     tokenizer: str | None = None
     shards: tuple["ModelEntry", ...] = ()
-    learnt: Learnt | None = None
+    pin: Pin | None = None
+    origin: str | None = None
 
     @property
     def is_known(self) -> bool:
@@ -96,6 +129,11 @@ class ModelEntry:
     def full_name(self) -> str:
         """The name with its quantisation, which never means another model."""
         return f"{self.base}:{self.quant}" if self.quant else self.base
+
+    @property
+    def hub(self) -> HubSource | None:
+        """Where the file is on the hub, if it is there."""
+        return next((each for each in self.sources if isinstance(each, HubSource)), None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,27 +157,20 @@ class PairEntry:
     caveat: str = ""
 
 
+def shards_of(entry: ModelEntry) -> tuple[ModelEntry, ...]:
+    """Return the files that a model consists of, itself where it is one file."""
+    return entry.shards or (entry,)
+
+
 def of_shards(name: str, shards: Sequence[ModelEntry]) -> ModelEntry:
-    """Return the model that a list of files makes up; one file is the model itself."""
+    """Return the model that a list of files makes up; one file is the model itself.
+
+    Size and sha256 are empty where those of a file are still to be learnt.
+    """
     if len(shards) == 1:
         return replace(shards[0], name=name)
-    return ModelEntry(
-        name=name,
-        size_bytes=sum(shard.size_bytes for shard in shards),
-        sha256=shards_digest(shards),
-        params=None,
-        context=None,
-        licence=None,
-        sources=(),
-        shards=tuple(shards),
-    )
-
-
-def shards_digest(shards: Sequence[ModelEntry]) -> str:
-    """Return what stands for the sha256 of a model that comes in several files.
-
-    Empty where that of a file is still to be learnt.
-    """
     if not all(shard.is_known for shard in shards):
-        return ""
-    return hashlib.sha256("".join(shard.sha256 for shard in shards).encode()).hexdigest()
+        return ModelEntry(name, 0, "", shards=tuple(shards))
+    digest = hashlib.sha256("".join(shard.sha256 for shard in shards).encode()).hexdigest()
+    size_bytes = sum(shard.size_bytes for shard in shards)
+    return ModelEntry(name, size_bytes, digest, shards=tuple(shards))

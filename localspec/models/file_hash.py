@@ -5,22 +5,23 @@ of the data directory; what is wrong with that file costs only the time to compu
 """
 
 import hashlib
+import json
 import re
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
 from localspec.errors import LocalspecError
-from localspec.models.gguf_header import read_header
-from localspec.models.index_file import read_index, write_index
-from localspec.models.locks import locked
-from localspec.models.paths import shown
-from localspec.models.split_model import other_shards
+from localspec.models.entries import SHA256
+from localspec.models.gguf import other_shards, read_header
+from localspec.storage.files import read_bounded, write_atomic
+from localspec.storage.locks import locked
+from localspec.storage.paths import shown
 
 _INDEX = "hashes.json"
-_SHA256 = re.compile(r"[0-9a-f]{64}")
 _CHUNK_BYTES = 1 << 22
 _MOST_LINKS = 16
+_MOST_BYTES = 16 << 20
 
 
 def model_sha256(file: Path, root: Path, on_share: Callable[[float], None] = lambda _: None) -> str:
@@ -44,7 +45,7 @@ def model_sha256(file: Path, root: Path, on_share: Callable[[float], None] = lam
 def _stored(file: Path) -> str | None:
     """Return the sha256 by which the store, or the hub's cache, calls a file; None if neither has it."""
     for _ in range(_MOST_LINKS):
-        if file.parent.name == "blobs" and _SHA256.fullmatch(file.name):
+        if file.parent.name == "blobs" and re.fullmatch(SHA256, file.name):
             return file.name
         if not file.is_symlink():
             return None
@@ -55,19 +56,19 @@ def _stored(file: Path) -> str | None:
 def _kept(file: Path, root: Path, on_share: Callable[[float], None]) -> str:
     key = _place(file)
     known = _index(root).get(key)
-    if isinstance(known, str) and _SHA256.fullmatch(known):
+    if isinstance(known, str) and re.fullmatch(SHA256, known):
         return known
     digest = _computed(file, on_share)
-    with suppress(OSError, LocalspecError), locked(root):
-        write_index(root / _INDEX, {**_index(root), key: digest})
+    with suppress(OSError), locked(root):
+        write_atomic(root / _INDEX, json.dumps({**_index(root), key: digest}, indent=1).encode())
     return digest
 
 
 def _index(root: Path) -> dict[str, object]:
-    try:
-        return read_index(root / _INDEX, "hashes", "it is made again")
-    except LocalspecError:
-        return {}
+    with suppress(OSError, ValueError, RecursionError):
+        index = json.loads(read_bounded(root / _INDEX, _MOST_BYTES))
+        return index if isinstance(index, dict) else {}
+    return {}
 
 
 def _place(file: Path) -> str:

@@ -9,17 +9,120 @@ the text.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
-from localspec.decoding.tries import DRAFT_ROWS
+from localspec.decoding.drafters.backoff import DRAFT_ROWS
 from localspec.errors import ModelLoadError
-from localspec.models.fit_notes import dropped, left_behind, smaller_context
-from localspec.models.fit_plan import FitPlan, Machine, Place, PlaceUse, Wish
 from localspec.models.memory import Settings, Usage, predict
 from localspec.models.shape import ModelShape
-from localspec.models.space import size_text
+from localspec.storage.files import size_text
 
 _LEAST_N_CTX = 1024
+
+RAM_HEADROOM_BYTES = 192 << 20
+"""For Python, llama.cpp's own tables and other programs."""
+GPU_HEADROOM_BYTES = 512 << 20
+"""For the driver's context and the kernels' workspace."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A memory that models can be in: the machine's own, or a GPU's. Sizes in bytes."""
+
+    name: str
+    free_bytes: int
+    headroom_bytes: int
+
+    @property
+    def usable_bytes(self) -> int:
+        """What may be filled."""
+        return max(self.free_bytes - self.headroom_bytes, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """Free memory; `gpus` are those that layers may go to."""
+
+    ram: Place
+    gpus: tuple[Place, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What is to be loaded.
+
+    Args:
+        settings: of the target; the draft model shares them, with one row.
+        gpu_layers: what llama.cpp is told for both models; None is as many as fit.
+        n_ctx_asked: whether somebody asked for this context, so that it must not shrink.
+    """
+
+    settings: Settings
+    gpu_layers: int | None = None
+    n_ctx_asked: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class PlaceUse:
+    """What a plan takes of one place, in bytes."""
+
+    place: Place
+    target: Usage
+    draft_model: Usage
+
+    @property
+    def needed_bytes(self) -> int:
+        """Both models together."""
+        return self.target.total_bytes + self.draft_model.total_bytes
+
+    @property
+    def fits(self) -> bool:
+        """Whether there is room."""
+        return self.needed_bytes <= self.place.usable_bytes
+
+
+@dataclass(frozen=True, slots=True)
+class FitPlan:
+    """What to load, and where.
+
+    Args:
+        n_ctx: tokens of context.
+        shrunk: whether that is less than was wished for.
+        kv_type: type of the caches.
+        target_layers: layers of the target on GPUs.
+        draft_layers: likewise of the draft model; None where it is dropped, or there was none.
+        uses: what it takes of the RAM, and then of every GPU.
+        given_up: what differs from the wish and why, a sentence each.
+    """
+
+    n_ctx: int
+    kv_type: str
+    target_layers: int
+    draft_layers: int | None
+    uses: tuple[PlaceUse, ...]
+    given_up: tuple[str, ...] = ()
+    shrunk: bool = False
+
+    @property
+    def gpus(self) -> bool:
+        """Whether there are GPUs that layers may go to."""
+        return len(self.uses) > 1
+
+    @property
+    def fits(self) -> bool:
+        """Whether every place has room."""
+        return all(use.fits for use in self.uses)
+
+    def lines(self) -> list[str]:
+        """Return the plan as it is told to people."""
+        shown = [
+            f"{use.place.name}: {size_text(use.needed_bytes)} of {size_text(use.place.free_bytes)} free"
+            for use in self.uses
+            if use.needed_bytes
+        ]
+        where = f", {self.target_layers} layers on the GPU" if self.target_layers else ""
+        cache = f"context {self.n_ctx} in {self.kv_type}{where}"
+        return [f"needs {', '.join(shown)} ({cache})", *self.given_up]
 
 
 def fit(
@@ -41,9 +144,10 @@ def fit(
                 continue
             notes = plan.given_up
             if shrunk:
-                notes = (smaller_context(asked.n_ctx, n_ctx), *notes)
+                smaller = f"the context is {n_ctx} tokens instead of {asked.n_ctx}"
+                notes = (f"{smaller}: the memory that is free holds no more", *notes)
             if small is None and draft_model is not None:
-                notes = (dropped(_on_cpu(draft_model, settings), machine), *notes)
+                notes = (_dropped(draft_model, settings, machine), *notes)
             return replace(plan, given_up=notes, shrunk=shrunk)
     raise ModelLoadError(_refusal(target, draft_model, wish, machine))
 
@@ -74,7 +178,7 @@ def _placed(
                 _uses(target, draft_model, wish, machine, (target_layers, draft_layers or 0)),
             )
             if plan.fits:
-                return replace(plan, given_up=tuple(left_behind(plan, target, wish, machine)))
+                return replace(plan, given_up=tuple(_left_behind(plan, target, wish, machine)))
     return None
 
 
@@ -127,8 +231,25 @@ def _at_most(n_ctx: int, shape: ModelShape) -> int:
     return min(n_ctx, shape.n_ctx_train or n_ctx)
 
 
-def _on_cpu(shape: ModelShape, settings: Settings) -> Usage:
-    return predict(shape, replace(settings, n_ctx=_at_most(settings.n_ctx, shape)))[0]
+def _dropped(draft_model: ModelShape, settings: Settings, machine: Machine) -> str:
+    settings = replace(settings, n_ctx=_at_most(settings.n_ctx, draft_model))
+    needed = size_text(predict(draft_model, settings)[0].total_bytes)
+    return (
+        "the draft model is left out, which costs speed and changes no text: it needs "
+        f"{needed} more, and {machine.ram.name} has {size_text(machine.ram.free_bytes)} free in all"
+    )
+
+
+def _left_behind(plan: FitPlan, target: ModelShape, wish: Wish, machine: Machine) -> Iterator[str]:
+    """Yield what runs on the CPU that was wished for on a GPU, a sentence each."""
+    if not machine.gpus or wish.gpu_layers is not None:
+        return
+    names = ", ".join(f"{gpu.name} has {size_text(gpu.free_bytes)} free" for gpu in machine.gpus)
+    most = len(target.layers)
+    if plan.target_layers < most:
+        yield f"{plan.target_layers} of {most} layers of the target are on the GPU: {names}"
+    if plan.draft_layers == 0:
+        yield f"the draft model runs on the CPU: {names}"
 
 
 def _refusal(

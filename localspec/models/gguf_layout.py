@@ -9,9 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from localspec.models.ggml_types import GGML_TYPES
-from localspec.models.gguf_header import read_header
-from localspec.models.gguf_values import Reader
+from localspec.models.gguf import read_header
+from localspec.models.gguf_encoding import GGML_TYPES, Reader
 
 _DEFAULT_ALIGNMENT = 32
 

@@ -1,18 +1,27 @@
-"""Headers of models, wherever their files are: on this machine, half fetched, or on the hub."""
+"""Headers of models, wherever their files are: on this machine, half fetched, or on the hub.
+
+On the hub a header is read, and nothing behind it: a tokenizer stands in the first megabytes, which
+are fetched by HTTP Range, in growing windows, until the whole header is there.
+"""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from localspec.errors import LocalspecError, ModelUnavailable
-from localspec.models.download import cached_file
-from localspec.models.entries import HubSource, ModelEntry
-from localspec.models.gguf_header import GgufHeader, parse_header, read_header
-from localspec.models.paths import data_dir
-from localspec.models.remote_header import LONGEST_BYTES, read_remote_header
-from localspec.models.shard_set import shards_of
-from localspec.models.split_model import merged, read_model
+from localspec.errors import LocalspecError, ModelFileError, ModelUnavailable
+from localspec.models.entries import HubSource, ModelEntry, shards_of
+from localspec.models.gguf import GgufHeader, merged, parse_header, read_header, read_model
+from localspec.models.gguf_encoding import CutOffError
+from localspec.models.hub import HubFile
+from localspec.models.hub_cache import cached_file
 from localspec.models.store import Store
+from localspec.models.transfer import LineCutError, RemoteFile, SourceFailedError
+from localspec.storage.paths import data_dir
+
+# The largest vocabularies, of 262,144 tokens, make headers of 16 MB. A file with a longer one than the
+# last of these has to be fetched to be judged.
+_WINDOWS_BYTES = tuple(size << 20 for size in (1, 2, 4, 8, 16, 18))
+_TRIES = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,10 +38,7 @@ def local_file(entry: ModelEntry) -> Path | None:
     path = Store(data_dir()).path_of(entry)
     if path is not None:
         return path
-    for source in entry.sources:
-        if isinstance(source, HubSource) and (cached := cached_file(source)) is not None:
-            return cached
-    return None
+    return None if entry.hub is None else cached_file(entry.hub)
 
 
 def find_header(entry: ModelEntry, name: str) -> FoundHeader:
@@ -45,13 +51,12 @@ def find_header(entry: ModelEntry, name: str) -> FoundHeader:
     path = local_file(entry)
     if path is not None:
         return FoundHeader(read_header(path), entry)
-    source = next((each for each in entry.sources if isinstance(each, HubSource)), None)
-    if source is None:
+    if entry.hub is None:
         raise ModelUnavailable(
             f"{name} is not on this machine, and no hub has its header: run `localspec pull {name}`"
         )
-    remote = read_remote_header(source, name, entry.size_bytes)
-    return FoundHeader(remote.header, entry, remote.data)
+    header, beginning = _read_remote(entry.hub, name, entry.size_bytes)
+    return FoundHeader(header, entry, beginning)
 
 
 def find_headers(model: ModelEntry | Path) -> Iterator[FoundHeader]:
@@ -64,7 +69,7 @@ def find_headers(model: ModelEntry | Path) -> Iterator[FoundHeader]:
         ModelFileError: a file is no sound GGUF.
     """
     if isinstance(model, Path):
-        entry = ModelEntry(str(model), 0, "", None, None, None, ())
+        entry = ModelEntry(str(model), 0, "")
         yield FoundHeader(read_model(model), entry)
         return
     for shard in shards_of(model):
@@ -83,16 +88,65 @@ def keep_beginning(found: FoundHeader, store: Store) -> None:
     They are as good as any others: the sha256 of the whole decides.
     """
     entry = found.entry
-    if not found.fetched or store.partial_bytes(entry, "http"):
+    if not found.fetched or store.partial_bytes(entry):
         return
-    with store.resume(entry, "http", lambda _: None) as partial:
+    with store.partial(entry, lambda _: None) as partial:
         if partial.size_bytes == 0 and store.path_of(entry) is None:
-            partial.write(found.fetched)
+            partial.write(found.fetched, 0)
 
 
 def _of_beginning(entry: ModelEntry) -> GgufHeader | None:
-    data = Store(data_dir()).beginning(entry, LONGEST_BYTES)
+    data = Store(data_dir()).beginning(entry, _WINDOWS_BYTES[-1])
     try:
         return parse_header(data, name=entry.name, size_bytes=entry.size_bytes) if data else None
     except LocalspecError:  # too short, or not what it should be, which the download will find
         return None
+
+
+def _read_remote(source: HubSource, name: str, size_bytes: int) -> tuple[GgufHeader, bytes]:
+    """Return the header of a file on the hub, and the bytes that were fetched for it.
+
+    Raises:
+        ModelUnavailable: the hub does not deliver it.
+        ModelFileError: what it delivers is no GGUF with a header of 18 MiB at most.
+    """
+    data = bytearray()
+    try:
+        file = HubFile(source)
+        for window in _WINDOWS_BYTES:
+            _extend(file, data, min(window, size_bytes))
+            try:
+                return parse_header(data, name=name, size_bytes=size_bytes), bytes(data)
+            except ModelFileError as error:
+                if len(data) >= size_bytes or not isinstance(error.__cause__, CutOffError):
+                    raise
+    except (SourceFailedError, OSError) as error:
+        raise ModelUnavailable(
+            f"the header of {name} cannot be read from the hub ({error}): "
+            f"go online, or run `localspec pull {name}` where it works"
+        ) from error
+    raise ModelFileError(
+        f"{name} is damaged, or its header is longer than {_WINDOWS_BYTES[-1] >> 20} MiB: "
+        "fetch it to judge it"
+    )
+
+
+def _extend(file: RemoteFile, data: bytearray, size: int) -> None:
+    """Fetch until `data` has `size` bytes, or more where the server knows no ranges."""
+    for attempt in range(1, _TRIES + 1):
+        if len(data) >= size:
+            return
+        try:
+            with file.open(len(data), size - 1) as answer:
+                # The whole file is coming: what is here comes again, and more than was asked for.
+                skip, most = len(data) - answer.start, size if answer.start else _WINDOWS_BYTES[-1]
+                for piece in answer.chunks:
+                    data += piece[skip:][: most - len(data)]
+                    skip = max(skip - len(piece), 0)
+                    if len(data) >= most:
+                        break
+        except LineCutError:
+            if attempt == _TRIES:
+                raise
+    if len(data) < size:
+        raise SourceFailedError(f"it ends after {len(data)} bytes")

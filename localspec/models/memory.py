@@ -2,15 +2,16 @@
 
 Weights and caches follow from llama.cpp's sources and are exact. The compute buffer is what its
 allocator needs for the widest moment of a pass; its terms were read off measurements, which
-`benchmarks/fit.py` repeats. It knows no free memory.
+`lab/benchmarks/fit.py` repeats. It knows no free memory.
 """
 
 import platform
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from localspec.models.ggml_types import GGML_TYPES
+from localspec.models.gguf_encoding import GGML_TYPES
 from localspec.models.shape import Layer, ModelShape
+from localspec.options import LoadOptions
 
 _TYPES = {each.name.lower(): each for each in GGML_TYPES.values()}
 _PADDING = 256  # cells of a cache
@@ -35,7 +36,7 @@ class Settings:
     n_ctx: int
     n_batch: int = 512
     rows: int = 1
-    kv_type: str = "f16"
+    kv_type: str = LoadOptions().kv_type
     flash_attention: bool = True
     mapped_and_repacked: bool = False
 

@@ -4,7 +4,6 @@ A file is looked for under its name on the hub, also below its repository's name
 `<name of the model>.gguf`. Its bytes are verified like those of any source.
 """
 
-import functools
 import os
 import shlex
 from collections.abc import Callable
@@ -13,16 +12,12 @@ from pathlib import Path
 from urllib.parse import quote
 
 from localspec.errors import UsageError
-from localspec.models.download import plain_client
-from localspec.models.http_file import HttpFile
-from localspec.models.progress import SourceFailedError
-from localspec.models.registry import HubSource, ModelEntry
-from localspec.models.space import require_space
+from localspec.models.entries import ModelEntry
+from localspec.models.hub import plain_client
 from localspec.models.store import Store
-from localspec.models.transfer import fetch_rest
+from localspec.models.transfer import RemoteFile, SourceFailedError, fetch_rest, require_space
 
 MIRRORS_VARIABLE = "LOCALSPEC_MIRRORS"
-_CHUNK_BYTES = 1 << 20
 
 
 def mirrors_from_environment() -> tuple[str, ...]:
@@ -61,15 +56,9 @@ def from_mirror(
         return _from_folder(Path(mirror).expanduser(), entry, store, report)
     if offline:
         raise SourceFailedError("not asked, offline")
-    require_space(store.root, entry.size_bytes - store.partial_bytes(entry, "http"))
-    with store.resume(entry, "http", report) as partial:
-        here = store.path_of(entry)
-        if here is not None:  # brought by another process meanwhile
-            return here
-        file = _first_there(mirror, entry)
-        fetch_rest(file, partial, report, refused="")
-        partial.verify()
-        return store.publish(partial)
+    return store.receive(
+        entry, report, lambda partial: fetch_rest(_first_there(mirror, entry), partial, report)
+    )
 
 
 def _from_folder(
@@ -77,39 +66,24 @@ def _from_folder(
 ) -> Path:
     if not folder.is_dir():
         raise SourceFailedError("there is no such folder")
-    for name in _names(entry):
-        file = folder / name
-        if file.is_file():
-            break
-    else:
+    file = next((folder / name for name in _names(entry) if (folder / name).is_file()), None)
+    if file is None:
         raise SourceFailedError("not there")
-    require_space(store.root, entry.size_bytes)
-    # A copy, since a folder may be a stick that is pulled out.
-    with store.stage(entry) as staging, file.open("rb") as stream:
-        report(0)
-        while chunk := stream.read(_CHUNK_BYTES):
-            staging.write(chunk)
-            report(staging.size_bytes)
-        path = staging.commit()
-    store.forget_partial(entry)
-    return path
+    require_space(store.root, entry.size_bytes - store.partial_bytes(entry))
+    return store.copy(entry, file, report)  # since a folder may be a stick that is pulled out
 
 
-def _first_there(mirror: str, entry: ModelEntry) -> HttpFile:
+def _first_there(mirror: str, entry: ModelEntry) -> RemoteFile:
     """Return the first of the names that the server knows; the last one if it knows none."""
     client = plain_client()
     for name in _names(entry):
-        url = f"{mirror.rstrip('/')}/{quote(name)}"
-        file = HttpFile(client, functools.partial(str, url), url, {})
-        with suppress(Exception), file.open(0, 0) as answer:
-            if answer.status in {200, 206}:
-                break
+        file = RemoteFile(client, f"{mirror.rstrip('/')}/{quote(name)}")
+        with suppress(SourceFailedError), file.open(0, 0):
+            break
     return file
 
 
 def _names(entry: ModelEntry) -> list[str]:
-    names = [f"{entry.name.replace(':', '-')}.gguf"]
-    for source in entry.sources:
-        if isinstance(source, HubSource):
-            names = [source.file, f"{source.repo}/{source.file}", *names]
-    return list(dict.fromkeys(names))
+    own = f"{entry.name.replace(':', '-')}.gguf"
+    hub = entry.hub
+    return [own] if hub is None else [hub.file, f"{hub.repo}/{hub.file}", own]

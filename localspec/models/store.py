@@ -1,32 +1,27 @@
 """The models on this machine: `blobs/<sha256>`, filled only with bytes that were verified.
 
-A file is built in a directory of its own under `partial/`, and renamed into `blobs/` when size and
-sha256 are those of the registry. So whatever fails, is killed or runs twice at once, a name in
-`blobs/` is a whole file. A download that can go on later is built in a directory that is named after
-what it will be, `partial/<sha256>.<kind>`, and stays there. Knows no network.
+A file is built in `partial/<sha256>`, by whichever source delivers it, and renamed into `blobs/` when
+size and sha256 are those of the registry. So whatever fails, is killed or runs twice at once, a name
+in `blobs/` is a whole file, and what came of one stays for the next run. A model in several
+files has a folder of links in `sets/`, under the names that llama.cpp looks for. Knows no network.
 """
 
 import hashlib
 import os
 import shutil
 import stat
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Literal
 
-from localspec.models.locks import lock_shared_name, locked, try_lock
-from localspec.models.partial import Partial, kept_bytes
-from localspec.models.private import private_directory
-from localspec.models.registry import ModelEntry
-from localspec.models.shard_set import is_set, set_path, shards_of
-from localspec.models.staging import Staging, require, sync
+from localspec.models.entries import ModelEntry, shards_of
+from localspec.models.partial import Partial, kept_bytes, require
+from localspec.models.transfer import require_space
+from localspec.storage.files import private_directory, sync_directory
+from localspec.storage.locks import locked, try_lock
 
-# What fills a partial file: bytes from any offset, or whole parts.
-Kind = Literal["http", "wheels"]
-KINDS: tuple[Kind, ...] = ("http", "wheels")
+_CHUNK_BYTES = 1 << 20
 _WAIT_S = 0.1
 
 
@@ -43,15 +38,16 @@ class Store:
         self._partial = root / "partial"
 
     def path_of(self, entry: ModelEntry) -> Path | None:
-        """Return where a model's file is, or None when it is not here.
+        """Return where a model's file is, the first of several, or None when it is not here whole.
 
         Only the size is looked at: the content was verified when the file came in.
         """
         if not entry.is_known:
             return None
-        if is_set(entry):
-            whole = all(self.path_of(shard) is not None for shard in shards_of(entry))
-            return set_path(self.root, entry) if whole else None
+        if entry.shards:
+            paths = self._set(entry)
+            whole = all(self.path_of(shard) is not None for shard in entry.shards)
+            return paths[0] if whole and all(path.is_file() for path in paths) else None
         path = self._blobs / entry.sha256
         try:
             return path if path.stat().st_size == entry.size_bytes else None
@@ -59,49 +55,24 @@ class Store:
             return None
 
     @contextmanager
-    def stage(self, entry: ModelEntry) -> Iterator[Staging]:
-        """Open a place to build a model's file in; what is not committed is removed on the way out.
-
-        Whatever dead processes left in `partial/` is removed on the way in.
-        """
-        private_directory(self._blobs)
-        private_directory(self._partial)
-        with locked(self._partial):
-            self._remove_abandoned()
-            directory = Path(tempfile.mkdtemp(prefix=f"{entry.sha256[:12]}-", dir=self._partial))
-            lock = try_lock(directory)
-        try:
-            with Staging(entry, directory, self._blobs / entry.sha256) as staging:
-                yield staging
-        finally:
-            shutil.rmtree(directory, ignore_errors=True)
-            if lock is not None:
-                os.close(lock)
-
-    @contextmanager
-    def resume(
-        self, entry: ModelEntry, kind: Kind, report: Callable[[int], None]
-    ) -> Iterator[Partial]:
+    def partial(self, entry: ModelEntry, report: Callable[[int], None]) -> Iterator[Partial]:
         """Open what earlier runs fetched of a model's file, alone; what is not published stays.
 
         While another process is at it, wait; it may have finished then, so ask `path_of` again.
 
         Args:
             entry: the model.
-            kind: what fills the file.
             report: called with the number of bytes that are there, also while waiting.
         """
         private_directory(self._blobs)
         private_directory(self._partial)
-        with locked(self._partial):
-            self._remove_abandoned()
-        directory = self._directory(entry, kind)
-        while (lock := lock_shared_name(directory)) is None:
+        directory = self._partial / entry.sha256
+        while (lock := try_lock(directory)) is None:
             report(kept_bytes(directory))
             time.sleep(_WAIT_S)
         partial = None
         try:
-            partial = Partial(entry, directory, by_parts=kind == "wheels")
+            partial = Partial(entry, directory)
             report(partial.size_bytes)
             yield partial
         finally:
@@ -115,62 +86,66 @@ class Store:
         """Give a partial file that was verified its name in the store."""
         destination = self._blobs / partial.entry.sha256
         partial.move_to(destination)
-        sync(self._blobs)
-        self.forget_partial(partial.entry, other_than=partial.directory)
+        sync_directory(self._blobs)
         return destination
 
-    def partial_bytes(self, entry: ModelEntry, kind: Kind | None = None) -> int:
-        """Return how much of a model's file earlier runs fetched: of one kind, or the most."""
-        if not entry.is_known:
-            return 0
-        if is_set(entry):
-            return sum(self.here_bytes(shard) for shard in shards_of(entry))
-        kinds = KINDS if kind is None else (kind,)
-        return max(kept_bytes(self._directory(entry, each)) for each in kinds)
+    def receive(
+        self,
+        entry: ModelEntry,
+        report: Callable[[int], None],
+        fetch: Callable[[Partial], None],
+        *,
+        publish: Callable[[Partial], Path] | None = None,
+        spare_bytes: int = 0,
+    ) -> Path:
+        """Return the path of a model's file, for which a source delivers what is missing.
 
-    def beginning(self, entry: ModelEntry, most_bytes: int) -> bytes:
-        """Return what earlier runs fetched of a model's file, unverified, up to so many bytes."""
-        if not entry.is_known:
-            return b""
-        with suppress(OSError), (self._directory(entry, "http") / "blob").open("rb") as file:
-            return file.read(most_bytes)
-        return b""
+        Args:
+            entry: the model.
+            report: called with the number of bytes that are there.
+            fetch: appends to what is there.
+            publish: gives the verified file its name; None means `publish`.
+            spare_bytes: the room that `fetch` needs beside the file.
 
-    def here_bytes(self, entry: ModelEntry) -> int:
-        """Return how much of a model is here, whole or begun."""
-        return self.partial_bytes(entry) if self.path_of(entry) is None else entry.size_bytes
+        Raises:
+            SourceFailedError: the disk has no room; or as `fetch` does.
+            IntegrityError: other bytes came.
+            OSError: the disk does not take them.
+        """
+        missing = entry.size_bytes - self.partial_bytes(entry)
+        require_space(self.root, missing + spare_bytes)
+        with self.partial(entry, report) as partial:
+            here = self.path_of(entry)
+            if here is not None:  # brought by another process meanwhile
+                return here
+            partial.fill(lambda: fetch(partial))
+            return (publish or self.publish)(partial)
 
-    def forget_partial(self, entry: ModelEntry, *, other_than: Path | None = None) -> int:
-        """Remove what earlier runs fetched and nobody is fetching now; return its bytes."""
-        freed = 0
-        directories = [self._directory(shard, kind) for shard in shards_of(entry) for kind in KINDS]
-        for directory in directories:
-            if directory == other_than or not directory.is_dir():
-                continue
-            lock = try_lock(directory)
-            if lock is not None:
-                freed += kept_bytes(directory)
-                shutil.rmtree(directory, ignore_errors=True)
-                os.close(lock)
-        return freed
+    def copy(
+        self, entry: ModelEntry, file: Path, report: Callable[[int], None] = lambda _: None
+    ) -> Path:
+        """Take in a copy of a file.
 
-    def point_to(self, entry: ModelEntry, file: Path) -> Path:
-        """Let the store's name be a file elsewhere, which the caller has verified."""
-        with self.stage(entry) as staging:
-            staging.link(file)
-        self.forget_partial(entry)
-        return self._blobs / entry.sha256
+        Raises:
+            IntegrityError: the file is not the promised one.
+            OSError: it cannot be read, or the disk does not take it.
+        """
+        with self.partial(entry, report) as partial, file.open("rb") as stream:
+            began = partial.size_bytes
 
-    def remove(self, entry: ModelEntry) -> int:
-        """Remove a file's name, and the file where it is ours; return the bytes that this frees."""
-        path = self._blobs / entry.sha256
-        try:
-            status = path.lstat()
-        except FileNotFoundError:
-            return 0
-        path.unlink()
-        # A link, symbolic or hard, is a pointer to a file that is not ours.
-        return status.st_size if _is_ours(status) else 0
+            def read() -> None:
+                stream.seek(partial.size_bytes)
+                while chunk := stream.read(_CHUNK_BYTES):
+                    partial.write(chunk, partial.size_bytes)
+                    report(partial.size_bytes)
+
+            try:
+                partial.fill(read)
+            except BaseException:
+                if began == 0:  # soon copied again, and of no use to anybody else
+                    partial.discard()
+                raise
+            return self.publish(partial)
 
     def adopt(self, entry: ModelEntry, file: Path) -> Path:
         """Take in a file that another program's cache holds, without a second copy if possible.
@@ -182,23 +157,91 @@ class Store:
         file = file.resolve(strict=True)
         size = file.stat().st_size
         require(entry, "size", f"{size} bytes", f"{entry.size_bytes} bytes")
-        with file.open("rb") as stream:
-            digest = hashlib.file_digest(stream, "sha256").hexdigest()
-        require(entry, "sha256", digest, entry.sha256)
+        require(entry, "sha256", sha256_of(file), entry.sha256)
         return self.point_to(entry, file)
 
-    def _directory(self, entry: ModelEntry, kind: Kind) -> Path:
-        return self._partial / f"{entry.sha256}.{kind}"
+    def point_to(self, entry: ModelEntry, file: Path) -> Path:
+        """Let the store's name be a file elsewhere, which the caller has verified.
 
-    def _remove_abandoned(self) -> None:
-        for directory in self._partial.iterdir():
-            if directory.suffix.removeprefix(".") in KINDS:
-                continue  # kept on purpose
-            lock = try_lock(directory)
-            if lock is not None:  # nobody holds it, so whoever made it is dead
+        It becomes a symbolic link, a hard link, or a copy.
+        """
+        private_directory(self._blobs)
+        private_directory(self._partial)
+        path, link = self._blobs / entry.sha256, self._partial / "link"
+        with locked(self._partial):
+            link.unlink(missing_ok=True)  # of a process that was killed
+            for make in (link.symlink_to, link.hardlink_to):
+                with suppress(OSError):
+                    make(file)
+                    link.replace(path)
+                    break
+            else:
+                return self.copy(entry, file)
+        sync_directory(self._blobs)
+        self.forget_partial(entry)
+        return path
+
+    def remove(self, entry: ModelEntry) -> int:
+        """Remove a file's name, and the file where it is ours; return the bytes that this frees."""
+        path = self._blobs / entry.sha256
+        try:
+            status = path.lstat()
+        except FileNotFoundError:
+            return 0
+        path.unlink()
+        # A link, symbolic or hard, is a pointer to a file that is not ours.
+        ours = stat.S_ISREG(status.st_mode) and status.st_nlink == 1
+        return status.st_size if ours else 0
+
+    def partial_bytes(self, entry: ModelEntry) -> int:
+        """Return how much of a model's file earlier runs fetched; of several files, what is here."""
+        if entry.shards:
+            return sum(self.here_bytes(shard) for shard in entry.shards)
+        return kept_bytes(self._partial / entry.sha256) if entry.is_known else 0
+
+    def here_bytes(self, entry: ModelEntry) -> int:
+        """Return how much of a model is here, whole or begun."""
+        return self.partial_bytes(entry) if self.path_of(entry) is None else entry.size_bytes
+
+    def beginning(self, entry: ModelEntry, most_bytes: int) -> bytes:
+        """Return what earlier runs fetched of a model's file, unverified, up to so many bytes."""
+        if entry.is_known:
+            with suppress(OSError), (self._partial / entry.sha256 / "blob").open("rb") as file:
+                return file.read(most_bytes)
+        return b""
+
+    def forget_partial(self, entry: ModelEntry) -> int:
+        """Remove what earlier runs fetched and nobody is fetching now; return its bytes."""
+        freed = 0
+        for shard in shards_of(entry):
+            directory = self._partial / shard.sha256
+            if shard.is_known and directory.is_dir() and (lock := try_lock(directory)) is not None:
+                freed += kept_bytes(directory)
                 shutil.rmtree(directory, ignore_errors=True)
                 os.close(lock)
+        return freed
+
+    def link_shards(self, entry: ModelEntry) -> Path:
+        """Give all files of a model the names that llama.cpp looks for; return the one to open."""
+        paths = self._set(entry)
+        private_directory(paths[0].parent)
+        for path, shard in zip(paths, entry.shards, strict=True):
+            beside = path.with_name(f"{path.name}.{os.getpid()}")
+            beside.unlink(missing_ok=True)
+            beside.symlink_to(Path("..", "..", "blobs", shard.sha256))
+            beside.replace(path)
+        return paths[0]
+
+    def unlink_shards(self, entry: ModelEntry) -> None:
+        """Remove these names; the files stay."""
+        shutil.rmtree(self.root / "sets" / entry.sha256, ignore_errors=True)
+
+    def _set(self, entry: ModelEntry) -> list[Path]:
+        folder, count = self.root / "sets" / entry.sha256, len(entry.shards)
+        return [folder / f"model-{number:05}-of-{count:05}.gguf" for number in range(1, count + 1)]
 
 
-def _is_ours(status: os.stat_result) -> bool:
-    return stat.S_ISREG(status.st_mode) and status.st_nlink == 1
+def sha256_of(file: Path) -> str:
+    """Return the sha256 of a file's content."""
+    with file.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()

@@ -1,129 +1,194 @@
-"""Judges whether a draft model's token ids mean what the target's mean, from two headers alone.
+"""What a GGUF header says about its tokenizer: keys, a fingerprint, and which tokens end a reply.
 
-Same size is not same vocabulary, and same family is not same vocabulary either: files are judged.
-A draft whose ids mean other things would cost time and gain nothing.
-
-Only ids travel between the two models. So what forbids a pair is an id with two meanings: another
-piece, a piece in another alphabet, or a byte here that is text there. What governs how text is *cut*
-into ids (pre-tokenizer, merges, scores) and which ids are special is the target's business alone; it
-is compared and reported, and takes the word "identical" away, not the draft.
+Knows the keys, not how to tokenize.
 """
 
+import hashlib
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from enum import StrEnum
 
-from localspec.errors import PairMismatch
-from localspec.models.gguf_header import GgufHeader
-from localspec.models.gguf_values import StringArray
-from localspec.models.tokenizer_header import TokenizerHeader
-from localspec.models.tokenizer_notes import differences, differing_types, quoted, type_of
+import numpy as np
+from numpy.typing import NDArray
 
-_BYTE = 6  # llama.cpp's token type of a single byte
+from localspec.errors import ModelFileError
+from localspec.models.gguf_encoding import StringArray, Value
+
+_PREFIX = "tokenizer.ggml."
+
+_ENDS = frozenset(
+    text.encode()
+    for text in (
+        "<|eot_id|>", "<|im_end|>", "<|end|>", "<|return|>", "<|call|>", "<|flush|>", "<|calls|>",
+        "<end_of_turn>", "<|endoftext|>", "</s>", "<|eom_id|>", "<EOT>", "_<EOT>", "[EOT]", "[EOS]",
+        "<|end_of_text|>", "<end_of_utterance>", "<eos>", "<turn|>", "<|tool_response>",
+        "<\uff5cend\u2581of\u2581sentence\uff5c>", "[e~[",
+    )
+)  # fmt: skip
+# A header may name these; else they are known by their texts, of which a vocabulary has one.
+_FILL_IN = {
+    "fim_pad": ("<|fim_pad|>", "<fim-pad>", "<fim_pad>", "<PAD>", "[PAD]"),
+    "fim_rep": ("<|fim_repo|>", "<|repo_name|>", "<fim-repo>", "<REPO>", "<reponame>"),
+    "fim_sep": ("<|file_sep|>",),
+}
+_DEFAULT_EOS = {"llama": 2, "gpt2": 11, "t5": 1}  # where the header names none
+# Texts that end nothing where others are in the vocabulary, too.
+_NO_ENDS = (
+    ((b"<|return|>", b"<|call|>"), b"<|end|>"),
+    ((b"<|calls|>", b"<|flush|>"), b"<|end|>"),
+    ((b"<|tool_response>",), b"</s>"),
+)
 
 
-class Fit(StrEnum):
-    """How two tokenizers relate."""
-
-    IDENTICAL = "identical"
-    COMPATIBLE = "compatible"
-    INCOMPATIBLE = "incompatible"
-
-
-@dataclass(frozen=True, slots=True)
-class TokenDifference:
-    """The lowest id that means different things, and both its pieces."""
-
-    token: int
-    target_piece: str
-    draft_piece: str
-
-
-@dataclass(frozen=True, slots=True)
-class Compatibility:
-    """The judgement of a pair.
+@dataclass(frozen=True, slots=True, eq=False)
+class TokenizerHeader:
+    """The tokenizer of a model file; the position in `tokens` is the token id.
 
     Args:
-        verdict: whether the pair may draft.
-        reason: what forbids it, in one phrase; empty where nothing does.
-        first_difference: the lowest id with two meanings, where there is one.
-        overlap_percent: ids with the same piece, in percent of the larger vocabulary.
-        shared_vocab: how many ids both vocabularies have.
-        notes: differences that do not matter to a draft, one phrase each.
+        model: the kind, in llama.cpp's words: `gpt2` (byte-level BPE), `llama` (SentencePiece), …
+        pre: the pre-tokenizer, such as `qwen2`; None where an old file does not name it.
+        tokens: the pieces, in the alphabet of the kind (`gpt2` writes a space as `Ġ`).
+        types: llama.cpp's token type per id (1 normal, 3 control, 5 unused, 6 byte), or None.
+        scores: SentencePiece scores per id, or None.
+        merges: byte-pair merges, best first, or None.
+        special_ids: `bos`, `eos`, `eot`, `unknown`, `padding`, … where the file names them.
+        flags: `add_bos_token`, `add_eos_token`, `add_space_prefix`, … where the file names them.
     """
 
-    verdict: Fit
-    reason: str
-    first_difference: TokenDifference | None
-    overlap_percent: float
-    shared_vocab: int
-    notes: tuple[str, ...] = ()
+    model: str
+    pre: str | None
+    tokens: StringArray
+    types: NDArray[np.generic] | None
+    scores: NDArray[np.generic] | None
+    merges: StringArray | None
+    special_ids: Mapping[str, int]
+    flags: Mapping[str, bool]
+
+    @property
+    def n_vocab(self) -> int:
+        """How many tokens there are, padding included."""
+        return len(self.tokens)
+
+    def piece(self, token: int) -> str:
+        """Return a token's piece as text for a message."""
+        return self.tokens[token].decode("utf-8", errors="replace")
 
 
-def compare_tokenizers(target: TokenizerHeader, draft: TokenizerHeader) -> Compatibility:
-    """Compare what the ids of two models mean.
+def tokenizer_header(name: str, metadata: Mapping[str, Value]) -> TokenizerHeader:
+    """Pick the tokenizer out of a header's values.
 
-    They fit when the kind is the same and all ids that both have carry the same piece; one may be a
-    padded or extended copy of the other, whose further ids are masked out of the draft. They are
-    identical when their fingerprints are equal.
-    """
-    shared = min(target.n_vocab, draft.n_vocab)
-    differing = _differing_ids(target.tokens, draft.tokens, shared)
-    first = (
-        TokenDifference(differing[0], target.piece(differing[0]), draft.piece(differing[0]))
-        if differing
-        else None
-    )
-    reason = _reason(target, draft, first, shared)
-    notes = tuple(differences(target, draft, shared))
-    verdict = Fit.INCOMPATIBLE if reason else Fit.COMPATIBLE if notes else Fit.IDENTICAL
-    larger = max(target.n_vocab, draft.n_vocab)
-    overlap = 100 * (shared - len(differing)) / larger if larger else 0.0
-    return Compatibility(verdict, reason, first, overlap, shared, notes)
-
-
-def require_compatible(target: GgufHeader, draft: GgufHeader) -> Compatibility:
-    """Return the judgement of a pair that fits.
+    Args:
+        name: what to call the file in messages.
+        metadata: the values of the header, by key.
 
     Raises:
-        PairMismatch: the pair does not fit; the message names the first difference.
-        ModelFileError: one of the files has no tokenizer.
+        ModelFileError: there is no tokenizer, or its parts contradict each other.
     """
-    fit = compare_tokenizers(target.tokenizer, draft.tokenizer)
-    if fit.verdict is not Fit.INCOMPATIBLE:
-        return fit
-    advice = "use --draft lookup or another draft model"
-    if fit.first_difference is None:
-        raise PairMismatch(
-            f"target {target.name} and draft {draft.name} do not fit: {fit.reason}; {advice}"
-        )
-    different = fit.first_difference
-    raise PairMismatch(
-        f"token {different.token} is {quoted(different.target_piece)} in {target.name} and "
-        f"{quoted(different.draft_piece)} in {draft.name}: their ids mean different things; {advice}"
+    own = {
+        key.removeprefix(_PREFIX): value
+        for key, value in metadata.items()
+        if key.startswith(_PREFIX)
+    }
+    model, tokens, merges = own.get("model"), own.get("tokens"), own.get("merges")
+    pre = own.get("pre")
+    if not isinstance(model, str) or not isinstance(tokens, StringArray):
+        raise ModelFileError(f"{name} has no tokenizer: give a GGUF of a language model")
+    if merges is not None and not isinstance(merges, StringArray):
+        raise ModelFileError(f"{name} is damaged (merges are not text): download it again")
+    return TokenizerHeader(
+        model=model,
+        pre=pre if isinstance(pre, str) else None,
+        tokens=tokens,
+        types=_per_token(name, own, "token_type", len(tokens)),
+        scores=_per_token(name, own, "scores", len(tokens)),
+        merges=merges,
+        special_ids={
+            key.removesuffix("_token_id"): value
+            for key, value in own.items()
+            if key.endswith("_token_id") and isinstance(value, int)
+        },
+        flags={key: v for key, v in own.items() if key.startswith("add_") and isinstance(v, bool)},
     )
 
 
-def _differing_ids(target: StringArray, draft: StringArray, shared: int) -> list[int]:
-    if target == draft:
-        return []
-    pairs = zip(target[:shared], draft[:shared], strict=True)
-    return [token for token, (ours, theirs) in enumerate(pairs) if ours != theirs]
+def _per_token(
+    name: str, own: Mapping[str, Value], key: str, n_vocab: int
+) -> NDArray[np.generic] | None:
+    value = own.get(key)
+    if value is None:
+        return None
+    if not isinstance(value, np.ndarray) or len(value) != n_vocab:
+        raise ModelFileError(
+            f"{name} is damaged ({_PREFIX}{key} is not one number per token): download it again"
+        )
+    return value
 
 
-def _reason(
-    target: TokenizerHeader, draft: TokenizerHeader, first: TokenDifference | None, shared: int
-) -> str:
-    if first is not None:
-        return f"token {first.token} has two meanings"
-    if shared == 0:
-        return "a vocabulary is empty"
-    if target.model != draft.model:
-        return f"tokenizer kinds are {target.model[:64]!r} and {draft.model[:64]!r}"
-    for token in differing_types(target, draft, shared):
-        ours, theirs = type_of(target, token), type_of(draft, token)
-        if _BYTE in {
-            ours,
-            theirs,
-        }:  # `<0x0A>` is a line feed for one and six characters for the other
-            return f"token {token} ({quoted(target.piece(token))}) is of type {ours} and of type {theirs}"
-    return ""
+def fingerprint(tokenizer: TokenizerHeader) -> str:
+    """Return one number for one tokenizer: files with the same one cut text alike and name it alike.
+
+    Fingerprint, version 1: the sha256 over these sections in this order, each as its name, a NUL, the
+    length of its content (8 bytes, little-endian) and its content; a section that the file does not
+    have is left out, so that absent and empty differ:
+
+        localspec-tokenizer  the byte 1
+        model, pre           UTF-8
+        tokens, merges       every string as its length (8 bytes, little-endian) and its bytes
+        types                32-bit integers, little-endian
+        scores               32-bit floats, little-endian
+        special              `name=id` lines, sorted
+        flags                `name=0` or `name=1` lines, sorted
+
+    Chat templates and weights are not part of it: files that differ in them have the same tokenizer.
+    """
+    digest = hashlib.sha256()
+    for name, content in _sections(tokenizer):
+        digest.update(name.encode() + b"\0" + len(content).to_bytes(8, "little"))
+        digest.update(content)
+    return digest.hexdigest()
+
+
+def _sections(tokenizer: TokenizerHeader) -> Iterator[tuple[str, bytes]]:
+    yield "localspec-tokenizer", b"\x01"
+    yield "model", tokenizer.model.encode("utf-8", errors="replace")
+    if tokenizer.pre is not None:
+        yield "pre", tokenizer.pre.encode("utf-8", errors="replace")
+    yield "tokens", tokenizer.tokens.raw
+    if tokenizer.merges is not None:
+        yield "merges", tokenizer.merges.raw
+    if tokenizer.types is not None:
+        yield "types", tokenizer.types.astype(np.dtype("<i4")).tobytes()
+    if tokenizer.scores is not None:
+        yield "scores", tokenizer.scores.astype(np.dtype("<f4")).tobytes()
+    yield "special", _lines(tokenizer.special_ids)
+    yield "flags", _lines(tokenizer.flags)
+
+
+def _lines(named: Mapping[str, int]) -> bytes:
+    text = "\n".join(f"{name}={int(value)}" for name, value in sorted(named.items()))
+    return text.encode("utf-8", errors="replace")
+
+
+def eog_tokens(tokenizer: TokenizerHeader) -> frozenset[int]:
+    """Return the ids after which llama.cpp ends a generation.
+
+    It decides this by special ids and by token texts; the same rules stand here, so that pairs can be
+    compared before anything is downloaded or loaded.
+
+    Source: `llama_vocab::impl::load` in `llama-vocab.cpp` of llama.cpp, as of llama-cpp-python 0.3.36.
+    """
+    wanted = _ENDS | {text.encode() for texts in _FILL_IN.values() for text in texts}
+    found = {piece: token for token, piece in enumerate(tokenizer.tokens) if piece in wanted}
+    ids = {found[text] for text in _ENDS if text in found}
+    special = tokenizer.special_ids
+    ids |= {special[name] for name in ("eos", "eot", "eom") if name in special}
+    if "eos" not in special and tokenizer.model in _DEFAULT_EOS:
+        ids.add(_DEFAULT_EOS[tokenizer.model])
+    for name, texts in _FILL_IN.items():
+        if name in special:
+            ids.add(special[name])
+        else:
+            ids |= {found[text.encode()] for text in texts if text.encode() in found}
+    for witnesses, text in _NO_ENDS:
+        if all(witness in found for witness in witnesses):
+            ids.discard(found.get(text, -1))
+    return frozenset(token for token in ids if 0 <= token < tokenizer.n_vocab)

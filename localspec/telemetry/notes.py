@@ -4,20 +4,12 @@ import random
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from localspec.decoding.generate import Confirmed
+from localspec.decoding.round import Round
 from localspec.telemetry.pair import Pair
-from localspec.telemetry.stretch import Ended, Head, NotedRound, Said, Stretch, Times
+from localspec.telemetry.stretch import Ended, Head, NotedRound, Said, Stretch
 
 _KEY_BITS = 62
 _KEYS = random.SystemRandom()
-
-
-class Noted(NamedTuple):
-    """A round; `times` are those of `Times`, and `at_once` is how many replies shared its passes."""
-
-    confirmed: Confirmed
-    times: Sequence[float]
-    at_once: int
 
 
 class NotedEnd(NamedTuple):
@@ -35,7 +27,7 @@ class Pieces(NamedTuple):
     of: dict[int, bytes]
 
 
-Event = Noted | NotedEnd | Pieces
+Event = Round | NotedEnd | Pieces
 
 
 class ReplyNotes:
@@ -77,16 +69,15 @@ class ReplyNotes:
         self._head = Head(self.key, fields, started_s, len(prompt), greedy, by_user)
         self._prompt = tuple(prompt) if keeps_text else ()
         self._n, self._tokens = 0, 0
-        self._spooled: tuple[int, int, Sequence[float]] = (0, 0, Times())
-        self._times: Sequence[float] = Times()
+        self._spooled = (0, 0)
         self._rounds: list[NotedRound] = []
         self._said: list[Said] = []
         self._pieces: list[tuple[int, str]] = []
 
     def take(self, event: Event) -> None:
         """Take in an event; in their order."""
-        if isinstance(event, Noted):
-            self._take_round(*event)
+        if isinstance(event, Round):
+            self._take_round(event)
         elif isinstance(event, Pieces):
             self._pieces += [(token, piece.hex()) for token, piece in event.of.items()]
         else:
@@ -104,47 +95,50 @@ class ReplyNotes:
 
     def stretch(self) -> Stretch:
         """Return what was noted since the last one."""
-        n, tokens, before = self._spooled
         news = Stretch(
             self._head,
             self.workload,
-            n,
-            tokens,
-            before,
+            *self._spooled,
             self._rounds,
             self.ended,
             self._prompt,
             self._said,
             self._pieces,
         )
-        self._spooled = (self._n, self._tokens, self._times)
+        self._spooled = (self._n, self._tokens)
         self._rounds, self._said, self._pieces, self._prompt = [], [], [], ()
         return news
 
-    def _take_round(self, confirmed: Confirmed, times: Sequence[float], at_once: int) -> None:
-        done, tokens = confirmed.round, confirmed.tokens
-        self._times = times
+    def _take_round(self, done: Round) -> None:
+        draft, tokens = done.draft, done.confirmed
         self._tokens += len(tokens)
         if self.keeps_text:
-            drafted = () if done is None else done.draft.tokens
-            following = tokens[-1] if done is None else done.verdict.next_token
-            self._said.append(Said(self._n + (done is not None), drafted, tokens, following))
-        if done is None:
-            self._spooled = (0, self._tokens, times)  # what the prompt took is no round's
+            said = Said(
+                self._n + (not done.is_first), draft.tokens, tokens, done.verdict.next_token
+            )
+            self._said.append(said)
+        if done.is_first:
+            self._spooled = (0, self._tokens)  # what the prompt took is no round's
             return
         self._n += 1
-        draft = done.draft
+        spent = done.spent
         self._rounds.append(
             NotedRound(
                 draft.drafter,
-                len(draft.tokens),
+                done.drafted,
                 done.verdict.accepted,
                 len(tokens),
                 done.correction_rank,
                 draft.confidences,
                 draft.gaps,
-                at_once,
-                times,
+                (
+                    spent.draft_prefill_s,
+                    spent.draft_s,
+                    spent.verify_s,
+                    spent.sample_s,
+                    spent.truncate_s,
+                    spent.other_s,
+                ),
             )
         )
 

@@ -6,9 +6,8 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from localspec.decoding.generate import Confirmed
-from localspec.decoding.timings import Timings
-from localspec.telemetry.notes import Noted, NotedEnd, Pieces, ReplyNotes
+from localspec.decoding.round import Round
+from localspec.telemetry.notes import NotedEnd, Pieces, ReplyNotes
 from localspec.telemetry.switch import Switch
 from localspec.telemetry.writer import Writer
 
@@ -20,24 +19,17 @@ if TYPE_CHECKING:
 Spell = Callable[[int], bytes]
 
 
-def alone() -> int:
-    """Return how many replies share the passes where nobody else is answered."""
-    return 1
-
-
 class Recorder:
-    """Traces replies of one pair; see `localspec.chat.tracing`.
+    """Notes the replies of one pair.
 
     Args:
         directory: of the database.
         pair: what answers.
         switch: what is wanted.
-        truncate_s: tells the seconds that removing from the caches of target and draft model took so far.
         spell: the bytes of an id; asked only where text is wanted.
         workload: what the user says all texts are; None guesses.
         clock: seconds, monotonic.
         now: seconds since 1970.
-        running: tells how many replies share the passes just now.
     """
 
     def __init__(
@@ -45,22 +37,18 @@ class Recorder:
         directory: Path,
         pair: Pair,
         switch: Switch,
-        truncate_s: Callable[[], tuple[float, float]],
         spell: Spell,
         workload: str | None = None,
         clock: Callable[[], float] = time.perf_counter,
         now: Callable[[], float] = time.time,
-        running: Callable[[], int] = alone,
     ) -> None:
         self.directory = directory
         self.pair = pair
         self._switch = switch
-        self.truncate_s = truncate_s
         self._spell = spell
         self._workload = workload
         self.clock = clock
         self._now = now
-        self.running = running
         self._spelled: set[int] = set()
         self.writer = Writer(directory, switch, now, self._spelled.clear)
 
@@ -116,24 +104,20 @@ class ReplyTrace:
         self._notes = notes
         self._start = start
 
-    def note(self, confirmed: Confirmed, timings: Timings) -> None:
-        """Note what a round confirmed."""
+    def note(self, done: Round) -> None:
+        """Note a round."""
         recorder, notes = self._recorder, self._notes
-        times = (
-            timings.decode_s,
-            timings.draft_prefill_s,
-            timings.draft_s,
-            timings.verify_s,
-            timings.sample_s,
-            *recorder.truncate_s(),
-        )
-        recorder.writer.put(notes, Noted(confirmed, times, recorder.running()))
+        recorder.writer.put(notes, done)
         if notes.keeps_text:
-            draft = () if confirmed.round is None else confirmed.round.draft.tokens
-            recorder.spell(notes, (*draft, *confirmed.tokens))
+            recorder.spell(notes, (*done.draft.tokens, *done.confirmed))
 
-    def end(self, text: str, timings: Timings) -> None:
-        """Note the end of the reply."""
+    def end(self, text: str, prefill_s: float, decode_s: float) -> None:
+        """Note the end of the reply.
+
+        Args:
+            text: all of it.
+            prefill_s: seconds of evaluating the prompt.
+            decode_s: seconds from there to the last token.
+        """
         wall_s = self._recorder.clock() - self._start
-        ended = NotedEnd(text, timings.prefill_s, timings.decode_s, wall_s)
-        self._recorder.writer.put(self._notes, ended)
+        self._recorder.writer.put(self._notes, NotedEnd(text, prefill_s, decode_s, wall_s))

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from localspec.telemetry.pair import Pair
 from localspec.telemetry.rows import RoundRow, shares, sixteenths
 
-_FORM = 1
+_FORM = 2
 
 
 class Head(NamedTuple):
@@ -35,20 +35,8 @@ class Head(NamedTuple):
     form: int = _FORM
 
 
-class Times(NamedTuple):
-    """Seconds so far: of the whole, of its stages, and of removing from the caches of target and draft model."""
-
-    decode: float = 0.0
-    draft_prefill: float = 0.0
-    draft: float = 0.0
-    verify: float = 0.0
-    sample: float = 0.0
-    truncate_target: float = 0.0
-    truncate_draft: float = 0.0
-
-
 class NotedRound(NamedTuple):
-    """One round; `at_once` is how many replies shared its passes."""
+    """One round, and the seconds of its stages, as `STAGES` has them."""
 
     drafter: str
     drafted: int
@@ -57,8 +45,7 @@ class NotedRound(NamedTuple):
     correction_rank: int | None
     confidences: Sequence[float]
     gaps: Sequence[float]
-    at_once: int
-    times: Sequence[float]
+    stages_s: Sequence[float]
 
 
 class Said(NamedTuple):
@@ -87,7 +74,6 @@ class Stretch(NamedTuple):
         workload: what kind of text it is; None as long as nobody has looked.
         n: rounds before these.
         tokens: confirmed tokens before these.
-        before: times before these.
         rounds: in their order.
         ended: the end of the reply; None where it goes on.
         prompt: ids of it, once; empty unless text is wanted.
@@ -99,7 +85,6 @@ class Stretch(NamedTuple):
     workload: str | None
     n: int
     tokens: int
-    before: Sequence[float]
     rounds: Sequence[NotedRound]
     ended: Ended | None
     prompt: Sequence[int]
@@ -114,16 +99,14 @@ class Stretch(NamedTuple):
     def rows(self, reply: int) -> Iterator[RoundRow]:
         """Yield the rounds as the database holds them, where the reply has this id."""
         depth = self.head.n_prompt + self.tokens
-        before = _microseconds(self.before)
         for n, noted in enumerate(self.rounds, start=self.n + 1):
-            now = _microseconds(noted.times)
-            yield _row(reply, n, noted, depth, before, now)
-            depth, before = depth + noted.confirmed, now
+            yield _row(reply, n, noted, depth)
+            depth += noted.confirmed
 
 
 def stretch_of(document: Any) -> Stretch:
     """Return what JSON made lists of; raises TypeError, ValueError or LookupError where it is none."""
-    head, workload, n, tokens, before, rounds, ended, prompt, said, pieces = document
+    head, workload, n, tokens, rounds, ended, prompt, said, pieces = document
     if head[-1] != _FORM:
         raise ValueError
     return Stretch(
@@ -131,7 +114,6 @@ def stretch_of(document: Any) -> Stretch:
         workload,
         n,
         tokens,
-        before,
         [NotedRound(*each) for each in rounds],
         None if ended is None else Ended(*ended),
         prompt,
@@ -140,27 +122,10 @@ def stretch_of(document: Any) -> Stretch:
     )
 
 
-def _microseconds(times: Sequence[float]) -> list[int]:
-    return [round(1e6 * each) for each in times]
-
-
-def _row(
-    reply: int, n: int, noted: NotedRound, depth: int, before: Sequence[int], now: Sequence[int]
-) -> RoundRow:
-    decode, draft_prefill, draft, verify, sample, of_target, of_draft = (
-        after - earlier for after, earlier in zip(now, before, strict=True)
+def _row(reply: int, n: int, noted: NotedRound, depth: int) -> RoundRow:
+    draft_prefill, draft, verify, sample, truncate, other = (
+        max(0, round(1e6 * each)) for each in noted.stages_s
     )
-    # What the draft model removed, it did before its first pass: be that prefill or draft.
-    of_prefill = max(0, of_draft - draft)
-    stages = [
-        draft_prefill - of_prefill,
-        draft - of_draft + of_prefill,
-        verify - of_target,
-        sample,
-        of_target + of_draft,
-        decode - draft_prefill - draft - verify - sample,
-    ]
-    shared = [max(0, stage) // noted.at_once for stage in stages]
     return RoundRow(
         reply,
         n,
@@ -171,12 +136,12 @@ def _row(
         noted.correction_rank,
         noted.drafted + 1,
         depth,
-        shared[0],
-        shared[1],
-        shared[2],
-        shared[3],
-        shared[4],
-        shared[5],
+        draft_prefill,
+        draft,
+        verify,
+        sample,
+        truncate,
+        other,
         shares(noted.confidences[: noted.drafted]),
         sixteenths(noted.gaps[: noted.drafted]),
     )

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
+from localspec.decoding.drafters.register import asks_draft_model
 from localspec.telemetry.rows import RoundRow
 
 if TYPE_CHECKING:
@@ -74,7 +75,7 @@ def totals_of(rows: Iterable[RoundRow]) -> Totals:
     by_drafter: dict[str, list[RoundRow]] = {}
     for row in rows:
         # Where a lookup found nothing, the round was a plain one.
-        found_nothing = row.drafted == 0 and row.drafter == "lookup"
+        found_nothing = row.drafted == 0 and not asks_draft_model(row.drafter)
         by_drafter.setdefault("off" if found_nothing else row.drafter, []).append(row)
     for drafter, its in by_drafter.items():
         totals.add(drafter, its)

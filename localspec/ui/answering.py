@@ -1,15 +1,17 @@
-"""Answering: the answer that is under way, and how it gets into the history while it grows."""
+"""GrowingAnswer: the answer that is under way, and how it gets into the history while it grows."""
 
 import json
 
-from localspec.engine.protocol import Finished, Message, Streamed
-from localspec.history.recorder import Recorder
+from localspec.chat.events import Text
+from localspec.decoding.round import StopReason
+from localspec.engine.protocol import Notice, ReplyDone, ReplyEvents
+from localspec.history.recorder import ReplyRecorder
 from localspec.history.records import StoredMessage
 from localspec.ui.exchange import Exchange
 from localspec.ui.talk import Talk
 
 
-class Answering:
+class GrowingAnswer:
     """An answer, from the request to its last word.
 
     Args:
@@ -26,7 +28,7 @@ class Answering:
         self.exchange: Exchange | None = None
         self.parent: int | None = None
         self.continued: StoredMessage | None = None
-        self._recorder: Recorder | None = None
+        self._recorder: ReplyRecorder | None = None
 
     @property
     def growing(self) -> bool:
@@ -37,23 +39,24 @@ class Answering:
         """Take note that an answer to the message `parent` was asked for, or more of it."""
         last = next(each for each in self._talk.messages if each.id == parent)
         self.exchange, self.parent, self._recorder = exchange, parent, None
-        self.continued = last if last.role == "assistant" else None
+        self.continued = last if last.message.role == "assistant" else None
 
-    def take(self, message: Message, model: str) -> bool:
-        """Take a message, and keep what it says; return whether it was for this answer.
+    def take(self, notice: Notice, model: str) -> bool:
+        """Take a notice, and keep what it says; return whether it was for this answer.
 
         Args:
-            message: from the engine.
+            notice: from the engine.
             model: what answers, as it is called.
         """
-        if self.exchange is None or not self.exchange.take(message):
+        if self.exchange is None or not self.exchange.take(notice):
             return False
-        match message:
-            case Streamed():
-                for span in message.spans:  # an answer that never begins leaves no message behind
-                    self._begun(model).feed(span.text, thinking=span.thinking)
-            case Finished():
-                self._finish(message, model)
+        match notice:
+            case ReplyEvents():
+                for event in notice.events:
+                    if isinstance(event, Text):  # one that never begins leaves no message behind
+                        self._begun(model).feed(event.text, thinking=event.thinking)
+            case ReplyDone():
+                self._finish(notice, model)
             case _:
                 pass
         return True
@@ -76,7 +79,7 @@ class Answering:
         """Let go of it: its conversation was left."""
         self.exchange, self._recorder = None, None
 
-    def _begun(self, model: str) -> Recorder:
+    def _begun(self, model: str) -> ReplyRecorder:
         if self._recorder is None:
             history, conversation = self._talk.history, self._talk.conversation
             assert conversation is not None  # noqa: S101 - it holds the message that is answered
@@ -87,20 +90,21 @@ class Answering:
                 self._recorder = history.begin_reply(conversation, self.parent, model)
         return self._recorder
 
-    def _finish(self, message: Finished, model: str) -> None:
-        if not message.turn.content and not message.turn.thinking and self._recorder is None:
+    def _finish(self, finished: ReplyDone, model: str) -> None:
+        reply, message = finished.reply, finished.message
+        if not message.text and not message.thinking and self._recorder is None:
             return  # stopped before the first token
-        assert self.exchange is not None  # noqa: S101 - it took the message
+        assert self.exchange is not None  # noqa: S101 - it took the notice
         figures = {
-            "tokens": message.completion_tokens,
-            "tokens_per_s": message.tokens_per_s,
+            "tokens": reply.completion_tokens,
+            "tokens_per_s": reply.tokens_per_s,
             "accepted": self.exchange.acceptance,
-            "stop": message.stop_reason,
-            "seed": message.seed,
-            "left_out": 0 if self.exchange.started is None else self.exchange.started.dropped_turns,
+            "stop": reply.stop_reason.value,
+            "seed": reply.seed,
+            "left_out": finished.dropped_turns,
         }
         recorder = self._begun(model)
-        end = recorder.cut if message.stop_reason == "cancelled" else recorder.finish
-        end(message.turn.content, message.turn.thinking, figures=json.dumps(figures))
+        end = recorder.cut if reply.stop_reason is StopReason.CANCELLED else recorder.finish
+        end(message, figures=json.dumps(figures))
         self._recorder = None
         self._talk.reload()

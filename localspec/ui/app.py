@@ -1,11 +1,11 @@
-"""ChatApp: hands the session what the user wants, by keys, commands and clicks; `MainView` shows what came of it.
+"""ChatApp: turns keys, clicks and what is sent into questions and commands; `Screens` shows what came of it.
 
 Painted before the engine is started: nothing that is slow is imported or opened until then.
 """
 
 import asyncio
 import signal
-from collections.abc import Awaitable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from typing import ClassVar
 
@@ -14,18 +14,16 @@ from textual.binding import BindingType
 from textual.filter import LineFilter, NoColor
 from textual.screen import Screen
 
-from localspec.errors import LocalspecError
-from localspec.ui import actions
-from localspec.ui.commands import BY_NAME, parse
+from localspec.ui.commands import BY_NAME, COMMANDS, Command, parse
 from localspec.ui.composer import Composer
+from localspec.ui.copying import copied
 from localspec.ui.feed import Feed
 from localspec.ui.guard import LineGuard
 from localspec.ui.keys import IN_APP
 from localspec.ui.main_view import MainView
-from localspec.ui.message_actions import on_message
 from localspec.ui.message_view import MessageView
-from localspec.ui.palette import palette
 from localspec.ui.preferences import Preferences
+from localspec.ui.screens import Screens
 from localspec.ui.session import Session
 
 
@@ -35,28 +33,22 @@ class ChatApp(App[None]):
     Args:
         session: what it shows.
         preferences: how the user likes it.
-        resume: the conversation to take up.
-
-    Attributes:
-        editing: the number of the question that is being changed; None while none is.
     """
 
     CSS_PATH = "app.tcss"
     TITLE = "localspec"
     BINDINGS: ClassVar[list[BindingType]] = IN_APP
 
-    def __init__(
-        self, session: Session, preferences: Preferences | None = None, resume: int | None = None
-    ) -> None:
+    def __init__(self, session: Session, preferences: Preferences | None = None) -> None:
         super().__init__()
         self.session = session
         self.preferences = preferences or Preferences()
-        self.editing: int | None = None
         self._early = ""
         # The same ones every time: Textual keeps lines by the filters that they passed.
         self._gates: tuple[LineFilter, ...] = (LineGuard(),)
-        self._feed = Feed(self, resume)
-        self.view = MainView(self)
+        self.view = MainView(self, session, self.preferences.keys)
+        self._front = Screens(self, session, self.preferences, self.view)
+        self._feed = Feed(self, self._front)
 
     def compose(self) -> ComposeResult:
         """Return the main screen."""
@@ -69,12 +61,19 @@ class ChatApp(App[None]):
             self._gates = (NoColor(), *self._gates)
         self.set_keymap(dict(self.preferences.keys))
         if self.preferences.theme:
-            self.choose_theme(self.preferences.theme)
+            self._front.choose_theme(self.preferences.theme)
         self.theme_changed_signal.subscribe(self, lambda _: self.view.colours_changed())
         await self.view.show_messages()
         self.view.entry.composer.focus()
         self.view.tell_state()
-        self.call_after_refresh(self._feed.start)
+        self.call_after_refresh(self._start)
+
+    async def _start(self) -> None:
+        """Start the engine, and take up what was sent since the first paint."""
+        self._feed.start()
+        text, self._early = self._early, ""
+        if text:
+            await self._front.attempt(self._send(text))
 
     def _end_when_told(self) -> None:
         """Leave properly, and give the terminal back, also where a signal asks for it."""
@@ -97,14 +96,6 @@ class ChatApp(App[None]):
         # Textual would print a traceback with all locals; whoever runs the app has one line for it.
         self._close_messages_no_wait()
 
-    def choose_theme(self, name: str) -> None:
-        """Change the colours, or say which there are."""
-        if name in self.available_themes:
-            self.theme = name
-        else:
-            known = ", ".join(self.available_themes)
-            self.view.tell(f"there is no theme {name[:40]!r}: known are {known}")
-
     def on_transcript_followed(self) -> None:
         """Say at once where the end is when the user scrolls."""
         self.view.tell_place()
@@ -112,37 +103,65 @@ class ChatApp(App[None]):
     async def on_composer_sent(self, event: Composer.Sent) -> None:
         """Run a command, or ask; what cannot be done is told, and the text stays."""
         if self._feed.started:
-            await self._attempt(self._send(event.text))
+            await self._front.attempt(self._send(event.text))
         else:
             self._early = event.text
 
-    async def send_early(self) -> None:
-        """Take up what was sent between the first paint and the start of the engine."""
-        text, self._early = self._early, ""
-        if text:
-            await self._attempt(self._send(text))
+    async def _send(self, text: str) -> None:
+        found = parse(text)
+        self._front.tell("")
+        if found is not None:
+            self.view.entry.composer.accept(text)
+            await self._front.run(found[0].name, found[1])
+            return
+        if self._front.editing is None:
+            self.session.asking.ask(text)
+        else:
+            self.session.asking.ask_instead(self._front.editing, text)
+            self._front.editing = None
+        self.view.entry.composer.accept(text)
+        await self._front.show_answer()
 
     async def action_command(self, name: str) -> None:
-        """Run a command without an argument."""
-        command = BY_NAME[name]
-        if len(self.screen_stack) == 1 and (self._feed.started or command.while_busy):
-            self.view.tell("")
-            await self._attempt(actions.run(self, command, ""))
+        """Run a command without an argument, by its key."""
+        if len(self.screen_stack) == 1 and (self._feed.started or BY_NAME[name].while_busy):
+            await self._front.run(name)
 
     async def action_message(self, what: str) -> None:
         """Do something with the message that has the focus."""
         if isinstance(self.focused, MessageView):
-            await self._attempt(on_message(self, self.focused, what))
+            await self._front.attempt(self._do_with(self.focused, what))
 
-    async def action_stop(self) -> None:
-        """Stop what runs; otherwise go back to the composer, and leave an edited question as it was."""
-        if self.session.stop():
+    async def _do_with(self, view: MessageView, what: str) -> None:
+        """Do what a key of a message is for; see `keys.ON_MESSAGE`."""
+        talk, front = self.session.talk, self._front
+        message = next((each for each in talk.messages if each.id == view.message_id), None)
+        if what == "think":
+            view.toggle_fold()
+        if message is None:
             return
-        if self.editing is not None:
-            self.editing = None
-            self.view.entry.composer.fill("")
-            self.view.tell("")
-        self.view.entry.composer.focus()
+        match what:
+            case "copy":
+                front.copy(message.message.typed)
+            case "code":
+                front.copy(copied([message], "code"))
+            case "branch":
+                await front.run("branch", str(talk.messages.index(message) + 1))
+            case "edit" if message.message.role == "user":
+                await front.run("edit", str(talk.numbers()[message.id]))
+            case "earlier" | "later":
+                self.session.asking.require_rest()
+                other = talk.turn_aside(message, 1 if what == "later" else -1)
+                await front.show_conversation()
+                await self.view.transcript.reveal(other)
+            case _:
+                pass
+
+    def action_stop(self) -> None:
+        """Stop what runs; otherwise go back to the composer, and leave an edited question as it was."""
+        if not self.session.stop():
+            self._front.leave_edited()
+            self.view.entry.composer.focus()
 
     def action_to_end(self) -> None:
         """Show the end of the transcript and follow it."""
@@ -157,42 +176,38 @@ class ChatApp(App[None]):
 
     def action_copy_or_stop(self) -> None:
         """Copy what is selected; else stop; else clear the composer; else say how to leave."""
-        selected = self.screen.get_selected_text() or self.view.entry.composer.selected_text
+        composer = self.view.entry.composer
+        selected = self.screen.get_selected_text() or composer.selected_text
         if selected:
-            self.copy(selected)
+            self._front.copy(selected)
         elif not self.session.stop():
-            if self.view.entry.composer.text:
-                self.view.entry.composer.fill("")
+            if composer.text:
+                composer.put_aside()
+                composer.fill("")
             else:
-                self.view.tell("Ctrl+Q leaves")
-
-    def copy(self, text: str) -> None:
-        """Copy a text by way of the terminal (OSC 52)."""
-        self.copy_to_clipboard(text)
-        self.view.tell(f"copied {len(text)} characters, if the terminal allows it")
+                self._front.tell("Ctrl+Q leaves")
 
     def on_message_view_chosen(self, event: MessageView.Chosen) -> None:
-        """Give the focus to a message that was clicked on, unless something was selected."""
-        if not self.screen.get_selected_text():
+        """Give the focus to a message that was clicked on, unless something was selected, or is being written."""
+        if not self.screen.get_selected_text() and not self.view.entry.composer.text:
             event.view.focus(scroll_visible=False)
 
+    def on_descendant_focus(self) -> None:
+        """Show the keys of a message that has the focus."""
+        self.view.tell_keys()
+
+    def on_descendant_blur(self) -> None:
+        """Take them away."""
+        self.view.tell_keys()
+
     def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:  # noqa: ARG002
-        """Yield the commands for the palette."""
-        yield from palette(self)
+        """Yield the commands for the palette; one that needs more than its name is put into the composer."""
+        for command in COMMANDS:
 
-    async def _send(self, text: str) -> None:
-        found = parse(text)
-        if found is None:
-            actions.ask(self, text)
-            self.view.entry.composer.accept(text)
-            await self.view.show_answering()
-        else:
-            self.view.tell("")
-            self.view.entry.composer.accept(text)
-            await actions.run(self, *found)
+            async def call(command: Command = command) -> None:
+                if command.needs_more:
+                    self.view.entry.composer.fill(f"/{command.name} ")
+                else:
+                    await self.action_command(command.name)
 
-    async def _attempt(self, doing: Awaitable[None]) -> None:
-        try:
-            await doing
-        except (LocalspecError, OSError) as error:
-            self.view.tell(str(error))
+            yield SystemCommand(f"/{command.name}", command.summary, call)

@@ -2,62 +2,39 @@
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 from localspec.errors import UsageError
-from localspec.models.space import size_text
+from localspec.messages import DocumentPart
+from localspec.storage.files import size_text
 
 _MENTION = re.compile(r'(?<!\S)@(?:"([^"\n]+)"|(\S+))')
 _TRAILING = ".,;:!?)"
-_BLOCK = re.compile(r'\n*<file name="([^"\n]*)">\n(.*?)\n</file>', re.DOTALL)
-_END, _BROKEN_END = "</file>", "<\\/file>"
 _MOST_BYTES = 1 << 20
 _SHOWN = 8
 _CHARS_PER_TOKEN = 4  # of English and code; only for the size that is shown
 
 
-@dataclass(frozen=True, slots=True)
-class Attached:
-    """A file that goes into the context."""
-
-    name: str
-    text: str
-
-    @property
-    def label(self) -> str:
-        """Its name and size, for people."""
-        return f"{self.name} · {file_size(len(self.text.encode()))} · ≈ {len(self.text) // _CHARS_PER_TOKEN} tokens"
+def label(document: DocumentPart) -> str:
+    """Return the name and the size of a file that goes into the context, for people."""
+    size = file_size(len(document.text.encode()))
+    return f"{document.name} · {size} · ≈ {len(document.text) // _CHARS_PER_TOKEN} tokens"
 
 
-def attached(text: str, folder: Path) -> list[Attached]:
+def attached(text: str, folder: Path) -> list[DocumentPart]:
     """Return the files that a text mentions, each once. A mention of nothing that is there is just text.
 
     Raises:
         UsageError: a file is there but cannot be put into a context.
     """
-    found: dict[Path, Attached] = {}
+    found: dict[Path, DocumentPart] = {}
     for name in _mentions(text):
         path = _existing(name, folder)
         if path is not None and path not in found:
-            found[path] = Attached(
+            found[path] = DocumentPart(
                 name.rstrip(_TRAILING) if not (folder / name).exists() else name, _read(path, name)
             )
     return list(found.values())
-
-
-def with_files(text: str, files: list[Attached]) -> str:
-    """Return a text with the content of files behind it. A file cannot end its own block."""
-    return text + "".join(
-        f'\n\n<file name="{_one_line(each.name)}">\n{each.text.replace(_END, _BROKEN_END)}\n{_END}'
-        for each in files
-    )
-
-
-def without_files(text: str) -> tuple[str, list[str]]:
-    """Return a message as it was typed, and a label for each file that went with it."""
-    labels = [Attached(name, content).label for name, content in _BLOCK.findall(text)]
-    return _BLOCK.sub("", text), labels
 
 
 def file_size(size_bytes: int) -> str:
@@ -90,10 +67,6 @@ def completions(typed: str, folder: Path) -> list[tuple[str, str]]:
     except OSError:  # no such folder, or not ours to read: nothing to offer
         return found
     return found
-
-
-def _one_line(name: str) -> str:
-    return name.replace('"', "").replace("\n", " ")
 
 
 def _mentions(text: str) -> Iterator[str]:

@@ -67,6 +67,19 @@ class Below(Static):
         self.app.simulate_key("ctrl+end")
 
 
+class KeyHint(Static):
+    """The keys of the message that has the focus."""
+
+    def __init__(self) -> None:
+        super().__init__(id="keys", markup=False)
+        self.display = False
+
+    def tell(self, text: str) -> None:
+        """Show them; an empty text takes the line away."""
+        self.update(text)
+        self.display = bool(text)
+
+
 class StatsPanel(Static):
     """What drafting does, as it does it."""
 

@@ -1,9 +1,12 @@
-"""The slash commands of the chat, on screens and on lines alike: names, arguments, how they are read."""
+"""The slash commands of the chat, on screens and on lines alike: names, arguments, what they do, how they are read."""
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
 from localspec.errors import UsageError
+from localspec.ui import conversation_commands as talk
+from localspec.ui import program_commands as program
+from localspec.ui.front import Front
 from localspec.ui.settings import NAMES
 
 
@@ -15,6 +18,8 @@ class Command:
         name: what is typed behind the slash.
         usage: its arguments, for people.
         summary: what it does, in a few words.
+        do: does it, given its argument; raises LocalspecError where it cannot be done.
+        aliases: other names, which mean it only when they are typed whole.
         arguments: words that the first argument may be; empty where it is free.
         while_busy: whether it may run while an answer streams in.
     """
@@ -22,36 +27,82 @@ class Command:
     name: str
     usage: str
     summary: str
+    do: Callable[[Front, str], Awaitable[None]]
+    aliases: tuple[str, ...] = ()
     arguments: tuple[str, ...] = ()
     while_busy: bool = False
 
+    @property
+    def about(self) -> str:
+        """What it does, and its other names."""
+        also = "".join(f", /{each}" for each in self.aliases)
+        return f"{self.summary} (also {also[2:]})" if also else self.summary
+
+    @property
+    def needs_more(self) -> bool:
+        """Whether its name alone is not enough."""
+        return bool(self.usage) and not self.usage.startswith("[")
+
 
 COMMANDS: Sequence[Command] = (
-    Command("new", "", "start a new conversation"),
-    Command("system", "[TEXT]", "show or set the system prompt; `-` takes it away"),
-    Command("persona", "[NAME]", "take a named system prompt from the settings"),
-    Command("regenerate", "[SEED]", "answer the last question again"),
-    Command("edit", "[N]", "change a question of yours, the last or the N-th, in a branch"),
-    Command("branch", "[N]", "go on from the N-th message in a conversation of its own"),
-    Command("continue", "", "let the last answer go on where it stopped"),
-    Command("copy", "[N|code|all]", "copy the last answer, its N-th block of code, or everything"),
-    Command("model", "[PAIR]", "show or switch the pair of models"),
-    Command("history", "[WORDS]", "list or search earlier conversations"),
-    Command("rename", "TITLE", "give this conversation a title"),
-    Command("export", "[md|json] [FILE]", "write this conversation to a file", ("md", "json")),
-    Command("set", "[NAME VALUE]", "show or change how answers are sampled", (*NAMES, "draft")),
-    Command("think", "", "fold or unfold thoughts and long questions", while_busy=True),
-    Command("stats", "", "show where the time goes and what drafting is worth", while_busy=True),
-    Command("lens", "", "show where every token of the last answer came from"),
-    Command("race", "[TEXT]", "answer with and without drafting, side by side"),
-    Command("drop", "", "leave the oldest turns out where the context is full"),
-    Command("stop", "", "stop the answer and keep what is there", while_busy=True),
-    Command("restart", "", "start the engine again", while_busy=True),
-    Command("theme", "[NAME]", "show or change the colours", while_busy=True),
-    Command("help", "", "list commands and keys", while_busy=True),
-    Command("quit", "", "leave", while_busy=True),
+    Command("new", "", "start a new conversation", talk.new, ("clear",)),
+    Command("system", "[TEXT]", "show or set the system prompt; `-` takes it away", talk.system),
+    Command("persona", "[NAME]", "take a named system prompt from the settings", talk.persona),
+    Command("regenerate", "[SEED]", "answer the last question again", talk.regenerate, ("retry",)),
+    Command(
+        "edit",
+        "[N] [TEXT]",
+        "change a question of yours, the last or the N-th, in a branch",
+        talk.edit,
+    ),
+    Command(
+        "branch", "[N]", "go on from the N-th message in a conversation of its own", talk.branch
+    ),
+    Command("continue", "", "let the last answer go on where it stopped", talk.go_on),
+    Command(
+        "copy",
+        "[N|code|all]",
+        "copy the last answer, its N-th block of code, or everything",
+        talk.copy,
+    ),
+    Command("model", "[PAIR]", "show or switch the pair of models", program.model),
+    Command("history", "[WORDS|#N]", "list or search earlier conversations", talk.history),
+    Command("rename", "TITLE", "give this conversation a title", talk.rename),
+    Command(
+        "export",
+        "[md|json] [FILE]",
+        "write this conversation to a file",
+        talk.export,
+        arguments=("md", "json"),
+    ),
+    Command(
+        "set",
+        "[NAME VALUE]",
+        "show or change how answers are sampled",
+        program.set_,
+        arguments=NAMES,
+    ),
+    Command(
+        "think", "", "fold or unfold thoughts and long questions", program.think, while_busy=True
+    ),
+    Command(
+        "stats",
+        "",
+        "show where the time goes and what drafting is worth",
+        program.stats,
+        while_busy=True,
+    ),
+    Command("lens", "", "show where every token of the last answer came from", program.lens),
+    Command("race", "[TEXT]", "answer with and without drafting, side by side", program.race),
+    Command("drop", "", "leave the oldest turns out where the context is full", talk.drop),
+    Command("stop", "", "stop the answer and keep what is there", program.stop, while_busy=True),
+    Command("restart", "", "start the engine again", program.restart, while_busy=True),
+    Command("theme", "[NAME]", "show or change the colours", program.theme, while_busy=True),
+    Command("help", "", "list commands and keys", program.help_, ("?",), while_busy=True),
+    Command("quit", "", "leave", program.quit_, ("bye", "exit"), while_busy=True),
 )
 BY_NAME = {command.name: command for command in COMMANDS}
+_BY_ALIAS = {alias: command for command in COMMANDS for alias in command.aliases}
 
 
 def parse(line: str) -> tuple[Command, str] | None:
@@ -69,6 +120,8 @@ def parse(line: str) -> tuple[Command, str] | None:
     found = [command for command in COMMANDS if command.name.startswith(name)]
     if name in BY_NAME:
         found = [BY_NAME[name]]
+    elif name in _BY_ALIAS:
+        found = [_BY_ALIAS[name]]
     if len(found) == 1:
         return found[0], rest.strip()
     if found:
@@ -78,21 +131,25 @@ def parse(line: str) -> tuple[Command, str] | None:
     raise UsageError(f"there is no command {word[:40]}: /help lists them")
 
 
+async def run(front: Front, command: Command, argument: str) -> None:
+    """Run a command.
+
+    Raises:
+        LocalspecError: it cannot be done; one line.
+    """
+    if front.session.busy and not command.while_busy:
+        raise UsageError(f"/{command.name} has to wait: an answer is under way, Esc stops it")
+    await command.do(front, argument)
+
+
 def matching(line: str) -> list[Command]:
     """Return the commands that a line which is being typed may become."""
     if not line.startswith("/") or " " in line or "\n" in line:
         return []
     name = line[1:].lower()
     first = [command for command in COMMANDS if command.name.startswith(name)]
-    return first or [command for command in COMMANDS if name in command.name]
-
-
-def number(argument: str, what: str, most: int) -> int:
-    """Return an argument as a number from 1 on.
-
-    Raises:
-        UsageError: it is none, or above `most`.
-    """
-    if not argument.isdecimal() or not 1 <= int(argument) <= most:
-        raise UsageError(f"{argument[:40]!r} is no {what}: give a number from 1 to {most}")
-    return int(argument)
+    return first or [
+        command
+        for command in COMMANDS
+        if name in command.name or any(alias.startswith(name) for alias in command.aliases)
+    ]

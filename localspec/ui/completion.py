@@ -6,7 +6,7 @@ from pathlib import Path
 
 from localspec.ui.attach import completions
 from localspec.ui.clean import clean_line
-from localspec.ui.commands import BY_NAME, matching
+from localspec.ui.commands import BY_NAME, Command, matching
 
 _PATH = re.compile(r'(?:^|\s)@("?)([^\s"]*)$')
 _ARGUMENT = re.compile(r"/(\w+) (\S*)$")
@@ -47,16 +47,16 @@ def complete(text: str, offset: int, folder: Path) -> list[Completion]:
     """
     before, after = text[:offset], text[offset:]
     if before.startswith("/") and not after:
-        found = [_command(each.name, each.usage, each.summary) for each in matching(before)]
+        found = [_command(each) for each in matching(before)]
         return found or _arguments(before)
     path = _PATH.search(before)
     return [] if path is None else _paths(before, after, path, folder)
 
 
-def _command(name: str, usage: str, summary: str) -> Completion:
-    shown = f"/{name} {usage}".rstrip()
-    required = bool(usage) and not usage.startswith("[")
-    return Completion(shown, summary, "", f"/{name}{' ' if usage else ''}", "", whole=not required)
+def _command(command: Command) -> Completion:
+    shown = f"/{command.name} {command.usage}".rstrip()
+    insert = f"/{command.name}{' ' if command.usage else ''}"
+    return Completion(shown, command.summary, "", insert, "", whole=not command.needs_more)
 
 
 def _arguments(before: str) -> list[Completion]:

@@ -4,13 +4,9 @@ from pathlib import Path
 from typing import ClassVar
 
 from textual import events
-from textual.app import ComposeResult
 from textual.binding import BindingType
-from textual.containers import Vertical
-from textual.content import Content
 from textual.message import Message
-from textual.widgets import OptionList, TextArea
-from textual.widgets.option_list import Option
+from textual.widgets import TextArea
 
 from localspec.ui.clean import clean_input
 from localspec.ui.completion import Completion, complete
@@ -73,14 +69,25 @@ class Composer(TextArea):
 
     def accept(self, text: str) -> None:
         """Take note that a text was sent: it can be recalled, and the composer is empty."""
-        if text in self.recall:
-            self.recall.remove(text)
-        self.recall.append(text)
+        self._remember(text)
         self.fill("")
+
+    def put_aside(self) -> None:
+        """Keep what is being written where it can be recalled: something else takes its place."""
+        self._leave_recall()
+        self._remember(self.text)
+
+    def type(self, text: str) -> None:
+        """Take the focus, and write what was typed or pasted elsewhere."""
+        self.screen.set_focus(self)  # at once: `focus` would wait its turn behind the next key
+        result = self.replace(clean_input(text), *self.selection)
+        self.move_cursor(result.end_location)
 
     def fill(self, text: str) -> None:
         """Put a text into the composer, the cursor behind it."""
-        self._at = None
+        if self._at is not None:
+            self._at = None
+            self._remember(self._draft)
         self.load_text(text)
         self.move_cursor(self.document.end)
 
@@ -93,6 +100,12 @@ class Composer(TextArea):
             event.stop()
             event.prevent_default()
             self.post_message(self.Chose(event.key))
+            return
+        if (
+            event.key == "tab"
+        ):  # nothing to complete: what is typed next must not be for somebody else
+            event.stop()
+            event.prevent_default()
             return
         if event.key == "enter":
             event.prevent_default()  # the binding sends
@@ -110,8 +123,7 @@ class Composer(TextArea):
     async def _on_paste(self, event: events.Paste) -> None:
         event.stop()
         event.prevent_default()
-        result = self.replace(clean_input(event.text), *self.selection)
-        self.move_cursor(result.end_location)
+        self.type(event.text)
 
     def _on_text_area_changed(self) -> None:
         self.post_message(self.Completing(complete(self.text, self._offset(), self.folder)))
@@ -122,78 +134,26 @@ class Composer(TextArea):
 
     def _recall(self, step: int) -> bool:
         """Show an earlier text, or a later one; return whether there was one."""
+        self._leave_recall()
         at = len(self.recall) if self._at is None else self._at
         if self._at is None:
             self._draft = self.text
         to = at + step
         if not 0 <= to <= len(self.recall) or (self._at is None and step > 0):
             return False
-        text = self._draft if to == len(self.recall) else self.recall[to]
-        self.fill(text)
+        self._at = None
+        self.fill(self._draft if to == len(self.recall) else self.recall[to])
         self._at = None if to == len(self.recall) else to
         return True
 
+    def _leave_recall(self) -> None:
+        """Where a recalled text was changed, it is a new one, and the one before the recall can be recalled, too."""
+        if self._at is not None and self.text != self.recall[self._at]:
+            self._at = None
+            self._remember(self._draft)
 
-class Entry(Vertical):
-    """Composer and, above it, what may be completed."""
-
-    def __init__(self, folder: Path) -> None:
-        super().__init__(id="entry")
-        self.composer = Composer(folder)
-        self._list = OptionList(id="completions", compact=True)
-        self._completions: list[Completion] = []
-
-    def compose(self) -> ComposeResult:
-        """Return the two."""
-        self._list.can_focus = False
-        self._list.display = False
-        yield self._list
-        yield self.composer
-
-    def on_composer_completing(self, event: Composer.Completing) -> None:
-        """Show what fits what is being typed."""
-        event.stop()
-        self._completions = event.completions
-        self._list.clear_options()
-        width = max((len(each.text) for each in event.completions), default=0)
-        self._list.add_options(
-            Option(Content(f"{each.text:<{width}}  {each.hint}")) for each in event.completions
-        )
-        self._open(bool(event.completions))
-        if event.completions:
-            self._list.highlighted = 0
-
-    def on_composer_chose(self, event: Composer.Chose) -> None:
-        """Move in the list, take what is marked, or close it."""
-        event.stop()
-        if event.key == "escape":
-            self._open(False)
-        elif event.key == "up":
-            self._list.action_cursor_up()
-        elif event.key == "down":
-            self._list.action_cursor_down()
-        else:
-            self._take(self._list.highlighted or 0, send=event.key == "enter")
-
-    def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
-        """Take what was clicked on."""
-        event.stop()
-        self._take(event.option_index, send=False)
-        self.composer.focus()
-
-    def _take(self, index: int, *, send: bool) -> None:
-        completion = self._completions[index]
-        text, whole = completion.applied(), completion.whole
-        self._open(False)
-        # What is whole already needs no second Enter.
-        if send and (text.strip() == self.composer.text.strip() or whole):
-            self.composer.fill(text.rstrip())
-            self._open(False)
-            # Posted from here: what a parent has a child post stops at the parent.
-            self.post_message(Composer.Sent(text.rstrip()))
-            return
-        self.composer.fill(text)
-
-    def _open(self, is_open: bool) -> None:
-        self._list.display = is_open
-        self.composer.list_open = is_open
+    def _remember(self, text: str) -> None:
+        if text in self.recall:
+            self.recall.remove(text)
+        if text.strip():
+            self.recall.append(text)

@@ -5,7 +5,6 @@ from collections.abc import Sequence
 
 from localspec.errors import UsageError
 from localspec.history.records import StoredMessage
-from localspec.ui.attach import without_files
 
 _CODE = re.compile(r"^ {0,3}(`{3,}|~{3,})[^\n]*\n(.*?)(?:^ {0,3}\1|\Z)", re.DOTALL | re.MULTILINE)
 
@@ -21,8 +20,8 @@ def copied(messages: Sequence[StoredMessage], what: str) -> str:
         UsageError: there is no such thing.
     """
     if what == "all":
-        return "\n\n".join(f"{each.role}: {without_files(each.content)[0]}" for each in messages)
-    answers = [each.content for each in messages if each.role == "assistant"]
+        return "\n\n".join(f"{each.message.role}: {each.message.typed}" for each in messages)
+    answers = [each.message.text for each in messages if each.message.role == "assistant"]
     if not answers:
         raise UsageError("there is no answer to copy yet")
     if not what:

@@ -11,10 +11,10 @@ from localspec.engine.protocol import (
     LoadCancelled,
     Loading,
     Measuring,
-    Message,
+    Notice,
     Ready,
 )
-from localspec.models.space import size_text
+from localspec.storage.files import size_text
 from localspec.ui.clean import clean_line
 
 
@@ -48,7 +48,11 @@ class EngineState:
         """Take note that a load was asked for."""
         self.phase, self.progress, self.trouble = Phase.STARTING, "", ""
 
-    def take(self, message: Message) -> None:
+    def unload(self, reason: str) -> None:
+        """Take note that nothing is loaded any more, and why."""
+        self.phase, self.ready, self.trouble = Phase.IDLE, None, clean_line(reason)
+
+    def take(self, message: Notice) -> None:
         """Take any message; those about requests change nothing."""
         match message:
             case Hello():
@@ -64,6 +68,7 @@ class EngineState:
                 self.phase, self.ready, self.trouble = Phase.READY, message, ""
             case LoadCancelled():
                 self.phase = Phase.IDLE if message.target is None else Phase.READY
+                self.ready = None if message.target is None else self.ready
             case Failed(id=None):
                 self.trouble = clean_line(message.reason)
                 self.phase = Phase.IDLE if self.ready is None else Phase.READY

@@ -1,34 +1,25 @@
 """Exchange: one request and what has come back for it so far. No screen, no pipe."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from localspec.engine.protocol import (
-    Failed,
-    Finished,
-    LensToken,
-    Message,
-    Prefilling,
-    RoundFigures,
-    Started,
-    Streamed,
-    Turn,
-)
+from localspec.chat.events import Prefilling, RoundDone, Started, StreamEvent, Text
+from localspec.decoding.round import Round
+from localspec.engine.protocol import Failed, Forecast, Notice, ReplyDone, ReplyEvents
+from localspec.messages import Message
 
 
 @dataclass(slots=True)
 class Exchange:
-    """One request to the engine, filled by its messages.
+    """One request to the engine, filled by its notices.
 
     Args:
-        id: what its messages bear.
-        turns: the conversation that was sent.
+        id: what its notices bear.
+        messages: the conversation that was sent.
 
     Attributes:
-        answer: text of the answer, the part that a continued turn had before not included.
+        answer: text of the answer, the part that a continued one had before not included.
         thoughts: likewise.
-        tokens: every confirmed token and its origin.
-        rounds: every round.
+        happened: every round, the first token among them, with the texts of its tokens.
         started: figures of the prompt, once the engine works on it.
         prefilled: share of the prompt that is evaluated, 0 to 1.
         finished: the end, once it is there.
@@ -36,24 +27,34 @@ class Exchange:
     """
 
     id: int
-    turns: tuple[Turn, ...]
+    messages: tuple[Message, ...]
     answer: str = ""
     thoughts: str = ""
-    tokens: list[LensToken] = field(default_factory=list)
-    rounds: list[RoundFigures] = field(default_factory=list)
+    happened: list[RoundDone] = field(default_factory=list)
     started: Started | None = None
     prefilled: float = 0.0
-    finished: Finished | None = None
+    finished: ReplyDone | None = None
     failure: Failed | None = None
     # Sums over the rounds, since the status line is asked for them all the time.
+    _tokens: int = 0
     _seconds: float = 0.0
     _confirmed: int = 0
     _drafted: int = 0
     _accepted: int = 0
 
     def __post_init__(self) -> None:
-        rounds, self.rounds = self.rounds, []
-        self._count(rounds)
+        for each in self.happened:
+            self._count(each.round)
+
+    @property
+    def rounds(self) -> list[Round]:
+        """Every round; the first token, which the prompt gives, is none."""
+        return [each.round for each in self.happened if not each.round.is_first]
+
+    @property
+    def tokens(self) -> int:
+        """Confirmed tokens, but for what ended the answer."""
+        return self._tokens
 
     @property
     def done(self) -> bool:
@@ -61,10 +62,15 @@ class Exchange:
         return self.finished is not None or self.failure is not None
 
     @property
+    def forecast(self) -> Forecast | None:
+        """What drafting was to gain, and what it came to; None before the end, and if costs are not known."""
+        return None if self.finished is None else self.finished.forecast
+
+    @property
     def tokens_per_s(self) -> float | None:
         """Tokens after the first, per second of decoding; None before there are any."""
         if self.finished is not None:
-            return self.finished.tokens_per_s
+            return self.finished.reply.tokens_per_s
         return self._confirmed / self._seconds if self._seconds > 0 else None
 
     @property
@@ -78,34 +84,43 @@ class Exchange:
         if self.failure is not None:
             return 0
         prompt = 0 if self.started is None else self.started.prompt_tokens
-        return prompt + len(self.tokens)
+        return prompt + self.tokens
 
-    def take(self, message: Message) -> bool:
-        """Take a message; return whether it was for this request."""
-        if getattr(message, "id", None) != self.id:
+    def take(self, notice: Notice) -> bool:
+        """Take a notice; return whether it was for this request."""
+        if getattr(notice, "id", None) != self.id:
             return False
-        match message:
-            case Started():
-                self.started = message
-            case Prefilling():
-                self.prefilled = message.done_tokens / max(message.total_tokens, 1)
-            case Streamed():
-                self.answer += "".join(each.text for each in message.spans if not each.thinking)
-                self.thoughts += "".join(each.text for each in message.spans if each.thinking)
-                self.tokens += message.tokens
-                self._count(message.rounds)
-            case Finished():
-                self.finished = message
+        match notice:
+            case ReplyEvents():
+                for event in notice.events:
+                    self._see(event)
+            case ReplyDone():
+                self.finished = notice
             case Failed():
-                self.failure = message
+                self.failure = notice
             case _:
                 return False
         return True
 
-    def _count(self, rounds: Sequence[RoundFigures]) -> None:
-        self.rounds += rounds
-        for each in rounds:
-            self._seconds += each.draft_s + each.verify_s + each.other_s
-            self._confirmed += each.confirmed
-            self._drafted += each.drafted
-            self._accepted += each.accepted
+    def _see(self, event: StreamEvent) -> None:
+        match event:
+            case Started():
+                self.started = event
+            case Prefilling():
+                self.prefilled = event.done_tokens / max(event.total_tokens, 1)
+            case RoundDone():
+                self.happened.append(event)
+                self._tokens += len(event.texts)
+                self._count(event.round)
+            case Text(text, thinking=True):
+                self.thoughts += text
+            case Text(text):
+                self.answer += text
+
+    def _count(self, done: Round) -> None:
+        if done.is_first:
+            return
+        self._seconds += done.spent.wall_s
+        self._confirmed += len(done.confirmed)
+        self._drafted += done.drafted
+        self._accepted += done.accepted

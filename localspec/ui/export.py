@@ -1,23 +1,38 @@
 """Writes conversations to files. Never over a file that is there, unless it was named."""
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 from localspec.errors import UsageError
-from localspec.history.archive import History
+from localspec.history.archive import History, cut_at_word
 from localspec.history.export import as_json, as_markdown
-from localspec.models.paths import shown
+from localspec.history.records import StoredMessage
+from localspec.messages import Message, TextPart
+from localspec.storage.paths import shown
+from localspec.ui.attach import label
 
 STYLES = ("md", "json")
 _TITLE_CHARS = 40
 
 
 def exported(history: History, conversation: int, style: str) -> str:
-    """Return a conversation as Markdown, the branch that is shown, or as JSON, all of them."""
+    """Return a conversation as Markdown, the branch that is shown, or as JSON, all of them.
+
+    In Markdown, which is read by people, files that went with a question are named and left out.
+    """
     stored = history.conversation(conversation)
     if style == "json":
         return as_json(stored, history.messages(conversation))
-    return as_markdown(stored, history.branch(conversation))
+    return as_markdown(stored, map(_readable, history.branch(conversation)))
+
+
+def _readable(message: StoredMessage) -> StoredMessage:
+    said = message.message
+    if not said.documents:
+        return message
+    listed = "".join(f"\n+ {label(each)}" for each in said.documents)
+    return replace(message, message=Message(said.role, (TextPart(f"{said.typed}\n{listed}"),)))
 
 
 def write_export(history: History, conversation: int, argument: str, folder: Path) -> Path:
@@ -50,7 +65,8 @@ def write_export(history: History, conversation: int, argument: str, folder: Pat
 
 
 def _free(folder: Path, title: str, style: str) -> Path:
-    base = re.sub(r"[^\w-]+", "-", title).strip("-")[:_TITLE_CHARS] or "conversation"
+    words = re.sub(r"[^\w-]+", " ", title).strip(" -")
+    base = cut_at_word(words, _TITLE_CHARS).rstrip(" -…").replace(" ", "-") or "conversation"
     path, count = folder / f"{base}.{style}", 1
     while path.exists():
         count += 1

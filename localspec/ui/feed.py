@@ -1,22 +1,17 @@
 """Feed: takes what the engine sends, ten times a second, and has the screen show it."""
 
-from __future__ import annotations
-
 import gc
 import time
-from typing import TYPE_CHECKING
 
+from textual.app import App
 from textual.timer import Timer
 
-from localspec.engine.protocol import EngineDied, Failed, Finished, Message, Ready
-from localspec.ui import actions, openers
-from localspec.ui.installed import nothing_is_here, resumed
+from localspec.engine.protocol import EngineDied, Failed, Notice, Ready, ReplyDone
+from localspec.ui.model_switch import nothing_is_here
+from localspec.ui.screens import Screens
 from localspec.ui.shown import SAVED_AGAIN, shown
-from localspec.ui.transcript import Item
+from localspec.ui.transcript import TranscriptItem
 from localspec.ui.typeset import prepare
-
-if TYPE_CHECKING:
-    from localspec.ui.app import ChatApp
 
 POLL_S = 0.1
 # While a user waits for the first text: it is to be there when it comes.
@@ -30,16 +25,16 @@ class Feed:
     """Between session and screen.
 
     Args:
-        app: shows.
-        resume: the conversation to take up at the start.
+        app: has the timers.
+        front: shows what comes.
 
     Attributes:
         started: whether the engine was told to start.
     """
 
-    def __init__(self, app: ChatApp, resume: int | None) -> None:
-        self._app = app
-        self._resume = resume
+    def __init__(self, app: App[None], front: Screens) -> None:
+        self._app, self._front = app, front
+        self._session, self._view = front.session, front.view
         self.started = False
         self._trouble: str | None = None
         self._drawn_s = 0.0
@@ -47,48 +42,40 @@ class Feed:
         self._waiting = False
         self._died_s = -_RESTART_AGAIN_S
 
-    async def start(self) -> None:
+    def start(self) -> None:
         """Start the engine, or let the user choose what to fetch where nothing is here."""
-        app, session = self._app, self._app.session
-        if self._resume is not None:
-            session.open(self._resume)
-            await app.view.show_messages()
-            kept = session.talk.history.conversation(self._resume)
-            session.loaded = resumed(session.loaded, kept.pair)
-        if not session.pair and nothing_is_here():
+        app, session = self._app, self._session
+        if not session.named and nothing_is_here():
             session.engine.start()
-            await openers.model(app, "", first=True)
+            self._front.choose_model(first=True)
         else:
             session.start()
         self.started = True
         # All that is here will stay: without looking through it, collecting garbage stops no frame for 50 ms.
         gc.freeze()
-        app.view.tell_state()
+        self._view.tell_state()
         # Beside the engine, which loads now, and not when the first answer comes.
         app.run_worker(prepare, thread=True, exit_on_error=False)
         app.set_interval(POLL_S, self._poll)
         self._eager = app.set_interval(_EAGER_S, self._poll, pause=True)
-        await app.send_early()
 
     async def _poll(self) -> None:
-        app = self._app
-        messages = app.session.poll()
-        for message in messages:
+        for message in self._session.poll():
             await self._react(message)
         self._tell_trouble()
-        growing, first_text = app.session.answering.growing, self._first_text()
+        growing, first_text = self._session.asking.answering.growing, self._first_text()
         now = time.monotonic()
         if growing and not first_text and now - self._drawn_s < _REDRAW_S:
             return  # text and figures are drawn together, or each would have the screen composed
         if growing:
             self._drawn_s = now
-            app.view.grow()
-        app.view.tell_state()
-        app.view.tell_place()
+            self._view.grow()
+        self._view.tell_state()
+        self._view.tell_place()
 
     def _first_text(self) -> bool:
         """Return whether the first text of an answer has just come; look for it more often until then."""
-        answering = self._app.session.answering
+        answering = self._session.asking.answering
         exchange, waited = answering.exchange, self._waiting
         self._waiting = answering.growing and exchange is not None and not exchange.tokens
         if self._eager is not None and waited != self._waiting:
@@ -97,40 +84,40 @@ class Feed:
 
     def _tell_trouble(self) -> None:
         """Say once why nothing is saved, and once that all is again; a disk may fill up at any time."""
-        trouble = self._app.session.talk.history.trouble
+        trouble = self._session.talk.history.trouble
         if trouble != self._trouble:
-            self._app.view.tell(trouble or SAVED_AGAIN)
+            self._view.tell(trouble or SAVED_AGAIN)
         self._trouble = trouble
 
-    async def _react(self, message: Message) -> None:
-        app = self._app
+    async def _react(self, message: Notice) -> None:
         match message:
-            case Finished() if self._is_answer(message):
+            case ReplyDone() if self._is_answer(message):
                 await self._settle()
             case Failed() if self._is_answer(message):
-                await app.view.show_messages()
-                actions.failed(app, message)
+                await self._view.show_messages()
+                self._front.tell_refusal(message)
             case Failed(id=None):
-                app.view.tell(message.reason)
-            case Ready() if message.notes:
-                app.view.tell("; ".join(message.notes))
+                self._view.tell(self._session.models.instead or message.reason)
+            case Ready():
+                news = [each for each in (self._session.models.instead, *message.notes) if each]
+                self._view.tell("; ".join(news)) if news else None
             case EngineDied():
                 await self._settle()
                 self._mourn(message)
             case _:
                 pass
 
-    def _is_answer(self, message: Finished | Failed) -> bool:
-        exchange = self._app.session.exchange
+    def _is_answer(self, message: ReplyDone | Failed) -> bool:
+        exchange = self._session.exchange
         return exchange is not None and exchange.id == message.id
 
     async def _settle(self) -> None:
         """Show the answer as it was kept; where there is none, the conversation without it."""
-        app, messages = self._app, self._app.session.talk.messages
-        if messages and messages[-1].role == "assistant" and app.view.transcript.has_growing:
-            app.view.transcript.settle(Item(messages[-1].id, shown(messages[-1])))
+        messages, transcript = self._session.talk.messages, self._view.transcript
+        if messages and messages[-1].message.role == "assistant" and transcript.has_growing:
+            transcript.settle(TranscriptItem(messages[-1].id, shown(messages[-1])))
         else:
-            await app.view.show_messages()
+            await self._view.show_messages()
 
     def _mourn(self, message: EngineDied) -> None:
         """Say that the engine died, and start it again unless it has just been started again."""
@@ -138,6 +125,6 @@ class Feed:
         again = now - self._died_s >= _RESTART_AGAIN_S
         self._died_s = now
         if again:
-            self._app.session.restart()
+            self._session.restart()
         then = "it is being started again" if again else "/restart starts it again"
-        self._app.view.tell(f"{message.reason}; {then}")
+        self._view.tell(f"{message.reason}; {then}")

@@ -2,73 +2,33 @@
 
 import statistics
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
-from localspec.engine.protocol import RoundFigures
+from localspec.decoding.round import Round
 from localspec.ui.exchange import Exchange
+from localspec.ui.speed_up import measure
 
 TIMES = "\u00d7"
 _BARS = "▁▂▃▄▅▆▇█"
-_LEAST_PLAIN_ROUNDS = 3
 _GAUGE_LEAST, _GAUGE_MOST = 0.5, 2.0
 _CONTEXT_CELLS = 8
 
 
-@dataclass(frozen=True, slots=True)
-class Costs:
-    """What rounds cost on this machine, in seconds, as far as it was seen.
-
-    Args:
-        plain_round_s: a round without a draft; None until enough of them were seen.
-        drafted_round_s: a round with one; None without any.
-    """
-
-    plain_round_s: float | None = None
-    drafted_round_s: float | None = None
-
-    @property
-    def break_even(self) -> float | None:
-        """Tokens that a drafted round has to confirm to be worth its cost."""
-        if self.plain_round_s is None or self.drafted_round_s is None:
-            return None
-        return self.drafted_round_s / self.plain_round_s
-
-
-def costs_of(rounds: Iterable[RoundFigures]) -> Costs:
-    """Return the medians of what rounds cost."""
-    plain: list[float] = []
-    drafted: list[float] = []
-    for each in rounds:
-        seconds = each.draft_s + each.verify_s + each.other_s
-        (drafted if each.drafted else plain).append(seconds)
-    usual = statistics.median(plain) if len(plain) >= _LEAST_PLAIN_ROUNDS else None
-    return Costs(usual, statistics.fmean(drafted) if drafted else None)
-
-
-def measured_speed_up(rounds: Sequence[RoundFigures], plain_round_s: float | None) -> float | None:
-    """Return the speed of these rounds over plain ones; None where nothing was drafted, or compared."""
-    seconds = sum(each.draft_s + each.verify_s + each.other_s for each in rounds)
-    if plain_round_s is None or seconds <= 0 or not any(each.drafted for each in rounds):
-        return None
-    return sum(each.confirmed for each in rounds) * plain_round_s / seconds
-
-
-def sparkline(rounds: Sequence[RoundFigures], width: int) -> str:
+def sparkline(rounds: Sequence[Round], width: int) -> str:
     """Return the confirmed length of the last rounds, a bar each; the highest bar is the longest."""
-    lengths = [each.confirmed for each in rounds[-width:]]
+    lengths = [len(each.confirmed) for each in rounds[-width:]]
     most = max(lengths, default=1)
     return "".join(
         _BARS[round((each - 1) / max(most - 1, 1) * (len(_BARS) - 1))] for each in lengths
     )
 
 
-def split(rounds: Iterable[RoundFigures]) -> tuple[float, float, float] | None:
+def split(rounds: Iterable[Round]) -> tuple[float, float, float] | None:
     """Return the shares of draft, verify and other in the time of rounds."""
     every = list(rounds)
     parts = (
-        sum(each.draft_s for each in every),
-        sum(each.verify_s for each in every),
-        sum(each.other_s for each in every),
+        sum(each.spent.drafting_s for each in every),
+        sum(each.spent.verify_s for each in every),
+        sum(each.spent.aside_s for each in every),
     )
     total = sum(parts)
     return None if total <= 0 else (parts[0] / total, parts[1] / total, parts[2] / total)
@@ -113,24 +73,21 @@ def filled(share: float, width: int = _CONTEXT_CELLS) -> str:
     return "█" * full + "░" * (width - full)
 
 
-def stats_lines(
-    exchange: Exchange | None, earlier: Sequence[RoundFigures], width: int
-) -> list[str]:
+def stats_lines(exchange: Exchange | None, width: int) -> list[str]:
     """Return the stats of an answer, streaming or done.
 
     Args:
         exchange: the answer; None before the first.
-        earlier: rounds of earlier answers with the same models, which tell what a plain round costs.
         width: cells that a line may have.
     """
-    if exchange is None or not exchange.rounds:
+    rounds = [] if exchange is None else exchange.rounds
+    if exchange is None or not rounds:
         return ["Nothing was measured yet: ask something."]
-    rounds = exchange.rounds
     bar = max(width - 18, 8)
-    lines = _speed(exchange, costs_of([*earlier, *rounds]), bar)
-    if exchange.finished is not None and exchange.finished.note:
-        lines.append(exchange.finished.note)
-    mean = sum(each.confirmed for each in rounds) / len(rounds)
+    lines = _speed(exchange, bar)
+    if exchange.forecast is not None and exchange.forecast.note:
+        lines.append(exchange.forecast.note)
+    mean = sum(len(each.confirmed) for each in rounds) / len(rounds)
     lines += [
         f"{len(rounds)} rounds, {mean:.2f} tokens confirmed in each",
         f"  {sparkline(rounds, bar)}",
@@ -144,10 +101,10 @@ def stats_lines(
     return lines + _drafting(rounds)
 
 
-def _drafting(rounds: Sequence[RoundFigures]) -> list[str]:
+def _drafting(rounds: Sequence[Round]) -> list[str]:
     lines = []
-    for name in dict.fromkeys(each.drafter for each in rounds if each.drafted):
-        mine = [each for each in rounds if each.drafter == name]
+    for name in dict.fromkeys(each.draft.drafter for each in rounds if each.drafted):
+        mine = [each for each in rounds if each.draft.drafter == name]
         drafted, accepted = sum(each.drafted for each in mine), sum(each.accepted for each in mine)
         lines.append(
             f"{name}: {accepted} of {drafted} drafted tokens accepted ({accepted / drafted:.0%})"
@@ -155,22 +112,24 @@ def _drafting(rounds: Sequence[RoundFigures]) -> list[str]:
     return lines or ["nothing was drafted"]
 
 
-def _speed(exchange: Exchange, costs: Costs, bar: int) -> list[str]:
-    rounds, finished = exchange.rounds, exchange.finished
-    predicted = None if finished is None else finished.predicted_speed_up
-    measured = measured_speed_up(rounds, costs.plain_round_s)
+def _speed(exchange: Exchange, bar: int) -> list[str]:
+    rounds, forecast = exchange.rounds, exchange.forecast
+    predicted = None if forecast is None else forecast.predicted
+    measured = measure(rounds)
+    words = [] if predicted is None else [f"predicted ◇ {TIMES} {predicted:.2f}"]
+    if measured is not None:
+        interval = f"({measured.low:.2f} to {measured.high:.2f})"
+        words.append(f"measured ◆ {TIMES} {measured.estimate:.2f} {interval}")
     lines = []
-    if predicted is not None or measured is not None:
-        words = [
-            f"{name} {TIMES} {value:.2f}"
-            for name, value in (("predicted ◇", predicted), ("measured ◆", measured))
-            if value is not None
-        ]
-        lines = [f"speed-up: {', '.join(words)}", f"  {gauge(predicted, measured, bar)}"]
-    if costs.break_even is not None:
-        mine = [each.confirmed for each in rounds if each.drafted]
-        got = f"; it confirms {statistics.fmean(mine):.2f}" if mine else ""
-        lines.append(f"break-even: a drafted round costs {costs.break_even:.2f} plain ones{got}")
-    elif measured is None and any(each.drafted for each in rounds):
-        lines.append("no plain rounds to compare with yet: /race measures both")
+    if words:
+        shown = gauge(predicted, None if measured is None else measured.estimate, bar)
+        lines = [f"speed-up: {', '.join(words)}", f"  {shown}"]
+    drafted = [len(each.confirmed) for each in rounds if each.drafted]
+    if measured is not None:
+        lines.append(
+            f"break-even: a drafted round costs {measured.round_cost:.2f} plain ones; "
+            f"it confirms {statistics.fmean(drafted):.2f}"
+        )
+    elif drafted:
+        lines.append("too few rounds to compare drafted with plain ones: /race measures both")
     return lines

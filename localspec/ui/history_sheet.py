@@ -10,16 +10,17 @@ from textual.binding import Binding, BindingType
 
 from localspec.history.archive import History
 from localspec.history.records import StoredConversation
-from localspec.ui.sheets import LineSheet, ListSheet, Row
+from localspec.ui.sheets import LineSheet, ListSheet, SheetRow
 
 _DAY_S = 86_400
 
 
-def row_of(stored: StoredConversation, now_s: float) -> Row:
+def row_of(stored: StoredConversation, now_s: float) -> SheetRow:
     """Return what the list says of a conversation."""
-    parts = [age(now_s - stored.updated_s), f"{stored.n_messages} messages"]
+    messages = f"{stored.n_messages} message{'' if stored.n_messages == 1 else 's'}"
+    parts = [age(now_s - stored.updated_s), messages]
     parts += [each for each in (stored.pair, stored.excerpt) if each]
-    return Row(str(stored.id), stored.title or "untitled", " · ".join(parts))
+    return SheetRow(str(stored.id), stored.title or "untitled", " · ".join(parts))
 
 
 def age(seconds: float) -> str:
@@ -40,7 +41,7 @@ class HistorySheet(ListSheet):
         history: where they are.
         query: what to search for to begin with.
         export: writes a conversation to a file.
-        deleted: called after a conversation was deleted.
+        delete: deletes a conversation.
         clock: seconds since 1970.
     """
 
@@ -55,19 +56,19 @@ class HistorySheet(ListSheet):
         history: History,
         query: str,
         export: Callable[[int], None],
-        deleted: Callable[[int], None],
+        delete: Callable[[int], None],
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._history, self._query, self._clock = history, query, clock
-        self._export, self._deleted = export, deleted
+        self._export, self._delete = export, delete
         note = "Enter opens · Ctrl+R renames · Ctrl+X deletes · Ctrl+E exports"
         super().__init__("Conversations", self._found(query), note=note, search=self._found)
 
-    def _found(self, query: str) -> list[Row]:
+    def _found(self, query: str) -> list[SheetRow]:
         self._query = query
         now = self._clock()
         rows = [row_of(each, now) for each in self._history.conversations(query)]
-        return rows or [Row("", "nothing here" if not query else "nothing fits")]
+        return rows or [SheetRow("", "nothing here" if not query else "nothing fits")]
 
     def _choose(self) -> None:
         if self.marked is not None and self.marked.key:
@@ -92,11 +93,13 @@ class HistorySheet(ListSheet):
 
             def delete(answer: str | None) -> None:
                 if answer == "yes":
-                    self._history.delete(int(row.key))
-                    self._deleted(int(row.key))
+                    self._delete(int(row.key))
                     self.fill(self._found(self._query))
 
-            sure = [Row("no", "keep it"), Row("yes", "delete it, in all its branches, for good")]
+            sure = [
+                SheetRow("no", "keep it"),
+                SheetRow("yes", "delete it, in all its branches, for good"),
+            ]
             self.app.push_screen(ListSheet(f"Delete “{row.text}”?", sure), delete)
 
     def action_export(self) -> None:

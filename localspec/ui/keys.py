@@ -1,5 +1,7 @@
 """The keys of the chat. Each has a name, under which `[keys]` in chat.toml gives it others."""
 
+from collections.abc import Mapping
+
 from textual.binding import Binding, BindingType
 
 
@@ -48,7 +50,40 @@ ON_MESSAGE: list[BindingType] = [
 ]
 
 
-def key_list(chosen: dict[str, str]) -> list[tuple[str, str, str]]:
+_SHORT = {
+    "message_edit": "edit",
+    "message_branch": "branch",
+    "message_copy": "copy",
+    "message_code": "code",
+    "message_think": "fold",
+}
+_SYMBOLS = {"left": "←", "right": "→"}
+
+
+def message_hint(chosen: Mapping[str, str], *, question: bool, versions: bool) -> str:
+    """Return what the keys of a message do, in a line.
+
+    Args:
+        chosen: the user's own keys by name.
+        question: whether it is one, which can be edited.
+        versions: whether there are several of it.
+    """
+    keys = {
+        each.id: chosen.get(each.id, each.key).partition(",")[0]
+        for each in ON_MESSAGE
+        if isinstance(each, Binding) and each.id is not None
+    }
+    earlier, later = (keys[f"message_{name}"] for name in ("earlier", "later"))
+    parts = [f"{_SYMBOLS.get(earlier, earlier)}{_SYMBOLS.get(later, later)} version"]
+    parts += [
+        f"{keys[name]} {text}"
+        for name, text in _SHORT.items()
+        if question or name != "message_edit"
+    ]
+    return " · ".join([*parts[0 if versions else 1 :], "Esc back"])
+
+
+def key_list(chosen: Mapping[str, str]) -> list[tuple[str, str, str]]:
     """Return keys, what they do, and the name under which they can be changed.
 
     Args:

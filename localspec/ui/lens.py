@@ -4,7 +4,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-from localspec.engine.protocol import LensToken
+from localspec.chat.events import RoundDone
+from localspec.decoding.drafters.register import DRAFTERS
 from localspec.ui.clean import clean
 
 
@@ -19,8 +20,10 @@ class Mark:
 
 
 MARKS = {
-    "model": Mark("[", "]", "underline green", "the draft model proposed it"),
-    "lookup": Mark("{", "}", "underline2 cyan", "looked up in the text so far"),
+    **{
+        name: Mark(entry.marks[0], entry.marks[1], entry.style, entry.says)
+        for name, entry in reversed(list(DRAFTERS.items()))
+    },
     "correction": Mark("<", ">", "bold reverse", "the target's correction of a draft"),
     "bonus": Mark("+", "+", "bold magenta", "the target's, after a whole accepted draft"),
     "plain": Mark("", "", "", "the target's own, without a draft"),
@@ -36,24 +39,29 @@ class Run:
     tokens: int
 
 
-def runs(tokens: Iterable[LensToken]) -> list[Run]:
+def runs(happened: Iterable[RoundDone]) -> list[Run]:
     """Return an answer as runs of one origin; what no draft had a part in is `plain`."""
+    tokens = (
+        (MARKS.get(origin, MARKS["plain"]), text)
+        for each in happened
+        for text, origin in zip(each.texts, each.round.origins, strict=False)
+    )
     found = []
-    for mark, group in groupby(tokens, lambda token: MARKS.get(token.origin, MARKS["plain"])):
-        every = list(group)
-        found.append(Run(clean("".join(token.text for token in every)), mark, len(every)))
+    for mark, group in groupby(tokens, lambda token: token[0]):
+        texts = [text for _, text in group]
+        found.append(Run(clean("".join(texts)), mark, len(texts)))
     return found
 
 
-def marked(tokens: Iterable[LensToken]) -> str:
+def marked(happened: Iterable[RoundDone]) -> str:
     """Return an answer with marks around its runs, as plain text."""
-    return "".join(f"{run.mark.open}{run.text}{run.mark.close}" for run in runs(tokens))
+    return "".join(f"{run.mark.open}{run.text}{run.mark.close}" for run in runs(happened))
 
 
-def legend(tokens: Sequence[LensToken]) -> list[str]:
+def legend(happened: Sequence[RoundDone]) -> list[str]:
     """Return a line for every origin: its mark, how many tokens it has, what it means."""
     counts = {mark.meaning: 0 for mark in MARKS.values()}
-    for run in runs(tokens):
+    for run in runs(happened):
         counts[run.mark.meaning] += run.tokens
     return [
         f"{mark.open or ' '}{'text' if mark.open else 'text '}{mark.close or ''}  "

@@ -1,22 +1,20 @@
 """MainView: the parts of the main screen, and what they show of the session. Decides nothing."""
 
-from __future__ import annotations
+from collections.abc import Iterator, Mapping
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
-
+from textual.app import App
 from textual.widget import Widget
 
-from localspec.ui.bars import Below, Notice, StatsPanel, StatusLine
+from localspec.ui.bars import Below, KeyHint, Notice, StatsPanel, StatusLine
 from localspec.ui.clean import clean_line
-from localspec.ui.composer import Entry
+from localspec.ui.entry import Entry
 from localspec.ui.figures import stats_lines, status
+from localspec.ui.keys import message_hint
+from localspec.ui.message_view import MessageView
+from localspec.ui.session import Session
 from localspec.ui.shown import Shown, growing, shown
-from localspec.ui.transcript import Item, Transcript
+from localspec.ui.transcript import Transcript, TranscriptItem
 from localspec.ui.typeset import Typesetter, code_theme
-
-if TYPE_CHECKING:
-    from localspec.ui.app import ChatApp
 
 _WELCOME = """\
 Ask something. What the draft proposes and the target confirms is shown as it comes.
@@ -29,15 +27,17 @@ class MainView:
     """The main screen.
 
     Args:
-        app: whose screen it is; its session is what is shown.
+        app: whose screen it is.
+        session: what is shown.
+        keys: the user's own keys, by name.
     """
 
-    def __init__(self, app: ChatApp) -> None:
-        self._app, self._session = app, app.session
+    def __init__(self, app: App[None], session: Session, keys: Mapping[str, str]) -> None:
+        self._app, self._session, self._keys_chosen = app, session, keys
         self._typesetter: Typesetter | None = None
         self.transcript = Transcript(self.typesetter)
-        self.entry = Entry(app.session.folder)
-        self._notice, self._below = Notice(), Below()
+        self.entry = Entry(session.folder)
+        self._notice, self._below, self._keys = Notice(), Below(), KeyHint()
         self._stats, self._status = StatsPanel(), StatusLine()
 
     def widgets(self) -> Iterator[Widget]:
@@ -46,6 +46,7 @@ class MainView:
         yield self.transcript
         yield self._below
         yield self._notice
+        yield self._keys
         yield self.entry
         yield self._status
 
@@ -74,13 +75,21 @@ class MainView:
         n_ctx = None if session.state.ready is None else session.state.ready.n_ctx
         self._status.tell(left, status(session.exchange, n_ctx, session.context_tokens()))
         if self._stats.display:
-            self._stats.tell(
-                lambda width: stats_lines(session.exchange, session.earlier_rounds, width)
-            )
+            self._stats.tell(lambda width: stats_lines(session.exchange, width))
 
     def tell_place(self) -> None:
         """Say where the end is while it is out of sight."""
         self._below.display = not self.transcript.follows
+
+    def tell_keys(self) -> None:
+        """Show the keys of the message that has the focus, if one has."""
+        view, text = self._app.focused, ""
+        if isinstance(view, MessageView):
+            messages = {each.id: each for each in self._session.talk.messages}
+            versions = view.message_id in messages and len(messages[view.message_id].siblings) > 1
+            question = view.shown.kind == "question"
+            text = message_hint(self._keys_chosen, question=question, versions=versions)
+        self._keys.tell(text)
 
     def toggle_stats(self) -> None:
         """Show or hide the stats."""
@@ -93,10 +102,9 @@ class MainView:
 
     async def show_answering(self) -> None:
         """Show the question that is being answered, and the answer as it grows."""
-        self.tell("")
-        session = self._session
-        items = self._items(session.answering.parent)
-        await self.transcript.show(items if session.answering.continued is None else items[:-1])
+        answering = self._session.asking.answering
+        items = self._items(answering.parent)
+        await self.transcript.show(items if answering.continued is None else items[:-1])
         await self.transcript.begin(self._growing())
         self.tell_state()
 
@@ -104,18 +112,18 @@ class MainView:
         """Show more of the answer that grows."""
         self.transcript.grow(self._growing())
 
-    def _items(self, upto: int | None = None) -> list[Item]:
+    def _items(self, upto: int | None = None) -> list[TranscriptItem]:
         """Return the messages of the conversation, up to one of them or all."""
         numbers = self._session.talk.numbers()
         found = []
         for each in self._session.talk.messages:
-            found.append(Item(each.id, shown(each, numbers.get(each.id))))
+            found.append(TranscriptItem(each.id, shown(each, numbers.get(each.id))))
             if each.id == upto:
                 break
-        return found or [Item(None, Shown("localspec", _WELCOME, kind="greeting"))]
+        return found or [TranscriptItem(None, Shown("localspec", _WELCOME, kind="greeting"))]
 
     def _growing(self) -> Shown:
         assert self._session.exchange is not None  # noqa: S101 - something is being answered
         ready = self._session.state.ready
         name = "" if ready is None else clean_line(ready.target)
-        return growing(self._session.exchange, name, self._session.answering.continued)
+        return growing(self._session.exchange, name, self._session.asking.answering.continued)

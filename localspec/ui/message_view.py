@@ -1,8 +1,7 @@
-"""MessageView: one message on the screen, while it grows and when it is done.
+"""MessageView: one message on the screen, as a widget: drawn, selected, clicked on, focused.
 
-Laid out once for a width and kept as strips; while it grows, only the block at its end is laid out
-again. A finished message costs nothing until it is scrolled into sight. Lines are also kept as they go
-to the terminal: where text scrolls, Textual asks for all that are in sight, and most have not changed.
+A finished message costs nothing until it is scrolled into sight. Lines are kept as they go to the terminal: where text
+scrolls, Textual asks for all that are in sight, and most have not changed.
 """
 
 from collections.abc import Callable
@@ -18,12 +17,11 @@ from textual.selection import Selection
 from textual.strip import Strip
 from textual.widget import Widget
 
-from localspec.ui.blocks import Block, BlockCutter
+from localspec.ui.composer import Composer
 from localspec.ui.keys import ON_MESSAGE
+from localspec.ui.message_layout import MessageLayout
 from localspec.ui.shown import Shown
 from localspec.ui.typeset import Typesetter
-
-_FOLDED_LINES = 12
 
 
 class MessageView(Widget, can_focus=True):
@@ -37,6 +35,7 @@ class MessageView(Widget, can_focus=True):
     """
 
     BINDINGS: ClassVar[list[BindingType]] = ON_MESSAGE
+    FOCUS_ON_CLICK = False  # whoever hears `Chosen` decides
     # As Textual has it, but without having the screen laid out and drawn a second time for every new line.
     virtual_size: Reactive[Size] = Reactive(Size(0, 0), repaint=False)
 
@@ -56,67 +55,59 @@ class MessageView(Widget, can_focus=True):
         growing: bool = False,
     ) -> None:
         super().__init__(classes=shown.kind)
-        self.shown = shown
         self.message_id = message_id
-        self.unfolded = False
-        self._typesetter = typesetter
-        self._cutter: BlockCutter | None = None
-        if growing:
-            self._cutter = BlockCutter()
-            self._cutter.feed(shown.text)
-        self._strips: list[Strip] = []
+        self._layout = MessageLayout(shown, typesetter, growing=growing)
         self._drawn: dict[int, Strip] = {}
         self._drawn_like: tuple[object, ...] = ()
-        self._settled = 0
-        self._blocks = 0
-        self._width = 0
         self._style = Style()
+
+    @property
+    def shown(self) -> Shown:
+        """What it shows."""
+        return self._layout.shown
 
     @property
     def growing(self) -> bool:
         """Whether more text is to come."""
-        return self._cutter is not None
+        return self._layout.growing
+
+    @property
+    def unfolded(self) -> bool:
+        """Whether thoughts, or a long question, are shown in full."""
+        return self._layout.unfolded
 
     def grow(self, shown: Shown) -> None:
         """Show more: the text begins with what is shown already."""
-        assert self._cutter is not None  # noqa: S101 - only a growing one grows
-        added = shown.text[len(self.shown.text) :]
-        head_changed = (shown.heading, shown.thoughts) != (self.shown.heading, self.shown.thoughts)
-        self.shown = shown
-        self._cutter.feed(added)
-        if not self._width:
-            return
-        before, settled = len(self._strips), self._settled
-        if head_changed:
-            self._lay_out(self._width)
-            settled = 0
-        else:
-            self._extend(self._cutter, self._width)
-        if len(self._strips) != before:
+        before = len(self._layout.strips)
+        first = self._layout.grow(shown)
+        if not before:
+            return  # not laid out yet
+        self._forget_drawn(first)
+        if len(self._layout.strips) != before:
             self.refresh(layout=True)
         else:
-            self.refresh(Region(0, settled, self._width, before - settled))
+            self.refresh(Region(0, first, self.size.width, before - first))
 
     def settle(self, shown: Shown, message_id: int | None) -> None:
         """Show what the message has become; nothing more will come."""
-        self.shown, self.message_id, self._cutter = shown, message_id, None
-        self.lay_out_again()
+        self._layout.settle(shown)
+        self.message_id = message_id
+        self.refresh(layout=True)
 
     def lay_out_again(self) -> None:
-        """Lay it out anew: the colours changed, or what is folded."""
-        self._width = 0
+        """Lay it out anew: the colours changed."""
+        self._layout.forget()
         self.refresh(layout=True)
 
     def toggle_fold(self) -> None:
         """Fold or unfold the thoughts, or a long question."""
-        self.unfolded = not self.unfolded
+        self._layout.unfolded = not self._layout.unfolded
         self.lay_out_again()
 
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:  # noqa: ARG002
         """Return the number of lines; lays the message out if that was not done for this width."""
-        if width != self._width:
-            self._lay_out(width)
-        return len(self._strips)
+        self._fit(width)
+        return len(self._layout.strips)
 
     def render_lines(self, crop: Region) -> list[Strip]:
         """Return the lines of a region; what was drawn before, and like this, is not drawn again."""
@@ -142,11 +133,10 @@ class MessageView(Widget, can_focus=True):
     def render_line(self, y: int) -> Strip:
         """Return a line, with what is selected of it."""
         width, style = self.size.width, self._style
-        if width != self._width:
-            self._lay_out(width)
-        if y >= len(self._strips):
+        self._fit(width)
+        if y >= len(self._layout.strips):
             return Strip.blank(width, style)
-        strip = self._strips[y]
+        strip = self._layout.strips[y]
         span = None if self.text_selection is None else self.text_selection.get_span(y)
         if span is not None:
             selected = Style.from_color(None, None) + self.screen.get_component_rich_style(
@@ -160,7 +150,9 @@ class MessageView(Widget, can_focus=True):
 
     def get_selection(self, selection: Selection) -> tuple[str, str] | None:
         """Return the text that is selected."""
-        return selection.extract("\n".join(strip.text.rstrip() for strip in self._strips)), "\n"
+        return selection.extract(
+            "\n".join(strip.text.rstrip() for strip in self._layout.strips)
+        ), "\n"
 
     def selection_updated(self, selection: Selection | None) -> None:  # noqa: ARG002 - Textual's signature
         """Show another selection."""
@@ -171,61 +163,26 @@ class MessageView(Widget, can_focus=True):
         event.stop()
         self.post_message(self.Chosen(self))
 
-    def _cut(self, first: int) -> None:
-        """Forget the lines from one on."""
-        del self._strips[first:]
+    def on_key(self, event: events.Key) -> None:
+        """Hand on what is typed and no command of a message, also if the focus went on in the meantime."""
+        bound = self.has_focus and event.key in self.screen.active_bindings
+        if event.character is not None and event.is_printable and not bound:
+            event.stop()
+            self._type(event.character)
+
+    def on_paste(self, event: events.Paste) -> None:
+        """Hand on what is pasted."""
+        event.stop()
+        self._type(event.text)
+
+    def _type(self, text: str) -> None:
+        # At once, without a message: the next key may be on its way here already.
+        self.screen.query_one(Composer).type(text)
+
+    def _fit(self, width: int) -> None:
+        if self._layout.fit(width):
+            self._forget_drawn(0)
+
+    def _forget_drawn(self, first: int) -> None:
+        """Forget how the lines from one on were drawn."""
         self._drawn = {y: strip for y, strip in self._drawn.items() if y < first}
-
-    def _lay_out(self, width: int) -> None:
-        self._width = width
-        self._cut(0)
-        self._strips = self._head(width)
-        self._settled, self._blocks = len(self._strips), 0
-        if self._cutter is not None:
-            self._extend(self._cutter, width)
-            return
-        typesetter, shown = self._typesetter(), self.shown
-        if shown.kind == "reply":
-            self._strips += typesetter.markdown(shown.text, width) if shown.text else []
-        else:
-            self._strips += self._question(width)
-        self._strips += self._foot(width)
-
-    def _question(self, width: int) -> list[Strip]:
-        """Lay out a question; of a long one, a paste say, only the beginning until it is unfolded."""
-        typesetter = self._typesetter()
-        lines = self.shown.text.split("\n")
-        if self.unfolded or len(lines) <= _FOLDED_LINES + 1:
-            return typesetter.plain(self.shown.text, width)
-        more = f"▸ {len(lines) - _FOLDED_LINES} more lines"
-        shown = typesetter.plain("\n".join(lines[:_FOLDED_LINES]), width)
-        return shown + typesetter.plain(more, width, "dim italic")
-
-    def _extend(self, cutter: BlockCutter, width: int) -> None:
-        """Lay out the blocks that are done since, and the one that is not."""
-        self._cut(self._settled)
-        for index in range(self._blocks, len(cutter.done)):
-            self._strips += self._block(cutter.done[index], width, first=index == 0)
-        self._blocks, self._settled = len(cutter.done), len(self._strips)
-        if cutter.open.text.strip():
-            self._strips += self._block(cutter.open, width, first=not cutter.done)
-        self._strips += self._foot(width)
-
-    def _block(self, block: Block, width: int, *, first: bool) -> list[Strip]:
-        apart = [] if first or block.goes_on else [Strip.blank(width)]
-        return apart + self._typesetter().block(block, width)
-
-    def _head(self, width: int) -> list[Strip]:
-        typesetter, shown = self._typesetter(), self.shown
-        lines = typesetter.plain(shown.heading, width, "bold")
-        if not shown.thoughts:
-            return lines
-        words = len(shown.thoughts.split())
-        if not self.unfolded:
-            return lines + typesetter.plain(f"▸ thoughts, {words} words", width, "dim italic")
-        lines += typesetter.plain(f"▾ thoughts, {words} words", width, "dim italic")
-        return lines + typesetter.plain(shown.thoughts, width, "dim") + typesetter.plain("", width)
-
-    def _foot(self, width: int) -> list[Strip]:
-        note = self.shown.note
-        return self._typesetter().plain(note, width, "dim") if note else []

@@ -4,11 +4,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from localspec.errors import LocalspecError, ModelLoadError
+from localspec.models.entries import ModelEntry, PairEntry
 from localspec.models.free_memory import free_ram_bytes
 from localspec.models.headers import local_file
-from localspec.models.pair_check import read_side
-from localspec.models.registry import ModelEntry, PairEntry, Registry, load_registry
-from localspec.models.space import size_text
+from localspec.models.pairs import read_side
+from localspec.models.registry import Registry, load_registry
+from localspec.storage.files import size_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +93,7 @@ def _quick(
 
 def _planned(choice: PairChoice, pair: PairEntry, registry: Registry) -> PairChoice:
     # Imported late: llama.cpp comes with it, to say which devices there are.
-    from localspec.fitting import plan_fit  # noqa: PLC0415
+    from localspec.launch.fit import plan_fit  # noqa: PLC0415
 
     target = read_side(pair.target, registry).header
     draft_model = read_side(pair.draft_model, registry).header if pair.draft_model else None

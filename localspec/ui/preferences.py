@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from localspec.errors import UsageError
-from localspec.models.paths import config_dir, shown
+from localspec.storage.paths import config_dir, shown
 
 FILE = "chat.toml"
 _MOST_BYTES = 256 << 10

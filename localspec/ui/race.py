@@ -7,8 +7,11 @@ part of the engine's cache, and the conversation beside which they run finds its
 import secrets
 from dataclasses import dataclass, field, replace
 
+from localspec.decoding.round import StopReason
 from localspec.engine.client import EngineClient
-from localspec.engine.protocol import EngineDied, Message, Options, Turn
+from localspec.engine.protocol import EngineDied, Notice
+from localspec.messages import Message
+from localspec.options import ReplyOptions
 from localspec.ui.exchange import Exchange
 from localspec.ui.figures import TIMES
 
@@ -22,7 +25,7 @@ class Race:
 
     Args:
         engine: answers.
-        turns: what is answered.
+        messages: what is answered.
         options: with a seed, so that both answers are one and the same.
 
     Attributes:
@@ -30,8 +33,8 @@ class Race:
     """
 
     engine: EngineClient
-    turns: tuple[Turn, ...]
-    options: Options
+    messages: tuple[Message, ...]
+    options: ReplyOptions
     lanes: list[Exchange] = field(default_factory=list)
     _died: str = ""
 
@@ -49,18 +52,19 @@ class Race:
     def stopped(self) -> bool:
         """Whether the user put an end to it."""
         return any(
-            each.finished and each.finished.stop_reason == "cancelled" for each in self.lanes
+            each.finished and each.finished.reply.stop_reason is StopReason.CANCELLED
+            for each in self.lanes
         )
 
     def start(self) -> None:
         """Ask for the first answer, with drafting."""
         self._ask(draft=True)
 
-    def take(self, message: Message) -> bool:
-        """Take a message; return whether it was for this race, and for nobody else."""
-        if isinstance(message, EngineDied) and not self.done:
-            self._died = message.reason
-        taken = any(lane.take(message) for lane in self.lanes)
+    def take(self, notice: Notice) -> bool:
+        """Take a notice; return whether it was for this race, and for nobody else."""
+        if isinstance(notice, EngineDied) and not self.done:
+            self._died = notice.reason
+        taken = any(lane.take(notice) for lane in self.lanes)
         if len(self.lanes) == 1 and self.lanes[0].finished is not None and not self.done:
             self._ask(draft=False)
         return taken
@@ -105,15 +109,15 @@ class Race:
     def _ask(self, *, draft: bool) -> None:
         started = self.lanes[0].started if self.lanes else None
         keep = None if started is None else started.cached_tokens
-        number = self.engine.ask(self.turns, self.options, draft=draft, aside=True, keep=keep)
-        self.lanes.append(Exchange(number, self.turns))
+        number = self.engine.ask(self.messages, self.options, draft=draft, aside=True, keep=keep)
+        self.lanes.append(Exchange(number, self.messages))
 
 
-def race_of(engine: EngineClient, turns: tuple[Turn, ...], options: Options) -> Race:
+def race_of(engine: EngineClient, messages: tuple[Message, ...], options: ReplyOptions) -> Race:
     """Start a race over one prompt; of a length that nobody waits long for, and with one seed."""
     seed = secrets.randbits(_SEED_BITS) if options.seed is None else options.seed
     most = min(options.max_tokens or _MOST_TOKENS, _MOST_TOKENS)
-    race = Race(engine, turns, replace(options, seed=seed, max_tokens=most))
+    race = Race(engine, messages, replace(options, seed=seed, max_tokens=most))
     race.start()
     return race
 

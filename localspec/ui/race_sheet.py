@@ -73,7 +73,7 @@ def head_line(name: str, lane: Exchange | None) -> str:
         return f"{name} · waits"
     parts = [name]
     if lane.finished is not None:
-        seconds = lane.finished.decode_s + lane.finished.prefill_s + lane.finished.draft_prefill_s
+        seconds = lane.finished.reply.decode_s + lane.finished.reply.prefill_s
         parts.append(f"{seconds:.1f} s")
     if lane.tokens_per_s is not None:
         parts.append(f"{lane.tokens_per_s:.1f} tokens/s")

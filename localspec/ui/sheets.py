@@ -19,7 +19,7 @@ from localspec.ui.clean import clean, clean_line
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class SheetRow:
     """One thing to choose: what it is called, what is to be known of it, and what choosing it returns."""
 
     key: str
@@ -34,6 +34,7 @@ class ListSheet(ModalScreen[str | None]):
         title: what is chosen.
         rows: what there is.
         note: a sentence below the title.
+        marked: key of the row that is marked to begin with; the first one where there is no such row.
         search: given what the user types, returns what fits; None shows no line to type into.
     """
 
@@ -46,14 +47,16 @@ class ListSheet(ModalScreen[str | None]):
     def __init__(
         self,
         title: str,
-        rows: Sequence[Row],
+        rows: Sequence[SheetRow],
         *,
         note: str = "",
-        search: Callable[[str], Sequence[Row]] | None = None,
+        marked: str = "",
+        search: Callable[[str], Sequence[SheetRow]] | None = None,
     ) -> None:
         super().__init__()
         self._title, self._note, self._search = title, note, search
         self.rows = list(rows)
+        self._begin_at = next((at for at, row in enumerate(rows) if row.key == marked), 0)
         self.list = OptionList(compact=True)
 
     def compose(self) -> ComposeResult:
@@ -72,10 +75,10 @@ class ListSheet(ModalScreen[str | None]):
         if self._search is None:
             self.list.focus()
 
-    def fill(self, rows: Sequence[Row]) -> None:
+    def fill(self, rows: Sequence[SheetRow]) -> None:
         """Show these rows."""
         self.rows = list(rows)
-        marked = self.list.highlighted or 0
+        marked = self._begin_at if self.list.highlighted is None else self.list.highlighted
         self.list.clear_options()
         for row in self.rows:
             content = Content(clean_line(row.text))
@@ -101,7 +104,7 @@ class ListSheet(ModalScreen[str | None]):
         self._choose()
 
     @property
-    def marked(self) -> Row | None:
+    def marked(self) -> SheetRow | None:
         """The row that is marked."""
         at = self.list.highlighted
         return self.rows[at] if at is not None and at < len(self.rows) else None

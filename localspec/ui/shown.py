@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from localspec.history.records import StoredMessage
-from localspec.ui.attach import without_files
+from localspec.ui.attach import label
 from localspec.ui.exchange import Exchange
 
 _ENDINGS = {
@@ -46,19 +46,20 @@ def shown(message: StoredMessage, number: int | None = None) -> Shown:
     if len(message.siblings) > 1:
         at = message.siblings.index(message.id) + 1
         version = f" · version {at} of {len(message.siblings)}"
-    if message.role == "user":
-        text, files = without_files(message.content)
-        note = "\n".join(f"+ {label}" for label in files)
-        return Shown(f"You · {number}{version}" if number else f"You{version}", text, note=note)
+    said = message.message
+    if said.role == "user":
+        note = "\n".join(f"+ {label(each)}" for each in said.documents)
+        heading = f"You · {number}{version}" if number else f"You{version}"
+        return Shown(heading, said.typed, note=note)
     heading = f"{message.model or 'Assistant'}{version}"
-    return Shown(heading, message.content, message.thinking, _note(message), kind="reply")
+    return Shown(heading, said.text, said.thinking, _note(message), kind="reply")
 
 
 def growing(exchange: Exchange, name: str, before: StoredMessage | None) -> Shown:
     """Return what an answer shows while it streams; `before` is the part of a continued one."""
     text, thoughts = exchange.answer, exchange.thoughts
     if before is not None:
-        text, thoughts = before.content + text, before.thinking + thoughts
+        text, thoughts = before.message.text + text, before.message.thinking + thoughts
     note = "" if exchange.tokens else _waiting(exchange)
     return Shown(name or "Assistant", text, thoughts, note, kind="reply")
 

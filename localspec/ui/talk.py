@@ -1,9 +1,11 @@
 """Talk: the conversation that is shown, as the history keeps it. Knows no engine and no screen."""
 
-from localspec.engine.protocol import Turn
+from pathlib import Path
+
 from localspec.errors import UsageError
 from localspec.history.archive import History
 from localspec.history.records import StoredMessage
+from localspec.messages import Message
 
 
 class Talk:
@@ -18,6 +20,7 @@ class Talk:
         messages: the branch that is shown, from its first message on.
         system: the system prompt; None without one.
         title: what lists call it; empty before the first question.
+        pair: what answered last, as `--pair` or `--target` names it; empty before the first answer.
     """
 
     def __init__(self, history: History, system: str | None = None) -> None:
@@ -26,15 +29,24 @@ class Talk:
         self.conversation: int | None = None
         self.messages: list[StoredMessage] = []
         self.title = ""
+        self.pair = ""
+
+    @property
+    def state_directory(self) -> Path | None:
+        """Where what the models evaluated of it belongs; None where nothing is saved."""
+        return (
+            None if self.conversation is None else self.history.state_directory(self.conversation)
+        )
 
     def new(self) -> None:
         """Leave this conversation and begin another, with the same system prompt."""
-        self.conversation, self.messages, self.title = None, [], ""
+        self.conversation, self.messages, self.title, self.pair = None, [], "", ""
 
     def open(self, conversation: int) -> None:
         """Show a conversation that the history has."""
         stored = self.history.conversation(conversation)
-        self.conversation, self.system, self.title = stored.id, stored.system, stored.title
+        self.conversation, self.system = stored.id, stored.system
+        self.title, self.pair = stored.title, stored.pair
         self.reload()
 
     def reload(self) -> None:
@@ -42,18 +54,23 @@ class Talk:
         if self.conversation is not None:
             self.messages = self.history.branch(self.conversation)
 
-    def say(self, text: str, pair: str) -> int:
-        """Add a question at the end and return its id. One that never got an answer is put aside."""
-        last = self.messages[-1] if self.messages else None
-        if last is not None and last.role == "user":
-            return self._add(text, last.parent)
-        if self.conversation is None:
-            self.conversation = self.history.create(system=self.system, pair=pair)
-        return self._add(text, None if last is None else last.id)
+    def say(self, said: Message, settings: str = "") -> int:
+        """Add a question at the end and return its id. One that never got an answer is put aside.
 
-    def say_instead(self, number: int, text: str) -> int:
+        Args:
+            said: the question.
+            settings: what the history keeps with a conversation that begins with it.
+        """
+        last = self.messages[-1] if self.messages else None
+        if last is not None and last.message.role == "user":
+            return self._add(said, last.parent)
+        if self.conversation is None:
+            self.conversation = self.history.create(system=self.system, settings=settings)
+        return self._add(said, None if last is None else last.id)
+
+    def say_instead(self, number: int, said: Message) -> int:
         """Ask something else in place of the `number`-th question, in a branch; return its id."""
-        return self._add(text, self.question(number).parent)
+        return self._add(said, self.question(number).parent)
 
     def question(self, number: int | None = None) -> StoredMessage:
         """Return the `number`-th question, from 1 on, or the last one.
@@ -61,7 +78,7 @@ class Talk:
         Raises:
             UsageError: there is no such question.
         """
-        questions = [each for each in self.messages if each.role == "user"]
+        questions = [each for each in self.messages if each.message.role == "user"]
         if not questions:
             raise UsageError("nothing was asked yet: write a question first")
         if number is None:
@@ -76,51 +93,51 @@ class Talk:
         Raises:
             UsageError: the last message is none.
         """
-        if not self.messages or self.messages[-1].role != "assistant":
+        if not self.messages or self.messages[-1].message.role != "assistant":
             raise UsageError("there is no answer yet: ask something first")
         return self.messages[-1]
 
     def numbers(self) -> dict[int, int]:
         """Return the number of every question, by its id."""
-        questions = [each.id for each in self.messages if each.role == "user"]
+        questions = [each.id for each in self.messages if each.message.role == "user"]
         return {each: number for number, each in enumerate(questions, 1)}
 
-    def turns(self, upto: int) -> tuple[Turn, ...]:
+    def turns(self, upto: int) -> tuple[Message, ...]:
         """Return what goes to the engine, from the system prompt to the message `upto`."""
-        turns = [] if self.system is None else [Turn("system", self.system)]
+        turns = [] if self.system is None else [Message.system(self.system)]
         for each in self.messages:
-            turns.append(Turn(each.role, each.content, each.thinking))
+            turns.append(each.message)
             if each.id == upto:
                 break
         return tuple(turns)
 
-    def answered(self) -> tuple[Turn, ...]:
+    def answered(self) -> tuple[Message, ...]:
         """Return the turns up to the last answer; without one, the system prompt if there is one."""
-        answers = [each.id for each in self.messages if each.role == "assistant"]
+        answers = [each.id for each in self.messages if each.message.role == "assistant"]
         return self.turns(answers[-1]) if answers else self.turns(0)[: self.system is not None]
 
-    def turn_aside(self, message: StoredMessage, step: int) -> None:
-        """Show the next of the messages that stand at the same place, and what follows it."""
-        if self.conversation is None or len(message.siblings) < 2:
-            return
+    def turn_aside(self, message: StoredMessage, step: int) -> int:
+        """Show the next of the messages that stand at the same place, and what follows it; return its id."""
         at = message.siblings.index(message.id)
         other = message.siblings[(at + step) % len(message.siblings)]
-        self.messages = self.history.show(self.conversation, other)
+        if self.conversation is not None and other != message.id:
+            self.messages = self.history.show(self.conversation, other)
+        return other
 
-    def branch_off(self, count: int, pair: str) -> None:
+    def branch_off(self, count: int) -> None:
         """Go on in a conversation of its own that has the first `count` messages of this one."""
         kept = self.messages[:count]
         title = self.title
-        self.conversation = self.history.create(system=self.system, pair=pair)
+        self.conversation = self.history.create(system=self.system, pair=self.pair)
         parent: int | None = None
         for each in kept:
-            if each.role == "user":
+            if each.message.role == "user":
                 parent = self.history.add_user(
-                    self.conversation, parent=parent, content=each.content
+                    self.conversation, parent=parent, message=each.message
                 )
                 continue
             reply = self.history.begin_reply(self.conversation, parent=parent, model=each.model)
-            reply.finish(each.content, each.thinking, figures=each.figures)
+            reply.finish(each.message, figures=each.figures)
             parent = reply.message
         self.rename(f"{title} (branch)")
         self.reload()
@@ -130,6 +147,12 @@ class Talk:
         self.system = system
         if self.conversation is not None:
             self.history.update(self.conversation, system=system)
+
+    def hold_with(self, pair: str) -> None:
+        """Take note of what answers in this conversation, to be loaded when it is taken up again."""
+        if self.conversation is not None and pair != self.pair:
+            self.history.update(self.conversation, pair=pair)
+            self.pair = pair
 
     def rename(self, title: str) -> None:
         """Give this conversation a title.
@@ -142,9 +165,9 @@ class Talk:
         self.history.rename(self.conversation, title)
         self.title = title
 
-    def _add(self, text: str, parent: int | None) -> int:
+    def _add(self, said: Message, parent: int | None) -> int:
         assert self.conversation is not None  # noqa: S101 - created with its first question
-        added = self.history.add_user(self.conversation, parent=parent, content=text)
+        added = self.history.add_user(self.conversation, parent=parent, message=said)
         self.reload()
         if not self.title:
             self.title = self.history.conversation(self.conversation).title

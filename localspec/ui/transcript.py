@@ -21,7 +21,7 @@ _MORE = 15
 
 
 @dataclass(frozen=True, slots=True)
-class Item:
+class TranscriptItem:
     """A message to be shown, and its id in the history."""
 
     id: int | None
@@ -44,7 +44,7 @@ class Transcript(VerticalScroll, can_focus=False):
     def __init__(self, typesetter: Callable[[], Typesetter]) -> None:
         super().__init__(id="transcript")
         self._typesetter = typesetter
-        self._items: list[Item] = []
+        self._items: list[TranscriptItem] = []
         self._first = 0
         self._last = 0
         self._live: MessageView | None = None
@@ -66,7 +66,7 @@ class Transcript(VerticalScroll, can_focus=False):
         # Following a short conversation, Textual sets it down at the bottom: above 0, so to speak.
         return self._last == len(self._items) and max(self.scroll_y, 0) >= self.max_scroll_y - 1
 
-    async def show(self, items: Sequence[Item]) -> None:
+    async def show(self, items: Sequence[TranscriptItem]) -> None:
         """Show these messages, the last ones in sight; what is there already stays."""
         if self._live is not None:
             await self._live.remove()
@@ -82,12 +82,21 @@ class Transcript(VerticalScroll, can_focus=False):
         else:
             await self._show_end()
 
+    async def reveal(self, message_id: int) -> None:
+        """Give the focus to a message, mounted if it was not."""
+        at = next((at for at, each in enumerate(self._items) if each.id == message_id), None)
+        if at is None:
+            return
+        if not self._first <= at < self._last:
+            await self._show_upto(min(at + _MORE, len(self._items)))
+        self.views[at - self._first].focus()
+
     async def begin(self, shown: Shown) -> None:
         """Add a message that grows at the end."""
         if self._last < len(self._items):
             await self._show_end()
         self._live = MessageView(shown, self._typesetter, growing=True)
-        self._items.append(Item(None, shown))
+        self._items.append(TranscriptItem(None, shown))
         self._last = len(self._items)
         await self.mount(self._live)
         self.to_end()
@@ -97,7 +106,7 @@ class Transcript(VerticalScroll, can_focus=False):
         if self._live is not None:
             self._live.grow(shown)
 
-    def settle(self, item: Item) -> None:
+    def settle(self, item: TranscriptItem) -> None:
         """Show what the growing message has become."""
         if self._live is not None:
             self._live.settle(item.shown, item.id)
@@ -130,12 +139,14 @@ class Transcript(VerticalScroll, can_focus=False):
         return [ground] * crop.height
 
     async def _show_end(self) -> None:
-        self._last = len(self._items)
-        self._first = max(self._last - _MOUNTED, 0)
+        await self._show_upto(len(self._items))
+        self.anchor()
+
+    async def _show_upto(self, last: int) -> None:
+        self._first, self._last = max(last - _MOUNTED, 0), last
         async with self.batch():
             await self.remove_children()
-            await self.mount_all(self._view(each) for each in self._items[self._first : self._last])
-        self.anchor()
+            await self.mount_all(self._view(each) for each in self._items[self._first : last])
 
     async def _trim_top(self) -> None:
         surplus = self._last - self._first - _MOUNTED - _MORE
@@ -194,5 +205,5 @@ class Transcript(VerticalScroll, can_focus=False):
             self.call_after_refresh(self.scroll_to, y=kept - height, animate=False)
         self._moving = False
 
-    def _view(self, item: Item) -> MessageView:
+    def _view(self, item: TranscriptItem) -> MessageView:
         return MessageView(item.shown, self._typesetter, item.id)

@@ -11,9 +11,9 @@ from localspec.batch.line_template import LineTemplate
 from localspec.batch.rows import Row
 from localspec.batch.seeds import line_seed
 from localspec.chat.conversation import Conversation
-from localspec.chat.reply_options import ReplyOptions
-from localspec.decoding.sampling import SamplingParams
 from localspec.errors import LocalspecError, TemplateError, UsageError
+from localspec.messages import Message
+from localspec.options import ReplyOptions, SamplingParams
 
 USER = [{"role": "user", "content": "Hi"}]
 
@@ -28,7 +28,7 @@ def asked(form: Form | None = None, **fields: Any) -> Ask:
 
 def turns(ask: Ask) -> list[tuple[str, str]]:
     assert isinstance(ask.prompt, Conversation)
-    return [(each.role, each.content) for each in ask.prompt.messages]
+    return [(each.role, each.text) for each in ask.prompt.messages]
 
 
 def test_a_prompt_is_what_a_user_says_after_the_system_prompt_of_line_or_run() -> None:
@@ -46,6 +46,10 @@ def test_messages_keep_their_own_system_prompt_and_may_end_with_the_assistant() 
     assert turns(asked(form, messages=begun))[-1] == ("assistant", "Well,")
     parts = [{"role": "user", "content": [{"type": "text", "text": "a"}] * 2}]
     assert turns(asked(messages=parts)) == [("user", "aa")]
+    thought = [{"role": "assistant", "content": "Yes", "reasoning_content": "hm"}, *USER]
+    prompt = asked(messages=thought).prompt
+    assert isinstance(prompt, Conversation)
+    assert prompt.messages[0] == Message.assistant("Yes")
 
 
 def test_raw_prompts_go_as_they_are() -> None:
@@ -148,6 +152,10 @@ def test_another_field_may_have_the_prompt() -> None:
         ({"prompt": "Hi", "max_tokens": 0}, "max_tokens is 0: it must be 1 or more"),
         ({"prompt": "Hi", "stop": [1]}, "stop is"),
         ({"prompt": "Hi", "stop": ""}, "a stop string is"),
+        ({"prompt": "Hi", "grammar": "root ::= ("}, "the grammar is wrong in line 1, column 10"),
+        ({"prompt": "Hi", "regex": "(a"}, "unclosed group"),
+        ({"prompt": "Hi", "lark": "start: b"}, "unknown name"),
+        ({"prompt": "Hi", "json_schema": {"not": {}}}, "cannot keep 'not'"),
         ({"prompt": "Hi", "logit_bias": {"a": 1}}, "logit_bias is"),
         ({"prompt": "Hi", "reply_options": [1]}, "reply_options is [1]: it takes an object"),
         ({"prompt": "Hi", "reply_options": "{"}, "it takes a JSON object"),
@@ -160,6 +168,11 @@ def test_another_field_may_have_the_prompt() -> None:
         ({"messages": {"role": "user"}}, "messages is empty, or no list"),
         ({"messages": ["Hi"]}, "message 1 is no object"),
         ({"messages": [{"role": "tool", "content": "x"}]}, "message 1 has the role 'tool'"),
+        ({"messages": [{"role": ["user"], "content": "x"}]}, "message 1 has the role \"['user']"),
+        (
+            {"messages": [{"role": "assistant", "content": "x", "tool_calls": [{"id": "1"}]}]},
+            "message 1 calls tools, which no line has",
+        ),
         ({"messages": [{"role": "system", "content": "x"}]}, "nothing to answer"),
         ({"messages": [*USER, {"role": "user"}]}, "content of message 2 is empty"),
         (

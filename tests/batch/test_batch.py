@@ -14,7 +14,6 @@ from localspec.batch.receipt import Receipt
 from localspec.batch.resumed import Resumption
 from localspec.batch.rows import FORMATS, Format
 from localspec.batch.seeds import line_seed
-from localspec.chat.requests import OneAtATime
 from localspec.errors import UsageError
 from tests.batch.toy import RECEIPT, Brief, Echo, run
 from tests.chat.test_assistant import assistant, teller_of
@@ -211,7 +210,7 @@ def test_another_draft_model_is_no_other_receipt(source: Path, output: Path) -> 
 
 def test_a_real_assistant_answers_a_conversation(source: Path, output: Path) -> None:
     prompts(source, {"prompt": "hello"}, {"prompt": "x" * 5000}, {"prompt": "hello"})
-    run(source, output, OneAtATime(assistant("Yes.")))
+    run(source, output, assistant("Yes."))
     assert [each.get("text") for each in records(output)] == ["Yes.", None, "Yes."]
     assert records(output)[1]["error"]["type"] == "ContextOverflow"
 
@@ -219,7 +218,7 @@ def test_a_real_assistant_answers_a_conversation(source: Path, output: Path) -> 
 def test_answered_afresh_a_line_evaluates_all_of_its_prompt(source: Path, output: Path) -> None:
     prompts(source, {"prompt": "hello"}, {"prompt": "hello"})
     speaker = assistant("Yes.")
-    run(source, output, OneAtATime(speaker, afresh=True))
+    run(source, output, speaker, afresh=True)
     one = records(output)[0]["usage"]["prompt_tokens"]
     said = records(output)[0]["usage"]["completion_tokens"]
     assert teller_of(speaker).evaluated >= 2 * one + said

@@ -18,13 +18,12 @@ from localspec.batch.source import Source
 from localspec.batch.window import Window
 from localspec.chat.conversation import Conversation
 from localspec.chat.events import Reply
-from localspec.chat.reply_options import ReplyOptions
 from localspec.chat.requests import Answered, Answerer, Request, at_once
 from localspec.decoding.cancel import CancelFlag
-from localspec.decoding.generate import StopReason
+from localspec.decoding.round import Spent, StopReason
 from localspec.decoding.stats import AcceptanceStats
-from localspec.decoding.timings import Timings
 from localspec.errors import ContextOverflow
+from localspec.options import ReplyOptions
 
 RECEIPT = Receipt(seed=1, target="ab" * 32, build="toy 1", options="0" * 16)
 NAMES: Record = {"target": "toy", "draft_model": None}
@@ -41,7 +40,9 @@ def reply(text: str, seed: int = 1, reason: StopReason = StopReason.EOG) -> Repl
         cached_tokens=0,
         completion_tokens=2,
         first_token_s=0.0,
-        timings=Timings(lambda: 0.0),
+        prefill_s=0.0,
+        decode_s=0.0,
+        spent=Spent(),
         drafter="off",
         acceptance=AcceptanceStats(),
     )
@@ -51,7 +52,7 @@ def said(request: Request) -> str:
     """What the answerer says: it depends on the prompt and the seed, and on nothing else."""
     prompt = request.prompt
     if isinstance(prompt, Conversation):
-        prompt = "|".join(f"{each.role}:{each.content}" for each in prompt.messages)
+        prompt = "|".join(f"{each.role}:{each.text}" for each in prompt.messages)
     return f"{prompt} [{request.options.seed}]\n…"
 
 
@@ -124,6 +125,7 @@ def run(
     receipt: Receipt = RECEIPT,
     ordered: bool = True,
     most: int = 1024,
+    afresh: bool = False,
     on_record: Callable[[Tally], None] = lambda _: None,
 ) -> tuple[Tally, bool]:
     """Run a batch as the command does; return its tally, and whether it was stopped."""
@@ -141,7 +143,7 @@ def run(
             take_up(out, out_form, size, finished)
         appender = Appender(out, out_form, finished)
         rows = read_rows(lines.lines(), "jsonl", lines.name, asks.needed)
-        job = Job(rows, asks, receipt, finished, cancel, lines.name)
+        job = Job(rows, asks, receipt, finished, cancel, lines.name, afresh=afresh)
         batch = Batch(job, Window(appender.write, ordered=ordered, most=most), on_record)
         batch.answer(answerer or Echo(), NAMES)
         if not batch.stopped and ordered:

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 
 from localspec.bench.schedule import Slot
-from localspec.bench.trial import Arrival, RoundRecord, Trial
-from localspec.decoding.round import Spent
+from localspec.bench.trial import Arrival, Trial
+from localspec.decoding.round import Draft, Round, Spent, Verdict
 
 
 def a_round(
@@ -15,9 +15,10 @@ def a_round(
     draft_s: float = 0.0,
     draft_prefill_s: float = 0.0,
     drafter: str = "lookup",
-) -> RoundRecord:
+) -> Round:
     spent = Spent(draft_prefill_s, draft_s, verify_s, 0.0)
-    return RoundRecord(drafter, drafted, accepted, accepted + 1, spent)
+    draft = Draft((1,) * drafted, (), drafter)
+    return Round(draft, Verdict(accepted, 1), (1,) * (accepted + 1), spent)
 
 
 def a_trial(
@@ -32,7 +33,7 @@ def a_trial(
     tokens: Sequence[int] | None = None,
     first_s: float = 0.1,
     prefill_s: float = 0.0,
-    rounds: Sequence[RoundRecord] = (),
+    rounds: Sequence[Round] = (),
 ) -> Trial:
     """Return a run whose tokens came at an even pace."""
     pace = (wall_s - first_s) / max(1, n_tokens - 1)

@@ -10,14 +10,12 @@ from localspec.bench import ab as under_test
 from localspec.bench.ab import Ab, Side, paired_runs, run_ab
 from localspec.bench.arms import parse_arm
 from localspec.bench.loading import Watchers
-from localspec.bench.own import Wish
 from localspec.bench.prompts import Prompt
 from localspec.bench.schedule import Slot
 from localspec.bench.trial import Arrival, Trial
 from localspec.decoding.cancel import CancelFlag, Cancelled
-from localspec.decoding.sampling import SamplingParams
 from localspec.errors import UsageError
-from localspec.launch import Launch
+from localspec.options import LaunchOptions, ReplyOptions
 
 PROMPTS = [Prompt("chat", f"prompt {n}") for n in range(5)]
 
@@ -51,8 +49,14 @@ class Timed:
 
 
 def asked(pairs: int | None = None) -> Ab:
-    wish = Wish(SamplingParams(), 10, 1)
-    return Ab(parse_arm("off", Launch()), parse_arm("auto", Launch()), PROMPTS, wish, 0.8, pairs)
+    asked = ReplyOptions(seed=1, max_tokens=10)
+    return Ab(
+        parse_arm("off", LaunchOptions()),
+        parse_arm("auto", LaunchOptions()),
+        PROMPTS,
+        asked,
+        pairs,
+    )
 
 
 def sides(log: list[tuple[str, int, int]], b_token_s: float = 0.02) -> tuple[Side, Side]:

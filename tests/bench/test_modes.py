@@ -2,7 +2,7 @@
 
 import pytest
 
-from localspec.bench.modes import PEER_FLAGS, is_peer, parse_modes
+from localspec.bench.modes import PEER_MODES, is_peer, parse_modes
 from localspec.errors import UsageError
 
 
@@ -27,5 +27,5 @@ def test_a_draft_length_out_of_range_is_refused(text: str) -> None:
 
 
 def test_modes_of_a_peer_are_told_from_our_own() -> None:
-    assert all(map(is_peer, parse_modes(",".join(PEER_FLAGS))[1:]))
+    assert all(map(is_peer, parse_modes(",".join(PEER_MODES))[1:]))
     assert not any(map(is_peer, parse_modes("off,auto,lookup,model:3")))

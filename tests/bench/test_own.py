@@ -3,25 +3,23 @@
 import pytest
 
 from localspec.bench.measure import measure, prompt_tokens
-from localspec.bench.own import OwnRuns, Wish
+from localspec.bench.own import OwnRuns, slot_options
 from localspec.bench.prompts import Prompt
 from localspec.bench.schedule import Slot, schedule
 from localspec.bench.trial import Trial
 from localspec.chat.assistant import Assistant
-from localspec.chat.loaded_models import LoadedModels
 from localspec.decoding.cancel import Cancelled
-from localspec.decoding.drafter import NoDrafter
-from localspec.decoding.lookup_drafter import LookupDrafter
-from localspec.decoding.policy import FixedPolicy, Policy
-from localspec.decoding.sampling import SamplingParams
+from localspec.decoding.drafters.lookup import LookupDrafter
+from localspec.decoding.policy.policy import FixedPolicy, Policy, plain_policy
 from localspec.errors import ContextOverflow
-from tests.chat.test_assistant import END, TEMPLATE, TOKENIZER, Teller
+from localspec.options import ReplyOptions
+from tests.chat.test_assistant import END, TEMPLATE, Teller, Tellers, models_of
 from tests.chat.toy_tokenizer import spelled
 from tests.toy import Stopwatch
 
 SCRIPT = spelled("one two three, one two three, one two three, one two three.")
 PROMPTS = [Prompt("chat", "Count."), Prompt("edit", "Count again, please.")]
-WISH = Wish(SamplingParams(), max_tokens=40, seed=5)
+ASKED = ReplyOptions(seed=5, max_tokens=40)
 
 
 class Bench:
@@ -31,30 +29,19 @@ class Bench:
         self.target = Teller(SCRIPT, n_ctx, cancel_after=cancel_after)
         self.asked: list[str] = []
         self.policies: list[Policy] = []
-        models = LoadedModels(
-            target=self.target,
-            draft_model=None,
-            tokenizer=TOKENIZER,
-            eog={END},
-            suppressed=(),
-            template_source=TEMPLATE,
-            target_name="teller",
-            draft_model_name=None,
-            cancel=self.target.cancel,
-            close=lambda: None,
-        )
-        self.assistant = Assistant(models, FixedPolicy(NoDrafter(), 0))
+        models = models_of(Tellers([self.target], most_rows=64), TEMPLATE)
+        self.assistant = Assistant(models, [plain_policy()])
 
     def policy(self, mode: str) -> Policy:
         self.asked.append(mode)
-        policy = FixedPolicy(NoDrafter(), 0)
+        policy: Policy = plain_policy()
         if mode == "lookup":
             policy = FixedPolicy(LookupDrafter({END}), 8)
         self.policies.append(policy)
         return policy
 
-    def runs(self, wish: Wish = WISH) -> OwnRuns:
-        return OwnRuns(self.assistant, self.policy, PROMPTS, wish, Stopwatch())
+    def runs(self, asked: ReplyOptions = ASKED) -> OwnRuns:
+        return OwnRuns(self.assistant, self.policy, PROMPTS, asked, Stopwatch())
 
 
 def test_every_run_starts_from_an_empty_cache_with_a_policy_of_its_own() -> None:
@@ -84,27 +71,30 @@ def test_drafted_tokens_arrive_together_and_are_counted() -> None:
     trial = Bench().runs().run(Slot(0, 0.0, 0, "lookup", 0))
     assert trial.tokens == plain.tokens
     assert trial.accepted > 8
-    assert trial.n_tokens == 1 + sum(each.confirmed for each in trial.rounds) == 40
+    assert trial.n_tokens == 1 + sum(len(each.confirmed) for each in trial.rounds) == 40
     assert len(trial.arrivals) < len(plain.arrivals)
 
 
 @pytest.mark.parametrize("mode", ["off", "lookup"])
 def test_the_token_that_ends_the_answer_counts_and_none_behind_it(mode: str) -> None:
-    wish = Wish(SamplingParams(), max_tokens=500, seed=5)
-    trial = Bench().runs(wish).run(Slot(0, 0.0, 0, mode, 0))
+    asked = ReplyOptions(seed=5, max_tokens=500)
+    trial = Bench().runs(asked).run(Slot(0, 0.0, 0, mode, 0))
     assert trial.tokens == (*SCRIPT, END)
     assert trial.n_tokens == len(SCRIPT) + 1
-    assert sum(each.confirmed for each in trial.rounds) == len(SCRIPT)
+    assert sum(len(each.confirmed) for each in trial.rounds) == len(SCRIPT)
 
 
 def test_an_answer_of_one_token_has_one_arrival() -> None:
-    trial = Bench().runs(Wish(SamplingParams(), 1, 5)).run(Slot(0, 0.0, 0, "off", 0))
+    trial = Bench().runs(ReplyOptions(seed=5, max_tokens=1)).run(Slot(0, 0.0, 0, "off", 0))
     assert (trial.n_tokens, len(trial.arrivals), trial.rounds) == (1, 1, ())
     assert trial.wall_s == trial.first_token_s > 0
 
 
 def test_repeats_have_seeds_of_their_own_and_modes_have_not() -> None:
-    one, other = WISH.options(Slot(0, 0.8, 0, "off", 0)), WISH.options(Slot(0, 0.8, 1, "auto", 0))
+    one, other = (
+        slot_options(ASKED, Slot(0, 0.8, 0, "off", 0)),
+        slot_options(ASKED, Slot(0, 0.8, 1, "auto", 0)),
+    )
     assert (one.seed, other.seed) == (5, 6)
     assert one.sampling.temperature == 0.8
 

@@ -8,8 +8,8 @@ from localspec.bench.prediction import (
     measured_costs,
     predict,
 )
-from localspec.bench.trial import RoundRecord
 from localspec.decoding.costs import PassCosts
+from localspec.decoding.round import Round
 from localspec.decoding.stats import expected_speed_up
 from tests.bench.runs import a_round, a_trial
 
@@ -18,7 +18,7 @@ FLAT = PassCosts((1, 4), (STEP_S, STEP_S))
 STEEP = PassCosts((1, 4), (STEP_S, 3 * STEP_S))
 
 
-def drafted(accepted: int, verify_s: float = STEP_S, draft_s: float = 0.06) -> RoundRecord:
+def drafted(accepted: int, verify_s: float = STEP_S, draft_s: float = 0.06) -> Round:
     return a_round(3, accepted, verify_s=verify_s, draft_s=draft_s, drafter="model")
 
 
@@ -51,7 +51,7 @@ def test_costs_are_medians_by_width_and_drafter() -> None:
     assert measured_costs(trials[1:]) is None
 
 
-def reason(rounds: list[RoundRecord], costs: Costs, measured: float, prefill_s: float = 0) -> str:
+def reason(rounds: list[Round], costs: Costs, measured: float, prefill_s: float = 0) -> str:
     runs = [a_trial("model:3", rounds=rounds, prefill_s=prefill_s)]
     return predict(runs, [a_trial(prefill_s=prefill_s)], costs, measured).reason
 

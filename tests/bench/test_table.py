@@ -7,7 +7,7 @@ import pytest
 from localspec.bench.document import as_json
 from localspec.bench.grid import grid
 from localspec.bench.measure import Measured
-from localspec.bench.modes import PEER_FLAGS
+from localspec.bench.modes import PEER_MODES
 from localspec.bench.prompts import Prompt
 from localspec.bench.result import Result, result
 from localspec.bench.summary import Cell
@@ -16,7 +16,7 @@ from localspec.bench.trial import Trial
 from tests.bench.runs import a_round, a_trial
 
 PROMPTS = [Prompt("code", "a"), Prompt("summarise", "b")]
-MODES = ["off", "auto", "model:3", *PEER_FLAGS]
+MODES = ["off", "auto", "model:3", *PEER_MODES]
 SPEEDS = dict(zip(MODES, (1.0, 1.2, 0.5, 1.1, 0.6, 1.3, 1.0, 1.0), strict=True))
 SETTING: dict[str, object] = {
     "machine": "a machine, 2 cores",
@@ -41,7 +41,7 @@ def trials(temperature: float = 0.0) -> list[Trial]:
                         prompt=prompt,
                         repeat=repeat,
                         temperature=temperature,
-                        rounds=rounds if mode not in PEER_FLAGS else (),
+                        rounds=rounds if mode not in PEER_MODES else (),
                     )
                 )
     return found

@@ -19,9 +19,9 @@ from localspec.decoding.costs import PassCosts
 from localspec.decoding.model import Role
 from localspec.llama.calibrate import OF_DRAFT_MODEL, OF_TARGET
 from localspec.llama.model import LlamaModel
-from localspec.llama.options import LoadOptions
 from localspec.llama.safe_widths import SafeWidths
 from localspec.llama.timed_passes import Measured
+from localspec.options import LoadOptions
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,16 +82,16 @@ def test_a_pair_is_measured_once(measuring: Measuring, tmp_path: Path) -> None:
 def test_a_new_pair_uses_what_is_known_of_its_target(measuring: Measuring, tmp_path: Path) -> None:
     target = weights(tmp_path / "big")
     alone = calibrated(target)
-    assert alone.draft_model is None
+    assert alone.costs.draft_model is None
     paired = calibrated(target, weights(tmp_path / "small"))
-    assert paired.target == alone.target
+    assert paired.costs.target == alone.costs.target
     assert len(measuring.counted) == 2
 
 
 def test_one_file_in_both_roles_is_measured_in_both(measuring: Measuring, tmp_path: Path) -> None:
     model = weights(tmp_path / "both")
     found = calibrated(model, model)
-    assert found.target != found.draft_model
+    assert found.costs.target != found.costs.draft_model
     assert len(measuring.counted) == 2
 
 
@@ -107,7 +107,7 @@ def test_costs_are_known_before_a_model_is_loaded(tmp_path: Path) -> None:
     file, options = tmp_path / "big", LoadOptions()
     assert cached_costs(file, options, Role.TARGET) is None  # nor is the file there
     found = calibrated(weights(file))
-    assert cached_costs(file, options, Role.TARGET) == found.target
+    assert cached_costs(file, options, Role.TARGET) == found.costs.target
     assert cached_costs(file, options, Role.DRAFT_MODEL) is None
     assert cached_costs(file, replace(options, kv_type="bf16"), Role.TARGET) is None
 
@@ -118,7 +118,7 @@ def test_a_disturbed_measurement_is_repeated_by_the_next_two_runs_and_the_fastes
 ) -> None:
     measuring.spread = spread
     target = weights(tmp_path / "big")
-    seen = [calibrated(target).target.seconds for _ in range(5)]
+    seen = [calibrated(target).costs.target.seconds for _ in range(5)]
     assert len(measuring.counted) == 3
     assert seen[0] == pytest.approx((0.01, 0.03))
     assert seen[1] == seen[2] == seen[4] == pytest.approx((0.01, 0.01))
@@ -147,7 +147,7 @@ def test_a_damaged_cache_is_measured_anew_and_mended(
     assert cached_costs(target.path, target.options, Role.TARGET) is None
     again = calibrated(target)
     assert len(measuring.counted) == 2
-    assert cached_costs(target.path, target.options, Role.TARGET) == again.target
+    assert cached_costs(target.path, target.options, Role.TARGET) == again.costs.target
 
 
 def test_a_cache_that_cannot_be_written_is_mentioned_once(
@@ -216,5 +216,5 @@ def test_real_weights_are_measured_and_then_never_again(
     known = calibrated(real, real)
     monkeypatch.setattr(module, "measure_pass_costs", None)
     assert calibrated(real, real) == known
-    assert cached_costs(real.path, real.options, Role.TARGET) == known.target
-    assert known.target.widths[:4] == (1, 2, 3, 4)
+    assert cached_costs(real.path, real.options, Role.TARGET) == known.costs.target
+    assert known.costs.target.widths[:4] == (1, 2, 3, 4)

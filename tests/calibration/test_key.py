@@ -12,7 +12,7 @@ from localspec.calibration.key import digest_of, file_identity, key_of
 from localspec.llama.build import build
 from localspec.llama.cpu_threads import default_threads
 from localspec.llama.devices import Device
-from localspec.llama.options import LoadOptions
+from localspec.options import LoadOptions
 
 CHANGED: dict[str, Any] = {
     "gpu_layers": 7,

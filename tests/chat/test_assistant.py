@@ -1,6 +1,6 @@
 """Assistant on models that tell a script: what a reply is, and that drafting changes none of it."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -10,17 +10,16 @@ from hypothesis import strategies as st
 
 from localspec.chat.assistant import Assistant
 from localspec.chat.conversation import Conversation
-from localspec.chat.events import Finished, Reply, TextChunk
+from localspec.chat.events import Finished, Reply, Text
 from localspec.chat.loaded_models import LoadedModels
-from localspec.chat.reply_options import ReplyOptions
 from localspec.decoding.cancel import CancelFlag, Cancelled
-from localspec.decoding.drafter import Drafter, NoDrafter
-from localspec.decoding.generate import StopReason
-from localspec.decoding.lookup_drafter import LookupDrafter
-from localspec.decoding.model import Logits
-from localspec.decoding.policy import FixedPolicy
-from localspec.decoding.sampling import SamplingParams
+from localspec.decoding.drafters.drafter import Drafter
+from localspec.decoding.drafters.lookup import LookupDrafter
+from localspec.decoding.model import Logits, Pass
+from localspec.decoding.policy.policy import FixedPolicy, Policy, plain_policy
+from localspec.decoding.round import StopReason
 from localspec.errors import ContextOverflow, TemplateError, UsageError
+from localspec.options import ReplyOptions, SamplingParams
 from tests.chat.toy_tokenizer import ToyTokenizer, spelled
 from tests.toy import ScriptedDrafter
 
@@ -45,6 +44,7 @@ class Teller:
     cells: list[int] = field(default_factory=list)
     evaluated: int = 0
     n_vocab: int = N_VOCAB
+    truncate_s: float = 0.0
 
     def common_prefix(self, tokens: Sequence[int]) -> int:
         shorter = min(len(self.cells), len(tokens))
@@ -80,6 +80,48 @@ class Teller:
         return row
 
 
+@dataclass(slots=True, eq=False)
+class Tellers:
+    """Sequences that tell a script each; passes of several are counted."""
+
+    views: Sequence[Teller]
+    most_rows: int = 8
+    n_batch: int = 4000
+    widths: list[int] = field(default_factory=list)
+
+    def missing(self, slot: int, request: Pass) -> int:
+        cached = self.views[slot].common_prefix(request.tokens)
+        return max(request.rows, len(request.tokens) - cached)
+
+    def evaluate(self, slot: int, request: Pass, count: int) -> None:
+        view = self.views[slot]
+        view.truncate(min(view.common_prefix(request.tokens), len(request.tokens) - request.rows))
+        view.prefill(request.tokens[: len(view.cells) + count])
+
+    def together(self, asked: Sequence[tuple[int, Pass]]) -> list[Logits]:
+        self.widths.append(len(asked))
+        return [self.views[slot].logits(each.tokens, each.rows) for slot, each in asked]
+
+    def close_ranks(self, running: Collection[int]) -> None:
+        assert set(running) <= set(range(len(self.views)))
+
+
+def models_of(tellers: Tellers, template: str | None = None, **others: object) -> LoadedModels:
+    """Return models whose target tells."""
+    known: dict[str, object] = {
+        "draft_models": None,
+        "tokenizer": TOKENIZER,
+        "eog": {END},
+        "suppressed": (),
+        "template_source": template,
+        "target_name": "teller",
+        "draft_model_name": None,
+        "cancel": tellers.views[0].cancel,
+        "close": lambda: None,
+    }
+    return LoadedModels(targets=tellers, **{**known, **others})  # type: ignore[arg-type]
+
+
 def assistant(
     script: str | list[int],
     drafter: Drafter | None = None,
@@ -91,20 +133,9 @@ def assistant(
 ) -> Assistant:
     ids = spelled(script) if isinstance(script, str) else script
     teller = Teller(ids, n_ctx, cancel_after=cancel_after)
-    models = LoadedModels(
-        target=teller,
-        draft_model=None,
-        tokenizer=TOKENIZER,
-        eog={END},
-        suppressed=suppressed,
-        template_source=template,
-        target_name="teller",
-        draft_model_name=None,
-        cancel=teller.cancel,
-        close=lambda: None,
-    )
-    policy = FixedPolicy(NoDrafter(), 0) if drafter is None else FixedPolicy(drafter, 7)
-    return Assistant(models, policy)
+    tellers = Tellers([teller], most_rows=64)
+    policy: Policy = plain_policy() if drafter is None else FixedPolicy(drafter, 7)
+    return Assistant(models_of(tellers, template, suppressed=suppressed), [policy])
 
 
 def teller_of(speaker: Assistant) -> Teller:
@@ -114,14 +145,15 @@ def teller_of(speaker: Assistant) -> Teller:
 
 def said(speaker: Assistant, prompt: str | Conversation, options: ReplyOptions) -> Reply:
     """Stream a reply, and check that what was streamed is what the reply says."""
-    chunks: list[TextChunk] = []
+    chunks: list[Text] = []
     for event in speaker.stream(prompt, options):
         if isinstance(event, Finished):
             shown = "".join(chunk.text for chunk in chunks if not chunk.thinking)
             assert shown == event.reply.text
             assert all(chunk.text for chunk in chunks)
             return event.reply
-        chunks.append(event)
+        if isinstance(event, Text):
+            chunks.append(event)
     raise AssertionError
 
 
@@ -167,7 +199,7 @@ def test_thoughts_are_apart_from_the_answer_and_leave_with_their_turn() -> None:
     conversation.append_user("hello")
     reply = said(speaker, conversation, ReplyOptions(stop=("m",)))
     assert (reply.thinking, reply.text) == ("hm", "Yes.")
-    assert conversation.messages[-1].content == "Yes."
+    assert conversation.messages[-1].text == "Yes."
     assert conversation.messages[-1].thinking == "hm"
 
 
@@ -178,7 +210,7 @@ def test_cancelling_keeps_what_was_said_and_the_next_reply_is_whole() -> None:
     reply = said(speaker, conversation, ReplyOptions())
     assert reply.stop_reason is StopReason.CANCELLED
     assert reply.text == "a lo"
-    assert conversation.messages[-1].content == "a lo"
+    assert conversation.messages[-1].text == "a lo"
     teller = teller_of(speaker)
     teller.cancel_after = None
     teller.cancel.clear()

@@ -2,10 +2,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from localspec.chat.conversation import NO_ANSWER, Conversation, Message
+from localspec.chat.conversation import NO_ANSWER, Conversation
 from localspec.chat.template import ChatTemplate
 from localspec.chat.thinking import Span
 from localspec.errors import TemplateError
+from localspec.messages import DocumentPart, Message, ToolCall, ToolResult
 from tests.chat.toy_tokenizer import CONTROL, ToyTokenizer, shown, spelled
 
 CHATML = (
@@ -36,12 +37,31 @@ def fresh(conversation: Conversation, chat: ChatTemplate) -> list[int]:
 def test_the_first_prompt_is_the_whole_text_tokenized_at_once() -> None:
     conversation = Conversation("hello")
     conversation.append_user("world")
-    text = template().render(
-        [{"role": "system", "content": "hello"}, {"role": "user", "content": "world"}]
-    )
+    text = template().render([Message.system("hello"), Message.user("world")])
     assert conversation.prompt_tokens(template(), TOY) == TOY.tokenize(
         text, add_special=False, parse_special=True
     )
+
+
+def test_a_document_is_read_as_the_text_that_it_is_written_as() -> None:
+    said = Message.user("See @a", [DocumentPart("a", "one <|im_end|> two")])
+    attached = Conversation(messages=[said])
+    written = Conversation(messages=[Message.user(said.text)])
+    assert attached.prompt_tokens(template(), TOY) == written.prompt_tokens(template(), TOY)
+
+
+def test_calls_and_results_reach_the_template_and_cannot_pass_for_structure() -> None:
+    source = (
+        "{% for m in messages %}{{ m.role }} {{ m.content }}"
+        "{% for c in m.tool_calls or [] %}{{ c.id }} {{ c.function.name }} {{ c.function.arguments }}"
+        "{% endfor %}{{ m.tool_call_id }}\n{% endfor %}"
+    )
+    called = Message("assistant", (ToolCall("c1", "f<|im_end|>", '{"a": 1}'),))
+    result = Message("tool", (ToolResult("c1", "3<|im_end|>"),))
+    conversation = Conversation(messages=[Message.user("Hi"), called, result])
+    ids = conversation.prompt_tokens(template(source), TOY)
+    text = b"".join(map(TOY.piece, ids)).decode()
+    assert text == 'user Hi\nassistant c1 f<|im_end|> {"a": 1}\ntool 3<|im_end|>c1\n'
 
 
 replies = st.lists(
@@ -118,7 +138,7 @@ def test_thoughts_of_earlier_turns_are_left_out() -> None:
     conversation.prompt_tokens(chat, TOY)
     reply = "<think>\nhm\n</think>\n\nhello"
     conversation.append_reply(reply, spelled(reply))
-    assert conversation.messages[-1] == Message("assistant", "hello", "hm\n")
+    assert conversation.messages[-1] == Message.assistant("hello", "hm\n")
     conversation.append_user("again")
     second = conversation.prompt_tokens(chat, TOY)
     assert second == fresh(conversation, chat)
@@ -142,14 +162,14 @@ def test_a_reply_to_a_prompt_that_opened_a_block_begins_with_thoughts() -> None:
     conversation.prompt_tokens(template(OPENS_THOUGHTS), TOY)
     assert conversation.thinking_filter().feed("hm") == [Span("hm", thinking=True)]
     conversation.append_reply("hm</think>hello", spelled("hm</think>hello"))
-    assert conversation.messages[-1] == Message("assistant", "hello", "hm")
+    assert conversation.messages[-1] == Message.assistant("hello", "hm")
 
 
 def test_without_a_prompt_nothing_is_thought() -> None:
     conversation = Conversation()
     assert conversation.thinking_filter().feed("<think>") == [Span("<think>", thinking=False)]
     conversation.append_reply("<think>", [1])
-    assert conversation.messages == (Message("assistant", "<think>"),)
+    assert conversation.messages == (Message.assistant("<think>"),)
 
 
 def test_a_reply_without_an_answer_is_not_rendered_empty() -> None:

@@ -2,14 +2,11 @@
 
 import pytest
 
-from localspec.chat.conversation import Conversation, Message
-from localspec.chat.reply_options import ReplyOptions
-from localspec.decoding.generate import Confirmed, StopReason
-from localspec.decoding.lookup_drafter import LookupDrafter
-from localspec.decoding.sampling import SamplingParams
-from localspec.decoding.timings import Timings
+from localspec.chat.conversation import Conversation
+from localspec.decoding.round import StopReason
+from localspec.messages import Message
+from localspec.options import ReplyOptions, SamplingParams
 from tests.chat.test_assistant import (
-    END,
     TEMPLATE,
     THINKING_TEMPLATE,
     TOKENIZER,
@@ -70,36 +67,36 @@ def test_it_goes_on_more_than_once() -> None:
     speaker, conversation = assistant("one two three four"), asked()
     for _ in range(3):
         said(speaker, conversation, ReplyOptions(GREEDY, max_tokens=5))
-    assert conversation.messages[-1] == Message("assistant", "one two three f")
+    assert conversation.messages[-1] == Message.assistant("one two three f")
     reply = said(speaker, conversation, ReplyOptions(GREEDY))
     assert reply.text == "our"
-    assert conversation.messages[-1] == Message("assistant", "one two three four")
+    assert conversation.messages[-1] == Message.assistant("one two three four")
     assert len(conversation.messages) == 3
 
 
 def test_thoughts_that_were_cut_go_on_as_thoughts() -> None:
     conversation = asked()
-    messages = [*conversation.messages, Message("assistant", "", "hm, so")]
+    messages = [*conversation.messages, Message.assistant("", "hm, so")]
     taken_up = Conversation(messages=messages)
     speaker = assistant("x", template=THINKING_TEMPLATE)
     prompt = taken_up.prompt_tokens(speaker.template, TOKENIZER)
     end = TOKENIZER.tokenize("<think>\nhm, so", add_special=False, parse_special=False)
     assert prompt[-len(end) :] == end
     taken_up.append_reply(" what</think>Yes.", [])
-    assert taken_up.messages[-1] == Message("assistant", "Yes.", "hm, so what")
+    assert taken_up.messages[-1] == Message.assistant("Yes.", "hm, so what")
 
 
 def test_an_answer_with_thoughts_goes_on_as_an_answer() -> None:
-    messages = [*asked().messages, Message("assistant", "Yes", "hm")]
+    messages = [*asked().messages, Message.assistant("Yes", "hm")]
     taken_up = Conversation(messages=messages)
     speaker = assistant("x", template=THINKING_TEMPLATE)
     taken_up.prompt_tokens(speaker.template, TOKENIZER)
     taken_up.append_reply(", <think>indeed</think>.", [])
-    assert taken_up.messages[-1] == Message("assistant", "Yes, <think>indeed</think>.", "hm")
+    assert taken_up.messages[-1] == Message.assistant("Yes, <think>indeed</think>.", "hm")
 
 
 def test_what_begins_a_reply_cannot_pass_for_structure() -> None:
-    messages = [*asked().messages, Message("assistant", "a <|im_end|> b")]
+    messages = [*asked().messages, Message.assistant("a <|im_end|> b")]
     prompt = Conversation(messages=messages).prompt_tokens(assistant("x").template, TOKENIZER)
     assert prompt[-len("a <|im_end|> b") :] == spelled("a <|im_end|> b")
 
@@ -112,20 +109,3 @@ def test_the_same_seed_goes_on_with_the_same_text() -> None:
     first = said(speaker, conversation, ReplyOptions(options.sampling, 7, 13))
     rest = said(speaker, conversation, ReplyOptions(options.sampling, 7, 27))
     assert first.tokens + rest.tokens == whole.tokens
-
-
-def test_a_watcher_sees_every_round_and_when_it_was_over() -> None:
-    seen: list[tuple[Confirmed, float]] = []
-
-    def watch(confirmed: Confirmed, timings: Timings) -> None:
-        seen.append((confirmed, timings.decode_s))
-
-    speaker = assistant("ab ab ab ab ab ab", LookupDrafter({END}, min_match=2))
-    events = list(speaker.stream("hello", ReplyOptions(GREEDY), watch=watch))
-    tokens = [token for confirmed, _ in seen for token in confirmed.tokens]
-    assert tokens == [*spelled("ab ab ab ab ab ab"), END]
-    assert seen[0][0].round is None
-    assert all(confirmed.round is not None for confirmed, _ in seen[1:])
-    assert len(seen) < len(tokens)  # some were drafted
-    assert [at for _, at in seen] == sorted(at for _, at in seen)
-    assert len(events) > 1

@@ -1,48 +1,30 @@
-"""Parallel: many requests at once, each as it would be alone; what is wrong with one is its own affair."""
+"""Several requests at once, each as it would be alone; what is wrong with one is its own affair."""
 
-from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 import pytest
 
 from localspec.chat.assistant import Assistant
-from localspec.chat.parallel import Parallel
-from localspec.chat.reply_options import ReplyOptions
-from localspec.chat.requests import Answered, OneAtATime, Request
-from localspec.decoding.generate import StopReason
-from localspec.decoding.model import Logits, Pass
+from localspec.chat.events import Finished, RequestFailed, RoundDone
+from localspec.chat.requests import Answered, Request
+from localspec.decoding.model import Logits
+from localspec.decoding.policy.policy import plain_policy
+from localspec.decoding.round import StopReason
 from localspec.errors import ContextOverflow, PassFailed, TemplateError
-from tests.chat.test_assistant import Teller, assistant, teller_of
-
-
-@dataclass(slots=True, eq=False)
-class Tellers:
-    """Sequences that tell a script each; passes of several are counted."""
-
-    views: Sequence[Teller]
-    most_rows: int = 8
-    widths: list[int] = field(default_factory=list)
-
-    def ready(self, place: int, request: Pass) -> bool:
-        cached = self.views[place].common_prefix(request.tokens)
-        return len(request.tokens) - cached <= request.rows
-
-    def together(self, asked: Sequence[tuple[int, Pass]]) -> list[Logits]:
-        self.widths.append(len(asked))
-        return [self.views[place].logits(each.tokens, each.rows) for place, each in asked]
-
-    def close_ranks(self, running: Collection[int]) -> None:
-        assert set(running) <= set(range(len(self.views)))
+from localspec.options import ReplyOptions
+from tests.chat.test_assistant import TEMPLATE, Teller, Tellers, assistant, models_of
+from tests.chat.toy_tokenizer import spelled
 
 
 def parallel(
-    count: int, script: str = "Yes, indeed.", *, afresh: bool = False, template: str | None = ""
-) -> tuple[Parallel, Tellers]:
-    one = assistant(script) if template == "" else assistant(script, template=template)
-    tellers = [Teller(teller_of(one).script, cancel=one.models.cancel) for _ in range(count)]
-    speakers = [Assistant(replace(one.models, target=each), one.policy) for each in tellers]
-    sequences = Tellers(tellers)
-    return Parallel(speakers, sequences, afresh=afresh), sequences
+    count: int, script: str = "Yes, indeed.", *, template: str | None = TEMPLATE
+) -> tuple[Assistant, Tellers]:
+    first = Teller(spelled(script))
+    others = [Teller(spelled(script), cancel=first.cancel) for _ in range(count - 1)]
+    sequences = Tellers([first, *others])
+    policies = [plain_policy() for _ in range(count)]
+    return Assistant(models_of(sequences, template), policies), sequences
 
 
 @dataclass(slots=True)
@@ -51,13 +33,14 @@ class Taken:
 
     prompts: Sequence[str]
     options: Sequence[ReplyOptions] = ()
+    afresh: bool = False
     count: int = 0
 
     def requests(self) -> Iterator[Request]:
         for key, prompt in enumerate(self.prompts):
             self.count += 1
             options = self.options[key] if self.options else ReplyOptions(seed=key)
-            yield Request(key, prompt, options)
+            yield Request(key, prompt, options, afresh=self.afresh)
 
 
 def by_key(answered: Sequence[Answered]) -> dict[int, Answered]:
@@ -71,9 +54,7 @@ def test_every_request_is_answered_once_and_as_it_would_be_alone(count: int) -> 
     prompts = [f"Question {number}?" for number in range(7)]
     limits = [ReplyOptions(seed=n, max_tokens=1 + n % 3 if n % 2 else None) for n in range(7)]
     limits[4] = ReplyOptions(seed=4, stop=("inde",))
-    alone = by_key(
-        list(OneAtATime(assistant("Yes, indeed.")).answer(Taken(prompts, limits).requests()))
-    )
+    alone = by_key(list(assistant("Yes, indeed.").answer(Taken(prompts, limits).requests())))
     answerer, sequences = parallel(count)
     together = by_key(list(answerer.answer(Taken(prompts, limits).requests())))
     assert together.keys() == alone.keys()
@@ -132,11 +113,7 @@ def test_a_missing_template_is_every_requests_own_error() -> None:
 
 def test_a_sequence_whose_passes_fail_has_an_error_and_the_others_a_reply() -> None:
     answerer, sequences = parallel(3)
-    sequences.views = [
-        sequences.views[0],
-        BrokenTeller(sequences.views[1].script),
-        sequences.views[2],
-    ]
+    sequences.views = [BrokenTeller(each.script) for each in sequences.views]
     answered = by_key(list(answerer.answer(Taken(["One?", "Two?", "Three?"]).requests())))
     assert isinstance(answered[1].error, PassFailed)
     assert answered[0].reply is not None
@@ -144,10 +121,12 @@ def test_a_sequence_whose_passes_fail_has_an_error_and_the_others_a_reply() -> N
 
 
 class BrokenTeller(Teller):
-    """Fails after its prompt."""
+    """Fails after a prompt that says Two."""
 
     def logits(self, tokens: Sequence[int], rows: int) -> Logits:
-        if self.cells:
+        two = spelled("Two")
+        said = any(list(tokens[at : at + len(two)]) == two for at in range(len(tokens)))
+        if said and self.cells[: len(tokens) - 1] == tokens[:-1]:
             raise PassFailed("broken")
         return super().logits(tokens, rows)
 
@@ -176,8 +155,9 @@ def test_what_was_done_before_the_flag_is_whole() -> None:
 
 def test_afresh_reuses_nothing_of_an_earlier_request() -> None:
     for afresh in (False, True):
-        answerer, _ = parallel(1, afresh=afresh)
-        answered = list(answerer.answer(Taken(["Same?", "Same?"]).requests()))
+        answerer, _ = parallel(1)
+        taken = Taken(["Same?", "Same?"], afresh=afresh)
+        answered = list(answerer.answer(taken.requests()))
         cached = [each.reply.cached_tokens for each in answered if each.reply]
         assert (cached[1] == 0) is afresh
 
@@ -188,3 +168,87 @@ def test_a_consumer_who_leaves_leaves_nothing_behind() -> None:
     next(answering)
     answering.close()  # type: ignore[attr-defined]
     assert len(list(answerer.answer(Taken(["Again?"]).requests()))) == 1
+
+
+def texts_of(answerer: Assistant) -> dict[int, str]:
+    """Go on until nothing is left; return the texts of the replies by key."""
+    found: dict[int, str] = {}
+    while answerer.busy:
+        answerer.step()
+        for key, event in answerer.take():
+            if isinstance(event, Finished):
+                found[key] = event.reply.text
+    return found
+
+
+def test_one_that_is_cancelled_keeps_what_it_has_and_the_others_go_on() -> None:
+    answerer, _ = parallel(3, "Yes, and a great deal more of it.")
+    for key in range(3):
+        answerer.submit(Request(key, f"Question {key}?"))
+    for _ in range(8):
+        answerer.step()
+    answerer.cancel(1)
+    found = texts_of(answerer)
+    assert found[0] == found[2] == "Yes, and a great deal more of it."
+    assert found[0].startswith(found[1])
+    assert 0 < len(found[1]) < len(found[0])
+
+
+def test_one_that_is_cancelled_while_it_waits_ends_without_a_word() -> None:
+    answerer, _ = parallel(1)
+    for key in range(2):
+        answerer.submit(Request(key, f"Question {key}?"))
+    answerer.step()
+    answerer.cancel(1)
+    assert texts_of(answerer) == {0: "Yes, indeed.", 1: ""}
+
+
+def test_urgent_requests_begin_first() -> None:
+    answerer, _ = parallel(1)
+    for key, urgent in enumerate((False, False, True)):
+        answerer.submit(Request(key, f"Question {key}?", urgent=urgent))
+    assert list(texts_of(answerer)) == [2, 0, 1]
+
+
+def test_the_sequence_that_knows_most_of_a_prompt_is_taken() -> None:
+    answerer, sequences = parallel(2)
+    answerer.submit(Request(0, "A long question about rivers."))
+    answerer.submit(Request(1, "Something quite different?"))
+    texts_of(answerer)
+    evaluated = [view.evaluated for view in sequences.views]
+    answerer.submit(Request(2, "Something quite different?"))
+    texts_of(answerer)
+    new = [view.evaluated - b for view, b in zip(sequences.views, evaluated, strict=True)]
+    assert new[0] == 0
+    assert new[1] < 20
+
+
+def test_events_bear_the_key_of_their_request() -> None:
+    answerer, _ = parallel(2)
+    answerer.submit(Request(5, "x" * 5000))
+    answerer.submit(Request(7, "Two?"))
+    seen: dict[int, list[object]] = {5: [], 7: []}
+    while answerer.busy:
+        answerer.step()
+        for key, event in answerer.take():
+            seen[key].append(event)
+    assert [type(each) for each in seen[5]] == [RequestFailed]
+    assert any(isinstance(each, RoundDone) for each in seen[7])
+    assert isinstance(seen[7][-1], Finished)
+
+
+def test_a_fault_of_ours_is_not_taken_for_an_error_of_the_request() -> None:
+    answerer, sequences = parallel(2)
+
+    class Faulty(Teller):
+        def common_prefix(self, tokens: Sequence[int]) -> int:
+            return super().common_prefix(tokens)
+
+        def logits(self, tokens: Sequence[int], rows: int) -> Logits:
+            found = super().logits(tokens, rows)
+            found[:] = float("nan")
+            return found
+
+    sequences.views = [sequences.views[0], Faulty(sequences.views[1].script)]
+    answered = by_key(list(answerer.answer(Taken(["One?", "Two?"]).requests())))
+    assert {type(each.error) for each in answered.values()} == {type(None), PassFailed}

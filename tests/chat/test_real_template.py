@@ -5,7 +5,7 @@ import pytest
 from localspec.chat.conversation import Conversation
 from localspec.chat.template import ChatTemplate
 from localspec.llama.model import LlamaModel
-from localspec.llama.options import LoadOptions
+from localspec.options import LoadOptions
 
 pytestmark = pytest.mark.weights
 

@@ -7,6 +7,7 @@ import pytest
 from localspec.chat import template as template_module
 from localspec.chat.template import ChatTemplate
 from localspec.errors import TemplateError
+from localspec.messages import Message
 
 CHATML = (
     "{% for message in messages %}{{ '<|im_start|>' + message['role'] + '\n' + message.content"
@@ -21,11 +22,10 @@ REFUSES_SYSTEM = (
 IGNORES_SYSTEM = (
     "{% for m in messages if m.role != 'system' %}[{{ m.role }}: {{ m.content }}]{% endfor %}"
 )
-SYSTEM = {"role": "system", "content": "Be brief."}
-USER = {"role": "user", "content": "Hi"}
+SYSTEM, USER = Message.system("Be brief."), Message.user("Hi")
 
 
-def render(source: str, *messages: dict[str, str], **how: bool) -> str:
+def render(source: str, *messages: Message, **how: bool) -> str:
     return ChatTemplate(source, "<s>", "</s>").render(messages or [USER], **how)
 
 
@@ -98,7 +98,7 @@ def test_attributes_and_items_of_messages_are_the_same() -> None:
 
 @pytest.mark.parametrize("source", [REFUSES_SYSTEM, IGNORES_SYSTEM])
 def test_system_text_goes_before_the_first_user_turn_where_the_role_is_unknown(source: str) -> None:
-    text = render(source, SYSTEM, USER, {"role": "assistant", "content": "Yes"}, USER)
+    text = render(source, SYSTEM, USER, Message.assistant("Yes"), USER)
     assert text.removeprefix("<s>") == "[user: Be brief.\n\nHi][assistant: Yes][user: Hi]"
 
 
@@ -106,10 +106,9 @@ def test_system_text_is_not_lost_where_no_user_speaks() -> None:
     assert render(IGNORES_SYSTEM, SYSTEM) == "[user: Be brief.]"
 
 
-def test_messages_are_not_changed_by_rendering() -> None:
-    messages = [dict(SYSTEM), dict(USER)]
-    ChatTemplate(REFUSES_SYSTEM, "", "").render(messages)
-    assert messages == [SYSTEM, USER]
+def test_thoughts_are_beside_the_content() -> None:
+    source = "{% for m in messages %}{{ m.reasoning_content | default('-') }}|{{ m.content }};{% endfor %}"
+    assert render(source, USER, Message.assistant("Yes", "hm")) == "-|Hi;hm|Yes;"
 
 
 @pytest.mark.parametrize(
@@ -248,8 +247,8 @@ def test_a_long_conversation_has_a_larger_budget() -> None:
         "{% for m in messages %}{% for n in messages %}{% endfor %}{{ m.content }}{% endfor %}"
     )
     assert render(quadratic, *[USER] * 1000) == "Hi" * 1000
-    assert len(render(CHATML, *[{"role": "user", "content": "word " * 60}] * 10_000)) > 3_000_000
-    assert len(render(CHATML, {"role": "user", "content": "x" * 10_000_000})) > 10_000_000
+    assert len(render(CHATML, *[Message.user("word " * 60)] * 10_000)) > 3_000_000
+    assert len(render(CHATML, Message.user("x" * 10_000_000))) > 10_000_000
 
 
 def test_what_templates_use_works_within_the_budget() -> None:

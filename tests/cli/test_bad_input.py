@@ -17,7 +17,7 @@ WITHOUT_STDERR = ("sh", "-c", 'exec "$@" 2>&-', "sh")
         (["--temperature", "-1", "Hi"], "temperature is -1.0", "it must be 0 or more"),
         (["--top-p", "nan", "Hi"], "top_p is nan", "it must be above 0"),
         (["--max-tokens", "0", "Hi"], "max_tokens is 0", "it must be 1 or more"),
-        (["--draft-length", "999", "Hi"], "draft_length is 999", "give 1 to 63"),
+        (["--draft-length", "999", "Hi"], "draft_length is 999", "it must be from 1 to 63"),
         (["--gpu-layers", "-1", "Hi"], "'-1'", "a number of layers nor 'auto'"),
         (["--stop", "", "Hi"], 'a stop string is ""', "at least one character"),
         (["--draft", "model", "Hi"], "smollm2-135m has no draft model", "--draft-model"),

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.cli.batch_kills import answers, kill_until_done, write_prompts
+from lab.kills.batch import answers, kill_until_done, write_prompts
 from tests.cli.command import (
     COMMAND,
     PLAIN,

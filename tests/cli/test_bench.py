@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.bench.fake_server import fake_server
 from tests.cli.command import PLAIN, assert_one_complaint, localspec, started
 from tests.cli.test_interrupt import interrupt
+from tests.lab.fake_server import fake_server
 
 SHORT = ("--max-tokens", "8", "--repeat", "2", "--temperature", "0,0.8")
 

@@ -14,6 +14,8 @@ from pathlib import Path
 
 import pytest
 
+from localspec.history.archive import History
+from localspec.messages import Message
 from tests.cli.command import COMMAND, PLAIN, assert_one_complaint, environment, localspec
 
 PATIENCE_S = 240.0  # a machine may be busy with something else
@@ -280,3 +282,19 @@ def alive(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except OSError:
         return False
+
+
+def test_a_conversation_goes_on_with_its_own_pair_and_not_with_what_is_configured(
+    bare_machine: dict[str, str], stored: Path
+) -> None:
+    history = History(stored / "history")
+    conversation = history.create(pair="smollm2-1.7b")
+    history.add_user(conversation, None, Message.user("hello?"))
+    history.close()
+    configured = {**bare_machine, "LOCALSPEC_PAIR": "qwen2.5-coder-1.5b"}
+    arguments = ("chat", "--plain", "--continue", "--offline")
+    own = localspec(*arguments, stdin=b"hello?\n", env=configured)
+    assert "smollm2-1.7b" in own.err
+    chosen = localspec(*arguments, "--pair", "gemma3-4b", stdin=b"hello?\n", env=configured)
+    assert "gemma3-4b" in chosen.err
+    assert "smollm2-1.7b" not in chosen.err

@@ -2,7 +2,8 @@
 
 from pathlib import Path
 
-from localspec.models.registry import WheelSource, load_registry
+from localspec.models.entries import WheelSource
+from localspec.models.registry import load_registry
 from tests.cli.command import assert_one_complaint, localspec
 from tests.models.sources import write_wheel
 

@@ -7,7 +7,7 @@ import pytest
 from localspec.cli import progress
 from localspec.cli.progress import ProgressLine
 from localspec.cli.progress_text import cells_of, cut, download_text, duration
-from localspec.models.progress import Progress
+from localspec.models.transfer import Progress
 
 
 class Stderr(io.StringIO):

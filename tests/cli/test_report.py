@@ -6,9 +6,8 @@ from typing import cast
 from localspec.chat.assistant import Assistant
 from localspec.chat.events import Reply
 from localspec.cli.report import as_json, one_line
-from localspec.decoding.generate import StopReason
+from localspec.decoding.round import Draft, Round, Spent, StopReason, Verdict
 from localspec.decoding.stats import AcceptanceStats
-from localspec.decoding.timings import Timings
 
 
 def assistant(target_name: str = "big") -> Assistant:
@@ -19,8 +18,9 @@ def assistant(target_name: str = "big") -> Assistant:
 def reply() -> Reply:
     """Six tokens: one from prefill, then rounds of 3 and of 2."""
     acceptance = AcceptanceStats()
-    acceptance.add("model", drafted=3, accepted=2, confirmed=3)
-    acceptance.add("model", drafted=3, accepted=1, confirmed=2)
+    draft = Draft((1, 2, 3), drafter="model")
+    acceptance.add(Round(draft, Verdict(2, 4), (1, 2, 4)))
+    acceptance.add(Round(draft, Verdict(1, 4), (1, 4)))
     return Reply(
         text="Grüße",
         thinking="",
@@ -31,7 +31,9 @@ def reply() -> Reply:
         cached_tokens=0,
         completion_tokens=6,
         first_token_s=0.5,
-        timings=Timings(lambda: 0.0, decode_s=2.0, draft_s=0.75, verify_s=1.0, sample_s=0.125),
+        prefill_s=0.25,
+        decode_s=2.0,
+        spent=Spent(draft_s=0.75, verify_s=1.0, sample_s=0.125),
         drafter="model",
         acceptance=acceptance,
     )
@@ -54,7 +56,7 @@ def test_json_tells_every_figure() -> None:
         "usage": {"prompt_tokens": 4, "completion_tokens": 6},
         "timings": {
             "load_s": 1.234568,
-            "prefill_s": 0.0,
+            "prefill_s": 0.25,
             "draft_prefill_s": 0.0,
             "first_token_s": 0.5,
             "decode_s": 2.0,

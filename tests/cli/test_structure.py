@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from localspec.chat.reply_options import ReplyOptions
 from localspec.cli.structure import structured
 from localspec.errors import UsageError
+from localspec.options import ReplyOptions
 from tests.cli.command import answer
 
 SCHEMA = {"type": "object", "properties": {"city": {"type": "string", "maxLength": 30}}, "required": ["city"], "additionalProperties": False}  # fmt: skip
@@ -69,11 +69,13 @@ def test_a_folder_and_a_strange_name_are_no_file(tmp_path: Path) -> None:
             asked(grammar=name)
 
 
-def test_two_at_once_are_refused() -> None:
-    with pytest.raises(UsageError, match="--json-schema and --grammar exclude each other"):
-        asked(json_schema="{}", grammar="answer.gbnf")
-    with pytest.raises(UsageError, match="--regex and --lark exclude each other"):
-        asked(regex="a", lark="answer.lark")
+def test_two_at_once_are_refused(tmp_path: Path) -> None:
+    file = tmp_path / "answer"
+    file.write_text('root ::= "a"')
+    with pytest.raises(UsageError, match="json_schema and grammar exclude each other"):
+        asked(json_schema="{}", grammar=str(file))
+    with pytest.raises(UsageError, match="regex and lark exclude each other"):
+        asked(regex="a", lark=str(file))
 
 
 @pytest.mark.weights

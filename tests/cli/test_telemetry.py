@@ -120,7 +120,7 @@ def test_proposals_are_json_lines(tmp_path: Path, elsewhere: dict[str, str]) -> 
 
 def test_run_imports_no_database_before_it_has_something_to_write() -> None:
     done = run([sys.executable, "-c", IMPORTED_BY_RUN], capture_output=True, text=True, check=True)
-    assert "localspec.recording" in done.stdout
+    assert "localspec.launch.observe" in done.stdout
     # llama-cpp-python imports sqlite3 itself, for a cache that nobody uses here.
     assert "localspec.telemetry.database" not in done.stdout.split()
     assert "localspec.telemetry.workload" not in done.stdout.split()

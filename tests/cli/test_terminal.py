@@ -3,7 +3,7 @@ import sys
 
 import pytest
 
-from localspec.chat.events import TextChunk
+from localspec.chat.events import Text
 from localspec.cli.terminal import AnswerStream
 
 NASTY = "a\x1b[31mred\x1b]0;title\x07\r\x9b2J\x7f\tb\nc é 漢"
@@ -32,13 +32,13 @@ def stdout(monkeypatch: pytest.MonkeyPatch, *, terminal: bool = False) -> Stdout
 
 def test_a_terminal_gets_nothing_that_it_would_obey(monkeypatch: pytest.MonkeyPatch) -> None:
     out = stdout(monkeypatch, terminal=True)
-    AnswerStream(silent=False, show_thinking=False).write(TextChunk(NASTY))
+    AnswerStream(silent=False, show_thinking=False).write(Text(NASTY))
     assert out.flushed == "a[31mred]0;title2J\tb\nc é 漢"
 
 
 def test_a_pipe_gets_every_character_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     out = stdout(monkeypatch)
-    AnswerStream(silent=False, show_thinking=False).write(TextChunk(NASTY))
+    AnswerStream(silent=False, show_thinking=False).write(Text(NASTY))
     assert out.flushed == NASTY
 
 
@@ -48,7 +48,7 @@ def test_the_last_line_is_ended_once(
 ) -> None:
     out = stdout(monkeypatch)
     stream = AnswerStream(silent=False, show_thinking=False)
-    stream.write(TextChunk(text))
+    stream.write(Text(text))
     stream.end()
     assert out.flushed == printed
 
@@ -58,12 +58,12 @@ def test_a_line_break_that_a_terminal_does_not_get_is_no_end_of_a_line(
 ) -> None:
     out = stdout(monkeypatch, terminal=True)
     stream = AnswerStream(silent=False, show_thinking=False)
-    stream.write(TextChunk("a\r"))
+    stream.write(Text("a\r"))
     stream.end()
     assert out.flushed == "a\n"
 
 
-CHUNKS = (TextChunk("hm", thinking=True), TextChunk("m", thinking=True), TextChunk("yes"))
+CHUNKS = (Text("hm", thinking=True), Text("m", thinking=True), Text("yes"))
 
 
 @pytest.mark.parametrize(

@@ -72,7 +72,7 @@ def test_the_user_may_set_every_key(settings: Settings, user: Path) -> None:
     found = settings()
     assert found["target"].value == "~/m.gguf"
     assert found["gpu_layers"].value == 7
-    assert found["mirrors"].value == ["/srv/models"]
+    assert found["mirrors"].value == ("/srv/models",)
     assert (found["offline"].value, found["fit"].value) == (True, False)
 
 
@@ -89,14 +89,10 @@ def test_a_project_does_not_decide_about_network_and_machine(
 
 
 def test_no_key_of_a_project_takes_more_than_a_name_a_choice_or_a_number() -> None:
-    texts = {name for name, key in KEYS.items() if key.in_project and key.kind == "text"}
-    assert texts == {"pair", "target", "draft_model"}
-    assert {key.kind for key in KEYS.values() if key.in_project} <= {
-        "text",
-        "choice",
-        "whole",
-        "number",
-    }
+    names = {name for name, key in KEYS.items() if key.by_project == "known names"}
+    assert names == {"pair", "target", "draft_model"}
+    kinds = {key.kind for key in KEYS.values() if key.by_project == "yes"}
+    assert kinds <= {"choice", "whole", "number"}
 
 
 @pytest.mark.parametrize(

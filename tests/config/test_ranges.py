@@ -6,9 +6,7 @@ from pathlib import Path
 import pytest
 
 from localspec.config.keys import KEYS
-from localspec.config.ranges import MAX_DRAFT_LENGTH, range_problem
 from localspec.config.resolve import Resolved
-from localspec.drafting import MAX_DRAFT_LENGTH as LONGEST
 from localspec.errors import UsageError
 
 Settings = Callable[..., dict[str, Resolved]]
@@ -23,6 +21,7 @@ OUT_OF_RANGE = [
     ("ctx", "1", "n_ctx is 1: it must be from 2 to 16777216"),
     ("threads", "0", "threads is 0: it must be from 1 to 512"),
     ("gpu_layers", "99999", "gpu_layers is 99999"),
+    ("gpu_layers", "-1", "gpu_layers is -1: it must be from 0 to 10000"),
     ("draft_length", "64", "draft_length is 64: it must be from 1 to 63"),
 ]
 
@@ -52,8 +51,4 @@ def test_a_project_is_held_to_the_same_ranges(settings: Settings, project: Path)
 
 
 def test_defaults_are_in_range() -> None:
-    assert [name for name, key in KEYS.items() if range_problem(name, key.default)] == []
-
-
-def test_the_longest_draft_is_the_drafters() -> None:
-    assert MAX_DRAFT_LENGTH == LONGEST
+    assert [name for name, key in KEYS.items() if key.problem(key.default)] == []

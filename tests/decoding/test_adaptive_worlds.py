@@ -2,7 +2,7 @@
 
 Regret is taken from the 300th token on against a clairvoyant that runs on the same coins, so
 that only what the policy did differs; expected seconds are compared, not those of the jittery
-clock. `benchmarks/policy_worlds.py` states its standard error over the seeds.
+clock. `lab/benchmarks/policy_worlds.py` states its standard error over the seeds.
 """
 
 import os
@@ -10,9 +10,9 @@ from functools import cache
 
 import pytest
 
-from tests.decoding.simulated.assessment import Outcome, assess
-from tests.decoding.simulated.catalogue import WORLDS
-from tests.decoding.simulated.contenders import ADAPTIVE
+from lab.simulator.assessment import Outcome, assess
+from lab.simulator.catalogue import WORLDS
+from lab.simulator.contenders import adaptive
 
 # The clairvoyant runs on the same coins, so that a policy like it scores exactly 0; what spreads
 # over seeds is the policy's luck in finding out. Where the text changes its kind that is 2 to 5
@@ -26,7 +26,7 @@ def seeds(name: str) -> range:
     return range(SWEEP or (5 if name.startswith(CHANGING) else 2))
 
 
-# What is reached where a twentieth is not; `docs/decisions.md` says why. Under a dear draft model every
+# What is reached where a twentieth is not; `docs/decisions/0020-adaptive-drafting-policy.md` says why. Under a dear draft model every
 # try costs three plain steps, so that texts which change kind all the time are left alone; against an
 # adversary the yardstick is the best fixed setting, which meets another text.
 REACHED = {
@@ -39,7 +39,7 @@ REACHED = {
 
 @cache
 def outcomes(name: str) -> list[Outcome]:
-    return [assess(name, seed, ADAPTIVE) for seed in seeds(name)]
+    return [assess(name, seed, adaptive) for seed in seeds(name)]
 
 
 @pytest.mark.parametrize("name", WORLDS)

@@ -7,8 +7,9 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from localspec.decoding.allowed import allowed_ids
-from localspec.decoding.sampling import SamplingParams, candidates
+from localspec.decoding.sampling import candidates
 from localspec.errors import PassFailed
+from localspec.options import SamplingParams
 from tests.decoding.rows import row_of, shaped_row
 
 SIZES = (1, 5, 300, 4_000, 49_152)

@@ -1,7 +1,6 @@
 import pytest
 
-from localspec.decoding.costs import PassCosts
-from localspec.decoding.running_costs import RunningCosts
+from localspec.decoding.costs import PassCosts, RunningCosts
 
 TABLE = PassCosts((1, 2, 4, 8), (1.0, 1.8, 1.4, 3.0))
 

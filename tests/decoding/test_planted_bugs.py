@@ -1,6 +1,6 @@
-"""Each of the usual bugs, planted, fails the check that drafting keeps the text.
+"""Each of the usual bugs, planted, fails the check that every sequence says what it says alone.
 
-The worlds are the same for every bug: those of seeds 0 to N_WORLDS. Unharmed code passes in all.
+The worlds are the same for every bug, and among those of `test_same_text`: unharmed code passes in all.
 """
 
 from collections.abc import Sequence
@@ -11,15 +11,17 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from localspec.decoding import generate
+from localspec.decoding import speculative
 from localspec.decoding.choose import Chooser, choose
 from localspec.decoding.constraint import AnswerConstraint
-from localspec.decoding.generate import Generation
-from localspec.decoding.model_drafter import ModelDrafter
+from localspec.decoding.drafters.model import ModelDrafter
+from localspec.decoding.generation import Generation, _until_eog
 from localspec.decoding.noise import Noise
 from localspec.decoding.sampling import candidates
-from localspec.decoding.verify import verify
+from localspec.decoding.scheduler import Scheduler
+from localspec.decoding.speculative import verify
 from localspec.errors import PassFailed
+from tests.decoding.company import check_company
 from tests.decoding.planting import plant
 from tests.decoding.worlds import check_same_text, random_world
 from tests.toy import CachedModel
@@ -40,8 +42,14 @@ def first_failing_world(without_constraint: bool = False) -> int | None:
     return None
 
 
-def test_unharmed_code_passes_in_all_the_worlds_that_catch_the_bugs() -> None:
-    assert first_failing_world() is None
+def first_failing_company(most: int = 2 * N_WORLDS) -> int | None:
+    """Return the seed of the first company in which a neighbour is harmed, or the scheduler is."""
+    for seed in range(most):
+        try:
+            check_company(Random(seed))
+        except (AssertionError, PassFailed, KeyError, IndexError, ValueError):
+            return seed
+    return None
 
 
 class Bug(NamedTuple):
@@ -79,26 +87,26 @@ BUGS = (
     ),
     Bug(
         "overshoot past end of generation",
-        generate._until_eog,
+        _until_eog,
         "return tokens[: index + 1]",
         "return tokens",
     ),
     Bug(
         "only the last confirmed token is checked for end of generation",
-        generate._until_eog,
+        _until_eog,
         "if token in eog:",
         "if token in eog and index == len(tokens) - 1:",
     ),
     Bug(
         "overshoot past the limit",
-        Generation._planned_round,
+        Generation._next_round,
         "room - 1",
         "room",
     ),
     Bug(
         "the context is no limit",
         Generation.__init__,
-        "min(self._n_prompt + most, n_ctx)",
+        "min(self._n_prompt + most, target.n_ctx)",
         "self._n_prompt + most",
     ),
     Bug(
@@ -155,20 +163,20 @@ BUGS = (
     Bug(
         "a draft goes past an id that its model has not",
         ModelDrafter.propose,
-        "if max(prefix) >= self.n_vocab:",
+        "if max(tokens) >= self._n_vocab:",
         "if False:",
     ),
     Bug(
         "a draft of ids that the target has not",
         ModelDrafter._chosen,
-        "row = row[: self.n_vocab]",
+        "row = row[: self._n_vocab]",
         "pass",
     ),
     Bug(
         "a draft goes past its model's context",
         ModelDrafter.propose,
-        "min(draft_length, self.n_ctx - len(prefix))",
-        "draft_length",
+        "min(plan.draft_length, self._n_ctx - len(visible))",
+        "plan.draft_length",
     ),
     Bug(
         "a grammar's state that a rejected draft leaves behind",
@@ -188,6 +196,18 @@ BUGS = (
         AnswerConstraint.allows,
         "prefix[self._begin :]",
         "prefix",
+    ),
+    Bug(
+        "a draft follows the token before",
+        ModelDrafter.propose,
+        "Pass(Role.DRAFT_MODEL, prefix[start:], rows=rows)",
+        "Pass(Role.DRAFT_MODEL, prefix[start:-1] or prefix, rows=1)",
+    ),
+    Bug(
+        "the first token is chosen at another position",
+        Generation._first_token,
+        "self._chooser.choose(passed.logits[0], prompt)",
+        "self._chooser.choose(passed.logits[0], [*prompt[:1], *prompt])",
     ),
 )
 
@@ -221,5 +241,145 @@ def test_noise_that_depends_on_the_draft_is_caught(monkeypatch: pytest.MonkeyPat
         chooser = Chooser(chooser.params, Noise(chooser.noise.seed + rounds), chooser.constraint)
         return verify(tokens, draft, logits, chooser)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(generate, "verify", verify_with_fresh_noise)
+    monkeypatch.setattr(speculative, "verify", verify_with_fresh_noise)
     assert first_failing_world() is not None
+
+
+COMPANY_BUGS = (
+    Bug(
+        "rows of another sequence",
+        Scheduler._merged,
+        "zip(group, answers, strict=True)",
+        "zip(group, reversed(answers), strict=True)",
+    ),
+    Bug(
+        "a draft model's row of another slot",
+        Scheduler._merged,
+        "zip(group, answers, strict=True)",
+        "zip(group, reversed(answers) if role is Role.DRAFT_MODEL else answers, strict=True)",
+    ),
+    Bug(
+        "what another slot asked for",
+        Scheduler._merged,
+        "asked = [(slot, self._request(slot)) for slot in group]",
+        "asked = [(slot, self._request(group[0])) for slot in group]",
+    ),
+    Bug(
+        "rows are looked at when another pass was made",
+        Scheduler._merged,
+        "pairs = zip(group, answers, strict=True)",
+        "pairs = zip(group, answers, strict=True); "
+        "model.together([(group[-1], asked[-1][1])]) if len(group) > 1 else None",
+    ),
+    Bug(
+        "position of another sequence",
+        verify,
+        "chooser.choose(logits[len(draft.tokens)], prefix)",
+        "choose(chooser.candidates(logits[len(draft.tokens)], prefix), chooser.noise, "
+        "(last.append(len(prefix)) or last[-2]))",
+    ),
+    Bug(
+        "noise of another seed",
+        verify,
+        "chooser.choose(logits[len(draft.tokens)], prefix)",
+        "choose(chooser.candidates(logits[len(draft.tokens)], prefix), "
+        "(noises.append(chooser.noise) or noises[-2 if len(noises) > 1 else -1]), len(prefix))",
+    ),
+    Bug(
+        "grammar of another sequence",
+        Chooser._allows,
+        "self.constraint.allows",
+        "(rules.append(self.constraint) or rules[-2 if len(rules) > 1 else -1]).allows",
+    ),
+    Bug(
+        "a prompt is merged before it is evaluated",
+        Scheduler._shares,
+        "missing <= max(request.rows, most)",
+        "missing <= max(request.rows, most) + 3",
+    ),
+    Bug(
+        "more is given to a draft model than a pass holds",
+        Scheduler._shares,
+        "min(request.rows + lag, self._models[request.role].n_batch)",
+        "request.rows + lag",
+    ),
+    Bug(
+        "a prompt counts as evaluated after its first chunk",
+        Scheduler._feed_prompt,
+        "return self._resumed(slot, NO_ROWS) if left == count else []",
+        "return self._resumed(slot, NO_ROWS)",
+    ),
+    Bug(
+        "more rows than a pass gives",
+        Scheduler._passes,
+        "rows > model.most_rows",
+        "rows > model.most_rows + 1",
+    ),
+    Bug(
+        "more tokens than a pass holds",
+        Scheduler._passes,
+        "tokens > model.n_batch",
+        "False",
+    ),
+    Bug(
+        "who fails takes the others along",
+        Scheduler._merged,
+        "for slot in group for ended in self._merged(role, [slot])",
+        "for slot in group for ended in self._resumed(slot, error)",
+    ),
+    Bug(
+        "who is cancelled takes the others along",
+        Scheduler._interrupted,
+        "if self._cancel.stops_all or not chosen:",
+        "if True:",
+    ),
+    Bug(
+        "who was not cancelled goes on without its rows",
+        Scheduler._interrupted,
+        "self._running[slot].missing = self._models[request.role].missing(slot, request)",
+        "self._resumed(slot, NO_ROWS)",
+    ),
+    Bug(
+        "who was cancelled while another pass ran is asked again",
+        Scheduler._merged,
+        "if slot in self._running",
+        "",
+    ),
+    Bug(
+        "who is cancelled goes on",
+        Scheduler._end_cancelled,
+        "for slot in slots",
+        "for slot in slots[1:]",
+    ),
+    Bug(
+        "a cancel that came too late is for whoever comes next",
+        Scheduler.start,
+        "self._cancelled.discard(slot)",
+        "pass",
+    ),
+    Bug(
+        "a cancel that came too late is for all",
+        Scheduler.start,
+        "self._cancel.resume()",
+        "pass",
+    ),
+    Bug(
+        "a cancel of one swallows that of all",
+        Scheduler._end_cancelled,
+        "self._cancel.resume()",
+        "self._cancel.clear()",
+    ),
+    Bug(
+        "a cache that another sequence of the slot left is compared by length",
+        CachedModel.common_prefix,
+        "if self.cells[i] != tokens[i]",
+        "if i == shorter",
+    ),
+)
+
+
+@pytest.mark.parametrize("bug", COMPANY_BUGS, ids=[bug.name for bug in COMPANY_BUGS])
+def test_planted_bug_is_caught_by_a_company(bug: Bug, monkeypatch: pytest.MonkeyPatch) -> None:
+    names = {"choose": choose, "last": [7], "noises": [], "rules": []}
+    plant(monkeypatch, bug.function, bug.right, bug.wrong, names)
+    assert first_failing_company() is not None

@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 
 from localspec.decoding.sampling import (
     Candidates,
-    SamplingParams,
     candidates,
     penalised,
 )
 from localspec.errors import PassFailed, UsageError
+from localspec.options import SamplingParams
 from tests.decoding.rows import row_of, shaped_row
 
 PLAIN = SamplingParams(temperature=1, top_k=0, top_p=1, min_p=0)

@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from localspec.decoding.round import PROMPT, Draft, Round, Verdict
 from localspec.decoding.stats import (
     AcceptanceStats,
     expected_confirmed,
@@ -20,6 +21,13 @@ PASS_COSTS = {width: cost / TARGET_MS[1] for width, cost in TARGET_MS.items()}
 COST_RATIO = 14.2 / 22.7
 
 
+def done(drafter: str, drafted: int, accepted: int, confirmed: int | None = None) -> Round:
+    """Return a round that drafted and accepted so many tokens, and was cut to those confirmed."""
+    draft = Draft((1,) * drafted, (0.5,) * drafted, drafter)
+    tokens = (1,) * (accepted + 1 if confirmed is None else confirmed)
+    return Round(draft, Verdict(accepted, 1), tokens)
+
+
 def test_worked_example_of_four_drafted_and_three_confirmed() -> None:
     passes = expected_target_passes(12, 3)
     assert passes == 4
@@ -33,7 +41,7 @@ def test_worked_example_of_five_drafted_and_two_and_a_half_confirmed() -> None:
 def test_worked_example_in_counts() -> None:
     stats = AcceptanceStats()
     for _ in range(4):
-        stats.add("model", drafted=4, accepted=2, confirmed=3)
+        stats.add(done("model", 4, 2))
     assert (stats.rounds, stats.confirmed) == (4, 12)
     assert stats.acceptance_rate == 0.5
     assert stats.mean_acceptance_length == 3
@@ -106,19 +114,31 @@ def test_rates_of_nothing_are_none() -> None:
     stats = AcceptanceStats()
     assert stats.acceptance_rate is None
     assert stats.mean_acceptance_length is None
-    stats.add("off", drafted=0, accepted=0, confirmed=1)
+    stats.add(done("off", 0, 0))
     assert stats.acceptance_rate is None
     assert stats.mean_acceptance_length == 1
 
 
 def test_counts_are_kept_by_drafter_too() -> None:
     stats = AcceptanceStats()
-    stats.add("model", drafted=3, accepted=2, confirmed=3)
-    stats.add("lookup", drafted=5, accepted=5, confirmed=6)
-    stats.add("model", drafted=3, accepted=0, confirmed=1)
+    stats.add(done("model", 3, 2))
+    stats.add(done("lookup", 5, 5))
+    stats.add(done("model", 3, 0))
     assert (stats.rounds, stats.drafted, stats.accepted, stats.confirmed) == (3, 11, 7, 10)
     model, lookup = stats.by_drafter["model"], stats.by_drafter["lookup"]
     assert (model.rounds, model.drafted, model.accepted, model.confirmed) == (2, 6, 2, 4)
     assert (lookup.rounds, lookup.drafted, lookup.accepted, lookup.confirmed) == (1, 5, 5, 6)
     assert model.acceptance_rate == pytest.approx(1 / 3)
     assert model.by_drafter == {}
+
+
+def test_the_first_token_is_no_round() -> None:
+    stats = AcceptanceStats()
+    stats.add(done(PROMPT, 0, 0))
+    assert stats == AcceptanceStats()
+
+
+def test_what_was_accepted_behind_the_end_is_not_in_the_text_and_does_not_count() -> None:
+    stats = AcceptanceStats()
+    stats.add(done("lookup", 5, 4, confirmed=2))
+    assert (stats.drafted, stats.accepted, stats.confirmed) == (5, 2, 2)

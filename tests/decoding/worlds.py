@@ -4,33 +4,38 @@ Everything in a world follows from the values in it, so that a failing world can
 shrunk by hypothesis, and run again.
 """
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
+from itertools import pairwise
 from random import Random
 
 import numpy as np
 from numpy.typing import NDArray
 
-from localspec.decoding.adaptive import adaptive_policy
 from localspec.decoding.choose import Chooser, choose
 from localspec.decoding.constraint import AnswerConstraint, Constraint
 from localspec.decoding.costs import PassCosts
-from localspec.decoding.drafter import Drafter, NoDrafter
-from localspec.decoding.generate import Limits, StopReason
-from localspec.decoding.lookup_drafter import LookupDrafter
+from localspec.decoding.drafters.drafter import PLAIN, Drafter, Plan
+from localspec.decoding.drafters.lookup import LookupDrafter
+from localspec.decoding.drafters.model import ModelDrafter
+from localspec.decoding.generation import Limits
 from localspec.decoding.model import LanguageModel, Role
-from localspec.decoding.model_drafter import ModelDrafter
 from localspec.decoding.noise import Noise
-from localspec.decoding.policy import FixedPolicy, Policy
-from localspec.decoding.sampling import SamplingParams, candidates
+from localspec.decoding.policy.adaptive import AdaptivePolicy
+from localspec.decoding.policy.policy import FixedPolicy, Policy, plain_policy
+from localspec.decoding.round import StopReason
+from localspec.decoding.sampling import candidates
 from localspec.decoding.stats import AcceptanceStats
-from localspec.decoding.tries import DRAFT_ROWS
+from localspec.options import SamplingParams
 from tests.toy import (
     Asked,
     Brackets,
     CachedModel,
     Countdown,
     MadPolicy,
+    Model,
     Oracle,
     Reply,
     Table,
@@ -46,6 +51,8 @@ FLAT, CHEAP = PassCosts((1, 10), (1.0, 1.2)), PassCosts((1, 10), (0.05, 0.1))
 GRAMMAR = 7
 """The constraint's salt in worlds with a grammar."""
 
+_random_table, _related_table = cache(random_table), cache(related_table)
+
 
 @dataclass(frozen=True, slots=True)
 class SomeResidues:
@@ -57,6 +64,15 @@ class SomeResidues:
     def allows(self, prefix: Sequence[int], ids: NDArray[np.int64]) -> NDArray[np.bool_]:
         turn = (sum(prefix[-3:]) + self.salt + len(prefix)) % 7
         return np.asarray(((ids % 3 != turn % 3) & (turn > 0)) | (ids == self.last))
+
+    def forced(self, prefix: Sequence[int]) -> tuple[int, ...]:
+        found: list[int] = []
+        while (
+            len(found) < 5
+            and (sum([*prefix, *found][-3:]) + self.salt + len(prefix) + len(found)) % 7 == 0
+        ):
+            found.append(self.last)
+        return tuple(found)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,12 +97,14 @@ class World:
     draft_noise: float | None  # None: unrelated to the target
     n_ctx: int
     draft_n_ctx: int
+    draft_rows: int  # that a pass of the draft model gives
+    fresh: int | None  # tokens of a long text that the draft model starts with; None: all
     eog: tuple[int, ...]
     params: SamplingParams
     seed: int
     constraint_salt: int | None
-    drafter: str
-    draft_length: int | None  # None: the mad policy
+    drafter: str  # "auto" is the adaptive policy, "mad" the mad one
+    draft_length: int
     min_match: int
     lies: float
     whim: int  # seeds the oracle's lies and the mad policy
@@ -94,22 +112,45 @@ class World:
 
     def tables(self) -> tuple[Table, Table]:
         """Return the tables of target and draft model."""
-        target = random_table(self.table_seed, self.n_vocab, self.window, self.table_kind)
+        target = _random_table(self.table_seed, self.n_vocab, self.window, self.table_kind)
         if self.draft_noise is None:
-            draft = random_table(self.table_seed + 1, self.draft_n_vocab, self.window)
+            draft = _random_table(self.table_seed + 1, self.draft_n_vocab, self.window)
         else:
-            draft = related_table(target, self.whim, self.draft_n_vocab, self.draft_noise)
+            draft = _related_table(target, self.whim, self.draft_n_vocab, self.draft_noise)
         return target, draft
+
+    @property
+    def draft_knows(self) -> bool:
+        """Whether the draft model says in every place what the target says."""
+        alike = self.draft_noise == 0 and self.draft_n_vocab == self.n_vocab
+        # A window of a long text may be shorter than what a table looks at.
+        sees = self.draft_n_ctx >= self.n_ctx and (self.fresh or self.n_ctx) >= 4
+        return alike and sees and self.window <= 3 and self.n_ctx >= 14
+
+    def grammar(self) -> Brackets:
+        """Return the automaton of worlds with a grammar."""
+        return Brackets(self.eog, deepest=3, always=self.n_vocab - 1)
 
     def constraint(self, begin: int) -> Constraint | None:
         """Return the constraint of an answer that begins there, if this world has one."""
         if self.constraint_salt is None:
             return None
-        last = self.n_vocab - 1
         if self.constraint_salt == GRAMMAR:
             # With its states in a cache: what a rejected draft leaves there would show.
-            return AnswerConstraint(Brackets(self.eog, deepest=3, always=last), begin)
-        return SomeResidues(self.constraint_salt, last)
+            return AnswerConstraint(self.grammar(), begin)
+        return SomeResidues(self.constraint_salt, self.n_vocab - 1)
+
+    def allowed(self, answer: Sequence[int], text: Sequence[int]) -> NDArray[np.bool_] | None:
+        """Return which ids may follow, found without a cache of states; None if there is no constraint."""
+        ids = np.arange(self.n_vocab)
+        if self.constraint_salt == GRAMMAR:
+            grammar = self.grammar()
+            state = grammar.start()
+            for token in answer:
+                state = grammar.step(state, token)
+            return grammar.allows(state, ids)
+        constraint = self.constraint(0)
+        return None if constraint is None else constraint.allows(text, ids)
 
     def chooser(self, begin: int) -> Chooser:
         """Return the chooser; its noise is made anew, as a new process would."""
@@ -130,13 +171,15 @@ def random_world(random: Random) -> World:
         draft_noise=random.choice((None, 0.0, 0.0, 0.3, 1.0)),
         n_ctx=n_ctx,
         draft_n_ctx=random.choice((n_ctx, n_ctx, n_ctx - 3, n_ctx // 2, n_ctx + 5)),
+        draft_rows=random.choice((1, 2, 5, 11, 16)),
+        fresh=random.choice((None, None, 1, 4, 10)),
         eog=tuple(sorted(random.sample(range(n_vocab), eog_count))),
         params=_random_params(random, n_vocab),
         seed=random.choice((0, 1, random.randrange(1 << 32), -7, (1 << 70) + 5)),
         constraint_salt=random.choice((None, None, random.randrange(7), GRAMMAR)),
-        drafter=random.choice(("model", "model", "lookup", "oracle")),
-        draft_length=random.choice((None, None, 0, 1, 2, 3, 4, 1000)),
-        min_match=random.randint(1, 3),
+        drafter=random.choice(("model", "model", "lookup", "oracle", "auto", "mad")),
+        draft_length=random.choice((0, 1, 2, 3, 4, 1000)),
+        min_match=random.randint(2, 3),
         lies=random.choice((0.0, 0.1, 0.4, 1.0)),
         whim=random.randrange(1 << 16),
         requests=tuple(_random_request(random, n_vocab) for _ in range(random.choice((1, 2, 3)))),
@@ -168,125 +211,195 @@ def _random_request(random: Random, n_vocab: int) -> Request:
     )
 
 
+def seeds(short: int, parts: int = 4) -> list[range]:
+    """Return the seeds of random worlds, in parts that can run side by side.
+
+    LOCALSPEC_WORLDS=20000 makes a longer run of the same asserts.
+    """
+    count = int(os.environ.get("LOCALSPEC_WORLDS", "0")) or short
+    bounds = [count * part // parts for part in range(parts + 1)]
+    return [range(*each) for each in pairwise(bounds)]
+
+
 def reference(
-    prompt: Sequence[int], world: World, request: Request
+    prompt: Sequence[int], world: World, max_tokens: int | None
 ) -> tuple[list[int], StopReason]:
     """Decode as plainly as can be: one row, one choice, one token."""
     table, noise = world.tables()[0], Noise(world.seed)
     text = list(prompt)
-    while len(text) - len(prompt) != request.max_tokens:
+    while len(text) - len(prompt) != max_tokens:
         if len(text) == world.n_ctx:
             return text, StopReason.CONTEXT_FULL
         row = table.row(text).copy()
-        constraint = world.constraint(len(prompt))  # afresh: nothing is left of what it was asked
-        if constraint is not None:
-            row[~constraint.allows(text, np.arange(world.n_vocab))] = -np.inf
+        allowed = world.allowed(text[len(prompt) :], text)
+        if allowed is not None:
+            row[~allowed] = -np.inf
         text.append(choose(candidates(row, text, world.params), noise, len(text)))
         if text[-1] in world.eog:
             return text, StopReason.EOG
     return text, StopReason.LENGTH
 
 
+@dataclass(slots=True, eq=False)
+class Run:
+    """Models of a world, with their caches, and a policy for all its turns.
+
+    Attributes:
+        text: what is going to be said, as the oracle knows it.
+    """
+
+    world: World
+    models: dict[Role, Model]
+    policy: Policy
+    text: list[int]
+
+    @classmethod
+    def of(cls, world: World, models: dict[Role, Model]) -> "Run":
+        text: list[int] = []
+        return cls(world, models, policy_of(world, models.get(Role.DRAFT_MODEL), text), text)
+
+    def reply(self, prompt: Sequence[int], limits: Limits) -> Reply:
+        chooser = self.world.chooser(len(prompt))
+        return run_to_end(prompt, self.models, self.policy, chooser, limits)
+
+
 def check_same_text(world: World) -> None:
     """Assert that drafting changes neither text nor stop reason, in any turn of the world.
 
-    Plain decoding is the independent loop above and, on models of its own, `drive` without a
+    Plain decoding is the independent loop above and, on models of its own, the scheduler without a
     drafter. The speculative side runs on models with a cache, which the turns share, and again
     on models without one.
     """
     target, draft = world.tables()
-    plain = CachedModel(target, world.n_ctx)
+    plain = Run(world, {Role.TARGET: CachedModel(target, world.n_ctx)}, plain_policy(), [])
+    cold = Run.of(
+        world,
+        {
+            Role.TARGET: UncachedModel(target, world.n_ctx),
+            Role.DRAFT_MODEL: UncachedModel(draft, world.draft_n_ctx),
+        },
+    )
     cached = CachedModel(target, world.n_ctx)
     cached_draft = CachedModel(draft, world.draft_n_ctx)
-    lookup = LookupDrafter(world.eog, min_match=world.min_match, max_match=6)
+    warm = Run.of(world, {Role.TARGET: cached, Role.DRAFT_MODEL: cached_draft})
     text: list[int] = []
     for request in world.requests:
         prompt = [*text[: request.keep], *request.added][: world.n_ctx - 1]
         limits = Limits(request.max_tokens, world.eog)
-        text, stop_reason = reference(prompt, world, request)
+        text, stop_reason = reference(prompt, world, request.max_tokens)
         expected = tuple(text[len(prompt) :])
+        cold.text[:] = warm.text[:] = text
 
-        plainly = _run(prompt, plain, None, FixedPolicy(NoDrafter(), 0), world, limits)
-        assert plainly.tokens == expected
-        assert plainly.stop_reason is stop_reason
-
-        cold, cold_draft = (
-            UncachedModel(target, world.n_ctx),
-            UncachedModel(draft, world.draft_n_ctx),
-        )
-        policy = _policy(world, text, lookup)
-        coldly = _run(prompt, cold, cold_draft, policy, world, limits)
-        assert coldly.tokens == expected
-        assert coldly.stop_reason is stop_reason
+        for run in (plain, cold):
+            reply = run.reply(prompt, limits)
+            assert reply.tokens == expected
+            assert reply.stop_reason is stop_reason
 
         asked_before, draft_asked_before = len(cached.asked), len(cached_draft.asked)
         cached.cancel = cached_draft.cancel = Countdown(request.cancel_after)
-        policy = _policy(world, text, lookup)
-        reply = _run(prompt, cached, cached_draft, policy, world, limits)
+        reply = warm.reply(prompt, limits)
         if cached.cancel.rang:
             assert reply.stop_reason is StopReason.CANCELLED
             assert reply.tokens == expected[: len(reply.tokens)]
         else:
             assert reply.tokens == expected
             assert reply.stop_reason is stop_reason
-        _check_rounds(reply, cached.asked[asked_before:], len(prompt), len(expected))
-        assert all(asked.rows <= DRAFT_ROWS for asked in cached_draft.asked[draft_asked_before:])
+        _check_rounds(world, reply, cached.asked[asked_before:], len(prompt), len(expected))
+        assert all(
+            asked.rows <= world.draft_rows for asked in cached_draft.asked[draft_asked_before:]
+        )
 
 
-def _policy(world: World, text: Sequence[int], lookup: LookupDrafter) -> Policy:
-    shared = min(world.n_vocab, world.draft_n_vocab)
-    random = Random(world.whim)
+class PlansTwice:
+    """Asks a policy for its plan again, which must not change it."""
+
+    def __init__(self, within: Policy) -> None:
+        self._within = within
+        self.name = within.name
+        self.begin, self.learn, self.end = within.begin, within.learn, within.end
+
+    def plan(self, tokens: Sequence[int], room: int) -> Plan:
+        """Return what is planned each time."""
+        plan = self._within.plan(tokens, room)
+        again = self._within.plan(tokens, room)
+        assert _values(again) == _values(plan), "planning changes what is planned"
+        return plan
+
+
+def _values(plan: Plan) -> tuple[object, ...]:
+    stopping = plan.stopping
+    values = (plan.drafter, plan.draft_length, plan.rate)
+    if stopping is None:
+        return values
+    return (*values, stopping.longest, stopping.usual, stopping.rate, stopping.compared)
+
+
+def drafters_of(
+    world: World, draft_model: LanguageModel | None, text: Sequence[int]
+) -> dict[str, Drafter]:
+    """Return who may draft in a world, by name; whoever promises nothing among them."""
     drafters: dict[str, Drafter] = {
-        "model": ModelDrafter(world.draft_n_ctx, shared, world.eog),
-        "lookup": lookup,
-        "oracle": Oracle(tuple(text), world.n_vocab, world.lies, random),
-        "off": NoDrafter(),
+        "off": PLAIN.drafter,
+        "lookup": LookupDrafter(world.eog, world.min_match),
+        "oracle": Oracle(text, world.n_vocab, world.lies, Random(world.whim)),
     }
-    if world.draft_length is not None:
-        return FixedPolicy(drafters[world.drafter], world.draft_length)
-    if world.whim % 2:
-        rows = 1 + world.whim % 9
-        drafter = ModelDrafter(world.draft_n_ctx, shared, world.eog, most_rows=rows)
-        return adaptive_policy(FLAT, world.eog, 9, drafter, CHEAP)
-    return MadPolicy(tuple(drafters.values()), random)
+    if draft_model is not None:
+        shared = min(world.n_vocab, world.draft_n_vocab)
+        costs = None if world.drafter == "model" else CHEAP
+        drafters["model"] = ModelDrafter(
+            draft_model, shared, world.eog, costs, world.fresh, world.draft_rows
+        )
+    return drafters
 
 
-def _run(
-    prompt: Sequence[int],
-    target: LanguageModel,
-    draft: LanguageModel | None,
-    policy: Policy,
-    world: World,
-    limits: Limits,
-) -> Reply:
-    models = {Role.TARGET: target}
-    if draft is not None:
-        models[Role.DRAFT_MODEL] = draft
-    return run_to_end(prompt, models, policy, world.chooser(len(prompt)), limits)
+def policy_of(
+    world: World, draft_model: LanguageModel | None, text: Sequence[int], longest: int = 9
+) -> Policy:
+    """Return the policy of a world.
+
+    Args:
+        world: names it.
+        draft_model: its sequence; None without one.
+        text: what is going to be said.
+        longest: most tokens of a draft.
+    """
+    drafters = drafters_of(world, draft_model, text)
+    if world.drafter == "auto":
+        able = [drafters[name] for name in ("lookup", "model") if name in drafters]
+        return PlansTwice(AdaptivePolicy(FLAT, longest, able))
+    if world.drafter == "mad":
+        return MadPolicy(tuple(drafters.values()), Random(world.whim))
+    return FixedPolicy(drafters.get(world.drafter, PLAIN.drafter), world.draft_length)
 
 
-def _check_rounds(reply: Reply, asked: Sequence[Asked], n_prompt: int, n_expected: int) -> None:
+def _check_rounds(
+    world: World, reply: Reply, asked: Sequence[Asked], n_prompt: int, n_expected: int
+) -> None:
     """Assert what holds for the target's passes and for the figures of every generation."""
     stats = AcceptanceStats()
     passes = [each for each in asked if each.rows > 0]
     assert len(passes) <= n_expected, "more passes than plain decoding needs"
     n_past = n_prompt
-    for confirmed in reply.rounds:
-        assert confirmed.tokens
-        if confirmed.round is None:
-            assert n_past == n_prompt, "only the first token comes without a round"
-            n_past += len(confirmed.tokens)
-            continue
-        draft, accepted = confirmed.round.draft, confirmed.round.verdict.accepted
+    for done in reply.rounds:
+        draft, accepted = done.draft, done.verdict.accepted
+        assert done.confirmed
+        assert done.is_first == (n_past == n_prompt), (
+            "the prompt gives the first token, and no other"
+        )
         assert 0 <= accepted <= len(draft.tokens) == len(draft.confidences)
         assert all(0 <= confidence <= 1 for confidence in draft.confidences)
-        assert len(confirmed.round.confirmed) == accepted + 1
-        assert confirmed.tokens == confirmed.round.confirmed[: len(confirmed.tokens)]
-        width = len(draft.tokens) + 1
-        this = passes[1 + stats.rounds]
-        assert this == Asked(rows=width, n_tokens=n_past + width - 1, evaluated=width)
-        n_past += len(confirmed.tokens)
-        stats.add(draft.drafter, len(draft.tokens), accepted, len(confirmed.tokens))
+        all_of_it = (*draft.tokens[:accepted], done.verdict.next_token)
+        assert done.confirmed == all_of_it[: len(done.confirmed)]
+        assert min(done.spent.round_s, done.spent.verify_s) > 0
+        assert done.spent.other_s >= 0
+        if world.draft_knows and draft.drafter == "model":
+            assert accepted == len(draft.tokens), "the draft model knows"
+        if not done.is_first:
+            width = len(draft.tokens) + 1
+            this = passes[1 + stats.rounds]
+            assert this == Asked(rows=width, n_tokens=n_past + width - 1, evaluated=width)
+        n_past += len(done.confirmed)
+        stats.add(done)
     assert len(passes) == (stats.rounds + 1 if passes else 0)
     assert stats.confirmed == len(reply.tokens) - (1 if reply.rounds else 0)
     for figure in ("rounds", "drafted", "accepted", "confirmed"):

@@ -6,8 +6,8 @@ from pathlib import Path
 from localspec.decoding.costs import PassCosts
 from localspec.decoding.model import Role
 from localspec.diagnosis.passes import passes
-from localspec.llama.options import LoadOptions
 from localspec.llama.safe_widths import SafeWidths
+from localspec.options import LoadOptions
 
 
 def _stored(root: Path) -> None:

@@ -9,13 +9,17 @@ A script is a dict; every field may be left out:
     n_ctx       tokens of context (4000; a token is a byte, a few words apart)
     pass_s      seconds that a pass takes (0); a reply is a pass for each byte, or for each draft
     chunk_s     seconds that 64 tokens of a prompt take (0)
+    parallel    how many requests are answered at once (1)
     thinks      whether the template knows <think> (False)
     drafts      tokens to draft a round (0); some are wrong, and the drafter calls itself model, or lookup
+    fails       {part of a question: [where, at]}: answers that fail after `at` bytes: in a `pass` that llama.cpp refuses,
+                in the `draft` of this reply, or in the `model`, as nobody foresees
     load_s      seconds that loading takes (0), told in ten steps
     notes       sentences for Ready
     costs       {"target": [[widths], [seconds]], "draft_model": [[1], [seconds]]}: what passes take; none by default
     download    {"bytes": 1000000, "seconds": 1.0}: what fetching takes
     refuses     {name of a pair or target: [class in localspec.errors, reason]}: loads that fail
+    too_large   {name of a pair or target: [class, reason]}: loads that fail when what was loaded before is gone
     deadly      name of a pair or target that loading dies of
     death       {"on": "start" | "fetch" | "load" | "prefill" | "token", "at": 0, "how": "SIGKILL"}: where the process
                 ends; `at` counts chunks or bytes of the reply, `how` is a signal or an exit code
@@ -36,13 +40,12 @@ from localspec.chat.assistant import Assistant
 from localspec.chat.conversation import Segment
 from localspec.chat.loaded_models import LoadedModels
 from localspec.decoding.cancel import CancelFlag
-from localspec.decoding.costs import PassCosts
-from localspec.decoding.drafter import NoDrafter
-from localspec.decoding.policy import FixedPolicy
+from localspec.decoding.costs import PairCosts, PassCosts
+from localspec.decoding.policy.policy import FixedPolicy, plain_policy
 from localspec.engine.factory import Loaded, RestoredState, SavedState, StateLeftError
-from localspec.engine.forecast import Costs
-from localspec.engine.protocol import Downloading, Load, Loading, Measuring
+from localspec.engine.protocol import Downloading, Loading, Measuring
 from localspec.engine.serving import serve
+from localspec.options import LaunchOptions
 from tests.engine.scripted import (
     END,
     NEVER,
@@ -51,8 +54,8 @@ from tests.engine.scripted import (
     TOKENIZER,
     Death,
     KnowingDrafter,
-    ScriptedModel,
     script_of,
+    sequences_of,
     wait,
 )
 
@@ -75,13 +78,10 @@ class ScriptedFactory:
         self._script = script
         self._death = Death(**script["death"]) if "death" in script else NEVER
 
-    def fetch(self, request: Load, tell: Callable[[Downloading], None]) -> None:
-        name = name_of(request)
+    def fetch(self, options: LaunchOptions, tell: Callable[[Downloading], None]) -> None:
+        name = name_of(options)
         self._death.strike("fetch", 0)
-        refused = self._script.get("refuses", {}).get(name)
-        if refused is not None:
-            kind, reason = refused
-            raise getattr(errors, kind)(reason)
+        self._refuse("refuses", name)
         download = self._script.get("download")
         if download is not None:
             for step in range(_STEPS + 1):
@@ -90,9 +90,13 @@ class ScriptedFactory:
                 time.sleep(download["seconds"] / _STEPS)
 
     def load(
-        self, request: Load, cancel: CancelFlag, tell: Callable[[Loading | Measuring], None]
+        self,
+        options: LaunchOptions,
+        cancel: CancelFlag,
+        tell: Callable[[Loading | Measuring], None],
     ) -> Loaded:
-        name = name_of(request)
+        name = name_of(options)
+        self._refuse("too_large", name)
         tell(Loading(name, 0.0))
         time.sleep(self._script.get("stubborn_s", 0.0))
         for step in range(_STEPS + 1):
@@ -101,33 +105,40 @@ class ScriptedFactory:
         self._death.strike("load", 0)
         if name == self._script.get("deadly"):
             Death("load").strike("load", 0)
-        model = script_of(self._script, cancel)
-        return loaded(model, name, self._script)
+        return loaded(name, self._script, cancel)
+
+    def _refuse(self, which: str, name: str) -> None:
+        refused = self._script.get(which, {}).get(name)
+        if refused is not None:
+            kind, reason = refused
+            raise getattr(errors, kind)(reason)
 
 
-def name_of(request: Load) -> str:
-    return request.pair or request.target or "default-pair"
+def name_of(options: LaunchOptions) -> str:
+    return options.pair or options.target or "default-pair"
 
 
-def loaded(model: ScriptedModel, name: str, script: dict[str, Any]) -> Loaded:
-    drafts = script.get("drafts", 0)
+def loaded(name: str, document: dict[str, Any], cancel: CancelFlag) -> Loaded:
+    drafts, script = document.get("drafts", 0), script_of(document)
+    targets = sequences_of(document, script, cancel)
     models = LoadedModels(
-        target=model,
-        draft_model=None,
+        targets=targets,
+        draft_models=None,
         tokenizer=TOKENIZER,
         eog={END},
         suppressed=(),
-        template_source=THINKING_TEMPLATE if script.get("thinks") else TEMPLATE,
+        template_source=THINKING_TEMPLATE if document.get("thinks") else TEMPLATE,
         target_name=name,
         draft_model_name=f"{name}-draft" if drafts else None,
-        cancel=model.cancel,
+        cancel=cancel,
         close=lambda: None,
     )
-    policy = FixedPolicy(KnowingDrafter(model) if drafts else NoDrafter(), drafts)
-    notes = tuple(script.get("notes", ()))
-
-    def watch(function: Callable[[int, int], None] | None) -> None:
-        model.watch = function
+    policies = [
+        FixedPolicy(KnowingDrafter(script), drafts) if drafts else plain_policy()
+        for _ in targets.views
+    ]
+    assistant = Assistant(models, policies, notes=tuple(document.get("notes", ())))
+    model = targets.views[0]
 
     def save(directory: Path, remembered: tuple[Segment, ...]) -> SavedState:
         if not model.cells:
@@ -146,19 +157,15 @@ def loaded(model: ScriptedModel, name: str, script: dict[str, Any]) -> Loaded:
         segments = tuple(Segment(text, tuple(tokens)) for text, tokens in remembered)
         return RestoredState(len(cells), segments)
 
-    return Loaded(Assistant(models, policy, notes=notes), watch, save, restore, costs_of(script))
+    return Loaded(assistant, save, restore, costs_of(document))
 
 
-def costs_of(script: dict[str, Any]) -> Costs | None:
-    tables = script.get("costs")
+def costs_of(document: dict[str, Any]) -> PairCosts | None:
+    tables = document.get("costs")
     if tables is None:
         return None
-    target, draft_model = (
-        PassCosts(*map(tuple, tables[role])) if role in tables else None
-        for role in ("target", "draft_model")
-    )
-    assert target is not None
-    return Costs(target, draft_model)
+    costs = {role: PassCosts(*map(tuple, table)) for role, table in tables.items()}
+    return PairCosts(**costs)
 
 
 def main() -> None:

@@ -1,18 +1,21 @@
-"""Models that tell a script, at the pace that it sets, and die where it says so."""
+"""Models that tell a script, at the pace that it sets, and die or fail where it says so."""
 
 import os
 import signal
 import time
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Collection, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
 from localspec.decoding.cancel import CancelFlag, Cancelled
 from localspec.decoding.choose import Chooser
-from localspec.decoding.drafter import Draft
+from localspec.decoding.drafters.drafter import Plan, Terms
 from localspec.decoding.model import Logits, Pass
+from localspec.decoding.round import Draft, Round
+from localspec.errors import PassFailed
 from tests.chat.toy_tokenizer import ToyTokenizer, spelled
 
 TEMPLATE = (
@@ -48,30 +51,79 @@ class Death:
 NEVER = Death("never")
 
 
-@dataclass(slots=True, eq=False)
-class ScriptedModel:
-    """Answers the last question with what the script has for it, and keeps a cache like a real model.
+@dataclass(frozen=True, slots=True)
+class Script:
+    """What is said after which tokens, and where saying it fails.
 
     Args:
         answers: a part of a question, and the answer to it.
         otherwise: answers to all other questions, by their number in the conversation.
+        fails: a part of a question, and where its answer fails: in `pass`, `draft` or `model`, and
+            after how many bytes; see `tests.engine.double`.
+    """
+
+    answers: Mapping[str, str]
+    otherwise: Sequence[str]
+    fails: Mapping[str, tuple[str, int]]
+
+    def next_token(self, tokens: Sequence[int]) -> int:
+        """Return what is said after `tokens`."""
+        script, said = self._answer(tokens), self.said(tokens)
+        return script[said] if said < len(script) else END
+
+    def said(self, tokens: Sequence[int]) -> int:
+        """Return how many tokens of the last reply are there."""
+        return len(tokens) - len(_prompt(tokens)) - 3  # behind "<|im_start|>assistant\n"
+
+    def fail(self, where: str, tokens: Sequence[int], error: Exception) -> None:
+        """Raise `error` if this is where the answer fails."""
+        last = _questions(_prompt(tokens))[-1] if self.fails else ""
+        for part, (place, at) in self.fails.items():
+            if part in last and place == where and self.said(tokens) >= at:
+                raise error
+
+    def _answer(self, tokens: Sequence[int]) -> list[int]:
+        questions = _questions(_prompt(tokens))
+        answer = self.otherwise[(len(questions) - 1) % len(self.otherwise)]
+        for part, told in self.answers.items():
+            if questions and part in questions[-1]:
+                answer = told
+        return _ids(answer)
+
+
+def _prompt(tokens: Sequence[int]) -> tuple[int, ...]:
+    """Return what comes before the reply that `tokens` end in."""
+    return tuple(tokens[: len(tokens) - 1 - list(reversed(tokens)).index(BEGIN)])
+
+
+@lru_cache(maxsize=100)
+def _questions(prompt: tuple[int, ...]) -> list[str]:
+    pieces = (b"\x00" if token == BEGIN else TOKENIZER.piece(token) for token in prompt)
+    turns = b"".join(pieces).decode(errors="replace").split("\0")
+    return [turn.removeprefix("user\n") for turn in turns if turn.startswith("user\n")]
+
+
+@lru_cache(maxsize=100)
+def _ids(answer: str) -> list[int]:
+    return TOKENIZER.tokenize(answer, add_special=False, parse_special=False)
+
+
+@dataclass(slots=True, eq=False)
+class ScriptedModel:
+    """One sequence: answers the last question, and keeps a cache like a real model's.
+
+    Args:
+        script: what is said.
         n_ctx: tokens of context.
-        pass_s: how long a pass takes.
-        chunk_s: how long a chunk of a prompt takes.
-        cancel: stops both.
         death: where the process is to end.
     """
 
-    answers: dict[str, str]
-    otherwise: list[str]
+    script: Script
     n_ctx: int
-    pass_s: float
-    chunk_s: float
-    cancel: CancelFlag
     death: Death
     cells: list[int] = field(default_factory=list)
-    watch: Callable[[int, int], None] | None = None
     n_vocab: int = N_VOCAB
+    truncate_s: float = 0.0
 
     def common_prefix(self, tokens: Sequence[int]) -> int:
         shorter = min(len(self.cells), len(tokens))
@@ -83,47 +135,61 @@ class ScriptedModel:
         del self.cells[n_past:]
 
     def prefill(self, tokens: Sequence[int]) -> int:
-        self.truncate(self.common_prefix(tokens))
-        todo = list(tokens[len(self.cells) :])
-        for start in range(0, len(todo), CHUNK):
-            many = len(todo) > CHUNK
-            wait(self.chunk_s if many else self.pass_s, self.cancel)
-            self.cells += todo[start : start + CHUNK]
-            if many and self.watch is not None:
-                self.watch(len(todo[: start + CHUNK]), len(todo))
-            self.death.strike("prefill", start // CHUNK)
-        return len(todo)
+        missing = len(tokens) - self.common_prefix(tokens)
+        self.evaluate(tokens, 0, missing)
+        return missing
 
-    def logits(self, tokens: Sequence[int], rows: int) -> Logits:
+    def evaluate(self, tokens: Sequence[int], rows: int, count: int) -> None:
+        """Cache the next `count` tokens of a request for so many rows."""
         assert len(tokens) <= self.n_ctx
         self.truncate(min(self.common_prefix(tokens), len(tokens) - rows))
-        self.prefill(tokens)
+        start = len(self.cells)
+        self.cells += tokens[start : start + count]
+        self.death.strike("prefill", start // CHUNK)
+
+    def logits(self, tokens: Sequence[int], rows: int) -> Logits:
+        self.script.fail("pass", tokens, PassFailed("llama_decode returned -3"))
+        self.script.fail("model", tokens, RuntimeError("a model out of its mind"))
+        self.evaluate(tokens, rows, len(tokens))
         row = np.zeros((rows, N_VOCAB), dtype=np.float32)
         for index in range(rows):
-            row[index, self.next_token(tokens[: len(tokens) - rows + 1 + index])] = 50
-        self.death.strike("token", self._said(tokens))
+            row[index, self.script.next_token(tokens[: len(tokens) - rows + 1 + index])] = 50
+        self.death.strike("token", self.script.said(tokens))
         return row
 
-    def next_token(self, tokens: Sequence[int]) -> int:
-        """Return what the script says after `tokens`."""
-        script, said = self._script(tokens), self._said(tokens)
-        return script[said] if said < len(script) else END
 
-    def _said(self, tokens: Sequence[int]) -> int:
-        return list(reversed(tokens)).index(BEGIN) - 2  # behind "assistant\n"
+@dataclass(frozen=True, slots=True, eq=False)
+class ScriptedSequences:
+    """Sequences that share passes, at the pace that the script sets.
 
-    def _script(self, tokens: Sequence[int]) -> list[int]:
-        text = b"".join(
-            b"\x00" if token == BEGIN else TOKENIZER.piece(token) for token in tokens
-        ).decode(errors="replace")
-        questions = [
-            turn.removeprefix("user\n") for turn in text.split("\0") if turn.startswith("user\n")
-        ]
-        answer = self.otherwise[(len(questions) - 1) % len(self.otherwise)]
-        for part, told in self.answers.items():
-            if questions and part in questions[-1]:
-                answer = told
-        return TOKENIZER.tokenize(answer, add_special=False, parse_special=False)
+    Args:
+        views: the sequences.
+        pass_s: how long a pass takes.
+        chunk_s: how long a chunk of a prompt takes.
+        cancel: stops both.
+    """
+
+    views: Sequence[ScriptedModel]
+    pass_s: float
+    chunk_s: float
+    cancel: CancelFlag
+    most_rows: int = CHUNK
+    n_batch: int = CHUNK
+
+    def missing(self, slot: int, request: Pass) -> int:
+        cached = self.views[slot].common_prefix(request.tokens)
+        return max(request.rows, len(request.tokens) - cached)
+
+    def evaluate(self, slot: int, request: Pass, count: int) -> None:
+        wait(self.chunk_s, self.cancel)
+        self.views[slot].evaluate(request.tokens, request.rows, count)
+
+    def together(self, asked: Sequence[tuple[int, Pass]]) -> Sequence[Logits]:
+        wait(self.pass_s, self.cancel)
+        return [self.views[slot].logits(each.tokens, each.rows) for slot, each in asked]
+
+    def close_ranks(self, running: Collection[int]) -> None:
+        assert set(running) <= set(range(len(self.views)))
 
 
 def wait(seconds: float, cancel: CancelFlag) -> None:
@@ -139,30 +205,52 @@ def wait(seconds: float, cancel: CancelFlag) -> None:
 class KnowingDrafter:
     """Knows the script; every fourth token that it proposes is wrong, and every other draft is `lookup`."""
 
-    model: ScriptedModel
+    script: Script
     name: str = "model"
+    shares_passes: bool = False
+
+    def begin(self, tokens: Sequence[int], *, greedy: bool) -> None:
+        pass
+
+    def promise(self, tokens: Sequence[int], terms: Terms) -> None:
+        pass
 
     def propose(
-        self, tokens: Sequence[int], draft_length: int, chooser: Chooser
+        self, tokens: Sequence[int], plan: Plan, chooser: Chooser
     ) -> Generator[Pass, Logits, Draft]:
         yield from ()
+        self.script.fail("draft", tokens, RuntimeError("a drafter out of its mind"))
         drafted: list[int] = []
-        for _ in range(draft_length):
-            token = self.model.next_token([*tokens, *drafted])
+        for _ in range(plan.draft_length):
+            token = self.script.next_token([*tokens, *drafted])
             wrong = (len(tokens) + len(drafted)) % 4 == 0
             drafted.append(spelled("#")[0] if wrong else token)
         name = "lookup" if len(tokens) % 2 else "model"
         return Draft(tuple(drafted), (0.5,) * len(drafted), name)
 
+    def foreseen_s(self) -> float:
+        return 0.0
 
-def script_of(document: dict[str, Any], cancel: CancelFlag) -> ScriptedModel:
-    """Return the model of a script; see `tests.engine.double`."""
-    return ScriptedModel(
+    def learn(self, done: Round, steps: float) -> None:
+        pass
+
+
+def script_of(document: dict[str, Any]) -> Script:
+    """Return what a script says; see `tests.engine.double`."""
+    return Script(
         answers=document.get("answers", {}),
         otherwise=document.get("otherwise", ["Hello **world**."]),
-        n_ctx=document.get("n_ctx", 4000),
+        fails={part: (where, at) for part, (where, at) in document.get("fails", {}).items()},
+    )
+
+
+def sequences_of(document: dict[str, Any], script: Script, cancel: CancelFlag) -> ScriptedSequences:
+    """Return the sequences that tell a script."""
+    death = Death(**document["death"]) if "death" in document else NEVER
+    n_ctx, count = document.get("n_ctx", 4000), document.get("parallel", 1)
+    return ScriptedSequences(
+        views=[ScriptedModel(script, n_ctx, death) for _ in range(count)],
         pass_s=document.get("pass_s", 0.0),
         chunk_s=document.get("chunk_s", 0.0),
         cancel=cancel,
-        death=Death(**document["death"]) if "death" in document else NEVER,
     )

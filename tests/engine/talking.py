@@ -7,32 +7,70 @@ from pathlib import Path
 from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
+from localspec.chat.events import RoundDone, Started, StreamEvent, Text
+from localspec.decoding.round import Round
 from localspec.engine.client import EngineClient
-from localspec.engine.protocol import EngineDied, Failed, Finished, Load, Message, Ready, Streamed
+from localspec.engine.protocol import EngineDied, Failed, Notice, Ready, ReplyDone, ReplyEvents
+from localspec.options import LaunchOptions
 from tests.engine.double import command
 
 M = TypeVar("M")
+E = TypeVar("E", bound=StreamEvent)
 POLL_S = 0.005
 PATIENCE = 48_000
-# What was drained together with the message that somebody waited for.
-_UNHEARD: WeakKeyDictionary[EngineClient, list[Message]] = WeakKeyDictionary()
+# What was drained together with the notice that somebody waited for.
+_UNHEARD: WeakKeyDictionary[EngineClient, list[Notice]] = WeakKeyDictionary()
 
 
-class Heard(list[Message]):
-    """Messages, in order."""
+class Heard(list[Notice]):
+    """Notices, in order."""
 
     def of(self, kind: type[M]) -> list[M]:
+        """Return the notices of a kind."""
         return [each for each in self if isinstance(each, kind)]
+
+    def about(self, request: int) -> "Heard":
+        """Return the notices about a request."""
+        return Heard(each for each in self if getattr(each, "id", None) == request)
+
+    def events(self, kind: type[E]) -> list[E]:
+        """Return what happened of replies, as far as it is of a kind."""
+        events = (event for each in self.of(ReplyEvents) for event in each.events)
+        return [event for event in events if isinstance(event, kind)]
 
     @property
     def text(self) -> str:
         """The answer as it was streamed, without thoughts."""
-        spans = [span for each in self.of(Streamed) for span in each.spans]
-        return "".join(span.text for span in spans if not span.thinking)
+        return "".join(each.text for each in self.events(Text) if not each.thinking)
+
+    @property
+    def written(self) -> str:
+        """All that was written, tags of thoughts included, token by token."""
+        return "".join(text for each in self.events(RoundDone) for text in each.texts)
+
+    @property
+    def rounds(self) -> list[Round]:
+        """The rounds, the first token's not among them."""
+        return [each.round for each in self.events(RoundDone) if not each.round.is_first]
+
+    @property
+    def origins(self) -> list[str]:
+        """Where each token of the text came from."""
+        return [
+            origin
+            for each in self.events(RoundDone)
+            for origin, _ in zip(each.round.origins, each.texts, strict=False)
+        ]
+
+    @property
+    def started(self) -> Started:
+        """What was told of the only reply when its prompt was taken up."""
+        (started,) = self.events(Started)
+        return started
 
 
-def hear(engine: EngineClient, until: Callable[[Message], bool]) -> Heard:
-    """Collect what the engine says up to the first message that `until` is true of."""
+def hear(engine: EngineClient, until: Callable[[Notice], bool]) -> Heard:
+    """Collect what the engine says up to the first notice that `until` is true of."""
     heard = Heard()
     waiting = _UNHEARD.setdefault(engine, [])
     # Counted, not timed: a virtual machine that is paused must not use the patience up, nor an engine that is.
@@ -56,18 +94,23 @@ def _state(engine: EngineClient) -> str:
         return ""
 
 
-def hear_of(engine: EngineClient, *kinds: type[Message]) -> Heard:
-    """Collect what the engine says up to a message of one of these kinds, a failure, or its death."""
-    return hear(engine, lambda message: isinstance(message, (*kinds, Failed, EngineDied)))
+def hear_of(engine: EngineClient, *kinds: type[Notice]) -> Heard:
+    """Collect what the engine says up to a notice of one of these kinds, a failure, or its death."""
+    return hear(engine, lambda notice: isinstance(notice, (*kinds, Failed, EngineDied)))
+
+
+def hear_event(engine: EngineClient, kind: type[StreamEvent]) -> Heard:
+    """Collect what the engine says up to an event of a reply."""
+    return hear(engine, lambda notice: bool(Heard([notice]).events(kind)))
 
 
 def hear_all(engine: EngineClient, request: int) -> Heard:
     """Collect what the engine says up to the end of a request."""
 
-    def ends(message: Message) -> bool:
-        if isinstance(message, EngineDied):
+    def ends(notice: Notice) -> bool:
+        if isinstance(notice, EngineDied):
             return True
-        return isinstance(message, Finished | Failed) and message.id == request
+        return isinstance(notice, ReplyDone | Failed) and notice.id == request
 
     return hear(engine, ends)
 
@@ -79,7 +122,7 @@ def double(script: dict[str, Any] | None = None, *, load: bool = True) -> Iterat
     engine.start()
     try:
         if load:
-            engine.load(Load(pair="a-pair"))
+            engine.load(LaunchOptions(pair="a-pair"))
             last = hear_of(engine, Ready)[-1]
             assert isinstance(last, Ready), last
         yield engine

@@ -21,20 +21,21 @@ from localspec.engine.protocol import (
     Ask,
     Bye,
     EngineDied,
-    Finished,
     Hello,
     Load,
-    Options,
     Ready,
+    ReplyDone,
     SaveState,
-    Turn,
 )
 from localspec.engine.wire import MAX_FRAME_BYTES, encode
+from localspec.messages import Message
+from localspec.options import LaunchOptions, ReplyOptions, SamplingParams
 from tests.engine.double import command
 from tests.engine.talking import double, hear_all, hear_of
 
-GREEDY = Options(temperature=0)
-HELLO = [Turn("user", "hello")]
+GREEDY = ReplyOptions(SamplingParams(temperature=0))
+HELLO = [Message.user("hello")]
+
 OUT_OF_MEMORY = "was killed (SIGKILL), most likely because memory ran out"
 
 
@@ -69,8 +70,8 @@ def test_a_death_in_the_middle_of_a_reply_is_told_in_words(how: str | int, words
 @pytest.mark.parametrize("on", ["start", "fetch", "load", "prefill"])
 def test_it_may_die_at_any_stage(on: str) -> None:
     with double({"death": {"on": on}}, load=False) as engine:
-        engine.load(Load(pair="a-pair"))
-        engine.ask([Turn("user", "x" * 1000)], GREEDY)
+        engine.load(LaunchOptions(pair="a-pair"))
+        engine.ask([Message.user("x" * 1000)], GREEDY)
         assert OUT_OF_MEMORY in died(engine)
 
 
@@ -78,7 +79,7 @@ def test_its_last_words_are_told_without_control_characters() -> None:
     words = "GGML_ASSERT: " + "x" * 9000 + "\nno room\x1b[31m left\n\n"
     script = {"stderr": words, "death": {"on": "load", "how": "SIGABRT"}}
     with double(script, load=False) as engine:
-        engine.load(Load(pair="a-pair"))
+        engine.load(LaunchOptions(pair="a-pair"))
         assert died(engine).endswith("gave up (SIGABRT); its last words: no room?[31m left")
 
 
@@ -96,12 +97,12 @@ def test_after_a_death_it_is_restarted_with_what_was_loaded() -> None:
         ready = hear_of(engine, Ready)[-1]
         assert isinstance(ready, Ready)
         assert ready.target == "a-pair"
-        assert isinstance(hear_all(engine, engine.ask(HELLO, GREEDY))[-1], Finished)
+        assert isinstance(hear_all(engine, engine.ask(HELLO, GREEDY))[-1], ReplyDone)
 
 
 def test_a_pair_that_it_died_of_is_not_loaded_again() -> None:
     with double({"deadly": "too-large"}) as engine:
-        engine.load(Load(pair="too-large"))
+        engine.load(LaunchOptions(pair="too-large"))
         assert OUT_OF_MEMORY in died(engine)
         engine.restart()
         ready = hear_of(engine, Ready)[-1]
@@ -114,7 +115,7 @@ def test_one_that_hangs_is_restarted_by_force() -> None:
         before = engine.pid
         assert before is not None
         os.kill(before, signal.SIGSTOP)
-        engine.ask([Turn("user", "x" * 1_000_000)], GREEDY)  # more than a pipe holds: nobody waits
+        engine.ask([Message.user("x" * 1_000_000)], GREEDY)  # more than a pipe holds: nobody waits
         engine.restart()
         assert isinstance(hear_of(engine, Ready)[-1], Ready)
         with pytest.raises(ProcessLookupError):
@@ -126,23 +127,26 @@ def test_it_has_a_session_of_its_own_so_that_the_terminal_cannot_reach_it() -> N
         assert engine.pid is not None
         assert os.getsid(engine.pid) == engine.pid
         os.kill(engine.pid, signal.SIGINT)  # and where it does, nothing happens
-        assert isinstance(hear_all(engine, engine.ask(HELLO, GREEDY))[-1], Finished)
+        assert isinstance(hear_all(engine, engine.ask(HELLO, GREEDY))[-1], ReplyDone)
 
 
 PARENT = """
-import os, subprocess, sys, time
+import os, sys, time
+from localspec.chat.events import Prefilling
 from localspec.engine.client import EngineClient
-from localspec.engine.protocol import Load, Options, Prefilling, Ready, Turn
+from localspec.engine.protocol import Ready
+from localspec.messages import Message
+from localspec.options import LaunchOptions, ReplyOptions
 from tests.engine.double import command
-from tests.engine.talking import hear, hear_of
+from tests.engine.talking import hear_event, hear_of
 
 engine = EngineClient(command({"chunk_s": 0.05, "load_s": float(sys.argv[2])}))
 engine.start()
-engine.load(Load(pair="a-pair"))
+engine.load(LaunchOptions(pair="a-pair"))
 if sys.argv[1] == "prefill":
     hear_of(engine, Ready)
-    engine.ask([Turn("user", "x" * 3900)], Options())
-    hear(engine, lambda message: isinstance(message, Prefilling))
+    engine.ask([Message.user("x" * 3900)], ReplyOptions())
+    hear_event(engine, Prefilling)
 if sys.argv[3] == "heir":
     # A child that keeps all of our pipes open, as a shell that was forked would.
     if os.fork() == 0:
@@ -224,8 +228,8 @@ def reply(process: subprocess.Popen[bytes], kind: str) -> dict[str, Any]:
     ("line", "told"),
     [
         (b"hello\n", "a frame is no JSON"),
-        (b'{"v": 3, "type": "Bye"}\n', "a frame is of protocol 3, this side speaks 2"),
-        (b'{"v": 2, "type": "Dance"}\n', "unknown type 'Dance'"),
+        (b'{"v": 2, "type": "Bye"}\n', f"a frame is of protocol 2, this side speaks {VERSION}"),
+        (b'{"v": %d, "type": "Dance"}\n' % VERSION, "unknown type 'Dance'"),
         (b"\n", "a frame is no JSON"),
         (b"x" * (MAX_FRAME_BYTES + 1) + b"yz\n", f"more than {MAX_FRAME_BYTES} bytes"),
         (b"x" * (2 * MAX_FRAME_BYTES + 3) + b"\n", f"more than {MAX_FRAME_BYTES} bytes"),
@@ -233,17 +237,22 @@ def reply(process: subprocess.Popen[bytes], kind: str) -> dict[str, Any]:
 )
 def test_nonsense_gets_one_clear_answer_and_costs_nothing(line: bytes, told: str) -> None:
     with raw() as process:
-        say(process, line, encode(Load(pair="a-pair")), encode(Ask(1, tuple(HELLO), GREEDY)))
+        say(
+            process,
+            line,
+            encode(Load(LaunchOptions(pair="a-pair"))),
+            encode(Ask(1, tuple(HELLO), GREEDY)),
+        )
         failed = reply(process, "Failed")
         assert (failed["id"], failed["kind"]) == (None, "FrameError")
         assert told in failed["reason"]
-        assert reply(process, "Finished")["turn"]["content"] == "Hello **world**."
+        assert reply(process, "ReplyDone")["message"]["parts"][0]["text"] == "Hello **world**."
 
 
 def test_a_reader_that_does_not_read_stops_nothing(tmp_path: Path) -> None:
     state = tmp_path / "state"
     with raw({"otherwise": ["x" * 1500]}) as process:
-        say(process, encode(Load(pair="a-pair")))
+        say(process, encode(Load(LaunchOptions(pair="a-pair"))))
         for number in range(1, 6):  # far more than the pipe holds, tokens and rounds included
             say(process, encode(Ask(number, tuple(HELLO), GREEDY, keep=0)))
         say(process, encode(SaveState(str(state))))
@@ -252,15 +261,15 @@ def test_a_reader_that_does_not_read_stops_nothing(tmp_path: Path) -> None:
             assert time.monotonic() < end_s
             time.sleep(0.05)
         for number in range(1, 6):  # and nothing is lost
-            finished = reply(process, "Finished")
-            assert (finished["id"], finished["turn"]["content"]) == (number, "x" * 1500)
+            finished = reply(process, "ReplyDone")
+            assert (finished["id"], finished["message"]["parts"][0]["text"]) == (number, "x" * 1500)
 
 
 def test_half_a_frame_at_the_end_is_no_frame() -> None:
     with raw() as process:
         assert process.stdin is not None
         reply(process, "Hello")
-        say(process, encode(Load(pair="a-pair"))[:-5])
+        say(process, encode(Load(LaunchOptions(pair="a-pair")))[:-5])
         process.stdin.close()
         assert process.stdout is not None
         assert process.stdout.read() == b""
@@ -276,8 +285,12 @@ def test_a_stray_print_does_not_reach_the_pipe() -> None:
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
     ) as process:
-        say(process, encode(Load(pair="a-pair")), encode(Ask(1, tuple(HELLO), GREEDY)))
-        assert reply(process, "Finished")["id"] == 1  # all before it were frames, too
+        say(
+            process,
+            encode(Load(LaunchOptions(pair="a-pair"))),
+            encode(Ask(1, tuple(HELLO), GREEDY)),
+        )
+        assert reply(process, "ReplyDone")["id"] == 1  # all before it were frames, too
         assert b"stray" not in process.communicate(encode(Bye()))[0]
         assert process.returncode == 0
 
@@ -286,8 +299,8 @@ def test_a_stray_print_does_not_reach_the_pipe() -> None:
     ("said", "told"),
     [
         ("hello", "the engine speaks nonsense: a frame is no JSON"),
-        ('{"v": 9, "type": "Hello"}', "a frame is of protocol 9, this side speaks 2"),
-        ('{"v": 2, "type": "Load"}', "a frame is of unknown type 'Load'"),
+        ('{"v": 9, "type": "Hello"}', f"a frame is of protocol 9, this side speaks {VERSION}"),
+        (f'{{"v": {VERSION}, "type": "Load"}}', "a frame is of unknown type 'Load'"),
     ],
 )
 def test_an_engine_that_speaks_nonsense_is_ended(said: str, told: str) -> None:
@@ -346,8 +359,8 @@ def test_one_that_dies_in_the_middle_of_a_frame_is_dead_and_no_nonsense() -> Non
 
 def test_what_is_asked_of_a_deaf_engine_waits_for_it() -> None:
     with double({"deaf": 0.5}, load=False) as engine:
-        engine.load(Load(pair="a-pair"))
-        asked = engine.ask([Turn("user", "x" * 200_000)], GREEDY)  # more than a pipe holds
+        engine.load(LaunchOptions(pair="a-pair"))
+        asked = engine.ask([Message.user("x" * 200_000)], GREEDY)  # more than a pipe holds
         assert engine.drain() == []  # so it heard nothing yet, and we did not wait
         assert isinstance(hear_of(engine, Hello)[-1], Hello)
         assert hear_all(engine, asked)[-1].id == asked  # type: ignore[union-attr]
@@ -356,9 +369,10 @@ def test_what_is_asked_of_a_deaf_engine_waits_for_it() -> None:
 @pytest.mark.parametrize("polite", [True, False])
 def test_the_end_of_the_client_ends_a_prompt_in_the_middle(polite: bool) -> None:
     with raw({"chunk_s": 0.5}) as process:  # all of it would take half a minute
-        say(process, encode(Load(pair="a-pair")))
-        say(process, encode(Ask(1, (Turn("user", "x" * 3900),), GREEDY)))
-        reply(process, "Prefilling")
+        say(process, encode(Load(LaunchOptions(pair="a-pair"))))
+        say(process, encode(Ask(1, (Message.user("x" * 3900),), GREEDY)))
+        while reply(process, "ReplyEvents")["events"][-1]["type"] != "Prefilling":
+            pass
         if polite:
             say(process, encode(Bye()))
         else:
@@ -369,7 +383,7 @@ def test_the_end_of_the_client_ends_a_prompt_in_the_middle(polite: bool) -> None
 
 def test_what_watches_no_flag_is_ended_all_the_same() -> None:
     with raw({"stubborn_s": 60}) as process:
-        say(process, encode(Load(pair="a-pair")))
+        say(process, encode(Load(LaunchOptions(pair="a-pair"))))
         reply(process, "Loading")
         assert process.stdin is not None
         process.stdin.close()

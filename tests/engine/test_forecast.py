@@ -2,33 +2,43 @@
 
 import pytest
 
-from localspec.decoding.costs import PassCosts
+from localspec.decoding.costs import PairCosts, PassCosts
+from localspec.decoding.round import Draft, Round, Spent, Verdict
 from localspec.engine.forecast import (
     USUAL_CHANCE,
-    Costs,
     break_even,
+    by_draft_model,
     chance_of_acceptance,
     forecast,
 )
-from localspec.engine.protocol import RoundFigures
 
 # A target pass costs 1 s a step and half a second more for every drafted token.
 TARGET = PassCosts((1, 2, 4), (1.0, 1.5, 2.5))
 CHEAP, DEAR = PassCosts((1,), (0.1,)), PassCosts((1,), (0.6,))
 
 
-def drafted(drafted: int, accepted: int, draft_s: float, verify_s: float) -> RoundFigures:
-    return RoundFigures("model", drafted, accepted, accepted + 1, draft_s, verify_s, 0.0)
+def drafted(
+    drafted: int,
+    accepted: int,
+    draft_s: float,
+    verify_s: float,
+    other_s: float = 0.0,
+    *,
+    by: str = "model",
+) -> Round:
+    draft = Draft((7,) * drafted, (0.5,) * drafted, by)
+    spent = Spent(draft_s=draft_s, verify_s=verify_s, other_s=other_s)
+    return Round(draft, Verdict(accepted, 8), (7,) * accepted + (8,), spent)
 
 
-PLAIN = RoundFigures("off", 0, 0, 1, 0.0, 1.0, 0.0)
+PLAIN = drafted(0, 0, 0.0, 1.0, by="off")
 
 
 def test_what_was_predicted_and_what_it_came_to() -> None:
     rounds = [drafted(3, 3, 0.3, 2.5), drafted(3, 1, 0.3, 2.5), PLAIN]
-    looked_back = forecast(rounds, Costs(TARGET, CHEAP), None)
+    looked_back = forecast(rounds, PairCosts(TARGET, CHEAP), None)
     # Accepted were 4 of the 5 that were judged; 3 drafted give 1 + .8 + .64 + .512 tokens.
-    assert chance_of_acceptance(rounds, "model") == pytest.approx(0.8)
+    assert chance_of_acceptance(by_draft_model(rounds)) == pytest.approx(0.8)
     assert looked_back.predicted == pytest.approx((2 * 2.952 + 1) / (2 * 2.8 + 1))
     assert looked_back.measured == pytest.approx(7 / 6.6)
     assert looked_back.note == ""
@@ -37,30 +47,30 @@ def test_what_was_predicted_and_what_it_came_to() -> None:
 def test_a_machine_that_is_twice_as_slow_now_gains_as_much() -> None:
     rounds = [drafted(3, 3, 0.3, 2.5), drafted(3, 1, 0.3, 2.5), PLAIN]
     slow = [
-        RoundFigures(
-            r.drafter, r.drafted, r.accepted, r.confirmed, 2 * r.draft_s, 2 * r.verify_s, 0.0
+        drafted(
+            r.drafted, r.accepted, 2 * r.spent.draft_s, 2 * r.spent.verify_s, by=r.draft.drafter
         )
         for r in rounds
     ]
-    now, then = (forecast(each, Costs(TARGET, CHEAP), None) for each in (slow, rounds))
+    now, then = (forecast(each, PairCosts(TARGET, CHEAP), None) for each in (slow, rounds))
     assert (now.predicted, now.measured) == pytest.approx((then.predicted, then.measured))
 
 
 def test_what_lies_between_passes_is_paid_by_every_token() -> None:
-    rounds = [RoundFigures("model", 1, 1, 2, 0.1, 1.5, 0.4)]
+    rounds = [drafted(1, 1, 0.1, 1.5, 0.4)]
     # A plain token costs 1 s and half of the 0.4 s.
-    assert forecast(rounds, Costs(TARGET, CHEAP), None).measured == pytest.approx(2 * 1.2 / 2.0)
+    assert forecast(rounds, PairCosts(TARGET, CHEAP), None).measured == pytest.approx(2 * 1.2 / 2.0)
 
 
 def test_lookup_is_predicted_by_its_own_time() -> None:
-    rounds = [RoundFigures("lookup", 3, 3, 4, 0.0, 2.5, 0.0)]
-    looked_back = forecast(rounds, Costs(TARGET, None), None)
+    rounds = [drafted(3, 3, 0.0, 2.5, by="lookup")]
+    looked_back = forecast(rounds, PairCosts(TARGET, None), None)
     assert looked_back.predicted == pytest.approx(4 / 2.5)
-    assert chance_of_acceptance(rounds, "model") is None
+    assert chance_of_acceptance(by_draft_model(rounds)) is None
 
 
 def test_where_drafting_is_off_its_price_is_told() -> None:
-    costs = Costs(TARGET, DEAR)
+    costs = PairCosts(TARGET, DEAR)
     # One token, accepted three times in four: 1.75 tokens for 2.1 steps.
     assert forecast([PLAIN], costs, None).note == (
         "drafting with the draft model is off: it would cost 17% here, "
@@ -74,21 +84,36 @@ def test_where_drafting_is_off_its_price_is_told() -> None:
 
 @pytest.mark.parametrize("draft_model", [None, CHEAP])
 def test_where_it_would_cost_nothing_nothing_is_told(draft_model: PassCosts | None) -> None:
-    assert forecast([PLAIN], Costs(TARGET, draft_model), 0.9).note == ""
+    assert forecast([PLAIN], PairCosts(TARGET, draft_model), 0.9).note == ""
 
 
 def test_the_break_even_point_is_where_nothing_is_gained() -> None:
     # A drafted token pays from 1 + chance = 1.5 + 0.1 on.
-    assert break_even(Costs(PassCosts((1, 2, 40), (1.0, 1.5, 400.0)), CHEAP)) == pytest.approx(
+    assert break_even(PairCosts(PassCosts((1, 2, 40), (1.0, 1.5, 400.0)), CHEAP)) == pytest.approx(
         0.6, abs=0.002
     )
-    assert break_even(Costs(TARGET, PassCosts((1,), (5.0,)))) is None
-    assert break_even(Costs(TARGET, None)) is None
+    assert break_even(PairCosts(TARGET, PassCosts((1,), (5.0,)))) is None
+    assert break_even(PairCosts(TARGET, None)) is None
 
 
 def test_the_price_of_the_draft_model_is_told_beside_what_lookup_gained() -> None:
-    looked_back = forecast(
-        [RoundFigures("lookup", 3, 3, 4, 0.0, 2.5, 0.0)], Costs(TARGET, DEAR), None
-    )
+    looked_back = forecast([drafted(3, 3, 0.0, 2.5, by="lookup")], PairCosts(TARGET, DEAR), None)
     assert looked_back.measured == pytest.approx(4 / 2.5)
     assert "it would cost 17% here" in looked_back.note
+
+
+def test_a_machine_that_is_busy_for_a_while_gains_as_much() -> None:
+    rounds = [PLAIN, drafted(3, 2, 0.3, 2.5), PLAIN, drafted(3, 3, 0.3, 2.5), PLAIN] * 20
+    calm = forecast(rounds, PairCosts(TARGET, CHEAP), None).measured
+    for start in range(0, 80, 7):
+        busy = [
+            drafted(
+                r.drafted, r.accepted, 3 * r.spent.draft_s, 3 * r.spent.verify_s, by=r.draft.drafter
+            )
+            if start <= at < start + 20
+            else r
+            for at, r in enumerate(rounds)
+        ]
+        assert forecast(busy, PairCosts(TARGET, CHEAP), None).measured == pytest.approx(
+            calm, rel=0.01
+        )

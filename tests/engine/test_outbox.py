@@ -5,29 +5,25 @@ import time
 
 import pytest
 
+from localspec.chat.events import Prefilling, RoundDone, Started, StreamEvent, Text
+from localspec.decoding.round import Draft, Round, Verdict
 from localspec.engine.outbox import Outbox
-from localspec.engine.protocol import (
-    Downloading,
-    Hello,
-    LensToken,
-    Loading,
-    Message,
-    Prefilling,
-    RoundFigures,
-    Span,
-    Streamed,
-)
+from localspec.engine.protocol import Downloading, Hello, Loading, Measuring, Notice, ReplyEvents
+
+
+def happened(request: int, *events: StreamEvent) -> ReplyEvents:
+    return ReplyEvents(request, events)
 
 
 class Reader:
     """Reads once it is allowed to."""
 
     def __init__(self) -> None:
-        self.read: list[Message] = []
+        self.read: list[Notice] = []
         self.reads = threading.Event()
         self.waits = threading.Event()
 
-    def __call__(self, message: Message) -> None:
+    def __call__(self, message: Notice) -> None:
         self.waits.set()
         assert self.reads.wait(30)
         self.read.append(message)
@@ -47,25 +43,51 @@ def outbox(reader: Reader) -> Outbox:
     return outbox
 
 
-def all_of(outbox: Outbox, reader: Reader) -> list[Message]:
+def all_of(outbox: Outbox, reader: Reader) -> list[Notice]:
     """Let everything through, and return what came after the first message."""
     reader.reads.set()
     outbox.close(30)
     return reader.read[1:]
 
 
-def test_text_that_waits_is_joined(outbox: Outbox, reader: Reader) -> None:
-    figures = RoundFigures("off", 0, 0, 1, 0.0, 0.0, 0.0)
-    for letter in "abc":
-        outbox.put(Streamed(1, (Span(letter),), (LensToken(letter, "plain"),), (figures,)))
-    outbox.put(Streamed(1, (Span("hm", thinking=True), Span("d")), (), ()))
+def test_text_that_waits_is_joined_and_no_round_is_lost(outbox: Outbox, reader: Reader) -> None:
+    rounds = [
+        RoundDone(Round(Draft(), Verdict(0, at), (at,)), (letter,))
+        for at, letter in enumerate("abc")
+    ]
+    for letter, done in zip("abc", rounds, strict=True):
+        outbox.put(happened(1, done))
+        outbox.put(happened(1, Text(letter)))
+    outbox.put(happened(1, Text("hm", thinking=True), Text("d")))
     (joined,) = all_of(outbox, reader)
-    assert joined == Streamed(
-        1,
-        (Span("abc"), Span("hm", thinking=True), Span("d")),
-        tuple(LensToken(letter, "plain") for letter in "abc"),
-        (figures,) * 3,
+    assert isinstance(joined, ReplyEvents)
+    assert [each for each in joined.events if isinstance(each, RoundDone)] == rounds
+    texts = [each for each in joined.events if isinstance(each, Text)]
+    assert texts == [Text("abc"), Text("hm", thinking=True), Text("d")]
+
+
+def test_each_of_several_replies_is_joined_by_itself(outbox: Outbox, reader: Reader) -> None:
+    for letter in "abc":
+        for request in (1, 2):
+            outbox.put(happened(request, Text(letter * request)))
+    assert all_of(outbox, reader) == [happened(1, Text("abc")), happened(2, Text("aabbcc"))]
+
+
+def test_joining_takes_no_longer_the_more_there_is(outbox: Outbox, reader: Reader) -> None:
+    done = RoundDone(Round(Draft(), Verdict(0, 1), (1,)), ("x",))
+    took_s = []
+    for _ in range(4):
+        start_s = time.thread_time()
+        for _ in range(2000):
+            outbox.put(happened(1, done))
+            outbox.put(happened(1, Text("x")))
+        took_s.append(time.thread_time() - start_s)
+    assert took_s[-1] < 4 * took_s[0], (
+        "it would be seven times as long if each looked at all before"
     )
+    (joined,) = all_of(outbox, reader)
+    assert isinstance(joined, ReplyEvents)
+    assert len(joined.events) == 8001
 
 
 def test_of_a_progress_only_the_last_is_told(outbox: Outbox, reader: Reader) -> None:
@@ -74,21 +96,23 @@ def test_of_a_progress_only_the_last_is_told(outbox: Outbox, reader: Reader) -> 
         outbox.put(Downloading("b", 2 * done, 10_000, "hub"))
     for done in range(100):
         outbox.put(Loading("a", done / 100))
-        outbox.put(Prefilling(1, done, 100))
+        outbox.put(Measuring("a", done / 100))
+        outbox.put(happened(1, *([Started(100, 0)] if done == 0 else []), Prefilling(done, 100)))
     assert all_of(outbox, reader) == [
         Downloading("a", 4999, 5000, "hub"),
         Downloading("b", 9998, 10_000, "hub"),
         Loading("a", 0.99),
-        Prefilling(1, 99, 100),
+        Measuring("a", 0.99),
+        happened(1, Started(100, 0), Prefilling(99, 100)),
     ]
 
 
 def test_nothing_is_joined_across_what_is_no_stream(outbox: Outbox, reader: Reader) -> None:
-    told: list[Message] = [
-        Streamed(1, (Span("a"),)),
+    told: list[Notice] = [
+        happened(1, Text("a")),
         Hello("again", 1),
-        Streamed(1, (Span("b"),)),
-        Streamed(2, (Span("c"),)),
+        happened(1, Text("b")),
+        happened(2, Text("c")),
     ]
     for message in told:
         outbox.put(message)
@@ -96,7 +120,7 @@ def test_nothing_is_joined_across_what_is_no_stream(outbox: Outbox, reader: Read
 
 
 def test_where_nobody_is_left_nothing_is_kept_and_nothing_raised() -> None:
-    def gone(_: Message) -> None:
+    def gone(_: Notice) -> None:
         raise BrokenPipeError
 
     outbox = Outbox(gone)
@@ -107,21 +131,39 @@ def test_where_nobody_is_left_nothing_is_kept_and_nothing_raised() -> None:
 
 
 def test_the_first_text_leaves_at_once_and_what_is_no_stream_does_not_wait() -> None:
-    read: list[tuple[float, Message]] = []
+    read: list[tuple[float, Notice]] = []
     outbox = Outbox(lambda message: read.append((time.monotonic(), message)))
     for index in range(300):
-        outbox.put(Streamed(1, (Span("x"),)))
+        outbox.put(happened(1, Text("x")))
         time.sleep(0.001)
         if index == 0:
             assert wait_for(lambda: len(read) == 1)
     outbox.put(Hello("", 0))
     outbox.close(30)
-    streams = [at for at, message in read if isinstance(message, Streamed)]
+    streams = [at for at, message in read if isinstance(message, ReplyEvents)]
     # The first, and the last, which leaves together with what is urgent, come beside the others.
     assert 3 <= len(streams) <= 15 * (streams[-1] - streams[0]) + 2
     assert isinstance(read[-1][1], Hello)
-    text = "".join(s.text for _, m in read if isinstance(m, Streamed) for s in m.spans)
-    assert text == "x" * 300
+    events = [event for _, m in read if isinstance(m, ReplyEvents) for event in m.events]
+    assert all(isinstance(event, Text) for event in events)
+    assert "".join(event.text for event in events if isinstance(event, Text)) == "x" * 300
+
+
+def test_the_beginning_and_the_first_text_of_every_reply_leave_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("localspec.engine.outbox.PACE_S", 1000.0)
+    read: list[Notice] = []
+    outbox = Outbox(read.append)
+    for request in range(1, 4):
+        for event in (Started(3, 0), Text("x")):
+            told = len(read)
+            outbox.put(happened(request, event))
+            assert wait_for(lambda: len(read) > told)  # noqa: B023 - called at once
+    outbox.put(happened(3, Text("x")))
+    outbox.close(30)
+    assert read[-1] == happened(3, Text("x")), "and what is no beginning waits for its turn"
+    assert len(read) == 7
 
 
 def wait_for(holds: object) -> bool:

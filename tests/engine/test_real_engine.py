@@ -6,29 +6,27 @@ from pathlib import Path
 
 import pytest
 
+from localspec.chat.events import Prefilling, Text
+from localspec.decoding.round import StopReason
 from localspec.engine.client import EngineClient
 from localspec.engine.protocol import (
     Failed,
-    Finished,
-    Load,
     LoadCancelled,
     Loading,
-    Options,
-    Prefilling,
     Ready,
-    Started,
+    ReplyDone,
     StateLeft,
     StateRestored,
     StateSaved,
-    Streamed,
-    Turn,
 )
-from tests.engine.talking import Heard, hear, hear_all, hear_of
+from localspec.messages import Message
+from localspec.options import LaunchOptions, LoadOptions, ReplyOptions, SamplingParams
+from tests.engine.talking import Heard, hear_all, hear_event, hear_of
 
 pytestmark = pytest.mark.weights
 
-GREEDY = Options(temperature=0, max_tokens=40)
-QUESTION = [Turn("system", "You are brief."), Turn("user", "Name three rivers of Europe.")]
+GREEDY = ReplyOptions(SamplingParams(temperature=0), max_tokens=40)
+QUESTION = [Message.system("You are brief."), Message.user("Name three rivers of Europe.")]
 
 
 @contextmanager
@@ -36,7 +34,9 @@ def engine(path: Path, draft: str = "lookup") -> Iterator[EngineClient]:
     client = EngineClient()
     client.start()
     try:
-        load = Load(target=str(path), draft=draft, threads=1, gpu_layers=0, n_ctx=2048)
+        load = LaunchOptions(
+            target=str(path), draft=draft, load=LoadOptions(threads=1, gpu_layers=0, n_ctx=2048)
+        )
         client.load(load)
         ready = hear_of(client, Ready)[-1]
         assert isinstance(ready, Ready), ready
@@ -52,33 +52,32 @@ def client(smollm2_path: Path) -> Iterator[EngineClient]:
         yield client
 
 
-def ended(heard: Heard) -> Finished:
+def ended(heard: Heard) -> ReplyDone:
     last = heard[-1]
-    assert isinstance(last, Finished), last
+    assert isinstance(last, ReplyDone), last
     return last
 
 
 def test_a_conversation_evaluates_only_what_is_new(client: EngineClient) -> None:
     first = hear_all(client, client.ask(QUESTION, GREEDY, keep=0))
-    assert ended(first).turn.content == first.text != ""
-    talk = [*QUESTION, ended(first).turn, Turn("user", "And of Asia?")]
+    assert ended(first).message.text == first.text != ""
+    talk = [*QUESTION, ended(first).message, Message.user("And of Asia?")]
     second = hear_all(client, client.ask(talk, GREEDY))
-    new = ended(second).prompt_tokens - ended(second).cached_tokens
+    new = ended(second).reply.prompt_tokens - ended(second).reply.cached_tokens
     # The end of the first reply, and the second question with what the template puts around it.
     assert new < 40
-    assert second.of(Started)[0].cached_tokens == ended(second).cached_tokens
-    tokens = [token.text for each in second.of(Streamed) for token in each.tokens]
-    assert "".join(tokens) == second.text
+    assert second.started.cached_tokens == ended(second).reply.cached_tokens
+    assert second.written == second.text
 
 
 def test_a_restart_in_the_middle_of_a_conversation_changes_nothing(
     smollm2_path: Path, tmp_path: Path
 ) -> None:
     state = str(tmp_path / "state" / "1")
-    more = Turn("user", "Which of them is the longest?")
+    more = Message.user("Which of them is the longest?")
     with engine(smollm2_path) as before:
         first = ended(hear_all(before, before.ask(QUESTION, GREEDY)))
-        talk = [*QUESTION, first.turn, more]
+        talk = [*QUESTION, first.message, more]
         before.save_state(state)
         saved = hear_of(before, StateSaved)[-1]
         assert isinstance(saved, StateSaved)
@@ -87,80 +86,86 @@ def test_a_restart_in_the_middle_of_a_conversation_changes_nothing(
         after.restore_state(state)
         assert hear_of(after, StateRestored)[-1] == StateRestored(state, saved.tokens)
         resumed = ended(hear_all(after, after.ask(talk, GREEDY)))
-    assert resumed.turn == uninterrupted.turn
-    assert resumed.cached_tokens == uninterrupted.cached_tokens == saved.tokens
+    assert resumed.message == uninterrupted.message
+    assert resumed.reply.cached_tokens == uninterrupted.reply.cached_tokens == saved.tokens
     with engine(smollm2_path) as afresh:
         (tmp_path / "state" / "1" / "target.kv").write_bytes(b"damaged")
         afresh.restore_state(state)
         assert hear_of(afresh, StateLeft)[-1] == StateLeft(state, "it is damaged")
         again = ended(hear_all(afresh, afresh.ask(talk, GREEDY)))
-    assert again.cached_tokens == 0
-    assert again.prompt_tokens == resumed.prompt_tokens
+    assert again.reply.cached_tokens == 0
+    assert again.reply.prompt_tokens == resumed.reply.prompt_tokens
 
 
 def test_a_long_prompt_stops_in_the_middle_and_keeps_what_it_has(client: EngineClient) -> None:
-    long = [Turn("user", "The weather is nice today. " * 250)]
+    long = [Message.user("The weather is nice today. " * 250)]
     number = client.ask(long, GREEDY, keep=0)
-    told = hear(client, lambda message: isinstance(message, Prefilling))[-1]
-    assert isinstance(told, Prefilling)
+    told = hear_event(client, Prefilling).events(Prefilling)[-1]
     client.cancel(number)
     stopped = ended(hear_all(client, number))
-    assert (stopped.stop_reason, stopped.turn.content) == ("cancelled", "")
-    heard = hear_all(client, client.ask(long, Options(temperature=0, max_tokens=2)))
-    started = heard.of(Started)[0]
+    assert (stopped.reply.stop_reason, stopped.message.text) == (StopReason.CANCELLED, "")
+    heard = hear_all(
+        client, client.ask(long, ReplyOptions(SamplingParams(temperature=0), max_tokens=2))
+    )
+    started = heard.started
     # What was told to be evaluated is kept, and a whole prompt was not.
     assert told.done_tokens <= started.cached_tokens < started.prompt_tokens - 128
-    assert ended(heard).stop_reason == "length"
+    assert ended(heard).reply.stop_reason is StopReason.LENGTH
 
 
 def test_a_reply_stops_in_the_middle_and_goes_on(client: EngineClient) -> None:
-    story = [Turn("user", "Tell me a long story about a fox.")]
-    options = Options(temperature=0, max_tokens=60)
+    story = [Message.user("Tell me a long story about a fox.")]
+    options = ReplyOptions(SamplingParams(temperature=0), max_tokens=60)
     whole = ended(hear_all(client, client.ask(story, options, keep=0)))
     number = client.ask(story, options, keep=0)
-    hear(client, lambda message: isinstance(message, Streamed))
+    hear_event(client, Text)
     client.cancel(number)
     cut = ended(hear_all(client, number))
-    assert cut.stop_reason == "cancelled"
-    left = 60 - cut.completion_tokens
+    assert cut.reply.stop_reason is StopReason.CANCELLED
+    left = 60 - cut.reply.completion_tokens
     rest = ended(
-        hear_all(client, client.ask([*story, cut.turn], Options(temperature=0, max_tokens=left)))
+        hear_all(
+            client,
+            client.ask(
+                [*story, cut.message], ReplyOptions(SamplingParams(temperature=0), max_tokens=left)
+            ),
+        )
     )
-    assert rest.cached_tokens == rest.prompt_tokens - 1
-    assert whole.turn.content.startswith(cut.turn.content)
-    assert rest.turn.content.startswith(cut.turn.content)
-    assert len(rest.turn.content) > len(cut.turn.content)
+    assert rest.reply.cached_tokens == rest.reply.prompt_tokens - 1
+    assert whole.message.text.startswith(cut.message.text)
+    assert rest.message.text.startswith(cut.message.text)
+    assert len(rest.message.text) > len(cut.message.text)
 
 
 def test_every_token_says_where_it_came_from(client: EngineClient) -> None:
-    repeat = [Turn("user", "Repeat five times: the cat sat on the mat and looked at the dog.")]
+    repeat = [Message.user("Repeat five times: the cat sat on the mat and looked at the dog.")]
     drafted = hear_all(client, client.ask(repeat, GREEDY))
     plain = hear_all(client, client.ask(repeat, GREEDY, draft=False))
-    origins = [t.origin for each in drafted.of(Streamed) for t in each.tokens]
+    origins = drafted.origins
     assert origins[0] == "first"
     assert set(origins) <= {"first", "plain", "lookup", "correction", "bonus"}
-    accepted = sum(each.accepted for each in ended(drafted).drafters)
+    accepted = ended(drafted).reply.acceptance.accepted
     assert origins.count("lookup") > 0
     assert accepted - origins.count("lookup") in {0, 1}  # what ends the reply is no text
-    assert {t.origin for each in plain.of(Streamed) for t in each.tokens} == {"first", "plain"}
-    assert sum(each.drafted for each in ended(plain).drafters) == 0
+    assert set(plain.origins) == {"first", "plain"}
+    assert ended(plain).reply.acceptance.drafted == 0
 
 
 def test_a_file_that_is_none_is_refused_and_the_pair_stays(
     client: EngineClient, tmp_path: Path
 ) -> None:
     (tmp_path / "x.gguf").write_bytes(b"GGUF nonsense")
-    client.load(Load(target=str(tmp_path / "x.gguf")))
+    client.load(LaunchOptions(target=str(tmp_path / "x.gguf")))
     failed = hear_of(client, Ready)[-1]
     assert isinstance(failed, Failed)
     assert failed.kind == "ModelFileError"
-    assert ended(hear_all(client, client.ask(QUESTION, GREEDY))).turn.content != ""
+    assert ended(hear_all(client, client.ask(QUESTION, GREEDY))).message.text != ""
 
 
 def test_a_load_is_stopped_in_the_middle(smollm2_path: Path) -> None:
     client = EngineClient()
     client.start()
-    client.load(Load(target=str(smollm2_path), threads=1, gpu_layers=0))
+    client.load(LaunchOptions(target=str(smollm2_path), load=LoadOptions(threads=1, gpu_layers=0)))
     client.cancel()
     heard = hear_of(client, LoadCancelled)
     assert heard[-1] == LoadCancelled(None)

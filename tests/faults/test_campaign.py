@@ -1,15 +1,15 @@
-"""The short form: one trial of each kind that is quick; `python -m tests.faults` tries them all, many times."""
+"""The short form: one trial of each kind that is quick; `python -m lab.faults` tries them all, many times."""
 
 from pathlib import Path
 from random import Random
 
 import pytest
 
-from localspec.models.paths import data_dir
-from tests.faults.campaign import BEGIN, END, TRIALS, Row, replaced, table, tried
-from tests.faults.ground import Ground
-from tests.faults.memory_group import NotHereError
-from tests.faults.trial import Trial
+from lab.faults.campaign import BEGIN, END, TRIALS, Row, replaced, table, tried
+from lab.faults.ground import Ground
+from lab.faults.memory_group import NotHereError
+from lab.faults.trial import Trial
+from localspec.storage.paths import data_dir
 
 
 @pytest.mark.weights

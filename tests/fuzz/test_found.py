@@ -7,15 +7,16 @@ from pathlib import Path
 
 import pytest
 
+from lab.fuzz.target import load
+from lab.fuzz.targets.state import _CUT, _PAYLOAD, _RESEAL, _header
 from localspec.batch.rows import read_rows
 from localspec.batch.source import split_lines
-from localspec.child import _segments
 from localspec.config.files import read_settings
 from localspec.errors import HistoryError, UsageError
 from localspec.history.archive import History
 from localspec.history.export import as_json, as_markdown
-from tests.fuzz.target import load
-from tests.fuzz.targets.state import _CUT, _PAYLOAD, _RESEAL, _header
+from localspec.launch.child import _segments
+from localspec.messages import Message
 
 _DIGITS = "1" * 5000
 
@@ -72,8 +73,8 @@ def circle(tmp_path: Path) -> History:
     """A history in which each of two messages follows the other, written in another age."""
     history = History.open(tmp_path)
     number = history.create()
-    first = history.add_user(number, None, "Hi")
-    second = history.add_user(number, first, "Ho")
+    first = history.add_user(number, None, Message.user("Hi"))
+    second = history.add_user(number, first, Message.user("Ho"))
     history.close()
     with closing(sqlite3.connect(tmp_path / "history.db")) as file:
         file.execute("UPDATE message SET parent = ? WHERE id = ?", (second, first))
@@ -86,8 +87,8 @@ def circle(tmp_path: Path) -> History:
 def test_messages_that_follow_each_other_end(circle: History) -> None:
     number = circle.latest()
     assert number is not None
-    assert [each.content for each in circle.branch(number)] == ["Hi", "Ho"]
-    assert [each.content for each in circle.show(number, 1)] == ["Hi", "Ho"]
+    assert [each.message.text for each in circle.branch(number)] == ["Hi", "Ho"]
+    assert [each.message.text for each in circle.show(number, 1)] == ["Hi", "Ho"]
     circle.close()
 
 

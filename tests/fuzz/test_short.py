@@ -2,9 +2,9 @@
 
 import pytest
 
-from tests.fuzz.mutation import mutants
-from tests.fuzz.target import load
-from tests.fuzz.targets import NAMES, NATIVE
+from lab.fuzz.mutation import mutants
+from lab.fuzz.target import load
+from lab.fuzz.targets import NAMES, NATIVE
 
 # Opening a database takes milliseconds, and what reads a text takes microseconds.
 _FEWER = {"history": 40, "telemetry": 40, "constraint": 60}

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from lab.grammars.walks import accepts, walk
-from localspec.chat.reply_options import ReplyOptions
 from localspec.grammar import Grammars
 from localspec.grammar.automaton import GrammarAutomaton
+from localspec.options import ReplyOptions
 from tests.grammar.byte_vocabulary import END, ByteVocabulary
 
 _IDS = np.arange(END + 1)

@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from localspec.chat.reply_options import ReplyOptions
 from localspec.decoding.constraint import AnswerConstraint
 from localspec.errors import PassFailed, UsageError
-from localspec.grammar import Grammars
+from localspec.grammar import Grammars, require_sound
 from localspec.grammar import automaton as automaton_module
 from localspec.grammar.automaton import GrammarAutomaton, GrammarState, _Cursor
+from localspec.options import ReplyOptions
 from tests.decoding.planting import plant
 from tests.grammar.byte_vocabulary import END, ByteVocabulary
 
@@ -282,8 +282,8 @@ def test_a_grammar_that_gives_no_mask_ends_in_one_line() -> None:
 def test_a_token_in_a_grammar_is_refused_whatever_the_vocabulary_has() -> None:
     for lark in ("start: <think>", "start: <[12]>", 'start: "a" <[*]>  // x'):
         with pytest.raises(UsageError, match="is a token, and an answer is text"):
-            ReplyOptions(lark=lark)
-    assert ReplyOptions(lark='start: "<think>" /<[a]>/ # <think>').is_bound
+            require_sound(ReplyOptions(lark=lark))
+    require_sound(ReplyOptions(lark='start: "<think>" /<[a]>/ # <think>'))
 
 
 def test_of_many_grammars_the_last_ones_are_kept_compiled() -> None:

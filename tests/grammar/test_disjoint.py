@@ -5,11 +5,12 @@ from typing import Any
 import pytest
 
 from lab.grammars.judge import Judge
-from localspec.chat.reply_options import ReplyOptions
 from localspec.errors import UsageError
+from localspec.grammar import require_sound
 from localspec.grammar.disjoint import Disjoint
 from localspec.grammar.document import Document
 from localspec.grammar.facts import Part
+from localspec.options import ReplyOptions
 from tests.grammar.answers import takes_value
 
 
@@ -99,4 +100,4 @@ def test_one_of_alternatives_holds(schema: Any, taken: list[Any], refused: list[
 )
 def test_what_may_be_valid_under_two_is_refused(alternatives: list[Any]) -> None:
     with pytest.raises(UsageError, match="/items: what is valid under one alternative"):
-        ReplyOptions(json_schema={"items": {"oneOf": alternatives}})
+        require_sound(ReplyOptions(json_schema={"items": {"oneOf": alternatives}}))

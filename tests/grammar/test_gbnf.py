@@ -5,8 +5,9 @@ import time
 
 import pytest
 
-from localspec.chat.reply_options import ReplyOptions
 from localspec.errors import UsageError
+from localspec.grammar import require_sound
+from localspec.options import ReplyOptions
 from tests.grammar.answers import takes, texts
 from tests.grammar.grammars import GRAMMARS
 
@@ -82,7 +83,7 @@ def test_texts_by_chance_are_those_of_the_grammar() -> None:
 def test_what_is_wrong_is_said_with_its_place(gbnf: str, reason: str) -> None:
     started = time.monotonic()
     with pytest.raises(UsageError) as caught:
-        ReplyOptions(grammar=gbnf)
+        require_sound(ReplyOptions(grammar=gbnf))
     assert reason in str(caught.value)
     assert str(caught.value).isprintable()
     assert len(str(caught.value)) < 300

@@ -8,8 +8,9 @@ import jsonschema
 import pytest
 
 from lab.grammars.judge import Judge
-from localspec.chat.reply_options import ReplyOptions
 from localspec.errors import UsageError
+from localspec.grammar import require_sound
+from localspec.options import ReplyOptions
 from tests.grammar.answers import takes, takes_value, texts
 from tests.grammar.random_schemas import random_schema
 from tests.grammar.schemas import ASKED, Asked
@@ -184,6 +185,9 @@ def test_white_space_is_a_blank_or_an_indented_line() -> None:
         ({"type": "array", "prefixItems": [{}], "items": False, "minItems": 2}, "no value is valid here"),
         ({"type": "object", "properties": {"a": False}, "required": ["a"]}, "/properties/a: no value is valid here"),
         ({"type": "object", "minProperties": 2}, "minProperties 2"),
+        ({"const": ["a", {"b": "c\0"}]}, "the text 'c\\x00' cannot be kept"),
+        ({"items": {"enum": ["a", "\x7f"]}}, "at /items: the text '\\x7f' cannot be kept"),
+        ({"pattern": "a\\x00b", "type": "string"}, "no value is valid"),
         ({"properties": {"a": {}, "b": {}, "c": {}}, "maxProperties": 2}, "min/maxProperties only supported"),
         ({"type": "object", "required": "a"}, "required takes a list"),
         ({"patternProperties": {"^a": {}, "b$": {}}}, "are not disjoint"),
@@ -204,7 +208,7 @@ def test_white_space_is_a_blank_or_an_indented_line() -> None:
 )  # fmt: skip
 def test_what_cannot_be_kept_is_named_with_its_place(schema: Any, reason: str) -> None:
     with pytest.raises(UsageError) as caught:
-        ReplyOptions(json_schema=json.dumps(schema, ensure_ascii=False))
+        require_sound(ReplyOptions(json_schema=json.dumps(schema, ensure_ascii=False)))
     assert reason in str(caught.value)
     assert "\n" not in str(caught.value)
     assert len(str(caught.value)) < 420
@@ -227,7 +231,7 @@ def test_an_error_is_a_short_line_that_a_terminal_shows_and_does_not_obey(
     schema: Any, capfd: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(UsageError) as caught:
-        ReplyOptions(json_schema=schema)
+        require_sound(ReplyOptions(json_schema=schema))
     assert str(caught.value).isprintable()
     assert len(str(caught.value)) < 700
     assert capfd.readouterr() == ("", "")
@@ -239,7 +243,7 @@ def test_true_is_not_one_however_deep(keyword: str, one: Any, other: Any) -> Non
     for parts in ((one, other), (other, one)):
         values = [{keyword: [each] if keyword == "enum" else each} for each in parts]
         with pytest.raises(UsageError, match="no value is valid"):
-            ReplyOptions(json_schema={"allOf": values})
+            require_sound(ReplyOptions(json_schema={"allOf": values}))
 
 
 @pytest.mark.parametrize(
@@ -248,7 +252,7 @@ def test_true_is_not_one_however_deep(keyword: str, one: Any, other: Any) -> Non
 )  # fmt: skip
 def test_a_keyword_with_a_value_that_it_does_not_take_is_named(keyword: str, value: Any) -> None:
     with pytest.raises(UsageError, match=keyword.replace("dependencies", "dependentRequired")):
-        ReplyOptions(json_schema={"items": {"allOf": [{keyword: value}]}})
+        require_sound(ReplyOptions(json_schema={"items": {"allOf": [{keyword: value}]}}))
 
 
 @pytest.mark.parametrize(
@@ -258,7 +262,7 @@ def test_a_keyword_with_a_value_that_it_does_not_take_is_named(keyword: str, val
 )
 def test_what_is_no_json_is_said_so(text: str) -> None:
     with pytest.raises(UsageError, match=r"JSON schema|json_schema has") as caught:
-        ReplyOptions(json_schema=text)
+        require_sound(ReplyOptions(json_schema=text))
     assert "\n" not in str(caught.value)
 
 
@@ -287,7 +291,7 @@ def deep(levels: int) -> dict[str, Any]:
 )  # fmt: skip
 def test_huge_schemas_end_in_a_grammar_or_an_error(schema: dict[str, Any]) -> None:
     try:
-        ReplyOptions(json_schema=schema)
+        require_sound(ReplyOptions(json_schema=schema))
     except UsageError as error:
         assert "\n" not in str(error)  # noqa: PT017 - some of them are taken
 

@@ -7,10 +7,11 @@ from typing import Any
 import pytest
 
 from lab.grammars.judge import Judge
-from localspec.chat.reply_options import ReplyOptions
 from localspec.errors import UsageError
+from localspec.grammar import require_sound
 from localspec.grammar.document import Document
 from localspec.grammar.nesting import LEVELS, Nesting
+from localspec.options import ReplyOptions
 from tests.grammar.answers import takes_value, texts
 from tests.grammar.schemas import ASKED
 
@@ -111,7 +112,7 @@ def test_what_can_contain_nothing_but_itself_is_written_without_it() -> None:
 
 def test_what_has_to_contain_itself_is_refused() -> None:
     with pytest.raises(UsageError, match="can never end"):
-        ReplyOptions(json_schema=node(required=["next"], next=CHILD))
+        require_sound(ReplyOptions(json_schema=node(required=["next"], next=CHILD)))
 
 
 @pytest.mark.parametrize("asked", ASKED, ids=[each.name for each in ASKED])

@@ -5,13 +5,14 @@ import time
 from pathlib import Path
 
 from localspec.history.archive import History
+from localspec.messages import Message
 from tests.history.streaming_writer import say
 
 
 def main(directory: str) -> None:
     history = History.open(Path(directory))
     number = history.create()
-    reply = history.begin_reply(number, history.add_user(number, None, "go on"))
+    reply = history.begin_reply(number, history.add_user(number, None, Message.user("go on")))
     length = 0
     while True:
         reply.feed("word ")

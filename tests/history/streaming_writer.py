@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 
 from localspec.history.archive import History
+from localspec.messages import Message
 
 
 def say(*words: object) -> None:
@@ -26,8 +27,10 @@ def main(directory: str, seed: int) -> None:
     say("open", number)
     parent = history.conversation(number).leaf
     while True:
-        asked = history.add_user(number, parent, "question " * moments.randrange(1, 40))
-        say("done", asked, len(history.branch(number)[-1].content))
+        asked = history.add_user(
+            number, parent, Message.user("question " * moments.randrange(1, 40))
+        )
+        say("done", asked, len(history.branch(number)[-1].message.text))
         reply = history.begin_reply(number, asked)
         length = 0
         for index in range(moments.randrange(1, 60)):

@@ -1,8 +1,10 @@
 """Conversations as trees: branches, search, deletion."""
 
 import json
+import sqlite3
 import stat
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -10,6 +12,8 @@ import pytest
 from localspec.errors import HistoryError
 from localspec.history.archive import History
 from localspec.history.export import as_json, as_markdown
+from localspec.history.schema import MIGRATIONS
+from localspec.messages import DocumentPart, Message
 from tests.toy import Stopwatch
 
 
@@ -24,21 +28,21 @@ def history(tmp_path: Path) -> Iterator[History]:
 def talk(history: History, question: str, answer: str, conversation: int | None = None) -> int:
     """Add a question and its answer at the end of a conversation, or of a new one."""
     number = history.create() if conversation is None else conversation
-    asked = history.add_user(number, history.conversation(number).leaf, question)
-    history.begin_reply(number, asked).finish(answer)
+    asked = history.add_user(number, history.conversation(number).leaf, Message.user(question))
+    history.begin_reply(number, asked).finish(Message.assistant(answer))
     return number
 
 
 def said(history: History, conversation: int) -> list[str]:
-    return [message.content for message in history.branch(conversation)]
+    return [each.message.text for each in history.branch(conversation)]
 
 
 def test_a_conversation_is_there_again_after_a_restart(tmp_path: Path) -> None:
     first = History(tmp_path)
     number = first.create(system="Be brief.", pair="a-pair", settings='{"seed": 3}')
-    asked = first.add_user(number, None, "Name a river.")
+    asked = first.add_user(number, None, Message.user("Name a river."))
     reply = first.begin_reply(number, asked, "a-model")
-    reply.finish("The Rhine.", "Hm.", '{"tokens_per_s": 30}')
+    reply.finish(Message.assistant("The Rhine.", "Hm."), '{"tokens_per_s": 30}')
     first.close()
     second = History(tmp_path)
     stored = second.conversation(number)
@@ -46,11 +50,62 @@ def test_a_conversation_is_there_again_after_a_restart(tmp_path: Path) -> None:
     second.close()
     assert (stored.system, stored.pair, stored.settings) == ("Be brief.", "a-pair", '{"seed": 3}')
     assert (stored.title, stored.n_messages, stored.leaf) == ("Name a river.", 2, reply.message)
-    assert (question.role, question.content, question.parent) == ("user", "Name a river.", None)
-    assert (answer.role, answer.content, answer.thinking) == ("assistant", "The Rhine.", "Hm.")
+    assert (question.message, question.parent) == (Message.user("Name a river."), None)
+    assert answer.message == Message.assistant("The Rhine.", "Hm.")
     assert (answer.state, answer.model) == ("complete", "a-model")
     assert answer.figures == '{"tokens_per_s": 30}'
     assert answer.parent == question.id
+
+
+# As localspec wrote it when a message was a text: words, and files behind them.
+BEFORE = r"""
+INSERT INTO conversation VALUES (1, 'sum @a', 'Be brief.', 'p', '', 1.0, 2.0, NULL);
+INSERT INTO message VALUES (1, 1, NULL, 'user', 'sum @a' || x'0a0a' || '<file name="a">' || x'0a' || '1 <\/file>'
+    || x'0a' || '</file>', '', 'complete', 1.0, '', '');
+INSERT INTO message VALUES (2, 1, 1, 'assistant', 'It is 1.', 'hm', 'cut', 2.0, 'm', '{"a": 1}');
+UPDATE conversation SET leaf = 2;
+"""
+
+
+def written_before(directory: Path, schema: str = MIGRATIONS[0]) -> History:
+    with closing(sqlite3.connect(directory / "history.db")) as file:
+        file.executescript(schema + "PRAGMA user_version = 1;" + BEFORE)
+    return History(directory)
+
+
+def test_a_history_of_the_version_before_is_as_it_was(tmp_path: Path) -> None:
+    history = written_before(tmp_path)
+    question, answer = history.branch(1)
+    text = 'sum @a\n\n<file name="a">\n1 <\\/file>\n</file>'
+    assert (question.message.text, question.message.typed) == (text, "sum @a")
+    assert question.message.documents == (DocumentPart("a", "1 </file>"),)
+    assert answer.message == Message.assistant("It is 1.", "hm")
+    document = json.loads(as_json(history.conversation(1), history.messages(1)))
+    assert [each["content"] for each in document["messages"]] == [text, "It is 1."]
+    again = history.create()
+    history.add_user(again, None, question.message)
+    assert said(history, again) == [text]
+    history.close()
+    with closing(sqlite3.connect(tmp_path / "history.db")) as file:
+        rows = file.execute("SELECT content FROM message WHERE role = 'user'").fetchall()
+    assert rows == [(text,), (text,)]
+
+
+def test_a_role_that_no_chat_writes_is_told_in_one_line(tmp_path: Path) -> None:
+    unchecked = MIGRATIONS[0].replace("CHECK (role IN ('user', 'assistant'))", "")
+    history = written_before(tmp_path, unchecked)
+    history.close()
+    with closing(sqlite3.connect(tmp_path / "history.db")) as file:
+        file.execute("UPDATE message SET role = ? WHERE id = 2", ("x\n",))
+        file.commit()
+    history = History(tmp_path)
+    with pytest.raises(HistoryError, match=r"message 2 .* role 'x.n': delete its conversation"):
+        history.branch(1)
+    with pytest.raises(HistoryError):
+        history.resume_reply(2)
+    history.delete(1)
+    assert history.conversations() == []
+    history.close()
 
 
 def test_only_the_owner_can_read_it(history: History, tmp_path: Path) -> None:
@@ -66,18 +121,18 @@ def test_editing_an_earlier_question_begins_a_branch_beside_it(history: History)
     number = talk(history, "one", "1")
     talk(history, "two", "2", number)
     second = history.branch(number)[2]
-    edited = history.add_user(number, second.parent, "zwei")
-    history.begin_reply(number, edited).finish("II")
+    edited = history.add_user(number, second.parent, Message.user("zwei"))
+    history.begin_reply(number, edited).finish(Message.assistant("II"))
     assert said(history, number) == ["one", "1", "zwei", "II"]
     assert history.branch(number)[2].siblings == (second.id, edited)
-    assert [m.content for m in history.show(number, second.id)] == ["one", "1", "two", "2"]
-    assert [m.content for m in history.show(number, edited)] == ["one", "1", "zwei", "II"]
+    assert [m.message.text for m in history.show(number, second.id)] == ["one", "1", "two", "2"]
+    assert [m.message.text for m in history.show(number, edited)] == ["one", "1", "zwei", "II"]
 
 
 def test_editing_the_first_question_is_a_second_beginning(history: History) -> None:
     number = talk(history, "one", "1")
     (first, _) = history.branch(number)
-    again = history.add_user(number, None, "uno")
+    again = history.add_user(number, None, Message.user("uno"))
     assert said(history, number) == ["uno"]
     assert history.branch(number)[0].siblings == (first.id, again)
 
@@ -86,7 +141,7 @@ def test_asking_again_keeps_both_answers(history: History) -> None:
     number = talk(history, "one", "1")
     asked, answered = history.branch(number)
     again = history.begin_reply(number, asked.id)
-    again.finish("I")
+    again.finish(Message.assistant("I"))
     assert said(history, number) == ["one", "I"]
     assert history.branch(number)[1].siblings == (answered.id, again.message)
     assert len(history.messages(number)) == 3
@@ -100,7 +155,7 @@ def test_siblings_are_of_the_same_conversation(history: History) -> None:
 
 def test_a_cut_reply_goes_on_where_it_was_cut(history: History) -> None:
     number = history.create()
-    reply = history.begin_reply(number, history.add_user(number, None, "count"))
+    reply = history.begin_reply(number, history.add_user(number, None, Message.user("count")))
     reply.feed("thinking", thinking=True)
     reply.feed("1, 2")
     reply.cut()
@@ -109,7 +164,7 @@ def test_a_cut_reply_goes_on_where_it_was_cut(history: History) -> None:
     more.feed(", 3")
     more.finish()
     last = history.branch(number)[1]
-    assert (last.content, last.thinking, last.state) == ("1, 2, 3", "thinking", "complete")
+    assert (last.message, last.state) == (Message.assistant("1, 2, 3", "thinking"), "complete")
 
 
 def test_the_list_has_the_newest_first_and_no_empty_ones(history: History) -> None:
@@ -170,17 +225,37 @@ def test_a_hit_has_the_words_around_it(history: History) -> None:
 
 def test_a_reply_is_searched_once_it_is_settled_and_never_twice(history: History) -> None:
     number = history.create()
-    reply = history.begin_reply(number, history.add_user(number, None, "q"))
-    reply.finish("needle")
-    history.resume_reply(reply.message).finish("haystack")
+    reply = history.begin_reply(number, history.add_user(number, None, Message.user("q")))
+    reply.finish(Message.assistant("needle"))
+    history.resume_reply(reply.message).finish(Message.assistant("haystack"))
     assert history.conversations("needle") == []
     assert len(history.conversations("haystack")) == 1
+
+
+def test_a_title_is_cut_at_a_word(history: History) -> None:
+    number = history.create()
+    history.add_user(
+        number,
+        None,
+        Message.user("Compare the three longest rivers of Europe with those of Asia, in a table"),
+    )
+    title = history.conversation(number).title
+    assert title == "Compare the three longest rivers of Europe with those of…"
+
+
+def test_a_title_is_what_was_typed_without_files(history: History) -> None:
+    number = history.create()
+    file = DocumentPart("a.txt", "inside")
+    history.add_user(number, None, Message.user("a question", [file]))
+    assert history.conversation(number).title == "a question"
+    assert "inside" in history.branch(number)[0].message.text
 
 
 def test_a_title_is_the_users_once_given(history: History) -> None:
     number = talk(history, "a question\nof two lines " + "x" * 80, "A")
     title = history.conversation(number).title
     assert title.startswith("a question of two lines xxx")
+    assert title.endswith("…")
     assert len(title) == 60
     history.rename(number, " Mine\n now ")
     talk(history, "another", "B", number)
@@ -215,7 +290,7 @@ def test_a_long_conversation_with_branches_can_be_deleted(history: History) -> N
     number = history.create()
     parent = None
     for index in range(1500):
-        parent = history.add_user(number, parent, f"message {index}")
+        parent = history.add_user(number, parent, Message.user(f"message {index}"))
     assert len(history.branch(number)) == 1500
     history.delete(number)
     assert history.trouble is None
@@ -248,8 +323,8 @@ def test_text_that_utf8_cannot_hold_is_kept_as_far_as_it_can(history: History) -
 
 def test_markdown_shows_the_branch(history: History) -> None:
     number = history.create(system="Be brief.\nAlways.", pair="a-pair")
-    asked = history.add_user(number, None, "Name a river.")
-    history.begin_reply(number, asked).cut("The Rh")
+    asked = history.add_user(number, None, Message.user("Name a river."))
+    history.begin_reply(number, asked).cut(Message.assistant("The Rh"))
     text = as_markdown(history.conversation(number), history.branch(number))
     heading, about, *rest = text.split("\n\n")
     assert heading == "# Name a river."
@@ -266,7 +341,7 @@ def test_markdown_shows_the_branch(history: History) -> None:
 def test_json_has_every_branch_and_figure(history: History) -> None:
     number = talk(history, "one", "1")
     asked = history.branch(number)[0]
-    history.begin_reply(number, asked.id, "m").finish("I", "hm", '{"x": 1}')
+    history.begin_reply(number, asked.id, "m").finish(Message.assistant("I", "hm"), '{"x": 1}')
     document = json.loads(as_json(history.conversation(number), history.messages(number)))
     assert [m["content"] for m in document["messages"]] == ["one", "1", "I"]
     assert document["messages"][2]["figures"] == {"x": 1}

@@ -13,6 +13,7 @@ import pytest
 
 from localspec.history.archive import History
 from localspec.history.schema import VERSION
+from localspec.messages import Message
 from tests.history.test_archive import said, talk
 
 NOBODY = 65534
@@ -29,7 +30,7 @@ def assert_a_chat_goes_on(history: History) -> None:
     number = talk(history, "still there?", "yes")
     talk(history, "really?", "really", number)
     second = history.branch(number)[2]
-    history.begin_reply(number, second.id).finish("no")
+    history.begin_reply(number, second.id).finish(Message.assistant("no"))
     assert said(history, number) == ["still there?", "yes", "really?", "no"]
     assert number in [each.id for each in history.conversations("really")]
     assert history.state_directory(number) is None
@@ -103,7 +104,7 @@ def test_damage_while_it_is_open_costs_no_word_of_the_chat(tmp_path: Path) -> No
     database = filled(tmp_path)
     history = History(tmp_path)
     number = history.latest() or 0
-    reply = history.begin_reply(number, history.add_user(number, None, "new"))
+    reply = history.begin_reply(number, history.add_user(number, None, Message.user("new")))
     reply.feed("half an answer")
     with database.open("r+b") as file:
         file.write(b"\xff" * database.stat().st_size)
@@ -117,6 +118,7 @@ FULL = """
 import resource, sys
 from pathlib import Path
 from localspec.history.archive import History
+from localspec.messages import Message
 from tests.history.test_archive import said, talk
 from tests.history.test_trouble import assert_a_chat_goes_on, assert_one_line
 
@@ -125,7 +127,7 @@ number = history.latest()
 before = said(history, number)
 # Every file may have a few pages more than the largest has now: a disk that fills up.
 resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[2]), resource.RLIM_INFINITY))
-asked = history.add_user(number, history.conversation(number).leaf, "and now?")
+asked = history.add_user(number, history.conversation(number).leaf, Message.user("and now?"))
 reply = history.begin_reply(number, asked)
 for _ in range(200):
     reply.feed("words that find no room any more " * 100)
@@ -163,6 +165,7 @@ FULL_FOR_A_WHILE = """
 import resource, sys
 from pathlib import Path
 from localspec.history.archive import History
+from localspec.messages import Message
 from tests.history.test_archive import said, talk
 
 def room(size):
@@ -170,7 +173,7 @@ def room(size):
 
 history = History(Path(sys.argv[1]))
 kept, gone, begun = (talk(history, name, "fine") for name in ("kept", "gone", "begun"))
-reply = history.begin_reply(begun, history.add_user(begun, history.conversation(begun).leaf, "and?"))
+reply = history.begin_reply(begun, history.add_user(begun, history.conversation(begun).leaf, Message.user("and?")))
 room(300_000)
 reply.feed("x" * 400_000)
 talk(history, "said in memory", "y" * 400_000)
@@ -284,7 +287,7 @@ def test_a_message_that_another_chat_deleted_is_no_trouble_of_the_disk(tmp_path:
     number = talk(one, "a", "A")
     other.delete(number)
     with pytest.raises(Exception, match="cannot do that") as caught:
-        one.add_user(number, None, "b")
+        one.add_user(number, None, Message.user("b"))
     assert type(caught.value).__name__ == "HistoryError"
     assert one.trouble is None
     one.close()
@@ -294,11 +297,11 @@ def test_a_message_that_another_chat_deleted_is_no_trouble_of_the_disk(tmp_path:
 def test_two_chats_write_at_the_same_time(tmp_path: Path) -> None:
     one, other = History(tmp_path), History(tmp_path)
     first, second = one.create(), other.create()
-    mine = one.begin_reply(first, one.add_user(first, None, "a"))
-    yours = other.begin_reply(second, other.add_user(second, None, "b"))
+    mine = one.begin_reply(first, one.add_user(first, None, Message.user("a")))
+    yours = other.begin_reply(second, other.add_user(second, None, Message.user("b")))
     third = History(tmp_path)  # calls both cut, since it cannot know that their writers live
-    mine.finish("A")
-    yours.finish("B")
+    mine.finish(Message.assistant("A"))
+    yours.finish(Message.assistant("B"))
     assert said(third, first) == ["a", "A"]
     assert third.branch(second)[1].state == "complete"
     assert len(third.conversations("a")) == 1

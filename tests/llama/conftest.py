@@ -7,7 +7,7 @@ import pytest
 
 from localspec.llama.context import LlamaContext
 from localspec.llama.model import LlamaModel
-from localspec.llama.options import LoadOptions
+from localspec.options import LoadOptions
 
 OPTIONS = LoadOptions(n_ctx=1024, max_rows=8, n_batch=128).exact()
 

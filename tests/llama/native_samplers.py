@@ -9,7 +9,8 @@ import llama_cpp.llama_cpp as native
 import numpy as np
 from numpy.typing import NDArray
 
-from localspec.decoding.sampling import SamplingParams, candidates, penalised
+from localspec.decoding.sampling import candidates, penalised
+from localspec.options import SamplingParams
 
 _TOKEN_DATA = np.dtype([("id", np.int32), ("logit", np.float32), ("p", np.float32)])
 

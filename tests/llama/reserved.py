@@ -7,8 +7,8 @@ from pathlib import Path
 import llama_cpp.llama_cpp as native
 
 from localspec.llama.backend import clear_log, initialise, log_lines
-from localspec.llama.options import KV_TYPES
 from localspec.models.memory import Settings
+from localspec.options import KV_TYPES
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from localspec.decoding.cancel import CancelFlag, Cancelled
 from localspec.llama.calibrate import OF_DRAFT_MODEL, OF_TARGET, measure_pass_costs
 from localspec.llama.context import LlamaContext
 from localspec.llama.model import LlamaModel
-from localspec.llama.options import LoadOptions
+from localspec.options import LoadOptions
 from tests.llama.tiny_mamba import write
 
 SHORT = replace(OF_TARGET, widths=(1, 2, 8, 64), needed=4, budget_s=0.5, most_s=99.0)

@@ -6,8 +6,8 @@ import llama_cpp.llama_cpp as native
 import pytest
 
 from localspec.llama import backend
-from localspec.models.eog import eog_tokens
-from localspec.models.gguf_header import read_header
+from localspec.models.gguf import read_header
+from localspec.models.tokenizer import eog_tokens
 
 pytestmark = pytest.mark.weights
 

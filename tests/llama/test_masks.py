@@ -5,10 +5,10 @@ import json
 import numpy as np
 import pytest
 
-from localspec.chat.reply_options import ReplyOptions
 from localspec.decoding.constraint import AnswerConstraint
 from localspec.grammar import Grammars
 from localspec.llama.model import LlamaModel
+from localspec.options import ReplyOptions
 from tests.grammar.schemas import ASKED
 
 pytestmark = pytest.mark.weights

@@ -7,10 +7,10 @@ import pytest
 
 from localspec.llama.context import LlamaContext
 from localspec.llama.model import LlamaModel
-from localspec.llama.options import LoadOptions
-from localspec.models.gguf_header import read_header
+from localspec.models.gguf import read_header
 from localspec.models.memory import Settings, Usage, predict
 from localspec.models.shape import ModelShape, model_shape
+from localspec.options import LoadOptions
 from tests.llama.reserved import Reserved, dry_run, logged
 from tests.models import shapes
 

@@ -12,7 +12,7 @@ from localspec.llama.context import LlamaContext
 from localspec.llama.cpu_threads import default_threads
 from localspec.llama.devices import devices, select
 from localspec.llama.model import LlamaModel
-from localspec.llama.options import LoadOptions
+from localspec.options import LoadOptions
 
 pytestmark = pytest.mark.weights
 

@@ -10,13 +10,12 @@ import pytest
 
 from localspec.chat.assistant import Assistant
 from localspec.chat.events import Reply
-from localspec.chat.reply_options import ReplyOptions
-from localspec.decoding.generate import StopReason
-from localspec.decoding.sampling import SamplingParams
-from localspec.launch import Launch, prepare
+from localspec.decoding.round import StopReason
+from localspec.launch.load import load
+from localspec.launch.plan import make_plan
 from localspec.llama.context import LlamaContext
 from localspec.llama.model import LlamaModel
-from localspec.llama.options import LoadOptions
+from localspec.options import LaunchOptions, LoadOptions, ReplyOptions, SamplingParams
 from tests.llama import tiny_mamba
 from tests.llama.audit import Audit, held
 
@@ -41,8 +40,8 @@ def audit(monkeypatch: pytest.MonkeyPatch) -> Audit:
 def drafting(smollm2_path: Path) -> Iterator[Assistant]:
     """SmolLM2 with itself as draft model: passes of both, and of every width."""
     path = str(smollm2_path)
-    launch = Launch(target=path, draft_model=path, draft="model:3", options=OPTIONS)
-    assistant = prepare(launch).load()
+    launch = LaunchOptions(target=path, draft_model=path, draft="model:3", load=OPTIONS)
+    assistant = load(make_plan(launch)).assistant
     yield assistant
     assistant.close()
 
@@ -57,8 +56,8 @@ def test_every_row_lies_in_the_buffer_of_its_pass(
     audit: Audit, smollm2_path: Path, draft: str
 ) -> None:
     small = str(smollm2_path) if draft.startswith("model") else None
-    launch = Launch(target=str(smollm2_path), draft_model=small, draft=draft, options=OPTIONS)
-    assistant = prepare(launch).load()
+    launch = LaunchOptions(target=str(smollm2_path), draft_model=small, draft=draft, load=OPTIONS)
+    assistant = load(make_plan(launch)).assistant
     for temperature in (0.0, 0.9):
         answered(assistant, 24, temperature)
     assistant.close()
@@ -67,8 +66,8 @@ def test_every_row_lies_in_the_buffer_of_its_pass(
 
 
 def test_nobody_holds_rows_of_a_context_that_was_freed(audit: Audit, smollm2_path: Path) -> None:
-    launch = Launch(target=str(smollm2_path), draft="lookup:4", options=OPTIONS)
-    assistant = prepare(launch).load()
+    launch = LaunchOptions(target=str(smollm2_path), draft="lookup:4", load=OPTIONS)
+    assistant = load(make_plan(launch)).assistant
     reply = answered(assistant, 12)
     assistant.close()
     gc.collect()
@@ -155,8 +154,8 @@ def test_switching_models_leaves_nothing_behind(smollm2_path: Path, tmp_path: Pa
     other = tiny_mamba.write(tmp_path / "tiny.gguf")
 
     def switch() -> None:
-        launch = Launch(target=str(smollm2_path), draft="lookup:4", options=OPTIONS)
-        assistant = prepare(launch).load()
+        launch = LaunchOptions(target=str(smollm2_path), draft="lookup:4", load=OPTIONS)
+        assistant = load(make_plan(launch)).assistant
         answered(assistant, 3)
         assistant.close()
         tiny = LlamaModel(other, LoadOptions(n_ctx=64, threads=1))
@@ -167,7 +166,7 @@ def test_switching_models_leaves_nothing_behind(smollm2_path: Path, tmp_path: Pa
         switch()
     gc.collect()
     before = held()
-    for _ in range(5):  # benchmarks/native_growth.py does two hundred
+    for _ in range(5):  # lab/benchmarks/native_growth.py does two hundred
         switch()
     gc.collect()
     after = held()
@@ -183,8 +182,10 @@ def test_what_a_pair_held_is_given_back_when_it_is_closed(smollm2_path: Path) ->
     def left(n_ctx: int, draft: str) -> int:
         small = str(smollm2_path) if draft.startswith("model") else None
         options = LoadOptions(n_ctx=n_ctx, threads=1)
-        launch = Launch(target=str(smollm2_path), draft_model=small, draft=draft, options=options)
-        assistant = prepare(launch).load()
+        launch = LaunchOptions(
+            target=str(smollm2_path), draft_model=small, draft=draft, load=options
+        )
+        assistant = load(make_plan(launch)).assistant
         answered(assistant, 3)
         assistant.close()
         return held().anonymous_kb

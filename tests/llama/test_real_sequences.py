@@ -10,18 +10,16 @@ import pytest
 
 from localspec.chat.assistant import Assistant
 from localspec.chat.conversation import Conversation
-from localspec.chat.reply_options import ReplyOptions
-from localspec.chat.requests import Answered, Answerer, OneAtATime, Request
+from localspec.chat.requests import Answered, Request
 from localspec.decoding.cancel import CancelFlag, Cancelled
-from localspec.decoding.generate import StopReason
 from localspec.decoding.model import Pass, Role
-from localspec.decoding.sampling import SamplingParams
-from localspec.launch import Launch, prepare
+from localspec.decoding.round import StopReason
+from localspec.launch.load import load
+from localspec.launch.plan import make_plan
 from localspec.llama.context import LlamaContext
 from localspec.llama.model import LlamaModel
-from localspec.llama.options import LoadOptions
 from localspec.llama.sequences import LlamaSequences
-from localspec.parallel import open_parallel
+from localspec.options import LaunchOptions, LoadOptions, ReplyOptions, SamplingParams
 
 pytestmark = pytest.mark.weights
 
@@ -139,49 +137,58 @@ def test_each_sequence_holds_as_much_as_it_would_alone(sequences: LlamaSequences
     assert sequences.views[3].logits([8] * 300, rows=1).shape[0] == 1
 
 
-def requests(options: ReplyOptions) -> Iterator[Request]:
+def requests(options: ReplyOptions, *, afresh: bool = False) -> Iterator[Request]:
     for key, prompt in enumerate(PROMPTS):
         conversation = Conversation("You are a brief and precise assistant. " * 6)
         conversation.append_user(prompt)
-        yield Request(key, conversation, replace(options, seed=100 + key))
+        yield Request(key, conversation, replace(options, seed=100 + key), afresh=afresh)
 
 
 def texts(
-    answerer: Answerer, options: ReplyOptions
+    assistant: Assistant, options: ReplyOptions
 ) -> dict[int, tuple[tuple[int, ...], StopReason]]:
-    answered: list[Answered] = list(answerer.answer(requests(options)))
+    answered: list[Answered] = list(assistant.answer(requests(options, afresh=True)))
     assert all(each.reply for each in answered)
     return {
         each.key: (each.reply.tokens, each.reply.stop_reason) for each in answered if each.reply
     }
 
 
+def loaded(smollm2_path: Path, count: int, *, exact: bool, draft: str = "off") -> Assistant:
+    path = str(smollm2_path)
+    launch = LaunchOptions(
+        target=path,
+        draft_model=path if draft == "model" else None,
+        draft=draft,
+        exact=exact,
+        load=LoadOptions(n_ctx=512),
+    )
+    return load(make_plan(launch, parallel=count), parallel=count).assistant
+
+
+@pytest.mark.parametrize(("count", "draft"), [(2, "lookup"), (3, "model"), (5, "off")])
 @pytest.mark.parametrize("temperature", [0.0, 0.8])
 def test_the_same_bytes_alone_and_in_parallel_under_exact(
-    smollm2_path: Path, temperature: float
+    smollm2_path: Path, temperature: float, count: int, draft: str
 ) -> None:
     options = ReplyOptions(
         SamplingParams(temperature=temperature, repeat_penalty=1.1), max_tokens=24
     )
-    launch = Launch(target=str(smollm2_path), exact=True, options=LoadOptions(n_ctx=512))
-    prepared = prepare(launch)
-    assistant: Assistant = prepared.load()
-    alone = texts(OneAtATime(assistant, afresh=True), options)
+    assistant = loaded(smollm2_path, 1, exact=True)
+    alone = texts(assistant, options)
     assistant.close()
-    for count in (2, 3, 5):
-        parallel = open_parallel(prepared, count)
-        assert parallel.count == count
-        assert texts(parallel, options) == alone
-        parallel.close()
+    assistant = loaded(smollm2_path, count, exact=True, draft=draft)
+    assert assistant.count == count
+    assert texts(assistant, options) == alone
+    assistant.close()
 
 
 def test_a_shared_system_prompt_is_evaluated_once(smollm2_path: Path) -> None:
-    launch = Launch(target=str(smollm2_path), options=LoadOptions(n_ctx=512))
-    parallel = open_parallel(prepare(launch), 3)
+    assistant = loaded(smollm2_path, 3, exact=False)
     options = ReplyOptions(SamplingParams(temperature=0), max_tokens=4)
-    answered = [each.reply for each in parallel.answer(requests(options)) if each.reply]
+    answered = [each.reply for each in assistant.answer(requests(options)) if each.reply]
     evaluated = sorted(reply.prompt_tokens - reply.cached_tokens for reply in answered)
     assert len(evaluated) == len(PROMPTS)
     assert evaluated[-1] > 50, "the first has the system prompt to evaluate"
     assert evaluated[-2] < 32, "the others have not"
-    parallel.close()
+    assistant.close()

@@ -8,7 +8,8 @@ import pytest
 from numpy.typing import NDArray
 
 from localspec.decoding import sampling
-from localspec.decoding.sampling import Candidates, SamplingParams
+from localspec.decoding.sampling import Candidates
+from localspec.options import SamplingParams
 from tests.llama.native_samplers import assert_agrees_with_llama_cpp, native_candidates
 
 N_VOCABS = (1_000, 32_000, 49_152, 151_936)

@@ -1,23 +1,26 @@
-"""LlamaSequences and Schedule over a toy context: every sequence says what it says alone; planted bugs are caught."""
+"""LlamaSequences over a toy context: every sequence says what it says alone; planted bugs are caught."""
 
 from collections.abc import Generator, Sequence
 from random import Random
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
 
-from localspec.decoding.model import Logits, Pass, Role
-from localspec.decoding.schedule import Schedule
+from localspec.decoding.cancel import CancelFlag
+from localspec.decoding.model import Pass, Passed, Role
+from localspec.decoding.scheduler import Scheduler
 from localspec.llama.sequence import LlamaSequence
 from localspec.llama.sequences import LlamaSequences, _Sibling
 from tests.decoding.planting import plant
+from tests.decoding.worlds import seeds
 from tests.llama.together import check_together
 from tests.llama.toy_native import ToyNative, toy_sequences
-from tests.toy import Table, random_table
+from tests.toy import Stopwatch, Table, random_table
 
-N_WORLDS = 400
+N_WORLDS = 600
 TABLE = random_table(3, n_vocab=9, window=64)
+Asking = Generator[Pass, Passed, int]
 
 
 def first_failing_world(monkeypatch: pytest.MonkeyPatch) -> int | None:
@@ -30,11 +33,11 @@ def first_failing_world(monkeypatch: pytest.MonkeyPatch) -> int | None:
     return None
 
 
-@pytest.mark.parametrize("thousand", range(4))
+@pytest.mark.parametrize("some", seeds(800), ids=str)
 def test_every_sequence_says_what_it_says_alone(
-    thousand: int, monkeypatch: pytest.MonkeyPatch
+    some: range, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for seed in range(1000 * thousand, 1000 * (thousand + 1)):
+    for seed in some:
         check_together(Random(seed), monkeypatch)
 
 
@@ -48,9 +51,9 @@ class Bug(NamedTuple):
 BUGS = (
     Bug(
         "what a neighbour has counts as cached here",
-        LlamaSequences.ready,
-        "LlamaSequence.common_prefix(self._family[place], request.tokens)",
-        "self._family[place].common_prefix(request.tokens)",
+        LlamaSequences.missing,
+        "LlamaSequence.common_prefix(self._family[slot], request.tokens)",
+        "self._family[slot].common_prefix(request.tokens)",
     ),
     Bug(
         "rows handed to the wrong sequence",
@@ -125,22 +128,22 @@ BUGS = (
         "",
     ),
     Bug(
-        "answers in another order than requests",
-        Schedule._merged,
-        "zip(group, answers, strict=True)",
-        "zip(group, reversed(answers), strict=True)",
+        "copied to nobody: what another one has is evaluated again, and more than a pass holds",
+        LlamaSequences._part,
+        "sequence.reuse(",
+        "LlamaSequence.reuse(sequence, ",
     ),
     Bug(
-        "a prompt is merged before it is evaluated",
-        LlamaSequences.ready,
-        "<= request.rows",
-        "<= 2 * request.rows + 3",
+        "a request that shares a pass is evaluated from the start of its chunk",
+        LlamaSequence.evaluate,
+        "start = len(self._cached)",
+        "start = max(0, len(self._cached) - 1)",
     ),
     Bug(
-        "cancelled for one of a pass only",
-        Schedule._merged,
-        "[cancelled] * len(group)",
-        "[cancelled] + [np.zeros((1, 1))] * (len(group) - 1)",
+        "a chunk keeps what it evaluated before, whatever it was",
+        LlamaSequence.evaluate,
+        "self.reuse(tokens, rows)",
+        "pass",
     ),
 )
 
@@ -160,6 +163,18 @@ def made(
 ) -> tuple[ToyNative, LlamaSequences]:
     native = ToyNative(table, n_ctx=80, n_batch=16, max_rows=16, count=count)
     return native, toy_sequences(native, count, monkeypatch.setattr, sharing=sharing)
+
+
+def scheduler(native: ToyNative, sequences: LlamaSequences) -> Scheduler[int]:
+    native.flag = CancelFlag()
+    return Scheduler[int]({Role.TARGET: sequences}, native.flag, Stopwatch())
+
+
+def writing(tokens: Sequence[int], rounds: int = 4) -> Asking:
+    """Ask for the row of a prompt, and then of one token more each round; return the last choice."""
+    for extra in range(rounds):
+        passed = yield Pass(Role.TARGET, [*tokens, *[5] * extra], 1)
+    return int(passed.logits[0].argmax())
 
 
 def test_a_prefix_that_a_neighbour_has_is_copied_and_not_evaluated(
@@ -209,25 +224,70 @@ def test_neighbours_that_run_get_numbers_without_a_gap(monkeypatch: pytest.Monke
         assert np.array_equal(row, TABLE.row([*texts[place], 4]))
 
 
+def check_nothing_is_evaluated_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let one be at its prompt between two that write, whose passes would go around it."""
+    native, sequences = made(monkeypatch, 3)
+    schedule = scheduler(native, sequences)
+    for place in range(3):
+        schedule.start(place, writing([place], rounds=1 if place == 1 else 9))
+    schedule.step()
+    schedule.start(1, writing([1] * 60, rounds=1))
+    native.asked.clear()
+    while 1 not in schedule.free:
+        schedule.step()
+    chunks = [parts[0] for parts in native.asked if parts[0] > 1]
+    assert chunks == [16, 16, 16, 11], "all but the first token, which it had"
+
+
+def test_whoever_runs_keeps_what_it_has_though_it_takes_no_part_in_a_pass(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    check_nothing_is_evaluated_again(monkeypatch)
+    plant(
+        monkeypatch,
+        Scheduler._passes,
+        "model.close_ranks(sorted(self._running))",
+        "model.close_ranks(slots)",
+    )
+    with pytest.raises(AssertionError):
+        check_nothing_is_evaluated_again(monkeypatch)
+
+
+def test_a_prefix_that_a_neighbour_has_is_copied_under_the_scheduler_too(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    native, sequences = made(monkeypatch, 2)
+    schedule, shared = scheduler(native, sequences), [1, 2, 3, 4] * 12
+    schedule.start(0, writing([*shared, 5], rounds=9))
+    for _ in range(5):
+        schedule.step()
+    native.asked.clear()
+    schedule.start(1, writing([*shared, 6, 7], rounds=1))
+    (ended,) = schedule.step()
+    assert ended.value == TABLE.row([*shared, 6, 7]).argmax()
+    assert native.asked == [[2], [1]]
+
+
 def test_a_pass_that_fails_is_made_again_for_each_alone_and_only_the_guilty_fails(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     native, sequences = made(monkeypatch, 3)
-    schedule = Schedule[int](sequences)
+    schedule = scheduler(native, sequences)
+    native.fails = lambda part: 8 in part.tokens
 
-    def asking(tokens: list[int]) -> Generator[Pass, Logits, int]:
+    def asking(tokens: list[int]) -> Asking:
         yield Pass(Role.TARGET, tokens, 1)
-        rows = yield Pass(Role.TARGET, [*tokens, 8 if tokens[0] == 1 else 2], 1)
-        return int(rows[0].argmax())
+        passed = yield Pass(Role.TARGET, [*tokens, 8 if tokens[0] == 1 else 2], 1)
+        return int(passed.logits[0].argmax())
 
-    native.poison = 8
     for place in range(3):
-        assert schedule.start(place, asking([place, 3])) == []
-    ended = {each.place: each for each in schedule.step()}
+        assert schedule.start(place, asking([place])) == []
+    ended: dict[int, Any] = {}
+    while schedule.running:
+        ended |= {each.slot: each for each in schedule.step()}
     assert "poisoned" in str(ended[1].error)
     for place in (0, 2):
-        assert ended[place].value == TABLE.row([place, 3, 2]).argmax()
-    assert not schedule.running
+        assert ended[place].value == TABLE.row([place, 2]).argmax()
 
 
 def test_a_prompt_is_evaluated_in_the_chunks_that_it_has_alone(
@@ -235,30 +295,22 @@ def test_a_prompt_is_evaluated_in_the_chunks_that_it_has_alone(
 ) -> None:
     """Even while others run, and whatever they ask for."""
     native, sequences = made(monkeypatch, 2)
-    schedule = Schedule[None](sequences)
-
-    def asking(tokens: list[int]) -> Generator[Pass, Logits, None]:
-        for extra in range(4):
-            yield Pass(Role.TARGET, [*tokens, *[5] * extra], 1)
-
-    schedule.start(0, asking([1, 2]))
+    schedule = scheduler(native, sequences)
+    schedule.start(0, writing([1], rounds=9))
     schedule.step()
     native.asked.clear()
-    schedule.start(1, asking([3] * 37))
-    schedule.step()
-    assert native.asked == [[16], [16], [5], [1, 1]]
+    schedule.start(1, writing([3] * 37))
+    for _ in range(3):
+        schedule.step()
+    assert native.asked == [[16], [1], [16], [1], [5], [1, 1]]
 
 
 def test_more_rows_than_a_pass_has_make_another_pass(monkeypatch: pytest.MonkeyPatch) -> None:
     native = ToyNative(TABLE, n_ctx=80, n_batch=16, max_rows=2, count=4)
-    schedule = Schedule[None](toy_sequences(native, 4, monkeypatch.setattr))
-
-    def asking(tokens: list[int]) -> Generator[Pass, Logits, None]:
-        for extra in range(3):
-            yield Pass(Role.TARGET, [*tokens, *[5] * extra], 1)
-
+    schedule = scheduler(native, toy_sequences(native, 4, monkeypatch.setattr))
     for place in range(4):
-        schedule.start(place, asking([place, 1]))
+        schedule.start(place, writing([place], rounds=9))
+    schedule.step()
     native.asked.clear()
     schedule.step()
     assert native.asked == [[1, 1], [1, 1]]

@@ -10,8 +10,8 @@ import pytest
 from localspec.llama.calibrate import OF_DRAFT_MODEL, measure_pass_costs
 from localspec.llama.context import LlamaContext
 from localspec.llama.model import LlamaModel
-from localspec.llama.options import LoadOptions
 from localspec.llama.spare_cores import SpareCores, Usage, usage
+from localspec.options import LoadOptions
 
 
 @dataclass(slots=True)

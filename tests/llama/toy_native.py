@@ -10,7 +10,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from localspec.decoding.cancel import Cancelled
+from localspec.decoding.cancel import CancelFlag, Cancelled
 from localspec.decoding.model import Logits
 from localspec.errors import PassFailed
 from localspec.llama.batch import Part
@@ -29,8 +29,10 @@ class ToyNative:
         count: sequences.
 
     Attributes:
-        cancel_after: passes until one is cancelled in its midst, and all after it; None never.
-        poison: a pass that evaluates this token fails.
+        flag: cancels a pass in its midst.
+        on_pass: called before and after every pass, as another thread might act meanwhile.
+        fails: says of a part whether it makes its pass fail.
+        most_behind: most tokens of a part beyond its rows, where a pass has several parts.
         splits: of every pass, how many passes of their own llama.cpp would make of it.
         asked: of every pass, the tokens of each part.
     """
@@ -39,8 +41,10 @@ class ToyNative:
         self.table, self.n_ctx, self.n_batch, self.max_rows = table, n_ctx, n_batch, max_rows
         self.n_vocab = table.n_vocab
         self.can_truncate = True
-        self.cancel_after: int | None = None
-        self.poison: int | None = None
+        self.flag = CancelFlag()
+        self.on_pass: Callable[[], None] = lambda: None
+        self.fails: Callable[[Part], bool] = lambda _: False
+        self.most_behind = 0
         self.splits: list[int] = []
         self.asked: list[list[int]] = []
         self._cells: list[list[int]] = [[-1] * n_ctx for _ in range(count)]
@@ -56,22 +60,23 @@ class ToyNative:
         assert sum(len(part.tokens) for part in parts) <= self.n_batch
         assert sum(part.rows for part in parts) <= self.max_rows
         if len(parts) > 1:
-            assert all(len(part.tokens) == part.rows for part in parts), "prompts go alone"
+            behind = max(len(part.tokens) - part.rows for part in parts)
+            assert behind <= self.most_behind, "prompts go alone"
         self.splits.append(1 + sum(b - a > 1 for a, b in pairwise(numbers)))
         self.asked.append([len(part.tokens) for part in parts])
         for source, number in self._copies:
             self._cells[number] = list(self._cells[source])
         self._copies.clear()
-        if self.cancel_after is not None:
-            self.cancel_after -= 1
-            if self.cancel_after < 0:
-                for part in parts[: len(parts) // 2]:
-                    self._write(part)
-                raise Cancelled
-        if any(self.poison in part.tokens for part in parts):
+        self.on_pass()
+        if self.flag.is_set:
+            for part in parts[: len(parts) // 2]:
+                self._write(part)
+            raise Cancelled
+        if any(map(self.fails, parts)):
             raise PassFailed("poisoned")
         rows = [row for part in parts for row in self._write(part)]
         self._rows = np.stack(rows) if rows else None
+        self.on_pass()
 
     def rows(self, count: int) -> Logits:
         assert self._rows is not None

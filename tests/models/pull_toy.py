@@ -12,14 +12,14 @@ from pathlib import Path
 
 from localspec.__main__ import main
 from localspec.models import registry, transfer
-from localspec.models.learnt import with_learnt
-from localspec.models.paths import data_dir
+from localspec.models.pins import with_pins
+from localspec.storage.paths import data_dir
 
 
 def load_registry() -> registry.Registry:
     path = Path(os.environ["TOY_REGISTRY"])
     known = registry.parse_registry(path.read_text(), path.name)
-    return replace(known, models=with_learnt(known.models, data_dir()))
+    return replace(known, models=with_pins(known.models, data_dir()))
 
 
 if __name__ == "__main__":

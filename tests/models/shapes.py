@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from localspec.models.ggml_types import GGML_TYPES
+from localspec.models.gguf_encoding import GGML_TYPES
 from tests.models.gguf_builder import Content, Tensor, build
 
 Q4_K, F32 = 12, 0

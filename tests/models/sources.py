@@ -4,7 +4,8 @@ import hashlib
 import zipfile
 from pathlib import Path
 
-from localspec.models.registry import HubSource, ModelEntry, WheelSource
+from localspec.models.entries import HubSource, ModelEntry, WheelSource
+from localspec.models.store import Store
 
 
 def entry_for(data: bytes, *sources: HubSource | WheelSource, name: str = "toy") -> ModelEntry:
@@ -18,6 +19,13 @@ def entry_for(data: bytes, *sources: HubSource | WheelSource, name: str = "toy")
         licence="mit",
         sources=sources,
     )
+
+
+def add(store: Store, entry: ModelEntry, data: bytes) -> Path:
+    """Let the store have a file, as a source that delivers these bytes would."""
+    with store.partial(entry, lambda _: None) as partial:
+        partial.fill(lambda: partial.write(data, 0))
+        return store.publish(partial)
 
 
 def write_wheel(folder: Path, name: str, members: dict[str, bytes], version: str = "1.0") -> Path:

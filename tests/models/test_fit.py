@@ -5,11 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from localspec.decoding.tries import DRAFT_ROWS
+from localspec.decoding.drafters.backoff import DRAFT_ROWS
 from localspec.errors import ModelLoadError
-from localspec.models.fit import fit, native_count, split_layers
-from localspec.models.fit_plan import FitPlan, Machine, Place, Wish
-from localspec.models.gguf_header import read_header
+from localspec.models.fit import FitPlan, Machine, Place, Wish, fit, native_count, split_layers
+from localspec.models.gguf import read_header
 from localspec.models.memory import Settings, predict
 from localspec.models.shape import ModelShape, model_shape
 from tests.models import shapes

@@ -1,12 +1,12 @@
 from pathlib import Path
 
-from tests.models.kills import kill_until_done
+from lab.kills.pull import kill_until_done
 from tests.models.loopback_hub import loopback_hub
 from tests.models.toy_machine import ToyMachine
 
 DATA = bytes(range(250)) * 20_000  # 5 MB
 BUFFER_BYTES = 64 << 10
-KILLS = 10  # benchmarks/kill_pull.py does fifty
+KILLS = 10  # lab/kills/pull.py does fifty
 
 
 def test_killed_at_random_moments_a_pull_loses_nothing(tmp_path: Path) -> None:

@@ -5,11 +5,11 @@ import pytest
 
 from localspec.errors import IntegrityError, ModelUnavailable
 from localspec.models import obtain as obtaining
+from localspec.models.entries import HubSource, ModelEntry, WheelSource
 from localspec.models.obtain import obtain
-from localspec.models.progress import Progress, SourceFailedError
-from localspec.models.registry import HubSource, ModelEntry, WheelSource
 from localspec.models.store import Store
-from tests.models.sources import entry_for
+from localspec.models.transfer import Progress, SourceFailedError
+from tests.models.sources import add, entry_for
 
 DATA = b"model" * 100
 HUB = HubSource("owner/toy-GGUF", "toy.gguf", None)
@@ -28,10 +28,8 @@ def failing(error: Exception) -> Source:
 
 
 def delivering(_: object, entry: ModelEntry, store: Store, __: bool, report: Report) -> Path:
-    with store.stage(entry) as staging:
-        staging.write(DATA)
-        report(len(DATA) + 7)  # packed and unpacked bytes together may be more
-        return staging.commit()
+    report(len(DATA) + 7)  # packed and unpacked bytes together may be more
+    return add(store, entry, DATA)
 
 
 @pytest.fixture
@@ -118,4 +116,3 @@ def test_what_the_callback_raises_ends_the_download(
     with pytest.raises(type(error), match=str(error)):
         obtain(ENTRY, store, progress=cancel)
     assert store.path_of(ENTRY) is None
-    assert list((store.root / "partial").iterdir()) == []

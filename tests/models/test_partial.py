@@ -30,8 +30,8 @@ def closed() -> Iterator[None]:
         _OPEN.pop().close()
 
 
-def opened(directory: Path, *, by_parts: bool = False) -> Partial:
-    _OPEN.append(Partial(ENTRY, directory, by_parts=by_parts))
+def opened(directory: Path) -> Partial:
+    _OPEN.append(Partial(ENTRY, directory))
     return _OPEN[-1]
 
 
@@ -39,7 +39,7 @@ def write(directory: Path, start: int, end: int, step: int = 10_000) -> None:
     partial = opened(directory)
     assert partial.size_bytes == start
     for at in range(start, end, step):
-        partial.write(DATA[at : min(at + step, end)])
+        partial.write(DATA[at : min(at + step, end)], at)
     partial.close()
 
 
@@ -47,7 +47,7 @@ def test_what_was_written_is_there_the_next_time(directory: Path) -> None:
     write(directory, 0, 1_000_000)
     write(directory, 1_000_000, len(DATA))
     partial = opened(directory)
-    partial.verify()
+    partial.fill(lambda: None)
     partial.move_to(directory / "done")
     assert (directory / "done").read_bytes() == DATA
 
@@ -63,8 +63,7 @@ def test_after_a_crash_of_the_machine_only_what_reached_the_disk_counts(
     monkeypatch.setattr(module, "_boot_id", lambda: "another boot")
     partial = opened(directory)
     assert 980_000 - SYNC <= partial.size_bytes <= 980_000
-    partial.write(DATA[partial.size_bytes :])
-    partial.verify()
+    partial.fill(lambda: partial.write(DATA, 0))
 
 
 def test_where_boots_cannot_be_told_apart_it_is_the_same(
@@ -110,33 +109,47 @@ def test_a_longer_file_than_promised_is_begun_again(directory: Path) -> None:
     assert opened(directory).size_bytes == 0
 
 
-def test_parts_count_only_when_they_are_whole(directory: Path) -> None:
-    partial = opened(directory, by_parts=True)
-    partial.write(DATA[:500_000])
-    partial.end_part()
-    partial.write(DATA[500_000:900_000])
+def test_whole_parts_are_counted_and_what_came_beyond_them_is_kept(directory: Path) -> None:
+    partial = opened(directory)
+    partial.write(DATA[:500_000], 0)
+    partial.end_part(500_000)
+    partial.write(DATA[500_000:900_000], 500_000)
     partial.close()
-    partial = opened(directory, by_parts=True)
-    assert (partial.size_bytes, partial.parts) == (500_000, 1)
-    partial.write(DATA[500_000:])
-    partial.end_part()
-    partial.verify()
+    partial = opened(directory)
+    assert (partial.size_bytes, partial.parts, partial.parts_bytes) == (900_000, 1, 500_000)
+    partial.fill(lambda: partial.write(DATA[500_000:], 500_000))
 
 
 @pytest.mark.parametrize("data", [DATA[:-1] + b"!", DATA[:-1]])
 def test_other_bytes_are_refused_and_not_kept(directory: Path, data: bytes) -> None:
     partial = opened(directory)
-    partial.write(data)
     with pytest.raises(IntegrityError):
-        partial.verify()
+        partial.fill(lambda: partial.write(data, 0))
     assert partial.size_bytes == 0
     assert opened(directory).size_bytes == 0
+
+
+def test_a_source_that_goes_on_from_the_wrong_bytes_of_another_begins_anew(directory: Path) -> None:
+    partial = opened(directory)
+    partial.write(b"wrong", 0)
+    partial.end_part(5)
+    partial.close()
+    partial = opened(directory)
+    offsets: list[int] = []
+
+    def fetch() -> None:
+        offsets.append(partial.size_bytes)
+        partial.write(DATA[partial.size_bytes :], partial.size_bytes)
+
+    partial.fill(fetch)
+    assert offsets == [5, 0]
+    assert (partial.size_bytes, partial.parts) == (len(DATA), 0)
 
 
 def test_excess_bytes_are_refused(directory: Path) -> None:
     partial = opened(directory)
     with pytest.raises(IntegrityError, match="more bytes"):
-        partial.write(DATA + b"x")
+        partial.write(DATA + b"x", 0)
     assert (directory / "blob").stat().st_size == 0
 
 
@@ -159,7 +172,7 @@ def test_a_disk_that_takes_only_half_keeps_that_half(
     with monkeypatch.context() as patch:
         patch.setattr(partial, "_file", Short())
         with pytest.raises(OSError, match="No space"):
-            partial.write(DATA[:5000])
+            partial.write(DATA[:5000], 0)
     assert partial.size_bytes == 1000
     assert opened(directory).size_bytes == 1000
 
@@ -167,4 +180,4 @@ def test_a_disk_that_takes_only_half_keeps_that_half(
 def test_the_note_is_readable(directory: Path) -> None:
     write(directory, 0, 1_000_000)
     note = json.loads((directory / "state.json").read_text())
-    assert set(note) == {"size_bytes", "sha256", "boot", "parts"}
+    assert set(note) == {"size_bytes", "sha256", "boot", "parts", "parts_bytes"}

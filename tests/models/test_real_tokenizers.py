@@ -5,10 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from localspec.models.fingerprint import fingerprint
-from localspec.models.gguf_header import read_header
-from localspec.models.tokenizer import Compatibility, Fit, compare_tokenizers
-from localspec.models.tokenizer_header import TokenizerHeader
+from localspec.models.compatibility import Compatibility, Fit, compare_tokenizers
+from localspec.models.gguf import read_header
+from localspec.models.tokenizer import TokenizerHeader, fingerprint
 
 pytestmark = pytest.mark.weights
 

@@ -6,13 +6,8 @@ from typing import Any
 import pytest
 
 from localspec.errors import ModelUnavailable, UsageError
-from localspec.models.registry import (
-    HubSource,
-    Registry,
-    WheelSource,
-    load_registry,
-    parse_registry,
-)
+from localspec.models.entries import HubSource, WheelSource
+from localspec.models.registry import Registry, load_registry, parse_registry
 
 VALID = """
 default_pair = "p"
@@ -258,8 +253,7 @@ def test_every_pair_of_the_program_has_a_target_larger_than_its_draft_model() ->
 
 def test_importing_the_room_is_cheap() -> None:
     rooms = ", ".join(
-        f"localspec.models.{name}"
-        for name in ("download", "obtain", "pair_check", "pair_suggest", "store", "wheels")
+        f"localspec.models.{name}" for name in ("hub", "obtain", "pairs", "pull", "store", "wheels")
     )
     code = f"import sys, {rooms}; print([m for m in ('huggingface_hub', 'llama_cpp') if m in sys.modules])"
     loaded: Any = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)

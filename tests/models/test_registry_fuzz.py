@@ -6,8 +6,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from localspec.errors import LocalspecError, UsageError
+from localspec.models.entries import NAME, SEGMENTS
 from localspec.models.registry import load_registry, parse_registry
-from localspec.models.registry_file import NAME, SEGMENTS
 from tests.models.test_registry import VALID
 
 VALUES = (

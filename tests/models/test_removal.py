@@ -4,13 +4,14 @@ from pathlib import Path
 import pytest
 
 from localspec.errors import ModelUnavailable
-from localspec.models.imported import import_file
+from localspec.models.entries import PairEntry
+from localspec.models.imports import import_file
 from localspec.models.inventory import inventory
-from localspec.models.registry import ModelEntry, PairEntry, Registry
+from localspec.models.registry import Registry
 from localspec.models.removal import plan_removal, remove
 from localspec.models.store import Store
 from tests.models.gguf_builder import model_file
-from tests.models.sources import entry_for
+from tests.models.sources import add, entry_for
 
 DATA = {name: name.encode() * 100 for name in ("large", "other", "small")}
 MODELS = {name: entry_for(data, name=name) for name, data in DATA.items()}
@@ -24,12 +25,6 @@ REGISTRY = Registry(MODELS, PAIRS, "large")
 @pytest.fixture
 def store(tmp_path: Path) -> Store:
     return Store(tmp_path / "data")
-
-
-def add(store: Store, entry: ModelEntry, data: bytes) -> Path:
-    with store.stage(entry) as staging:
-        staging.write(data)
-        return staging.commit()
 
 
 def has(store: Store, *names: str) -> None:
@@ -106,8 +101,8 @@ def test_a_hard_link_to_a_file_of_others_frees_nothing(store: Store, tmp_path: P
 
 
 def test_what_was_begun_goes_too(store: Store) -> None:
-    with store.resume(MODELS["large"], "http", lambda _: None) as partial:
-        partial.write(DATA["large"][:300])
+    with store.partial(MODELS["large"], lambda _: None) as partial:
+        partial.write(DATA["large"][:300], 0)
     (item,) = inventory(REGISTRY, store)
     assert (item.where, item.here_bytes, item.path) == ("unfinished", 300, None)
     assert rm(store, "large") == (300, [])

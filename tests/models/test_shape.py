@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from localspec.models.gguf_header import parse_header
+from localspec.models.gguf import parse_header
 from localspec.models.memory import Settings, compute_bytes, layer_kv_bytes, predict
 from localspec.models.shape import ModelShape, model_shape
 from tests.models.gguf_builder import Content, Raw, Tensor, build

@@ -1,7 +1,6 @@
 import errno
 import multiprocessing
 import os
-import shutil
 import signal
 import stat
 from pathlib import Path
@@ -11,7 +10,7 @@ import pytest
 
 from localspec.errors import IntegrityError
 from localspec.models.store import Store
-from tests.models.sources import entry_for
+from tests.models.sources import add, entry_for
 
 DATA = bytes(range(256)) * 40
 ENTRY = entry_for(DATA)
@@ -27,19 +26,16 @@ def left_over(store: Store) -> list[Path]:
     return [path for path in store.root.glob("*/*") if path.name != ENTRY.sha256]
 
 
-def add(store: Store, data: bytes = DATA) -> Path:
-    with store.stage(ENTRY) as staging:
-        for start in range(0, len(data), 1000):
-            staging.write(data[start : start + 1000])
-        return staging.commit()
+def unfinished(store: Store) -> list[Path]:
+    return list((store.root / "partial").glob("*"))
 
 
 def test_verified_bytes_enter_under_their_sha256(store: Store) -> None:
     assert store.path_of(ENTRY) is None
-    path = add(store)
+    path = add(store, ENTRY, DATA)
     assert path == store.path_of(ENTRY) == store.root / "blobs" / ENTRY.sha256
     assert path.read_bytes() == DATA
-    assert left_over(store) == []
+    assert unfinished(store) == []
     assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
 
 
@@ -54,43 +50,36 @@ def test_verified_bytes_enter_under_their_sha256(store: Store) -> None:
 )
 def test_other_bytes_do_not_enter(store: Store, data: bytes, match: str) -> None:
     with pytest.raises(IntegrityError, match=match):
-        add(store, data)
+        add(store, ENTRY, data)
     assert store.path_of(ENTRY) is None
-    assert left_over(store) == []
-
-
-def test_excess_bytes_are_refused_before_they_are_written(store: Store) -> None:
-    with store.stage(ENTRY) as staging:
-        with pytest.raises(IntegrityError):
-            staging.write(DATA + b"x")
-        assert (staging.directory / "blob").stat().st_size == 0
+    assert unfinished(store) == []
 
 
 @pytest.mark.parametrize("raised", [KeyboardInterrupt, SystemExit, OSError, RuntimeError])
-def test_nothing_stays_when_building_is_interrupted(
+def test_what_came_before_an_interruption_stays_for_the_next_run(
     store: Store, raised: type[BaseException]
 ) -> None:
     def build() -> None:
-        with store.stage(ENTRY) as staging:
-            staging.write(DATA[:5000])
-            (staging.directory / "wheel").mkdir()
-            (staging.directory / "wheel" / "part.whl").write_bytes(b"x")
+        with store.partial(ENTRY, lambda _: None) as partial:
+            partial.write(DATA[:5000], 0)
             raise raised
 
     with pytest.raises(raised):
         build()
     assert store.path_of(ENTRY) is None
-    assert left_over(store) == []
+    assert store.partial_bytes(ENTRY) == 5000
+    assert store.beginning(ENTRY, 100) == DATA[:100]
+    add(store, ENTRY, DATA)
+    assert unfinished(store) == []
 
 
-def test_bytes_that_are_not_committed_do_not_enter(store: Store) -> None:
-    with store.stage(ENTRY) as staging:
-        staging.write(DATA)
+def test_bytes_that_are_not_published_do_not_enter(store: Store) -> None:
+    with store.partial(ENTRY, lambda _: None) as partial:
+        partial.write(DATA, 0)
     assert store.path_of(ENTRY) is None
-    assert left_over(store) == []
 
 
-def test_nothing_stays_when_the_disk_does_not_take_the_bytes(
+def test_nothing_enters_when_the_disk_does_not_take_the_bytes(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(_: int) -> Never:
@@ -98,29 +87,50 @@ def test_nothing_stays_when_the_disk_does_not_take_the_bytes(
 
     monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(OSError, match="No space"):
-        add(store)
+        add(store, ENTRY, DATA)
     assert store.path_of(ENTRY) is None
-    assert left_over(store) == []
+
+
+def test_a_copy_is_verified_and_one_that_fails_leaves_nothing(store: Store, tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.write_bytes(DATA[:-1] + b"x")
+    with pytest.raises(IntegrityError):
+        store.copy(ENTRY, file)
+    assert unfinished(store) == []
+    file.write_bytes(DATA)
+    seen: list[int] = []
+    path = store.copy(ENTRY, file, seen.append)
+    file.unlink()
+    assert path.read_bytes() == DATA
+    assert seen == [0, len(DATA)]
+
+
+def test_a_copy_goes_on_from_what_was_fetched(store: Store, tmp_path: Path) -> None:
+    with store.partial(ENTRY, lambda _: None) as partial:
+        partial.write(DATA[:5000], 0)
+    file = tmp_path / "file"
+    file.write_bytes(b"?" * 5000 + DATA[5000:])
+    assert store.copy(ENTRY, file).read_bytes() == DATA
 
 
 def test_a_file_of_the_wrong_size_in_the_store_counts_as_absent_and_is_replaced(
     store: Store,
 ) -> None:
-    path = add(store)
+    path = add(store, ENTRY, DATA)
     path.write_bytes(DATA[:100])
     assert store.path_of(ENTRY) is None
-    add(store)
+    add(store, ENTRY, DATA)
     assert path.read_bytes() == DATA
 
 
 def build_until_killed(root: Path, ready: Path) -> None:
-    with Store(root).stage(ENTRY) as staging:
-        staging.write(DATA[:5000])
+    with Store(root).partial(ENTRY, lambda _: None) as partial:
+        partial.write(DATA[:5000], 0)
         ready.touch()
         signal.pause()
 
 
-def test_what_a_killed_process_left_is_removed_and_what_a_live_one_builds_is_not(
+def test_what_a_live_process_builds_is_waited_for_and_what_a_killed_one_left_is_taken_up(
     store: Store, tmp_path: Path
 ) -> None:
     ready = tmp_path / "ready"
@@ -132,20 +142,27 @@ def test_what_a_killed_process_left_is_removed_and_what_a_live_one_builds_is_not
         while not ready.exists():
             assert process.is_alive()
             process.join(0.01)
-        add(store)
-        assert len(left_over(store)) == 1
+        assert store.forget_partial(ENTRY) == 0
+        seen: list[int] = []
+
+        def report(done: int) -> None:
+            seen.append(done)
+            process.kill()
+
+        with store.partial(ENTRY, report) as partial:
+            assert partial.size_bytes == 5000
     finally:
         process.kill()
         process.join()
-    assert len(left_over(store)) == 1
-    add(store)
-    assert left_over(store) == []
+    assert set(seen) == {5000}
+    assert store.forget_partial(ENTRY) == 5000
+    assert unfinished(store) == []
 
 
 def add_many_times(root: Path) -> None:
     store = Store(root)
     for _ in range(30):
-        path = add(store)
+        path = add(store, ENTRY, DATA)
         # Another process may be between any two of its steps here: the file is always whole.
         assert path.read_bytes() == DATA
 
@@ -182,7 +199,7 @@ def test_a_cache_that_was_emptied_leaves_no_broken_model(store: Store, cached: P
     path = store.adopt(ENTRY, cached)
     cached.resolve().unlink()
     assert store.path_of(ENTRY) is None
-    add(store)
+    add(store, ENTRY, DATA)
     assert not path.is_symlink()
     assert path.read_bytes() == DATA
 
@@ -216,15 +233,3 @@ def test_without_any_links_there_is_a_copy(
     path = store.adopt(ENTRY, cached)
     assert not path.samefile(cached)
     assert path.read_bytes() == DATA
-
-
-def test_a_copy_that_fails_leaves_nothing(
-    store: Store, cached: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(Path, "symlink_to", no_links)
-    monkeypatch.setattr(Path, "hardlink_to", no_links)
-    monkeypatch.setattr(shutil, "copyfile", no_links)
-    with pytest.raises(OSError, match="not permitted"):
-        store.adopt(ENTRY, cached)
-    assert store.path_of(ENTRY) is None
-    assert left_over(store) == []

@@ -1,128 +1,140 @@
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from localspec.errors import PairMismatch
-from localspec.models.gguf_header import GgufHeader, parse_header, read_header
-from localspec.models.tokenizer import Compatibility, Fit, compare_tokenizers, require_compatible
-from tests.models.gguf_builder import TOKENS, Content, model_file
+from localspec.errors import ModelFileError
+from localspec.models.gguf import parse_header, read_header
+from localspec.models.tokenizer import TokenizerHeader, eog_tokens, fingerprint
+from tests.models.gguf_builder import TOKENS, Content, build, model_file
 
 
-def header(name: str = "target.gguf", **changes: Content | None) -> GgufHeader:
-    return parse_header(model_file(**changes), name=name)
+def tokenizer_of(**changes: Content | None) -> TokenizerHeader:
+    return parse_header(model_file(**changes), name="toy.gguf").tokenizer
 
 
-def compare(**draft: Content | None) -> Compatibility:
-    return compare_tokenizers(header().tokenizer, header("draft.gguf", **draft).tokenizer)
+def test_all_parts_of_a_tokenizer_are_found() -> None:
+    tokenizer = tokenizer_of(scores=[5, 4, 3, 2, 1, 0], eot_token_id=2, add_eos_token=False)
+    assert (tokenizer.model, tokenizer.pre) == ("gpt2", "toy-bpe")
+    assert [token.decode() for token in tokenizer.tokens] == TOKENS
+    assert tokenizer.types is not None
+    assert tokenizer.types.tolist() == [2, 3, 3, 1, 1, 1]
+    assert tokenizer.scores is not None
+    assert tokenizer.scores.tolist() == [5, 4, 3, 2, 1, 0]
+    assert tokenizer.merges is not None
+    assert list(tokenizer.merges) == [b"a b"]
+    assert tokenizer.special_ids == {"bos": 1, "eos": 2, "eot": 2}
+    assert tokenizer.flags == {"add_bos_token": True, "add_eos_token": False}
+    assert tokenizer.piece(5) == "ab"
 
 
-def test_equal_tokenizers_are_identical() -> None:
-    fit = compare()
-    assert fit == Compatibility(Fit.IDENTICAL, "", None, 100.0, 6)
-    assert require_compatible(header(), header("draft.gguf")) == fit
+def test_optional_parts_may_be_absent() -> None:
+    tokenizer = tokenizer_of(pre=None, token_type=None, merges=None)
+    parts = (tokenizer.pre, tokenizer.types, tokenizer.scores, tokenizer.merges)
+    assert parts == (None, None, None, None)
 
 
-def test_a_padded_copy_is_compatible_either_way_round() -> None:
-    padded = header(tokens=[*TOKENS, "[PAD6]", "[PAD7]"], token_type=[2, 3, 3, 1, 1, 1, 5, 5])
-    for target, draft in ((padded, header()), (header(), padded)):
-        fit = compare_tokenizers(target.tokenizer, draft.tokenizer)
-        assert fit.verdict is Fit.COMPATIBLE
-        assert fit.shared_vocab == 6
-        assert fit.overlap_percent == 75.0
-        assert fit.notes == (
-            f"vocabularies have {target.tokenizer.n_vocab} and {draft.tokenizer.n_vocab} tokens",
-        )
+def test_a_file_without_a_tokenizer_says_so() -> None:
+    with pytest.raises(ModelFileError, match=r"toy.gguf has no tokenizer"):
+        _ = parse_header(build({}), name="toy.gguf").tokenizer
 
 
-def test_the_first_token_with_two_meanings_is_named() -> None:
-    fit = compare(tokens=["<unk>", "<s>", "</s>", "x", "b", "y"])
-    assert fit.verdict is Fit.INCOMPATIBLE
-    assert fit.first_difference is not None
-    assert fit.first_difference.token == 3
-    assert (fit.first_difference.target_piece, fit.first_difference.draft_piece) == ("a", "x")
-    assert fit.overlap_percent == pytest.approx(100 * 4 / 6)
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("token_type", [1, 2]),
+        ("scores", [1, 2]),
+        ("scores", "text"),
+        ("merges", [1, 2]),
+        ("tokens", [1, 2]),
+    ],
+)
+def test_parts_that_contradict_each_other_are_refused(key: str, value: Content) -> None:
+    with pytest.raises(ModelFileError, match=r"toy.gguf"):
+        tokenizer_of(**{key: value})
 
 
-def test_a_mismatch_names_the_token_both_files_and_the_way_out() -> None:
-    draft = header("draft.gguf", tokens=["<unk>", "<s>", "</s>", "b", "a", "ab"])
-    with pytest.raises(PairMismatch) as caught:
-        require_compatible(header(), draft)
-    assert str(caught.value) == (
-        "token 3 is 'a' in target.gguf and 'b' in draft.gguf: their ids mean different things; "
-        "use --draft lookup or another draft model"
+@pytest.mark.weights
+def test_the_tokenizer_of_smollm2_is_read(smollm2_path: Path) -> None:
+    header = read_header(smollm2_path)
+    assert header.architecture == "llama"
+    assert header.context_length == 8192
+    assert (header.tokenizer.model, header.tokenizer.pre) == ("gpt2", "smollm")
+    assert header.tokenizer.n_vocab == 49152
+    assert header.tokenizer.piece(0) == "<|endoftext|>"
+    assert header.tokenizer.special_ids["eos"] == 2
+
+
+@pytest.mark.weights
+def test_real_weights_that_are_cut_off_are_recognised(smollm2_path: Path, tmp_path: Path) -> None:
+    cut = tmp_path / "cut.gguf"
+    with smollm2_path.open("rb") as whole:
+        cut.write_bytes(whole.read(4_000_000))
+    with pytest.raises(ModelFileError, match="cut off after 4000000 bytes"):
+        read_header(cut)
+
+
+def test_the_fingerprint_does_not_change_between_versions() -> None:
+    # Registries hold fingerprints: a change of this number is a change of their format.
+    known = "40bbc847a84151efee83bdff39f0a5b9a1a162970bbfbfab0b6f96364b61aa13"
+    assert fingerprint(tokenizer_of()) == known
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"model": "llama"},
+        {"pre": None},
+        {"pre": "other"},
+        {"tokens": [*TOKENS[:-1], "ba"]},
+        {"tokens": ["<unk>", "<s>", "</s>", "a", "ba", "b"]},
+        {"token_type": [2, 3, 3, 1, 1, 4]},
+        {"token_type": None},
+        {"merges": None},
+        {"merges": ["b a"]},
+        {"scores": [0, 0, 0, 0, 0, 0]},
+        {"eos_token_id": 1},
+        {"bos_token_id": None},
+        {"add_bos_token": False},
+        {"add_bos_token": None},
+    ],
+)
+def test_every_part_of_a_tokenizer_counts(change: dict[str, Content | None]) -> None:
+    assert fingerprint(tokenizer_of(**change)) != fingerprint(tokenizer_of())
+
+
+def test_the_number_type_of_a_file_does_not_count() -> None:
+    one = tokenizer_of(scores=[0, 1, 2, 3, 4, 5])
+    assert one.scores is not None
+    assert one.types is not None
+    other = TokenizerHeader(
+        one.model,
+        one.pre,
+        one.tokens,
+        one.types.astype(np.dtype("<u4")),
+        one.scores.astype(np.dtype("<f8")),
+        one.merges,
+        one.special_ids,
+        one.flags,
     )
+    assert fingerprint(one) == fingerprint(other)
 
 
 @pytest.mark.parametrize(
-    ("change", "reason"),
+    ("tokens", "changes", "eog"),
     [
-        ({"model": "llama"}, "tokenizer kinds are 'gpt2' and 'llama'"),
-        ({"token_type": [2, 3, 3, 1, 6, 1]}, r"token 4 \('b'\) is of type 1 and of type 6"),
+        (["a", "<|im_end|>", "</s>"], {"eos_token_id": 0}, {0, 1, 2}),
+        (["a", "b", "c"], {"eos_token_id": 0, "eot_token_id": 1, "eom_token_id": 2}, {0, 1, 2}),
+        (["a", "b", "c"], {"eos_token_id": 7}, set()),
+        (["a", "b", "c"], {"eos_token_id": None, "model": "llama"}, {2}),
+        (["a", "<|file_sep|>", "<PAD>"], {"eos_token_id": 0}, {0, 1, 2}),
+        (["a", "<PAD>", "c"], {"eos_token_id": 0, "fim_pad_token_id": 2}, {0, 2}),
+        (["<|end|>", "<|return|>", "<|call|>"], {"eos_token_id": 1}, {1, 2}),
+        (["</s>", "<|tool_response>", "<eos>"], {"eos_token_id": 2}, {1, 2}),
     ],
 )
-def test_equal_tokens_are_not_enough(change: dict[str, Content | None], reason: str) -> None:
-    assert compare(**change).verdict is Fit.INCOMPATIBLE
-    with pytest.raises(PairMismatch, match=f"target.gguf and draft draft.gguf .*{reason}"):
-        require_compatible(header(), header("draft.gguf", **change))
-
-
-@pytest.mark.parametrize(
-    ("change", "note"),
-    [
-        ({"eos_token_id": 1}, "eos is token 2 and 1"),
-        ({"eot_token_id": 2}, "eot is token None and 2"),
-        ({"add_bos_token": False}, "add_bos_token is set to True and False"),
-        ({"pre": None}, "pre-tokenizers are 'toy-bpe' and none"),
-        ({"pre": "other"}, "pre-tokenizers are 'toy-bpe' and 'other'"),
-        ({"merges": ["b a"]}, "merges differ from number 0"),
-        ({"merges": ["a b", "b a"]}, "there are 1 and 2 merges, as far as both go the same"),
-        ({"merges": None}, "only one file has merges"),
-        ({"scores": [0, 1, 2, 3, 4, 5]}, "only one file has scores"),
-        (
-            {"token_type": [2, 3, 3, 1, 4, 1]},
-            "1 tokens are of other types, the first is 4 ('b'): 1 and 4",
-        ),
-        ({"token_type": None}, "only one file names the types of its tokens"),
-    ],
-)
-def test_what_does_not_change_ids_is_reported_only(
-    change: dict[str, Content | None], note: str
+def test_the_tokens_that_end_a_reply_are_found(
+    tokens: list[str], changes: dict[str, Content | None], eog: set[int]
 ) -> None:
-    fit = compare(**change)
-    assert fit.verdict is Fit.COMPATIBLE
-    assert fit.notes == (note,)
-
-
-def test_a_piece_cannot_break_the_line_or_fill_the_screen() -> None:
-    draft = header("draft.gguf", tokens=["\n" * 3000, *TOKENS[1:]])
-    with pytest.raises(PairMismatch) as caught:
-        require_compatible(header(), draft)
-    assert str(caught.value).isprintable()
-    assert len(str(caught.value)) < 300
-
-
-def test_lengths_are_compared_where_texts_run_together() -> None:
-    # The same characters, cut differently: equal when joined, different as tokens.
-    assert compare(tokens=["<unk>", "<s>", "</s>", "a", "ba", "b"]).first_difference is not None
-
-
-def test_scores_are_compared_where_both_files_have_them() -> None:
-    scores = [0, 1, 2, 3, 4, 5]
-    target = header(scores=scores).tokenizer
-    assert compare_tokenizers(target, header(scores=scores).tokenizer).verdict is Fit.IDENTICAL
-    fit = compare_tokenizers(target, header(scores=[0, 1, 2, 4, 3, 5]).tokenizer)
-    assert fit.verdict is Fit.COMPATIBLE
-    assert fit.notes == ("2 scores differ, the first is of token 3 ('a')",)
-
-
-@pytest.mark.pair
-def test_the_real_pair_is_identical(qwen_target_path: Path, qwen_draft_path: Path) -> None:
-    fit = require_compatible(read_header(qwen_target_path), read_header(qwen_draft_path))
-    assert fit.verdict is Fit.IDENTICAL
-    assert fit.shared_vocab == 151936
-
-
-@pytest.mark.pair
-def test_smollm2_cannot_draft_for_qwen(qwen_target_path: Path, smollm2_path: Path) -> None:
-    with pytest.raises(PairMismatch, match=r"token 0 is '!' in .* and '<\|endoftext\|>' in "):
-        require_compatible(read_header(qwen_target_path), read_header(smollm2_path))
+    base: dict[str, Content | None] = {"tokens": tokens, "token_type": None, "bos_token_id": None}
+    assert eog_tokens(tokenizer_of(**{**base, **changes})) == eog

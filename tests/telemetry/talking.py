@@ -6,33 +6,36 @@ from contextlib import contextmanager
 from pathlib import Path
 from random import Random
 
-import numpy as np
 import pytest
 
-from localspec.decoding.choose import Ranking
-from localspec.decoding.drafter import Draft
-from localspec.decoding.generate import Confirmed
-from localspec.decoding.round import Round
-from localspec.decoding.timings import Timings
-from localspec.decoding.verify import Verdict
+from localspec.decoding.round import PROMPT, Draft, Round, Spent, Verdict
 from localspec.telemetry.pair import Pair
 from localspec.telemetry.recorder import Recorder
 from localspec.telemetry.switch import Switch
 
 PAIR = Pair("qwen-target", "qwen-draft", 0.020)
-_NEAR = Ranking(np.arange(40), np.linspace(4.0, 0.0, 40))
+
+_NOTHING = Spent()
+_ODD_S = 1.2345678912e-8
+"""A clock's seconds have many digits, which take their room in a spool."""
 
 
-def drafted(n_drafted: int, accepted: int, drafter: str = "model", token: int = 100) -> Confirmed:
+def drafted(
+    n_drafted: int, accepted: int, drafter: str = "model", token: int = 100, spent: Spent = _NOTHING
+) -> Round:
     """Return a round of so many drafted and accepted tokens; a correction has rank 2."""
     if n_drafted == 0:
-        return Confirmed((token,), Round(Draft(), Verdict(0, token)))
+        return Round(Draft(), Verdict(0, token), (token,), spent)
     tokens = tuple(range(token, token + n_drafted))
-    ranks = (_NEAR,) * n_drafted if drafter == "model" else ()
+    others = ((1, 2),) * n_drafted if drafter == "model" else ()
     gaps = tuple(1.5 + at for at in range(n_drafted)) if drafter == "model" else ()
-    draft = Draft(tokens, (0.8,) * n_drafted, drafter, gaps, (), ranks)
-    done = Round(draft, Verdict(accepted, 1))
-    return Confirmed(done.confirmed, done)
+    draft = Draft(tokens, (0.8,) * n_drafted, drafter, gaps, others)
+    return Round(draft, Verdict(accepted, 1), (*tokens[:accepted], 1), spent)
+
+
+def first(token: int = 7) -> Round:
+    """Return the first token, which the prompt gives."""
+    return Round(Draft(drafter=PROMPT), Verdict(0, token), (token,))
 
 
 def stored_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -53,7 +56,6 @@ class Talk:
     def __init__(self, recorder: Recorder, rng: Random | None = None) -> None:
         self.recorder = recorder
         self.rng = rng or Random(0)
-        self.removed = (0.0, 0.0)
 
     def reply(
         self,
@@ -75,22 +77,28 @@ class Talk:
         Between rounds nothing happens for `pause_s`.
         """
         trace = self.recorder.begin(asked, range(1000, 1000 + n_prompt), greedy=greedy)
-        timings = Timings(lambda: 0.0, prefill_s=0.1, prefill_tokens=n_prompt)
-        trace.note(Confirmed((7,), None), timings)
+        decode_s = 0.0
+        trace.note(first())
         for number in range(rounds):
             plain = number % plain_every == plain_every - 1
             accepted = 0
             while accepted < n_drafted and self.rng.random() < acceptance:
                 accepted += 1
-            timings.draft_s += 0 if plain else load * 0.005
-            timings.verify_s += load * 0.020
-            timings.sample_s += load * 0.003
-            timings.decode_s += load * (0.025 if plain else 0.030)
-            trace.note(drafted(0, 0) if plain else drafted(n_drafted, accepted), timings)
+            spent = Spent(
+                draft_s=0.0 if plain else load * 0.005 + _ODD_S,
+                verify_s=load * 0.020 + _ODD_S,
+                sample_s=load * 0.003 + _ODD_S,
+                other_s=load * 0.002 + _ODD_S,
+            )
+            decode_s += spent.wall_s
+            done = (
+                drafted(0, 0, spent=spent) if plain else drafted(n_drafted, accepted, spent=spent)
+            )
+            trace.note(done)
             if pause_s:
                 time.sleep(pause_s)
         if ends:
-            trace.end(text, timings)
+            trace.end(text, 0.1, decode_s)
 
 
 @contextmanager
@@ -102,7 +110,6 @@ def recording(
         directory,
         PAIR,
         switch or Switch(),
-        lambda: talk.removed,
         lambda token: f"<{token}>".encode(),
         workload,
     )

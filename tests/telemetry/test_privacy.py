@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from localspec.errors import UsageError
-from localspec.recording import is_allowed
+from localspec.launch.observe import is_allowed
 from localspec.telemetry.proposals import proposals
 from localspec.telemetry.reading import reading
 from localspec.telemetry.switch import UNREADABLE, Switch, read_switch, switch_file, write_switch

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from localspec.chat.reply_options import ReplyOptions
-from localspec.launch import Launch, prepare
-from localspec.llama.options import LoadOptions
-from localspec.recording import record
+from localspec.launch.load import load
+from localspec.launch.observe import Telemetry
+from localspec.launch.plan import make_plan
+from localspec.options import LaunchOptions, LoadOptions, ReplyOptions
 from localspec.telemetry.reading import list_replies, reading
 from localspec.telemetry.rows import STAGES
 
@@ -26,10 +26,8 @@ def test_stage_times_add_up_to_the_wall_time_around_the_whole_answer(
     path = str(smollm2_path)
     draft_model = path if draft == "model" else None
     options = LoadOptions(n_ctx=1024, threads=1)
-    launch = Launch(target=path, draft_model=draft_model, draft=draft, options=options)
-    assistant = prepare(launch).open().assistant
-    recorder = record(assistant)
-    assert recorder is not None
+    launch = LaunchOptions(target=path, draft_model=draft_model, draft=draft, load=options)
+    assistant = load(make_plan(launch), observe=Telemetry().observe).assistant
     walls_s = []
     for _ in range(4):  # the first one compiles the template, too
         start = time.monotonic()

@@ -14,17 +14,13 @@ from typing import Any
 
 import pytest
 
-from localspec.decoding.drafter import Draft
-from localspec.decoding.generate import Confirmed
-from localspec.decoding.round import Round
-from localspec.decoding.timings import Timings
-from localspec.decoding.verify import Verdict
+from localspec.decoding.round import Draft, Round, Spent, Verdict
 from localspec.telemetry.database import FILE, Database
 from localspec.telemetry.recorder import Recorder
 from localspec.telemetry.schema import VERSION
 from localspec.telemetry.switch import Switch
 from localspec.telemetry.taking_in import collect
-from tests.telemetry.talking import PAIR, Talk, drafted, recording, stored_at_once
+from tests.telemetry.talking import PAIR, Talk, drafted, first, recording, stored_at_once
 
 
 def rows(directory: Path, query: str) -> list[tuple[Any, ...]]:
@@ -50,17 +46,15 @@ def test_round_is_written_with_counts_ranks_and_stage_times(tmp_path: Path) -> N
     ]
 
 
-def test_what_removing_took_is_no_part_of_drafting_and_verifying(tmp_path: Path) -> None:
+def test_what_a_round_spent_is_written_stage_by_stage(tmp_path: Path) -> None:
     with recording(tmp_path) as talk:
         trace = talk.recorder.begin("x", [1, 2], greedy=True)
-        timings = Timings(lambda: 0.0)
-        trace.note(Confirmed((7,), None), timings)
-        timings.decode_s, timings.draft_s, timings.verify_s = 0.030, 0.008, 0.020
-        talk.removed = (0.004, 0.001)
-        trace.note(drafted(2, 1), timings)
-        trace.end("", timings)
-    stages = "draft_us, verify_us, truncate_us, other_us"
-    assert rows(tmp_path, f"SELECT {stages} FROM round") == [(7000, 16000, 5000, 2000)]
+        trace.note(first())
+        trace.note(drafted(2, 1, spent=Spent(0.003, 0.007, 0.016, 0.001, 0.005, 0.002)))
+        trace.end("", 0.1, 0.034)
+    stages = "draft_prefill_us, draft_us, verify_us, sample_us, truncate_us, other_us"
+    assert rows(tmp_path, f"SELECT {stages} FROM round") == [(3000, 7000, 16000, 1000, 5000, 2000)]
+    assert rows(tmp_path, "SELECT prefill_us, decode_us FROM reply") == [(100_000, 34_000)]
 
 
 def test_sums_are_those_of_the_rounds(tmp_path: Path) -> None:
@@ -176,7 +170,7 @@ def test_closing_while_another_process_writes_leaves_it_to_the_next(
 ) -> None:
     stored_at_once(monkeypatch)
     Database(tmp_path).close()
-    recorder = Recorder(tmp_path, PAIR, Switch(), lambda: (0.0, 0.0), lambda _: b"")
+    recorder = Recorder(tmp_path, PAIR, Switch(), lambda _: b"")
     with closing(sqlite3.connect(tmp_path / FILE, isolation_level=None)) as other:
         other.execute("BEGIN EXCLUSIVE")
         Talk(recorder).reply(rounds=3)
@@ -260,13 +254,12 @@ def test_depth_of_a_round_counts_all_tokens_before_it(tmp_path: Path) -> None:
 
 
 def test_lookup_that_finds_nothing_is_a_plain_round(tmp_path: Path) -> None:
-    nothing = Confirmed((5,), Round(Draft((), (), "lookup"), Verdict(0, 5)))
+    nothing = Round(Draft(drafter="lookup"), Verdict(0, 5), (5,), Spent(verify_s=0.03))
     with recording(tmp_path) as talk:
-        trace, timings = talk.recorder.begin("x", [1, 2], greedy=True), Timings(lambda: 0.0)
-        for confirmed in (Confirmed((7,), None), nothing, drafted(2, 1, "lookup"), nothing):
-            timings.decode_s += 0.03
-            trace.note(confirmed, timings)
-        trace.end("", timings)
+        trace = talk.recorder.begin("x", [1, 2], greedy=True)
+        for done in (first(), nothing, drafted(2, 1, "lookup"), nothing):
+            trace.note(done)
+        trace.end("", 0.0, 0.09)
     assert rows(tmp_path, "SELECT drafter, rounds, drafted FROM cell ORDER BY drafter") == [
         ("lookup", 1, 2),
         ("off", 2, 0),

@@ -14,8 +14,8 @@ from textual import events
 from textual.pilot import Pilot
 
 from localspec.engine.client import EngineClient
-from localspec.engine.protocol import Load, Options
 from localspec.history.archive import History
+from localspec.options import LaunchOptions, ReplyOptions
 from localspec.ui.app import ChatApp
 from localspec.ui.preferences import Preferences
 from localspec.ui.session import Session
@@ -42,7 +42,7 @@ class Chat:
     @property
     def contents(self) -> list[str]:
         """What was said so far, as it is kept."""
-        return [each.content for each in self.session.talk.messages]
+        return [each.message.text for each in self.session.talk.messages]
 
     async def until(self, holds: Callable[[], object]) -> None:
         """Wait until something holds, and see that it does."""
@@ -114,7 +114,7 @@ def drive(
     pair: str | None = "toy",
     resume: int | None = None,
     system: str | None = None,
-    load: Load | None = None,
+    load: LaunchOptions | None = None,
     engine: EngineClient | None = None,
 ) -> None:
     """Start the chat, do something in it, and leave.
@@ -135,10 +135,12 @@ def drive(
     work.mkdir(exist_ok=True)
     talk = Talk(History(folder / "history"), system)
     engine = engine or EngineClient(command(script))
-    session = Session(engine, talk, load or Load(pair=pair), Options(), work)
+    session = Session(engine, talk, load or LaunchOptions(pair=pair), ReplyOptions(), work)
+    if resume is not None:
+        session.resume(resume)
 
     async def run() -> None:
-        app = ChatApp(session, preferences, resume)
+        app = ChatApp(session, preferences)
         app.view.entry.composer.cursor_blink = False
         async with app.run_test(size=size) as pilot:
             await doing(Chat(app, pilot))

@@ -4,9 +4,14 @@ from pathlib import Path
 
 import pytest
 from rich.color import Color as RichColor
+from textual import events
 from textual.widgets import OptionList
 
+from localspec.messages import Message
+from localspec.models.registry import load_registry
+from localspec.options import LaunchOptions
 from localspec.ui.engine_state import Phase
+from localspec.ui.message_view import MessageView
 from localspec.ui.preferences import Preferences
 from localspec.ui.sheets import ListSheet, TextSheet
 from tests.ui.driving import Chat, drive
@@ -15,6 +20,7 @@ from tests.ui.test_clean import obeyed
 LONG = "word " * 200
 CODE = "Look:\n\n```python\nx = 1\n```\n\n日本語 👩‍👩‍👧"
 SLOW = {"otherwise": [LONG], "pass_s": 0.01}
+DEFAULT = load_registry().default_pair
 
 
 def test_the_screen_is_painted_before_any_model_is_loaded(tmp_path: Path) -> None:
@@ -222,9 +228,11 @@ def test_a_long_conversation_mounts_few_messages_and_fetches_the_others(tmp_path
         talk.conversation = talk.history.create()
         parent = None
         for each in range(80):
-            parent = talk.history.add_user(talk.conversation, parent, f"question {each}")
+            parent = talk.history.add_user(
+                talk.conversation, parent, Message.user(f"question {each}")
+            )
             reply = talk.history.begin_reply(talk.conversation, parent)
-            reply.finish(f"answer {each}")
+            reply.finish(Message.assistant(f"answer {each}"))
             parent = reply.message
         talk.reload()
         await chat.app.view.show_messages()
@@ -248,9 +256,11 @@ def test_the_transcript_stays_where_it_is_when_earlier_messages_are_fetched(tmp_
         talk.conversation = talk.history.create()
         parent = None
         for each in range(50):
-            parent = talk.history.add_user(talk.conversation, parent, f"question {each}.")
+            parent = talk.history.add_user(
+                talk.conversation, parent, Message.user(f"question {each}.")
+            )
             reply = talk.history.begin_reply(talk.conversation, parent)
-            reply.finish(f"answer {each}.")
+            reply.finish(Message.assistant(f"answer {each}."))
             parent = reply.message
         talk.reload()
         await chat.app.view.show_messages()
@@ -523,3 +533,261 @@ def test_it_is_told_when_the_history_is_saved_again(tmp_path: Path) -> None:
         await chat.until(lambda: "saved again, with what was said meanwhile" in chat.text())
 
     drive(look, tmp_path)
+
+
+REFUSING = {"refuses": {"gone": ["ModelUnavailable", "gone is not here, fetch it first"]}}
+
+
+def held_with(chat: Chat) -> str:
+    """Return what the history says the conversation was held with."""
+    return chat.session.talk.history.conversations()[0].pair
+
+
+def test_a_switch_that_fails_leaves_the_model_that_answers(tmp_path: Path) -> None:
+    async def switch(chat: Chat) -> None:
+        await chat.ask("one?")
+        await chat.run("/model gone")
+        await chat.until(lambda: "fetch it first; toy answers instead" in chat.text())
+        await chat.ask("two?")
+        assert chat.session.talk.messages[-1].model == "toy"
+        assert held_with(chat) == "toy"
+        await chat.run("/restart")
+        await chat.until(lambda: chat.session.state.line() == "toy")
+
+    drive(switch, tmp_path, REFUSING)
+
+
+def test_a_switch_that_cost_the_model_before_it_loads_that_again(tmp_path: Path) -> None:
+    async def switch(chat: Chat) -> None:
+        await chat.ask("one?")
+        await chat.run("/model large")
+        await chat.until(lambda: "no memory for it; toy answers instead" in chat.text())
+        await chat.until(lambda: chat.session.state.phase is Phase.READY)
+        await chat.ask("two?")
+        assert chat.session.talk.messages[-1].model == "toy"
+        assert held_with(chat) == "toy"
+
+    drive(switch, tmp_path, {"too_large": {"large": ["ModelLoadError", "no memory for it"]}})
+
+
+@pytest.mark.parametrize("asked_early", [True, False])
+def test_a_conversation_whose_model_cannot_be_loaded_goes_on_with_the_default_pair(
+    asked_early: bool, tmp_path: Path
+) -> None:
+    async def talk(chat: Chat) -> None:
+        await chat.ask("one?")
+
+    async def resume(chat: Chat) -> None:
+        if asked_early:
+            await chat.ask("two?")
+        await chat.until(lambda: f"fetch it first; {DEFAULT} answers instead" in chat.text())
+        if not asked_early:
+            await chat.ask("two?")
+        assert chat.contents == ["one?", "Hello **world**.", "two?", "Hello **world**."]
+        assert chat.session.talk.messages[-1].model == DEFAULT
+        assert held_with(chat) == DEFAULT
+
+    drive(talk, tmp_path, pair="gone")
+    script = {**REFUSING, "deaf": 1.0 if asked_early else 0.0}
+    drive(resume, tmp_path, script, pair=None, resume=1)
+
+
+def test_a_question_waits_for_what_is_loaded_instead_of_a_conversations_model(
+    tmp_path: Path,
+) -> None:
+    async def talk(chat: Chat) -> None:
+        await chat.ask("one?")
+
+    async def resume(chat: Chat) -> None:
+        await chat.begin("two?")
+        await chat.until(lambda: not chat.session.busy)
+        assert chat.session.talk.messages[-1].model == DEFAULT
+
+    drive(talk, tmp_path, pair="large")
+    script = {"too_large": {"large": ["ModelLoadError", "no memory for it"]}, "load_s": 0.5}
+    drive(resume, tmp_path, {**script, "deaf": 0.5}, pair=None, resume=1)
+
+
+def test_the_default_pair_is_kept_by_its_name(tmp_path: Path) -> None:
+    async def talk(chat: Chat) -> None:
+        await chat.ready()
+        await chat.ask("one?")
+        assert held_with(chat) == DEFAULT
+
+    drive(talk, tmp_path, load=LaunchOptions())
+
+
+def test_what_never_answered_is_not_what_a_conversation_was_held_with(tmp_path: Path) -> None:
+    async def talk(chat: Chat) -> None:
+        await chat.ask("one?")
+        assert held_with(chat) == ""
+
+    drive(talk, tmp_path, REFUSING, pair="gone")
+
+
+def test_a_model_that_the_engine_dies_of_is_not_taken_up_again(tmp_path: Path) -> None:
+    async def talk(chat: Chat) -> None:
+        await chat.ask("one?")
+
+    async def resume(chat: Chat) -> None:
+        await chat.until(lambda: f"{DEFAULT} answers instead" in chat.text())
+        await chat.ask("two?")
+        assert held_with(chat) == DEFAULT
+
+    drive(talk, tmp_path, pair="deadly")
+    drive(resume, tmp_path, {"deadly": "deadly"}, pair=None, resume=1)
+
+
+def test_tab_stays_in_the_composer_where_nothing_can_be_completed(tmp_path: Path) -> None:
+    async def write(chat: Chat) -> None:
+        await chat.ask("one?")
+        conversation = chat.session.talk.conversation
+        composer = chat.app.view.entry.composer
+        await chat.press(*"tell me a", "tab", *"bout it")
+        assert composer.text == "tell me about it"
+        composer.fill("")
+        await chat.press(*"@he", "tab", *"bekt")
+        assert composer.text == "@hebekt"
+        assert composer.has_focus
+        assert chat.session.talk.conversation == conversation
+        assert len(chat.contents) == 2
+
+    drive(write, tmp_path)
+
+
+def test_what_is_typed_on_a_message_and_is_no_command_goes_into_the_composer(
+    tmp_path: Path,
+) -> None:
+    async def write(chat: Chat) -> None:
+        await chat.ask("one?")
+        conversation = chat.session.talk.conversation
+        composer = chat.app.view.entry.composer
+        await chat.press("shift+tab")
+        assert isinstance(chat.app.focused, MessageView)
+        for each in "no, be brief":  # faster than anything is drawn
+            chat.app.post_message(events.Key(each, each))
+        await chat.until(lambda: composer.text == "no, be brief")
+        assert composer.has_focus
+        assert chat.session.talk.conversation == conversation
+        composer.fill("")
+        await chat.press("shift+tab")
+        chat.app.focused.post_message(events.Paste("two\nlines"))
+        await chat.until(lambda: composer.text == "two\nlines")
+        assert composer.has_focus
+
+    drive(write, tmp_path)
+
+
+def test_the_keys_of_a_message_are_shown_while_it_has_the_focus(tmp_path: Path) -> None:
+    async def look(chat: Chat) -> None:
+        await chat.ask("one?")
+        await chat.press("shift+tab")
+        assert "b branch · y copy · k code · t fold · Esc back" in chat.text()
+        assert "e edit" not in chat.text()
+        await chat.press("up")
+        assert "e edit · b branch · y copy" in chat.text()
+        assert "version" not in chat.text()
+        await chat.press("escape")
+        assert "Esc back" not in chat.text()
+        await chat.press("f5")
+        await chat.until(lambda: "version 2 of 2" in chat.text())
+        await chat.press("shift+tab")
+        assert "←→ version · b branch · y copy" in chat.text()
+
+    drive(look, tmp_path, preferences=Preferences(keys={"message_copy": "y"}))
+
+
+def test_a_click_on_a_message_does_not_turn_what_is_being_written_into_commands(
+    tmp_path: Path,
+) -> None:
+    async def click(chat: Chat) -> None:
+        await chat.ask("one?")
+        composer = chat.app.view.entry.composer
+        await chat.press(*"tell me a")
+        await chat.pilot.click(chat.app.view.transcript.views[-1])
+        await chat.press(*"bout it")
+        assert composer.text == "tell me about it"
+        composer.fill("")
+        await chat.pilot.click(chat.app.view.transcript.views[-1])
+        assert isinstance(chat.app.focused, MessageView)
+
+    drive(click, tmp_path)
+
+
+def test_an_edited_question_does_not_cost_what_was_being_written(tmp_path: Path) -> None:
+    async def edit(chat: Chat) -> None:
+        await chat.ask("one?")
+        composer = chat.app.view.entry.composer
+        await chat.press(*"draft", "f6")
+        assert composer.text == "one?"
+        await chat.press("escape", "up")
+        assert composer.text == "draft"
+
+    drive(edit, tmp_path)
+
+
+@pytest.mark.parametrize("clear", ["ctrl+u", "ctrl+c"])
+def test_what_is_typed_after_a_recall_is_not_lost(clear: str, tmp_path: Path) -> None:
+    async def recall(chat: Chat) -> None:
+        composer = chat.app.view.entry.composer
+        await chat.ask("one?")
+        await chat.press(*"first", "up")
+        assert composer.text == "one?"
+        await chat.press(clear)
+        assert composer.text == ""
+        await chat.press(*"second", "down")
+        assert composer.text == "second"
+        await chat.press("up")
+        assert composer.text == "first"
+        await chat.press("up")
+        assert composer.text == "one?"
+        await chat.press("down", "down")
+        assert composer.text == "second"
+
+    drive(recall, tmp_path)
+
+
+def test_versions_are_walked_through_without_losing_the_message(tmp_path: Path) -> None:
+    async def walk(chat: Chat) -> None:
+        await chat.ask("one?")
+        for _ in range(2):
+            await chat.press("f5")
+            await chat.until(lambda: not chat.session.busy)
+        await chat.press("shift+tab", "left")
+        assert "version 2 of 3" in chat.text()
+        await chat.press("left")
+        assert "version 1 of 3" in chat.text()
+        assert isinstance(chat.app.focused, MessageView)
+        await chat.press("right", "right")
+        assert "version 3 of 3" in chat.text()
+
+    drive(walk, tmp_path)
+
+
+def test_a_message_far_up_stays_in_sight_when_its_version_is_switched(tmp_path: Path) -> None:
+    async def walk(chat: Chat) -> None:
+        talk = chat.session.talk
+        await chat.ask("first one?")
+        await chat.run("/edit 1")
+        await chat.ask("first two?")
+        parent = talk.messages[-1].id
+        assert talk.conversation is not None
+        for each in range(60):
+            parent = talk.history.add_user(
+                talk.conversation, parent, Message.user(f"question {each}.")
+            )
+        talk.reload()
+        await chat.app.view.show_messages()
+        transcript = chat.app.view.transcript
+        for _ in range(300):
+            if "first two?" in chat.text():
+                break
+            await chat.press("pageup")
+        transcript.views[0].focus()
+        await chat.press("left")
+        await chat.until(lambda: "first one?" in chat.text())
+        await chat.press("right")
+        await chat.until(lambda: "first two?" in chat.text())
+        assert chat.app.focused is transcript.views[0]
+
+    drive(walk, tmp_path)

@@ -3,15 +3,16 @@ from pathlib import Path
 import pytest
 
 from localspec.errors import UsageError
-from localspec.ui.attach import attached, completions, file_size, with_files, without_files
+from localspec.messages import Message
+from localspec.ui.attach import attached, completions, file_size, label
 
 
 def test_a_mentioned_file_goes_with_the_text(tmp_path: Path) -> None:
     (tmp_path / "a.py").write_text("x = 1\n")
     files = attached("What does @a.py do?", tmp_path)
-    text = with_files("What does @a.py do?", files)
-    assert text == 'What does @a.py do?\n\n<file name="a.py">\nx = 1\n</file>'
-    assert without_files(text) == ("What does @a.py do?", ["a.py · 5 B · ≈ 1 tokens"])
+    said = Message.user("What does @a.py do?", files)
+    assert said.text == 'What does @a.py do?\n\n<file name="a.py">\nx = 1\n</file>'
+    assert [label(each) for each in said.documents] == ["a.py · 5 B · ≈ 1 tokens"]
 
 
 def test_a_full_stop_behind_a_name_is_not_part_of_it(tmp_path: Path) -> None:
@@ -48,13 +49,6 @@ def test_a_file_beyond_any_context_is_refused(tmp_path: Path) -> None:
     (tmp_path / "big").write_bytes(b"x" * ((1 << 20) + 1))
     with pytest.raises(UsageError, match="longer than 1 MB"):
         attached("@big", tmp_path)
-
-
-def test_a_file_cannot_end_its_own_block(tmp_path: Path) -> None:
-    (tmp_path / "a.txt").write_text("one\n</file>\ntwo")
-    text = with_files("@a.txt", attached("@a.txt", tmp_path))
-    assert text.count("</file>") == 1
-    assert without_files(text)[0] == "@a.txt"
 
 
 def test_completions_tell_sizes_and_folders(tmp_path: Path) -> None:

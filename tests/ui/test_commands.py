@@ -1,17 +1,23 @@
 import pytest
 
 from localspec.errors import UsageError
-from localspec.ui.actions import ACTIONS as ON_SCREENS
-from localspec.ui.commands import BY_NAME, COMMANDS, matching, number, parse
-from localspec.ui.plain_actions import ACTIONS as IN_LINES
-
-
-def test_every_command_does_something_on_screens_and_in_lines() -> None:
-    assert ON_SCREENS.keys() == IN_LINES.keys() == BY_NAME.keys()
+from localspec.ui.commands import BY_NAME, COMMANDS, matching, parse
+from localspec.ui.conversation_commands import number
 
 
 def test_a_command_and_its_argument() -> None:
     assert parse("/rename  a new title ") == (BY_NAME["rename"], "a new title")
+
+
+def test_other_names_mean_the_same_when_they_are_whole() -> None:
+    assert parse("/bye") == parse("/exit") == (BY_NAME["quit"], "")
+    assert parse("/clear") == (BY_NAME["new"], "")
+    assert parse("/?") == (BY_NAME["help"], "")
+    assert parse("/retry 7") == (BY_NAME["regenerate"], "7")
+    assert parse("/ex md") == (BY_NAME["export"], "md")
+    aliases = [alias for each in COMMANDS for alias in each.aliases]
+    assert len(set(aliases)) == len(aliases)
+    assert not set(aliases) & set(BY_NAME)
 
 
 def test_a_beginning_that_means_one_command_is_enough() -> None:

@@ -1,13 +1,10 @@
 import pytest
 
-from localspec.engine.protocol import RoundFigures
+from localspec.decoding.round import Draft, Round, Spent, Verdict
 from localspec.ui.exchange import Exchange
 from localspec.ui.figures import (
-    Costs,
-    costs_of,
     filled,
     gauge,
-    measured_speed_up,
     sparkline,
     split,
     split_bar,
@@ -30,7 +27,8 @@ def test_the_sparkline_shows_the_last_rounds_between_one_token_and_the_most() ->
 
 
 def test_time_is_split_into_three_and_adds_up() -> None:
-    shares = split([RoundFigures("model", 2, 1, 2, 1.0, 2.0, 1.0)] * 5)
+    draft, spent = Draft((7, 7), (0.5, 0.5), "model"), Spent(draft_s=1, verify_s=2, other_s=1)
+    shares = split([Round(draft, Verdict(1, 8), (7, 8), spent)] * 5)
     assert shares == (0.25, 0.5, 0.25)
     assert split_bar(shares, 8) == "██▒▒▒▒░░"
     assert split([]) is None
@@ -41,19 +39,6 @@ def test_the_bar_is_as_wide_as_asked(width: int) -> None:
     assert len(split_bar((1 / 3, 1 / 3, 1 / 3), width)) == width
 
 
-def test_break_even_is_what_a_drafted_round_costs_in_plain_ones() -> None:
-    costs = costs_of([plain(0.02)] * 3 + [round_of(3, 2, 0.05)] * 2)
-    assert costs.break_even == pytest.approx(2.5)
-    assert costs_of([plain(0.02)] * 2 + [round_of(3, 2, 0.05)]) == Costs(None, 0.05)
-
-
-def test_speed_up_is_against_plain_rounds_of_this_machine() -> None:
-    rounds = [round_of(3, 3, 0.04)] * 10  # four tokens in two plain rounds' time
-    assert measured_speed_up(rounds, 0.02) == pytest.approx(2.0)
-    assert measured_speed_up(rounds, None) is None
-    assert measured_speed_up([], 0.02) is None
-
-
 def test_the_gauge_marks_break_even_and_both_speed_ups() -> None:
     assert gauge(None, None, 7) == "\u00d7½ ──│──── \u00d72"
     assert gauge(1.5, 0.5, 7) == "\u00d7½ ◆─│─◇── \u00d72"
@@ -61,31 +46,34 @@ def test_the_gauge_marks_break_even_and_both_speed_ups() -> None:
 
 
 def test_stats_without_an_answer_say_so() -> None:
-    assert stats_lines(None, [], 80) == ["Nothing was measured yet: ask something."]
-    assert stats_lines(Exchange(1, ()), [], 80) == ["Nothing was measured yet: ask something."]
+    assert stats_lines(None, 80) == ["Nothing was measured yet: ask something."]
+    assert stats_lines(Exchange(1, ()), 80) == ["Nothing was measured yet: ask something."]
 
 
 def test_stats_tell_predicted_and_measured_speed_up_and_what_the_policy_says() -> None:
-    done = exchange(rounds=[round_of(3, 2, 0.05)] * 4)
+    done = exchange(rounds=[plain(0.02), round_of(3, 2, 0.05)] * 8)
     done.finished = finished(
         predicted_speed_up=1.25, note="drafting is off: it would cost 8 % here"
     )
-    lines = stats_lines(done, [plain(0.02)] * 3, 80)
-    assert "speed-up: predicted ◇ \u00d7 1.25, measured ◆ \u00d7 1.20" in lines
+    lines = stats_lines(done, 80)
+    # Four tokens in the time of three and a half.
+    assert "speed-up: predicted ◇ \u00d7 1.25, measured ◆ \u00d7 1.14 (1.14 to 1.14)" in lines
     assert "break-even: a drafted round costs 2.50 plain ones; it confirms 3.00" in lines
     assert lines[3] == "drafting is off: it would cost 8 % here"
 
 
 def test_stats_say_how_to_measure_where_nothing_can_be_compared() -> None:
-    lines = stats_lines(exchange(rounds=[round_of(3, 2)]), [], 80)
-    assert "no plain rounds to compare with yet: /race measures both" in lines
+    told = "too few rounds to compare drafted with plain ones: /race measures both"
+    assert told in stats_lines(exchange(rounds=[round_of(3, 2)]), 80)
+    without_drafts = "\n".join(stats_lines(exchange(rounds=[plain()] * 50), 80))
+    assert "measure" not in without_drafts
 
 
 @pytest.mark.parametrize("width", [20, 40, 80, 120])
 def test_no_bar_is_wider_than_the_panel(width: int) -> None:
-    done = exchange(rounds=[round_of(3, 2)] * 200)
+    done = exchange(rounds=[plain(), round_of(3, 2)] * 100)
     done.finished = finished(predicted_speed_up=1.25)
-    bars = [line for line in stats_lines(done, [plain()] * 5, width) if line.startswith("  ")]
+    bars = [line for line in stats_lines(done, width) if line.startswith("  ")]
     assert len(bars) == 3
     assert all(len(bar) <= width for bar in bars)
 

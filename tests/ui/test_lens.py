@@ -1,14 +1,11 @@
-from localspec.engine.protocol import LensToken
 from localspec.ui.lens import legend, marked, runs
+from tests.ui.answers import tokens
 
 TOKENS = [
-    LensToken("The", "first"),
-    LensToken(" cat", "model"),
-    LensToken(" sat", "model"),
-    LensToken(" on", "correction"),
-    LensToken(" the", "lookup"),
-    LensToken(" mat", "bonus"),
-    LensToken(".", "plain"),
+    tokens("The", by="prompt"),
+    tokens(" cat", " sat", " on", by="model", drafted=3, accepted=2),
+    tokens(" the", " mat", by="lookup", drafted=1, accepted=1),
+    tokens("."),
 ]
 
 
@@ -26,13 +23,13 @@ def test_the_legend_counts_tokens_by_origin() -> None:
 
 
 def test_an_origin_that_is_not_known_yet_is_shown_as_the_targets_own() -> None:
-    assert marked([LensToken("a", "oracle")]) == "a"
+    assert marked([tokens("a", by="oracle", drafted=1, accepted=1)]) == "a"
 
 
 def test_a_part_of_a_character_counts_with_the_token_that_completes_it() -> None:
-    (run,) = runs([LensToken("", "model"), LensToken("日", "model")])
+    (run,) = runs([tokens("", "日", by="model", drafted=2, accepted=2)])
     assert (run.text, run.tokens) == ("日", 2)
 
 
 def test_tokens_cannot_command_the_terminal() -> None:
-    assert "\x1b" not in marked([LensToken("\x1b[2J", "model")])
+    assert "\x1b" not in marked([tokens("\x1b[2J", by="model", drafted=1, accepted=1)])

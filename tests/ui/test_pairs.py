@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from localspec.models.registry import Registry, parse_registry
-from localspec.ui.installed import nothing_is_here
+from localspec.ui.model_switch import nothing_is_here
 from localspec.ui.pairs import choices, judged
 
 GB = 1_000_000_000

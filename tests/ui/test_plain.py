@@ -10,9 +10,11 @@ from typing import Any
 import pytest
 
 from localspec.engine.client import EngineClient
-from localspec.engine.protocol import Load, Options
 from localspec.history.archive import History
-from localspec.ui.plain import Plain
+from localspec.models.registry import load_registry
+from localspec.options import LaunchOptions, ReplyOptions
+from localspec.ui import plain
+from localspec.ui.lines import Lines
 from localspec.ui.preferences import Preferences
 from localspec.ui.session import Session
 from localspec.ui.talk import Talk
@@ -27,16 +29,21 @@ def said(
     script: dict[str, Any] | None = None,
     terminal: bool = False,
     resume: int | None = None,
+    pair: str | None = "toy",
     quiet: bool = False,
 ) -> tuple[int, str, str]:
     """Talk in lines; return the exit code, the answers and the news."""
     talk = Talk(History(folder / "history"))
-    session = Session(EngineClient(command(script)), talk, Load(pair="toy"), Options(), folder)
+    session = Session(
+        EngineClient(command(script)), talk, LaunchOptions(pair=pair), ReplyOptions(), folder
+    )
     out, err = io.StringIO(), io.StringIO()
     preferences = Preferences(personas={"pirate": "Arr."})
-    plain = Plain(session, preferences, iter(lines), out, err, terminal=terminal, quiet=quiet)
+    front = Lines(session, preferences, out, err, terminal=terminal, quiet=quiet)
+    if resume is not None:
+        session.resume(resume)
     try:
-        return plain.run(resume), out.getvalue(), err.getvalue()
+        return plain.run(front, lines), out.getvalue(), err.getvalue()
     finally:
         session.close()
 
@@ -106,6 +113,18 @@ def test_a_conversation_is_taken_up(tmp_path: Path) -> None:
     assert "user: about rivers?" in out
 
 
+def test_a_conversation_whose_model_is_gone_goes_on_with_the_default_pair(tmp_path: Path) -> None:
+    said(tmp_path, "about rivers?")
+    script = {"refuses": {"toy": ["ModelUnavailable", "toy is not here"]}}
+    code, out, err = said(tmp_path, "two?", "/model toy", script=script, resume=1, pair=None)
+    assert (code, out) == (0, "Hello **world**.\n")
+    default = load_registry().default_pair
+    assert err.count(f"localspec: toy is not here; {default} answers instead\n") == 2
+    kept = History(tmp_path / "history")
+    assert kept.conversation(1).pair == default
+    kept.close()
+
+
 def test_lens_stats_and_race_in_lines(tmp_path: Path) -> None:
     _, out, err = said(tmp_path, "one?", "/lens", "/stats", "/race", script=DRAFTING)
     assert "the draft model proposed it" in err
@@ -151,7 +170,9 @@ def test_a_full_context_says_what_to_do_and_drop_does_it(tmp_path: Path) -> None
 def test_ctrl_c_stops_the_answer_and_keeps_what_is_there(tmp_path: Path) -> None:
     talk = Talk(History(tmp_path / "history"))
     script = {"otherwise": ["word " * 100], "pass_s": 0.01}
-    session = Session(EngineClient(command(script)), talk, Load(pair="toy"), Options(), tmp_path)
+    session = Session(
+        EngineClient(command(script)), talk, LaunchOptions(pair="toy"), ReplyOptions(), tmp_path
+    )
     out = io.StringIO()
     pressed: list[bool] = []
 
@@ -163,9 +184,9 @@ def test_ctrl_c_stops_the_answer_and_keeps_what_is_there(tmp_path: Path) -> None
     def lines() -> Iterator[str]:
         yield "one?"
 
-    plain = Plain(session, Preferences(), lines(), out, io.StringIO(), terminal=False, sleep=sleep)
+    front = Lines(session, Preferences(), out, io.StringIO(), terminal=False, sleep=sleep)
     try:
-        assert plain.run(None) == 0
+        assert plain.run(front, lines()) == 0
         assert 0 < out.getvalue().count("word") < 100
         assert talk.messages[-1].state == "cut"
     finally:
@@ -201,7 +222,7 @@ def test_a_second_ctrl_c_leaves_an_engine_that_hangs(tmp_path: Path) -> None:
     script = {"otherwise": ["word " * 100], "pass_s": 0.02}
     talk = Talk(History(tmp_path / "history"))
     engine = EngineClient(command(script))
-    session = Session(engine, talk, Load(pair="toy"), Options(), tmp_path)
+    session = Session(engine, talk, LaunchOptions(pair="toy"), ReplyOptions(), tmp_path)
     out = io.StringIO()
 
     def sleep(_: float) -> None:
@@ -210,16 +231,14 @@ def test_a_second_ctrl_c_leaves_an_engine_that_hangs(tmp_path: Path) -> None:
             os.kill(engine.pid, signal.SIGSTOP)
             raise KeyboardInterrupt
 
-    plain = Plain(
-        session, Preferences(), iter(["one?"]), out, io.StringIO(), terminal=False, sleep=sleep
-    )
-    assert plain.run(None) == 130
+    front = Lines(session, Preferences(), out, io.StringIO(), terminal=False, sleep=sleep)
+    assert plain.run(front, ["one?"]) == 130
     session.close()
     assert not engine.alive
     kept = History(tmp_path / "history")
     answer = kept.branch(kept.latest() or 0)[1]
     kept.close()
-    assert (answer.state, answer.content[:4]) == ("cut", "word")
+    assert (answer.state, answer.message.text[:4]) == ("cut", "word")
 
 
 @pytest.mark.parametrize("what", ["/help", "/persona", "/set", "/theme", "/stop", "/system"])

@@ -1,8 +1,11 @@
 import pytest
 
-from localspec.engine.protocol import EngineDied, Failed, Options, Span, Started, Streamed, Turn
+from localspec.decoding.round import StopReason
+from localspec.engine.protocol import EngineDied, Failed
+from localspec.messages import Message
+from localspec.options import ReplyOptions
 from localspec.ui.race import Race
-from tests.ui.answers import finished
+from tests.ui.answers import finished, started, streamed
 
 
 class Asked:
@@ -15,7 +18,7 @@ class Asked:
     def ask(
         self,
         turns: object,
-        options: Options,
+        options: ReplyOptions,
         *,
         draft: bool,
         keep: int | None,
@@ -35,14 +38,14 @@ def engine() -> Asked:
 
 @pytest.fixture
 def race(engine: Asked) -> Race:
-    race = Race(engine, (Turn("user", "q"),), Options(seed=5))  # type: ignore[arg-type]
+    race = Race(engine, (Message.user("q"),), ReplyOptions(seed=5))  # type: ignore[arg-type]
     race.start()
     return race
 
 
 def run(race: Race, *texts: str) -> None:
     for number, text in enumerate(texts, 1):
-        race.take(Streamed(number, (Span(text),)))
+        race.take(streamed(number, text))
         race.take(finished(number, text, tokens_per_s=30.0 if number == 1 else 20.0))
 
 
@@ -50,7 +53,7 @@ def test_both_lanes_have_one_seed_and_start_with_the_same_cache_one_after_the_ot
     race: Race, engine: Asked
 ) -> None:
     assert engine.requests == [(True, None, True, 5)]
-    race.take(Started(1, prompt_tokens=50, cached_tokens=40))
+    race.take(started(1, prompt_tokens=50, cached_tokens=40))
     race.take(finished(1))
     assert engine.requests == [(True, None, True, 5), (False, 40, True, 5)]
     assert not race.done
@@ -81,7 +84,7 @@ def test_a_text_that_is_the_beginning_of_the_other_is_no_equal(race: Race) -> No
 def test_a_stopped_race_compares_nothing(race: Race, engine: Asked) -> None:
     race.stop()
     assert engine.cancelled == [1]
-    race.take(finished(1, "", stop_reason="cancelled"))
+    race.take(finished(1, "", stop_reason=StopReason.CANCELLED))
     assert race.done
     assert len(engine.requests) == 1
     assert race.verdict() == "stopped: there is nothing to compare"

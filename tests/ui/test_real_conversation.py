@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from localspec.engine.client import EngineClient
-from localspec.engine.protocol import Load
+from localspec.options import LaunchOptions, LoadOptions
 from tests.ui.driving import Chat, drive
 
 pytestmark = pytest.mark.weights
@@ -22,7 +22,9 @@ def new_tokens(chat: Chat) -> int:
 def test_a_conversation_is_held_stopped_edited_raced_and_taken_up_again(
     tmp_path: Path, smollm2_path: Path
 ) -> None:
-    load = Load(target=str(smollm2_path), draft="lookup", n_ctx=1024, threads=1)
+    load = LaunchOptions(
+        target=str(smollm2_path), draft="lookup", load=LoadOptions(n_ctx=1024, threads=1)
+    )
 
     async def talk(chat: Chat) -> None:
         await chat.ready()
@@ -35,7 +37,7 @@ def test_a_conversation_is_held_stopped_edited_raced_and_taken_up_again(
 
         await chat.run("/set max_tokens off")
         await chat.begin("Tell me a long story about a fox.")
-        await chat.until(lambda: chat.session.exchange and len(chat.session.exchange.tokens) > 8)
+        await chat.until(lambda: chat.session.exchange and chat.session.exchange.tokens > 8)
         await chat.press("escape")
         await chat.until(lambda: not chat.session.busy)
         cut = chat.session.talk.messages[-1]
@@ -44,8 +46,8 @@ def test_a_conversation_is_held_stopped_edited_raced_and_taken_up_again(
         await chat.run("/continue")
         await chat.until(lambda: not chat.session.busy)
         assert new_tokens(chat) <= 1
-        assert chat.contents[-1].startswith(cut.content)
-        assert len(chat.contents[-1]) > len(cut.content)
+        assert chat.contents[-1].startswith(cut.message.text)
+        assert len(chat.contents[-1]) > len(cut.message.text)
 
         await chat.run("/race")
         await chat.until(lambda: chat.session.race is not None and chat.session.race.done)

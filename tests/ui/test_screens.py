@@ -8,7 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from localspec.engine.protocol import LensToken, Options, Turn
+from localspec.chat.events import RoundDone
+from localspec.engine.protocol import ReplyEvents
+from localspec.messages import Message
+from localspec.options import ReplyOptions
 from localspec.ui import picker
 from localspec.ui.history_sheet import HistorySheet
 from localspec.ui.pairs import PairChoice
@@ -17,7 +20,7 @@ from localspec.ui.preferences import Preferences
 from localspec.ui.race import Race
 from localspec.ui.race_sheet import RaceSheet
 from localspec.ui.sheets import ListSheet, TextSheet
-from tests.ui.answers import exchange, finished, plain, round_of
+from tests.ui.answers import exchange, finished, plain, round_of, tokens
 from tests.ui.driving import Chat, assert_picture, assert_screen, drive
 
 ANSWER = """\
@@ -35,13 +38,11 @@ def reverse(node):
 2. 日本語 and 👍 keep their widths
 """
 TOKENS = [
-    LensToken("The", "first"),
-    LensToken(" capital", "model"),
-    LensToken(" of", "model"),
-    LensToken(" France", "lookup"),
-    LensToken(" is", "bonus"),
-    LensToken(" Paris", "correction"),
-    LensToken(".", "plain"),
+    tokens("The", by="prompt"),
+    tokens(" capital", " of", by="model", drafted=2, accepted=2),
+    tokens(" France", " is", by="lookup", drafted=1, accepted=1),
+    tokens(" Paris", by="model", drafted=1),
+    tokens("."),
 ]
 PAIRS = [
     PairChoice(
@@ -54,12 +55,13 @@ PAIRS = [
 ]
 
 
-def settled(chat: Chat) -> None:
+def settled(chat: Chat, seen: Sequence[RoundDone] = ()) -> None:
     """Give the last answer figures that do not depend on the machine."""
-    made = exchange(rounds=[plain(0.02)] * 4 + [round_of(3, 3, 0.03), round_of(3, 1, 0.03)] * 10)
-    made.tokens += TOKENS
+    made = exchange(rounds=[plain(0.02), round_of(3, 3, 0.03), round_of(3, 1, 0.03)] * 10)
+    for each in seen:
+        made.take(ReplyEvents(made.id, (each,)))
     made.finished = finished(predicted_speed_up=1.3, note="drafting 3 tokens at a time")
-    chat.session.answering.exchange = made
+    chat.session.asking.answering.exchange = made
     chat.app.view.tell_state()
 
 
@@ -76,7 +78,9 @@ def test_conversation(tmp_path: Path) -> None:
     async def look(chat: Chat) -> None:
         await chat.ask("Reverse a linked list.")
         talk = chat.session.talk
-        talk.history.resume_reply(talk.messages[-1].id).finish(ANSWER)  # without figures
+        talk.history.resume_reply(talk.messages[-1].id).finish(
+            Message.assistant(ANSWER)
+        )  # without figures
         talk.reload()
         await chat.app.view.show_messages()
         settled(chat)
@@ -122,7 +126,7 @@ def test_stats(tmp_path: Path) -> None:
 def test_lens(tmp_path: Path) -> None:
     async def look(chat: Chat) -> None:
         await chat.ready()
-        settled(chat)
+        settled(chat, TOKENS)
         await chat.press("f3")
         await chat.until(lambda: isinstance(chat.app.screen, TextSheet))
         await assert_screen(chat, "lens")
@@ -148,7 +152,7 @@ class Lanes(Race):
 def test_race(tmp_path: Path) -> None:
     async def look(chat: Chat) -> None:
         await chat.ready()
-        race = Lanes(chat.session.engine, (Turn("user", "q"),), Options())
+        race = Lanes(chat.session.engine, (Message.user("q"),), ReplyOptions())
         race.start()
         chat.app.push_screen(RaceSheet(race))
         await chat.until(lambda: isinstance(chat.app.screen, RaceSheet))
@@ -216,7 +220,7 @@ def test_first_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         await assert_screen(chat, "first-run")
         await chat.press("enter")
         await chat.ready()
-        assert chat.session.pair == "tiny"
+        assert chat.session.models.name == "tiny"
 
     drive(look, tmp_path, pair=None)
 
@@ -235,7 +239,9 @@ def test_thoughts(tmp_path: Path) -> None:
     async def look(chat: Chat) -> None:
         await chat.ask("hello?")
         talk = chat.session.talk
-        talk.history.resume_reply(talk.messages[-1].id).finish("Done.", "a deep thought")
+        talk.history.resume_reply(talk.messages[-1].id).finish(
+            Message.assistant("Done.", "a deep thought")
+        )
         talk.reload()
         await chat.app.view.show_messages()
         settled(chat)

@@ -6,26 +6,16 @@ from typing import Any
 
 import pytest
 
-from localspec.engine.protocol import (
-    Ask,
-    EngineDied,
-    Failed,
-    Finished,
-    Load,
-    Message,
-    Options,
-    Ready,
-    Span,
-    Started,
-    Streamed,
-    Turn,
-)
+from localspec.decoding.round import StopReason
+from localspec.engine.protocol import Ask, EngineDied, Failed, Notice, Ready, ReplyDone
 from localspec.errors import UsageError
 from localspec.history.archive import History
+from localspec.messages import Message
+from localspec.options import LaunchOptions, ReplyOptions
 from localspec.ui.engine_state import Phase
 from localspec.ui.session import Session
 from localspec.ui.talk import Talk
-from tests.ui.answers import finished
+from tests.ui.answers import finished, started, streamed
 
 READY = Ready("toy", None, "lookup", 2048, (), 0.1, True)
 
@@ -36,13 +26,13 @@ class Engine:
     def __init__(self) -> None:
         self.asked: list[Ask] = []
         self.told: list[str] = []
-        self.inbox: list[Message] = []
+        self.inbox: list[Notice] = []
 
-    def ask(self, turns: Sequence[Turn], options: Options, **flags: Any) -> int:
-        self.asked.append(Ask(len(self.asked) + 1, tuple(turns), options, **flags))
+    def ask(self, messages: Sequence[Message], options: ReplyOptions, **flags: Any) -> int:
+        self.asked.append(Ask(len(self.asked) + 1, tuple(messages), options, **flags))
         return len(self.asked)
 
-    def drain(self) -> list[Message]:
+    def drain(self) -> list[Notice]:
         messages, self.inbox = self.inbox, []
         return messages
 
@@ -58,35 +48,35 @@ def engine() -> Engine:
 @pytest.fixture
 def session(engine: Engine, tmp_path: Path) -> Session:
     talk = Talk(History(tmp_path / "history"), "Be brief.")
-    made = Session(engine, talk, Load(pair="p"), Options(), tmp_path)  # type: ignore[arg-type]
+    made = Session(engine, talk, LaunchOptions(pair="p"), ReplyOptions(), tmp_path)  # type: ignore[arg-type]
     made.start()
     hear(made, READY)
     return made
 
 
-def hear(session: Session, *messages: Message) -> None:
+def hear(session: Session, *messages: Notice) -> None:
     engine: Engine = session.engine  # type: ignore[assignment]
     engine.inbox += messages
     session.poll()
 
 
-def answer(session: Session, text: str, **changes: Any) -> Finished:
+def answer(session: Session, text: str, **changes: Any) -> ReplyDone:
     assert session.exchange is not None
     number = session.exchange.id
     whole = finished(number, text, **changes)
-    hear(session, Started(number, 10, 4), Streamed(number, (Span(text),)), whole)
+    hear(session, started(number, 10, 4), streamed(number, text), whole)
     return whole
 
 
 def contents(session: Session) -> list[str]:
-    return [each.content for each in session.talk.messages]
+    return [each.message.text for each in session.talk.messages]
 
 
 def test_a_question_is_sent_with_all_that_was_said(session: Session, engine: Engine) -> None:
-    session.ask("one?")
+    session.asking.ask("one?")
     answer(session, "One.")
-    session.ask("two?")
-    assert [(turn.role, turn.content) for turn in engine.asked[-1].turns] == [
+    session.asking.ask("two?")
+    assert [(turn.role, turn.text) for turn in engine.asked[-1].messages] == [
         ("system", "Be brief."),
         ("user", "one?"),
         ("assistant", "One."),
@@ -95,72 +85,72 @@ def test_a_question_is_sent_with_all_that_was_said(session: Session, engine: Eng
 
 
 def test_a_reply_is_kept_as_the_engine_finished_it(session: Session) -> None:
-    session.ask("one?")
-    answer(session, "One.", turn=Turn("assistant", "One!", "hm"))
+    session.asking.ask("one?")
+    answer(session, "One.", message=Message.assistant("One!", "hm"))
     (_, reply) = session.talk.messages
-    assert (reply.content, reply.thinking, reply.state) == ("One!", "hm", "complete")
+    assert (reply.message.text, reply.message.thinking, reply.state) == ("One!", "hm", "complete")
 
 
 def test_a_stopped_answer_is_kept_as_cut(session: Session, engine: Engine) -> None:
-    session.ask("one?")
+    session.asking.ask("one?")
     assert session.stop()
     assert engine.told[-1] == "cancel 1"
-    answer(session, "On", stop_reason="cancelled")
+    answer(session, "On", stop_reason=StopReason.CANCELLED)
     assert session.talk.messages[-1].state == "cut"
     assert not session.stop()
 
 
 def test_an_answer_stopped_before_it_began_leaves_the_question_alone(session: Session) -> None:
-    session.ask("one?")
-    hear(session, Started(1, 10, 0), finished(1, "", stop_reason="cancelled"))
+    session.asking.ask("one?")
+    hear(session, started(1, 10, 0), finished(1, "", stop_reason=StopReason.CANCELLED))
     assert contents(session) == ["one?"]
-    session.ask("another?")
+    session.asking.ask("another?")
     assert contents(session) == ["another?"]
 
 
 def test_an_edited_question_is_a_branch_and_the_old_one_stays(
     session: Session, engine: Engine
 ) -> None:
-    session.ask("one?")
+    session.asking.ask("one?")
     answer(session, "One.")
-    session.ask_instead(1, "uno?")
+    session.asking.ask_instead(1, "uno?")
     answer(session, "Uno.")
     assert contents(session) == ["uno?", "Uno."]
-    assert engine.asked[-1].turns[-1].content == "uno?"
+    assert engine.asked[-1].messages[-1].text == "uno?"
     session.talk.turn_aside(session.talk.messages[0], -1)
     assert contents(session) == ["one?", "One."]
 
 
 def test_an_answer_can_be_made_again_with_a_seed(session: Session, engine: Engine) -> None:
-    session.ask("one?")
+    session.asking.ask("one?")
     answer(session, "One.")
-    session.regenerate(seed=3)
+    session.asking.regenerate(seed=3)
     assert engine.asked[-1].options.seed == 3
-    assert session.options.seed is None
+    assert session.settings.options.seed is None
     answer(session, "Eins.")
     assert contents(session) == ["one?", "Eins."]
     assert len(session.talk.messages[1].siblings) == 2
 
 
 def test_an_answer_goes_on_in_the_same_message(session: Session, engine: Engine) -> None:
-    session.ask("one?")
-    answer(session, "On", stop_reason="cancelled")
-    session.go_on()
-    assert engine.asked[-1].turns[-1] == Turn("assistant", "On")
+    session.asking.ask("one?")
+    answer(session, "On", stop_reason=StopReason.CANCELLED)
+    session.asking.go_on()
+    assert engine.asked[-1].messages[-1] == Message.assistant("On")
     number = engine.asked[-1].id
     whole = finished(number, "One.")
-    hear(session, Streamed(number, (Span("e."),)), whole)
+    hear(session, streamed(number, "e."), whole)
     assert contents(session) == ["one?", "One."]
     assert session.talk.messages[-1].state == "complete"
 
 
 def test_only_one_answer_at_a_time(session: Session) -> None:
-    session.ask("one?")
+    session.asking.ask("one?")
     doings: list[Callable[[], None]] = [
-        lambda: session.ask("two?"),
-        session.regenerate,
+        lambda: session.asking.ask("two?"),
+        session.asking.regenerate,
         session.new,
-        lambda: session.load(Load()),
+        lambda: session.load("p"),
     ]
     for doing in doings:
         with pytest.raises(UsageError, match="under way"):
@@ -168,8 +158,8 @@ def test_only_one_answer_at_a_time(session: Session) -> None:
 
 
 def test_what_streamed_in_survives_the_engine(session: Session) -> None:
-    session.ask("one?")
-    hear(session, Streamed(1, (Span("On"),)), EngineDied("the engine was killed"))
+    session.asking.ask("one?")
+    hear(session, streamed(1, "On"), EngineDied("the engine was killed"))
     assert contents(session) == ["one?", "On"]
     assert session.talk.messages[-1].state == "cut"
     assert session.state.phase is Phase.DEAD
@@ -177,13 +167,13 @@ def test_what_streamed_in_survives_the_engine(session: Session) -> None:
 
 
 def test_nothing_is_asked_of_an_engine_that_is_gone(session: Session) -> None:
-    session.ask("one?")
-    hear(session, Streamed(1, (Span("On"),)), EngineDied("the engine was killed"))
+    session.asking.ask("one?")
+    hear(session, streamed(1, "On"), EngineDied("the engine was killed"))
     asking = [
-        lambda: session.ask("two?"),
-        lambda: session.ask_instead(1, "two?"),
-        session.regenerate,
-        session.go_on,
+        lambda: session.asking.ask("two?"),
+        lambda: session.asking.ask_instead(1, "two?"),
+        session.asking.regenerate,
+        session.asking.go_on,
     ]
     for ask in asking:
         with pytest.raises(UsageError, match="/restart"):
@@ -192,7 +182,7 @@ def test_nothing_is_asked_of_an_engine_that_is_gone(session: Session) -> None:
 
 
 def test_a_refused_question_leaves_no_empty_answer(session: Session) -> None:
-    session.ask("one?")
+    session.asking.ask("one?")
     hear(session, Failed(1, "ContextOverflow", "too long"))
     assert contents(session) == ["one?"]
     assert not session.busy
@@ -201,15 +191,15 @@ def test_a_refused_question_leaves_no_empty_answer(session: Session) -> None:
 def test_the_oldest_turns_are_left_out_once_that_was_chosen(
     session: Session, engine: Engine
 ) -> None:
-    session.drop_oldest = True
-    session.ask("one?")
+    session.asking.drop_oldest = True
+    session.asking.ask("one?")
     assert engine.asked[-1].drop_oldest
 
 
 def test_the_models_state_is_kept_when_a_conversation_is_left(
     session: Session, engine: Engine
 ) -> None:
-    session.ask("one?")
+    session.asking.ask("one?")
     answer(session, "One.")
     session.new()
     assert engine.told[-1].startswith("save_state ")
@@ -217,7 +207,7 @@ def test_the_models_state_is_kept_when_a_conversation_is_left(
 
 
 def test_a_conversation_is_taken_up_with_its_settings(session: Session) -> None:
-    session.ask("one?")
+    session.asking.ask("one?")
     answer(session, "One.")
     session.set("temperature", "0.1")
     conversation = session.talk.conversation
@@ -225,16 +215,31 @@ def test_a_conversation_is_taken_up_with_its_settings(session: Session) -> None:
     session.new()
     session.set("temperature", "1.5")
     session.open(conversation)
-    assert session.options.temperature == 0.1
+    assert session.settings.options.sampling.temperature == 0.1
     assert contents(session) == ["one?", "One."]
+
+
+def test_settings_chosen_before_the_first_question_are_kept_with_it(session: Session) -> None:
+    session.set("temperature", "0.1")
+    session.set("draft", "off")
+    session.asking.ask("one?")
+    answer(session, "One.")
+    conversation = session.talk.conversation
+    assert conversation is not None
+    session.new()
+    session.set("temperature", "1.5")
+    session.set("draft", "on")
+    session.open(conversation)
+    assert session.settings.options.sampling.temperature == 0.1
+    assert not session.settings.draft
 
 
 def test_a_branch_of_its_own_leaves_the_other_conversation_as_it_was(session: Session) -> None:
     for question, reply in (("one?", "One."), ("two?", "Two.")):
-        session.ask(question)
+        session.asking.ask(question)
         answer(session, reply)
     first = session.talk.conversation
-    session.talk.branch_off(2, "p")
+    session.talk.branch_off(2)
     assert contents(session) == ["one?", "One."]
     assert session.talk.conversation != first
     assert first is not None
@@ -244,17 +249,17 @@ def test_a_branch_of_its_own_leaves_the_other_conversation_as_it_was(session: Se
 
 def test_drafting_can_be_switched_off(session: Session, engine: Engine) -> None:
     session.set("draft", "off")
-    session.ask("one?")
+    session.asking.ask("one?")
     assert not engine.asked[-1].draft
     with pytest.raises(UsageError, match="on or off"):
         session.set("draft", "maybe")
 
 
 def test_a_race_is_not_part_of_the_conversation(session: Session, engine: Engine) -> None:
-    session.ask("one?")
+    session.asking.ask("one?")
     answer(session, "One.")
-    race = session.start_race()
-    assert [turn.content for turn in engine.asked[-1].turns] == ["Be brief.", "one?"]
+    race = session.asking.start_race()
+    assert [turn.text for turn in engine.asked[-1].messages] == ["Be brief.", "one?"]
     hear(session, finished(engine.asked[-1].id, "a"))
     hear(session, finished(engine.asked[-1].id, "a"))
     assert race.done
@@ -266,5 +271,24 @@ def test_a_mentioned_file_is_sent_and_kept(
     session: Session, engine: Engine, tmp_path: Path
 ) -> None:
     (tmp_path / "a.txt").write_text("inside")
-    session.ask("What is in @a.txt?")
-    assert "inside" in engine.asked[-1].turns[-1].content
+    session.asking.ask("What is in @a.txt?")
+    assert "inside" in engine.asked[-1].messages[-1].text
+
+
+def test_taking_up_a_conversation_fetches_nothing(session: Session, engine: Engine) -> None:
+    session.asking.ask("one?")
+    answer(session, "One.")
+    first = session.talk.conversation
+    assert first is not None
+    session.new()
+    session.load("q")
+    hear(session, READY)
+    session.open(first)
+    loads = [each for each in engine.told if each.startswith("load ")]
+    assert "pair='p'" in loads[0]
+    assert "target='p'" in loads[-1]
+    assert "offline=True" in loads[-1]
+    hear(session, READY)
+    session.load("q")
+    loads = [each for each in engine.told if each.startswith("load ")]
+    assert "offline=False" in loads[-1], "that was for one conversation"

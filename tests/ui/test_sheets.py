@@ -1,12 +1,14 @@
 """The screens that open over the chat, driven by keys."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from textual.command import CommandPalette
 from textual.widgets import Input
 
-from localspec.ui.history_sheet import HistorySheet
+from localspec.history.records import StoredConversation
+from localspec.ui.history_sheet import HistorySheet, row_of
 from localspec.ui.pairs import PairChoice
 from localspec.ui.picker import Picker
 from localspec.ui.preferences import Preferences
@@ -121,12 +123,12 @@ def test_a_setting_is_changed_and_a_wrong_one_refused(tmp_path: Path) -> None:
         chat.app.screen.query_one(Input).value = "0.25"
         await chat.press("enter")
         await chat.until(lambda: "temperature        0.25" in chat.text())
-        assert chat.session.options.temperature == 0.25
+        assert chat.session.settings.options.sampling.temperature == 0.25
         await back(chat)
         await chat.run("/set top_p 7")
         assert "top_p is 7" in chat.text()
         await chat.run("/set draft off")
-        assert not chat.session.draft
+        assert not chat.session.settings.draft
 
     drive(look, tmp_path)
 
@@ -193,7 +195,9 @@ def test_the_lens_tells_drafted_tokens_from_the_targets_own(tmp_path: Path) -> N
         assert "the draft model proposed it" in chat.text()
         exchange = chat.session.exchange
         assert exchange is not None
-        assert {"lookup", "correction"} <= {token.origin for token in exchange.tokens}
+        assert {"lookup", "correction"} <= {
+            origin for each in exchange.happened for origin in each.round.origins
+        }
         await back(chat)
 
     drive(look, tmp_path, {**DRAFTING, "drafts": 2})
@@ -219,7 +223,7 @@ def test_a_persona_is_a_system_prompt_with_a_name(tmp_path: Path) -> None:
         await chat.run("/system Be brief.")
         await chat.ask("one?")
         assert chat.session.exchange is not None
-        assert chat.session.exchange.turns[0].content == "Be brief."
+        assert chat.session.exchange.messages[0].text == "Be brief."
         await chat.run("/system -")
         assert chat.session.talk.system is None
         await chat.run("/persona nobody")
@@ -273,5 +277,151 @@ def test_an_answer_is_made_again_as_another_version(tmp_path: Path) -> None:
         await chat.press("f5")
         await chat.until(lambda: "version 2 of 2" in chat.text())
         assert len(chat.contents) == 2
+
+    drive(look, tmp_path)
+
+
+async def take_up_the_first(chat: Chat) -> None:
+    await open_sheet(chat, "/history", HistorySheet)
+    await chat.press("down", "enter")
+    await chat.until(lambda: chat.contents[:1] == ["about rivers?"])
+
+
+async def hold_two(chat: Chat) -> None:
+    """Hold one conversation with `toy`, and one with `other`."""
+    await chat.ask("about rivers?")
+    await chat.run("/new")
+    await chat.run("/model other")
+    await chat.until(lambda: chat.session.state.line() == "other")
+    await chat.ask("about trees?")
+
+
+def test_a_conversation_that_is_taken_up_goes_on_with_its_model(tmp_path: Path) -> None:
+    async def look(chat: Chat) -> None:
+        await hold_two(chat)
+        await take_up_the_first(chat)
+        await chat.ask("and?")
+        assert [each.model for each in chat.session.talk.messages] == ["", "toy", "", "toy"]
+        assert chat.session.state.line() == "toy"
+
+    drive(look, tmp_path)
+
+
+def test_a_conversation_whose_model_is_gone_goes_on_with_what_is_loaded_and_says_so(
+    tmp_path: Path,
+) -> None:
+    async def hold(chat: Chat) -> None:
+        await hold_two(chat)
+
+    async def look(chat: Chat) -> None:
+        await chat.ready()
+        await take_up_the_first(chat)
+        await chat.until(lambda: "toy is not here; other answers instead" in chat.text())
+        pairs = {each.id: each.pair for each in chat.session.talk.history.conversations()}
+        assert pairs == {1: "toy", 2: "other"}
+        await chat.ask("and?")
+        assert chat.session.talk.messages[-1].model == "other"
+        assert chat.session.talk.history.conversation(1).pair == "other"
+
+    drive(hold, tmp_path)
+    script = {"refuses": {"toy": ["ModelUnavailable", "toy is not here"]}}
+    drive(look, tmp_path, script, pair="other", resume=2)
+
+
+def test_the_picker_marks_what_is_loaded_and_begins_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pairs = [PairChoice(name, 1, True, True, "", "", False) for name in ("tiny", "toy", "other")]
+    monkeypatch.setattr("localspec.ui.picker.choices", lambda: pairs)
+    monkeypatch.setattr("localspec.ui.picker.judged", lambda _: iter(pairs))
+
+    async def look(chat: Chat) -> None:
+        await chat.ready()
+        await open_sheet(chat, "/model", Picker)
+        await chat.pilot.pause(0.2)
+        assert "toy (loaded)" in chat.text()
+        assert isinstance(chat.app.screen, Picker)
+        assert chat.app.screen.marked is not None
+        assert chat.app.screen.marked.key == "toy"
+        loads = chat.session.state.ready
+        await chat.press("enter")
+        assert "toy is loaded already" in chat.text()
+        assert chat.session.state.ready is loads
+        await open_sheet(chat, "/model", Picker)
+        await chat.press("down", "enter")
+        await chat.until(lambda: chat.session.state.line() == "other")
+
+    drive(look, tmp_path)
+
+
+def test_titles_and_exports_leave_out_what_is_in_attached_files(tmp_path: Path) -> None:
+    async def look(chat: Chat) -> None:
+        folder = chat.session.folder
+        (folder / "big.txt").write_text("one two three four")
+        await chat.ask("sum @big.txt")
+        await open_sheet(chat, "/history", HistorySheet)
+        assert isinstance(chat.app.screen, HistorySheet)
+        assert chat.app.screen.rows[0].text == "sum @big.txt"
+        await back(chat)
+        await chat.run("/export")
+        await chat.run("/export json")
+        exported = (folder / "sum-big-txt.md").read_text()
+        assert "one two" not in exported
+        assert "sum @big.txt\n\n+ big.txt · 18 B · ≈ 4 tokens\n" in exported
+        assert "one two three four" in (folder / "sum-big-txt.json").read_text()
+        await chat.run("/copy all")
+        assert "one two" not in chat.app.clipboard
+
+    drive(look, tmp_path)
+
+
+def test_one_message_is_one() -> None:
+    stored = StoredConversation(1, "t", None, "", "", 0.0, 0.0, 1, 1)
+    assert row_of(stored, 0.0).hint == "just now · 1 message"
+    assert row_of(replace(stored, n_messages=2), 0.0).hint == "just now · 2 messages"
+
+
+def test_what_lines_can_screens_can_too(tmp_path: Path) -> None:
+    async def look(chat: Chat) -> None:
+        await two_conversations(chat)
+        await chat.run("/history #1")
+        await chat.until(lambda: chat.contents[:1] == ["about rivers?"])
+        await chat.run("/edit 1 about lakes?")
+        await chat.until(lambda: chat.contents[:1] == ["about lakes?"] and not chat.session.busy)
+        assert "version 2 of 2" in chat.text()
+        await chat.run("/history delete #1")
+        assert chat.contents == []
+        assert "deleted #1" in chat.text()
+        await chat.run("/history #1")
+        assert "there is no conversation #1" in chat.text()
+        await chat.run("/bye")
+        await chat.until(lambda: not chat.app.is_running)
+
+    drive(look, tmp_path)
+
+
+def test_a_question_that_is_being_changed_belongs_to_its_conversation(tmp_path: Path) -> None:
+    async def look(chat: Chat) -> None:
+        await two_conversations(chat)
+        await chat.run("/history #1")
+        await chat.until(lambda: chat.contents[:1] == ["about rivers?"])
+        await chat.press("f6")
+        await take_up(chat, "down", "about trees?")
+        await chat.ask("another?")
+        assert [each for each in chat.contents if each.endswith("?")] == [
+            "about trees?",
+            "another?",
+        ]
+
+    async def take_up(chat: Chat, key: str, question: str) -> None:
+        await chat.press("f7")
+        await chat.until(lambda: isinstance(chat.app.screen, HistorySheet))
+        sheet = chat.app.screen
+        assert isinstance(sheet, HistorySheet)
+        assert sheet.marked is not None
+        if sheet.marked.text != question:
+            await chat.press(key)
+        await chat.press("enter")
+        await chat.until(lambda: chat.contents[:1] == [question])
 
     drive(look, tmp_path)

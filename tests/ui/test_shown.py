@@ -1,18 +1,17 @@
 import json
 
-from localspec.engine.protocol import Started
+from localspec.chat.events import Started
 from localspec.history.records import StoredMessage
+from localspec.messages import Message, Role
 from localspec.ui.shown import growing, shown
 from tests.ui.answers import exchange
 
 
-def message(role: str = "assistant", content: str = "text", **changes: object) -> StoredMessage:
+def message(role: Role = "assistant", text: str = "text", **changes: object) -> StoredMessage:
     values: dict[str, object] = {
         "id": 1,
         "parent": None,
-        "role": role,
-        "content": content,
-        "thinking": "",
+        "message": Message.from_text(role, text),
         "state": "complete",
         "created_s": 0.0,
         "model": "toy" if role == "assistant" else "",
@@ -55,9 +54,9 @@ def test_figures_of_another_version_are_left_out() -> None:
 def test_a_growing_answer_tells_what_it_waits_for() -> None:
     waiting = exchange("")
     assert growing(waiting, "toy", None).note == "waiting for the engine …"
-    waiting.started, waiting.prefilled = Started(1, 100, 40), 0.5
+    waiting.started, waiting.prefilled = Started(100, 40), 0.5
     assert growing(waiting, "toy", None).note == "reading 60 tokens, 50% …"
 
 
 def test_a_continued_answer_begins_with_what_was_there() -> None:
-    assert growing(exchange(" more"), "toy", message(content="some")).text == "some more"
+    assert growing(exchange(" more"), "toy", message(text="some")).text == "some more"

@@ -3,15 +3,16 @@ from pathlib import Path
 import pytest
 from rich.cells import cell_len
 
-from localspec.engine.protocol import Measuring, Options
+from localspec.engine.protocol import Measuring
 from localspec.errors import UsageError
+from localspec.options import ReplyOptions, SamplingParams
 from localspec.ui.bars import fitted
 from localspec.ui.copying import copied
 from localspec.ui.engine_state import EngineState
 from localspec.ui.history_sheet import age
 from localspec.ui.keys import IN_APP, IN_COMPOSER, ON_MESSAGE, key_list
 from localspec.ui.preferences import Preferences, read_preferences
-from localspec.ui.settings import as_json, changed, from_json, lines
+from localspec.ui.settings import ChatSettings
 from tests.ui.test_shown import message
 
 ANSWER = "Look:\n\n```python\nx = 1\n```\n\nand\n\n~~~\ny\n~~~\n"
@@ -32,7 +33,7 @@ def test_a_line_is_never_wider_than_the_screen(width: int) -> None:
 
 
 def test_a_copy_is_the_answer_a_block_of_its_code_or_everything() -> None:
-    talk = [message("user", "hi"), message(content=ANSWER)]
+    talk = [message("user", "hi"), message(text=ANSWER)]
     assert copied(talk, "") == ANSWER
     assert copied(talk, "code") == "y"
     assert copied(talk, "1") == "x = 1"
@@ -43,19 +44,21 @@ def test_what_is_not_there_is_not_copied() -> None:
     with pytest.raises(UsageError, match="no answer to copy"):
         copied([message("user", "hi")], "")
     with pytest.raises(UsageError, match="no block of code: /copy"):
-        copied([message(content="prose")], "code")
+        copied([message(text="prose")], "code")
     with pytest.raises(UsageError, match="from 1 to 2"):
-        copied([message(content=ANSWER)], "3")
+        copied([message(text=ANSWER)], "3")
 
 
 def test_code_of_a_stopped_answer_has_no_end() -> None:
-    assert copied([message(content="```\nhalf\nof it")], "code") == "half\nof it"
+    assert copied([message(text="```\nhalf\nof it")], "code") == "half\nof it"
 
 
 def test_settings_are_read_as_what_they_are() -> None:
-    assert changed(Options(), "temperature", "0.5").temperature == 0.5
-    assert changed(Options(), "seed", "7").seed == 7
-    assert changed(Options(seed=7), "seed", "off").seed is None
+    usual = ChatSettings()
+    assert usual.changed("temperature", "0.5").options.sampling.temperature == 0.5
+    assert usual.changed("seed", "7").options.seed == 7
+    assert usual.changed("seed", "7").changed("seed", "off").options.seed is None
+    assert not usual.changed("draft", "off").draft
 
 
 @pytest.mark.parametrize(
@@ -66,27 +69,33 @@ def test_settings_are_read_as_what_they_are() -> None:
         ("top_k", "1.5"),
         ("stop", "x"),
         ("max_tokens", "0"),
+        ("draft", "maybe"),
     ],
 )
 def test_a_wrong_setting_is_refused_with_its_name(name: str, value: str) -> None:
     with pytest.raises(UsageError, match=name):
-        changed(Options(), name, value)
+        ChatSettings().changed(name, value)
 
 
 def test_settings_are_kept_with_a_conversation_but_the_seed() -> None:
-    options = Options(temperature=0.1, top_k=3, seed=9)
-    assert from_json(as_json(options), Options()) == Options(temperature=0.1, top_k=3)
+    settings = ChatSettings(
+        ReplyOptions(SamplingParams(temperature=0.1, top_k=3), seed=9), draft=False
+    )
+    kept = ChatSettings().from_json(settings.as_json())
+    assert kept == ChatSettings(ReplyOptions(SamplingParams(temperature=0.1, top_k=3)), draft=False)
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"temperature": "x"}', '{"top_p": 7}', "3"])
 def test_damaged_settings_change_nothing(text: str) -> None:
-    assert from_json(text, Options(top_k=5)) == Options(top_k=5)
+    settings = ChatSettings(ReplyOptions(SamplingParams(top_k=5)))
+    assert settings.from_json(text) == settings
 
 
 def test_every_setting_is_listed() -> None:
-    told = "\n".join(lines(Options()))
+    told = "\n".join(ChatSettings().lines())
     assert "temperature        0.8" in told
     assert "seed               off" in told
+    assert "draft              on" in told
 
 
 def test_preferences_are_read(tmp_path: Path) -> None:

@@ -1,0 +1,1 @@
+"""Measurements of speed, memory and sameness of texts: `python -m lab.benchmarks.NAME`."""

@@ -1,0 +1,211 @@
+"""What the chat's screens cost: the first frame, streaming, opening a long conversation, a keystroke.
+
+    python -m lab.benchmarks.chat_screens [first_frame|streaming|opening|echo] ...
+
+Needs no weights: the engine is the tests' double, which speaks the real protocol from a process of its
+own. The screens run in a real pseudo-terminal of 120 x 40, whose other end this script reads, and all
+CPU times are the screens' process alone.
+"""
+
+import fcntl
+import os
+import pty
+import resource
+import select
+import statistics
+import struct
+import subprocess
+import sys
+import tempfile
+import termios
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+
+COLUMNS, ROWS = 120, 40
+RUNS = 10
+CODE = "Here it is:\n\n```python\n" + Path(__file__).read_text()[:4000] + "\n```\n"
+TOKENS_PER_S = 45
+CHARS_PER_TOKEN = 4
+CHAT = """
+import sys, time, resource
+from pathlib import Path
+sys.path.insert(0, {root!r})
+from localspec.options import LaunchOptions, ReplyOptions
+from localspec.engine.client import EngineClient
+from localspec.history.archive import History
+from localspec.ui.app import ChatApp
+from localspec.ui.session import Session
+from localspec.ui.talk import Talk
+from tests.engine.double import command
+history = History(Path({folder!r}))
+session = Session(EngineClient(command({script!r})), Talk(history), LaunchOptions(pair="toy"), ReplyOptions(), Path("."))
+app = ChatApp(session, resume=history.latest())
+app.run()
+session.close()
+if app.failure:
+    raise app.failure
+"""
+
+
+class Terminal:
+    """A program in a terminal, and what it wrote there."""
+
+    def __init__(self, *command: str, **variables: str) -> None:
+        ours, theirs = pty.openpty()
+        fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", ROWS, COLUMNS, 0, 0))
+        self.start_s = time.monotonic()
+        self.process = subprocess.Popen(
+            command,
+            stdin=theirs,
+            stdout=theirs,
+            stderr=theirs,
+            env={**os.environ, "TERM": "xterm-256color", **variables},
+            start_new_session=True,
+        )
+        os.close(theirs)
+        self.fd = ours
+        self.seen = b""
+
+    def read(self, wait_s: float = 0.05) -> bytes:
+        """Return what was written since."""
+        if not select.select([self.fd], [], [], wait_s)[0]:
+            return b""
+        try:
+            new = os.read(self.fd, 1 << 20)
+        except OSError:
+            return b""
+        self.seen += new
+        return new
+
+    def until(self, text: str, timeout_s: float = 60.0) -> float:
+        """Read until a text is there; return the seconds since the start."""
+        end_s = time.monotonic() + timeout_s
+        while text.encode() not in self.seen:
+            if time.monotonic() > end_s:
+                raise TimeoutError(f"no {text!r} in {self.seen[-2000:]!r}")
+            self.read()
+        return time.monotonic() - self.start_s
+
+    def type(self, text: str) -> None:
+        """Send keys."""
+        os.write(self.fd, text.encode())
+
+    def cpu_s(self) -> float:
+        """Return the process's own CPU time so far."""
+        fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+    def close(self) -> None:
+        """End the program."""
+        self.type("\x11")
+        end_s = time.monotonic() + 5
+        while self.process.poll() is None and time.monotonic() < end_s:
+            self.read()
+        self.process.kill()
+        self.process.wait()
+        os.close(self.fd)
+
+
+def chat(folder: Path, script: dict[str, object]) -> Terminal:
+    """Start the chat on the double."""
+    source = CHAT.format(root=str(ROOT), folder=str(folder), script=script)
+    return Terminal(sys.executable, "-c", source)
+
+
+def first_frame() -> None:
+    """CPU and wall time of `localspec chat` up to the first frame, the real command."""
+    cpu, wall = [], []
+    for _ in range(RUNS):
+        with tempfile.TemporaryDirectory() as folder:
+            terminal = Terminal(
+                sys.executable, "-m", "localspec", "chat", "--offline", LOCALSPEC_DATA_DIR=folder
+            )
+            wall.append(terminal.until("Ask something."))
+            cpu.append(terminal.cpu_s())
+            terminal.close()
+    print(
+        f"first frame: {statistics.median(cpu):.2f} s of CPU (most {max(cpu):.2f}), "
+        f"{statistics.median(wall):.2f} s on the clock, median of {RUNS}"
+    )
+
+
+def streaming() -> None:
+    """Share of a core that the screens take while 1,000 tokens of code stream in."""
+    with tempfile.TemporaryDirectory() as folder:
+        pass_s = 1 / (TOKENS_PER_S * CHARS_PER_TOKEN)
+        terminal = chat(Path(folder), {"otherwise": [CODE], "pass_s": pass_s})
+        terminal.until("context 0%")
+        terminal.type("code?\r")
+        terminal.until("Here it is")
+        start_s, cpu_s = time.monotonic(), terminal.cpu_s()
+        terminal.until(" tokens ", timeout_s=120)
+        seconds, cpu_s = time.monotonic() - start_s, terminal.cpu_s() - cpu_s
+        print(
+            f"streaming {len(CODE)} characters in {seconds:.0f} s: {cpu_s / seconds:.1%} of a core"
+        )
+        terminal.close()
+
+
+def opening(messages: int = 500) -> None:
+    """Wall time from the start of the program to the end of a long conversation on the screen."""
+    from localspec.history.archive import History
+    from localspec.messages import Message
+
+    with tempfile.TemporaryDirectory() as folder:
+        history = History(Path(folder))
+        conversation, parent = history.create(), None
+        for each in range(messages // 2):
+            parent = history.add_user(
+                conversation, parent, Message.user(f"Question {each}: " + "why? " * 20)
+            )
+            reply = history.begin_reply(conversation, parent)
+            answer = f"Answer {each}.\n\n- one\n- two\n\n" + CODE[:600] + "\n```\n"
+            reply.finish(Message.assistant(answer))
+            parent = reply.message
+        history.close()
+        walls, cpus = [], []
+        for _ in range(RUNS):
+            terminal = chat(Path(folder), {})
+            walls.append(terminal.until(f"Question {messages // 2 - 1}"))
+            cpus.append(terminal.cpu_s())
+            terminal.close()
+        print(
+            f"{messages} messages: on the screen {statistics.median(walls):.2f} s after the start "
+            f"({statistics.median(cpus):.2f} s of CPU), median of {RUNS}"
+        )
+
+
+def echo() -> None:
+    """Wall time from a key to its echo while code streams in."""
+    with tempfile.TemporaryDirectory() as folder:
+        terminal = chat(Path(folder), {"otherwise": [CODE * 3], "pass_s": 0.0055})
+        terminal.until("context 0%")
+        terminal.type("code?\r")
+        terminal.until("Here it is")
+        delays = []
+        for each in range(60):
+            key = "QZXJ"[each % 4]
+            while terminal.read(0.0):
+                pass
+            start_s = time.monotonic()
+            terminal.type(key)
+            while key.encode() not in terminal.read(0.5):
+                pass
+            delays.append(1000 * (time.monotonic() - start_s))
+            time.sleep(0.05)
+        delays.sort()
+        print(
+            f"a key's echo while streaming: median {statistics.median(delays):.0f} ms, "
+            f"95 % within {delays[int(0.95 * len(delays))]:.0f} ms, most {delays[-1]:.0f} ms"
+        )
+        terminal.close()
+
+
+MEASURES = {"first_frame": first_frame, "streaming": streaming, "opening": opening, "echo": echo}
+
+if __name__ == "__main__":
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    for name in sys.argv[1:] or MEASURES:
+        MEASURES[name]()

@@ -1,0 +1,109 @@
+"""Same bytes: what `--exact` promises, and how often texts fork without it.
+
+    python -m lab.benchmarks.exact [--pair NAME] [--modes off,auto,...] [--prompts 100] [--max-tokens 200]
+                               [--threads N] [--default-kernels]
+
+Every prompt is answered in every mode, at temperature 0 and 0.8, each time from an empty cache, and
+each answer is compared with that of the first mode, byte for byte. Nothing is timed: it may run
+beside other work.
+"""
+
+import argparse
+import json
+import time
+from collections.abc import Sequence
+
+from lab.benchmarks.workbench import forget, machine, opened
+from localspec.bench.prompts import Prompt, bundled
+from localspec.chat.conversation import Conversation
+from localspec.chat.events import Reply
+from localspec.launch.load import Runtime
+from localspec.options import LaunchOptions, LoadOptions, ReplyOptions, SamplingParams
+
+TEMPERATURES = (0.0, 0.8)
+
+
+SYSTEMS = (None, "You are a precise assistant. Answer briefly.")
+
+
+def questions(count: int) -> list[tuple[str | None, Prompt]]:
+    """Return so many prompts, each kind in turn: the bundled ones, then the same with a system prompt."""
+    prompts = sorted(enumerate(bundled()), key=lambda numbered: numbered[0] % 10)
+    return [(system, prompt) for system in SYSTEMS for _, prompt in prompts][:count]
+
+
+def answer(
+    loaded: Runtime, mode: str, system: str | None, prompt: str, options: ReplyOptions
+) -> Reply:
+    """Answer from an empty cache, with a policy that remembers nothing."""
+    forget(loaded)
+    conversation = Conversation(system)
+    conversation.append_user(prompt)
+    return loaded.assistant.reply(conversation, options, policy=loaded.drafting.policy(mode))
+
+
+def fork(one: Sequence[int], other: Sequence[int]) -> int | None:
+    """Return the index of the first token that differs; None where none does."""
+    if tuple(one) == tuple(other):
+        return None
+    pairs = zip(one, other, strict=False)
+    return next((i for i, (a, b) in enumerate(pairs) if a != b), min(len(one), len(other)))
+
+
+def main() -> None:
+    """Run, and print a line a difference and the sums."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--pair", default="smollm2-135m")
+    parser.add_argument("--modes", default="off,auto")
+    parser.add_argument("--prompts", type=int, default=100)
+    parser.add_argument("--max-tokens", type=int, default=200)
+    parser.add_argument("--threads", type=int)
+    parser.add_argument("--default-kernels", action="store_true")
+    flags = parser.parse_args()
+    modes = flags.modes.split(",")
+    request = LaunchOptions(
+        flags.pair,
+        draft=modes[0],
+        further=tuple(modes[1:]),
+        load=LoadOptions(threads=flags.threads),
+        exact=not flags.default_kernels,
+    )
+    loaded = opened(request)
+    print(
+        f"{machine()}; {flags.pair}; exact: {request.exact}; longest draft {loaded.drafting.longest}"
+    )
+    forks: dict[str, list[int]] = {mode: [] for mode in modes[1:]}
+    drafted = dict.fromkeys(modes[1:], 0)
+    compared = dict.fromkeys(modes[1:], 0)
+    start = time.monotonic()
+    for number, (system, asked) in enumerate(questions(flags.prompts)):
+        for temperature in TEMPERATURES:
+            sampling = SamplingParams(temperature=temperature)
+            options = ReplyOptions(sampling, seed=number, max_tokens=flags.max_tokens)
+            plain = answer(loaded, modes[0], system, asked.prompt, options)
+            for mode in modes[1:]:
+                reply = answer(loaded, mode, system, asked.prompt, options)
+                compared[mode] += 1
+                drafted[mode] += reply.acceptance.drafted
+                at = fork(plain.tokens, reply.tokens)
+                if at is not None or reply.text != plain.text:
+                    forks[mode].append(-1 if at is None else at)
+                    print(
+                        f"{asked.workload} {number} at {temperature}, {mode}: differs from token {at}",
+                        flush=True,
+                    )
+        if number % 10 == 9:
+            print(f"{number + 1} prompts, {time.monotonic() - start:.0f} s", flush=True)
+    for mode in modes[1:]:
+        figures = {
+            "mode": mode,
+            "texts": compared[mode],
+            "differing": len(forks[mode]),
+            "drafted": drafted[mode],
+            "first_differences": sorted(forks[mode]),
+        }
+        print(json.dumps(figures))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,102 @@
+"""Several at once: tokens per second with and without drafting, in turns, on models that are loaded once.
+
+    python -m lab.benchmarks.parallel [--pair NAME | --target FILE --draft-model FILE] [--parallel N]
+        [--modes off,auto] [--count 16] [--max-tokens 64] [--ctx 1024] [--rounds 5] [--threads N]
+        [--temperature 0] [--kinds code,edit] [--exact]
+
+Every round answers the same prompts in every mode, the modes in turn; tokens per second count all
+that lies between the first request and the last answer, prefill included. The texts of the modes
+are compared, too. Ratios are of the second mode to the first, round by round, and their median.
+"""
+
+import argparse
+import statistics
+import time
+from collections.abc import Iterator
+
+from lab.benchmarks.workbench import forget, machine, opened, prompts
+from localspec.chat.conversation import Conversation
+from localspec.chat.requests import Request
+from localspec.launch.load import Runtime
+from localspec.options import LaunchOptions, LoadOptions, ReplyOptions, SamplingParams
+
+
+def requests(asked: argparse.Namespace) -> Iterator[Request]:
+    """Yield prompts, the kinds in turn, each with a seed of its own."""
+    wanted = asked.kinds.split(",") if asked.kinds else None
+    bundled = [each for each in prompts() if wanted is None or each.workload in wanted]
+    kinds = len({each.workload for each in bundled})
+    each_kind = len(bundled) // kinds
+    in_turn = [bundled[kind * each_kind + at] for at in range(each_kind) for kind in range(kinds)]
+    sampling = SamplingParams(temperature=asked.temperature)
+    for key in range(asked.count):
+        conversation = Conversation()
+        conversation.append_user(in_turn[key % len(in_turn)].prompt)
+        options = ReplyOptions(sampling, seed=key, max_tokens=asked.max_tokens)
+        yield Request(key, conversation, options)
+
+
+def answered(runtime: Runtime, mode: str, asked: argparse.Namespace) -> tuple[float, list[str]]:
+    """Return tokens per second, and the texts."""
+    assistant = runtime.assistant
+    forget(runtime)
+    slots = range(assistant.count)
+    assistant.policies = tuple(runtime.drafting.policy(mode, slot) for slot in slots)
+    texts, tokens, start = [""] * asked.count, 0, time.perf_counter()
+    for each in assistant.answer(requests(asked)):
+        if each.reply is None:
+            raise SystemExit(f"prompt {each.key}: {each.error}")
+        texts[each.key] = each.reply.text
+        tokens += each.reply.completion_tokens
+    return tokens / (time.perf_counter() - start), texts
+
+
+def main() -> None:
+    """Run, and print a line a round."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--pair")
+    parser.add_argument("--target")
+    parser.add_argument("--draft-model")
+    parser.add_argument("--parallel", type=int)
+    parser.add_argument("--modes", default="off,auto")
+    parser.add_argument("--count", type=int, default=16)
+    parser.add_argument("--max-tokens", type=int, default=64)
+    parser.add_argument("--ctx", type=int, default=1024)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--threads", type=int)
+    parser.add_argument("--temperature", type=float, default=0.0)
+    parser.add_argument("--kinds")
+    parser.add_argument("--exact", action="store_true")
+    asked = parser.parse_args()
+    modes = asked.modes.split(",")
+    request = LaunchOptions(
+        asked.pair,
+        target=asked.target,
+        draft_model=asked.draft_model,
+        draft=modes[0],
+        further=tuple(modes[1:]),
+        load=LoadOptions(threads=asked.threads, n_ctx=asked.ctx),
+        exact=asked.exact,
+    )
+    runtime = opened(request, parallel=asked.parallel)
+    print(f"{machine()}; {runtime.assistant.count} at once; {runtime.assistant.notes}", flush=True)
+    for mode in modes:
+        answered(runtime, mode, argparse.Namespace(**{**vars(asked), "max_tokens": 8}))
+    ratios: list[float] = []
+    for number in range(asked.rounds):
+        rates, texts = {}, {}
+        for mode in modes if number % 2 == 0 else reversed(modes):
+            rates[mode], texts[mode] = answered(runtime, mode, asked)
+        ratios.append(rates[modes[-1]] / rates[modes[0]])
+        same = sum(a == b for a, b in zip(texts[modes[0]], texts[modes[-1]], strict=True))
+        told = ", ".join(f"{mode} {rate:.2f}" for mode, rate in rates.items())
+        print(
+            f"{told} tokens/s; ratio {ratios[-1]:.3f}; {same} of {asked.count} texts equal",
+            flush=True,
+        )
+    print(f"median ratio {statistics.median(ratios):.3f} ({min(ratios):.3f} to {max(ratios):.3f})")
+    runtime.assistant.close()
+
+
+if __name__ == "__main__":
+    main()

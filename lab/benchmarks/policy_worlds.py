@@ -1,0 +1,57 @@
+"""Every simulated world: a policy's regret, its worst window and its speed, over several seeds.
+
+    python -m lab.benchmarks.policy_worlds [--policy adaptive|naive|plain] [--seeds 6] [WORLD ...]
+
+Nothing here is timed: the worlds have a clock of their own, and the figures are the same on any
+machine. `regret` is against the clairvoyant, `gaps` against the one that also sees the draft
+model's scores, `online` against one that has to find out when the text changes its kind, `fixed`
+against the best fixed setting in hindsight; each from the 300th token on, with the standard error over the seeds. `window` is the worst of any 500 tokens and any seed.
+"""
+
+import argparse
+
+from lab.simulator.assessment import assess, mean_and_error
+from lab.simulator.catalogue import WORLDS
+from lab.simulator.contenders import MovingAverage, adaptive, plain
+
+BOUND, SLOWEST = 0.05, 0.97
+
+
+POLICIES = {"adaptive": adaptive, "naive": MovingAverage, "plain": plain}
+
+
+def main() -> None:
+    """Print the table; exit 1 if a bound is broken."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--policy", default="adaptive", choices=POLICIES)
+    parser.add_argument("--seeds", type=int, default=6)
+    parser.add_argument("worlds", nargs="*", help="names, or beginnings of names; default: all")
+    options = parser.parse_args()
+    contender = POLICIES[options.policy]
+    chosen = [w for w in WORLDS if not options.worlds or w.startswith(tuple(options.worlds))]
+    print(
+        f"{'world':32} {'regret %':>14} {'gaps %':>7} {'online %':>8} {'fixed %':>8} {'window':>7} {'speed':>6}"
+    )
+    broken = 0
+    for name in chosen:
+        outcomes = [assess(name, seed, contender) for seed in range(options.seeds)]
+        regret, error = mean_and_error([o.regret for o in outcomes])
+        gaps, fixed, speed = (
+            mean_and_error([getattr(o, what) for o in outcomes])[0]
+            for what in ("gap_regret", "fixed_regret", "speed")
+        )
+        informed = [o.informed_regret for o in outcomes if o.informed_regret is not None]
+        online = f"{100 * mean_and_error(informed)[0]:8.2f}" if informed else 8 * " "
+        window = min(o.window for o in outcomes)
+        flags = " ".join(["REGRET"] * (regret > BOUND) + ["WINDOW"] * (window < SLOWEST))
+        broken += bool(flags)
+        print(
+            f"{name:32} {100 * regret:7.2f} ± {100 * error:4.2f} {100 * gaps:7.2f} {online} "
+            f"{100 * fixed:8.2f} {window:7.3f} {speed:6.2f} {flags}"
+        )
+    print(f"{broken} of {len(chosen)} worlds break a bound")
+    raise SystemExit(broken > 0)
+
+
+if __name__ == "__main__":
+    main()

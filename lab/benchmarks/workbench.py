@@ -1,0 +1,52 @@
+"""What the benchmark scripts share: prompts, the machine's name, and models that are loaded.
+
+The scripts measure what `docs/measurements/` and the README claim; run them on a machine that
+does nothing else. They import localspec as any program would.
+"""
+
+import os
+import platform
+from pathlib import Path
+
+from localspec.bench.prompts import Prompt, bundled
+from localspec.launch.load import Runtime, load
+from localspec.launch.plan import make_plan
+from localspec.options import LaunchOptions
+
+
+def prompts() -> list[Prompt]:
+    """Return the prompts that `localspec bench` has, too: ten of each of six kinds."""
+    return bundled()
+
+
+def one_of_each(index: int = 0) -> list[Prompt]:
+    """Return the prompt at `index` of every kind."""
+    kinds: dict[str, list[Prompt]] = {}
+    for prompt in prompts():
+        kinds.setdefault(prompt.workload, []).append(prompt)
+    return [of_kind[index] for of_kind in kinds.values()]
+
+
+def machine() -> str:
+    """Return one line that names the machine."""
+    model = platform.processor() or platform.machine()
+    cpuinfo = Path("/proc/cpuinfo")
+    if cpuinfo.exists():
+        names = [line for line in cpuinfo.read_text().splitlines() if line.startswith("model name")]
+        model = names[0].split(":")[1].strip() if names else model
+    return (
+        f"{model}, {os.cpu_count()} cores, {platform.system()}, Python {platform.python_version()}"
+    )
+
+
+def opened(request: LaunchOptions, *, parallel: int | None = 1) -> Runtime:
+    """Fetch and load what is asked for."""
+    return load(make_plan(request, parallel=parallel), parallel=parallel)
+
+
+def forget(runtime: Runtime) -> None:
+    """Empty every cache."""
+    models = runtime.assistant.models
+    for family in (models.targets, models.draft_models):
+        for view in family.views if family is not None else ():
+            view.truncate(0)

@@ -1,0 +1,184 @@
+"""`pull` against a hub on the loopback: killed, frozen, on a full disk, by a wrong clock, two at once."""
+
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from random import Random
+
+from lab.faults.ground import CLOCK, PATIENCE, ROOT, Ground, patiently
+from lab.faults.limits import Limits
+from lab.faults.trial import Trial
+from lab.kills.pull import kill_until_done
+from tests.models.loopback_hub import LoopbackHub, loopback_hub
+from tests.models.toy_machine import Ended, ToyMachine
+
+_DATA = bytes(range(250)) * 8000  # 2 MB
+
+
+def _machine(ground: Ground, hub: LoopbackHub, data: bytes = _DATA) -> ToyMachine:
+    folder = ground.folder / "toy"
+    folder.mkdir()
+    machine = ToyMachine(folder, hub)
+    machine.offer("toy", data)
+    return machine
+
+
+def _finish(machine: ToyMachine) -> None:
+    """See that the store holds only whole files, and that the next pull completes."""
+    machine.assert_only_verified()
+    done = machine.run("pull", "toy")
+    assert done.code == 0, done.err
+    machine.assert_only_verified()
+    assert machine.partials == []
+    assert len(machine.blobs) == 1
+
+
+def _complaint(ended: Ended) -> str:
+    assert ended.code > 0, ended.err
+    assert "Traceback" not in ended.err
+    assert "fault of localspec" not in ended.err
+    lines = [line for line in ended.err.splitlines() if not line.startswith("localspec: fetching")]
+    assert len(lines) == 1, ended.err
+    return lines[0]
+
+
+def killed(ground: Ground, chance: Random) -> str:
+    with loopback_hub(with_storage=True) as hub:
+        hub.pause_s = 0.02
+        data = bytes(range(250)) * 20_000
+        machine = _machine(ground, hub, data)
+        kills = 3
+        found = kill_until_done(machine, "toy", kills, seed=chance.randrange(1 << 30))
+        assert found.sent_bytes <= 1.05 * len(data) + kills * (64 << 10)
+        _finish(machine)
+    return ""
+
+
+def another_is_frozen(ground: Ground, _: Random) -> str:
+    with loopback_hub(with_storage=True) as hub:
+        machine = _machine(ground, hub)
+        hub.pause_s = 0.01
+        with _killed_at_the_end(machine.start("pull", "toy")) as frozen:
+            while hub.sent_bytes < len(_DATA) // 4:
+                time.sleep(0.005)
+            frozen.send_signal(signal.SIGSTOP)
+            with _killed_at_the_end(machine.start("pull", "toy")) as waiting:
+                _until_it_waits(waiting)
+                time.sleep(0.5)
+                assert waiting.poll() is None, "it waits for the one that has the file"
+                waiting.send_signal(signal.SIGINT)
+                patiently(waiting)
+                assert waiting.returncode == 130
+            with _killed_at_the_end(machine.start("pull", "toy")) as heir:
+                _until_it_waits(heir)
+                frozen.kill()
+                frozen.communicate()
+                told = patiently(heir)[1]
+                assert heir.returncode == 0, told
+        # What the frozen one did not take is in the system's buffers, and lost with it.
+        assert hub.sent_bytes <= 2.05 * len(_DATA)
+        _finish(machine)
+    return "it waits; Ctrl-C ends it (130)"
+
+
+@contextmanager
+def _killed_at_the_end(
+    process: "subprocess.Popen[bytes]",
+) -> Iterator["subprocess.Popen[bytes]"]:
+    """Kill a process that is left, frozen or not: nobody would ever end it."""
+    with process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def _until_it_waits(process: "subprocess.Popen[bytes]") -> None:
+    """Wait until a process sleeps between two looks at a lock; nothing before that does."""
+    for _ in range(PATIENCE):
+        if "nanosleep" in Path(f"/proc/{process.pid}/wchan").read_text():
+            return
+        assert process.poll() is None, "it ended"
+        time.sleep(0.02)
+    raise AssertionError("it does not wait for the lock")
+
+
+def _run_limited(machine: ToyMachine, limits: Limits, **variables: str) -> Ended:
+    with subprocess.Popen(
+        limits.command([sys.executable, "-m", "tests.models.pull_toy", "pull", "toy"]),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=machine._environment(variables),
+        cwd=ROOT,
+    ) as process:
+        out, err = patiently(process)
+    return Ended(process.returncode, out.decode(), err.decode())
+
+
+def full_disk(ground: Ground, chance: Random) -> str:
+    with loopback_hub(with_storage=True) as hub:
+        machine = _machine(ground, hub)
+        room = chance.choice([0, 100, 70_000, 1 << 20])
+        told = _complaint(_run_limited(machine, Limits(file_bytes=room)))
+        assert machine.blobs == []
+        _finish(machine)
+    return told
+
+
+def read_only(ground: Ground, _: Random) -> str:
+    with loopback_hub(with_storage=True) as hub:
+        machine = _machine(ground, hub)
+        machine.data.mkdir()
+        machine.data.chmod(0o500)
+        told = _complaint(_run_limited(machine, Limits(ordinary=True)))
+        machine.data.chmod(0o700)
+        _finish(machine)
+    return told
+
+
+def without_memory(ground: Ground, chance: Random) -> str:
+    with loopback_hub(with_storage=True) as hub:
+        machine = _machine(ground, hub)
+        limits = Limits(memory_bytes=chance.randint(60, 200) << 20)
+        ended = _run_limited(machine, limits)
+        told = "" if ended.code == 0 else _complaint(ended)
+        _finish(machine)
+    return told
+
+
+def wrong_clock(ground: Ground, chance: Random) -> str:
+    with loopback_hub(with_storage=True) as hub:
+        machine = _machine(ground, hub)
+        how = chance.choice(["past", "future", "jumping"])
+        ended = _run_limited(machine, Limits(), PYTHONPATH=str(CLOCK), LOCALSPEC_WRONG_CLOCK=how)
+        assert ended.code == 0, ended.err
+        _finish(machine)
+    return ""
+
+
+def three_at_once(ground: Ground, _: Random) -> str:
+    with loopback_hub(with_storage=True) as hub:
+        machine = _machine(ground, hub)
+        hub.pause_s = 0.002
+        processes = [machine.start("pull", "toy") for _ in range(3)]
+        ended = [patiently(process) for process in processes]
+        assert [process.returncode for process in processes] == [0, 0, 0], ended
+        assert hub.sent_bytes == len(_DATA)
+        _finish(machine)
+    return ""
+
+
+TRIALS = [
+    Trial("killed at a random moment", "pull", killed),
+    Trial("another one of its file is frozen", "pull", another_is_frozen),
+    Trial("the disk is full", "pull", full_disk, short=True),
+    Trial("the data directory can only be read", "pull", read_only, short=True),
+    Trial("60 to 200 MB of address space", "pull", without_memory),
+    Trial("a wall clock that is wrong, or jumps", "pull", wrong_clock),
+    Trial("two at once", "pull", three_at_once),
+]

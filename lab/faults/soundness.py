@@ -1,0 +1,89 @@
+"""What must hold after any fault: one clear message, sound stores, nothing lost that was reported as saved."""
+
+import hashlib
+import json
+import sqlite3
+from collections.abc import Sequence
+from pathlib import Path
+
+from lab.faults.ground import Ended, Ground
+from localspec.telemetry.taking_in import collect
+
+_ABOUT_A_FAULT = ("Traceback", "fault of localspec", "Exception ", "core dumped")
+
+
+def assert_clear(ended: Ended) -> str:
+    """See that it failed, with one line that says why and no trace of the program's insides; return the line."""
+    assert ended.code > 0, f"code {ended.code}: {ended.err}"
+    return assert_told(ended)
+
+
+def assert_told(ended: Ended) -> str:
+    """See that whatever it said is news in lines of ours; return the last one."""
+    for word in _ABOUT_A_FAULT:
+        assert word not in ended.err, ended.err
+    lines = ended.err.splitlines()
+    assert all(line.startswith("localspec: ") for line in lines), ended.err
+    return ended.told
+
+
+def assert_fine(ended: Ended) -> None:
+    """See that it did what was asked."""
+    assert ended.code == 0, f"code {ended.code}: {ended.err}"
+    assert_told(ended)
+
+
+def messages(ground: Ground) -> list[tuple[str, str, str]]:
+    """Return role, content and state of every message, as a plain SQLite reads them; see that the file is sound."""
+    connection = sqlite3.connect(ground.data / "history" / "history.db")
+    assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+    assert connection.execute("PRAGMA foreign_key_check").fetchall() == []
+    rows = connection.execute("SELECT role, content, state FROM message ORDER BY id").fetchall()
+    # 1 compares the index with all messages, and one that still grows has no place in it.
+    whole = int(all(state != "streaming" for _, _, state in rows))
+    connection.execute("INSERT INTO found(found, rank) VALUES ('integrity-check', ?)", (whole,))
+    connection.close()
+    return rows
+
+
+def assert_sound_telemetry(ground: Ground) -> int:
+    """See that the record of rounds is sound, if there is one; return how many replies it has."""
+    path = ground.data / "telemetry" / "telemetry.db"
+    collect(path.parent)  # what is only spooled counts, too
+    if not path.exists():
+        return 0
+    connection = sqlite3.connect(path)
+    assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    # Without a version it was only begun, on a disk that was full.
+    rows = connection.execute("SELECT id FROM reply").fetchall() if version else []
+    connection.close()
+    return len(rows)
+
+
+def assert_kept(ground: Ground, questions: Sequence[str]) -> None:
+    """See that questions which were answered, and so reported as saved, are there, each with a complete answer."""
+    kept = messages(ground)
+    for question in questions:
+        place = next(i for i, each in enumerate(kept) if each[:2] == ("user", question))
+        role, content, state = kept[place + 1]
+        assert (role, state) == ("assistant", "complete")
+        assert content
+
+
+def assert_only_verified(ground: Ground) -> None:
+    """See that whatever has a name in the store, and is no link, has the bytes of that name."""
+    for blob in (ground.data / "blobs").iterdir():
+        if not blob.is_symlink():
+            assert hashlib.sha256(blob.read_bytes()).hexdigest() == blob.name
+
+
+def records(path: Path, *, torn: bool = False) -> list[str]:
+    """Return the ids of the records of a batch, each a whole line; after a kill, the last may be torn."""
+    if not path.exists():
+        return []
+    content = path.read_bytes()
+    whole, _, rest = content.rpartition(b"\n")
+    assert torn or rest == b""
+    lines = whole.split(b"\n") if whole else []
+    return [str(json.loads(line)["id"]) for line in lines]

@@ -1,0 +1,48 @@
+"""Lines of a batch, as JSON lines and as CSV."""
+
+import json
+
+from lab.fuzz.target import check_message
+from localspec.batch.ask import Form, ask_of, line_id
+from localspec.batch.receipt import Receipt
+from localspec.batch.record import encoded, error_record
+from localspec.batch.rows import FORMATS, read_rows
+from localspec.batch.source import split_lines
+from localspec.errors import LocalspecError
+from localspec.options import ReplyOptions
+
+SEEDS = tuple(
+    each.encode()
+    for each in (
+        '{"prompt": "Hi", "id": 1, "temperature": 0.5, "stop": ["a"], "seed": 3, "max_tokens": 5}\n\n{"prompt": 1}\n',
+        '{"id": "a", "messages": [{"role": "user", "content": [{"type": "text", "text": "b"}]}], "system": "c"}\n',
+        '{"custom_id": "x", "url": "/v1/completions", "body": {"model": "m", "prompt": "p", "logit_bias": {"1": 2}}}\n',
+        '{"body": {"messages": [{"role": "developer", "content": "a"}, {"role": "assistant", "content": ""}]}}\n',
+        'prompt,id,temperature,top_k\n"a ""b""\nc",1,0.5,40\nd,,x,\n',
+        "\ufeffid,prompt\r\n1,2\r\n",
+        '{"prompt": "a", "reply_options": {"top_k": 1, "system": "b"}}\n{"prompt": "c", "reply_options": "{}"}\n',
+    )
+)
+_RECEIPT = Receipt(1, "0" * 64, "1", "2")
+
+
+def run(data: bytes) -> None:
+    for form in FORMATS:
+        try:
+            _take(data, form)
+        except LocalspecError as error:
+            check_message(str(error))
+
+
+def _take(data: bytes, form: str) -> None:
+    lines = split_lines([data[:50], data[50:]], most_bytes=2000)
+    for row in read_rows(lines, form, "in", "prompt"):  # type: ignore[arg-type]
+        number = None
+        try:
+            number = line_id(row)
+            ask_of(row, Form(ReplyOptions()), seed=7)
+        except LocalspecError as error:
+            check_message(str(error))
+            for each in FORMATS:
+                encoded(error_record(row, number, error, _RECEIPT), each)
+            json.loads(encoded(error_record(row, number, error, _RECEIPT), "jsonl"))

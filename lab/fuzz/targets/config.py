@@ -1,0 +1,23 @@
+"""The user's `config.toml`, and a project's, which may set less."""
+
+from lab.fuzz.scratch import scratch
+from lab.fuzz.target import check_message
+from localspec.config.files import read_settings
+from localspec.errors import LocalspecError
+
+SEEDS = (
+    b'pair = "qwen2.5-coder"\ntemperature = 0.5\nthreads = 2\nn_ctx = 4096\n',
+    b'target = "/a/b.gguf"\ndraft_model = "x"\noffline = true\n',
+    b'system = """\na\nb"""\nstop = ["a", "b"]\nseed = 1\ntop_k = 40\n',
+    b"[table]\na = 1\n",
+)
+
+
+def run(data: bytes) -> None:
+    file = scratch() / "config.toml"
+    file.write_bytes(data)
+    for trusted in (True, False):
+        try:
+            read_settings(file, trusted=trusted)
+        except LocalspecError as error:
+            check_message(str(error))

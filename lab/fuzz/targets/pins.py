@@ -1,0 +1,58 @@
+"""`pins.toml` and `imports.toml` beside the store, and what earlier versions kept as JSON."""
+
+import re
+
+from lab.fuzz.scratch import scratch
+from lab.fuzz.target import FoundError, check_message
+from localspec.errors import LocalspecError
+from localspec.models.entries import shards_of
+from localspec.models.imports import load_imports
+from localspec.models.pins import load_pins, with_pins
+from localspec.models.store import Store
+
+_SHA = b"0" * 64
+SEEDS = (
+    b'{"u/r:Q4_K_M": {"repo": "u/r", "revision": null, "commit": "'
+    + b"a" * 40
+    + b'", "date": "2026-11-20", '
+    b'"quant": "Q4_K_M", "files": [{"file": "a.gguf", "size_bytes": 5, "sha256": "'
+    + _SHA
+    + b'"}]}}',
+    b'{"mine": {"sha256": "'
+    + _SHA
+    + b'", "size_bytes": 5, "origin": "/x/y.gguf", "shards": [["'
+    + _SHA
+    + b'", 5]]}}',
+    b'{"mine": {"sha256": "' + _SHA + b'", "size_bytes": 5, "origin": "/x/y.gguf"}}',
+    b'[models."u/r:Q4_K_M"]\nrepo = "u/r"\nrevision = "'
+    + b"a" * 40
+    + b'"\npinned = "2026-11-20"\nquant = "Q4_K_M"\n'
+    b'files = [{ file = "a.gguf", size_bytes = 5, sha256 = "' + _SHA + b'" }]\n',
+    b'[models."mine"]\norigin = "/x/y.gguf"\nfiles = [{ size_bytes = 5, sha256 = "'
+    + _SHA
+    + b'" }, { size_bytes = 6, sha256 = "'
+    + _SHA
+    + b'" }]\n',
+)
+
+
+def run(data: bytes) -> None:
+    root = scratch() / "models"
+    root.mkdir(exist_ok=True)
+    names = ("learnt.json", "imported.json") if data[:1] == b"{" else ("pins.toml", "imports.toml")
+    for name in ("learnt.json", "imported.json", "pins.toml", "imports.toml"):
+        (root / name).unlink(missing_ok=True)
+    for name in names:
+        (root / name).write_bytes(data)
+    store = Store(root)
+    for load in (load_pins, lambda root: with_pins({}, root), load_imports):
+        try:
+            entries = load(root).values()
+        except LocalspecError as error:
+            check_message(str(error))
+            continue
+        for entry in entries:
+            store.path_of(entry)
+            for each in (entry, *shards_of(entry)):
+                if not re.fullmatch("[0-9a-f]{64}", each.sha256):
+                    raise FoundError(f"{each.sha256!r} would become the name of a file")

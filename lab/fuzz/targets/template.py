@@ -1,0 +1,43 @@
+"""A chat template out of a model file, with a budget that a thousand of them a second may use up."""
+
+from unittest.mock import patch
+
+from localspec.chat import budget
+from localspec.chat.template import ChatTemplate
+from localspec.chat.thinking import opened_by, thinking_tags
+from localspec.messages import Message
+from tests.chat.test_template import CHATML, IGNORES_SYSTEM, REFUSES_SYSTEM
+
+_MESSAGES = (
+    Message.system("Be brief."),
+    Message.user("Hi <b>there</b>"),
+    Message.assistant("Yes.", "hm"),
+    Message.user("x" * 100),
+)
+SEEDS = tuple(
+    each.encode()
+    for each in (
+        CHATML,
+        REFUSES_SYSTEM,
+        IGNORES_SYSTEM,
+        "{% macro m(a) %}{{ a * 3 }}{{ m(a) if a is number and a > 9 }}{% endmacro %}{{ m(2) ~ m('b') }}",
+        "{% set ns = namespace(x='ab') %}{% for i in range(40) %}{% set ns.x = ns.x + ns.x %}{% endfor %}",
+        "{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}",
+        "{{ messages[1:]|map(attribute='content')|join(',')|replace('H', 'ab')|upper|indent(4) }}",
+        "{{ '%5d|%s' % (1, 'a') }}{{ '{:>9}{}'.format('a', 1) }}{{ messages|tojson(indent=2) }}",
+        "{% set a = ['ab', 1] %}{% set b = [a, a] %}{{ b|string }}{{ {'k': b, 2: a} }}{{ b == b[::-1] }}",
+        "{% for m in messages recursive %}{{ loop([m]) if loop.depth < 3 }}{{ loop.last }}{% endfor %}",
+        "{% block a %}{{ self.a() if false }}<think>{% endblock %}{% filter upper %}x{% endfilter %}",
+        "{{ ''.__class__ }}{{ messages.__init__.__globals__ }}{{ (1).to_bytes(9, 'big') }}{{ dict.mro() }}",
+        "{{ messages|attr('__class__') }}{{ [1,2]|sum }}{{ 'a b'.split()|first }}{{ strftime_now('%d %Y') }}",
+        "{% call(x) m() %}{% endcall %}{% generation %}{{ 2.5|round(1)|int }}{% endgeneration %}",
+    )
+)
+
+
+def run(data: bytes) -> None:
+    source = data.decode(errors="replace")
+    tags = thinking_tags(source)
+    with patch.object(budget, "BASE", 1 << 16):
+        template = ChatTemplate(source, "<s>", "</s>")
+        opened_by(template.render(_MESSAGES), tags)

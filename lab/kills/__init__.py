@@ -1,0 +1,1 @@
+"""Commands that are killed at random moments until one run comes through."""

@@ -1,0 +1,6 @@
+"""Other programs that `localspec bench --against` measures beside localspec: llama.cpp's server."""
+
+from lab.peers.runs import open_runs
+from lab.peers.setting import peer_program
+
+__all__ = ["open_runs", "peer_program"]

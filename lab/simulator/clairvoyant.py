@@ -1,0 +1,180 @@
+"""The clairvoyant: knows true costs, chances and regimes, not the coins. And fixed settings."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from functools import cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lab.simulator.loop import WARM_UP, Seconds
+from lab.simulator.replay import Choice, Replay
+from lab.simulator.world import GapLaw, TrueCosts
+from localspec.decoding.model import Role
+
+MODEL_LENGTHS = (1, 2, 3, 4, 5, 6, 7, 9, 11, 15, 23, 31)
+COPY_LENGTHS = (1, 3, 5, 7, 15, 31)
+MIN_MATCHES = (2, 4)
+_LONGEST = 32
+_SURVIVAL = np.linspace(0, 1, 101)
+
+
+def expected_rate(costs: TrueCosts, agreement: float, length: int, depth: int) -> float:
+    """Return confirmed tokens per second when every round drafts `length` tokens.
+
+    Exact by renewal and reward: a round that accepts all leaves the draft model two tokens
+    behind, and the next begins with a pass of width 2.
+    """
+    seconds = costs.of(Role.TARGET, length + 1, depth)
+    if length == 0:
+        return 1 / seconds
+    step = costs.of(Role.DRAFT_MODEL, 1, depth)
+    behind = agreement**length
+    seconds += length * step + behind * (costs.of(Role.DRAFT_MODEL, 2, depth) - step)
+    return sum(agreement**i for i in range(length + 1)) / seconds
+
+
+def best_length(costs: TrueCosts, agreement: float, depth: int) -> int:
+    """Return the draft length with the highest expected rate; 0 is plain decoding."""
+    return max((0, *MODEL_LENGTHS), key=lambda k: expected_rate(costs, agreement, k, depth))
+
+
+@cache
+def best_stops(costs: TrueCosts, law: GapLaw, agreement: float, depth: int) -> tuple[float, ...]:
+    """Return when to go on drafting if every gap is seen: the best that can be known.
+
+    Solves the optimal stopping problem whose reward is tokens less seconds at the best rate,
+    which is found by bisection, on a grid of the chance that all drafted tokens are accepted.
+    """
+    seen = _chances_seen(law, agreement)
+    low, high = expected_rate(costs, agreement, 0, depth), 40 / costs.of(Role.TARGET, 1, depth)
+    for _ in range(18):
+        rate = (low + high) / 2
+        value, _ = _solve(costs, seen, rate, depth)
+        low, high = (rate, high) if value > 0 else (low, rate)
+    return _solve(costs, seen, low, depth)[1]
+
+
+def _chances_seen(law: GapLaw, agreement: float) -> NDArray[np.float64]:
+    """Return equally likely chances of acceptance, as the gaps show them."""
+    rng = np.random.default_rng(7)
+    n = 4000
+    gaps = np.where(rng.random(n) < agreement, *law.draw(rng, n))
+    chances = np.sort(law.posterior(np.full(n, agreement), gaps))
+    return np.asarray(chances.reshape(20, -1).mean(axis=1))
+
+
+def _solve(
+    costs: TrueCosts, seen: NDArray[np.float64], rate: float, depth: int
+) -> tuple[float, tuple[float, ...]]:
+    """Return a round's reward at this rate, and from which survival on to go on at each index."""
+    step = rate * costs.of(Role.DRAFT_MODEL, 1, depth)
+    value = np.full_like(_SURVIVAL, -rate * costs.of(Role.TARGET, _LONGEST + 1, depth))
+    stops: list[float] = []
+    after = np.outer(_SURVIVAL, seen)
+    for length in range(_LONGEST - 1, -1, -1):
+        stop = -rate * costs.of(Role.TARGET, length + 1, depth)
+        go_on = (after + np.interp(after, _SURVIVAL, value)).mean(axis=1) - step
+        better = np.flatnonzero(go_on > stop)
+        # A wider pass may be cheaper, so that going on can pay at any survival: the lowest counts.
+        stops.append(float(_SURVIVAL[better[0]]) if better.size else 2.0)
+        value = np.maximum(go_on, stop)
+    return 1 + float(value[-1]), tuple(reversed(stops))
+
+
+def best_choices(training: Sequence[Replay], *, sees_gaps: bool) -> dict[int, Choice]:
+    """Return the best choice by regime: exact lengths for the draft model, the rest by replay.
+
+    Args:
+        training: worlds of one kind, with the costs and chances of any other of that kind; their
+            coins serve to rank settings.
+        sees_gaps: whether drafting may stop by the gaps.
+    """
+    models = model_choices(training, sees_gaps=sees_gaps)
+    chosen = min(_nested(models, training), key=lambda choices: _late(training, choices))
+    if not training[0].world.copies:
+        return chosen
+    blind = model_choices(training, sees_gaps=False)
+    options = {}
+    for regime, model in models.items():
+        drafting = {Choice(), blind[regime], model}
+        options[regime] = [*drafting, *_copying(drafting)]
+    starts = (chosen, dict.fromkeys(models, Choice()))
+    found = [_descend(start, options, training) for start in starts]
+    return min(found, key=lambda choices: _late(training, choices))
+
+
+def _descend(
+    start: Mapping[int, Choice], options: Mapping[int, list[Choice]], training: Sequence[Replay]
+) -> dict[int, Choice]:
+    """Improve one regime after the other, twice."""
+    chosen = dict(start)
+    for regime in 2 * sorted(options):
+        chosen[regime] = min(
+            [chosen[regime], *options[regime]],
+            key=lambda option: _late(training, {**chosen, regime: option}),
+        )
+    return chosen
+
+
+def agreements(training: Sequence[Replay]) -> dict[int, tuple[float, int]]:
+    """Return the draft model's agreement and the mean depth, by regime."""
+    regimes = np.concatenate([replay.world.regimes for replay in training])
+    agreement = np.concatenate([replay.world.agreement for replay in training])
+    depth = np.concatenate([np.arange(len(replay.world.text)) for replay in training])
+    return {
+        regime: (float(agreement[where].mean().round(4)), int(depth[where].mean()))
+        for regime in sorted(set(regimes.tolist()))
+        for where in [regimes == regime]
+    }
+
+
+def model_choices(training: Sequence[Replay], *, sees_gaps: bool) -> dict[int, Choice]:
+    """Return how far to draft with the model, by regime, if it is used at all."""
+    world, chosen = training[0].world, {}
+    for regime, (agreement, depth) in agreements(training).items():
+        chosen[regime] = Choice(best_length(world.costs, agreement, depth))
+        if sees_gaps and 0 < agreement < 1:
+            stops = best_stops(world.costs, world.gap_law, agreement, depth)
+            chosen[regime] = Choice(_LONGEST if stops[0] <= 1 else 0, stops=stops)
+    return chosen
+
+
+def _nested(models: Mapping[int, Choice], training: Sequence[Replay]) -> list[dict[int, Choice]]:
+    """Return the settings that draft in the regimes of highest agreement only: none, one, two and so on.
+
+    Entering a regime costs catching up, so that drafting may not pay where its rate would.
+    """
+    known = agreements(training)
+    ranked = sorted(models, key=lambda regime: -known[regime][0])
+    return [
+        {r: models[r] if ranked.index(r) < used else Choice() for r in models}
+        for used in range(len(ranked) + 1)
+    ]
+
+
+def _copying(drafting: Iterable[Choice]) -> list[Choice]:
+    return [
+        replace(choice, copy_length=length, min_match=match)
+        for choice in drafting
+        for match in MIN_MATCHES
+        for length in COPY_LENGTHS
+    ]
+
+
+def _late(replays: Sequence[Replay], choices: Mapping[int, Choice]) -> float:
+    """Return the seconds from the 300th token on."""
+    taken = [replay.seconds(choices) for replay in replays]
+    return float(sum(seconds[-1] - seconds[WARM_UP] for seconds in taken))
+
+
+def best_fixed(replay: Replay) -> tuple[Choice, Seconds]:
+    """Return the one setting that, in hindsight, was best from the 300th token on."""
+    options = [Choice(), *(Choice(length) for length in MODEL_LENGTHS)]
+    if replay.world.copies:
+        options += [Choice(0, k, match) for match in MIN_MATCHES for k in COPY_LENGTHS]
+    regimes = set(replay.world.regimes.tolist())
+    taken = [replay.seconds(dict.fromkeys(regimes, option)) for option in options]
+    late = [float(s[-1] - s[WARM_UP]) for s in taken]
+    best = int(np.argmin(late))
+    return options[best], taken[best]

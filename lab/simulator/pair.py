@@ -1,0 +1,119 @@
+"""The virtual pair: what its models say is scripted, what their passes cost moves a clock."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lab.simulator.world import MARGIN, World
+from localspec.decoding.model import Logits, Role
+from localspec.decoding.noise import Noise
+
+_UNLIKELY = -60.0
+
+
+@dataclass(slots=True, eq=False)
+class Machine:
+    """The clock that passes move, with jitter, and the account of what they take on average."""
+
+    world: World
+    now_s: float = 0.0
+    expected_s: float = 0.0
+    n_confirmed: int = 0
+    passes: dict[Role, int] = field(default_factory=lambda: dict.fromkeys(Role, 0))
+    _rng: np.random.Generator = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._rng = np.random.default_rng((self.world.seed, 2))
+
+    def __call__(self) -> float:
+        return self.now_s
+
+    def charge(self, role: Role, width: int, depth: int) -> None:
+        """Let the time pass that one pass takes."""
+        seconds = self.world.seconds(role, width, depth, self.n_confirmed)
+        spread = self.world.costs.jitter
+        self.expected_s += seconds
+        self.now_s += seconds * float(np.exp(self._rng.normal(-(spread**2) / 2, spread)))
+        self.passes[role] += 1
+
+
+@dataclass(slots=True, eq=False)
+class VirtualModel:
+    """A `LanguageModel` that follows the script; each pass costs what its width costs."""
+
+    role: Role
+    machine: Machine
+    cells: list[int] = field(default_factory=list)
+    truncate_s: float = 0.0
+
+    @property
+    def n_vocab(self) -> int:
+        return self.machine.world.n_vocab
+
+    @property
+    def n_ctx(self) -> int:
+        return len(self.machine.world.text)
+
+    def common_prefix(self, tokens: Sequence[int]) -> int:
+        n = min(len(self.cells), len(tokens))
+        known, asked = self.cells[:n], list(tokens[:n])
+        if known == asked:
+            return n
+        early = max(0, n - 80)
+        begin = early if known[:early] == asked[:early] else 0
+        return next(i for i in range(begin, n) if known[i] != asked[i])
+
+    def prefill(self, tokens: Sequence[int]) -> int:
+        return self._evaluate(tokens, rows=0)
+
+    def logits(self, tokens: Sequence[int], rows: int) -> Logits:
+        self._evaluate(tokens, rows)
+        world, end = self.machine.world, self._position(tokens)
+        if self.role is Role.TARGET and world.adversary is not None:
+            n_confirmed = self.machine.n_confirmed
+            world.adversary.before(world, tokens[n_confirmed:], n_confirmed)
+        computed = np.full((rows, world.n_vocab), _UNLIKELY, dtype=np.float32)
+        for row, position in enumerate(range(end - rows + 1, end + 1)):
+            if self.role is Role.TARGET:
+                computed[row, world.text[position]] = 0.0
+            else:
+                self._fill_draft_row(computed[row], position)
+        return computed
+
+    def truncate(self, n_past: int) -> None:
+        del self.cells[n_past:]
+
+    def _evaluate(self, tokens: Sequence[int], rows: int) -> int:
+        keep = min(self.common_prefix(tokens), len(tokens) - rows)
+        width = len(tokens) - keep
+        if width:
+            self.machine.charge(self.role, width, len(tokens))
+        self.cells = list(tokens)
+        return width
+
+    def _fill_draft_row(self, row: NDArray[np.float32], position: int) -> None:
+        """Make the two best *perturbed* scores lie as far apart as scripted."""
+        world = self.machine.world
+        best, second = world.text[position], world.wrong[position]
+        if not world.agrees(position):
+            best, second = second, best
+        scores = np.array([world.gap(position), 0.0])
+        if world.temperature > 0:
+            ids = np.array([best, second], dtype=np.int64)
+            gumbel = Noise(world.seed).gumbel(position, ids)
+            scores = world.temperature * (scores - gumbel)
+        row[[best, second]] = scores
+
+    def _position(self, tokens: Sequence[int]) -> int:
+        """Return the position that follows `tokens`, also where they begin in mid-text."""
+        confirmed = self.machine.world.text[: self.machine.n_confirmed]
+        n_common = len(confirmed)
+        if len(tokens) >= n_common and list(tokens[:n_common]) == confirmed:
+            return len(tokens)
+        for drafted in range(min(len(tokens), MARGIN)):
+            known = list(tokens[: len(tokens) - drafted])[-24:]
+            if known == confirmed[-len(known) :]:
+                return n_common + drafted
+        raise AssertionError("a request that does not continue the text")

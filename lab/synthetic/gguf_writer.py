@@ -1,0 +1,104 @@
+"""Writes a GGUF file from encoded values and tensors whose bytes come in chunks.
+
+Nothing is kept in memory but the header and one chunk.
+
+Source: the GGUF specification, versions 2 and 3.
+"""
+
+import struct
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import BinaryIO
+
+from localspec.models.gguf_layout import Placed
+
+CHUNK_BYTES = 8 << 20
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class NewTensor:
+    """A tensor to be written: shape, type and size of `like`, and what it holds."""
+
+    name: str
+    like: Placed
+    content: Iterable[bytes]
+
+
+def write_gguf(
+    file: BinaryIO,
+    version: int,
+    values: Mapping[str, bytes],
+    tensors: Sequence[NewTensor],
+    alignment: int,
+) -> Iterator[int]:
+    """Write a file, yielding the bytes of weights that are written so far.
+
+    Args:
+        file: empty, open for writing.
+        version: 2 or 3.
+        values: by key, type and content as they are encoded; see `text` and `number`.
+        tensors: in the order in which they are to lie.
+        alignment: a power of two, as the values say or 32.
+    """
+    header = b"GGUF" + struct.pack("<IQQ", version, len(tensors), len(values))
+    header += b"".join(_string(key.encode()) + value for key, value in values.items())
+    offset = 0
+    for tensor in tensors:
+        shape = struct.pack(
+            f"<I{len(tensor.like.shape)}Q", len(tensor.like.shape), *tensor.like.shape
+        )
+        place = struct.pack("<IQ", tensor.like.type_id, offset)
+        header += _string(tensor.name.encode()) + shape + place
+        offset = _aligned(offset + tensor.like.size_bytes, alignment)
+    file.write(header.ljust(_aligned(len(header), alignment), b"\0"))
+    written = 0
+    for tensor in tensors:
+        size = 0
+        for chunk in tensor.content:
+            file.write(chunk)
+            size += len(chunk)
+            yield written + size
+        assert size == tensor.like.size_bytes, tensor.name
+        file.write(bytes(_aligned(size, alignment) - size))
+        written += size
+
+
+def copied(source: BinaryIO, placed: Placed) -> Iterator[bytes]:
+    """Return the bytes of a tensor, in chunks."""
+    left = placed.size_bytes
+    at = placed.start
+    while left:
+        source.seek(at)  # another tensor may have been read since
+        chunk = source.read(min(left, CHUNK_BYTES))
+        if not chunk:
+            raise OSError(f"{placed.name} ends early: the file was changed")
+        yield chunk
+        at += len(chunk)
+        left -= len(chunk)
+
+
+def zeros(placed: Placed) -> Iterator[bytes]:
+    """Return as many zero bytes: in every ggml type they mean a tensor of zeros.
+
+    A block's scale is 0 then, or (MXFP4) its elements are.
+    """
+    for start in range(0, placed.size_bytes, CHUNK_BYTES):
+        yield bytes(min(CHUNK_BYTES, placed.size_bytes - start))
+
+
+def text(value: str) -> bytes:
+    """Return a text as it is encoded, its type first."""
+    return struct.pack("<I", 8) + _string(value.encode())
+
+
+def number(value: int) -> bytes:
+    """Return an unsigned 32-bit integer as it is encoded, its type first."""
+    return struct.pack("<II", 4, value)
+
+
+def _string(encoded: bytes) -> bytes:
+    return struct.pack("<Q", len(encoded)) + encoded
+
+
+def _aligned(position: int, alignment: int) -> int:
+    return -(-position // alignment) * alignment

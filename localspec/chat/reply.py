@@ -1,0 +1,110 @@
+"""ReplyInProgress: a reply that is being made. It asks for passes and makes none itself, so that several can be made at once."""
+
+from collections.abc import Callable, Collection, Generator, Sequence
+from dataclasses import dataclass, field
+
+from localspec.chat.conversation import Conversation
+from localspec.chat.events import Event, Reply, RoundDone, Text
+from localspec.chat.reply_text import ReplyText
+from localspec.decoding.generation import Generation
+from localspec.decoding.model import LanguageModel, Pass, Passed
+from localspec.decoding.round import Round, Spent, StopReason
+from localspec.decoding.stats import AcceptanceStats
+
+
+@dataclass(slots=True, eq=False)
+class ReplyInProgress:
+    """Turns what a generation confirms into events, until it ends or a stop string is met.
+
+    Args:
+        prompt: token ids of it.
+        conversation: gets the reply appended; None if the prompt is a text as it is.
+        seed: of the reply.
+        start: when it was asked for, by `clock`.
+        generation: confirms tokens.
+        target: makes the generation's passes; in the end it forgets what plain decoding would not
+            have evaluated.
+        eog: ids that are no text.
+        text: gets the tokens.
+        drafter: what drafts, in one word.
+        clock: seconds, monotonic.
+        emit: takes the events.
+    """
+
+    prompt: Sequence[int]
+    conversation: Conversation | None
+    seed: int
+    start: float
+    generation: Generation
+    target: LanguageModel
+    eog: Collection[int]
+    text: ReplyText
+    drafter: str
+    clock: Callable[[], float]
+    emit: Callable[[Event], None]
+    _acceptance: AcceptanceStats = field(default_factory=AcceptanceStats)
+    _spent: Spent = field(default_factory=Spent)
+    _completion_tokens: int = 0
+    _first_token_at: float | None = None
+
+    def run(self) -> Generator[Pass, Passed, Reply]:
+        """Go on to the end, and return the reply."""
+        while not self.text.stopped:
+            done = yield from self.generation.advance()
+            if done is None:
+                break
+            self._take(done)
+        for text in self.text.flush(may_go_on=self._reason() is not StopReason.EOG):
+            self.emit(text)
+        return self._finished()
+
+    def _take(self, done: Round) -> None:
+        if done.is_first:
+            self._first_token_at = self.clock()
+        else:
+            self._spent += done.spent
+        self._acceptance.add(done)
+        texts: list[str] = []
+        shown: list[Text] = []
+        for token in done.confirmed:
+            self._completion_tokens += 1
+            if token not in self.eog:
+                text, chunks = self.text.feed(token)
+                texts.append(text)
+                shown += chunks
+            if self.text.stopped:
+                break
+        self.emit(RoundDone(done, tuple(texts)))
+        for chunk in shown:
+            self.emit(chunk)
+
+    def _finished(self) -> Reply:
+        text, generation = self.text, self.generation
+        # What plain decoding would not have evaluated is forgotten: the next turn then starts
+        # from the same cache, and rounds alike, however this one was drafted.
+        self.target.truncate(len(self.prompt) + len(text.tokens) - 1)
+        if self.conversation is not None:
+            self.conversation.append_reply(text.written, text.tokens)
+        first = self._first_token_at
+        return Reply(
+            text=text.answer,
+            thinking=text.thoughts,
+            tokens=text.tokens,
+            stop_reason=self._reason(),
+            seed=self.seed,
+            prompt_tokens=len(self.prompt),
+            cached_tokens=len(self.prompt) - generation.prefill_tokens,
+            completion_tokens=self._completion_tokens,
+            first_token_s=None if first is None else first - self.start,
+            prefill_s=generation.prefill_s,
+            decode_s=generation.decode_s,
+            spent=self._spent,
+            drafter=self.drafter,
+            acceptance=self._acceptance,
+        )
+
+    def _reason(self) -> StopReason:
+        if self.text.stopped:
+            return StopReason.STOP_STRING
+        assert self.generation.stop_reason is not None, "it has ended"  # noqa: S101
+        return self.generation.stop_reason

@@ -1,0 +1,100 @@
+"""Flags made from options, and the options that flags ask for.
+
+Imports nothing slow: the first frame of the chat waits for this module.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import click
+
+from localspec.cli.structure import structured
+from localspec.config.keys import offered
+from localspec.options import GRAMMARS, LaunchOptions, Option, ReplyOptions, changed, options_of
+
+Function = Callable[..., Any]
+
+_FLAGS = [each for kind in (LaunchOptions, ReplyOptions) for each in options_of(kind) if each.group]
+_TYPES = {"whole": int, "number": float, "text": str, "texts": str}
+
+
+def option_flags(*names: str, **helps: str) -> Callable[[Function], Function]:
+    """Return what adds flags to a command's function, in the order in which its help shows them.
+
+    Args:
+        names: of options, or of groups of them.
+        helps: what help says where a verb means something of its own by an option.
+    """
+
+    def add(command: Function) -> Function:
+        flags = [_flag(each, helps.get(each.name)) for name in names for each in _named(name)]
+        for flag in reversed(flags):  # click shows first what was added last
+            command = flag(command)
+        return command
+
+    return add
+
+
+def launch_options(flags: Mapping[str, Any]) -> LaunchOptions:
+    """Return what to load, and how.
+
+    Raises:
+        UsageError: the flags contradict each other, or one is out of its range.
+    """
+    return changed(LaunchOptions(), flags)
+
+
+def reply_options(flags: Mapping[str, Any]) -> ReplyOptions:
+    """Return how to answer; files that the flags name are read.
+
+    Raises:
+        UsageError: a flag is out of its range, or what the answer has to look like cannot be kept.
+    """
+    return structured(changed(ReplyOptions(), {**flags, **dict.fromkeys(GRAMMARS)}), flags)
+
+
+def _named(name: str) -> Iterator[Option]:
+    found = [each for each in _FLAGS if name in {each.group, each.name}]
+    assert found, name  # noqa: S101 - verbs name what is declared
+    yield from found
+
+
+def _flag(option: Option, text: str | None) -> Callable[[Function], Function]:
+    flag = f"--{option.name.replace('_', '-')}"
+    text = option.help if text is None else text
+    if option.kind == "switch":
+        if option.default:
+            flag = f"{flag}/--no-{flag.removeprefix('--')}"
+        return click.option(flag, is_flag=True, default=option.default, help=text)
+    if option.default not in {None, ()} and "Default:" not in text:
+        shown = option.default if option.kind == "choice" else f"{option.default:g}"
+        text = f"{text} Default: {shown}."
+    if option.kind == "choice":
+        choice = click.Choice(offered(option).choices)
+        return click.option(flag, type=choice, default=option.default, help=text)
+    if option.unset:
+        return click.option(
+            flag, metavar=option.metavar, default=option.unset, callback=_unless(option), help=text
+        )
+    return click.option(
+        flag,
+        type=_TYPES.get(option.kind, str),
+        metavar=option.metavar,
+        default=None if option.kind == "texts" else option.default,
+        multiple=option.kind == "texts",
+        help=text,
+    )
+
+
+def _unless(option: Option) -> Callable[[click.Context, click.Parameter, str], int | None]:
+    """Return what reads a number, or the word for None."""
+
+    def read(context: click.Context, flag: click.Parameter, text: str) -> int | None:
+        if text == option.unset:
+            return None
+        if not text.isdecimal():
+            what = option.takes.removeprefix("a ").replace(" or ", " nor ")
+            raise click.BadParameter(f"{text!r} is neither a {what}", context, flag)
+        return int(text)
+
+    return read

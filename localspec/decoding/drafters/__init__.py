@@ -1,0 +1,1 @@
+"""Drafters: whoever proposes tokens, one file each, and a register of them."""

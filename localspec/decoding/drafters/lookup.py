@@ -1,0 +1,115 @@
+"""LookupDrafter: copies from the text what followed where it said the same before; costs no pass of any model."""
+
+from bisect import bisect
+from collections.abc import Collection, Generator, Sequence
+
+from localspec.decoding.choose import Chooser
+from localspec.decoding.drafters.copying import CopySource
+from localspec.decoding.drafters.drafter import Plan, Terms
+from localspec.decoding.drafters.estimator import Estimator
+from localspec.decoding.drafters.register import Material
+from localspec.decoding.lengths import best_length
+from localspec.decoding.model import Logits, Pass
+from localspec.decoding.round import Draft, Round
+
+_LENGTHS = (2, 3, 4, 5, 6, 8, 11, 16, 24, 32)
+_SOLE = (0.48, 0.58, 0.67, 0.69, 0.80, 0.88, 0.91, 0.935, 0.955, 0.985)
+_NEAR = (0.72, 0.68, 0.85, 0.84)
+"""Of the first lengths: where a copy broke off shortly before, a short match says more."""
+_DISPUTED = (0.25, 0.38)
+"""Of length 2, and of more."""
+_PRIOR = dict(enumerate((*_SOLE, *_NEAR, *_DISPUTED)))
+_PRIOR_WEIGHT, _MEMORY, _DRIFT = 30.0, 100.0, 0.1
+
+
+_ALLOWED, _ALLOWED_PER_TOKEN = 4.0, 0.01
+"""Plain steps that copying may lose in a reply before it has gained any, and with every token more."""
+
+
+class LookupDrafter:
+    """Follows the text, and knows how often its source was right at each length of match.
+
+    The prior was counted over 100 answers of a real pair (`docs/measurements/drafting-policy.md`).
+    What copying may lose in a reply is bounded beside the policy's budget, so that a short reply that
+    copies nothing loses next to nothing.
+
+    Args:
+        eog: ids that end a generation; nothing useful follows them.
+        min_match: tokens at the end of the text that must have occurred before, 2 or more.
+
+    Source: prompt lookup decoding, Saxena 2023.
+    """
+
+    name = "lookup"
+    shares_passes = False
+
+    def __init__(self, eog: Collection[int], min_match: int = 2) -> None:
+        self._eog = eog
+        self._min_match = min_match
+        self._source = CopySource()
+        self._estimator = Estimator(_PRIOR, _PRIOR_WEIGHT, _MEMORY, _DRIFT)
+        self._allowance = 0.0
+
+    def begin(self, tokens: Sequence[int], *, greedy: bool) -> None:  # noqa: ARG002 - the protocol's signature
+        """Follow another text; see `Drafter`."""
+        self._source.begin(tokens)
+        self._allowance = _ALLOWED
+
+    def promise(self, tokens: Sequence[int], terms: Terms) -> Plan | None:  # noqa: ARG002 - likewise
+        """Return how far to copy; see `Drafter`."""
+        affordable = 1 + min(terms.budget, self._allowance)
+        worth = best_length(self._chances(terms.most), terms.verify_s, affordable * terms.plain_s)
+        return None if worth is None else Plan(self, worth.draft_length, worth.rate)
+
+    def propose(
+        self, tokens: Sequence[int], plan: Plan, chooser: Chooser
+    ) -> Generator[Pass, Logits, Draft]:
+        """Propose what follows in the source, as far as a constraint lets it; see `Drafter`."""
+        yield from ()
+        if self._source.length < self._min_match:
+            return Draft(drafter=self.name)
+        found = self._source.foretell(plan.draft_length)
+        ends = [at + 1 for at, token in enumerate(found) if token in self._eog]
+        found = found[: ends[0]] if ends else found
+        kept = tuple(found[: chooser.admitted(tokens, found)])
+        return Draft(kept, tuple(self._chances(len(kept))), self.name)
+
+    def foreseen_s(self) -> float:
+        """Return 0: copying takes next to no time."""
+        return 0.0
+
+    def learn(self, done: Round, steps: float) -> None:
+        """Take in the text, and what it shows of copying: nothing of it has to be drafted for that."""
+        self._allowance += len(done.confirmed) * (1 + _ALLOWED_PER_TOKEN) - steps
+        for foretold in self._source.follow(done.confirmed):
+            bucket = _bucket(foretold.length, near=foretold.near, disputed=foretold.disputed)
+            self._estimator.add(bucket, hit=foretold.right)
+
+    def _chances(self, most: int) -> list[float]:
+        """Return the chance of each of the next tokens, to be right when those before it were."""
+        source, chance = self._source, self._estimator.chance
+        if source.length == 0:
+            return []
+        # Each token that comes true makes the match longer, and settles a dispute.
+        return [
+            chance(
+                _bucket(source.length + i, near=source.near, disputed=source.disputed and i == 0)
+            )
+            for i in range(most)
+        ]
+
+
+def _bucket(length: int, *, near: bool, disputed: bool) -> int:
+    if disputed:
+        return len(_SOLE) + len(_NEAR) + (length > 2)
+    at = bisect(_LENGTHS, length) - 1
+    return len(_SOLE) + at if near and at < len(_NEAR) else at
+
+
+_FIXED_MATCH = 5
+"""Tokens that must match where it always drafts: shorter matches are worth a policy's weighing only."""
+
+
+def make(material: Material) -> LookupDrafter:
+    """Return the register's drafter."""
+    return LookupDrafter(material.eog, _FIXED_MATCH if material.fixed else 2)

@@ -1,0 +1,303 @@
+"""ModelDrafter: a small language model proposes, choosing under the target's own noise.
+
+What it has evaluated, and how it catches up with a text, is its own business.
+"""
+
+from bisect import bisect
+from collections.abc import Collection, Generator, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from localspec.decoding.choose import Chooser, choose_with_gap
+from localspec.decoding.costs import PassCosts, RunningCosts
+from localspec.decoding.drafters.backoff import DRAFT_ROWS, Backoff, Hindsight, own_of
+from localspec.decoding.drafters.drafter import Plan, Terms
+from localspec.decoding.drafters.early_stopping import EarlyStopping
+from localspec.decoding.drafters.estimator import Estimator
+from localspec.decoding.drafters.register import Material
+from localspec.decoding.drafters.window import Window
+from localspec.decoding.model import LanguageModel, Logits, Pass, Role
+from localspec.decoding.round import Draft, Round
+from localspec.errors import PassFailed
+
+# Counted over 100 answers of a real pair, by the gap's bucket: docs/measurements/drafting-policy.md.
+_GAPS = (0.25, 0.5, 1.0, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0)
+_GREEDY = (0.35, 0.41, 0.53, 0.73, 0.89, 0.96, 0.985, 0.99, 0.995, 0.995)
+_SAMPLED = (0.30, 0.43, 0.50, 0.66, 0.76, 0.85, 0.92, 0.93, 0.95, 0.98)
+_GAP_WEIGHT, _GAP_MEMORY, _GAP_DRIFT = 30.0, 60.0, 0.15
+_MOST_EARNED = 300.0
+"""Tokens that what was earned in earlier conversations counts as at most."""
+_KNOWN, _GOOD = 50.0, 0.6
+"""Tokens of earlier conversations, and the share of them accepted, that need not be shown again."""
+_OFTEN = (0.06, 0.05, 0.09, 0.12, 0.09, 0.08, 0.11, 0.11, 0.22, 0.07)
+"""How often each gap comes up at first; followed as `_OFTEN_MEMORY` tokens show."""
+_OFTEN_MEMORY = 64.0
+_SMALL_LAG = 16
+"""Tokens up to which catching up is a part of the round, and not a prefill."""
+_HORIZON = 128
+"""Tokens over which evaluating a long text with the draft model has to pay."""
+_TRIES_LEAVE = 7.5
+"""Plain steps that are not spent on trying again, so that copying can still afford a round."""
+_WORTH_GOING_ON = 1.0
+"""What a draft model that is being asked has to yield: what it costs to stop is to miss a change."""
+_EXPECTED_YIELD, _EXPECTED_STEPS = 1.5, 8.0
+"""What a try is expected to yield, and how many plain steps of evidence that is worth."""
+_ROUNDS = 32
+"""Rounds after which a yield of the past counts 1/e."""
+
+
+@dataclass(slots=True, eq=False)
+class _Proposal:
+    """The last proposal, with what was not handed to the target."""
+
+    tokens: tuple[int, ...] = ()
+    gaps: tuple[float, ...] = ()
+    compared: tuple[bool, ...] = ()
+    hindsight: list[Hindsight] = field(default_factory=list)
+    late_s: float = 0.0
+
+
+class ModelDrafter:
+    """Proposes what the draft model would choose, one pass a token.
+
+    Args:
+        model: the draft model's sequence; only its sizes and what it has cached are asked for, the
+            passes are made by whoever drives the round.
+        n_vocab: number of ids that both models share; ids beyond it are masked out of the draft,
+            and nothing is proposed after one of them.
+        eog: ids that end a generation; nothing useful follows them.
+        costs: of the draft model's passes; None if they are not known, and nothing is promised.
+        fresh: tokens of a long text that it starts with; None evaluates all that its context holds.
+        most_rows: rows of logits that a pass of the draft model may ask for.
+    """
+
+    name = "model"
+    shares_passes = True
+
+    def __init__(
+        self,
+        model: LanguageModel,
+        n_vocab: int,
+        eog: Collection[int],
+        costs: PassCosts | None = None,
+        fresh: int | None = None,
+        most_rows: int = DRAFT_ROWS,
+    ) -> None:
+        self._window = Window(model, model.n_ctx if fresh is None else fresh)
+        self._n_ctx = model.n_ctx
+        self._n_vocab = n_vocab
+        self._eog = eog
+        # A window may begin with half of what a small context holds.
+        self._most_rows = max(1, min(most_rows, model.n_ctx // 2))
+        self._costs = None if costs is None else RunningCosts(costs)
+        self._by_gap = {
+            greedy: Estimator(dict(enumerate(prior)), _GAP_WEIGHT, _GAP_MEMORY, _GAP_DRIFT)
+            for greedy, prior in ((True, _GREEDY), (False, _SAMPLED))
+        }
+        self._often = {greedy: list(_OFTEN) for greedy in (True, False)}
+        self._greedy = True
+        self._backoff = Backoff()
+        self._seen = False
+        self._last = _Proposal()
+        self._tokens = self._steps = 0.0
+        self._start_afresh()
+
+    def expect(self, earned: Mapping[int, tuple[float, float]], *, greedy: bool) -> None:
+        """Start from what drafts earned before; see `StartsFromRecords`."""
+        usual = dict(enumerate(_GREEDY if greedy else _SAMPLED))
+        for bucket, (rate, tokens) in earned.items():
+            weight = min(tokens, _MOST_EARNED)
+            usual[bucket] = (_GAP_WEIGHT * usual[bucket] + weight * rate) / (_GAP_WEIGHT + weight)
+        self._by_gap[greedy].expect(usual)
+        tokens = sum(count for _, count in earned.values())
+        if sum(rate * count for rate, count in earned.values()) > _GOOD * max(tokens, _KNOWN):
+            self._backoff.prove()
+
+    def begin(self, tokens: Sequence[int], *, greedy: bool) -> None:  # noqa: ARG002 - the protocol's signature
+        """Start a reply; see `Drafter`."""
+        self._greedy = greedy
+        self._backoff.begin()
+
+    def promise(self, tokens: Sequence[int], terms: Terms) -> Plan | None:
+        """Return how far to draft at most, by what drafts yielded lately; see `Drafter`."""
+        if self._costs is None:
+            return None
+        lag = self._window.lag(tokens)
+        step_s, late_s = self._costs.of(1), self._late_s(lag)
+        # A table may be wrong; before the first pass here says so, three times as much is allowed for.
+        caution = 1.0 if self._seen else 3.0
+        budget = terms.budget - (_TRIES_LEAVE if self._backoff.failed else 0.0)
+        affordable_s = (1 + budget) * terms.plain_s
+        length = max(
+            (
+                k
+                for k in range(1, terms.most + 1)
+                if terms.verify_s(k) + caution * (k * step_s + late_s) <= affordable_s
+            ),
+            default=0,
+        )
+        compared = self._backoff.look_back(lag)
+        if length == 0 or compared is None:
+            return None
+        rate = self._yield(fresh=bool(compared)) / terms.plain_s
+        stopping = EarlyStopping(
+            longest=length,
+            chance_of=self._chance,
+            usual=self._usual(),
+            step_s=step_s,
+            verify_s=terms.verify_s,
+            rate=max(rate, 1 / terms.plain_s),
+            compared=compared,
+        )
+        # A long text is evaluated once, and has to pay over many rounds.
+        spread_s = late_s / _HORIZON if lag > _SMALL_LAG else 0.0
+        return Plan(self, length, rate / (1 + rate * spread_s), stopping)
+
+    def propose(
+        self, tokens: Sequence[int], plan: Plan, chooser: Chooser
+    ) -> Generator[Pass, Logits, Draft]:
+        """Propose tokens; fewer if one of them ends the generation, or the next is not worth its pass."""
+        stopping, lag = plan.stopping, self._window.lag(tokens)
+        self._last = last = _Proposal(late_s=self._late_s(lag))
+        if max(tokens) >= self._n_vocab:
+            return Draft(drafter=self.name)
+        if stopping is not None:
+            last.compared = stopping.compared
+            if stopping.compared:
+                self._start_afresh()
+                stopping = replace(stopping, usual=self._usual())
+        visible = self._window.open(tokens)
+        back = min(len(last.compared), len(visible) - 1, self._most_rows - 1)
+        if lag > _SMALL_LAG and plan.draft_length > 0:
+            yield Pass(Role.DRAFT_MODEL, visible[: len(visible) - 1 - back], rows=0)
+        prefix, start = list(tokens), len(tokens) - len(visible)
+        confidences: list[float] = []
+        gaps: list[float] = []
+        alternatives: list[tuple[int, ...]] = []
+        for drafted in range(min(plan.draft_length, self._n_ctx - len(visible))):
+            rows = 1 if drafted else 1 + back
+            logits = yield Pass(Role.DRAFT_MODEL, prefix[start:], rows=rows)
+            try:
+                if rows > 1 and stopping is not None:
+                    last.hindsight += self._look_back(logits[:-1], prefix, chooser)
+                    if not stopping.begins(last.hindsight):
+                        break
+                token, confidence, gap, others = self._chosen(logits[-1], prefix, chooser)
+            except PassFailed:
+                break  # no shared id may follow, or the row is unusable: the target goes on alone
+            confidences.append(confidence)
+            gaps.append(gap)
+            alternatives.append(others)
+            prefix.append(token)
+            if token in self._eog or not (stopping is None or stopping.goes_on(gaps)):
+                break
+        last.tokens, last.gaps = tuple(prefix[len(tokens) :]), tuple(gaps)
+        kept = len(gaps) if stopping is None else stopping.keeps(gaps)
+        return Draft(
+            last.tokens[:kept],
+            tuple(confidences[:kept]),
+            self.name,
+            last.gaps[:kept],
+            tuple(alternatives[:kept]),
+        )
+
+    def foreseen_s(self) -> float:
+        """Return what the last proposal should have taken; see `Drafter`."""
+        if self._costs is None:
+            return 0.0
+        passes = max(len(self._last.tokens), bool(self._last.hindsight))
+        return self._last.late_s + passes * self._costs.of(1)
+
+    def learn(self, done: Round, steps: float) -> None:
+        """Take in what became of a draft; see `Drafter`."""
+        if done.draft.drafter != self.name:
+            self._backoff.pass_over(done.verdict.accepted)
+            return
+        self._seen = True
+        last, accepted = self._last, done.verdict.accepted
+        compared = own_of(last.hindsight, last.compared)
+        for each in compared:
+            self._see(bisect(_GAPS, each.gap), hit=each.hit)
+        self._backoff.settle(steps - (accepted + 1))
+        if not self._backoff.proven:
+            if not last.tokens:
+                self._backoff.fail(blind=not any(each.hit for each in compared))
+                return
+            self._backoff.prove()  # what it took to find that out does not count against it
+        for gap, hit in zip(last.gaps, self._hits(done), strict=False):
+            self._see(bisect(_GAPS, gap), hit=hit)
+        spent = done.spent
+        if self._costs is not None and last.tokens and not last.hindsight:
+            late_s = 0.0 if spent.draft_prefill_s else last.late_s
+            self._costs.add(1, (spent.draft_s - late_s) / len(last.tokens))
+        kept = 1 - 1 / _ROUNDS
+        self._tokens = self._tokens * kept + accepted + 1
+        self._steps = self._steps * kept + steps * (1 - spent.draft_prefill_s / spent.round_s)
+        if self._tokens < self._steps * _WORTH_GOING_ON:
+            self._backoff.fail()
+
+    def _hits(self, done: Round) -> Iterator[bool]:
+        """Yield of each proposed token whose fate is known whether the target said the same."""
+        accepted, next_token = done.verdict.accepted, done.verdict.next_token
+        yield from [True] * accepted
+        if accepted < len(self._last.tokens):
+            yield accepted == done.drafted and self._last.tokens[accepted] == next_token
+
+    def _look_back(
+        self, rows: Logits, text: Sequence[int], chooser: Chooser
+    ) -> Iterator[Hindsight]:
+        """Yield what would have been proposed for the last tokens of `text`, a row for each."""
+        for at, row in enumerate(rows, start=len(text) - len(rows)):
+            token, _, gap, _ = self._chosen(row, text[:at], chooser)
+            yield Hindsight(gap, token == text[at])
+
+    def _chosen(
+        self, row: Logits, prefix: Sequence[int], chooser: Chooser
+    ) -> tuple[int, float, float, tuple[int, ...]]:
+        """Return what is proposed to follow `prefix`, how surely, by which gap, and the next choices."""
+        row = row[: self._n_vocab]
+        kept = chooser.candidates(row, prefix)
+        rivals = chooser.rivals(kept, row, prefix)
+        token, gap, others = choose_with_gap(kept, rivals, chooser.noise, len(prefix))
+        return token, float(kept.probabilities()[kept.ids.searchsorted(token)]), gap, others
+
+    def _late_s(self, lag: int) -> float:
+        """Return the seconds of catching up with so many tokens, beyond a step's own."""
+        return 0.0 if self._costs is None else self._costs.of(max(1, lag)) - self._costs.of(1)
+
+    def _see(self, bucket: int, *, hit: bool) -> None:
+        """Take in what became of one token."""
+        self._by_gap[self._greedy].add(bucket, hit=hit)
+        often = self._often[self._greedy]
+        for each in range(len(often)):
+            often[each] += ((each == bucket) - often[each]) / _OFTEN_MEMORY
+
+    def _usual(self) -> float:
+        """Return the chance of a token that is not drafted yet, as the text is now."""
+        often, rates = self._often[self._greedy], self._by_gap[self._greedy]
+        return sum(share * rates.chance(bucket) for bucket, share in enumerate(often))
+
+    def _chance(self, gap: float) -> float:
+        """Return the chance that a token is accepted, by the gap that it was chosen with."""
+        return self._by_gap[self._greedy].chance(bisect(_GAPS, gap))
+
+    def _yield(self, *, fresh: bool) -> float:
+        """Return the tokens that a plain step's time yields, as expected of a fresh try or as seen."""
+        return _EXPECTED_YIELD if fresh else self._tokens / self._steps
+
+    def _start_afresh(self) -> None:
+        """Expect what makes a try worth while, and let a few rounds correct it."""
+        self._by_gap[self._greedy].hope()
+        self._steps = _EXPECTED_STEPS
+        self._tokens = _EXPECTED_STEPS * _EXPECTED_YIELD
+
+
+def make(material: Material) -> ModelDrafter:
+    """Return the register's drafter."""
+    assert material.draft_model is not None, "it needs a draft model"  # noqa: S101
+    return ModelDrafter(
+        material.draft_model,
+        material.shared_vocab,
+        material.eog,
+        None if material.fixed else material.draft_costs,
+        material.fresh,
+    )

@@ -1,0 +1,79 @@
+"""The register of drafters: a new one is its file, and one entry here.
+
+Cheap to import: what a drafter needs is imported when one is made.
+"""
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from localspec.decoding.costs import PassCosts
+    from localspec.decoding.drafters.drafter import Drafter
+    from localspec.decoding.model import LanguageModel
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Material:
+    """What a drafter of one sequence is made of.
+
+    Args:
+        eog: ids that end a generation.
+        draft_model: the draft model's sequence; None without one.
+        shared_vocab: ids that both vocabularies have; 0 without a draft model.
+        draft_costs: of the draft model's passes; None if they were not measured.
+        fresh: tokens of a long text that the draft model starts with; None takes what it holds.
+        fixed: whether it always drafts, instead of making promises to a policy.
+    """
+
+    eog: Collection[int]
+    draft_model: "LanguageModel | None" = None
+    shared_vocab: int = 0
+    draft_costs: "PassCosts | None" = None
+    fresh: int | None = None
+    fixed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A drafter by its name.
+
+    Args:
+        name: how users call it, and figures.
+        module: of `localspec.decoding.drafters`, with a function `make` of a `Material`.
+        usual_length: tokens that it drafts a round where nobody says how many.
+        needs_draft_model: whether it is of use only with one.
+        marks: what opens and closes its tokens in the token lens, two characters.
+        style: a Rich style for them.
+        says: where such a token comes from, in a few words.
+    """
+
+    name: str
+    module: str
+    usual_length: int
+    needs_draft_model: bool
+    marks: str
+    style: str
+    says: str
+
+    def make(self, material: Material) -> "Drafter":
+        """Return a drafter for one sequence."""
+        module = import_module(f"localspec.decoding.drafters.{self.module}")
+        make: Callable[[Material], Drafter] = module.make
+        return make(material)
+
+
+_ENTRIES = (
+    Entry("lookup", "lookup", 15, False, "{}", "underline2 cyan", "looked up in the text so far"),
+    Entry("model", "model", 3, True, "[]", "underline green", "the draft model proposed it"),
+)
+DRAFTERS: Mapping[str, Entry] = {entry.name: entry for entry in _ENTRIES}
+"""By name, in the order in which a policy weighs them."""
+WITHOUT_MODEL = next(name for name, entry in DRAFTERS.items() if not entry.needs_draft_model)
+"""What drafts if there is no draft model, or nothing is known of what passes cost."""
+
+
+def asks_draft_model(name: str) -> bool:
+    """Return whether a drafter of this name proposes with the draft model."""
+    return name in DRAFTERS and DRAFTERS[name].needs_draft_model

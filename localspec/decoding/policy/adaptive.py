@@ -1,0 +1,81 @@
+"""AdaptivePolicy: drafts as far as it pays, by measured costs and what the text has shown.
+
+Every round it compares plain decoding with what each drafter promises, by expected confirmed
+tokens and seconds, and takes the best that its budget can bear.
+"""
+
+from collections.abc import Sequence
+
+from localspec.decoding.costs import PassCosts, RunningCosts
+from localspec.decoding.drafters.drafter import PLAIN, Drafter, Plan, Terms
+from localspec.decoding.policy.budget import Budget
+from localspec.decoding.round import Round
+
+_DISTURBED = 1.4
+"""How many times what was foreseen a round counts at most."""
+_MOST_LOST, _OVER_TOKENS = 14.5, 500
+"""Plain steps that drafting may lose over so many tokens: 2.9 % of them."""
+_SAMPLE_MEMORY = 8
+
+
+class AdaptivePolicy:
+    """Chooses drafter and draft length anew every round; 0 is plain decoding.
+
+    Args:
+        target: costs of the target's passes.
+        longest: most tokens of a draft.
+        drafters: whoever may propose; of equal promises the first is taken.
+    """
+
+    name = "auto"
+
+    def __init__(self, target: PassCosts, longest: int, drafters: Sequence[Drafter]) -> None:
+        self.drafters = tuple(drafters)
+        self._target = RunningCosts(target)
+        self._longest = longest
+        self._by_name = {drafter.name: drafter for drafter in drafters}
+        self._budget = Budget(_MOST_LOST, _OVER_TOKENS)
+        self._sample_s = 0.0
+
+    def begin(self, tokens: Sequence[int], *, greedy: bool) -> None:
+        """Start a reply: what was learnt is kept, the text is another."""
+        for drafter in self.drafters:
+            drafter.begin(tokens, greedy=greedy)
+
+    def plan(self, tokens: Sequence[int], room: int) -> Plan:
+        """Plan the round that promises most; see `Policy`."""
+        most = min(room - 1, self._longest)
+        best, rate = PLAIN, 1 / self._terms(most).plain_s
+        for drafter in self.drafters:
+            terms = self._terms(most, drafter)
+            promised = drafter.promise(tokens, terms) if terms.most > 0 else None
+            if promised is not None and promised.rate > rate:
+                best, rate = promised, promised.rate
+        return best
+
+    def learn(self, done: Round) -> None:
+        """Take in what the round confirmed and cost."""
+        drafter = self._by_name.get(done.draft.drafter)
+        terms, steps = self._terms(self._longest, drafter), 1.0
+        if drafter is None or not (done.drafted or drafter.shares_passes):
+            self._sample_s += (done.spent.sample_s - self._sample_s) / _SAMPLE_MEMORY
+        else:
+            foreseen_s = terms.verify_s(done.drafted) + drafter.foreseen_s()
+            # What takes the machine for a moment is no fault of the draft.
+            took_s = max(done.spent.round_s, foreseen_s / _DISTURBED)
+            steps = min(took_s, foreseen_s * _DISTURBED) / terms.plain_s
+        self._budget.settle(done.verdict.accepted + 1, steps)
+        for each in self.drafters:
+            each.learn(done, steps)
+        self._target.add(done.drafted + 1, done.spent.verify_s)
+
+    def end(self) -> None:
+        """End a reply: nothing is to be done."""
+
+    def _terms(self, most: int, drafter: Drafter | None = None) -> Terms:  # noqa: ARG002 - by batches
+        """Return on what terms a drafter may draft; without one, those of plain decoding."""
+        return Terms(most, self._verify_s(0), self._verify_s, self._budget.steps)
+
+    def _verify_s(self, drafted: int) -> float:
+        """Return the seconds of verifying so many drafted tokens; of none, those of a plain round."""
+        return self._target.of(drafted + 1) + self._sample_s * (drafted + 1)

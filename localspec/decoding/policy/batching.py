@@ -1,0 +1,184 @@
+"""Batch: sequences that share passes, and what drafting costs one of them beside the others.
+
+A drafted row widens the same pass that a further sequence would, so both are weighed by one table of
+costs. Several sequences give tokens at a rate R without a draft; k more rows pay where they are
+expected to confirm more than R times the seconds that they add. Said as costs of one sequence alone,
+which is what a policy knows: a plain pass costs its share of the pass of all, and a draft what it
+adds to that. A draft model's passes are merged, too, so they are cheap if the others draft as well.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+from localspec.decoding.costs import PassCosts
+from localspec.decoding.drafters.drafter import Drafter, Terms
+from localspec.decoding.lengths import WORTH_TRYING
+from localspec.decoding.policy.adaptive import AdaptivePolicy
+from localspec.decoding.round import Round
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Batch:
+    """How wide the pass of each running sequence was last, and which of them drafted with the draft model.
+
+    Args:
+        target: costs of the target's passes of one sequence, by their width.
+        draft_model: of the draft model's; None without one.
+    """
+
+    target: PassCosts
+    draft_model: PassCosts | None = None
+    _widths: dict[int, int] = field(default_factory=dict)
+    _alone: set[int] = field(default_factory=set)
+    _could_pay: dict[tuple[int, int], bool] = field(default_factory=dict)
+
+    def begin(self, slot: int) -> None:
+        """Say that a sequence begins; everybody is expected to try the draft model again."""
+        self._widths[slot] = 1
+        self._alone.clear()
+
+    def pass_made(self, slot: int, width: int, *, by_draft_model: bool) -> None:
+        """Say how wide the pass of a sequence was, and whether the draft model drafted for it."""
+        self._widths[slot] = width
+        (self._alone.discard if by_draft_model else self._alone.add)(slot)
+
+    def leave(self, slot: int) -> None:
+        """Say that a sequence has ended."""
+        self._widths.pop(slot, None)
+        self._alone.discard(slot)
+
+    def seconds(self, slot: int, width: int) -> float:
+        """Return what a pass of this width costs one sequence, beside what the others do."""
+        others = [each for other, each in self._widths.items() if other != slot]
+        plain_s = merged_s(self.target, [*others, 1])
+        added_s = merged_s(self.target, [*others, width]) - plain_s
+        # Costs have dips, but nobody is paid for drafting.
+        return plain_s / (len(others) + 1) + max(0.0, added_s)
+
+    def joint_s(self, slot: int, width: int) -> float:
+        """Return likewise what it costs if those who use the draft model draft as much."""
+        plain_s = merged_s(self.target, [1] * max(1, len(self._widths)))
+        added_s = merged_s(self.target, [width] * self._joint(slot)) - self.target.of(
+            self._joint(slot)
+        )
+        return plain_s / max(1, len(self._widths)) + max(0.0, added_s) / self._joint(slot)
+
+    def draft_costs(self, slot: int) -> "SharedDraftCosts":
+        """Return what passes of the draft model cost one sequence; there has to be one."""
+        assert self.draft_model is not None, "there is a draft model"  # noqa: S101
+        return SharedDraftCosts(self.draft_model.widths, self.draft_model.seconds, self, slot)
+
+    def could_pay(self, longest: int) -> bool:
+        """Say whether a draft of up to `longest` tokens could pay beside as many others as there are now."""
+        key = max(1, len(self._widths)), longest
+        if key not in self._could_pay:
+            self._could_pay[key] = could_pay(self.target, *key)
+        return self._could_pay[key]
+
+    def _joint(self, slot: int) -> int:
+        """Return how many are expected to draft with the draft model if this one does."""
+        return 1 + len(self._widths.keys() - self._alone - {slot})
+
+
+@dataclass(frozen=True, slots=True)
+class SharedDraftCosts(PassCosts):
+    """What passes of the draft model cost one sequence of a batch, as of now.
+
+    Args:
+        batch: all of them.
+        slot: of the one.
+    """
+
+    batch: Batch
+    slot: int
+
+    def of(self, width: int) -> float:
+        """Return this sequence's share of a pass of this width of all that draft."""
+        count = self.batch._joint(self.slot)  # noqa: SLF001 - a view of it
+        return PassCosts.of(self, width * count) / count
+
+
+def could_pay(costs: PassCosts, count: int, longest: int) -> bool:
+    """Say whether one of `count` sequences could gain by a draft of which every token is accepted."""
+    plain = [1] * (count - 1)
+    plain_s = merged_s(costs, [*plain, 1])
+    return any(
+        (count + length) * plain_s > WORTH_TRYING * count * merged_s(costs, [*plain, length + 1])
+        for length in range(1, longest + 1)
+    )
+
+
+def merged_s(costs: PassCosts, widths: Sequence[int]) -> float:
+    """Return the seconds of a pass of several sequences.
+
+    Equal widths make one pass; what some have more than others is evaluated after it, in a pass of its own.
+    """
+    seconds, done = 0.0, 0
+    for width in sorted(set(widths)):
+        seconds += costs.of(sum(each >= width for each in widths) * (width - done))
+        done = width
+    return seconds
+
+
+def best_count(costs: PassCosts, most: int) -> int:
+    """Return the least number of sequences that gives nearly the most tokens per second.
+
+    Beyond the knee of the curve, more of them take memory and make every reply slower, for next to nothing.
+
+    Args:
+        costs: of passes by their width.
+        most: that there may be, 1 or more; of those, only widths that were measured are considered.
+    """
+    rates = {count: count / costs.of(count) for count in costs.widths if count <= most}
+    best = max(rates.values())
+    return next(count for count, rate in rates.items() if rate >= _NEARLY * best)
+
+
+_NEARLY = 0.95
+
+
+class BatchPolicy(AdaptivePolicy):
+    """Drafts as far as it pays beside the other sequences of a batch.
+
+    The time of a pass is everybody's, so what a round took is taken to be what was foreseen.
+
+    Args:
+        batch: all sequences.
+        slot: which of them this is.
+        longest: most tokens of a draft.
+        drafters: whoever may propose for it.
+    """
+
+    def __init__(self, batch: Batch, slot: int, longest: int, drafters: Sequence[Drafter]) -> None:
+        super().__init__(batch.target, longest, drafters)
+        self._batch = batch
+        self._slot = slot
+
+    def begin(self, tokens: Sequence[int], *, greedy: bool) -> None:
+        """Start a reply beside the others."""
+        self._batch.begin(self._slot)
+        super().begin(tokens, greedy=greedy)
+
+    def end(self) -> None:
+        """Leave the batch."""
+        self._batch.leave(self._slot)
+
+    def learn(self, done: Round) -> None:
+        """Take in what came of the round; it took what was foreseen."""
+        drafter = self._by_name.get(done.draft.drafter)
+        foreseen_s = self._terms(self._longest, drafter).verify_s(done.drafted)
+        by_draft_model = drafter is not None and drafter.shares_passes
+        self._batch.pass_made(self._slot, done.drafted + 1, by_draft_model=by_draft_model)
+        super().learn(replace(done, spent=replace(done.spent, verify_s=foreseen_s)))
+
+    def _terms(self, most: int, drafter: Drafter | None = None) -> Terms:
+        if not self._batch.could_pay(self._longest):
+            most = 0
+        seconds = self._batch.seconds
+        if drafter is not None and drafter.shares_passes:
+            seconds = self._batch.joint_s
+
+        def verify_s(drafted: int) -> float:
+            return seconds(self._slot, drafted + 1) + self._sample_s * (drafted + 1)
+
+        return Terms(most, verify_s(0), verify_s, self._budget.steps)

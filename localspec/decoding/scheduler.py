@@ -1,0 +1,357 @@
+"""Scheduler: drives one sequence or many. Each asks for passes of its own; those of all are made as one.
+
+A step is at most one chunk of one prompt, then one round of whoever is ready: the draft model's
+passes of all, one after the other, and the target's pass of all. So a prompt holds up the rounds of
+others by one chunk at a time. Knows no policy, no text and no llama.cpp; what is asked for may end
+in a value of any kind.
+"""
+
+import threading
+from collections.abc import Callable, Collection, Generator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Generic, Protocol, TypeVar
+
+import numpy as np
+
+from localspec.decoding.cancel import CancelFlag, Cancelled
+from localspec.decoding.model import LanguageModel, Logits, Pass, Passed, Role
+from localspec.errors import LocalspecError
+
+T = TypeVar("T")
+NO_ROWS: Logits = np.empty((0, 0), dtype=np.float32)
+"""The answer to a pass without rows."""
+_SMALL_LAG = 16
+"""Tokens that a draft model may catch up with in a pass that it shares; its bits decide no token."""
+
+
+class SequenceView(LanguageModel, Protocol):
+    """One sequence of a model, with an account of what removing from its cache took."""
+
+    truncate_s: float
+
+
+class Sequences(Protocol):
+    """The sequences of one model, which one pass can evaluate together."""
+
+    @property
+    def views(self) -> Sequence[SequenceView]:
+        """Every sequence as a model of its own."""
+        ...
+
+    @property
+    def most_rows(self) -> int:
+        """Most rows of logits of a pass."""
+        ...
+
+    @property
+    def n_batch(self) -> int:
+        """Most tokens of a pass."""
+        ...
+
+    def missing(self, slot: int, request: Pass) -> int:
+        """Return how many tokens of a request a sequence has not cached itself, its rows at least."""
+        ...
+
+    def evaluate(self, slot: int, request: Pass, count: int) -> None:
+        """Evaluate the next `count` tokens of a request, without rows.
+
+        Raises:
+            Cancelled: the model's `CancelFlag` was set.
+            PassFailed: the pass failed.
+        """
+        ...
+
+    def together(self, asked: Sequence[tuple[int, Pass]]) -> Sequence[Logits]:
+        """Return the logits of requests of several sequences, in this order, valid until the next call.
+
+        Args:
+            asked: slots and their requests; together at most `most_rows` and `n_batch` tokens.
+
+        Raises:
+            Cancelled: the model's `CancelFlag` was set.
+            PassFailed: the pass failed; every sequence knows what it has.
+        """
+        ...
+
+    def close_ranks(self, running: Collection[int]) -> None:
+        """Arrange those that run so that their passes make one; each keeps what it has cached."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Ended(Generic[T]):
+    """What came of a sequence.
+
+    Args:
+        slot: where it ran, which is free again.
+        value: what it returned; None if `error` says why there is nothing.
+        error: what was wrong with it alone.
+    """
+
+    slot: int
+    value: T | None
+    error: Exception | None = None
+
+
+@dataclass(slots=True, eq=False)
+class _Running(Generic[T]):
+    """Something that asks for passes, and what it asks for now."""
+
+    asking: Generator[Pass, Passed, T]
+    order: tuple[bool, int]
+    request: Pass | None = None
+    missing: int = 0
+    evaluated: int = 0
+    passes_s: float = 0.0  # of all sequences, when the request was made
+    own_s: float = 0.0  # of this one's, since
+    truncate_s: float = 0.0
+
+
+class Scheduler(Generic[T]):
+    """Runs what asks for passes, on as many slots as the target has sequences.
+
+    Args:
+        models: the sequences of the target, and of the draft model if one is used: as many.
+        cancel: the flag that stops a running pass; set, it ends all sequences.
+        clock: seconds, monotonic.
+        shared_chunk: most tokens of a prompt's chunk while others run; None cuts prompts as if
+            they were alone, which equal text needs to the bit.
+        on_chunk: called after each chunk of a prompt with its slot, the tokens of it that are
+            evaluated, and all of it.
+    """
+
+    def __init__(
+        self,
+        models: Mapping[Role, Sequences],
+        cancel: CancelFlag,
+        clock: Callable[[], float],
+        *,
+        shared_chunk: int | None = None,
+        on_chunk: Callable[[int, int, int], None] = lambda _slot, _done, _all: None,
+    ) -> None:
+        self._models = models
+        self._cancel = cancel
+        self._clock = clock
+        self._shared_chunk = shared_chunk
+        self._on_chunk = on_chunk
+        self._running: dict[int, _Running[T]] = {}
+        self._cancelled: set[int] = set()
+        self._lock = threading.Lock()
+        self._started = 0
+        self._passes_s = 0.0
+
+    @property
+    def running(self) -> int:
+        """How many sequences run."""
+        return len(self._running)
+
+    @property
+    def free(self) -> list[int]:
+        """The slots that are free."""
+        slots = range(len(self._models[Role.TARGET].views))
+        return [slot for slot in slots if slot not in self._running]
+
+    def start(
+        self, slot: int, asking: Generator[Pass, Passed, T], *, urgent: bool = False
+    ) -> list[Ended[T]]:
+        """Let something run on a free slot; return what came of it if it asks for no pass.
+
+        Args:
+            slot: a free one.
+            asking: asks for passes.
+            urgent: its prompt goes before those of others.
+        """
+        assert slot not in self._running, f"slot {slot} is taken"  # noqa: S101
+        self._started += 1
+        self._running[slot] = _Running(asking, (not urgent, self._started))
+        with self._lock:
+            self._cancelled.discard(slot)  # that was for another one
+            if not self._cancelled:
+                self._cancel.resume()
+        return self._resumed(slot, None)
+
+    def cancel(self, slot: int) -> None:
+        """End one sequence soon, without the others; any thread may ask for it."""
+        with self._lock:
+            self._cancelled.add(slot)
+            self._cancel.interrupt()
+
+    def drop(self, slot: int) -> None:
+        """Forget a sequence; nothing comes of it."""
+        running = self._running.pop(slot, None)
+        if running is not None:
+            running.asking.close()
+
+    def close(self) -> None:
+        """Forget all that run."""
+        for slot in list(self._running):
+            self.drop(slot)
+
+    def step(self) -> list[Ended[T]]:
+        """Make a chunk of a prompt, and one round of whoever is ready; return what has ended."""
+        ended = self._end_cancelled()
+        ended += self._feed_prompt()
+        while drafting := self._ready(Role.DRAFT_MODEL):
+            ended += self._passes(Role.DRAFT_MODEL, drafting)
+        if verifying := self._ready(Role.TARGET):
+            ended += self._passes(Role.TARGET, verifying)
+        return ended
+
+    def _end_cancelled(self) -> list[Ended[T]]:
+        with self._lock:
+            slots = sorted(self._cancelled & self._running.keys())
+            if self._cancelled:
+                self._cancelled.clear()
+                self._cancel.resume()
+        return [ended for slot in slots for ended in self._resumed(slot, Cancelled())]
+
+    def _feed_prompt(self) -> list[Ended[T]]:
+        """Evaluate one chunk of the most urgent, then the oldest, request that is behind."""
+        behind = [slot for slot in self._running if not self._shares(slot)]
+        if not behind:
+            return []
+        slot = min(behind, key=lambda each: self._running[each].order)
+        request, running = self._request(slot), self._running[slot]
+        model = self._models[request.role]
+        most = model.n_batch
+        if self._shared_chunk is not None and len(self._running) > 1:
+            most = min(most, self._shared_chunk)
+        tokens, view = request.tokens, model.views[slot]
+        left = len(tokens) - min(view.common_prefix(tokens), len(tokens) - request.rows)
+        if left <= most and request.rows:
+            running.missing = left  # what another one has is copied
+            return self._merged(request.role, [slot])
+        if left == 0:
+            return self._resumed(slot, NO_ROWS)
+        start, truncated = self._clock(), view.truncate_s
+        count = min(most, left - request.rows)
+        try:
+            model.evaluate(slot, request, count)
+        except Cancelled as cancelled:
+            return self._interrupted([slot], cancelled)
+        except LocalspecError as error:
+            return self._resumed(slot, error)
+        took_s, truncate_s = self._clock() - start, view.truncate_s - truncated
+        running.truncate_s += truncate_s
+        running.own_s += took_s - truncate_s
+        self._passes_s += took_s
+        running.evaluated += count
+        running.missing = model.missing(slot, request)
+        if request.role is Role.TARGET:
+            self._on_chunk(slot, len(tokens) - running.missing, len(tokens))
+        return self._resumed(slot, NO_ROWS) if left == count else []
+
+    def _ready(self, role: Role) -> list[int]:
+        """Return the slots whose requests can share a pass."""
+        return [
+            slot
+            for slot in sorted(self._running)
+            if self._request(slot).role is role and self._shares(slot)
+        ]
+
+    def _shares(self, slot: int) -> bool:
+        """Say whether a request can share a pass with those of others: a prompt goes by itself."""
+        request, missing = self._request(slot), self._running[slot].missing
+        lag = 0 if request.role is Role.TARGET else _SMALL_LAG
+        most = min(request.rows + lag, self._models[request.role].n_batch)
+        return request.rows > 0 and missing <= max(request.rows, most)
+
+    def _passes(self, role: Role, slots: list[int]) -> list[Ended[T]]:
+        """Make one pass for all, or as few as may hold their rows."""
+        model = self._models[role]
+        model.close_ranks(sorted(self._running))  # others would lose what they have
+        groups: list[list[int]] = []
+        rows = tokens = 0
+        for slot in slots:
+            its_rows, its_tokens = self._request(slot).rows, self._running[slot].missing
+            rows, tokens = rows + its_rows, tokens + its_tokens
+            if not groups or rows > model.most_rows or tokens > model.n_batch:
+                groups.append([])
+                rows, tokens = its_rows, its_tokens
+            groups[-1].append(slot)
+        return [ended for group in groups for ended in self._merged(role, group)]
+
+    def _merged(self, role: Role, group: list[int]) -> list[Ended[T]]:
+        """Make one pass for a group; if it fails, each of it alone, so that only the guilty fail."""
+        group = [slot for slot in group if slot in self._running]  # others may have been cancelled
+        if not group:
+            return []
+        model, start = self._models[role], self._clock()
+        asked = [(slot, self._request(slot)) for slot in group]
+        before = [model.views[slot].truncate_s for slot in group]
+        try:
+            answers = model.together(asked)
+        except Cancelled as cancelled:
+            return self._interrupted(group, cancelled)
+        except LocalspecError as error:
+            if len(group) == 1:
+                return self._resumed(group[0], error)
+            return [ended for slot in group for ended in self._merged(role, [slot])]
+        truncated = [
+            model.views[slot].truncate_s - earlier
+            for slot, earlier in zip(group, before, strict=True)
+        ]
+        took_s = self._clock() - start
+        self._passes_s += took_s
+        took_s -= sum(truncated)
+        rows = sum(request.rows for _, request in asked)
+        for (slot, request), truncate_s in zip(asked, truncated, strict=True):
+            running = self._running[slot]
+            running.own_s += took_s * request.rows / rows
+            running.truncate_s += truncate_s
+            running.evaluated += running.missing
+        # Rows are valid until the next pass, and nobody makes one before all have seen theirs.
+        pairs = zip(group, answers, strict=True)
+        return [ended for slot, answer in pairs for ended in self._resumed(slot, answer)]
+
+    def _interrupted(self, group: list[int], cancelled: Cancelled) -> list[Ended[T]]:
+        """End those that were cancelled, which is all of a group if nobody said which.
+
+        The others ask for the same pass again: what was evaluated of it was counted.
+        """
+        with self._lock:
+            chosen = bool(self._cancelled)
+        ended = self._end_cancelled()
+        left = [slot for slot in group if slot in self._running]
+        if self._cancel.stops_all or not chosen:
+            return [*ended, *(end for slot in left for end in self._resumed(slot, cancelled))]
+        for slot in left:
+            request = self._request(slot)
+            self._running[slot].missing = self._models[request.role].missing(slot, request)
+        return ended
+
+    def _request(self, slot: int) -> Pass:
+        request = self._running[slot].request
+        assert request is not None, "it asks for a pass"  # noqa: S101
+        return request
+
+    def _resumed(self, slot: int, answer: Logits | Exception | None) -> list[Ended[T]]:
+        """Let a sequence go on to its next request; return what came of it if there is none."""
+        running = self._running[slot]
+        ended: Ended[T]
+        try:
+            if isinstance(answer, Exception):
+                running.request = running.asking.throw(answer)
+            elif answer is None:
+                running.request = next(running.asking)
+            else:
+                others_s = self._passes_s - running.passes_s - running.own_s - running.truncate_s
+                passed = Passed(
+                    answer,
+                    running.evaluated,
+                    running.own_s,
+                    running.truncate_s,
+                    max(0.0, others_s),
+                )
+                running.request = running.asking.send(passed)
+        except StopIteration as finished:
+            ended = Ended(slot, finished.value)
+        except Exception as error:  # whatever it is, it is this sequence's own affair
+            ended = Ended(slot, None, error)
+        else:
+            running.passes_s, running.own_s, running.truncate_s = self._passes_s, 0.0, 0.0
+            running.evaluated = 0
+            running.missing = self._models[running.request.role].missing(slot, running.request)
+            return []
+        del self._running[slot]
+        return [ended]

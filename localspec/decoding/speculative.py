@@ -1,0 +1,39 @@
+"""The algorithm, on one page: propose, evaluate the target once, verify.
+
+It asks for passes and makes none itself, so that a scheduler can merge those of several sequences.
+"""
+
+from collections.abc import Generator, Sequence
+
+from localspec.decoding.choose import Chooser
+from localspec.decoding.drafters.drafter import Plan
+from localspec.decoding.model import Logits, Pass, Role
+from localspec.decoding.round import Draft, Verdict
+
+
+def speculative_round(
+    tokens: Sequence[int], plan: Plan, chooser: Chooser
+) -> Generator[Pass, Logits, tuple[Draft, Verdict]]:
+    """Propose up to `plan.draft_length` tokens to follow `tokens`, and return what became of them."""
+    draft = yield from plan.drafter.propose(tokens, plan, chooser)
+    assert len(draft.tokens) <= plan.draft_length, f"{draft.drafter} overshoots"  # noqa: S101
+    logits = yield Pass(Role.TARGET, [*tokens, *draft.tokens], rows=len(draft.tokens) + 1)
+    return draft, verify(tokens, draft, logits, chooser)
+
+
+def verify(tokens: Sequence[int], draft: Draft, logits: Logits, chooser: Chooser) -> Verdict:
+    """Accept the longest prefix of the draft that the target chooses too.
+
+    Args:
+        tokens: everything confirmed so far, prompt included.
+        draft: the proposal that followed `tokens` in the target's pass.
+        logits: row i follows `tokens` and the first i drafted tokens; shape (len(draft) + 1, n_vocab).
+        chooser: the same for target and draft model.
+    """
+    prefix = list(tokens)
+    for row, drafted in enumerate(draft.tokens):
+        token = chooser.choose(logits[row], prefix)
+        if token != drafted:
+            return Verdict(row, token)
+        prefix.append(token)
+    return Verdict(len(draft.tokens), chooser.choose(logits[len(draft.tokens)], prefix))

@@ -1,0 +1,108 @@
+"""`python -m localspec.launch.child`: the engine's process. A client at the other end of stdin and stdout tells it what to do."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import localspec
+from localspec.chat.assistant import Assistant
+from localspec.chat.conversation import Segment
+from localspec.decoding.cancel import CancelFlag
+from localspec.engine.factory import Loaded, RestoredState, SavedState, StateLeftError
+from localspec.engine.protocol import Downloading, Loading, Measuring
+from localspec.engine.serving import serve
+from localspec.launch.load import Runtime, load
+from localspec.launch.observe import Telemetry
+from localspec.launch.plan import make_plan
+from localspec.llama.state import StateUnfitError, restore_state, save_state
+from localspec.models.transfer import Progress
+from localspec.options import LaunchOptions
+
+
+class Factory:
+    """Loads what the engine's client asks for, and has its replies recorded."""
+
+    def __init__(self) -> None:
+        self._assistant: Assistant | None = None
+
+    def fetch(self, options: LaunchOptions, tell: Callable[[Downloading], None]) -> None:
+        """Obtain the files and check them; the memory is not looked at, another pair may still be in it."""
+
+        def report(progress: Progress) -> None:
+            tell(
+                Downloading(
+                    progress.name, progress.done_bytes, progress.total_bytes, progress.source
+                )
+            )
+
+        make_plan(replace(options, fit=False), report)
+
+    def load(
+        self,
+        options: LaunchOptions,
+        cancel: CancelFlag,
+        tell: Callable[[Loading | Measuring], None],
+    ) -> Loaded:
+        """Load them; see `localspec.engine.factory`."""
+        plan = make_plan(options)
+        runtime = load(
+            plan,
+            cancel,
+            lambda name, share: tell(Loading(name, share)),
+            lambda name, share: tell(Measuring(name, share)),
+            observe=Telemetry().observe,
+        )
+        self._assistant = runtime.assistant
+        return _loaded(runtime, plan.target)
+
+    def close(self) -> None:
+        """Have what was recorded written down."""
+        for observer in () if self._assistant is None else self._assistant.observers:
+            observer.close()
+
+
+def _loaded(runtime: Runtime, path: Path) -> Loaded:
+    context, identity = runtime.target, _identity(path)
+
+    def save(directory: Path, remembered: tuple[Segment, ...]) -> SavedState:
+        extra = {"remembered": [[each.text, each.tokens] for each in remembered]}
+        try:
+            size_bytes = save_state(context, directory, identity, extra)
+        except StateUnfitError as error:
+            raise StateLeftError(str(error)) from error
+        return SavedState(context.n_cached, size_bytes)
+
+    def restore(directory: Path) -> RestoredState:
+        try:
+            extra = restore_state(context, directory, identity)
+        except StateUnfitError as error:
+            raise StateLeftError(str(error)) from error
+        try:
+            return RestoredState(context.n_cached, _segments(extra["remembered"]))
+        except (KeyError, TypeError, ValueError):
+            context.truncate(0)
+            raise StateLeftError("it is damaged") from None
+
+    return Loaded(runtime.assistant, save, restore, runtime.costs)
+
+
+def _segments(remembered: list[Any]) -> tuple[Segment, ...]:
+    segments = tuple(Segment(text, tuple(tokens)) for text, tokens in remembered)
+    for each in segments:
+        if type(each.text) is not str or not all(type(token) is int for token in each.tokens):
+            raise TypeError(each)
+    return segments
+
+
+def _identity(path: Path) -> str:
+    """Return what tells a model's file from all others: its sha256 where the store knows it."""
+    if path.parent.name == "blobs":
+        return f"sha256 {path.name}"
+    status = path.stat()
+    return f"{path}, {path.resolve()} of {status.st_size} bytes, changed at {status.st_mtime_ns}"
+
+
+if __name__ == "__main__":
+    factory = Factory()
+    serve(factory, localspec.__version__, factory.close)

@@ -1,0 +1,185 @@
+"""Drafting: the policies that loaded models can run with, by the names that users give them."""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from localspec.decoding.break_even import could_win, window_length
+from localspec.decoding.costs import PairCosts, PassCosts
+from localspec.decoding.drafters.drafter import Drafter
+from localspec.decoding.drafters.register import (
+    DRAFTERS,
+    WITHOUT_MODEL,
+    Entry,
+    Material,
+    asks_draft_model,
+)
+from localspec.decoding.policy.adaptive import AdaptivePolicy
+from localspec.decoding.policy.batching import Batch, BatchPolicy
+from localspec.decoding.policy.policy import FixedPolicy, Policy, plain_policy
+from localspec.decoding.round import OFF
+from localspec.decoding.scheduler import Sequences
+from localspec.errors import UsageError
+from localspec.options import LaunchOptions
+
+AUTO = "auto"
+LONGEST_DRAFT = 31
+"""Of `auto`: wider passes gain next to nothing, and their logits take memory."""
+
+
+@dataclass(frozen=True, slots=True)
+class DraftMode:
+    """What is to draft, and how far.
+
+    Args:
+        kind: `off`, `auto`, which chooses anew every round, or the name of a drafter.
+        draft_length: tokens to draft a round, from 1; of `off` and `auto` it is None.
+    """
+
+    kind: str
+    draft_length: int | None = None
+
+    @property
+    def rows(self) -> int:
+        """Rows of logits that a pass of the target may ask for."""
+        return 1 + {OFF: 0, AUTO: LONGEST_DRAFT}.get(self.kind, self.draft_length or 0)
+
+    @property
+    def name(self) -> str:
+        """As users write it."""
+        return self.kind if self.draft_length is None else f"{self.kind}:{self.draft_length}"
+
+    @property
+    def needs_draft_model(self) -> bool:
+        """Whether it cannot do without a draft model."""
+        return asks_draft_model(self.kind)
+
+    @property
+    def may_use_draft_model(self) -> bool:
+        """Whether a draft model is of use to it."""
+        return self.kind == AUTO or self.needs_draft_model
+
+
+def draft_mode(text: str, draft_length: int | None = None) -> DraftMode:
+    """Return the mode that `off`, `auto`, `lookup`, `lookup:8`, `model` or `model:3` stands for.
+
+    Args:
+        text: kind, and the draft length after a colon.
+        draft_length: what a mode without a length of its own takes; None takes the usual one.
+
+    Raises:
+        UsageError: there is no such mode, or it takes no such length.
+    """
+    kind, colon, length = text.partition(":")
+    if kind in {OFF, AUTO} and not colon:
+        return DraftMode(kind)
+    if kind not in DRAFTERS or (colon and not length.isdecimal()):
+        raise UsageError(
+            f"draft mode {text!r}: choose {OFF}, {AUTO}, {' or '.join(DRAFTERS)}, a drafter with a "
+            "length if you like, as in model:3"
+        )
+    drafted = int(length) if colon else draft_length or DRAFTERS[kind].usual_length
+    LaunchOptions(draft_length=drafted)  # which says what lengths there are
+    return DraftMode(kind, drafted)
+
+
+def draft_modes(options: LaunchOptions) -> tuple[DraftMode, ...]:
+    """Return every mode that a pair has to be ready for, the wanted one first.
+
+    Raises:
+        UsageError: there is no such mode.
+    """
+    return tuple(
+        draft_mode(each, options.draft_length) for each in (options.draft, *options.further)
+    )
+
+
+def draft_model_could_win(costs: PairCosts, longest: int, count: int = 1) -> bool:
+    """Say whether drafts of up to `longest` tokens by the draft model could ever pay.
+
+    Args:
+        costs: of the pair's passes.
+        longest: most tokens of a draft.
+        count: how many sequences share the passes, all of them drafting.
+    """
+    if costs.draft_model is None:
+        return False
+    return could_win(_share(costs.target, count), _share(costs.draft_model, count), longest)
+
+
+def _share(costs: PassCosts, count: int) -> PassCosts:
+    """Return what passes cost one of `count` sequences that all ask for the same width."""
+    seconds = tuple(costs.of(width * count) / count for width in costs.widths)
+    return PassCosts(costs.widths, seconds)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Drafting:
+    """What loaded models can draft with.
+
+    Args:
+        count: sequences of each.
+        draft_models: the draft model's sequences; None without one.
+        shared_vocab: ids that both vocabularies have; 0 without a draft model.
+        eog: ids that end a generation.
+        costs: what passes cost; None if they were not measured, and `auto` looks up.
+        longest: most tokens of any draft.
+        batch: all sequences, if there are several.
+    """
+
+    count: int
+    draft_models: Sequences | None
+    shared_vocab: int
+    eog: Collection[int]
+    costs: PairCosts | None
+    longest: int
+    batch: Batch | None = None
+
+    def policy(self, mode: str | DraftMode, slot: int = 0) -> Policy:
+        """Return a policy without memories for one sequence.
+
+        Args:
+            mode: see `draft_mode`.
+            slot: of the sequence.
+
+        Raises:
+            UsageError: there is no such mode, or no draft model for it.
+        """
+        mode = draft_mode(mode) if isinstance(mode, str) else mode
+        if mode.kind == OFF or self.longest == 0:
+            return plain_policy()
+        if mode.needs_draft_model and self.draft_models is None:
+            raise UsageError(f"draft mode {mode.name!r} needs a draft model: none is loaded")
+        if mode.kind != AUTO or self.costs is None:
+            entry = DRAFTERS[WITHOUT_MODEL if mode.kind == AUTO else mode.kind]
+            length = min(mode.draft_length or entry.usual_length, self.longest)
+            return FixedPolicy(self._drafter(entry, slot, fixed=True), length)
+        longest = min(self.longest, LONGEST_DRAFT)
+        drafters = [
+            self._drafter(entry, slot, fixed=False)
+            for entry in DRAFTERS.values()
+            if not entry.needs_draft_model or self._draft_model_could_win(longest)
+        ]
+        if self.batch is not None:
+            return BatchPolicy(self.batch, slot, longest, drafters)
+        return AdaptivePolicy(self.costs.target, longest, drafters)
+
+    def _draft_model_could_win(self, longest: int) -> bool:
+        return (
+            self.draft_models is not None
+            and self.costs is not None
+            and draft_model_could_win(self.costs, longest, self.count)
+        )
+
+    def _drafter(self, entry: Entry, slot: int, *, fixed: bool) -> Drafter:
+        if self.draft_models is None:
+            return entry.make(Material(self.eog, fixed=fixed))
+        view = self.draft_models.views[slot]
+        costs, fresh = self.costs, None
+        draft_costs = None if costs is None else costs.draft_model
+        if costs is not None and draft_costs is not None:
+            fresh = window_length(costs.target, draft_costs, view.n_ctx)
+            if self.batch is not None and self.batch.draft_model is not None:
+                draft_costs = self.batch.draft_costs(slot)
+        return entry.make(
+            Material(self.eog, view, self.shared_vocab, draft_costs, fresh, fixed=fixed)
+        )

@@ -1,0 +1,352 @@
+"""Load: a plan becomes a runtime: models, their sequences, what passes cost, and the assistant that answers."""
+
+import time
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, replace
+from itertools import count
+from pathlib import Path
+
+from localspec.calibration.calibrated import cached_costs, calibrated, calibrated_widths
+from localspec.chat.assistant import Assistant
+from localspec.chat.loaded_models import LoadedModels
+from localspec.chat.requests import Observer
+from localspec.decoding.cancel import CancelFlag
+from localspec.decoding.costs import PairCosts, PassCosts
+from localspec.decoding.drafters.backoff import DRAFT_ROWS
+from localspec.decoding.model import Role
+from localspec.decoding.policy.batching import Batch, best_count
+from localspec.errors import ModelLoadError
+from localspec.grammar import Grammars
+from localspec.launch.drafting import AUTO, Drafting, draft_model_could_win
+from localspec.launch.fit import sequences_that_fit
+from localspec.launch.plan import LoadPlan
+from localspec.llama.allocator import give_back_memory
+from localspec.llama.context import LlamaContext
+from localspec.llama.model import LlamaModel
+from localspec.llama.sequence import LlamaSequence
+from localspec.llama.sequences import LlamaSequences
+from localspec.models.gguf import read_model
+from localspec.options import LoadOptions
+
+MOST_SEQUENCES = 64
+"""Beyond it no pass was ever measured."""
+_HELD_UP_S = 0.3
+"""What a prompt's chunk may hold up those who are being answered; deep in a context it takes more."""
+_AS_FAST = 0.97
+"""Of the prompt's own speed that smaller chunks have to keep."""
+_UNMEASURED_CHUNK = 32
+
+OnShare = Callable[[str, float], None]
+"""Is told a model's name, and the share that is done of what happens with it, 0 to 1."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Runtime:
+    """What was loaded.
+
+    Args:
+        assistant: answers with it.
+        drafting: what it can draft with.
+        costs: of the pair's passes; also of a draft model that was left out. None if unknown.
+        target: the target's first sequence.
+    """
+
+    assistant: Assistant
+    drafting: Drafting
+    costs: PairCosts | None
+    target: LlamaSequence
+
+
+Observe = Callable[[LoadedModels, PairCosts | None, int], Collection[Observer]]
+"""Returns who is to see the replies of models, by the costs of their passes, and how many at once there are."""
+
+
+def load(
+    plan: LoadPlan,
+    cancel: CancelFlag | None = None,
+    on_load: OnShare = lambda _name, _share: None,
+    on_measure: OnShare = lambda _name, _share: None,
+    *,
+    parallel: int | None = 1,
+    observe: Observe = lambda _models, _costs, _count: (),
+) -> Runtime:
+    """Load the models, and measure what their passes cost where that is not known.
+
+    Args:
+        plan: what to load.
+        cancel: stops loading, and later every reply.
+        on_load: called while a model is loaded.
+        on_measure: called while its passes are measured.
+        parallel: how many requests are answered at once; None takes what the costs of passes and the
+            memory suggest.
+        observe: says who sees the replies.
+
+    Raises:
+        Cancelled: `cancel` was set while loading.
+        ModelLoadError: llama.cpp refuses a file or a context, or there is no memory for so many sequences.
+    """
+    loading = _Loading(plan, CancelFlag() if cancel is None else cancel, on_load, on_measure)
+    try:
+        return loading.runtime(parallel, observe)
+    except BaseException:
+        loading.close()
+        raise
+
+
+class _Loading:
+    """The models of a plan, as far as they are loaded."""
+
+    def __init__(
+        self, plan: LoadPlan, cancel: CancelFlag, on_load: OnShare, on_measure: OnShare
+    ) -> None:
+        self._plan = plan
+        self._cancel = cancel
+        self._on_load = on_load
+        self._on_measure = on_measure
+        self._start = time.perf_counter()
+        self._models: list[LlamaModel] = []
+        self._notes = list(plan.notes)
+
+    def close(self) -> None:
+        """Free the weights and every context, and give their memory back to the system."""
+        for model in reversed(self._models):
+            model.close()
+        give_back_memory()
+
+    def runtime(self, parallel: int | None, observe: Observe) -> Runtime:
+        """Load everything; see `load`."""
+        plan = self._plan
+        target = self._model(plan.target, plan.options)
+        options = self._trained_for(target, plan.options)
+        if parallel == 1:
+            targets = LlamaSequences(target, self._cancel, options, 1, options.max_rows)
+            can_truncate = targets.can_truncate
+        else:
+            can_truncate = self._can_truncate(target, options)
+        draft_model = self._draft_model(options) if can_truncate else None
+        if not can_truncate:
+            self._notes.append(
+                "the target keeps a recurrent state, of which no part can be taken back: "
+                "it runs without drafting"
+            )
+        costs, safe = self._costs(target, draft_model, can_truncate, parallel)
+        if parallel != 1:
+            parallel = self._count(target, draft_model, options, parallel, costs, safe)
+            if draft_model is not None and self._is_idle(costs, parallel):
+                self._let_go(draft_model)
+                draft_model = None
+            rows = max(1, safe)
+            options = replace(options, max_rows=1)
+            sharing = not plan.exact
+            targets = LlamaSequences(target, self._cancel, options, parallel, rows, sharing=sharing)
+        longest = 0
+        if can_truncate:
+            longest = min(safe, targets.most_rows) - 1
+            if plan.exact:
+                self._notes.append(self._price(min(longest, plan.options.max_rows - 1)))
+        draft_models = None
+        if draft_model is not None:
+            small = replace(options, n_ctx=targets.views[0].n_ctx, max_rows=DRAFT_ROWS)
+            draft_models = self._draft_sequences(draft_model, small, parallel)
+        return self._assembled(targets, draft_models, costs, longest, parallel, observe)
+
+    def _assembled(
+        self,
+        targets: LlamaSequences,
+        draft_models: LlamaSequences | None,
+        costs: PairCosts | None,
+        longest: int,
+        parallel: int,
+        observe: Observe,
+    ) -> Runtime:
+        plan, vocabulary = self._plan, targets.views[0].model.vocabulary
+        batch = None
+        if parallel > 1 and costs is not None:
+            batch = Batch(costs.target, costs.draft_model)
+        drafting = Drafting(
+            parallel, draft_models, plan.shared_vocab, vocabulary.eog, costs, longest, batch
+        )
+        models = LoadedModels(
+            targets=targets,
+            draft_models=draft_models,
+            tokenizer=vocabulary,
+            eog=vocabulary.eog,
+            suppressed=vocabulary.suppressed(),
+            template_source=targets.views[0].model.chat_template,
+            target_name=plan.name(Role.TARGET),
+            draft_model_name=None if draft_models is None else plan.name(Role.DRAFT_MODEL),
+            cancel=self._cancel,
+            close=self.close,
+            grammar=Grammars(vocabulary),
+        )
+        known = plan.left_out or costs
+        assistant = Assistant(
+            models,
+            [drafting.policy(plan.modes[0], slot) for slot in range(parallel)],
+            observers=tuple(observe(models, known, parallel)),
+            notes=tuple(self._notes),
+            load_s=time.perf_counter() - self._start,
+            shared_chunk=None if plan.exact else _shared_chunk(costs),
+        )
+        return Runtime(assistant, drafting, known, targets.views[0])
+
+    def _model(self, path: Path, options: LoadOptions) -> LlamaModel:
+        name = self._plan.names[path]
+        model = LlamaModel(path, options, self._cancel, lambda share: self._on_load(name, share))
+        self._models.append(model)
+        return model
+
+    def _trained_for(
+        self, model: LlamaModel, options: LoadOptions, *, tell: bool = True
+    ) -> LoadOptions:
+        """Return the options with no more context than a model was trained for."""
+        if options.n_ctx is None or options.n_ctx <= model.n_ctx_train:
+            return options
+        if tell:
+            self._notes.append(
+                f"the context is {model.n_ctx_train} tokens, not {options.n_ctx}: "
+                "the target was trained for no more"
+            )
+        return replace(options, n_ctx=model.n_ctx_train)
+
+    def _can_truncate(self, model: LlamaModel, options: LoadOptions) -> bool:
+        """Find out on a small context whether a part of a model's memory can be removed."""
+        context = LlamaContext(model, self._cancel, replace(options, n_ctx=256, max_rows=1))
+        try:
+            return context.can_truncate
+        finally:
+            context.close()
+
+    def _draft_model(self, options: LoadOptions) -> LlamaModel | None:
+        path, layers = self._plan.draft_model, self._plan.draft_gpu_layers
+        if path is None:
+            return None
+        if layers is not None:
+            options = replace(options, gpu_layers=layers)
+        return self._model(path, options)
+
+    def _draft_sequences(
+        self, model: LlamaModel, options: LoadOptions, parallel: int
+    ) -> LlamaSequences | None:
+        options = self._trained_for(model, options, tell=False)
+        rows = max(DRAFT_ROWS, parallel)
+        sequences = LlamaSequences(model, self._cancel, options, parallel, rows)
+        if sequences.can_truncate:
+            return sequences
+        self._notes.append(
+            "the draft model keeps a recurrent state, of which no part can be taken back: "
+            "it is not used"
+        )
+        self._let_go(model)
+        return None
+
+    def _let_go(self, model: LlamaModel) -> None:
+        self._models.remove(model)
+        model.close()
+
+    def _costs(
+        self,
+        target: LlamaModel,
+        draft_model: LlamaModel | None,
+        can_truncate: bool,
+        parallel: int | None,
+    ) -> tuple[PairCosts | None, int]:
+        """Return what passes cost, if anything depends on it, and how wide they may be."""
+        plan, costs, safe = self._plan, None, MOST_SEQUENCES
+        drafts = can_truncate and plan.options.max_rows > 1
+        if parallel != 1 or (drafts and any(mode.kind == AUTO for mode in plan.modes)):
+            found = calibrated(
+                target,
+                draft_model,
+                self._cancel,
+                lambda role, share: self._on_measure(plan.name(role), share),
+            )
+            costs = found.costs
+            self._notes += found.notes
+        if plan.exact and (drafts or parallel != 1):
+            name = plan.name(Role.TARGET)
+            widths = calibrated_widths(
+                target, self._cancel, lambda share: self._on_measure(name, share)
+            ).widths
+            safe = consecutive(widths)
+        return costs, safe
+
+    def _count(
+        self,
+        target: LlamaModel,
+        draft_model: LlamaModel | None,
+        options: LoadOptions,
+        wanted: int | None,
+        costs: PairCosts | None,
+        safe: int,
+    ) -> int:
+        """Return how many sequences there are to be."""
+        assert costs is not None, "they are measured for several"  # noqa: S101
+        holds = MOST_SEQUENCES
+        if self._plan.fit:
+            headers = [read_model(model.path) for model in (target, draft_model) if model]
+            fits = sequences_that_fit(headers[0], replace(options, max_rows=1), *headers[1:])
+            holds = holds if fits is None else min(fits, holds)
+        if wanted is not None and wanted > holds:
+            n_ctx = options.n_ctx or min(4096, target.n_ctx_train)
+            raise ModelLoadError(
+                f"{wanted} sequences of {n_ctx} tokens do not fit into the free memory, "
+                f"{holds} would: give a smaller --parallel or --ctx"
+            )
+        found = wanted or best_count(costs.target, max(1, min(holds, safe)))
+        self._notes.append(
+            f"{found} lines at a time"
+            if found > 1
+            else "one line at a time: more would gain nothing"
+        )
+        return found
+
+    def _is_idle(self, costs: PairCosts | None, parallel: int) -> bool:
+        """Say whether only `auto` wants the draft model, and it never pays beside so many."""
+        modes, longest = self._plan.modes, self._plan.options.max_rows - 1
+        wanted = any(mode.needs_draft_model for mode in modes)
+        return not wanted and not (
+            costs is not None and draft_model_could_win(costs, longest, parallel)
+        )
+
+    def _price(self, longest: int) -> str:
+        """Say what `--exact` costs, as far as it was ever measured."""
+        plan, usual = self._plan, LoadOptions()
+        default = replace(
+            plan.options,
+            repack=usual.repack,
+            flash_attention=usual.flash_attention,
+            kv_type=usual.kv_type,
+        )
+        exact_costs = cached_costs(plan.target, plan.options, Role.TARGET)
+        usual_costs = cached_costs(plan.target, default, Role.TARGET)
+        said = f"exact: drafts of up to {longest} tokens"
+        if exact_costs is None:
+            return said
+        said = f"{said}; a plain token takes {1000 * exact_costs.of(1):.1f} ms"
+        if usual_costs is None:
+            return f"{said}, and less without --exact: how much is known after a run without it"
+        return f"{said}, and {1000 * usual_costs.of(1):.1f} ms without --exact"
+
+
+def consecutive(widths: Collection[int]) -> int:
+    """Return the last of the widths 1, 2, 3, … up to which none is missing.
+
+    A draft may always turn out shorter than planned, so a width beyond a gap is of no use.
+    """
+    return next(width for width in count(1) if width + 1 not in widths)
+
+
+def _shared_chunk(costs: PairCosts | None) -> int:
+    """Return how many tokens of a prompt are evaluated between two rounds of others.
+
+    As many as hold them up for a moment only, unless that made the prompt itself slower.
+    """
+    if costs is None:
+        return _UNMEASURED_CHUNK
+    target: PassCosts = costs.target
+    rates = {width: width / target.of(width) for width in target.widths}
+    fast = [width for width in target.widths if rates[width] >= _AS_FAST * max(rates.values())]
+    short = [width for width in target.widths if target.of(width) <= _HELD_UP_S]
+    both = set(fast) & set(short)
+    return max(both) if both else min(fast)

@@ -1,0 +1,138 @@
+"""Observe: replies go to the telemetry, and what it knows of such texts goes to the policy, unless the user has switched it off."""
+
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from localspec.chat.events import Event, Finished, RoundDone
+from localspec.chat.loaded_models import LoadedModels
+from localspec.chat.requests import Observer, Request
+from localspec.config.keys import KEYS
+from localspec.config.resolve import PREFIX
+from localspec.decoding.costs import PairCosts
+from localspec.decoding.drafters.drafter import StartsFromRecords
+from localspec.decoding.policy.adaptive import AdaptivePolicy
+from localspec.decoding.policy.policy import Policy
+from localspec.errors import LocalspecError
+from localspec.storage.paths import data_dir
+from localspec.telemetry.pair import Pair
+from localspec.telemetry.recorder import Recorder
+from localspec.telemetry.switch import read_switch
+
+_KEY = "telemetry"
+
+
+def telemetry_dir() -> Path:
+    """Return where the telemetry is, made or not.
+
+    Raises:
+        UsageError: there is no data directory.
+    """
+    return data_dir() / "telemetry"
+
+
+def is_allowed(environ: Mapping[str, str] | None = None) -> bool:
+    """Return whether the setting `telemetry` allows it; one that nobody understands does not.
+
+    Verbs hand what their files say on by its variable, so that an engine's process knows it, too.
+    """
+    text = (os.environ if environ is None else environ).get(f"{PREFIX}{_KEY.upper()}", "")
+    try:
+        return not text or KEYS[_KEY].parse(text) is True
+    except ValueError:
+        return False
+
+
+class Telemetry:
+    """Has replies recorded, and tells policies what such texts earned before; see `Observer`.
+
+    Args:
+        workload: what kind of text all of it is; None guesses.
+        now: seconds since 1970.
+
+    Attributes:
+        recorder: writes down; None before models are loaded, where it is switched off, or if there
+            is no place for it.
+    """
+
+    def __init__(self, workload: str | None = None, now: Callable[[], float] = time.time) -> None:
+        self._workload = workload
+        self._now = now
+        self._known: dict[tuple[str, bool], Mapping[int, tuple[float, float]]] = {}
+        self.recorder: Recorder | None = None
+
+    @property
+    def trouble(self) -> str | None:
+        """Why nothing is recorded any more, on one line; None while all is well."""
+        return None if self.recorder is None else self.recorder.trouble
+
+    def observe(
+        self, models: LoadedModels, costs: PairCosts | None, count: int
+    ) -> Sequence[Observer]:
+        """Begin to record replies of models; see `load`.
+
+        What drafting gained cannot be told from passes that several share: of those no plain pass is known.
+        """
+        try:
+            directory = telemetry_dir()
+        except LocalspecError:
+            return ()
+        switch = read_switch(directory)
+        if not (switch.on and is_allowed()):
+            return ()
+        plain_s = None if costs is None or count > 1 else costs.target.of(1)
+        pair = Pair(
+            _called(models.target_name), _called(models.draft_model_name or ""), plain_s, count
+        )
+        piece = models.tokenizer.piece
+        self.recorder = Recorder(directory, pair, switch, piece, self._workload)
+        return (self,)
+
+    def begin(
+        self, request: Request, tokens: Sequence[int], policy: Policy
+    ) -> Callable[[Event], None]:
+        """Start the record of a reply; see `Observer`."""
+        recorder, greedy = self.recorder, request.options.sampling.temperature == 0
+        assert recorder is not None, "it observes"  # noqa: S101
+        self._inform(policy, request.asked, greedy=greedy)
+        trace = recorder.begin(request.asked, tokens, greedy=greedy)
+
+        def take(event: Event) -> None:
+            if isinstance(event, RoundDone):
+                trace.note(event.round)
+            elif isinstance(event, Finished):
+                reply = event.reply
+                trace.end(reply.text, reply.prefill_s, reply.decode_s)
+
+        return take
+
+    def close(self) -> None:
+        """Write down what is left."""
+        if self.recorder is not None:
+            self.recorder.close()
+
+    def _inform(self, policy: Policy, asked: str, *, greedy: bool) -> None:
+        """Tell a policy what drafts earned on such texts; chances only plan how far to draft."""
+        if not isinstance(policy, AdaptivePolicy) or self.recorder is None:
+            return
+        for drafter in policy.drafters:
+            if not isinstance(drafter, StartsFromRecords):
+                continue
+            # They bring sqlite and patterns, which others start without.
+            from localspec.telemetry.prior import read_prior  # noqa: PLC0415
+            from localspec.telemetry.workload import workload_of  # noqa: PLC0415
+
+            kind = (self._workload or workload_of(asked), greedy)
+            if kind not in self._known:
+                directory, pair = self.recorder.directory, self.recorder.pair
+                found = read_prior(directory, pair, kind[0], greedy=greedy, now_s=self._now())
+                earned = found.get(drafter.name)
+                gaps = {} if earned is None else earned.gaps
+                self._known[kind] = {at: (each.rate, each.weight) for at, each in gaps.items()}
+            drafter.expect(self._known[kind], greedy=greedy)
+
+
+def _called(name: str) -> str:
+    """Return a model's name; of a path only the end, for nobody has to know where things are kept."""
+    return Path(name).name if os.sep in name else name

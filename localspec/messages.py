@@ -1,0 +1,314 @@
+"""Message: what one side says in a conversation, and its forms as a text and as JSON. Knows no model and no file.
+
+A text holds the words and the documents of a message, as a model reads them and as the history stores them. JSON is the
+form of OpenAI's chat bodies, which chat templates read as well.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Literal, get_args
+
+from localspec.errors import UsageError
+
+Role = Literal["system", "user", "assistant", "tool"]
+
+_ROLES: Mapping[str, Role] = {"developer": "system", **{each: each for each in get_args(Role)}}
+_HEADER = re.compile(r'\n\n<file name="([^"\n]*)">\n')
+_END, _BROKEN_END = "</file>", "<\\/file>"
+
+
+@dataclass(frozen=True, slots=True)
+class TextPart:
+    """Words."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentPart:
+    """A file that goes with what is said.
+
+    Args:
+        name: as the user wrote it.
+        text: its content.
+    """
+
+    name: str
+    text: str
+
+    @property
+    def block(self) -> str:
+        """What a model reads: the content between two tags. A document cannot end its own block."""
+        name = self.name.replace('"', "").replace("\n", " ")
+        return f'\n\n<file name="{name}">\n{self.text.replace(_END, _BROKEN_END)}\n{_END}'
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCall:
+    """A function that the assistant wants to have called.
+
+    Args:
+        id: what its result refers to.
+        name: of the function.
+        arguments: a JSON object as a text, exactly as the model wrote it: it need not be valid.
+    """
+
+    id: str
+    name: str
+    arguments: str
+
+
+@dataclass(frozen=True, slots=True)
+class ToolResult:
+    """What a call came to.
+
+    Args:
+        call_id: id of the call.
+        text: what the function returned, or why it failed.
+        is_error: whether it failed.
+    """
+
+    call_id: str
+    text: str
+    is_error: bool = False
+
+
+Part = TextPart | DocumentPart | ToolCall | ToolResult
+
+_READ = (TextPart, DocumentPart)
+_HELD: Mapping[Role, tuple[type, ...]] = {
+    "system": _READ,
+    "user": _READ,
+    "assistant": (*_READ, ToolCall),
+    "tool": (ToolResult,),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One message of a conversation.
+
+    Args:
+        role: who says it.
+        parts: what is said: texts and documents; calls only of the assistant; a tool says one result and nothing else.
+        thinking: the thoughts of a reply, apart from its answer.
+
+    Raises:
+        UsageError: a part that this role cannot say.
+    """
+
+    role: Role
+    parts: tuple[Part, ...] = ()
+    thinking: str = ""
+
+    def __post_init__(self) -> None:
+        wrong = next((each for each in self.parts if not isinstance(each, _HELD[self.role])), None)
+        if wrong is not None:
+            raise UsageError(
+                f"a message of role {self.role} holds a {type(wrong).__name__}: leave it out"
+            )
+        if self.role == "tool" and len(self.parts) != 1:
+            raise UsageError(
+                f"a message of role tool holds {len(self.parts)} results: give every result one of its own"
+            )
+
+    @classmethod
+    def system(cls, text: str) -> "Message":
+        """Return a system prompt."""
+        return cls("system", _words(text))
+
+    @classmethod
+    def user(cls, text: str, documents: Iterable[DocumentPart] = ()) -> "Message":
+        """Return what a user typed, and the documents that go with it."""
+        return cls("user", (*_words(text), *documents))
+
+    @classmethod
+    def assistant(cls, text: str, thinking: str = "") -> "Message":
+        """Return a reply."""
+        return cls("assistant", _words(text), thinking)
+
+    @classmethod
+    def from_text(cls, role: Role, text: str, thinking: str = "") -> "Message":
+        """Return the message that has this `text`; where it is a user's, documents are found in it again."""
+        return cls(role, tuple(_with_documents(text)) if role == "user" else _words(text), thinking)
+
+    @property
+    def text(self) -> str:
+        """Words and documents as one text, as a model reads them; without calls and results."""
+        return "".join(
+            each.text if isinstance(each, TextPart) else each.block
+            for each in self.parts
+            if isinstance(each, _READ)
+        )
+
+    @property
+    def typed(self) -> str:
+        """The words alone, without documents."""
+        return "".join(each.text for each in self.parts if isinstance(each, TextPart))
+
+    @property
+    def documents(self) -> tuple[DocumentPart, ...]:
+        """The documents, in order."""
+        return tuple(each for each in self.parts if isinstance(each, DocumentPart))
+
+    @property
+    def calls(self) -> tuple[ToolCall, ...]:
+        """The calls, in order."""
+        return tuple(each for each in self.parts if isinstance(each, ToolCall))
+
+    def changed(self, change: Callable[[str], str]) -> "Message":
+        """Return the message with `change` applied to all that a model reads of it.
+
+        Words and documents become one part, since a model reads them as one text.
+        """
+        others: list[Part] = []
+        for each in self.parts:
+            match each:
+                case ToolCall():
+                    others.append(
+                        ToolCall(change(each.id), change(each.name), change(each.arguments))
+                    )
+                case ToolResult():
+                    changed = replace(each, call_id=change(each.call_id), text=change(each.text))
+                    others.append(changed)
+                case _:
+                    pass
+        return Message(
+            self.role,
+            (*_words(change(self.text)), *others),
+            self.thinking and change(self.thinking),
+        )
+
+
+def to_json(message: Message) -> dict[str, Any]:
+    """Return a message as OpenAI's chat bodies and chat templates have it.
+
+    Beside their fields, `reasoning_content` holds thoughts, and `is_error` is true of a result that is an error. Calls
+    stand behind the text.
+    """
+    for each in message.parts:
+        if isinstance(each, ToolResult):
+            failed = {"is_error": True} if each.is_error else {}
+            return {"role": "tool", "tool_call_id": each.call_id, "content": each.text, **failed}
+    value: dict[str, Any] = {"role": message.role, "content": message.text}
+    if message.thinking:
+        value["reasoning_content"] = message.thinking
+    if message.calls:
+        value["tool_calls"] = [
+            {
+                "id": each.id,
+                "type": "function",
+                "function": {"name": each.name, "arguments": each.arguments},
+            }
+            for each in message.calls
+        ]
+    return value
+
+
+def from_json(value: Any, what: str = "the message") -> Message:
+    """Return the message in a JSON value: what `to_json` returns, or a body of OpenAI's form.
+
+    The role may be `developer`, too, which is `system`. A content may be a list of parts, all of them text.
+
+    Args:
+        value: as `json.loads` returns it.
+        what: how errors call it.
+
+    Raises:
+        UsageError: it is no such message, or has no words where some are needed.
+    """
+    if not isinstance(value, dict):
+        raise UsageError(f"{what} is no object: write its role and its content")
+    role = value.get("role")
+    if not isinstance(role, str) or role not in _ROLES:
+        known = ", ".join(("system", "developer", "user", "assistant", "tool"))
+        raise UsageError(f"{what} has the role {str(role)[:40]!r}: known are {known}")
+    content = value.get("content")
+    if isinstance(content, list):
+        content = "".join(_text_of_part(each, what) for each in content)
+    if role == "tool":
+        return Message(
+            "tool",
+            (
+                ToolResult(
+                    _string(value.get("tool_call_id"), f"tool_call_id of {what}"),
+                    _string(content, f"the content of {what}"),
+                    value.get("is_error") is True,
+                ),
+            ),
+        )
+    calls = tuple(_calls(value.get("tool_calls"), what)) if role == "assistant" else ()
+    if role == "assistant" and (content == "" or (content is None and calls)):
+        text = ""
+    else:
+        text = checked_text(content, f"the content of {what}")
+    thinking = _string(value.get("reasoning_content") or "", f"reasoning_content of {what}")
+    said = Message.from_text(_ROLES[role], text, thinking)
+    return replace(said, parts=(*said.parts, *calls))
+
+
+def checked_text(value: Any, what: str) -> str:
+    """Return a text that a model can read.
+
+    Raises:
+        UsageError: it is none, is empty, or has half of a character.
+    """
+    if not isinstance(value, str) or not value.strip():
+        raise UsageError(f"{what} is empty, or no text: write a prompt")
+    return _string(value, what)
+
+
+def _words(text: str) -> tuple[Part, ...]:
+    return (TextPart(text),) if text else ()
+
+
+def _with_documents(text: str) -> Iterator[Part]:
+    """Find the blocks of documents in a text. What looks nearly like one is text, so that not a byte is lost."""
+    told = 0
+    at = _HEADER.search(text)
+    while at is not None:
+        end = text.find(f"\n{_END}", at.end())
+        if end < 0:
+            break
+        document = DocumentPart(at[1], text[at.end() : end].replace(_BROKEN_END, _END))
+        after = at.end()
+        if text.startswith(document.block, at.start()):
+            yield from _words(text[told : at.start()])
+            yield document
+            told = after = at.start() + len(document.block)
+        at = _HEADER.search(text, after)
+    yield from _words(text[told:])
+
+
+def _text_of_part(value: Any, what: str) -> str:
+    if not isinstance(value, dict) or value.get("type") != "text":
+        raise UsageError(f"{what} has a part that is no text: only texts are read")
+    return checked_text(value.get("text"), f"a part of {what}")
+
+
+def _calls(value: Any, what: str) -> Iterator[ToolCall]:
+    if value is None:
+        return
+    if not isinstance(value, list):
+        raise UsageError(f"tool_calls of {what} is no list: write a list of calls")
+    for number, each in enumerate(value, 1):
+        call = f"call {number} of {what}"
+        function = each.get("function") if isinstance(each, dict) else None
+        if not isinstance(function, dict):
+            raise UsageError(f"{call} has no function: write its name and its arguments")
+        yield ToolCall(
+            _string(each.get("id"), f"the id of {call}"),
+            _string(function.get("name"), f"the name of {call}"),
+            _string(function.get("arguments"), f"the arguments of {call}"),
+        )
+
+
+def _string(value: Any, what: str) -> str:
+    if not isinstance(value, str):
+        raise UsageError(f"{what} is no text: write one")
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        raise UsageError(f"{what} has half of a character (a lone surrogate): mend it") from None
+    return value

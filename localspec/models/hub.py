@@ -1,0 +1,224 @@
+"""The Hugging Face hub: which files a repository has, and what one of them is.
+
+The only importer of huggingface_hub, and only when a model is really missing. The user's HF_HOME,
+HF_TOKEN, HF_ENDPOINT and HF_HUB_OFFLINE are honoured. huggingface_hub forgets a download that was cut,
+so the bytes are fetched here, with its client.
+"""
+
+import logging
+import os
+import queue
+import re
+import threading
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from localspec.errors import ModelUnavailable
+from localspec.models.entries import COMMIT, SHA256, HubSource, ModelEntry
+from localspec.models.partial import require
+from localspec.models.transfer import (
+    A_PAGE,
+    Answer,
+    LineCutError,
+    RemoteFile,
+    SourceFailedError,
+    line_failure,
+)
+
+# Without a network, huggingface_hub retries for 23 s, and a silent firewall costs a timeout for
+# each address of the host; the next source should not have to wait for that.
+ANSWER_S = 5.0
+_SHOWN_REASON = 120
+
+
+def library() -> Any:
+    """Return huggingface_hub, kept from the screen and from counting who downloads what."""
+    os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
+    # It costs 100 ms, and most runs fetch nothing.
+    import huggingface_hub.constants  # noqa: PLC0415
+    import huggingface_hub.utils  # noqa: PLC0415
+
+    logging.getLogger("huggingface_hub").setLevel(logging.CRITICAL + 1)
+    warnings.filterwarnings("ignore", module="huggingface_hub")
+    return huggingface_hub
+
+
+def is_closed() -> bool:
+    """Return whether HF_HUB_OFFLINE is set."""
+    return bool(library().constants.is_offline_mode())
+
+
+def plain_client() -> Any:
+    """Return an httpx client that knows no hub: no token, and HF_HUB_OFFLINE does not close it."""
+    return type(library().get_session())()
+
+
+def files_on_hub(name: str, repo: str, revision: str | None) -> tuple[str, list[ModelEntry]]:
+    """Return the commit that a revision is now, and its large files, with the hub's own sha256s.
+
+    Args:
+        name: what the user asked for, for messages.
+        repo: on the hub.
+        revision: a branch, a tag or a commit; None is the main branch.
+
+    Raises:
+        ModelUnavailable: the hub does not answer, or has no such repository.
+    """
+    if is_closed():
+        raise _unavailable(name, "HF_HUB_OFFLINE is set", "unset it, or give a .gguf file")
+    try:
+        info = list_repository(repo, revision)
+    except Exception as error:  # of whichever client huggingface_hub uses
+        raise _unavailable(name, *_failure(error)) from error
+    if not isinstance(info.sha, str) or not re.fullmatch(COMMIT, info.sha):
+        raise _unavailable(name, "it names no commit", "check HF_ENDPOINT")
+    files = []
+    for sibling in info.siblings or []:
+        path, lfs = str(getattr(sibling, "rfilename", "")), getattr(sibling, "lfs", None)
+        sha256, size = getattr(lfs, "sha256", None), getattr(sibling, "size", None)
+        # The sha256 becomes the name of a file.
+        if isinstance(sha256, str) and re.fullmatch(SHA256, sha256) and isinstance(size, int):
+            file = ModelEntry(path, size, sha256, sources=(HubSource(repo, path, info.sha),))
+            files += [file] if file.is_known else []
+    return info.sha, files
+
+
+def list_repository(repo: str, revision: str | None) -> Any:
+    """Return what the hub says of a repository.
+
+    Raises:
+        Exception: whatever the client of huggingface_hub raises.
+    """
+    api = library().HfApi()
+    return api.model_info(repo, revision=revision, files_metadata=True, timeout=ANSWER_S)
+
+
+def _failure(error: Exception) -> tuple[str, str]:
+    status = _status_of(error)
+    if status in {401, 403, 404}:  # the hub answers 401 for what does not exist, too
+        why = f"HTTP {status}: no such repository, or a gated or private one"
+        return why, "check the name, and set HF_TOKEN where it needs one"
+    if status is not None:
+        return f"HTTP {status}", "try again later"
+    if isinstance(error, ValueError):
+        return "no answer of a hub came, but a page", "log in to the network, or check HF_ENDPOINT"
+    return f"no connection, {type(error).__name__}", "go online, or give a .gguf file"
+
+
+def _unavailable(name: str, reason: str, advice: str) -> ModelUnavailable:
+    return ModelUnavailable(f"{name[:200]} cannot be looked up on the hub ({reason}): {advice}")
+
+
+class HubFile(RemoteFile):
+    """A file on the hub, which says what it is before its bytes are asked for.
+
+    Args:
+        source: where it is.
+        entry: what its bytes have to be; None where only parts of it are read.
+
+    Raises:
+        SourceFailedError: HF_HUB_OFFLINE is set.
+    """
+
+    def __init__(self, source: HubSource, entry: ModelEntry | None = None) -> None:
+        if is_closed():
+            raise SourceFailedError("HF_HUB_OFFLINE is set")
+        hub = library()
+        headers = hub.utils.build_hf_headers()
+        url = hub.hf_hub_url(source.repo, source.file, revision=source.revision)
+        super().__init__(hub.get_session(), url, headers, _refusal("authorization" in headers))
+        self.commit: str | None = None
+        """Of the repository, once the hub was asked; None where it knows the file by no sha256."""
+        self._entry = entry
+        self._asked = False
+
+    @contextmanager
+    def open(self, first: int, last: int | None = None) -> Iterator[Answer]:
+        """Ask for bytes as `RemoteFile` does, and before the first ones what the file is.
+
+        Raises:
+            LineCutError: as there.
+            SourceFailedError: as there.
+            IntegrityError: the hub has another file there.
+        """
+        if not self._asked:
+            self._ask()
+        with super().open(first, last) as answer:
+            yield answer
+
+    def _ask(self) -> None:
+        hub = library()
+        default = hub.constants.HF_HUB_ETAG_TIMEOUT == hub.constants.DEFAULT_ETAG_TIMEOUT
+        patience_s = ANSWER_S if default else float(hub.constants.HF_HUB_ETAG_TIMEOUT)
+        try:
+            said = _within(
+                patience_s, lambda: hub.get_hf_file_metadata(self.url, timeout=patience_s)
+            )
+        except queue.Empty:
+            raise SourceFailedError(f"no answer within {patience_s:g} s") from None
+        except Exception as error:
+            raise _failed(error, self.refused) from error
+        if said.commit_hash is None:
+            raise SourceFailedError(A_PAGE)
+        entry = self._entry
+        if entry is not None:
+            if said.size is not None:
+                require(entry, "size", f"{said.size} bytes", f"{entry.size_bytes} bytes")
+            if said.etag is not None and len(said.etag) == len(entry.sha256):
+                require(entry, "sha256", said.etag, entry.sha256)
+                # It becomes the name of a folder.
+                self.commit = said.commit_hash if re.fullmatch(COMMIT, said.commit_hash) else None
+        self._asked = True
+
+
+def _failed(error: Exception, refused: str) -> SourceFailedError:
+    """Return what a failure of the hub's client means. Its errors are known by their names."""
+    status, kind = _status_of(error), type(error).__name__
+    if kind == "GatedRepoError":
+        return SourceFailedError(
+            f"access refused (HTTP {status}), it is gated: "
+            "accept its terms on its page on the hub, with HF_TOKEN set"
+        )
+    if status in {401, 403}:
+        return SourceFailedError(f"access refused (HTTP {status}){refused}")
+    if status is not None:
+        passes = status >= 500 or status == 429
+        what = ", no such file" if status == 404 else ""
+        return (LineCutError if passes else SourceFailedError)(f"HTTP {status}{what}")
+    if kind == "LocalEntryNotFoundError":
+        return SourceFailedError("no connection")
+    if type(error).__module__.startswith("http"):
+        return SourceFailedError(str(line_failure(error)))  # the next source waits
+    first_line = (str(error).splitlines() or [""])[0]
+    return SourceFailedError(f"{kind}: {first_line}"[:_SHOWN_REASON])
+
+
+def _within(patience_s: float, ask: Callable[[], Any]) -> Any:
+    """Return an answer, or raise queue.Empty: name resolution knows no timeout, so the wait has one."""
+    answers: queue.SimpleQueue[Any] = queue.SimpleQueue()
+
+    def work() -> None:
+        try:
+            answers.put(ask())
+        except Exception as error:  # handed to the thread that waits
+            answers.put(error)
+
+    threading.Thread(target=work, daemon=True, name="localspec-hub").start()
+    answer = answers.get(timeout=patience_s)
+    if isinstance(answer, Exception):
+        raise answer
+    return answer
+
+
+def _refusal(with_token: bool) -> str:
+    """Return what an HTTP 401 or 403 of the hub may mean, given whether it was sent a token."""
+    if with_token:
+        return ": the token has expired or may not read this, or the repository is gone; `hf auth login` gets a new token"
+    return ": the repository is gated, private or gone; set HF_TOKEN if it is yours to read"
+
+
+def _status_of(error: Exception) -> int | None:
+    status = getattr(getattr(error, "response", None), "status_code", None)
+    return status if isinstance(status, int) else None

@@ -1,0 +1,108 @@
+"""What a user means by a name: a pair or a model of the registry, a model on the hub, or a file.
+
+A file of their own is named by its path, or by the name under which it was imported; a file on the
+hub is named `user/repo:QUANT`.
+"""
+
+import os
+from pathlib import Path
+
+from localspec.errors import ModelUnavailable
+from localspec.models.entries import HubName, ModelEntry
+from localspec.models.imports import imported_path, load_imports
+from localspec.models.registry import Registry, name_list
+from localspec.models.repository import learn
+from localspec.models.store import Store
+from localspec.storage.paths import data_dir, shown
+
+_LONGEST = 200
+
+
+def hub_name(text: str) -> HubName | None:
+    """Return the model on the hub that `user/repo:QUANT` means; None for anything else.
+
+    What ends in `.gguf` or exists in the working directory is a file.
+    """
+    if len(text) > _LONGEST or text.lower().endswith(".gguf"):
+        return None
+    found = HubName.parse(text)
+    return None if found is None or Path(text).exists() else found
+
+
+def look_up(reference: str, registry: Registry, *, offline: bool = False) -> ModelEntry | Path:
+    """Return the existing file that a reference means, or the entry with all that has to be known.
+
+    Asks the hub where no registry says what a model's bytes have to be, and nobody learnt it before.
+
+    Raises:
+        ModelUnavailable: no such file or name, or the hub does not tell.
+        IntegrityError: the hub has another file than the registry promises.
+    """
+    return learn(resolve(reference, registry), offline=offline)
+
+
+def resolve(reference: str, registry: Registry) -> ModelEntry | Path | HubName:
+    """Return what a reference means, as far as that can be said without a network.
+
+    What has a path separator or ends in `.gguf` is a path, unless it reads as `user/repo:QUANT`. A
+    known name is a model even where a file of that name lies in the working directory: what a name
+    means should not depend on that.
+
+    Raises:
+        ModelUnavailable: no such file, or no such name.
+    """
+    try:
+        return _resolve(reference, registry)
+    except (OSError, RuntimeError) as error:  # too long, not ours to look into, `~` of nobody
+        reason = getattr(error, "strerror", None) or str(error)
+        raise ModelUnavailable(
+            f"{shown(reference)[:200]} cannot be a model file ({reason}): check the path"
+        ) from error
+
+
+def _resolve(reference: str, registry: Registry) -> ModelEntry | Path | HubName:
+    on_hub = hub_name(reference)
+    if on_hub is not None:
+        return registry.find(on_hub.text) or _imported(on_hub.text) or on_hub
+    is_path = os.sep in reference or reference.startswith("~")
+    if not is_path and not reference.lower().endswith(".gguf"):
+        if reference in registry.models:
+            return registry.models[reference]
+        imported = _imported(reference)
+        if imported is not None:
+            return imported
+        return Path(reference) if Path(reference).is_file() else registry.model(reference)
+    path = Path(reference).expanduser()
+    if path.is_dir():
+        raise ModelUnavailable(f"{shown(path)} is a directory: give the .gguf file in it")
+    if not path.exists():
+        known = name_list(registry.models)
+        raise ModelUnavailable(
+            f"there is no file {shown(path)}: check the path, or give a known name ({known})"
+        )
+    return path
+
+
+def _imported(name: str) -> Path | None:
+    store = Store(data_dir())
+    imported = load_imports(store.root).get(name)
+    return None if imported is None else imported_path(imported, store)
+
+
+def models_of(name: str, registry: Registry) -> list[ModelEntry | Path | HubName]:
+    """Return the models that a name stands for: a pair's target and draft model, or one model.
+
+    A name that is both means the pair, which has the model of that name as its target. A user's own
+    pair may name files by their paths, and models on the hub; alone, a path is no name.
+
+    Raises:
+        ModelUnavailable: no pair or model has this name, or a file is not there.
+    """
+    if name in registry.pairs:
+        pair = registry.pairs[name]
+        references = [pair.target] + ([pair.draft_model] if pair.draft_model else [])
+        return [resolve(reference, registry) for reference in references]
+    if hub_name(name) is None and name not in load_imports(data_dir()):
+        registry.require(name)
+        return [registry.model(name)]
+    return [resolve(name, registry)]

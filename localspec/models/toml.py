@@ -1,0 +1,210 @@
+"""Takes keys out of a TOML table, each checked, with errors that name the file, line and key.
+
+Knows types and patterns, not what the keys mean. On which line a key stands, `tomllib` does not say:
+it is found by parsing one statement after the other.
+"""
+
+import re
+import tomllib
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from localspec.errors import UsageError
+
+KeyPath = tuple[str | int, ...]
+"""Keys from the outermost in; a number counts elements of an array, from 0."""
+
+# Keys of keys of keys: nobody looks for deeper ones.
+_DEEPEST = 16
+# A statement that goes on for longer is not looked into, nor what follows it.
+_MOST_LINES = 200
+_LARGEST = 2**63 - 1  # sizes end up in file offsets
+_SHOWN = 80
+
+
+def parse_toml(text: str, file: str) -> "Table":
+    """Return the outermost table of a TOML text.
+
+    Args:
+        text: the content of a file.
+        file: what to call the file in messages, such as `registry models.toml`.
+
+    Raises:
+        UsageError: the text is not TOML; the message says on which line.
+    """
+    try:
+        values = tomllib.loads(text)
+    except (ValueError, RecursionError) as error:  # ValueError: also numbers of 5,000 digits
+        reason = "too deeply nested" if isinstance(error, RecursionError) else str(error)
+        raise UsageError(f"{file} is not TOML: {reason[:200]}") from error
+    return Table(values, file, (), text)
+
+
+def key_lines(text: str) -> Mapping[KeyPath, int]:
+    """Return the line, counted from 1, on which the statement begins that first names a table or key.
+
+    Args:
+        text: what `tomllib` has accepted; of any other text some keys may be missing.
+    """
+    lines: dict[KeyPath, int] = {}
+    lengths: dict[KeyPath, int] = {}  # of arrays of tables
+    table: KeyPath = ()
+    statement, first = "", 1
+    for number, line in enumerate(text.split("\n"), 1):
+        first = first if statement else number
+        statement += line + "\n"
+        try:
+            parsed = tomllib.loads(statement)
+        except (ValueError, RecursionError):  # it goes on in the next line
+            if number - first == _MOST_LINES:
+                break
+            continue
+        is_header, statement = statement.lstrip().startswith("["), ""
+        if is_header:
+            table = _header(parsed, lengths)
+        for path in [table] if is_header else _paths(parsed, table):
+            for length in range(1, min(len(path), _DEEPEST) + 1):
+                lines.setdefault(path[:length], first)
+    return lines
+
+
+def _header(parsed: Any, lengths: dict[KeyPath, int]) -> KeyPath:
+    """Return the path of a header; what is an array of tables there means its last element."""
+    path: KeyPath = ()
+    while isinstance(parsed, dict) and parsed:
+        if path in lengths:
+            path = (*path, lengths[path] - 1)
+        ((key, parsed),) = parsed.items()
+        path = (*path, key)
+    if isinstance(parsed, list):
+        lengths[path] = lengths.get(path, 0) + 1
+    return (*path, lengths[path] - 1) if path in lengths else path
+
+
+def _paths(value: Any, path: KeyPath) -> Iterator[KeyPath]:
+    items: Iterable[tuple[str | int, Any]] = ()
+    if len(path) < _DEEPEST and isinstance(value, (dict, list)):
+        items = value.items() if isinstance(value, dict) else enumerate(value)
+    yield path
+    for key, inner in items:
+        yield from _paths(inner, (*path, key))
+
+
+class Table:
+    """A table of which every key must be taken exactly once.
+
+    Args:
+        values: what the TOML parser returned.
+        file: what to call the file in messages.
+        path: the keys that lead to this table; none for the whole file.
+        text: of the whole file.
+    """
+
+    __slots__ = ("_file", "_path", "_rest", "_text")
+
+    def __init__(
+        self,
+        values: Mapping[str, Any],
+        file: str,
+        path: KeyPath = (),
+        text: str = "",
+    ) -> None:
+        self._rest = dict(values)
+        self._file = file
+        self._path = path
+        self._text = text
+
+    def __contains__(self, key: str) -> bool:
+        return key in self._rest
+
+    def error(self, key: str, problem: str) -> UsageError:
+        """Return the error for a key; `problem` goes on after it, such as `is missing`.
+
+        A key that is not there is looked for where its table begins.
+        """
+        path = (*self._path, key)
+        lines = key_lines(self._text)
+        line = lines.get(path) or lines.get(self._path)
+        place = f"{self._file}, line {line}" if line else self._file
+        return UsageError(f"{place}: {_dotted(path)[:120]} {problem}")
+
+    def text(self, key: str, pattern: str) -> str:
+        """Take a string that matches the whole of a pattern."""
+        value = self._take(key)
+        if not isinstance(value, str) or not re.fullmatch(pattern, value):
+            raise self.error(key, f"cannot be {brief(value)}")
+        return value
+
+    def optional_text(self, key: str, pattern: str) -> str | None:
+        """Take a string if it is there."""
+        return self.text(key, pattern) if key in self._rest else None
+
+    def positive(self, key: str, *, default: int | None = None) -> int:
+        """Take an integer of at least 1."""
+        if default is not None and key not in self._rest:
+            return default
+        value = self._take(key)
+        if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= _LARGEST:
+            raise self.error(key, f"must be a whole number of at least 1, not {brief(value)}")
+        return value
+
+    def optional_positive(self, key: str) -> int | None:
+        """Take an integer of at least 1 if it is there."""
+        return self.positive(key) if key in self._rest else None
+
+    def one_of(self, key: str, known: Iterable[str]) -> str:
+        """Take a string that is among those known."""
+        value, names = self._take(key), list(known)
+        if not isinstance(value, str) or value not in names:
+            raise self.error(key, f"is {brief(value)}, known are {', '.join(names)}")
+        return value
+
+    def tables(self, key: str, name_pattern: str) -> Iterator[tuple[str, "Table"]]:
+        """Take a table of named tables; none if it is not there."""
+        value = self._rest.pop(key, {})
+        if not isinstance(value, dict):
+            raise self.error(key, "is not a table")
+        outer = Table({}, self._file, (*self._path, key), self._text)
+        for name, inner in value.items():
+            if not re.fullmatch(name_pattern, name):
+                raise outer.error(name, "is not a usable name")
+            if not isinstance(inner, dict):
+                raise outer.error(name, "is not a table")
+            yield name, Table(inner, self._file, (*self._path, key, name), self._text)
+
+    def list_of_tables(self, key: str) -> Iterator["Table"]:
+        """Take a list of tables; none if it is not there."""
+        value = self._rest.pop(key, [])
+        if not isinstance(value, list) or not all(isinstance(inner, dict) for inner in value):
+            raise self.error(key, "is not a list of tables")
+        for number, inner in enumerate(value):
+            yield Table(inner, self._file, (*self._path, key, number), self._text)
+
+    def finish(self) -> None:
+        """Refuse keys that nobody took: most are misspelt."""
+        for key in self._rest:
+            raise self.error(key, "is not a known key")
+
+    def _take(self, key: str) -> Any:
+        if key not in self._rest:
+            raise self.error(key, "is missing")
+        return self._rest.pop(key)
+
+
+def brief(value: object) -> str:
+    """Return a value as it may stand in a one-line message."""
+    try:
+        return repr(str(value)[:_SHOWN])
+    except ValueError:  # hexadecimal numbers may be longer than Python prints
+        return "a number of thousands of digits"
+
+
+def _dotted(path: KeyPath) -> str:
+    text = ""
+    for part in path:
+        if isinstance(part, int):
+            text += f"[{part + 1}]"
+        else:
+            shown = part if re.fullmatch(r"[A-Za-z0-9._:-]+", part) else repr(part[:_SHOWN])
+            text += f".{shown}" if text else shown
+    return text

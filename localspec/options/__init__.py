@@ -1,0 +1,25 @@
+"""Options: every one is declared once, with its type, default, range, flag and setting beside it.
+
+Imports only the standard library, and little of it: the first frame of the chat waits for this room.
+"""
+
+from localspec.options.launch import LaunchOptions
+from localspec.options.load import KV_TYPES, LOAD_MODES, LoadOptions
+from localspec.options.nested import changed, options_of, values_of
+from localspec.options.option import Option, cut
+from localspec.options.reply import GRAMMARS, ReplyOptions, SamplingParams
+
+__all__ = [
+    "GRAMMARS",
+    "KV_TYPES",
+    "LOAD_MODES",
+    "LaunchOptions",
+    "LoadOptions",
+    "Option",
+    "ReplyOptions",
+    "SamplingParams",
+    "changed",
+    "cut",
+    "options_of",
+    "values_of",
+]

@@ -1,0 +1,122 @@
+"""LaunchOptions: which models to load, how, and what drafts."""
+
+from dataclasses import dataclass, field
+
+from localspec.errors import UsageError
+from localspec.options.load import LoadOptions
+from localspec.options.option import Option, check, declared
+
+_LONGEST_DRAFT = 63
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchOptions:
+    """What to load, by the names that users give.
+
+    Args:
+        pair: name of a pair; None with `target` None takes the default pair.
+        target: a model's name or the path of a GGUF, instead of a pair.
+        draft_model: likewise for the draft model; overrides the pair's own.
+        draft: `off`, `auto`, `lookup`, `model`, the last two with a length if wanted: `model:3`.
+            `auto` drafts by whatever pays, as far as it pays.
+        draft_length: tokens to draft a round by `lookup` or `model`; None takes the usual.
+        load: how to load.
+        exact: load with kernels, and draft only so far, that no bit depends on drafting.
+        offline: use no network.
+        fit: plan for the memory that is free, and refuse what it does not hold.
+        further: more modes that the pair has to be ready for, as a comparison needs them.
+
+    Raises:
+        UsageError: a value is of the wrong type, or out of its range, or two exclude each other.
+    """
+
+    pair: str | None = declared(
+        None,
+        Option(
+            "Pair of models; smollm2-135m if nothing is chosen.",
+            metavar="NAME",
+            group="models",
+            key=True,
+            by_project="known names",
+            in_arm=True,
+        ),
+    )
+    target: str | None = declared(
+        None,
+        Option(
+            "Target instead of a pair: a model's name or a GGUF.",
+            metavar="REF",
+            group="models",
+            key=True,
+            by_project="known names",
+            in_arm=True,
+        ),
+    )
+    draft_model: str | None = declared(
+        None,
+        Option(
+            "Draft model: a model's name or a GGUF.",
+            metavar="REF",
+            group="models",
+            key=True,
+            by_project="known names",
+            in_arm=True,
+        ),
+    )
+    draft: str = declared(
+        "auto",
+        Option(
+            "What proposes tokens, auto whatever pays; never changes the text.",
+            group="models",
+            key=True,
+            by_project="yes",
+            in_arm=True,
+            choices=("auto", "off"),
+            open_choice=True,
+        ),
+    )
+    draft_length: int | None = declared(
+        None,
+        Option(
+            "Tokens that a drafter proposes at a time. Default: 3 of model, 15 of lookup.",
+            metavar="K",
+            group="models",
+            key=True,
+            by_project="yes",
+            least=1,
+            most=_LONGEST_DRAFT,
+            range_text=f"from 1 to {_LONGEST_DRAFT}, or switch drafting off with --draft off",
+        ),
+    )
+    load: LoadOptions = field(default_factory=LoadOptions)
+    exact: bool = declared(
+        False,
+        Option(
+            "Let no bit depend on drafting: slower kernels, the same bytes with any --draft.",
+            group="exact",
+            key=True,
+            in_arm=True,
+        ),
+    )
+    offline: bool = declared(False, Option("Use no network.", group="device", key=True))
+    fit: bool = declared(
+        True,
+        Option(
+            "Give up what the free memory does not hold, or refuse. Default: --fit.",
+            group="device",
+            key=True,
+        ),
+    )
+    further: tuple[str, ...] = declared((), Option())
+
+    def __post_init__(self) -> None:
+        check(self)
+        if self.pair is not None and self.target is not None:
+            raise UsageError(
+                f"pair {self.pair} and target {self.target} exclude each other: give one of them"
+            )
+        if self.exact and self.load.kv_type not in {"f16", "bf16"}:
+            raise UsageError(
+                f"--exact needs a bf16 cache, and --kv-type says {self.load.kv_type}: "
+                "leave one of them out"
+            )

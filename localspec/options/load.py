@@ -1,0 +1,134 @@
+"""LoadOptions: how a model is loaded and its context made."""
+
+from dataclasses import dataclass, replace
+
+from localspec.options.option import Option, check, declared
+
+KV_TYPES = {"f32": 0, "f16": 1, "q8_0": 8, "bf16": 30}
+"""ggml's type numbers of the KV caches that we offer."""
+
+LOAD_MODES = {"copy": 0, "mmap": 1, "mlock": 2, "direct": 4}
+"""llama.cpp's `load_mode` by our name for it."""
+
+
+# llama.cpp aborts the process on what it cannot count, so the upper bounds matter, too.
+@dataclass(frozen=True, slots=True)
+class LoadOptions:
+    """How a model is loaded and its context made.
+
+    Args:
+        n_ctx: tokens of context; None takes 4096, or what the model was trained for if less.
+        kv_type: f16, bf16, f32 or q8_0.
+        threads: CPU threads for passes of one token; None takes the physical cores.
+        gpu_layers: layers to offload; None offloads all where there is a GPU.
+        devices: names of devices to use; empty uses all GPUs.
+        threads_batch: CPU threads for wider passes, verification among them; None the same.
+        flash_attention: True or False force it; None decides by device and cache, see `attention`.
+        repack: rearrange weights for the CPU's widest kernels: faster, but a wide pass rounds
+            differently from a narrow one.
+        load_mode: copy, mmap, mlock or direct; None maps the file where its pages are used as they
+            are, and copies where repacking would keep a second copy beside the mapped one.
+        n_batch: most tokens in one native call; prefill is cut into chunks of it. None takes 128
+            on a CPU, where wider chunks cost memory and gain nothing, and 512 with a GPU.
+        max_rows: most rows of logits that one pass may ask for.
+
+    Raises:
+        UsageError: a value is of the wrong type, or out of its range.
+    """
+
+    n_ctx: int | None = declared(
+        None,
+        Option(
+            "Tokens of context. Default: up to 4096.",
+            name="ctx",
+            metavar="N",
+            group="context",
+            key=True,
+            by_project="yes",
+            in_arm=True,
+            least=2,
+            most=1 << 24,
+        ),
+    )
+    kv_type: str = declared(
+        "f16",
+        Option(
+            "Type of the KV caches; another one rounds differently.",
+            group="context",
+            key=True,
+            by_project="yes",
+            in_arm=True,
+            choices=tuple(KV_TYPES),
+        ),
+    )
+    threads: int | None = declared(
+        None,
+        Option(
+            "CPU threads. Default: the physical cores.",
+            metavar="N",
+            group="device",
+            key=True,
+            in_arm=True,
+            least=1,
+            most=512,
+        ),
+    )
+    gpu_layers: int | None = declared(
+        None,
+        Option(
+            "Layers on the GPU. Default: auto, all.",
+            metavar="N|auto",
+            group="device",
+            key=True,
+            unset="auto",
+            takes="a number of layers or 'auto'",
+            least=0,
+            most=10_000,
+        ),
+    )
+    devices: tuple[str, ...] = declared(
+        (),
+        Option(
+            "Device to use; repeatable.", name="device", metavar="NAME", group="device", key=True
+        ),
+    )
+    threads_batch: int | None = declared(None, Option(least=1, most=512))
+    flash_attention: bool | None = declared(None, Option())
+    repack: bool = declared(True, Option())
+    load_mode: str | None = declared(None, Option(choices=tuple(LOAD_MODES)))
+    n_batch: int | None = declared(None, Option(least=1, most=1 << 16))
+    max_rows: int = declared(16, Option(least=1, most=1 << 12))
+
+    def __post_init__(self) -> None:
+        check(self)
+
+    def chunk(self, *, on_gpu: bool) -> int:
+        """Return `n_batch`, or what suits where the layers are."""
+        return self.n_batch or (512 if on_gpu else 128)
+
+    def attention(self, *, on_gpu: bool) -> bool | None:
+        """Return `flash_attention`, or what suits where the layers are; None lets llama.cpp decide.
+
+        On a CPU, llama.cpp's own choice is flash attention, whose passes of 8 tokens and more take
+        up to half as long again in a deep context (`docs/measurements/pass-costs.md`). Only a
+        quantised cache has no other kernel.
+        """
+        if self.flash_attention is None and not on_gpu and self.kv_type in {"f16", "f32"}:
+            return False
+        return self.flash_attention
+
+    @property
+    def rounds_by_threads(self) -> bool:
+        """Whether rows of a CPU's passes depend on how many threads there are.
+
+        Flash attention shares the cache out among them where it is f16 or f32.
+        """
+        return bool(self.flash_attention) and self.kv_type in {"f16", "f32"}
+
+    def exact(self) -> "LoadOptions":
+        """Return these options with the kernels whose narrow passes round alike on a CPU.
+
+        Without repacking, with flash attention and a bf16 cache, texts of passes up to 4 tokens
+        wide were found equal to those of single tokens (`docs/measurements/exact-mode.md`).
+        """
+        return replace(self, repack=False, flash_attention=True, kv_type="bf16")

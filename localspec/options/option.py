@@ -1,0 +1,219 @@
+"""Option: what is known of one option beside its type and default, and the one check of its values.
+
+An option is a field of a dataclass in this room. Flags, settings, variables, lines of a batch, arms of a comparison, the
+chat's `/set` and the engine's wire are derived from these; none of them is known here.
+"""
+
+import math
+import shlex
+from dataclasses import dataclass, field, fields, replace
+from functools import cache
+from types import NoneType, UnionType
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args
+
+from localspec.errors import UsageError
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+Kind = Literal["whole", "number", "switch", "text", "choice", "texts", "other"]
+T = TypeVar("T")
+
+_KINDS: dict[Any, Kind] = {
+    int: "whole",
+    float: "number",
+    bool: "switch",
+    str: "text",
+    tuple[str, ...]: "texts",
+}
+_TAKES: dict[Kind, str] = {
+    "whole": "a whole number",
+    "number": "a number",
+    "switch": "true or false",
+    "text": "a text",
+    "texts": "a list of texts",
+}
+_TRUE, _FALSE = {"1", "true", "yes", "on"}, {"0", "false", "no", "off"}
+_MOST_WHOLE = 1 << 128  # above any seed, and still printed on one line
+_SHOWN_CHARS = 60
+_METADATA = "option"
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """What is known of one option.
+
+    Args:
+        help: what its flag does, in a line; the default is added where there is one.
+        name: what users call it, in flags, settings and variables; the field's name if empty.
+        metavar: what stands for its value in help.
+        group: which flags it stands among; empty if it has no flag.
+        key: whether settings files and the environment may set it.
+        by_project: whether a project's file may, too. Such a file comes with a checkout and is whatever its author wanted:
+            it may choose among known models and how they answer, not paths, addresses or what is due to the machine.
+        in_arm: whether an arm of `localspec ab` may set it.
+        unset: the word that users write for None.
+        takes: what values it takes, in words; empty derives them from the type.
+        least: the smallest number that it takes.
+        above: whether `least` itself is too small.
+        most: the largest number that it takes.
+        range_text: the range in words; empty derives them from the bounds.
+        choices: the texts that users may write.
+        open_choice: whether programs may write more than the choices; whoever reads the value checks it.
+        field: the field's name.
+        kind: what values it takes.
+        default: its value where nobody sets it.
+        may_be_unset: whether None is a value of it.
+    """
+
+    help: str = ""
+    name: str = ""
+    metavar: str | None = None
+    group: str = ""
+    key: bool = False
+    by_project: Literal["no", "known names", "yes"] = "no"
+    in_arm: bool = False
+    unset: str = ""
+    takes: str = ""
+    least: float = -math.inf
+    above: bool = False
+    most: float = math.inf
+    range_text: str = ""
+    choices: tuple[str, ...] = ()
+    open_choice: bool = False
+    field: str = ""
+    kind: Kind = "other"
+    default: Any = None
+    may_be_unset: bool = False
+
+    def read(self, value: object) -> Any:
+        """Return the value that one of JSON or TOML means; its range is not looked at.
+
+        Raises:
+            ValueError: it means none.
+        """
+        if value == self.unset and self.unset:
+            return None
+        if self.kind == "texts" and isinstance(value, list):
+            value = tuple(value)
+        chosen = not self.choices or value in self.choices
+        if not (self._fits(value) and chosen):
+            raise ValueError(value)
+        if self.kind != "number":
+            return value
+        number = float(value)  # type: ignore[arg-type]  # a number fits
+        if not math.isfinite(number):
+            raise ValueError(value)
+        return number
+
+    def parse(self, text: str) -> Any:
+        """Return the value that a text means; its range is not looked at.
+
+        Raises:
+            ValueError: it means none.
+        """
+        lower = text.strip().lower()
+        if self.unset and lower == self.unset:
+            return None
+        if self.kind == "switch":
+            return self.read(True if lower in _TRUE else False if lower in _FALSE else text)
+        if self.kind == "texts":
+            return self.read(shlex.split(text))
+        if self.kind in {"whole", "number"}:
+            return self.read(int(text) if self.kind == "whole" else float(text))
+        return self.read(text)
+
+    def problem(self, value: object) -> str | None:
+        """Return why the option cannot have a value, on one line; None if it can."""
+        if value is None and self.may_be_unset:
+            return None
+        if not self._fits(value):
+            return f"{self.field} is {cut(value)}: it takes {self.takes}"
+        if self.choices and not self.open_choice and value not in self.choices:
+            return f"{self.field} is {cut(value)}: choose of {', '.join(self.choices)}"
+        if self.kind not in {"whole", "number"}:
+            return None
+        assert isinstance(value, int | float), value  # noqa: S101 - it fits
+        low = self.least < value if self.above else self.least <= value
+        if low and value <= self.most:
+            return None
+        return f"{self.field} is {value}: it must be {self.range_text}"
+
+    def _fits(self, value: object) -> bool:
+        """Return whether a value is of the right type; an int is as good as a float, a bool is no number."""
+        if isinstance(value, int) and not isinstance(value, bool):
+            return self.kind in {"whole", "number"} and abs(value) < _MOST_WHOLE
+        match self.kind:
+            case "number":
+                return isinstance(value, float)
+            case "switch":
+                return isinstance(value, bool)
+            case "text" | "choice":
+                return isinstance(value, str)
+            case "texts":
+                return isinstance(value, tuple) and all(isinstance(each, str) for each in value)
+        return self.kind == "other"
+
+
+def declared(default: T, option: Option) -> T:
+    """Return the field of a dataclass that is an option."""
+    made: Any = field(default=default, metadata={_METADATA: option})
+    return made  # type: ignore[no-any-return]  # what `dataclasses.field` says of itself
+
+
+@cache
+def own_options(kind: "type[DataclassInstance]") -> tuple[Option, ...]:
+    """Return the options that are fields of a class, not those of the classes in its fields."""
+    found = []
+    for each in fields(kind):
+        if _METADATA not in each.metadata:
+            continue
+        option: Option = each.metadata[_METADATA]
+        hints = get_args(each.type) if isinstance(each.type, UnionType) else (each.type,)
+        known = [_KINDS[hint] for hint in hints if hint in _KINDS]
+        simple = len(hints) - (NoneType in hints) == len(known) == 1
+        found.append(
+            _completed(
+                replace(
+                    option,
+                    name=option.name or each.name,
+                    field=each.name,
+                    kind="other" if not simple else "choice" if option.choices else known[0],
+                    default=each.default,
+                    may_be_unset=NoneType in hints,
+                )
+            )
+        )
+    return tuple(found)
+
+
+def _completed(option: Option) -> Option:
+    """Return an option with words for what it takes."""
+    takes = _TAKES.get(option.kind, "")
+    if option.choices:
+        takes = f"one of {', '.join(option.choices)}"
+    within = f"from {option.least} to {option.most}"
+    if option.most == math.inf:
+        within = f"{option.least} or more"
+    return replace(option, takes=option.takes or takes, range_text=option.range_text or within)
+
+
+def check(options: "DataclassInstance") -> None:
+    """Check every field that is an option.
+
+    Raises:
+        UsageError: a value is of the wrong type, or out of its range.
+    """
+    for option in own_options(type(options)):
+        problem = option.problem(getattr(options, option.field))
+        if problem is not None:
+            raise UsageError(problem)
+
+
+def cut(value: object) -> str:
+    """Return a value as it may stand in a message of one line."""
+    try:
+        shown = repr(value)
+    except ValueError:  # hexadecimal numbers may be longer than Python prints
+        return "a number of thousands of digits"
+    return shown if len(shown) <= _SHOWN_CHARS else f"{shown[:_SHOWN_CHARS]}…"

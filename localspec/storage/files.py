@@ -1,0 +1,82 @@
+"""Files that only their owner can read, whatever the umask is: replaced as a whole, read up to a bound.
+
+Knows bytes and room on a disk, not what is kept.
+"""
+
+import errno
+import os
+import shutil
+import tempfile
+from pathlib import Path
+
+
+def private_directory(path: Path) -> None:
+    """Make a directory, and those above it that are missing; one that is there stays as it is.
+
+    Raises:
+        OSError: it cannot be made, or is a file.
+    """
+    missing = [each for each in (path, *path.parents) if not each.exists()]
+    for each in reversed(missing):
+        each.mkdir(mode=0o700, exist_ok=True)
+    path.mkdir(mode=0o700, exist_ok=True)  # raises where it is a file
+
+
+def private_opener(path: str, flags: int) -> int:
+    """Open a file as `open` does; one that is made is its owner's alone."""
+    return os.open(path, flags, 0o600)
+
+
+def write_atomic(path: Path, content: bytes) -> None:
+    """Replace a file; whoever reads meanwhile, or after a crash, sees the old one or the new one, whole.
+
+    Raises:
+        OSError: the disk does not take it; the old file stays.
+    """
+    descriptor, beside = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(descriptor, "wb") as stream:
+            stream.write(content)
+            stream.flush()
+            os.fsync(stream.fileno())
+        Path(beside).replace(path)
+    except BaseException:
+        Path(beside).unlink(missing_ok=True)
+        raise
+
+
+def read_bounded(path: Path, most_bytes: int) -> bytes:
+    """Return the content of a regular file.
+
+    Raises:
+        FileNotFoundError: there is none.
+        OSError: it cannot be read, is no regular file, or is longer; `strerror` says which.
+    """
+    if path.exists() and not path.is_file():  # opening a named pipe would wait for ever
+        raise OSError(errno.EINVAL, "it is no regular file", str(path))
+    with path.open("rb") as stream:
+        content = stream.read(most_bytes + 1)
+    if len(content) > most_bytes:
+        raise OSError(errno.EFBIG, f"it is longer than {size_text(most_bytes)}", str(path))
+    return content
+
+
+def sync_directory(directory: Path) -> None:
+    """Make sure that the names in a directory survive a crash, too."""
+    descriptor = os.open(directory, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def free_bytes(directory: Path) -> int:
+    """Return how much room the disk of a directory has, whether that is there yet or not."""
+    while not directory.exists() and directory != directory.parent:
+        directory = directory.parent
+    return shutil.disk_usage(directory).free
+
+
+def size_text(size_bytes: int) -> str:
+    """Return a size as people read it, in decimal units."""
+    return f"{size_bytes / 1e9:.1f} GB" if size_bytes >= 1e9 else f"{size_bytes / 1e6:.0f} MB"

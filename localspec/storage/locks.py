@@ -1,0 +1,50 @@
+"""Locks on directories that end with the process that holds them, however it ends."""
+
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+
+@contextmanager
+def locked(directory: Path) -> Iterator[None]:
+    """Hold the lock of a directory; wait for it if need be."""
+    descriptor = os.open(directory, os.O_RDONLY)
+    try:
+        with suppress(OSError):  # a file system without locks
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def try_lock(directory: Path) -> int | None:
+    """Create a directory that several processes know by name, and return its lock.
+
+    Returns:
+        A descriptor to close, or None while another process, or another thread, holds the lock.
+        On a file system without locks, an unlocked one.
+
+    Raises:
+        OSError: it cannot be created.
+    """
+    directory.mkdir(mode=0o700, exist_ok=True)
+    try:
+        descriptor = os.open(directory, os.O_RDONLY)
+    except FileNotFoundError:  # removed by its owner just now
+        return None
+    with suppress(OSError):
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(descriptor)
+            return None
+    try:
+        still_there = os.path.samestat(directory.stat(), os.fstat(descriptor))
+    except OSError:
+        still_there = False
+    if not still_there:  # its owner finished, and removed it
+        os.close(descriptor)
+        return None
+    return descriptor

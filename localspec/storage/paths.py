@@ -1,0 +1,65 @@
+"""Where localspec keeps what it fetched and is told, and how a path is shown; knows no models."""
+
+import os
+from pathlib import Path
+
+import platformdirs
+
+from localspec.errors import UsageError
+from localspec.storage.files import private_directory
+
+DATA_DIR_VARIABLE = "LOCALSPEC_DATA_DIR"
+CONFIG_DIR_VARIABLE = "LOCALSPEC_CONFIG_DIR"
+
+
+def data_dir() -> Path:
+    """Return the directory for models and history, created readable by its owner only.
+
+    `LOCALSPEC_DATA_DIR` overrides the platform's own place for application data.
+
+    Raises:
+        UsageError: the directory is a file, or cannot be created.
+    """
+    override = os.environ.get(DATA_DIR_VARIABLE)
+    try:
+        # Absolute, since a child process may be started with another working directory.
+        path = (
+            Path(override).expanduser().absolute()
+            if override
+            else platformdirs.user_data_path("localspec")
+        )
+        private_directory(path)
+    except (OSError, RuntimeError) as error:  # RuntimeError: `~` of nobody
+        reason = getattr(error, "strerror", None) or str(error)
+        place = override or getattr(error, "filename", None) or "of this user"
+        raise UsageError(
+            f"data directory {shown(place)} cannot be used ({reason}): "
+            f"set {DATA_DIR_VARIABLE} to a directory that you can write to"
+        ) from error
+    return path
+
+
+def config_dir() -> Path:
+    """Return the directory of the user's own settings and registry; it need not exist.
+
+    `LOCALSPEC_CONFIG_DIR` overrides the platform's own place for settings.
+
+    Raises:
+        UsageError: the variable names a directory of nobody.
+    """
+    override = os.environ.get(CONFIG_DIR_VARIABLE)
+    if not override:
+        return platformdirs.user_config_path("localspec")
+    try:
+        return Path(override).expanduser().absolute()
+    except RuntimeError as error:  # `~` of nobody
+        raise UsageError(
+            f"config directory {shown(override)} cannot be used ({error}): "
+            f"set {CONFIG_DIR_VARIABLE} to a directory that you can read"
+        ) from error
+
+
+def shown(path: str | os.PathLike[str]) -> str:
+    """Return a path as it may stand in a one-line message: escaped where it has odd characters."""
+    text = os.fspath(path)
+    return text if text.isprintable() else ascii(text)

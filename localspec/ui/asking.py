@@ -1,0 +1,180 @@
+"""Asking: what is requested of the models in a conversation, and what comes back. No screen."""
+
+from dataclasses import replace
+from pathlib import Path
+
+from localspec.chat.events import Started
+from localspec.engine.client import EngineClient
+from localspec.engine.protocol import EngineDied, Failed, Notice, ReplyEvents
+from localspec.errors import UsageError
+from localspec.messages import Message
+from localspec.ui.answering import GrowingAnswer
+from localspec.ui.attach import attached
+from localspec.ui.engine_state import EngineState, Phase
+from localspec.ui.exchange import Exchange
+from localspec.ui.model_switch import ModelSwitch
+from localspec.ui.race import Race, race_of
+from localspec.ui.settings import ChatSettings
+from localspec.ui.talk import Talk
+
+
+class Asking:
+    """Requests answers, one at a time.
+
+    Args:
+        engine: answers.
+        talk: the conversation.
+        state: what is known of the engine; takes every message before this does.
+        models: likewise.
+        settings: how to answer.
+        folder: what paths in `@path` are relative to.
+
+    Attributes:
+        answering: the answer that is under way.
+        race: the last race.
+        settings: how to answer.
+        drop_oldest: leave out the oldest turns where the context is full, instead of failing.
+    """
+
+    def __init__(
+        self,
+        engine: EngineClient,
+        talk: Talk,
+        state: EngineState,
+        models: ModelSwitch,
+        settings: ChatSettings,
+        folder: Path,
+    ) -> None:
+        self._engine, self._talk, self._state, self._models = engine, talk, state, models
+        self.settings, self._usual, self._folder = settings, settings, folder
+        self.answering = GrowingAnswer(talk)
+        self.race: Race | None = None
+        self.drop_oldest = False
+
+    @property
+    def exchange(self) -> Exchange | None:
+        """The last request for an answer, running or done."""
+        return self.answering.exchange
+
+    @property
+    def busy(self) -> bool:
+        """Whether an answer, or a race, is under way."""
+        return self.answering.growing or (self.race is not None and not self.race.done)
+
+    def ask(self, text: str) -> None:
+        """Ask; files that the text mentions go with it.
+
+        Raises:
+            UsageError: a file cannot be read, an answer is under way, or nobody would ever answer.
+        """
+        self._require_engine()
+        chosen = "" if self.settings == self._usual else self.settings.as_json()
+        self._request(self._talk.say(self._with_files(text), chosen))
+
+    def ask_instead(self, number: int, text: str) -> None:
+        """Ask something else in place of the `number`-th question, in a branch."""
+        self._require_engine()
+        self._request(self._talk.say_instead(number, self._with_files(text)))
+
+    def regenerate(self, seed: int | None = None) -> None:
+        """Answer the last question again, in a branch."""
+        self._require_engine()
+        self._request(self._talk.question().id, seed)
+
+    def go_on(self) -> None:
+        """Let the last answer go on."""
+        self._require_engine()
+        self._request(self._talk.answer().id)
+
+    def leave_out_oldest(self) -> bool:
+        """Leave out the oldest turns from now on, and ask again what was refused; return whether it was."""
+        self.drop_oldest = True
+        parent = self.answering.parent
+        if self.exchange is None or self.exchange.failure is None or parent is None:
+            return False
+        self._require_engine()
+        self._request(parent)
+        return True
+
+    def start_race(self, text: str = "") -> Race:
+        """Answer with and without drafting; without a text, the last question of the conversation.
+
+        A text is asked behind the conversation, of which nothing is evaluated again then, now or later.
+        """
+        self.require_rest()
+        if self._state.phase is not Phase.READY:
+            raise UsageError(f"the engine is not ready ({self._state.line()}): wait for it")
+        if text:
+            turns = (*self._talk.answered(), self._with_files(text))
+        else:
+            turns = self._talk.turns(self._talk.question().id)
+        self.race = race_of(self._engine, turns, self.settings.options)
+        return self.race
+
+    def stop(self) -> bool:
+        """Stop what runs; return whether there was something. What is there already is kept."""
+        if self.race is not None and not self.race.done:
+            self.race.stop()
+            return True
+        if self.exchange is not None and not self.exchange.done:
+            self._engine.cancel(self.exchange.id)
+            return True
+        return False
+
+    def take(self, message: Notice) -> None:
+        """Take a message, and keep what it says."""
+        if self.race is not None and self.race.take(message):
+            return
+        if self._is_refused_too_early(message) and self.answering.parent is not None:
+            self._request(self.answering.parent)
+            return
+        model = "" if self._state.ready is None else self._state.ready.target
+        if self.answering.take(message, model):
+            if isinstance(message, ReplyEvents) and any(
+                isinstance(event, Started) for event in message.events
+            ):
+                self._talk.hold_with(self._models.name)
+        elif isinstance(message, EngineDied):
+            self.break_off()
+
+    def break_off(self) -> None:
+        """Keep what there is of an answer that will not end by itself."""
+        self.answering.break_off()
+        self.race = None
+
+    def forget(self) -> None:
+        """Let go of all of it: the conversation was left."""
+        self.answering.forget()
+        self.race = None
+        self.drop_oldest = False
+
+    def require_rest(self) -> None:
+        """Raise UsageError while an answer is under way."""
+        if self.busy:
+            raise UsageError("an answer is under way: stop it first (Esc)")
+
+    def _is_refused_too_early(self, message: Notice) -> bool:
+        """Return whether nothing was loaded to answer, while something else is being loaded now."""
+        return (
+            isinstance(message, Failed)
+            and self.exchange is not None
+            and message.id == self.exchange.id
+            and self._models.under_way
+        )
+
+    def _request(self, parent: int, seed: int | None = None) -> None:
+        """Ask for an answer to the message `parent`, or for more of it where it is an answer."""
+        turns, options = self._talk.turns(parent), self.settings.options
+        if seed is not None:
+            options = replace(options, seed=seed)
+        draft, drop_oldest = self.settings.draft, self.drop_oldest
+        number = self._engine.ask(turns, options, draft=draft, drop_oldest=drop_oldest)
+        self.answering.begin(Exchange(number, turns), parent)
+
+    def _require_engine(self) -> None:
+        self.require_rest()
+        if self._state.phase is Phase.DEAD:
+            raise UsageError("the engine is not running: /restart starts it again")
+
+    def _with_files(self, text: str) -> Message:
+        return Message.user(text, attached(text, self._folder))

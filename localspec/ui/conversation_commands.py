@@ -1,0 +1,137 @@
+"""What the commands do that concern the conversation, and earlier ones."""
+
+from localspec.errors import UsageError
+from localspec.ui.copying import copied
+from localspec.ui.export import write_export
+from localspec.ui.front import Front
+
+
+async def new(front: Front, argument: str) -> None:  # noqa: ARG001 - every command takes one
+    """Leave this conversation and begin another."""
+    front.session.new()
+    await front.show_conversation()
+
+
+async def system(front: Front, argument: str) -> None:
+    """Show, set or take away the system prompt."""
+    talk = front.session.talk
+    if argument:
+        talk.set_system(None if argument == "-" else argument)
+    front.tell(f"system prompt: {talk.system}" if talk.system else "no system prompt")
+
+
+async def persona(front: Front, argument: str) -> None:
+    """Take a named system prompt, or let the user choose one."""
+    personas = front.preferences.personas
+    if not personas:
+        raise UsageError("there are no personas: name some under [personas] in chat.toml")
+    if argument in personas:
+        await system(front, personas[argument])
+    elif argument:
+        known = ", ".join(personas)
+        raise UsageError(f"there is no persona {argument[:40]!r}: known are {known}")
+    else:
+        front.choose("Personas", personas, lambda name: system(front, personas[name]))
+
+
+async def regenerate(front: Front, argument: str) -> None:
+    """Answer the last question again."""
+    if argument and not argument.isdecimal():
+        raise UsageError(f"seed is {argument[:40]!r}: it takes a whole number")
+    front.session.asking.regenerate(int(argument) if argument else None)
+    await front.show_answer()
+
+
+async def edit(front: Front, argument: str) -> None:
+    """Ask something else in place of a question; without a text, let the user change it."""
+    talk = front.session.talk
+    which, _, text = argument.partition(" ")
+    talk.question()
+    count = len(talk.numbers())
+    at = number(which, "question", count) if which else count
+    if text.strip():
+        front.session.asking.ask_instead(at, text.strip())
+        await front.show_answer()
+    else:
+        front.edit(at, talk.question(at).message.typed)
+
+
+async def branch(front: Front, argument: str) -> None:
+    """Go on in a conversation of its own."""
+    session = front.session
+    session.asking.require_rest()
+    count = len(session.talk.messages)
+    if not count:
+        raise UsageError("there is nothing to branch off from: ask something first")
+    session.save_state()
+    session.talk.branch_off(number(argument, "message", count) if argument else count)
+    await front.show_conversation(known=True)
+    front.tell("this is a conversation of its own now; the other one is in the history")
+
+
+async def go_on(front: Front, argument: str) -> None:  # noqa: ARG001
+    """Let the last answer go on."""
+    front.session.asking.go_on()
+    await front.show_answer()
+
+
+async def copy(front: Front, argument: str) -> None:
+    """Copy the last answer, a part of it, or everything."""
+    front.copy(copied(front.session.talk.messages, argument))
+
+
+async def history(front: Front, argument: str) -> None:
+    """List, search, open or delete conversations."""
+    session = front.session
+    if argument.startswith("#"):
+        session.open(_conversation(front, argument))
+        await front.show_conversation()
+    elif argument.startswith("delete #"):
+        conversation = _conversation(front, argument.removeprefix("delete "))
+        session.delete(conversation)
+        await front.show_conversation(known=True)
+        front.tell(f"deleted #{conversation}")
+    else:
+        front.show_history(argument)
+
+
+async def rename(front: Front, argument: str) -> None:
+    """Give the conversation a title."""
+    if not argument:
+        raise UsageError("there is no title: write one behind /rename")
+    front.session.talk.rename(argument)
+    front.tell(f"this conversation is called {argument!r} now")
+
+
+async def export(front: Front, argument: str) -> None:
+    """Write the conversation to a file."""
+    talk = front.session.talk
+    if talk.conversation is None:
+        raise UsageError("this conversation is empty: there is nothing to export")
+    path = write_export(talk.history, talk.conversation, argument, front.session.folder)
+    front.tell(f"written to {path}")
+
+
+async def drop(front: Front, argument: str) -> None:  # noqa: ARG001
+    """Leave the oldest turns out of the context."""
+    front.tell("the oldest turns are left out of the context from now on; the system prompt stays")
+    if front.session.asking.leave_out_oldest():
+        await front.show_answer()
+
+
+def number(argument: str, what: str, most: int) -> int:
+    """Return an argument as a number from 1 on.
+
+    Raises:
+        UsageError: it is none, or above `most`.
+    """
+    if not argument.isdecimal() or not 1 <= int(argument) <= most:
+        raise UsageError(f"{argument[:40]!r} is no {what}: give a number from 1 to {most}")
+    return int(argument)
+
+
+def _conversation(front: Front, text: str) -> int:
+    known = {each.id for each in front.session.talk.history.conversations(limit=1_000_000)}
+    if not text[1:].isdecimal() or int(text[1:]) not in known:
+        raise UsageError(f"there is no conversation {text[:20]}: /history lists them")
+    return int(text[1:])

@@ -1,0 +1,171 @@
+"""Lines: the front that writes. Answers go to `out`, everything else to `err`; nothing is drawn over and nothing moves."""
+
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TextIO
+
+from localspec.ui.clean import clean, clean_line
+from localspec.ui.commands import COMMANDS
+from localspec.ui.figures import stats_lines
+from localspec.ui.lens import legend, marked
+from localspec.ui.preferences import Preferences
+from localspec.ui.reply_lines import ReplyLines
+from localspec.ui.session import Session
+from localspec.ui.shown import SAVED_AGAIN
+
+_POLL_S = 0.03
+_WIDTH = 78
+
+
+@dataclass(slots=True)
+class Lines:
+    """The front of the chat in lines; see `Front`. Whatever takes its time is waited for.
+
+    Args:
+        session: what is talked with.
+        preferences: personas.
+        out: gets the answers.
+        err: gets the rest.
+        terminal: whether `out` is a terminal, which must not be sent what it would obey.
+        quiet: leave figures and news away.
+        sleep: waits so many seconds.
+
+    Attributes:
+        code: exit code of the last answer, or of what could not be done after it.
+        leaving: whether the user wants to leave.
+    """
+
+    session: Session
+    preferences: Preferences
+    out: TextIO
+    err: TextIO
+    terminal: bool
+    quiet: bool = False
+    sleep: Callable[[float], None] = time.sleep
+    code: int = 0
+    leaving: bool = False
+    _trouble: str | None = None
+    _reply: ReplyLines = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._reply = ReplyLines(self.session, self._write, self.tell, self.quiet, self.sleep)
+
+    def tell(self, text: str) -> None:
+        """Write one line of news."""
+        print(f"localspec: {clean_line(text)}", file=self.err, flush=True)
+
+    def tell_trouble(self) -> None:
+        """Say once why nothing is saved, and once that all is again; a disk may fill up at any time."""
+        trouble = self.session.talk.history.trouble
+        if trouble != self._trouble:
+            self.tell(trouble or SAVED_AGAIN)
+        self._trouble = trouble
+
+    def copy(self, text: str) -> None:
+        """Write a text where answers go."""
+        self._write(text + "\n")
+
+    async def show_conversation(self, *, known: bool = False) -> None:
+        """Write the messages that were not written before."""
+        messages = [] if known else self.session.talk.messages
+        for each in messages:
+            self._write(
+                f"{'You' if each.message.role == 'user' else each.model}: {each.message.text}\n\n"
+            )
+        if not known and not messages:
+            self.tell("a new conversation")
+
+    async def show_answer(self) -> None:
+        """Write the answer as it comes. Ctrl-C stops it and keeps what is there."""
+        self.code = self._reply.write_answer()
+
+    def show_loading(self) -> None:
+        """Wait until the models are loaded, or cannot be, and say which."""
+        self._reply.wait_ready()
+        state = self.session.state
+        self.tell(f"loaded: {state.line()}" if state.ready is not None else state.trouble)
+
+    def edit(self, number: int, text: str) -> None:
+        """Write a question, and how to change it."""
+        self.tell(f"question {number}: {text}")
+        self.tell(f"to ask something else instead: /edit {number} TEXT")
+
+    def choose(
+        self,
+        title: str,
+        hints: Mapping[str, str],
+        take: Callable[[str], Awaitable[None]],  # noqa: ARG002 - the user types it
+    ) -> None:
+        """List names and hints; the user gives one to the command that asked."""
+        for name, hint in hints.items():
+            self.tell(f"{title}: {name} · {hint}")
+
+    def choose_model(self) -> None:
+        """List the pairs."""
+        # Imported late: reading models' headers needs numpy, and most chats in lines ask for one pair.
+        from localspec.ui.pairs import choices  # noqa: PLC0415
+
+        for each in choices():
+            self.tell(f"{each.name}: {each.hint}")
+        self.tell("/model NAME takes one")
+
+    def choose_theme(self, name: str) -> None:  # noqa: ARG002 - there is no other
+        """Say that there is no choice."""
+        self.tell("there are no colours here: those of the terminal are used")
+
+    def show_history(self, words: str) -> None:
+        """List conversations, with the numbers that open and delete them."""
+        found = self.session.talk.history.conversations(words)
+        for stored in found:
+            self.tell(f"#{stored.id} {stored.title or 'untitled'} {stored.excerpt}")
+        self.tell(
+            "/history #N opens one, /history delete #N deletes it" if found else "nothing fits"
+        )
+
+    def show_settings(self) -> None:
+        """List the settings."""
+        for line in self.session.settings.lines():
+            self.tell(line)
+
+    def show_stats(self) -> None:
+        """Write what drafting did."""
+        for line in stats_lines(self.session.exchange, _WIDTH):
+            print(line, file=self.err)
+
+    def show_lens(self) -> None:
+        """Write the last answer with marks around its tokens, and what they mean."""
+        exchange = self.session.exchange
+        happened = [] if exchange is None else exchange.happened
+        self._write(marked(happened) + "\n")
+        print("\n".join(legend(happened)), file=self.err)
+
+    def show_race(self, text: str) -> None:
+        """Hold a race, and write both answers when it is over."""
+        self._reply.wait_ready()
+        race = self.session.asking.start_race(text)
+        self.tell(race.verdict())
+        while not race.done:
+            self.session.poll()
+            self.sleep(_POLL_S)
+        for name, lane in zip(("with drafting", "without"), race.lanes, strict=False):
+            self._write(f"[{name}]\n{lane.thoughts}{lane.answer}\n\n")
+        self.tell(race.verdict())
+
+    def show_help(self) -> None:
+        """List the commands."""
+        for each in COMMANDS:
+            self.tell(f"{f'/{each.name} {each.usage}':<28} {each.about}")
+
+    def toggle_thoughts(self) -> None:
+        """Write the thoughts of answers from now on, or leave them out."""
+        self._reply.thoughts = not self._reply.thoughts
+        self.tell(f"thoughts are {'shown' if self._reply.thoughts else 'left out'}")
+
+    def leave(self) -> None:
+        """Take note that no more lines are wanted."""
+        self.leaving = True
+
+    def _write(self, text: str) -> None:
+        self.out.write(clean(text) if self.terminal else text)
+        self.out.flush()

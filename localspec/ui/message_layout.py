@@ -1,0 +1,132 @@
+"""MessageLayout: the lines of one message at a width, while it grows and when it is done. No widget.
+
+Laid out once for a width and kept as strips; while it grows, only the block at its end is laid out again.
+"""
+
+from collections.abc import Callable
+
+from textual.strip import Strip
+
+from localspec.ui.blocks import Block, BlockCutter
+from localspec.ui.shown import Shown
+from localspec.ui.typeset import Typesetter
+
+_FOLDED_LINES = 12
+
+
+class MessageLayout:
+    """The lines of one message.
+
+    Args:
+        shown: what they show.
+        typesetter: returns what lays them out; another one after the colours changed.
+        growing: whether more text is to come.
+
+    Attributes:
+        strips: the lines; none before `fit`.
+        unfolded: whether thoughts, or a long question, are shown in full.
+    """
+
+    def __init__(
+        self, shown: Shown, typesetter: Callable[[], Typesetter], *, growing: bool
+    ) -> None:
+        self.shown = shown
+        self.strips: list[Strip] = []
+        self.unfolded = False
+        self._typesetter = typesetter
+        self._cutter = BlockCutter() if growing else None
+        if self._cutter is not None:
+            self._cutter.feed(shown.text)
+        self._settled = 0
+        self._blocks = 0
+        self._width = 0
+
+    @property
+    def growing(self) -> bool:
+        """Whether more text is to come."""
+        return self._cutter is not None
+
+    def fit(self, width: int) -> bool:
+        """Lay the message out for a width; return whether that was not done before."""
+        if width == self._width:
+            return False
+        self._lay_out(width)
+        return True
+
+    def grow(self, shown: Shown) -> int:
+        """Show more: the text begins with what is shown already. Return the first line that is another now."""
+        assert self._cutter is not None  # noqa: S101 - only a growing one grows
+        added = shown.text[len(self.shown.text) :]
+        head_changed = (shown.heading, shown.thoughts) != (self.shown.heading, self.shown.thoughts)
+        self.shown = shown
+        self._cutter.feed(added)
+        if not self._width:
+            return 0
+        if head_changed:
+            self._lay_out(self._width)
+            return 0
+        settled = self._settled
+        self._extend(self._cutter, self._width)
+        return settled
+
+    def settle(self, shown: Shown) -> None:
+        """Show what the message has become; nothing more will come."""
+        self.shown, self._cutter = shown, None
+        self.forget()
+
+    def forget(self) -> None:
+        """Have `fit` lay everything out anew: the colours changed, or what is folded."""
+        self._width = 0
+
+    def _lay_out(self, width: int) -> None:
+        self._width = width
+        self.strips = self._head(width)
+        self._settled, self._blocks = len(self.strips), 0
+        if self._cutter is not None:
+            self._extend(self._cutter, width)
+            return
+        if self.shown.kind == "reply":
+            text = self.shown.text
+            self.strips += self._typesetter().markdown(text, width) if text else []
+        else:
+            self.strips += self._question(width)
+        self.strips += self._foot(width)
+
+    def _question(self, width: int) -> list[Strip]:
+        """Lay out a question; of a long one, a paste say, only the beginning until it is unfolded."""
+        typesetter = self._typesetter()
+        lines = self.shown.text.split("\n")
+        if self.unfolded or len(lines) <= _FOLDED_LINES + 1:
+            return typesetter.plain(self.shown.text, width)
+        more = f"▸ {len(lines) - _FOLDED_LINES} more lines"
+        shown = typesetter.plain("\n".join(lines[:_FOLDED_LINES]), width)
+        return shown + typesetter.plain(more, width, "dim italic")
+
+    def _extend(self, cutter: BlockCutter, width: int) -> None:
+        """Lay out the blocks that are done since, and the one that is not."""
+        del self.strips[self._settled :]
+        for index in range(self._blocks, len(cutter.done)):
+            self.strips += self._block(cutter.done[index], width, first=index == 0)
+        self._blocks, self._settled = len(cutter.done), len(self.strips)
+        if cutter.open.text.strip():
+            self.strips += self._block(cutter.open, width, first=not cutter.done)
+        self.strips += self._foot(width)
+
+    def _block(self, block: Block, width: int, *, first: bool) -> list[Strip]:
+        apart = [] if first or block.goes_on else [Strip.blank(width)]
+        return apart + self._typesetter().block(block, width)
+
+    def _head(self, width: int) -> list[Strip]:
+        typesetter, shown = self._typesetter(), self.shown
+        lines = typesetter.plain(shown.heading, width, "bold")
+        if not shown.thoughts:
+            return lines
+        words = len(shown.thoughts.split())
+        if not self.unfolded:
+            return lines + typesetter.plain(f"▸ thoughts, {words} words", width, "dim italic")
+        lines += typesetter.plain(f"▾ thoughts, {words} words", width, "dim italic")
+        return lines + typesetter.plain(shown.thoughts, width, "dim") + typesetter.plain("", width)
+
+    def _foot(self, width: int) -> list[Strip]:
+        note = self.shown.note
+        return self._typesetter().plain(note, width, "dim") if note else []

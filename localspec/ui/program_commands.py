@@ -1,0 +1,76 @@
+"""What the commands do that concern the models, the settings and the program."""
+
+from localspec.errors import UsageError
+from localspec.ui.front import Front
+
+
+async def model(front: Front, argument: str) -> None:
+    """Load other models, or let the user choose them."""
+    if not argument:
+        front.choose_model()
+    elif argument == front.session.models.next_name:
+        front.tell(f"{argument} is loaded already")
+    else:
+        front.session.load(argument)
+        front.show_loading()
+
+
+async def set_(front: Front, argument: str) -> None:
+    """Change a setting, or show them all to be changed."""
+    name, _, value = argument.partition(" ")
+    if argument:
+        front.session.set(name, value.strip())
+        front.tell(f"{name} is {front.session.settings.text_of(name)} now")
+    else:
+        front.show_settings()
+
+
+async def think(front: Front, argument: str) -> None:  # noqa: ARG001 - every command takes one
+    """Show thoughts and long questions, or fold them."""
+    front.toggle_thoughts()
+
+
+async def stats(front: Front, argument: str) -> None:  # noqa: ARG001
+    """Show what drafting did, or hide it."""
+    front.show_stats()
+
+
+async def lens(front: Front, argument: str) -> None:  # noqa: ARG001
+    """Show where every token of the last answer came from."""
+    exchange = front.session.exchange
+    if exchange is None or not exchange.tokens:
+        raise UsageError("there are no tokens to look at: ask something in this session first")
+    front.show_lens()
+
+
+async def race(front: Front, argument: str) -> None:
+    """Answer with and without drafting, side by side."""
+    front.show_race(argument)
+
+
+async def stop(front: Front, argument: str) -> None:  # noqa: ARG001
+    """Stop what runs."""
+    front.tell("stopped" if front.session.stop() else "nothing is under way")
+
+
+async def restart(front: Front, argument: str) -> None:  # noqa: ARG001
+    """Start the engine again."""
+    front.session.restart()
+    await front.show_conversation(known=True)
+    front.tell("the engine is being started again")
+    front.show_loading()
+
+
+async def theme(front: Front, argument: str) -> None:
+    """Change the colours."""
+    front.choose_theme(argument)
+
+
+async def help_(front: Front, argument: str) -> None:  # noqa: ARG001
+    """List keys and commands."""
+    front.show_help()
+
+
+async def quit_(front: Front, argument: str) -> None:  # noqa: ARG001
+    """End the chat."""
+    front.leave()

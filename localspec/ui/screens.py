@@ -1,0 +1,219 @@
+"""Screens: the front that draws. What commands show and ask becomes the main view, and sheets over it."""
+
+from collections.abc import Awaitable, Callable, Mapping
+
+from textual.app import App
+
+from localspec.engine.protocol import Failed
+from localspec.errors import LocalspecError
+from localspec.ui.commands import BY_NAME, COMMANDS, run
+from localspec.ui.export import write_export
+from localspec.ui.history_sheet import HistorySheet
+from localspec.ui.main_view import MainView
+from localspec.ui.preferences import Preferences
+from localspec.ui.race_sheet import RaceSheet
+from localspec.ui.session import Session
+from localspec.ui.settings import NAMES
+from localspec.ui.sheets import LineSheet, ListSheet, SheetRow, TextSheet
+from localspec.ui.texts import help_text, lens_text
+
+_CONTEXT_IS_FULL = (
+    SheetRow(
+        "drop",
+        "leave out the oldest turns",
+        "the system prompt stays, and so does what the history keeps",
+    ),
+    SheetRow("edit", "change the question", "it goes back to the composer"),
+    SheetRow("new", "start a new conversation", "this one stays in the history"),
+)
+
+
+class Screens:
+    """The front of the full-screen chat; see `Front`.
+
+    Args:
+        app: has the screens.
+        session: what is shown.
+        preferences: how the user likes it.
+        view: the main screen.
+
+    Attributes:
+        editing: the number of the question that is being changed; None while none is.
+    """
+
+    def __init__(
+        self, app: App[None], session: Session, preferences: Preferences, view: MainView
+    ) -> None:
+        self._app = app
+        self.session, self.preferences, self.view = session, preferences, view
+        self.editing: int | None = None
+
+    async def run(self, name: str, argument: str = "") -> None:
+        """Run a command; what cannot be done is told."""
+        self.tell("")
+        await self.attempt(run(self, BY_NAME[name], argument))
+
+    async def attempt(self, doing: Awaitable[None]) -> None:
+        """Do something that may fail; if it does, tell why."""
+        try:
+            await doing
+        except (LocalspecError, OSError) as error:
+            self.tell(str(error))
+
+    def tell(self, text: str) -> None:
+        """Show one line of news above the composer."""
+        self.view.tell(text)
+
+    async def show_conversation(self, *, known: bool = False) -> None:  # noqa: ARG002 - of lines
+        """Show the messages as they stand."""
+        self.editing = None
+        await self.view.show_messages()
+
+    async def show_answer(self) -> None:
+        """Show the question that is being answered, and the answer as it grows."""
+        await self.view.show_answering()
+
+    def show_loading(self) -> None:
+        """Show nothing: the status line does, as long as it takes."""
+
+    def copy(self, text: str) -> None:
+        """Copy a text by way of the terminal (OSC 52)."""
+        self._app.copy_to_clipboard(text)
+        self.tell(f"copied {len(text)} characters, if the terminal allows it")
+
+    def edit(self, number: int, text: str) -> None:
+        """Put a question into the composer; sent from there, it becomes a branch."""
+        composer = self.view.entry.composer
+        self.editing = number
+        composer.put_aside()
+        composer.fill(text)
+        composer.focus()
+        self.tell(
+            f"question {number}: change it and send it, in a branch of its own; Esc leaves it as it was"
+        )
+
+    def leave_edited(self) -> None:
+        """Leave the question that is being changed as it was, if one is."""
+        if self.editing is not None:
+            self.editing = None
+            self.view.entry.composer.fill("")
+            self.tell("")
+
+    def choose(
+        self, title: str, hints: Mapping[str, str], take: Callable[[str], Awaitable[None]]
+    ) -> None:
+        """Show a list of names, and take what is chosen."""
+
+        async def chosen(name: str | None) -> None:
+            if name:
+                await self.attempt(take(name))
+
+        self._app.push_screen(
+            ListSheet(title, [SheetRow(name, name, hint) for name, hint in hints.items()]), chosen
+        )
+
+    def choose_model(self, *, first: bool = False) -> None:
+        """Show the pairs; `first` says that nothing is installed yet."""
+        # Imported late: reading models' headers needs numpy, and the first frame does not.
+        from localspec.ui.picker import Picker  # noqa: PLC0415
+
+        async def chosen(name: str | None) -> None:
+            if name:
+                await self.run("model", name)
+
+        models = self.session.models
+        picker = Picker(models.name, first=first, offline=models.usual.offline)
+        self._app.push_screen(picker, chosen)
+
+    def choose_theme(self, name: str) -> None:
+        """Change the colours, or say which there are; without a name, show them."""
+        if not name:
+            self._app.search_themes()
+        elif name in self._app.available_themes:
+            self._app.theme = name
+        else:
+            known = ", ".join(self._app.available_themes)
+            self.tell(f"there is no theme {name[:40]!r}: known are {known}")
+
+    def show_history(self, words: str) -> None:
+        """Show earlier conversations, to be searched, taken up and more."""
+        session, history = self.session, self.session.talk.history
+
+        def export(conversation: int) -> None:
+            try:
+                path = write_export(history, conversation, "", session.folder)
+            except LocalspecError as error:
+                self.tell(str(error))
+            else:
+                self.tell(f"written to {path}")
+
+        async def take_up(conversation: str | None) -> None:
+            if conversation:
+                await self.run("history", f"#{conversation}")
+            else:  # the one that is shown may be gone
+                await self.view.show_messages()
+
+        self._app.push_screen(HistorySheet(history, words, export, session.delete), take_up)
+
+    def show_settings(self) -> None:
+        """Show the settings; Enter changes one, and all are shown again."""
+        settings = self.session.settings
+
+        def change(name: str, value: str | None) -> None:
+            if value is not None:
+                try:
+                    self.session.set(name, value)
+                except LocalspecError as error:
+                    self.tell(str(error))
+            self.show_settings()
+
+        def chosen(name: str | None) -> None:
+            if name == "draft":
+                change(name, "off" if settings.draft else "on")
+            elif name:
+                line = LineSheet(name, settings.text_of(name))
+                self._app.push_screen(line, lambda text: change(name, text))
+
+        rows = [SheetRow(name, line) for name, line in zip(NAMES, settings.lines(), strict=True)]
+        note = "of this conversation; Enter changes one"
+        self._app.push_screen(ListSheet("Settings", rows, note=note), chosen)
+
+    def show_stats(self) -> None:
+        """Show the panel of stats, or hide it."""
+        self.view.toggle_stats()
+
+    def show_lens(self) -> None:
+        """Show the last answer with the origin of every token."""
+        exchange = self.session.exchange
+        happened = [] if exchange is None else exchange.happened
+        self._app.push_screen(TextSheet("Token lens", lens_text(happened)))
+
+    def show_race(self, text: str) -> None:
+        """Start a race, and show it."""
+        self._app.push_screen(RaceSheet(self.session.asking.start_race(text)))
+
+    def show_help(self) -> None:
+        """List keys and commands."""
+        body = help_text(self.preferences.keys, COMMANDS)
+        self._app.push_screen(TextSheet("Keys and commands", body))
+
+    def toggle_thoughts(self) -> None:
+        """Unfold thoughts and long questions, or fold them."""
+        self.view.transcript.toggle_folds()
+
+    def leave(self) -> None:
+        """End the app."""
+        self._app.exit()
+
+    def tell_refusal(self, message: Failed) -> None:
+        """Say why there is no answer; where the context is full, let the user choose what to do."""
+        self.tell(message.reason)
+        if message.kind != "ContextOverflow":
+            return
+
+        async def chosen(name: str | None) -> None:
+            if name:
+                await self.run(name)
+
+        note = message.reason
+        self._app.push_screen(ListSheet("The context is full", _CONTEXT_IS_FULL, note=note), chosen)

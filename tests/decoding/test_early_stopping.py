@@ -1,0 +1,63 @@
+import pytest
+
+from localspec.decoding.drafters.backoff import Hindsight
+from localspec.decoding.drafters.early_stopping import EarlyStopping
+
+
+def stopping(
+    usual: float = 0.8, rate: float = 1.0, step: float = 0.1, longest: int = 8
+) -> EarlyStopping:
+    """A target whose pass costs one second and 0.05 a drafted token; gaps are chances."""
+    return EarlyStopping(longest, lambda gap: gap, usual, step, lambda k: 1 + 0.05 * k, rate)
+
+
+def test_sure_tokens_are_followed_by_more() -> None:
+    assert stopping().goes_on([0.99])
+    assert stopping().goes_on([0.99, 0.99, 0.99])
+
+
+def test_an_unlikely_token_ends_the_draft() -> None:
+    assert not stopping().goes_on([0.99, 0.1])
+    assert not stopping(usual=0.1).goes_on([0.9])
+
+
+def test_the_longest_draft_is_an_end() -> None:
+    assert not stopping(longest=2).goes_on([1.0, 1.0])
+
+
+@pytest.mark.parametrize(
+    ("gaps", "kept"),
+    [([0.99, 0.9, 0.9], 3), ([0.99, 0.03], 1), ([0.02], 0), ([0.9, 0.01, 0.99], 1), ([], 0)],
+)
+def test_only_tokens_that_are_worth_their_width_are_verified(gaps: list[float], kept: int) -> None:
+    assert stopping().keeps(gaps) == kept
+
+
+def test_a_dearer_token_that_makes_the_pass_cheaper_is_kept() -> None:
+    dip = {0: 1.0, 1: 2.0, 2: 2.6, 3: 2.1}
+    stair = EarlyStopping(3, lambda gap: gap, 0.5, 0.1, lambda k: dip[k], 1.0)
+    assert stair.goes_on([0.99, 0.95])
+    assert stair.keeps([0.99, 0.95, 0.3]) == 3
+
+
+def test_time_that_is_worth_more_makes_it_choosier() -> None:
+    gaps = [0.9, 0.3]
+    assert stopping(rate=1.0).keeps(gaps) == 2
+    assert stopping(rate=6.0).keeps(gaps) < 2
+
+
+@pytest.mark.parametrize(("right", "begins"), [(0, False), (1, True), (6, True)])
+def test_what_would_have_been_right_decides_whether_drafting_begins(
+    right: int, begins: bool
+) -> None:
+    """Passes are so cheap here that even one in six pays; right about nothing is another matter."""
+    hindsight = [Hindsight(1.0, each < right) for each in range(6)]
+    tried = EarlyStopping(8, lambda gap: gap, 0.8, 0.05, lambda k: 1 + 0.05 * k, 1.0, (True,) * 6)
+    assert tried.look_back == 6
+    assert tried.begins(hindsight) is begins
+
+
+def test_dear_passes_want_more_to_have_been_right() -> None:
+    dear = EarlyStopping(8, lambda gap: gap, 0.8, 0.2, lambda k: 1 + 0.3 * k, 1.0, (True,) * 6)
+    assert not dear.begins([Hindsight(1.0, each < 2) for each in range(6)])
+    assert dear.begins([Hindsight(1.0, each < 5) for each in range(6)])

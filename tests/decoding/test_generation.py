@@ -1,0 +1,351 @@
+from collections.abc import Callable, Sequence
+from dataclasses import astuple
+from itertools import starmap
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from localspec.decoding.choose import Chooser
+from localspec.decoding.drafters.drafter import PLAIN, Drafter, NoDrafter, Plan
+from localspec.decoding.drafters.model import ModelDrafter
+from localspec.decoding.generation import Generation, Limits
+from localspec.decoding.model import Logits, Role
+from localspec.decoding.noise import Noise
+from localspec.decoding.policy.policy import FixedPolicy, plain_policy
+from localspec.decoding.round import PROMPT, Draft, Round, Spent, StopReason, Verdict
+from localspec.decoding.speculative import speculative_round
+from localspec.options import SamplingParams
+from tests.toy import (
+    CachedModel,
+    Countdown,
+    Model,
+    Reply,
+    ScriptedDrafter,
+    Stopwatch,
+    Table,
+    random_table,
+    run_to_end,
+)
+
+GREEDY = Chooser(SamplingParams(temperature=0), Noise(0))
+N_CTX = 30
+
+
+def counting() -> Table:
+    """Return a model of ten ids that counts: 4 follows 3, and 0 follows 9."""
+    rows: NDArray[np.float32] = np.zeros((61, 10), dtype=np.float32)
+    rows[np.arange(1, 11), np.arange(1, 11) % 10] = 5  # with a window of 1, row i + 1 follows i
+    return Table(rows, window=1)
+
+
+def count_from(
+    prompt: Sequence[int],
+    drafter: Drafter,
+    draft_length: int,
+    max_tokens: int | None = None,
+    eog: Sequence[int] = (),
+) -> Reply:
+    models: dict[Role, Model] = {Role.TARGET: CachedModel(counting(), N_CTX)}
+    policy = FixedPolicy(drafter, draft_length)
+    return run_to_end(prompt, models, policy, GREEDY, Limits(max_tokens, eog))
+
+
+def handed_out(reply: Reply) -> list[tuple[int, ...]]:
+    return [done.confirmed for done in reply.rounds]
+
+
+def test_round_asks_the_target_once_for_draft_and_one_row_more() -> None:
+    asking = speculative_round([1, 2], Plan(ScriptedDrafter((3, 4)), 2), GREEDY)
+    request = next(asking)
+    assert request.role is Role.TARGET
+    assert list(request.tokens) == [1, 2, 3, 4]
+    assert request.rows == 3
+    logits = np.eye(10, dtype=np.float32)[[3, 4, 5]]
+    with pytest.raises(StopIteration) as finished:
+        asking.send(logits)
+    assert finished.value.value == (Draft((3, 4), (0.5, 0.5), "scripted"), Verdict(2, 5))
+
+
+def test_first_token_comes_from_the_prompt_in_a_round_of_its_own() -> None:
+    reply = count_from([1, 2], ScriptedDrafter((9,)), 1, max_tokens=2)
+    first, second = reply.rounds
+    assert first.draft == Draft(drafter=PROMPT)
+    assert (first.verdict, first.confirmed) == (Verdict(0, 3), (3,))
+    assert first.is_first
+    assert not second.is_first
+
+
+def test_each_round_hands_out_what_it_confirmed() -> None:
+    reply = count_from([1], ScriptedDrafter((3, 4, 9)), 3, max_tokens=6)
+    # The script is right once, for its first two tokens.
+    assert handed_out(reply) == [(2,), (3, 4, 5), (6,), (7,)]
+    assert reply.stop_reason is StopReason.LENGTH
+
+
+@pytest.mark.parametrize("max_tokens", range(7))
+def test_length_limit_holds_to_the_token(max_tokens: int) -> None:
+    reply = count_from([1], ScriptedDrafter((3, 4, 5, 6)), 4, max_tokens)
+    assert reply.tokens == tuple(range(2, 2 + max_tokens))
+    assert reply.stop_reason is StopReason.LENGTH
+
+
+@pytest.mark.parametrize("eog", range(2, 8))
+def test_end_of_generation_is_the_last_token_handed_out(eog: int) -> None:
+    reply = count_from([1], ScriptedDrafter((3, 4, 5, 6)), 4, eog=[eog])
+    assert reply.tokens == tuple(range(2, eog + 1))
+    assert reply.stop_reason is StopReason.EOG
+
+
+def test_end_of_generation_at_the_limit_is_end_of_generation() -> None:
+    assert count_from([1], PLAIN.drafter, 0, max_tokens=3, eog=[4]).stop_reason is StopReason.EOG
+    assert count_from([1], PLAIN.drafter, 0, max_tokens=1, eog=[2]).stop_reason is StopReason.EOG
+
+
+def test_end_of_generation_in_the_prompt_ends_nothing() -> None:
+    assert count_from([4, 4], PLAIN.drafter, 0, max_tokens=2, eog=[4]).tokens == (5, 6)
+
+
+@pytest.mark.parametrize("draft_length", [0, 3, 1000])
+@pytest.mark.parametrize("n_prompt", [1, N_CTX - 1, N_CTX])
+def test_text_and_prompt_fill_the_context_and_no_more(n_prompt: int, draft_length: int) -> None:
+    reply = count_from([1] * n_prompt, ScriptedDrafter(tuple(range(3, 10)) * 9), draft_length)
+    assert len(reply.tokens) == N_CTX - n_prompt
+    assert reply.stop_reason is StopReason.CONTEXT_FULL
+
+
+def test_limit_within_the_context_is_a_limit_of_length() -> None:
+    """Where both end at the same token, it is the limit that was asked for."""
+    assert count_from([1], PLAIN.drafter, 0, max_tokens=N_CTX - 1).stop_reason is StopReason.LENGTH
+    reply = count_from([1], PLAIN.drafter, 0, max_tokens=N_CTX)
+    assert reply.stop_reason is StopReason.CONTEXT_FULL
+
+
+@pytest.mark.parametrize("draft_length", [-5, 0, 1, 2, 1000])
+def test_planned_length_is_cut_to_what_may_be_confirmed(draft_length: int) -> None:
+    asked: list[int] = []
+
+    class Nosy(NoDrafter):
+        def propose(self, tokens, plan, chooser):  # type: ignore[no-untyped-def]
+            asked.append(plan.draft_length)
+            return super().propose(tokens, plan, chooser)
+
+    count_from([1], Nosy(), draft_length, max_tokens=4)
+    room = [3, 2, 1]  # the first of four comes from the prompt
+    assert asked == [max(0, min(draft_length, left - 1)) for left in room]
+
+
+def test_policy_is_told_where_it_is_and_how_much_room_is_left() -> None:
+    told: list[tuple[int, int]] = []
+
+    class Listening(FixedPolicy):
+        def plan(self, tokens: Sequence[int], room: int) -> Plan:
+            told.append((len(tokens), room))
+            return super().plan(tokens, room)
+
+    models: dict[Role, Model] = {Role.TARGET: CachedModel(counting(), N_CTX)}
+    policy = Listening(ScriptedDrafter((3, 4)), 2)
+    run_to_end([0, 1], models, policy, GREEDY, Limits(5, ()))
+    assert told == [(3, 4), (6, 1)]
+
+
+def test_policy_begins_with_the_first_token_and_learns_every_round() -> None:
+    told: list[object] = []
+
+    class Listening(FixedPolicy):
+        def begin(self, tokens: Sequence[int], *, greedy: bool) -> None:
+            told.append((list(tokens), greedy))
+
+        def learn(self, done: Round) -> None:
+            told.append(done)
+
+    models: dict[Role, Model] = {Role.TARGET: CachedModel(counting(), N_CTX)}
+    policy = Listening(ScriptedDrafter((3, 4)), 2)
+    reply = run_to_end([0, 1], models, policy, GREEDY, Limits(5, ()))
+    assert told == [([0, 1, 2], True), *reply.rounds[1:]]
+    told.clear()
+    sampled = Chooser(SamplingParams(temperature=0.5), Noise(0))
+    run_to_end([0, 1], models, policy, sampled, Limits(2, ()))
+    assert isinstance(told[0], tuple)
+    assert told[0][1] is False
+    told.clear()
+    run_to_end([0, 1], models, policy, GREEDY, Limits(1, ()))
+    assert told == [], "there was nothing to plan"
+
+
+def pair(draft: CachedModel, target: CachedModel | None = None) -> dict[Role, Model]:
+    return {Role.TARGET: target or CachedModel(counting(), N_CTX), Role.DRAFT_MODEL: draft}
+
+
+def drafting(draft: Model, draft_length: int = 3, n_vocab: int = 10) -> FixedPolicy:
+    return FixedPolicy(ModelDrafter(draft, n_vocab, ()), draft_length)
+
+
+def test_pass_of_a_round_is_never_wider_than_draft_and_one() -> None:
+    target, draft = CachedModel(counting(), N_CTX), CachedModel(counting(), N_CTX)
+    run_to_end([1] * 9, pair(draft, target), drafting(draft), GREEDY, Limits(13, ()))
+    assert [(asked.rows, asked.evaluated) for asked in target.asked] == [(1, 9)] + [(4, 4)] * 3
+    assert [asked.evaluated for asked in draft.asked][:4] == [10, 1, 1, 2]
+
+
+def test_follow_up_evaluates_only_what_is_new() -> None:
+    target = CachedModel(counting(), N_CTX)
+    models: dict[Role, Model] = {Role.TARGET: target}
+    policy = FixedPolicy(ScriptedDrafter((3, 4, 9)), 3)
+    first = run_to_end([1] * 9, models, policy, GREEDY, Limits(4, ()))
+    follow_up = [*[1] * 9, *first.tokens, 7, 7]
+    target.asked.clear()
+    second = run_to_end(follow_up, models, policy, GREEDY, Limits(1, ()))
+    # The last token handed out was never evaluated, and two are new.
+    assert [asked.evaluated for asked in target.asked] == [3]
+    assert second.generation.prefill_tokens == 3
+
+
+def test_prompt_that_is_cached_already_costs_one_token() -> None:
+    """Its last row is not kept, so its last token is evaluated again."""
+    models: dict[Role, Model] = {Role.TARGET: CachedModel(counting(), N_CTX)}
+    for evaluated in (9, 1, 1):
+        reply = run_to_end([1] * 9, models, plain_policy(), GREEDY, Limits(3, ()))
+        assert reply.generation.prefill_tokens == evaluated
+
+
+@pytest.mark.parametrize("passes", range(5))
+def test_cancelled_pass_ends_the_text_where_it_was(passes: int) -> None:
+    target = CachedModel(counting(), N_CTX, Countdown(passes))
+    reply = run_to_end([1], {Role.TARGET: target}, plain_policy(), GREEDY, Limits(8, ()))
+    assert reply.stop_reason is StopReason.CANCELLED
+    assert reply.tokens == tuple(range(2, 2 + passes))
+
+
+def test_draft_model_that_is_cancelled_leaves_the_first_token() -> None:
+    """The prompt's evaluation by the draft model comes after the first token is out."""
+    draft = CachedModel(counting(), N_CTX, Countdown(0))
+    for prompt in ([1, 1], [1] * 25):
+        reply = run_to_end(prompt, pair(draft), drafting(draft), GREEDY, Limits(4, ()))
+        assert reply.tokens == (2,)
+        assert reply.stop_reason is StopReason.CANCELLED
+        draft.cancel = Countdown(0)
+
+
+def test_draft_model_is_not_asked_when_the_first_token_is_the_last() -> None:
+    draft = CachedModel(counting(), N_CTX)
+    run_to_end([1], pair(draft), drafting(draft), GREEDY, Limits(1, ()))
+    run_to_end([1], pair(draft), drafting(draft), GREEDY, Limits(None, (2,)))
+    assert draft.asked == []
+
+
+def test_draft_model_never_sees_an_id_that_it_has_not_nor_more_than_its_context() -> None:
+    draft = CachedModel(random_table(0, n_vocab=6), n_ctx=4)
+    for prompt in ([1, 7, 1], [9, 1], [1] * 9):
+        reply = run_to_end(prompt, pair(draft), drafting(draft, 3, 6), GREEDY, Limits(4, ()))
+        assert len(reply.tokens) == 4
+
+
+def test_prompt_is_not_changed_and_nothing_runs_before_it_is_asked_for() -> None:
+    target, prompt, looks = CachedModel(counting(), N_CTX), [1, 2], Stopwatch()
+    generation = Generation(prompt, target, plain_policy(), GREEDY, Limits(5, ()), looks)
+    asking = generation.advance()
+    request = next(asking)
+    assert (list(request.tokens), request.rows) == ([1, 2], 1)
+    asking.close()
+    assert prompt == [1, 2]
+    assert target.asked == []
+
+
+class SlowModel(CachedModel):
+    """Takes `seconds` for every token that it evaluates, and a tenth of one to remove some."""
+
+    __slots__ = ("seconds", "watch")
+
+    def slowed(self, watch: Stopwatch, seconds: float) -> "SlowModel":
+        self.watch, self.seconds = watch, seconds
+        return self
+
+    def truncate(self, n_past: int) -> None:
+        if n_past < len(self.cells):
+            self.watch.now_s += 0.125
+            self.truncate_s += 0.125
+        super().truncate(n_past)
+
+    def _decode(self, tokens: list[int], rows: int) -> Logits:  # type: ignore[override]
+        self.watch.now_s += self.seconds * len(tokens)
+        return super()._decode(tokens, rows)
+
+
+def slow_pair(watch: Stopwatch, like: int = 1) -> dict[Role, Model]:
+    """Return two models that say the same where the tables are alike."""
+    tables = random_table(1, n_vocab=8), random_table(like, n_vocab=8)
+    target, draft = starmap(SlowModel, ((table, 60) for table in tables))
+    return {Role.TARGET: target.slowed(watch, 10.0), Role.DRAFT_MODEL: draft.slowed(watch, 1.0)}
+
+
+def slowly(
+    prompt: Sequence[int],
+    max_tokens: int,
+    *,
+    step_s: float = 0.0,
+    like: int = 1,
+    draft_length: int = 3,
+    before: Callable[[dict[Role, Model]], None] = lambda _: None,
+) -> Reply:
+    watch = Stopwatch(step_s)
+    models = slow_pair(watch, like)
+    before(models)
+    policy = drafting(models[Role.DRAFT_MODEL], draft_length, 8)
+    chooser = Chooser(SamplingParams(), Noise(0))
+    return run_to_end(prompt, models, policy, chooser, Limits(max_tokens, ()), watch)
+
+
+def test_every_stage_of_a_round_is_timed() -> None:
+    reply = slowly([1, 2, 3] * 6, 9)
+    first, one, other = reply.rounds  # two rounds of four tokens
+    assert first.spent == Spent(verify_s=180.0)
+    assert one.spent == Spent(draft_prefill_s=18.0, draft_s=3.0, verify_s=40.0)
+    assert other.spent == Spent(draft_s=4.0, verify_s=40.0)  # of the draft two tokens are new
+    generation = reply.generation
+    assert (generation.prefill_s, generation.prefill_tokens) == (180.0, 18)
+    assert generation.decode_s == 105.0
+
+
+def test_removing_rejected_tokens_is_timed_apart() -> None:
+    reply = slowly([1, 2, 3], 12, like=2)
+    assert any(done.accepted < done.drafted for done in reply.rounds)
+    rejected = [done.accepted < done.drafted for done in reply.rounds[:-1]]
+    removed = [done.spent.truncate_s > 0 for done in reply.rounds[1:]]
+    assert removed == rejected, "when the next pass begins"
+    for done in reply.rounds[1:]:
+        assert done.spent.verify_s == 10.0 * (done.drafted + 1)
+
+
+def test_stages_do_not_overlap_and_leave_nothing_out() -> None:
+    """With a clock that moves at every look, each look falls into one stage or into the rest."""
+    reply = slowly([1] * 20, 10, step_s=1.0, draft_length=2)
+    spent = [done.spent for done in reply.rounds[1:]]
+    assert sum(each.wall_s for each in spent) == reply.generation.decode_s
+    assert min(min(each.draft_s, each.verify_s, each.sample_s, each.other_s) for each in spent) > 0
+    assert spent[0].draft_prefill_s > 0
+    assert reply.rounds[0].spent.round_s == reply.generation.prefill_s
+    assert all(part >= 0 for each in spent for part in astuple(each))
+
+
+@pytest.mark.parametrize("passes", range(6))
+def test_cancelled_reply_has_times_of_what_was_confirmed(passes: int) -> None:
+    countdown = Countdown(passes)
+
+    def cancelling(models: dict[Role, Model]) -> None:
+        for model in models.values():
+            assert isinstance(model, CachedModel)
+            model.cancel = countdown
+
+    reply = slowly([1, 2], 9, draft_length=2, before=cancelling)
+    assert reply.stop_reason is StopReason.CANCELLED
+    generation = reply.generation
+    assert generation.prefill_s == 20
+    assert generation.prefill_tokens == 2
+    assert generation.decode_s == sum(done.spent.wall_s for done in reply.rounds[1:])
+
+
+def test_reply_of_one_token_has_no_decode_time() -> None:
+    generation = slowly([1, 2], 1).generation
+    assert generation.prefill_s == 20
+    assert generation.decode_s == 0

@@ -1,0 +1,149 @@
+"""The register of drafters: a new one is its file, and one entry."""
+
+import sys
+from collections.abc import Generator, Sequence
+from types import ModuleType
+
+import numpy as np
+import pytest
+
+from localspec.decoding.cancel import CancelFlag
+from localspec.decoding.choose import Chooser
+from localspec.decoding.costs import PairCosts, PassCosts
+from localspec.decoding.drafters.drafter import Plan, Terms
+from localspec.decoding.drafters.register import (
+    DRAFTERS,
+    WITHOUT_MODEL,
+    Entry,
+    Material,
+    asks_draft_model,
+)
+from localspec.decoding.generation import Generation, Limits
+from localspec.decoding.lengths import best_length
+from localspec.decoding.model import Logits, Pass, Role
+from localspec.decoding.noise import Noise
+from localspec.decoding.policy.adaptive import AdaptivePolicy
+from localspec.decoding.policy.policy import Policy, plain_policy
+from localspec.decoding.round import Draft, Round
+from localspec.decoding.scheduler import Scheduler
+from localspec.decoding.stats import AcceptanceStats
+from localspec.launch.drafting import Drafting
+from localspec.options import SamplingParams
+from tests.toy import CachedModel, Reply, Stopwatch, Table, ToySequences, to_its_end
+
+CHEAP = PairCosts(PassCosts((1, 32), (1.0, 1.1)), PassCosts((1, 32), (0.05, 0.1)))
+N_CTX = 120
+
+
+class SeriesDrafter:
+    """What a file of a new drafter would hold: goes on with a series of numbers by its last step."""
+
+    name = "series"
+    shares_passes = False
+
+    def __init__(self, n_vocab: int) -> None:
+        self._n_vocab = n_vocab
+        self._text: list[int] = []
+        self._chance = 0.5
+
+    def begin(self, tokens: Sequence[int], *, greedy: bool) -> None:
+        self._text = list(tokens)
+
+    def promise(self, tokens: Sequence[int], terms: Terms) -> Plan | None:
+        affordable_s = (1 + terms.budget) * terms.plain_s
+        worth = best_length([self._chance] * terms.most, terms.verify_s, affordable_s)
+        return None if worth is None else Plan(self, worth.draft_length, worth.rate)
+
+    def propose(
+        self, tokens: Sequence[int], plan: Plan, chooser: Chooser
+    ) -> Generator[Pass, Logits, Draft]:
+        yield from ()
+        drafted = self._goes_on(list(tokens), plan.draft_length)
+        kept = tuple(drafted[: chooser.admitted(tokens, drafted)])
+        return Draft(kept, (self._chance,) * len(kept), self.name)
+
+    def foreseen_s(self) -> float:
+        return 0.0
+
+    def learn(self, done: Round, steps: float) -> None:
+        for token in done.confirmed:
+            right = self._goes_on(self._text, 1) == [token]
+            self._chance += 0.2 * (right - self._chance)
+            self._text.append(token)
+
+    def _goes_on(self, text: list[int], length: int) -> list[int]:
+        step = text[-1] - text[-2] if len(text) > 1 else 1
+        return [(text[-1] + step * (i + 1)) % self._n_vocab for i in range(length)]
+
+
+@pytest.fixture
+def series(monkeypatch: pytest.MonkeyPatch) -> Entry:
+    """Add the file and the entry."""
+    module = ModuleType("localspec.decoding.drafters.series")
+    module.make = lambda material: SeriesDrafter(60)  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    entry = Entry("series", "series", 5, False, "()", "underline", "the series went on")
+    monkeypatch.setitem(DRAFTERS, entry.name, entry)
+    return entry
+
+
+def counting() -> Table:
+    """Return a model of 60 ids that says the next but two, and that is not found by looking up."""
+    rows = np.zeros((61, 60), dtype=np.float32)
+    rows[np.arange(1, 61), np.arange(3, 63) % 60] = 5  # with a window of 1, row i + 1 follows i
+    return Table(rows, window=1)
+
+
+def said_by(policies: Sequence[Policy], target: ToySequences) -> list[Reply]:
+    """Let as many sequences as there are policies run at once; return what each said."""
+    scheduler = Scheduler[Reply]({Role.TARGET: target}, CancelFlag(), clock := Stopwatch(0.001))
+    chooser, replies = Chooser(SamplingParams(temperature=0), Noise(0)), {}
+    for slot, policy in enumerate(policies):
+        prompt, limits = [slot + 10, slot + 12], Limits(25, ())
+        view = target.views[slot]
+        generation = Generation(prompt, view, policy, chooser, limits, clock)
+        scheduler.start(slot, to_its_end(generation))
+    while scheduler.running:
+        for ended in scheduler.step():
+            assert ended.error is None
+            assert ended.value is not None
+            replies[ended.slot] = ended.value
+    return [replies[slot] for slot in sorted(replies)]
+
+
+@pytest.mark.parametrize("mode", ["auto", "series", "series:3"])
+def test_a_drafter_is_used_by_its_entry_alone(series: Entry, mode: str) -> None:
+    target = ToySequences([CachedModel(counting(), N_CTX) for _ in range(3)])
+    drafting = Drafting(3, None, 0, (), CHEAP, longest=31)
+    plain = said_by([plain_policy() for _ in range(3)], target)
+    drafted = said_by([drafting.policy(mode, slot) for slot in range(3)], target)
+    assert [each.tokens for each in drafted] == [each.tokens for each in plain]
+    for reply in drafted:
+        stats = AcceptanceStats()
+        for done in reply.rounds:
+            stats.add(done)
+        assert stats.by_drafter["series"].accepted >= 12
+        assert len(reply.rounds) < 15
+
+
+def test_the_adaptive_policy_weighs_all_that_there_are_in_their_order(series: Entry) -> None:
+    model = ToySequences([CachedModel(counting(), N_CTX)])
+    with_model = Drafting(1, model, 60, (), CHEAP, longest=31).policy("auto")
+    without = Drafting(1, None, 0, (), CHEAP, longest=31).policy("auto")
+    for policy, names in ((with_model, list(DRAFTERS)), (without, ["lookup", "series"])):
+        assert isinstance(policy, AdaptivePolicy)
+        assert [drafter.name for drafter in policy.drafters] == names
+
+
+def test_every_entry_makes_a_drafter_of_its_name() -> None:
+    model = CachedModel(counting(), N_CTX)
+    for name, entry in DRAFTERS.items():
+        assert entry.name == name
+        drafter = entry.make(Material((), model, 60, CHEAP.draft_model))
+        assert drafter.name == name
+        assert drafter.shares_passes is entry.needs_draft_model is asks_draft_model(name)
+
+
+def test_what_drafts_without_a_draft_model_needs_none() -> None:
+    assert not asks_draft_model(WITHOUT_MODEL)
+    assert not asks_draft_model("off")

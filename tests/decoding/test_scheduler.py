@@ -1,0 +1,465 @@
+"""Scheduler: passes of several made as one, prompts in chunks between them, and everybody's own affairs kept apart."""
+
+from collections.abc import Generator, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+from localspec.decoding.cancel import CancelFlag, Cancelled
+from localspec.decoding.model import Pass, Passed, Role
+from localspec.decoding.scheduler import Ended, Scheduler
+from localspec.errors import ContextOverflow, PassFailed
+from tests.toy import Asked, CachedModel, Stopwatch, ToySequences, random_table
+
+TABLE = random_table(1, n_vocab=5)
+OTHER = random_table(2, n_vocab=5)
+N_CTX = 64
+Asking = Generator[Pass, Passed, str]
+
+
+def sequences(count: int, flag: CancelFlag, table: object = TABLE, **how: int) -> ToySequences:
+    views = [CachedModel(table, N_CTX) for _ in range(count)]  # type: ignore[arg-type]
+    return ToySequences(views, flag, **how)  # type: ignore[arg-type]
+
+
+class Bench:
+    """A scheduler over toys, and what has ended."""
+
+    def __init__(
+        self, count: int, *, chunk: int | None = None, step_s: float = 0.0, **how: int
+    ) -> None:
+        self.flag, self.clock = CancelFlag(), Stopwatch(step_s)
+        self.target = sequences(count, self.flag, **how)
+        self.draft = sequences(count, self.flag, OTHER, **how)
+        self.chunks: list[tuple[int, int, int]] = []
+        models = {Role.TARGET: self.target, Role.DRAFT_MODEL: self.draft}
+        self.scheduler = Scheduler[str](
+            models,
+            self.flag,
+            self.clock,
+            shared_chunk=chunk,
+            on_chunk=lambda *told: self.chunks.append(told),
+        )
+
+    def start(self, slot: int, asking: Asking, *, urgent: bool = False) -> list[Ended[str]]:
+        return self.scheduler.start(slot, asking, urgent=urgent)
+
+    def step(self) -> dict[int, Ended[str]]:
+        return {each.slot: each for each in self.scheduler.step()}
+
+    def evaluated(self, role: Role = Role.TARGET) -> list[dict[int, int]]:
+        """Return of every pass since the last call what it evaluated by slot."""
+        passes = (self.target if role is Role.TARGET else self.draft).passes
+        taken = list(passes)
+        passes.clear()
+        return taken
+
+
+def writes(
+    prompt: Sequence[int], rounds: int = 4, drafts: int = 0, said: list[str] | None = None
+) -> Asking:
+    """Ask for a prompt's row and then round by round for that of one token more."""
+    tokens = list(prompt)
+    for _ in range(rounds):
+        for drafted in range(drafts):
+            passed = yield Pass(Role.DRAFT_MODEL, [*tokens, *[3] * drafted], 1)
+            assert np.array_equal(passed.logits[0], OTHER.row([*tokens, *[3] * drafted]))
+        draft = [3] * drafts
+        try:
+            passed = yield Pass(Role.TARGET, [*tokens, *draft], 1 + drafts)
+        except Cancelled:
+            return "cancelled"
+        for row in range(1 + drafts):
+            assert np.array_equal(passed.logits[row], TABLE.row([*tokens, *draft[:row]]))
+        if said is not None:
+            said.append("round")
+        tokens.append(2)
+    return "done"
+
+
+def test_each_pass_is_made_by_the_model_that_it_is_meant_for() -> None:
+    bench = Bench(1)
+
+    def asking() -> Asking:
+        passed = yield Pass(Role.DRAFT_MODEL, [1, 2], rows=0)
+        assert passed.logits.size == 0
+        passed = yield Pass(Role.TARGET, [1, 2, 3], rows=2)
+        assert np.array_equal(passed.logits[1], TABLE.row([1, 2, 3]))
+        return "done"
+
+    assert bench.start(0, asking()) == []
+    ended: dict[int, Any] = {}
+    while not ended:
+        ended = bench.step()
+    assert ended[0].value == "done"
+    assert bench.target.views[0].asked[-1].rows == 2
+    assert bench.draft.views[0].asked == [Asked(0, 2, 2)]
+
+
+def test_what_asks_for_no_pass_has_ended_at_once_and_its_slot_is_free() -> None:
+    bench = Bench(2)
+
+    def asking() -> Asking:
+        yield from ()
+        return "nothing to do"
+
+    (ended,) = bench.start(1, asking())
+    assert (ended.slot, ended.value, ended.error) == (1, "nothing to do", None)
+    assert bench.scheduler.free == [0, 1]
+    assert bench.scheduler.running == 0
+
+
+def test_what_is_asked_for_is_made_as_one_pass_of_each_model() -> None:
+    bench = Bench(3)
+    for slot in range(3):
+        bench.start(slot, writes([slot, 1], rounds=9, drafts=2))
+    for _ in range(4):
+        bench.step()
+    for role in Role:
+        bench.evaluated(role)
+    bench.step()
+    assert bench.evaluated() == [{0: 3, 1: 3, 2: 3}]
+    assert bench.evaluated(Role.DRAFT_MODEL) == [{0: 1, 1: 1, 2: 1}] * 2
+
+
+def test_more_than_a_pass_may_hold_makes_another_pass() -> None:
+    for how in ({"most_rows": 2}, {"n_batch": 2}):
+        bench = Bench(5, **how)
+        for slot in range(5):
+            bench.start(slot, writes([slot], rounds=9))
+        for _ in range(7):
+            bench.step()
+        bench.evaluated()
+        bench.step()
+        assert bench.evaluated() == [{0: 1, 1: 1}, {2: 1, 3: 1}, {4: 1}]
+
+
+def test_a_prompt_is_evaluated_in_the_chunks_that_it_has_alone() -> None:
+    bench = Bench(2, n_batch=16)
+    bench.start(0, writes([1], rounds=9))
+    bench.step()
+    bench.evaluated()
+    bench.start(1, writes([3] * 37))
+    for _ in range(3):
+        bench.step()
+    assert bench.evaluated() == [{1: 16}, {0: 1}, {1: 16}, {0: 1}, {1: 5}, {0: 1, 1: 1}]
+    assert bench.chunks == [(1, 16, 37), (1, 32, 37)]
+
+
+def test_a_prompt_holds_up_others_by_a_short_chunk_if_that_is_asked_for() -> None:
+    bench = Bench(2, chunk=4, n_batch=16)
+    bench.start(1, writes([3] * 17, rounds=9))
+    bench.step()
+    assert bench.evaluated() == [{1: 16}, {1: 1}], "nobody waits"
+    bench.start(0, writes([1] * 9))
+    for _ in range(3):
+        bench.step()
+    assert bench.evaluated() == [{0: 4}, {1: 1}, {0: 4}, *[{0: 1, 1: 1}] * 2]
+
+
+def test_the_urgent_goes_first_then_the_oldest() -> None:
+    bench = Bench(3, n_batch=4)
+    bench.start(0, writes([1] * 12))
+    bench.start(1, writes([2] * 12))
+    bench.start(2, writes([3] * 12), urgent=True)
+    for _ in range(9):
+        bench.step()
+    fed = [slot for each in bench.evaluated() if list(each.values()) == [4] for slot in each]
+    assert fed == [2, 2, 2, 0, 0, 0, 1, 1, 1]
+
+
+def test_a_draft_model_that_is_a_little_behind_catches_up_beside_the_others() -> None:
+    bench = Bench(2)
+
+    def behind() -> Asking:
+        yield Pass(Role.DRAFT_MODEL, [4] * 17, 1)
+        return "done"
+
+    def far_behind() -> Asking:
+        yield Pass(Role.DRAFT_MODEL, [3] * 18, 1)
+        return "done"
+
+    bench.start(0, writes([1, 2], drafts=1))
+    bench.start(1, behind())
+    bench.step()
+    assert bench.evaluated(Role.DRAFT_MODEL) == [{0: 2, 1: 17}]
+    bench.start(1, far_behind())
+    for _ in range(2):
+        bench.step()
+    assert {1: 18} in bench.evaluated(Role.DRAFT_MODEL)
+
+
+def test_a_draft_model_that_is_behind_by_more_than_a_pass_holds_goes_by_itself() -> None:
+    bench = Bench(2, n_batch=8)
+    bench.start(0, writes([1, 2], drafts=1))
+
+    def behind() -> Asking:
+        yield Pass(Role.DRAFT_MODEL, [4] * 12, 1)
+        return "done"
+
+    bench.start(1, behind())
+    ended: dict[int, Ended[str]] = {}
+    while 1 not in ended:
+        ended = bench.step()
+    assert ended[1].value == "done"
+    assert [each[1] for each in bench.evaluated(Role.DRAFT_MODEL) if 1 in each] == [8, 4]
+
+
+def test_a_pass_that_fails_is_made_again_for_each_alone_and_only_the_guilty_fails() -> None:
+    bench = Bench(3)
+    for slot in range(3):
+        bench.start(slot, writes([slot]))
+    bench.target.poison[1] = 3
+    ended: dict[int, Any] = {}
+    while bench.scheduler.running:
+        ended |= bench.step()
+    assert isinstance(ended[1].error, PassFailed)
+    assert ended[1].value is None
+    assert (ended[0].value, ended[2].value) == ("done", "done")
+
+
+def test_a_chunk_that_fails_ends_its_own_sequence_only() -> None:
+    bench = Bench(2, n_batch=4)
+    bench.start(0, writes([1]))
+    bench.start(1, writes([3] * 30))
+    bench.target.poison[1] = 10
+    ended: dict[int, Any] = {}
+    while bench.scheduler.running:
+        ended |= bench.step()
+    assert isinstance(ended[1].error, PassFailed)
+    assert ended[0].value == "done"
+
+
+def test_a_request_that_does_not_fit_is_refused_to_its_own_sequence_only(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    bench = Bench(2)
+    together = ToySequences.together
+
+    def refusing(self: ToySequences, asked: Sequence[tuple[int, Pass]]) -> object:
+        if any(len(request.tokens) > 3 and slot == 1 for slot, request in asked):
+            raise ContextOverflow("4 tokens do not fit")
+        return together(self, asked)
+
+    monkeypatch.setattr(ToySequences, "together", refusing)
+    for slot in range(2):
+        bench.start(slot, writes([slot]))
+    ended: dict[int, Any] = {}
+    while bench.scheduler.running:
+        ended |= bench.step()
+    assert isinstance(ended[1].error, ContextOverflow)
+    assert ended[0].value == "done"
+
+
+def test_more_rows_than_a_pass_gives_are_refused_and_nothing_hangs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    bench = Bench(1, n_batch=4)
+    together = ToySequences.together
+
+    def refusing(self: ToySequences, asked: Sequence[tuple[int, Pass]]) -> object:
+        if asked[0][1].rows > 4:
+            raise PassFailed("a pass asks for 6 rows: it gives 1 to 4")
+        return together(self, asked)
+
+    monkeypatch.setattr(ToySequences, "together", refusing)
+
+    def asking() -> Asking:
+        yield Pass(Role.TARGET, [1], 1)
+        yield Pass(Role.TARGET, [1] * 7, 6)
+        return "done"
+
+    bench.start(0, asking())
+    ended: dict[int, Ended[str]] = {}
+    for _ in range(5):
+        ended |= bench.step()
+    assert isinstance(ended[0].error, PassFailed)
+
+
+def test_what_goes_wrong_within_a_sequence_is_its_own_affair() -> None:
+    bench = Bench(2)
+
+    def broken() -> Asking:
+        yield Pass(Role.TARGET, [1], 1)
+        raise ZeroDivisionError
+
+    bench.start(0, writes([1]))
+    bench.start(1, broken())
+    ended: dict[int, Any] = {}
+    while bench.scheduler.running:
+        ended |= bench.step()
+    assert isinstance(ended[1].error, ZeroDivisionError)
+    assert ended[0].value == "done"
+
+
+# Cancelling.
+
+
+def test_one_that_is_cancelled_ends_at_the_next_step_and_the_others_do_not_notice() -> None:
+    bench = Bench(3)
+    for slot in range(3):
+        bench.start(slot, writes([slot], rounds=6))
+    bench.step()
+    bench.scheduler.cancel(1)
+    assert bench.step()[1].value == "cancelled"
+    assert not bench.flag.is_set
+    ended: dict[int, Any] = {}
+    while bench.scheduler.running:
+        ended |= bench.step()
+    assert (ended[0].value, ended[2].value) == ("done", "done")
+
+
+@pytest.mark.parametrize("slot", range(3))
+def test_one_that_is_cancelled_in_the_midst_of_a_pass_ends_there(slot: int) -> None:
+    bench = Bench(3)
+    for each in range(3):
+        bench.start(each, writes([each], rounds=6))
+    for _ in range(4):
+        bench.step()
+    bench.target.on_pass = lambda: bench.scheduler.cancel(slot)
+    assert bench.step()[slot].value == "cancelled"
+    bench.target.on_pass = lambda: None
+    ended: dict[int, Any] = {}
+    while bench.scheduler.running:
+        ended |= bench.step()
+    assert {each.value for each in ended.values()} == {"done"}
+    assert len(ended) == 2
+
+
+def test_one_of_another_group_that_is_cancelled_while_a_pass_runs_is_not_asked_again() -> None:
+    bench = Bench(4, most_rows=2)
+    for slot in range(4):
+        bench.start(slot, writes([slot], rounds=9))
+    for _ in range(5):
+        bench.step()
+    passes = iter(range(100))
+    bench.target.on_pass = lambda: bench.scheduler.cancel(3) if next(passes) == 0 else None
+    assert bench.step()[3].value == "cancelled"
+    ended: dict[int, Any] = {}
+    while bench.scheduler.running:
+        ended |= bench.step()
+    assert [ended[slot].value for slot in range(3)] == ["done"] * 3
+
+
+def test_a_cancel_that_comes_too_late_is_not_for_whoever_begins_on_the_slot() -> None:
+    bench = Bench(2)
+    bench.start(0, writes([1], rounds=6))
+    bench.start(1, writes([2], rounds=1))
+    while 1 not in bench.step():
+        pass
+    bench.scheduler.cancel(1)
+    bench.start(1, writes([3], rounds=2))
+    ended: dict[int, Any] = {}
+    while bench.scheduler.running:
+        ended |= bench.step()
+    assert {slot: each.value for slot, each in ended.items()} == {0: "done", 1: "done"}
+    assert not bench.flag.is_set
+
+
+def test_the_flag_ends_all_and_stays_set() -> None:
+    bench = Bench(3, n_batch=4)
+    for slot in range(3):
+        bench.start(slot, writes([slot] * 6, rounds=6))
+    for _ in range(8):
+        bench.step()
+    bench.flag.set()
+    ended: dict[int, Any] = {}
+    for _ in range(4):
+        ended |= bench.step()
+    assert {each.value for each in ended.values()} == {"cancelled"}
+    assert bench.scheduler.running == 0
+    assert bench.flag.is_set
+
+
+@pytest.mark.parametrize("all_first", [True, False])
+def test_a_cancel_of_one_does_not_swallow_that_of_all(all_first: bool) -> None:
+    bench = Bench(3)
+    for slot in range(3):
+        bench.start(slot, writes([slot], rounds=6))
+    for _ in range(4):
+        bench.step()
+    if all_first:
+        bench.flag.set()
+    bench.scheduler.cancel(1)
+    if not all_first:
+        bench.flag.set()
+    assert {slot: each.value for slot, each in bench.step().items()} == dict.fromkeys(
+        range(3), "cancelled"
+    )
+
+
+def test_what_was_evaluated_of_an_interrupted_pass_counts_for_the_others() -> None:
+    bench = Bench(4)
+    for slot in range(4):
+        bench.start(slot, writes([slot], rounds=9))
+    for _ in range(6):
+        bench.step()
+    passes = iter(range(100))
+    bench.target.on_pass = lambda: bench.scheduler.cancel(3) if next(passes) == 0 else None
+    bench.evaluated()
+    bench.step()
+    bench.step()
+    interrupted, again = bench.evaluated()
+    assert interrupted == {0: 1, 1: 1, 2: 1, 3: 1}
+    assert again == {0: 1, 1: 1, 2: 1}
+
+
+def test_what_is_dropped_is_closed_and_leaves_its_slot() -> None:
+    bench, said = Bench(2), []
+
+    def closing() -> Asking:
+        try:
+            yield Pass(Role.TARGET, [1], 1)
+        finally:
+            said.append("closed")
+        return "done"
+
+    bench.start(0, closing())
+    bench.start(1, writes([2]))
+    bench.scheduler.drop(0)
+    assert said == ["closed"]
+    assert bench.scheduler.free == [0]
+    bench.scheduler.drop(0)
+    bench.scheduler.close()
+    assert bench.scheduler.running == 0
+
+
+# What they took.
+
+
+class Slow(ToySequences):
+    """Takes a second for each token that it evaluates."""
+
+    clock: Stopwatch
+
+    def _evaluate(self, asked):  # type: ignore[no-untyped-def]
+        answers = super()._evaluate(asked)
+        self.clock.now_s += sum(self.passes[-1].values())
+        return answers
+
+
+def test_of_a_shared_pass_each_is_charged_its_share_and_has_waited_for_the_prompts_of_others() -> (
+    None
+):
+    clock, flag = Stopwatch(0.0), CancelFlag()
+    target = Slow([CachedModel(TABLE, N_CTX) for _ in range(2)], flag)
+    target.clock = clock
+    scheduler = Scheduler[str]({Role.TARGET: target}, flag, clock)
+    told: dict[int, list[Passed]] = {0: [], 1: []}
+
+    def asking(slot: int, prompt: list[int], rows: int) -> Asking:
+        for _ in range(3):
+            told[slot].append((yield Pass(Role.TARGET, prompt, rows)))
+            prompt = [*prompt, *[2] * rows]
+        return "done"
+
+    scheduler.start(0, asking(0, [1], 1))
+    scheduler.step()
+    scheduler.start(1, asking(1, [3] * 8, 3))
+    while scheduler.running:
+        scheduler.step()
+    assert [each.seconds for each in told[0]] == [1.0, 1.0, 1.0]
+    assert [each.waited_s for each in told[0]] == [0.0, 11.0, 3.0]
+    assert [each.seconds for each in told[1]] == [8.0, 3.0, 3.0]
+    assert [each.waited_s for each in told[1]] == [0.0, 1.0, 1.0]

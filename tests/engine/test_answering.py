@@ -1,0 +1,86 @@
+"""Answering, in this process: what a cancel meets that comes at an awkward moment."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import pytest
+
+from localspec.chat.assistant import Assistant
+from localspec.chat.conversation import Conversation
+from localspec.chat.events import Event, Finished, Started
+from localspec.chat.requests import Request
+from localspec.decoding.cancel import CancelFlag
+from localspec.decoding.policy.policy import Policy
+from localspec.decoding.round import StopReason
+from localspec.engine.answering import Answering
+from localspec.engine.protocol import Ask, Notice, ReplyDone, ReplyEvents
+from localspec.messages import Message
+from localspec.options import ReplyOptions, SamplingParams
+from tests.engine.double import loaded
+
+GREEDY = ReplyOptions(SamplingParams(temperature=0))
+
+
+class Meddler:
+    """Cancels a request at a certain moment, as another thread may: while it begins, or at its end."""
+
+    def __init__(self, moment: str, request: int) -> None:
+        self.moment, self.request = moment, request
+        self.cancel: Callable[[int], None] = lambda _number: None
+
+    def begin(
+        self, request: Request, tokens: Sequence[int], policy: Policy
+    ) -> Callable[[Event], None]:
+        self._meet("begin", request.key)
+        return lambda event: self._meet(type(event).__name__, request.key)
+
+    def close(self) -> None:
+        pass
+
+    def _meet(self, moment: str, key: int) -> None:
+        if (moment, key) == (self.moment, self.request):
+            self.cancel(key)
+
+
+def reasons(meddler: Meddler, asked: int, parallel: int) -> dict[int, StopReason]:
+    """Have requests answered while somebody meddles; return why each ended."""
+    made = loaded("toy", {"parallel": parallel}, CancelFlag())
+    assistant = Assistant(made.assistant.models, made.assistant.policies, observers=[meddler])
+    told: list[Notice] = []
+    answering = Answering(replace(made, assistant=assistant), told.append)
+    meddler.cancel = answering.cancel
+    for number in range(1, asked + 1):
+        answering.ask(Ask(number, (Message.user(f"question {number}"),), GREEDY))
+    while answering.busy:
+        answering.step()
+    return {each.id: each.reply.stop_reason for each in told if isinstance(each, ReplyDone)}
+
+
+@pytest.mark.parametrize("parallel", [1, 2])
+@pytest.mark.parametrize("moment", ["begin", "Started", "RoundDone"])
+def test_a_cancel_is_heard_from_the_first_moment_on(moment: str, parallel: int) -> None:
+    told = reasons(Meddler(moment, 2), asked=3, parallel=parallel)
+    assert told == {1: StopReason.EOG, 2: StopReason.CANCELLED, 3: StopReason.EOG}
+
+
+@pytest.mark.parametrize("parallel", [1, 2])
+def test_a_cancel_that_comes_with_the_end_stops_nobody_else(parallel: int) -> None:
+    told = reasons(Meddler(Finished.__name__, 2), asked=4, parallel=parallel)
+    assert told == dict.fromkeys(range(1, 5), StopReason.EOG)
+
+
+def test_that_a_reply_begins_is_told_before_its_first_pass() -> None:
+    made = loaded("toy", {}, CancelFlag())
+    evaluated: list[int] = []
+
+    def tell(notice: Notice) -> None:
+        if isinstance(notice, ReplyEvents) and isinstance(notice.events[0], Started):
+            evaluated.append(made.assistant.models.target.common_prefix(prompt))
+
+    answering = Answering(made, tell)
+    question = (Message.user("x" * 300),)
+    prompt = made.assistant.prompt_tokens(Conversation(messages=question))
+    answering.ask(Ask(1, question, GREEDY))
+    while answering.busy:
+        answering.step()
+    assert evaluated == [0]

@@ -1,0 +1,193 @@
+"""Heavier and shuffled models: what is written, where it is kept, what is refused."""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from lab.synthetic import made_file
+from lab.synthetic.gguf_writer import zeros
+from lab.synthetic.heavier import heavier
+from lab.synthetic.shuffled import shuffled
+from localspec.errors import LocalspecError, ModelFileError, UsageError
+from localspec.models.gguf import read_header
+from localspec.models.gguf_encoding import GGML_TYPES
+from localspec.models.gguf_layout import Placed, read_layout
+from tests.models.gguf_builder import Content, Tensor, build, model_values
+
+_PARTS = ("attn_norm.weight", "attn_q.weight", "attn_output.weight", "attn_output.bias")
+PARTS = (*_PARTS, "ffn_up.weight", "ffn_down.weight")
+
+
+def toy(
+    directory: Path,
+    n_layers: int = 2,
+    parts: tuple[str, ...] = PARTS,
+    alignment: int = 32,
+    values: Mapping[str, Content] | None = None,
+) -> Path:
+    """Write a transformer whose tensors hold different bytes."""
+    names = ["token_embd.weight", *(f"blk.{n}.{part}" for n in range(n_layers) for part in parts)]
+    tensors, offset = [], 0
+    for name in names:
+        shape = (5,) if name.endswith(("norm.weight", "bias")) else (4, 3)
+        tensors.append(Tensor(name, shape, 0, offset))
+        offset += -(-4 * int(np.prod(shape)) // alignment) * alignment
+    content = {
+        **model_values(),
+        "general.name": "Toy",
+        "toy.block_count": n_layers,
+        **(values or {}),
+    }
+    if alignment != 32:
+        content["general.alignment"] = alignment
+    made = bytearray(build(content, tensors, data_bytes=offset, alignment=alignment))
+    made[-offset:] = np.random.default_rng(1).integers(1, 100, offset, dtype=np.uint8).tobytes()
+    path = directory / "toy.gguf"
+    path.write_bytes(made)
+    return path
+
+
+def bytes_of(path: Path) -> dict[str, bytes]:
+    content = path.read_bytes()
+    return {t.name: content[t.start : t.start + t.size_bytes] for t in read_layout(path).tensors}
+
+
+def unchanged(made: Path, source: Path, *but: str) -> bool:
+    """Return whether every value of the header is the source's, byte for byte, but these."""
+    one, other = read_layout(made).values, read_layout(source).values
+    return list(one) == list(other) and {k for k in one if one[k] != other[k]} == set(but)
+
+
+@pytest.mark.parametrize("alignment", [32, 64])
+def test_added_layers_are_copies_whose_last_matrices_are_zero(
+    tmp_path: Path, alignment: int
+) -> None:
+    source = toy(tmp_path, alignment=alignment)
+    before, after = bytes_of(source), bytes_of(heavier(source, 3, tmp_path / "made"))
+    assert len(after) == 1 + 6 * len(PARTS)
+    for name, content in before.items():
+        assert after[name] == content
+    for layer in range(2, 6):
+        for part in PARTS:
+            added, original = after[f"blk.{layer}.{part}"], before[f"blk.{layer % 2}.{part}"]
+            if part.startswith(("attn_output", "ffn_down")):
+                assert added == bytes(len(original))
+            else:
+                assert added == original
+
+
+def test_the_header_says_how_many_layers_there_are_and_what_was_done(tmp_path: Path) -> None:
+    source = toy(
+        tmp_path, values={"toy.attention.head_count": [4, 8], "toy.rope.sections": [1, 2, 3]}
+    )
+    made = heavier(source, 2, tmp_path)
+    header = read_header(made)
+    assert header.metadata["toy.block_count"] == 4
+    assert header.text("general.name") == "Toy (synthetic 2x)"
+    heads, sections = (
+        header.metadata["toy.attention.head_count"],
+        header.metadata["toy.rope.sections"],
+    )
+    assert isinstance(heads, np.ndarray)
+    assert isinstance(sections, np.ndarray)
+    assert heads.tolist() == [4, 8, 4, 8]
+    assert sections.tolist() == [1, 2, 3]
+    assert unchanged(made, source, "toy.block_count", "general.name", "toy.attention.head_count")
+
+
+def test_zero_bytes_are_counted_for_every_type() -> None:
+    for type_id, kind in GGML_TYPES.items():
+        placed = Placed("x", (kind.block_size, 3), type_id, 0, 3 * kind.block_bytes)
+        assert sum(map(len, zeros(placed))) == placed.size_bytes
+        assert placed.block_bytes == kind.block_bytes
+
+
+def test_it_is_made_once_and_anew_when_the_source_changes(tmp_path: Path) -> None:
+    source = toy(tmp_path)
+    made = heavier(source, 2, tmp_path / "made")
+    written = made.stat().st_mtime_ns
+    assert heavier(source, 2, tmp_path / "made") == made
+    assert made.stat().st_mtime_ns == written
+    assert heavier(source, 3, tmp_path / "made") != made
+    os.utime(source, (1, 1))
+    assert heavier(source, 2, tmp_path / "made") != made
+    assert "x2" in made.name
+
+
+def test_shuffled_weights_are_the_same_numbers_in_another_order(tmp_path: Path) -> None:
+    source = toy(tmp_path)
+    made = shuffled(source, tmp_path / "made", seed=3)
+    before, after = bytes_of(source), bytes_of(made)
+    for name, content in before.items():
+        blocks = [
+            sorted(np.frombuffer(each, np.uint32).tolist()) for each in (content, after[name])
+        ]
+        assert blocks[0] == blocks[1]
+    moved = [name for name in before if before[name] != after[name]]
+    assert "token_embd.weight" in moved
+    assert not any(name.endswith(("norm.weight", "bias")) for name in moved)
+    assert read_header(made).text("general.name") == "Toy (random weights)"
+    assert unchanged(made, source, "general.name")
+    assert bytes_of(shuffled(source, tmp_path / "other", seed=3)) == after
+    assert bytes_of(shuffled(source, tmp_path / "made", seed=4)) != after
+
+
+@pytest.mark.parametrize("times", [-1, 0, 1, 257])
+def test_a_multiple_out_of_range_is_refused(tmp_path: Path, times: int) -> None:
+    with pytest.raises(UsageError, match="from 2 to 256 for a model of 2 layers"):
+        heavier(toy(tmp_path), times, tmp_path / "made")
+    assert not (tmp_path / "made").exists()
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        ("attn_output.weight",),
+        ("ffn_down.weight",),
+        (*PARTS, "ssm_in.weight"),
+        (*PARTS, "per_layer_token_embd"),
+    ],
+)
+def test_layers_that_are_no_plain_transformers_are_refused(
+    tmp_path: Path, parts: tuple[str, ...]
+) -> None:
+    with pytest.raises(ModelFileError, match="cannot be made heavier: its layers"):
+        heavier(toy(tmp_path, parts=parts), 2, tmp_path / "made")
+
+
+def test_a_header_that_promises_other_layers_than_there_are_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ModelFileError, match="cannot be made heavier"):
+        heavier(toy(tmp_path, values={"toy.block_count": 7}), 2, tmp_path / "made")
+
+
+def test_a_full_disk_is_told_before_anything_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(made_file, "CHUNK_BYTES", 1 << 60)
+    with pytest.raises(LocalspecError, match=r"x2-\w+\.gguf needs .* make room"):
+        heavier(toy(tmp_path), 2, tmp_path / "made")
+    assert list((tmp_path / "made").iterdir()) == []
+
+
+def test_what_breaks_off_leaves_nothing_and_what_was_killed_is_tidied(tmp_path: Path) -> None:
+    source, place = toy(tmp_path), tmp_path / "made"
+
+    def interrupt(_share: float) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        heavier(source, 2, place, interrupt)
+    assert list(place.iterdir()) == []
+    (place / "toy-x9-00000000.partial").write_bytes(b"half")
+    made = heavier(source, 2, place)
+    assert list(place.iterdir()) == [made]
+
+
+def test_how_far_it_is_goes_up_to_the_whole(tmp_path: Path) -> None:
+    shares: list[float] = []
+    heavier(toy(tmp_path), 2, tmp_path / "made", shares.append)
+    assert shares == sorted(shares)
+    assert shares[-1] == pytest.approx(1.0)

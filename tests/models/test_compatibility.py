@@ -1,0 +1,133 @@
+from pathlib import Path
+
+import pytest
+
+from localspec.errors import PairMismatch
+from localspec.models.compatibility import (
+    Compatibility,
+    Fit,
+    compare_tokenizers,
+    require_compatible,
+)
+from localspec.models.gguf import GgufHeader, parse_header, read_header
+from tests.models.gguf_builder import TOKENS, Content, model_file
+
+
+def header(name: str = "target.gguf", **changes: Content | None) -> GgufHeader:
+    return parse_header(model_file(**changes), name=name)
+
+
+def compare(**draft: Content | None) -> Compatibility:
+    return compare_tokenizers(header().tokenizer, header("draft.gguf", **draft).tokenizer)
+
+
+def test_equal_tokenizers_are_identical() -> None:
+    fit = compare()
+    assert fit == Compatibility(Fit.IDENTICAL, "", None, 100.0, 6)
+    assert require_compatible(header(), header("draft.gguf")) == fit
+
+
+def test_a_padded_copy_is_compatible_either_way_round() -> None:
+    padded = header(tokens=[*TOKENS, "[PAD6]", "[PAD7]"], token_type=[2, 3, 3, 1, 1, 1, 5, 5])
+    for target, draft in ((padded, header()), (header(), padded)):
+        fit = compare_tokenizers(target.tokenizer, draft.tokenizer)
+        assert fit.verdict is Fit.COMPATIBLE
+        assert fit.shared_vocab == 6
+        assert fit.overlap_percent == 75.0
+        assert fit.notes == (
+            f"vocabularies have {target.tokenizer.n_vocab} and {draft.tokenizer.n_vocab} tokens",
+        )
+
+
+def test_the_first_token_with_two_meanings_is_named() -> None:
+    fit = compare(tokens=["<unk>", "<s>", "</s>", "x", "b", "y"])
+    assert fit.verdict is Fit.INCOMPATIBLE
+    assert fit.first_difference is not None
+    assert fit.first_difference.token == 3
+    assert (fit.first_difference.target_piece, fit.first_difference.draft_piece) == ("a", "x")
+    assert fit.overlap_percent == pytest.approx(100 * 4 / 6)
+
+
+def test_a_mismatch_names_the_token_both_files_and_the_way_out() -> None:
+    draft = header("draft.gguf", tokens=["<unk>", "<s>", "</s>", "b", "a", "ab"])
+    with pytest.raises(PairMismatch) as caught:
+        require_compatible(header(), draft)
+    assert str(caught.value) == (
+        "token 3 is 'a' in target.gguf and 'b' in draft.gguf: their ids mean different things; "
+        "use --draft lookup or another draft model"
+    )
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"model": "llama"}, "tokenizer kinds are 'gpt2' and 'llama'"),
+        ({"token_type": [2, 3, 3, 1, 6, 1]}, r"token 4 \('b'\) is of type 1 and of type 6"),
+    ],
+)
+def test_equal_tokens_are_not_enough(change: dict[str, Content | None], reason: str) -> None:
+    assert compare(**change).verdict is Fit.INCOMPATIBLE
+    with pytest.raises(PairMismatch, match=f"target.gguf and draft draft.gguf .*{reason}"):
+        require_compatible(header(), header("draft.gguf", **change))
+
+
+@pytest.mark.parametrize(
+    ("change", "note"),
+    [
+        ({"eos_token_id": 1}, "eos is token 2 and 1"),
+        ({"eot_token_id": 2}, "eot is token None and 2"),
+        ({"add_bos_token": False}, "add_bos_token is set to True and False"),
+        ({"pre": None}, "pre-tokenizers are 'toy-bpe' and none"),
+        ({"pre": "other"}, "pre-tokenizers are 'toy-bpe' and 'other'"),
+        ({"merges": ["b a"]}, "merges differ from number 0"),
+        ({"merges": ["a b", "b a"]}, "there are 1 and 2 merges, as far as both go the same"),
+        ({"merges": None}, "only one file has merges"),
+        ({"scores": [0, 1, 2, 3, 4, 5]}, "only one file has scores"),
+        (
+            {"token_type": [2, 3, 3, 1, 4, 1]},
+            "1 tokens are of other types, the first is 4 ('b'): 1 and 4",
+        ),
+        ({"token_type": None}, "only one file names the types of its tokens"),
+    ],
+)
+def test_what_does_not_change_ids_is_reported_only(
+    change: dict[str, Content | None], note: str
+) -> None:
+    fit = compare(**change)
+    assert fit.verdict is Fit.COMPATIBLE
+    assert fit.notes == (note,)
+
+
+def test_a_piece_cannot_break_the_line_or_fill_the_screen() -> None:
+    draft = header("draft.gguf", tokens=["\n" * 3000, *TOKENS[1:]])
+    with pytest.raises(PairMismatch) as caught:
+        require_compatible(header(), draft)
+    assert str(caught.value).isprintable()
+    assert len(str(caught.value)) < 300
+
+
+def test_lengths_are_compared_where_texts_run_together() -> None:
+    # The same characters, cut differently: equal when joined, different as tokens.
+    assert compare(tokens=["<unk>", "<s>", "</s>", "a", "ba", "b"]).first_difference is not None
+
+
+def test_scores_are_compared_where_both_files_have_them() -> None:
+    scores = [0, 1, 2, 3, 4, 5]
+    target = header(scores=scores).tokenizer
+    assert compare_tokenizers(target, header(scores=scores).tokenizer).verdict is Fit.IDENTICAL
+    fit = compare_tokenizers(target, header(scores=[0, 1, 2, 4, 3, 5]).tokenizer)
+    assert fit.verdict is Fit.COMPATIBLE
+    assert fit.notes == ("2 scores differ, the first is of token 3 ('a')",)
+
+
+@pytest.mark.pair
+def test_the_real_pair_is_identical(qwen_target_path: Path, qwen_draft_path: Path) -> None:
+    fit = require_compatible(read_header(qwen_target_path), read_header(qwen_draft_path))
+    assert fit.verdict is Fit.IDENTICAL
+    assert fit.shared_vocab == 151936
+
+
+@pytest.mark.pair
+def test_smollm2_cannot_draft_for_qwen(qwen_target_path: Path, smollm2_path: Path) -> None:
+    with pytest.raises(PairMismatch, match=r"token 0 is '!' in .* and '<\|endoftext\|>' in "):
+        require_compatible(read_header(qwen_target_path), read_header(smollm2_path))

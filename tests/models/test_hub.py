@@ -1,0 +1,346 @@
+import dataclasses
+import logging
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import huggingface_hub
+import pytest
+from huggingface_hub import constants
+
+from localspec.errors import IntegrityError
+from localspec.models import hub as module
+from localspec.models import transfer
+from localspec.models.entries import HubSource
+from localspec.models.hub import HubFile
+from localspec.models.hub_cache import from_hub
+from localspec.models.store import Store
+from localspec.models.transfer import SourceFailedError
+from tests.models.loopback_hub import COMMIT, Fault, LoopbackHub, loopback_hub
+from tests.models.sources import entry_for
+
+DATA = bytes(range(250)) * 1000
+SOURCE = HubSource("owner/toy-GGUF", "toy.gguf", COMMIT)
+URL = f"/owner/toy-GGUF/resolve/{COMMIT}/toy.gguf"
+ENTRY = entry_for(DATA, SOURCE)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    return Store(tmp_path / "data")
+
+
+@pytest.fixture
+def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[LoopbackHub]:
+    """A hub on the loopback; huggingface_hub read its settings when it was imported."""
+    with loopback_hub() as hub:
+        hub.files[URL] = DATA
+        monkeypatch.setattr(transfer, "PAUSES_S", (0.0, 0.0, 0.0))
+        monkeypatch.setattr(constants, "ENDPOINT", hub.url)
+        template = hub.url + "/{repo_id}/resolve/{revision}/{filename}"
+        monkeypatch.setattr(constants, "HUGGINGFACE_CO_URL_TEMPLATE", template)
+        monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "cache"))
+        monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
+        monkeypatch.setattr(constants, "HF_HUB_DISABLE_TELEMETRY", True)
+        yield hub
+        huggingface_hub.close_session()
+
+
+@pytest.fixture
+def storage(hub: LoopbackHub) -> LoopbackHub:
+    """The hub, redirecting to its storage under another name of this machine."""
+    hub.storage = hub.url.replace("127.0.0.1", "localhost")
+    return hub
+
+
+def fetch(store: Store, *, offline: bool = False, seen: list[int] | None = None) -> Path:
+    report = [] if seen is None else seen
+    return from_hub(SOURCE, ENTRY, store, offline, report.append)
+
+
+def blob(tmp_path: Path) -> Path:
+    return tmp_path / "cache" / "models--owner--toy-GGUF" / "blobs" / ENTRY.sha256
+
+
+def test_a_file_of_the_hub_arrives_in_the_hubs_cache_and_is_pointed_at(
+    hub: LoopbackHub, store: Store, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    seen: list[int] = []
+    path = fetch(store, seen=seen)
+    assert path == store.path_of(ENTRY)
+    assert path.read_bytes() == DATA
+    assert path.readlink() == blob(tmp_path)
+    assert seen[-1] == len(DATA)
+    assert {request.split()[1] for request in hub.requests} == {URL}
+    assert capfd.readouterr() == ("", "")
+
+
+def test_the_token_of_the_user_is_sent(
+    hub: LoopbackHub, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HF_TOKEN", "hf_secret")
+    fetch(store)
+    assert set(hub.authorization) == {"Bearer hf_secret"}
+
+
+@pytest.mark.parametrize("offline", [True, False])
+def test_what_the_cache_holds_is_not_asked_for(
+    hub: LoopbackHub, store: Store, tmp_path: Path, offline: bool
+) -> None:
+    blob(tmp_path).parent.mkdir(parents=True)
+    blob(tmp_path).write_bytes(DATA)
+    assert fetch(store, offline=offline).readlink() == blob(tmp_path)
+    assert hub.requests == []
+
+
+def test_a_file_under_another_name_in_the_cache_is_found_by_its_revision(
+    hub: LoopbackHub, store: Store, tmp_path: Path
+) -> None:
+    snapshot = tmp_path / "cache" / "models--owner--toy-GGUF" / "snapshots" / COMMIT
+    snapshot.mkdir(parents=True)
+    (snapshot / "toy.gguf").write_bytes(DATA)
+    assert fetch(store, offline=True).readlink() == snapshot / "toy.gguf"
+
+
+def test_a_damaged_copy_in_the_cache_is_fetched_again(
+    hub: LoopbackHub, store: Store, tmp_path: Path
+) -> None:
+    fetch(store)
+    blob(tmp_path).write_bytes(DATA[:-1] + b"x")
+    store.path_of(ENTRY).unlink()  # type: ignore[union-attr]
+    with pytest.raises(SourceFailedError, match="copy in the hub's cache is damaged, offline"):
+        fetch(store, offline=True)
+    assert fetch(store).read_bytes() == DATA
+    assert blob(tmp_path).read_bytes() == DATA
+
+
+def test_offline_the_hub_is_not_asked(hub: LoopbackHub, store: Store) -> None:
+    with pytest.raises(SourceFailedError, match="not in the hub's cache, offline"):
+        fetch(store, offline=True)
+    assert hub.requests == []
+
+
+def test_the_variable_of_the_hub_closes_it(
+    hub: LoopbackHub, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
+    with pytest.raises(SourceFailedError, match="HF_HUB_OFFLINE is set"):
+        fetch(store)
+    assert hub.requests == []
+
+
+def test_a_file_of_another_size_is_refused_before_it_is_fetched(
+    hub: LoopbackHub, store: Store
+) -> None:
+    hub.files[URL] = DATA + b"x"
+    with pytest.raises(IntegrityError, match="the size is 250001 bytes, not 250000 bytes"):
+        fetch(store)
+    assert [request.split()[0] for request in hub.requests] == ["HEAD"]
+
+
+def test_a_file_with_other_bytes_is_refused(hub: LoopbackHub, store: Store) -> None:
+    hub.files[URL] = DATA[:-1] + b"x"
+    with pytest.raises(IntegrityError, match="the sha256 is"):
+        fetch(store)
+    assert store.path_of(ENTRY) is None
+
+
+@pytest.mark.parametrize(
+    ("status", "reason"),
+    [
+        (404, "HTTP 404, no such file"),
+        (401, r"access refused \(HTTP 401\)"),
+        (403, r"access refused \(HTTP 403\)"),
+        (500, "HTTP 500"),
+    ],
+)
+def test_a_refusal_is_told_in_a_few_words(
+    hub: LoopbackHub,
+    store: Store,
+    status: int,
+    reason: str,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    hub.status = status
+    with pytest.raises(SourceFailedError, match=reason):
+        fetch(store)
+    assert len(hub.requests) == (1 if status < 500 else 4)  # only what may pass is tried again
+    assert capfd.readouterr() == ("", "")
+
+
+def test_a_hub_out_of_reach_costs_no_retries(
+    hub: LoopbackHub, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    template = "http://127.0.0.1:9/{repo_id}/{revision}/{filename}"
+    monkeypatch.setattr(constants, "HUGGINGFACE_CO_URL_TEMPLATE", template)
+    slept: list[float] = []
+    monkeypatch.setattr(time, "sleep", slept.append)
+    with pytest.raises(SourceFailedError, match=r"^no connection$"):
+        fetch(store)
+    assert sum(slept) < 1.0  # huggingface_hub's own retries wait for 23 s
+
+
+def test_a_hub_that_does_not_answer_is_left(
+    hub: LoopbackHub, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hub.silent.set()
+    monkeypatch.setattr(module, "ANSWER_S", 0.2)
+    with pytest.raises(SourceFailedError, match=r"no answer within 0.2 s|the server fell silent"):
+        fetch(store)
+
+
+def test_the_hubs_own_warnings_are_kept_off_the_screen() -> None:
+    module.library()
+    assert not logging.getLogger("huggingface_hub.file_download").isEnabledFor(logging.CRITICAL)
+
+
+def test_a_disk_without_room_is_told_before_the_hub_is_asked(
+    hub: LoopbackHub, store: Store
+) -> None:
+    large = dataclasses.replace(ENTRY, size_bytes=10**18)
+    with pytest.raises(SourceFailedError, match=r"needs 1000000000.0 GB free"):
+        from_hub(SOURCE, large, store, False, print)
+    assert hub.requests == []
+
+
+def test_the_variables_of_the_user_are_honoured(tmp_path: Path) -> None:
+    """In a process of its own, since huggingface_hub reads them when it is imported."""
+    code = (
+        "from pathlib import Path\n"
+        "from tests.models.test_hub import ENTRY, SOURCE, Store, from_hub\n"
+        "from_hub(SOURCE, ENTRY, Store(Path('data').absolute()), False, lambda _: None)"
+    )
+    with loopback_hub() as hub:
+        hub.files[URL] = DATA
+        variables = {"HF_ENDPOINT": hub.url, "HF_HOME": str(tmp_path / "home"), "HF_TOKEN": "hf_x"}
+        root = Path(__file__).parents[2]
+        done = subprocess.run(
+            [sys.executable, "-c", code],
+            env={**os.environ, **variables, "PYTHONPATH": str(root)},
+            cwd=tmp_path,
+            capture_output=True,
+            check=False,
+        )
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
+    cached = tmp_path / "home" / "hub" / "models--owner--toy-GGUF" / "blobs" / ENTRY.sha256
+    assert (tmp_path / "data" / "blobs" / ENTRY.sha256).readlink() == cached
+    assert {request.split()[1] for request in hub.requests} == {URL}
+    assert set(hub.authorization) == {"Bearer hf_x"}
+
+
+def test_the_token_does_not_follow_a_redirect_to_another_host(
+    storage: LoopbackHub, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HF_TOKEN", "hf_secret")
+    storage.faults.extend([Fault("cut", 1000), Fault("status")])
+    assert fetch(store).read_bytes() == DATA
+    assert storage.leaked == []
+    by_host = {"storage" in path for path in storage.requests}
+    assert by_host == {True, False}
+    to_the_storage = {
+        token
+        for path, token in zip(storage.requests, storage.authorization, strict=True)
+        if "storage" in path
+    }
+    assert to_the_storage == {None}
+
+
+def test_a_line_that_was_cut_is_taken_up_where_it_ended(hub: LoopbackHub, store: Store) -> None:
+    hub.faults.extend([Fault("cut", 100_000), Fault("cut", 50_000)])
+    seen: list[int] = []
+    assert fetch(store, seen=seen).read_bytes() == DATA
+    assert hub.offsets == [0, 100_000, 150_000]
+    assert hub.sent_bytes == len(DATA)
+    assert seen == sorted(seen)
+
+
+def test_the_next_run_goes_on_where_the_last_one_was_left(hub: LoopbackHub, store: Store) -> None:
+    hub.faults.extend([Fault("cut", 200_000), Fault("status", status=403)])
+    with pytest.raises(SourceFailedError, match="access refused"):
+        fetch(store)
+    assert store.partial_bytes(ENTRY) == 200_000
+    assert fetch(store).read_bytes() == DATA
+    assert hub.offsets == [0, 200_000, 200_000]
+    assert store.partial_bytes(ENTRY) == 0
+
+
+def test_an_address_that_expired_is_resolved_again(storage: LoopbackHub, store: Store) -> None:
+    class Renewed(list[int]):
+        """Lets the address expire when the first bytes arrive."""
+
+        def append(self, done: int) -> None:
+            if done:
+                storage.signature = 2
+
+    storage.faults.append(Fault("cut", 100_000))
+    assert fetch(store, seen=Renewed()).read_bytes() == DATA
+    assert [request for request in storage.requests if "signature=2" in request] != []
+    assert storage.offsets == [0, 100_000]
+
+
+def test_a_server_that_falls_silent_is_asked_again(
+    hub: LoopbackHub, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(transfer, "SILENCE_S", 0.2)
+    hub.faults.append(Fault("silent", 100_000))
+    assert fetch(store).read_bytes() == DATA
+    assert hub.offsets == [0, 100_000]
+
+
+@pytest.mark.parametrize("revision", [None, "v1.0", COMMIT])
+def test_other_clients_of_the_hub_find_the_file_in_its_cache(
+    hub: LoopbackHub, store: Store, revision: str | None
+) -> None:
+    hub.files[URL.replace(COMMIT, revision or "main")] = DATA
+    source = dataclasses.replace(SOURCE, revision=revision)
+    from_hub(source, ENTRY, store, False, lambda _: None)
+    file = huggingface_hub.hf_hub_download(
+        SOURCE.repo, SOURCE.file, revision=revision, local_files_only=True
+    )
+    assert Path(file).read_bytes() == DATA
+    (repo,) = huggingface_hub.scan_cache_dir().repos
+    assert (repo.repo_id, repo.size_on_disk) == (SOURCE.repo, len(DATA))
+
+
+def test_a_cache_that_cannot_be_written_leaves_the_file_in_the_store(
+    hub: LoopbackHub, store: Store, tmp_path: Path
+) -> None:
+    (tmp_path / "cache").write_text("no directory")
+    path = fetch(store)
+    assert path.read_bytes() == DATA
+    assert not path.is_symlink()
+
+
+def test_a_hub_cannot_choose_where_a_name_is_written(
+    hub: LoopbackHub, store: Store, tmp_path: Path
+) -> None:
+    hub.commit = "../../../../escaped"
+    path = fetch(store)
+    assert path.read_bytes() == DATA
+    assert not path.is_symlink()
+    assert {each.name for each in tmp_path.iterdir()} == {"data"}
+
+
+def test_a_part_of_a_file_is_read_alone(storage: LoopbackHub) -> None:
+    with HubFile(SOURCE).open(1000, 1999) as answer:
+        assert (answer.start, answer.total_bytes) == (1000, len(DATA))
+        assert b"".join(answer.chunks) == DATA[1000:2000]
+    assert storage.sent_bytes == 1000
+
+
+def test_a_redirect_that_is_no_web_address_is_not_followed(hub: LoopbackHub, store: Store) -> None:
+    hub.storage = "file://localhost"
+    with pytest.raises(SourceFailedError, match="redirects to something that is no web address"):
+        fetch(store)
+
+
+def test_a_download_that_was_whole_when_it_was_killed_is_verified_and_kept(
+    hub: LoopbackHub, store: Store
+) -> None:
+    with store.partial(ENTRY, lambda _: None) as partial:
+        partial.write(DATA, 0)
+    assert fetch(store).read_bytes() == DATA
+    assert hub.sent_bytes == 0

@@ -1,0 +1,46 @@
+"""What the documents refer to is there: links, headings, paths of the repository, and every record in its index."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+RECORDS = sorted((ROOT / "docs/decisions").glob("[0-9]*.md"))
+DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+
+_LINK = re.compile(r"\]\((?!https?:)([^)#\s]*)(?:#([^)\s]+))?\)")
+_PROGRAM = re.compile(r"python -m (lab(?:\.[a-z_]+)+)(?![.\w])")
+
+
+def anchors(document: Path) -> set[str]:
+    """Return the names that a forge gives to the headings of a document."""
+    headings = re.findall(r"^#+ (.+)$", document.read_text(), flags=re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", each.lower()).replace(" ", "-") for each in headings}
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda each: str(each.relative_to(ROOT)))
+def test_links_lead_somewhere(document: Path) -> None:
+    for path, heading in _LINK.findall(document.read_text()):
+        target = document.parent / path if path else document
+        assert target.exists(), path
+        if heading:
+            assert heading in anchors(target), f"{path}#{heading}"
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda each: str(each.relative_to(ROOT)))
+def test_programs_that_are_named_are_there(document: Path) -> None:
+    for name in _PROGRAM.findall(document.read_text()):
+        path = ROOT.joinpath(*name.split("."))
+        assert path.with_suffix(".py").exists() or (path / "__main__.py").exists(), name
+
+
+def test_every_record_stands_in_the_index_under_its_number() -> None:
+    index = (ROOT / "docs/decisions/README.md").read_text()
+    rows = re.findall(r"^\| \[(\d{4})\]\((\S+)\) \| (.+?) \| (.+?) \|", index, flags=re.MULTILINE)
+    assert [name for _, name, *_ in rows] == [each.name for each in RECORDS]
+    assert [int(number) for number, *_ in rows] == list(range(1, len(RECORDS) + 1))
+    for (number, _, title, status), record in zip(rows, RECORDS, strict=True):
+        heading, _, *rest = record.read_text().split("\n")
+        assert heading == f"# {int(number)}. {title}"
+        assert rest[0].strip() == f"Status: {status}"

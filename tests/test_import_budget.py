@@ -1,0 +1,93 @@
+"""What each verb imports before it can do anything: so many modules of ours, and of the slow libraries only these."""
+
+import subprocess
+import sys
+
+import pytest
+
+SLOW = {
+    "asyncio",
+    "huggingface_hub",
+    "httpx",
+    "jinja2",
+    "llama_cpp",
+    "llguidance",
+    "markdown_it",
+    "multiprocessing",
+    "numpy",
+    "pip",
+    "platformdirs",
+    "pygments",
+    "rich",
+    "sqlite3",
+    "ssl",
+    "textual",
+}
+
+_COMMAND = """
+import sys
+sys.argv = ["localspec", *{words!r}]
+from localspec.__main__ import main
+try:
+    main()
+finally:
+    print(*sys.modules, file=sys.stderr)
+"""
+_FIRST_FRAME = """
+import sys, localspec.__main__, localspec.cli, localspec.cli.chat, localspec.ui.app
+print(*sys.modules, file=sys.stderr)
+"""
+_ENGINE = "import sys, localspec.launch.child; print(*sys.modules, file=sys.stderr)"
+
+
+def script(*words: str) -> str:
+    return _COMMAND.format(words=list(words))
+
+
+# Flags are derived from the options' own declarations, ten small modules that import the standard library alone.
+# What runs, how many modules of ours at most, and which slow libraries. Lower a number when it falls; a higher one
+# needs a reason.
+MODEL_LIBRARIES = {"jinja2", "llama_cpp", "multiprocessing", "numpy", "platformdirs", "sqlite3"}
+BUDGET: dict[str, tuple[str, int, set[str]]] = {
+    "--help": (script("--help"), 4, set()),
+    "run --help": (script("run", "--help"), 167, MODEL_LIBRARIES),
+    "batch --help": (script("batch", "--help"), 194, MODEL_LIBRARIES),
+    "stats --help": (script("stats", "--help"), 8, {"platformdirs"}),
+    "bench --help": (script("bench", "--help"), 176, {*MODEL_LIBRARIES, "ssl"}),
+    "pull --help": (script("pull", "--help"), 56, {"numpy", "platformdirs"}),
+    "list --help": (script("list", "--help"), 46, {"numpy", "platformdirs"}),
+    "pair --help": (script("pair", "--help"), 47, {"numpy", "platformdirs"}),
+    "config --help": (script("config", "--help"), 23, {"platformdirs"}),
+    "doctor --help": (script("doctor", "--help"), 79, {*MODEL_LIBRARIES, "ssl"}),
+    "chat --help": (script("chat", "--help"), 73, {"platformdirs", "sqlite3"}),
+    "first frame of chat": (
+        _FIRST_FRAME,
+        101,
+        {"asyncio", "platformdirs", "rich", "sqlite3", "ssl", "textual"},
+    ),
+    "engine's process": (_ENGINE, 168, MODEL_LIBRARIES),
+}
+
+
+def imported(code: str) -> tuple[set[str], set[str]]:
+    """Return our modules and the slow libraries that a script has imported when it ends."""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    names = set(done.stderr.split())
+    ours = {each for each in names if each.split(".")[0] == "localspec"}
+    return ours, SLOW & names
+
+
+@pytest.mark.parametrize("what", BUDGET)
+def test_no_more_is_imported_than_its_budget(what: str) -> None:
+    code, most, slow = BUDGET[what]
+    ours, libraries = imported(code)
+    assert "localspec.__main__" in ours or "localspec.launch.child" in ours
+    assert libraries - slow == set()
+    assert len(ours) <= most, sorted(ours)
+
+
+def test_a_slow_library_is_seen() -> None:
+    code = "import sys, numpy, localspec.launch.child; print(*sys.modules, file=sys.stderr)"
+    ours, libraries = imported(code)
+    assert "numpy" in libraries
+    assert ours

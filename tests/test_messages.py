@@ -1,0 +1,260 @@
+"""Message: one value for all rooms, as a text and as JSON, without a lost byte."""
+
+import json
+from contextlib import suppress
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from localspec.errors import UsageError
+from localspec.messages import (
+    DocumentPart,
+    Message,
+    Part,
+    TextPart,
+    ToolCall,
+    ToolResult,
+    from_json,
+    to_json,
+)
+
+ANY_TEXT = st.text(st.characters(exclude_categories=()), max_size=20)  # lone surrogates, too
+WORDS = st.text(max_size=20).filter(str.strip)
+NAMES = st.text(st.characters(codec="utf-8", exclude_characters='"\n'), max_size=8)
+# What documents look like in a text, and what looks nearly like it.
+TEXTS_WITH_BLOCKS = st.lists(
+    st.sampled_from(
+        ["\n", "\n\n", '<file name="a">', '<file name="">', "</file>", "<\\/file>", "x", " ", '"']
+    )
+    | st.just('\n\n<file name="a b.txt">\n1\n</file>'),
+    max_size=12,
+).map("".join)
+
+
+def messages(texts: st.SearchStrategy[str]) -> st.SearchStrategy[Message]:
+    """Make messages of every role out of such texts."""
+    words: st.SearchStrategy[Part] = st.builds(TextPart, texts)
+    words = words | st.builds(DocumentPart, texts, texts)
+    calls = st.builds(ToolCall, texts, texts, texts)
+    results = st.builds(ToolResult, texts, texts, st.booleans())
+    return (
+        st.builds(Message, st.sampled_from(["system", "user"]), st.lists(words).map(tuple), texts)
+        | st.builds(Message, st.just("assistant"), st.lists(words | calls).map(tuple), texts)
+        | st.builds(Message, st.just("tool"), st.tuples(results))
+    )
+
+
+MESSAGES = messages(ANY_TEXT)
+
+
+@st.composite
+def canonical(draw: st.DrawFn) -> Message:
+    """Make a message as it is read: words first and in one part, and none that spells a document."""
+    words = draw(WORDS)
+    match draw(st.sampled_from(["system", "user", "assistant", "tool"])):
+        case "system":
+            return Message.system(words)
+        case "user":
+            documents = st.builds(DocumentPart, NAMES, st.text(max_size=20))
+            return Message.user(words, draw(st.lists(documents, max_size=2)))
+        case "tool":
+            result = ToolResult(draw(WORDS), draw(st.text()), draw(st.booleans()))
+            return Message("tool", (result,))
+        case _:
+            calls = draw(st.lists(st.builds(ToolCall, WORDS, WORDS, st.text()), max_size=2))
+            said = Message.assistant(draw(st.just("") | st.just(words)), draw(st.text()))
+            return Message("assistant", (*said.parts, *calls), said.thinking)
+
+
+def test_a_document_stands_in_a_block_behind_the_words() -> None:
+    said = Message.user("Sum @up", [DocumentPart("up", "1\n2"), DocumentPart('my "b".txt', "")])
+    assert said.text == (
+        'Sum @up\n\n<file name="up">\n1\n2\n</file>\n\n<file name="my b.txt">\n\n</file>'
+    )
+    assert said.typed == "Sum @up"
+    assert [each.name for each in said.documents] == ["up", 'my "b".txt']
+
+
+def test_a_document_cannot_end_its_own_block() -> None:
+    said = Message.user("See @a.txt", [DocumentPart("a.txt", "one\n</file>\ntwo")])
+    assert said.text.count("</file>") == 1
+    again = Message.from_text("user", said.text)
+    assert again == said
+    assert again.documents[0].text == "one\n</file>\ntwo"
+
+
+@given(TEXTS_WITH_BLOCKS | ANY_TEXT)
+def test_a_text_that_is_read_loses_no_byte(text: str) -> None:
+    for role in ("system", "user", "assistant"):
+        assert Message.from_text(role, text).text == text
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '<file name="a">\n1\n</file>',
+        '\n\n<file name="a">\n1',
+        '\n\n<file name="a">\n1 </file>\n</file>',
+        '\n\n<file name="a"> 1\n</file>',
+    ],
+)
+def test_what_looks_nearly_like_a_document_is_words(text: str) -> None:
+    assert Message.from_text("user", text) == Message.user(text)
+
+
+def test_only_a_user_attaches_documents() -> None:
+    text = Message.user("See", [DocumentPart("a", "1")]).text
+    assert Message.from_text("assistant", text, "hm") == Message.assistant(text, "hm")
+    assert Message.from_text("system", text) == Message.system(text)
+
+
+def test_words_behind_a_document_are_typed_as_well() -> None:
+    text = 'a\n\n<file name="n">\n1\n</file> b\n\n<file name="m">\n2\n</file>'
+    said = Message.from_text("user", text)
+    assert (said.typed, said.text) == ("a b", text)
+    assert said.documents == (DocumentPart("n", "1"), DocumentPart("m", "2"))
+
+
+def test_a_long_paste_of_unfinished_documents_is_read_quickly() -> None:
+    text = '\n\n<file name="a">\n' * 50_000
+    assert Message.from_text("user", text).typed == text
+
+
+def test_messages_can_be_compared_and_kept_in_sets() -> None:
+    assert len({Message.user("a"), Message.user("a"), Message.assistant("a")}) == 2
+    assert Message.user("") == Message("user")
+
+
+@pytest.mark.parametrize(
+    ("role", "parts", "told"),
+    [
+        ("user", (ToolCall("1", "f", "{}"),), "role user holds a ToolCall"),
+        ("system", (TextPart("x"), ToolResult("1", "x")), "role system holds a ToolResult"),
+        ("assistant", (ToolResult("1", "x"),), "role assistant holds a ToolResult"),
+        ("tool", (TextPart("x"),), "role tool holds a TextPart"),
+        ("tool", (), "holds 0 results"),
+        ("tool", (ToolResult("1", "x"), ToolResult("2", "x")), "holds 2 results"),
+    ],
+)
+def test_a_role_says_only_what_is_its_own(role: Any, parts: tuple[Part, ...], told: str) -> None:
+    with pytest.raises(UsageError, match=told):
+        Message(role, parts)
+
+
+@given(canonical())
+def test_json_comes_back_as_the_same_message(message: Message) -> None:
+    assert from_json(json.loads(json.dumps(to_json(message)))) == message
+
+
+@given(messages(WORDS).filter(lambda message: message.role == "assistant" or message.parts))
+def test_json_loses_no_byte_of_any_message(message: Message) -> None:
+    value = to_json(message)
+    again = from_json(value)
+    assert (again.text, again.thinking, again.calls) == (
+        message.text,
+        message.thinking,
+        message.calls,
+    )
+    assert to_json(again) == value
+
+
+def test_json_is_the_form_of_chat_bodies() -> None:
+    assert to_json(Message.system("Be brief.")) == {"role": "system", "content": "Be brief."}
+    said = Message("assistant", (TextPart("Let me see."), ToolCall("c1", "add", '{"a": 1}')), "hm")
+    assert to_json(said) == {
+        "role": "assistant",
+        "content": "Let me see.",
+        "reasoning_content": "hm",
+        "tool_calls": [
+            {
+                "id": "c1",
+                "type": "function",
+                "function": {"name": "add", "arguments": '{"a": 1}'},
+            }
+        ],
+    }
+    assert to_json(Message("tool", (ToolResult("c1", "3"),))) == {
+        "role": "tool",
+        "tool_call_id": "c1",
+        "content": "3",
+    }
+
+
+def test_bodies_of_others_are_read() -> None:
+    assert from_json({"role": "developer", "content": "x", "name": "n"}) == Message.system("x")
+    parts = [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]
+    assert from_json({"role": "user", "content": parts}) == Message.user("ab")
+    assert from_json({"role": "assistant", "content": ""}) == Message("assistant")
+    call = {"id": "1", "type": "function", "function": {"name": "f", "arguments": "{"}}
+    called = from_json({"role": "assistant", "content": None, "tool_calls": [call]})
+    assert called == Message("assistant", (ToolCall("1", "f", "{"),))
+    assert from_json({"role": "assistant", "content": "x", "tool_calls": None}).calls == ()
+    failed = {"role": "tool", "tool_call_id": "1", "content": "", "is_error": True}
+    assert from_json(failed) == Message("tool", (ToolResult("1", "", True),))
+
+
+CALL = {"id": "1", "function": {"name": "f", "arguments": "{}"}}
+
+
+@pytest.mark.parametrize(
+    ("value", "told"),
+    [
+        ("Hi", "message 3 is no object"),
+        ({}, "message 3 has the role 'None': known are system, developer, user"),
+        ({"role": ["user"], "content": "x"}, "has the role"),
+        ({"role": "x\n\x1b[2J" * 50, "content": "x"}, r"'x\\n\\x1b"),
+        ({"role": "user"}, "the content of message 3 is empty, or no text"),
+        ({"role": "user", "content": " \n"}, "is empty"),
+        ({"role": "assistant"}, "is empty"),
+        ({"role": "user", "content": "\ud800"}, "half of a character"),
+        ({"role": "user", "content": [{"type": "image_url"}]}, "a part that is no text"),
+        ({"role": "user", "content": ["x"]}, "a part that is no text"),
+        ({"role": "user", "content": [{"type": "text"}]}, "a part of message 3 is empty"),
+        ({"role": "assistant", "content": "x", "reasoning_content": 5}, "reasoning_content of"),
+        ({"role": "tool", "content": "x"}, "tool_call_id of message 3 is no text"),
+        ({"role": "tool", "tool_call_id": "1"}, "content of message 3 is no text"),
+        ({"role": "assistant", "content": "x", "tool_calls": {}}, "tool_calls of message 3"),
+        ({"role": "assistant", "tool_calls": ["x"]}, "call 1 of message 3 has no function"),
+        ({"role": "assistant", "tool_calls": [CALL, {**CALL, "id": 2}]}, "the id of call 2"),
+        (
+            {"role": "assistant", "tool_calls": [{"id": "1", "function": {"name": "f"}}]},
+            "the arguments of call 1 of message 3",
+        ),
+    ],
+)
+def test_json_that_is_no_message_is_refused_in_one_line(value: object, told: str) -> None:
+    with pytest.raises(UsageError, match=told) as caught:
+        from_json(value, "message 3")
+    assert str(caught.value).isprintable()
+    assert len(str(caught.value)) < 300
+
+
+@given(
+    st.recursive(
+        st.none() | st.booleans() | st.integers() | ANY_TEXT,
+        lambda inner: (
+            st.lists(inner, max_size=3)
+            | st.dictionaries(st.sampled_from(["id", "type", "text", "function", "name"]), inner)
+        ),
+    ),
+    st.sampled_from(["role", "content", "tool_calls", "tool_call_id", "reasoning_content"]),
+    st.sampled_from(["user", "assistant", "tool"]),
+)
+def test_nothing_else_is_raised_whatever_comes(value: object, name: str, role: str) -> None:
+    with suppress(UsageError):
+        from_json({"role": role, "content": "x", name: value})
+
+
+def test_a_change_reaches_all_that_a_model_reads() -> None:
+    document = DocumentPart("n", "x")
+    assert Message.user("x", [document]).changed(str.upper) == Message.user(
+        'X\n\n<FILE NAME="N">\nX\n</FILE>'
+    )
+    called = Message("assistant", (ToolCall("i", "f", "{}"), TextPart("x")), "hm")
+    assert called.changed(str.upper) == Message(
+        "assistant", (TextPart("X"), ToolCall("I", "F", "{}")), "HM"
+    )
+    result = Message("tool", (ToolResult("i", "x", True),))
+    assert result.changed(str.upper) == Message("tool", (ToolResult("I", "X", True),))

@@ -1,0 +1,407 @@
+"""Options: what is declared once reaches everybody, whichever way it was said."""
+
+import ast
+import json
+import math
+import shlex
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import click
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+import localspec
+from localspec.batch.ask import Form, ask_of
+from localspec.batch.line_options import from_text
+from localspec.batch.rows import Row
+from localspec.bench.arms import parse_arm
+from localspec.cli import ab, batch, bench, chat, run
+from localspec.config.keys import KEYS, from_variable
+from localspec.engine.protocol import Ask, Load
+from localspec.engine.wire import COMMANDS, decode, encode
+from localspec.errors import UsageError
+from localspec.options import (
+    GRAMMARS,
+    LaunchOptions,
+    LoadOptions,
+    Option,
+    ReplyOptions,
+    SamplingParams,
+    changed,
+    options_of,
+    values_of,
+)
+from localspec.ui.settings import NAMES, ChatSettings
+from tests.option_values import values
+
+OF_LAUNCH, OF_REPLY = options_of(LaunchOptions), options_of(ReplyOptions)
+ALL = (*OF_LAUNCH, *OF_REPLY)
+VERBS = ("run", "chat", "batch", "bench", "ab")
+GBNF, LARK = 'root ::= "a"', 'start: "a"'
+_VALUES: Mapping[str, Any] = {
+    "grammar": GBNF,
+    "lark": LARK,
+    "regex": "[a-z]+",
+    "json_schema": '{"type": "null"}',
+    "logit_bias": ((5, 1.5), (6, -math.inf)),
+}
+
+
+class ArrivedError(Exception):
+    """What a launch and a reply would be made with."""
+
+    def __init__(self, launch: LaunchOptions, reply: ReplyOptions) -> None:
+        super().__init__(launch, reply)
+        self.values = values_of(launch) | values_of(reply)
+
+
+def another(option: Option) -> Any:
+    """Return a value that is not the default."""
+    if option.kind == "choice":
+        return next(each for each in option.choices[::-1] if each != option.default)
+    if option.name in _VALUES:
+        return _VALUES[option.name]
+    by_kind = {"whole": 7, "number": 0.5, "switch": not option.default, "text": "some-name"}
+    return by_kind.get(option.kind, ("one", "two words"))
+
+
+def flag_of(option: Option, folder: Path) -> list[str]:
+    """Return what a user types for the other value."""
+    flag, value = f"--{option.name.replace('_', '-')}", another(option)
+    if option.kind == "switch":
+        return [flag if value else f"--no-{option.name}"]
+    if option.kind == "texts":
+        return [part for each in value for part in (flag, each)]
+    if option.name in {"grammar", "lark"}:
+        (folder / "a.txt").write_text(value)
+        value = str(folder / "a.txt")
+    return [flag, str(value)]
+
+
+def takers(verb: str) -> list[Option]:
+    """Return the options that a verb has flags of."""
+    names = {each.name for each in command(verb).params}
+    return [each for each in ALL if each.name in names]
+
+
+def command(verb: str) -> click.Command:
+    found: click.Command = getattr(
+        {"run": run, "chat": chat, "batch": batch, "bench": bench, "ab": ab}[verb], verb
+    )
+    return found
+
+
+@pytest.fixture
+def arrived(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., dict[str, Any]]:
+    """Runs a verb up to where its launch and its reply would be made."""
+    for name in KEYS:
+        monkeypatch.setenv(f"LOCALSPEC_{name.upper()}", "")
+    (tmp_path / "settings").mkdir()
+    (tmp_path / "in.jsonl").write_text('{"prompt": "Hi"}\n')
+    monkeypatch.setenv("LOCALSPEC_CONFIG_DIR", str(tmp_path / "settings"))
+    monkeypatch.setenv("LOCALSPEC_DATA_DIR", str(tmp_path / "data"))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(run, "read_prompt", str)
+    monkeypatch.setattr(run, "make_plan", lambda launch, _: launch)
+    monkeypatch.setattr(run, "load", _loaded)
+    monkeypatch.setattr(chat, "Session", _session)
+    monkeypatch.setattr(batch, "BatchRun", _batch)
+    monkeypatch.setattr(
+        bench, "run_bench", lambda request, *_: _arrive(request.launch, request.asked)
+    )
+    monkeypatch.setattr(ab, "run_ab", lambda request, *_: _arrive(request.a.launch, request.asked))
+    needed = {
+        "run": ["Hi", "--quiet"],
+        "batch": ["in.jsonl"],
+        "bench": ["--modes", "off", "--quiet"],
+        "ab": ["--a", "off", "--b", "auto", "--quiet"],
+    }
+
+    def call(verb: str, *flags: str) -> dict[str, Any]:
+        with pytest.raises(ArrivedError) as caught:
+            command(verb).main([*needed.get(verb, []), *flags], standalone_mode=False)
+        return caught.value.values
+
+    return call
+
+
+def _arrive(launch: LaunchOptions, reply: ReplyOptions) -> None:
+    raise ArrivedError(launch, reply)
+
+
+def _loaded(launch: LaunchOptions, *_: object, observe: object) -> SimpleNamespace:
+    """Return a runtime of a plan, which is its own launch here."""
+    assert callable(observe)
+    assistant = SimpleNamespace(
+        notes=(), stream=lambda _prompt, options, raw: _arrive(launch, options)
+    )
+    return SimpleNamespace(assistant=assistant)
+
+
+def _session(
+    _engine: object, _talk: object, launch: LaunchOptions, reply: ReplyOptions, _: Path
+) -> None:
+    load = decode(encode(Load(launch)), COMMANDS)
+    ask = decode(encode(Ask(1, (), reply)), COMMANDS)
+    assert isinstance(load, Load)
+    assert isinstance(ask, Ask)
+    _arrive(load.options, ask.options)
+
+
+def _batch(asked: Any, *_: object) -> None:
+    _arrive(asked.launch, asked.form.options)
+
+
+def test_run_chat_and_batch_take_every_flag_that_there_is() -> None:
+    flags = {each.name for each in ALL if each.group}
+    for verb in ("run", "chat", "batch"):
+        assert {each.name for each in takers(verb)} == flags
+    assert flags - {each.name for each in takers("ab")} == {"stop", *GRAMMARS}
+
+
+@pytest.mark.parametrize(
+    ("verb", "option"),
+    [
+        pytest.param(verb, option, id=f"{verb}-{option.name}")
+        for verb in VERBS
+        for option in takers(verb)
+    ],
+)
+def test_a_flag_arrives(
+    arrived: Callable[..., dict[str, Any]], tmp_path: Path, verb: str, option: Option
+) -> None:
+    usual = {**_usual(verb), option.name: another(option)}
+    assert arrived(verb, *flag_of(option, tmp_path)) == usual
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_without_flags_all_is_as_declared(
+    arrived: Callable[..., dict[str, Any]], verb: str
+) -> None:
+    assert arrived(verb) == _usual(verb)
+
+
+def _usual(verb: str) -> dict[str, Any]:
+    usual = values_of(LaunchOptions()) | values_of(ReplyOptions())
+    measured = {"bench": {"seed": 1, "max_tokens": 160}, "ab": {"seed": 1, "max_tokens": 96}}
+    return usual | measured.get(verb, {})
+
+
+def settable(verb: str) -> list[Option]:
+    """Return the options that settings are heard for; modes say what drafts in a bench."""
+    return [
+        each
+        for each in ALL
+        if each.key and not (verb == "bench" and each.name in {"draft", "draft_length"})
+    ]
+
+
+CASES = [
+    pytest.param(verb, option, id=f"{verb}-{option.name}")
+    for verb in VERBS
+    for option in settable(verb)
+]
+
+
+@pytest.mark.parametrize(("verb", "option"), CASES)
+def test_a_setting_arrives(
+    arrived: Callable[..., dict[str, Any]], tmp_path: Path, verb: str, option: Option
+) -> None:
+    value = another(option)
+    text = json.dumps(list(value) if isinstance(value, tuple) else value)
+    (tmp_path / "settings/config.toml").write_text(f"{option.name} = {text}\n")
+    assert arrived(verb)[option.name] == value
+
+
+@pytest.mark.parametrize(("verb", "option"), CASES)
+def test_a_variable_arrives(
+    arrived: Callable[..., dict[str, Any]],
+    monkeypatch: pytest.MonkeyPatch,
+    verb: str,
+    option: Option,
+) -> None:
+    value = another(option)
+    text = shlex.join(value) if isinstance(value, tuple) else str(value)
+    monkeypatch.setenv(f"LOCALSPEC_{option.name.upper()}", text)
+    assert arrived(verb)[option.name] == value
+
+
+@pytest.mark.parametrize("option", OF_REPLY, ids=lambda option: option.name)
+def test_a_line_of_a_batch_says_it(option: Option) -> None:
+    value = plain = another(option)
+    if option.name == "logit_bias":
+        plain = dict(value)
+    elif isinstance(value, tuple):
+        plain = list(value)
+    row = Row(1, b"", {"prompt": "Hi", option.name: plain})
+    assert values_of(ask_of(row, Form(ReplyOptions()), 1).options)[option.name] == value
+    if option.kind in {"whole", "number"}:
+        fields = from_text({"prompt": "Hi", option.name: str(value)})
+        told = ask_of(Row(1, b"", fields), Form(ReplyOptions()), 1).options
+        assert values_of(told)[option.name] == value
+
+
+@pytest.mark.parametrize("option", ALL, ids=lambda option: option.name)
+def test_it_goes_over_the_wire(option: Option) -> None:
+    change = {option.name: another(option)}
+    if option in OF_LAUNCH:
+        load = decode(encode(Load(changed(LaunchOptions(), change))), COMMANDS)
+        assert isinstance(load, Load)
+        assert values_of(load.options) == values_of(LaunchOptions()) | change
+    else:
+        ask = decode(encode(Ask(1, (), changed(ReplyOptions(), change))), COMMANDS)
+        assert isinstance(ask, Ask)
+        assert values_of(ask.options) == values_of(ReplyOptions()) | change
+
+
+@pytest.mark.parametrize(
+    "option", [each for each in OF_LAUNCH if each.in_arm], ids=lambda option: option.name
+)
+def test_an_arm_says_it(option: Option) -> None:
+    value = another(option)
+    text = ("on" if value else "off") if option.kind == "switch" else value
+    arm = parse_arm(f"{option.name}={text}", LaunchOptions())
+    if option.name == "draft":
+        assert arm.mode == value
+    else:
+        assert values_of(arm.launch) == values_of(LaunchOptions()) | {option.name: value}
+
+
+@pytest.mark.parametrize("option", OF_REPLY, ids=lambda option: option.name)
+def test_the_chat_sets_and_keeps_what_is_a_number(option: Option) -> None:
+    assert (option.name in NAMES) == (option.kind in {"whole", "number"})
+    if option.name not in NAMES:
+        return
+    value = another(option)
+    settings = ChatSettings().changed(option.name, str(value))
+    options = settings.options
+    assert options == changed(ReplyOptions(), {option.name: value})
+    assert settings.text_of(option.name) == str(value)
+    kept = ReplyOptions() if option.name == "seed" else options
+    assert ChatSettings().from_json(settings.as_json()).options == kept
+
+
+def test_load_takes_the_fields_of_launch_options(monkeypatch: pytest.MonkeyPatch) -> None:
+    def prepared(launch: LaunchOptions) -> None:
+        _arrive(launch, ReplyOptions())
+
+    monkeypatch.setattr("localspec.launch.plan.make_plan", prepared)
+    own: dict[str, Any] = {
+        "target": "t",
+        "draft": "off",
+        "exact": True,
+        "offline": True,
+        "fit": False,
+    }
+    with pytest.raises(ArrivedError) as caught:
+        localspec.load(options=LoadOptions(n_ctx=99), **own)
+    told: Mapping[str, Any] = caught.value.values
+    assert {name: told[name] for name in (*own, "ctx")} == {**own, "ctx": 99}
+
+
+@given(st.sampled_from([each for each in ALL if each.kind in {"whole", "number"}]), st.data())
+def test_a_range_is_kept_wherever_a_value_comes_from(option: Option, data: st.DataObject) -> None:
+    numbers: st.SearchStrategy[Any] = st.integers(-(1 << 40), 1 << 40)
+    if option.kind == "number":
+        numbers = st.floats(allow_nan=False, allow_infinity=False)
+    edges = [each for each in (option.least, option.most) if math.isfinite(each)]
+    near = [int(each) + step for each in edges if each < 1e9 for step in (-1, 0, 1)]
+    value = data.draw(st.one_of(numbers, st.sampled_from(near)) if near else numbers)
+    good = option.least < value if option.above else option.least <= value
+    good = good and value <= option.most
+    kind = LaunchOptions if option in OF_LAUNCH else ReplyOptions
+    if good:
+        assert values_of(changed(kind(), {option.name: value}))[option.name] == value
+        assert from_variable(option, str(value)) == value
+        return
+    with pytest.raises(UsageError, match=option.field) as caught:
+        changed(kind(), {option.name: value})
+    assert str(caught.value).startswith(f"{option.field} is {value}: it must be ")
+    with pytest.raises(ValueError, match="cannot be used: "):
+        from_variable(option, str(value))
+
+
+@given(st.sampled_from(ALL), st.data())
+def test_what_an_option_can_have_it_takes(option: Option, data: st.DataObject) -> None:
+    value = data.draw(values(option))
+    kind = LaunchOptions if option in OF_LAUNCH else ReplyOptions
+    told = values_of(changed(kind(), {option.name: value}))[option.name]
+    assert told == value or option.name == "json_schema"
+
+
+@given(
+    st.sampled_from([each for each in ALL if each.kind != "other"]),
+    st.one_of(
+        st.none(), st.booleans(), st.integers(), st.floats(), st.text(), st.tuples(st.text())
+    ),
+)
+def test_a_value_of_the_wrong_type_is_refused_by_name(option: Option, value: Any) -> None:
+    right = {"whole": int, "number": float | int, "switch": bool, "texts": tuple}
+    is_right = isinstance(value, right.get(option.kind, str))
+    assume(not is_right or (isinstance(value, bool) and option.kind != "switch"))
+    assume(value is not None or not option.may_be_unset)
+    kind = LaunchOptions if option in OF_LAUNCH else ReplyOptions
+    with pytest.raises(UsageError, match=f"{option.field} is .*: it takes "):
+        changed(kind(), {option.name: value})
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ({"grammar": GBNF, "json_schema": {}}, "json_schema and grammar exclude each other"),
+        ({"regex": "a", "lark": LARK}, "regex and lark exclude each other"),
+        ({"json_schema": {"default": object()}}, "json_schema is no JSON"),
+        ({"stop": ("a", "")}, 'a stop string is ""'),
+        ({"sampling": SamplingParams(), "max_tokens": 0}, "max_tokens is 0"),
+    ],
+)
+def test_what_contradicts_itself_is_refused(options: dict[str, Any], reason: str) -> None:
+    with pytest.raises(UsageError, match=reason) as caught:
+        ReplyOptions(**options)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_schema_is_kept_as_text() -> None:
+    options = ReplyOptions(json_schema={"type": "null"})
+    assert options.json_schema == '{"type": "null"}'
+    assert options == ReplyOptions(json_schema='{"type": "null"}')
+    assert hash(options) == hash(ReplyOptions(json_schema='{"type": "null"}'))
+
+
+def test_a_default_is_written_once() -> None:
+    defaults = {
+        name: option.default
+        for option in ALL
+        for name in (option.name, option.field)
+        if option.kind in {"whole", "number", "choice"} and option.default is not None
+    }
+    assert defaults["temperature"] == 0.8
+    found = []
+    for path in Path(localspec.__file__).parent.rglob("*.py"):
+        if path.parent.name == "options":
+            continue
+        for name, value in _written_defaults(ast.parse(path.read_text())):
+            if name in defaults and type(value) is type(defaults[name]) and value == defaults[name]:
+                found.append(f"{path.name}: {name} = {value!r}")
+    assert found == []
+
+
+def _written_defaults(tree: ast.Module) -> list[tuple[str, object]]:
+    """Return the constants that a module gives to fields and to parameters."""
+    found: list[tuple[str, object]] = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+            pairs: list[tuple[str, ast.expr | None]] = [(node.target.id, node.value)]
+        elif isinstance(node, ast.FunctionDef):
+            names = [*node.args.posonlyargs, *node.args.args]
+            behind = zip(names[::-1], node.args.defaults[::-1], strict=False)
+            keywords = zip(node.args.kwonlyargs, node.args.kw_defaults, strict=True)
+            pairs = [(each.arg, value) for each, value in (*behind, *keywords)]
+        else:
+            continue
+        found += [(name, value.value) for name, value in pairs if isinstance(value, ast.Constant)]
+    return found
