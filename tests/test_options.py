@@ -352,7 +352,7 @@ def test_a_value_of_the_wrong_type_is_refused_by_name(option: Option, value: Any
 @pytest.mark.parametrize(
     ("options", "reason"),
     [
-        ({"grammar": GBNF, "json_schema": {}}, "json_schema and grammar exclude each other"),
+        ({"grammar": GBNF, "json_schema": {}}, "grammar and json_schema exclude each other"),
         ({"regex": "a", "lark": LARK}, "regex and lark exclude each other"),
         ({"json_schema": {"default": object()}}, "json_schema is no JSON"),
         ({"stop": ("a", "")}, 'a stop string is ""'),

@@ -10,7 +10,7 @@ from typing import Any
 from localspec.errors import UsageError
 from localspec.options.option import Option, check, declared
 
-GRAMMARS = ("json_schema", "grammar", "regex", "lark")
+GRAMMARS = ("grammar", "json_schema", "regex", "lark")
 """The options that say what an answer has to look like; they exclude each other."""
 # Far beyond any logit, and far from where float32 would lose the logits beside it.
 _MOST = 10_000
@@ -137,11 +137,11 @@ class ReplyOptions:
         seed: the same seed gives the same text; None draws one, which the reply reports.
         max_tokens: most tokens to generate; None goes on until the model ends or the context is full.
         stop: texts that end the answer and are not part of it.
+        grammar: what the answer has to look like, in GBNF; thoughts before it are free.
         json_schema: a JSON schema that the answer is to be valid under, as text or as `json.loads` gives it;
             kept as text.
-        grammar: what the answer has to look like, in GBNF; thoughts before it are free.
-        regex: likewise, a regular expression in Rust's syntax that matches the whole answer.
-        lark: likewise, a grammar in llguidance's variant of Lark.
+        regex: a regular expression in Rust's syntax that matches the whole answer.
+        lark: what the answer has to look like, in llguidance's variant of Lark.
 
     Raises:
         UsageError: a value is of the wrong type, or out of its range, or two of `GRAMMARS` are given. Whether one is
@@ -172,6 +172,10 @@ class ReplyOptions:
             takes="a text, or a list of texts",
         ),
     )
+    grammar: str | None = declared(
+        None,
+        Option("Answer as this grammar says, in GBNF.", metavar="FILE", group="structure"),
+    )
     json_schema: str | Mapping[str, Any] | bool | None = declared(
         None,
         Option(
@@ -180,10 +184,6 @@ class ReplyOptions:
             group="structure",
             takes="an object",
         ),
-    )
-    grammar: str | None = declared(
-        None,
-        Option("Answer as this grammar says, in GBNF.", metavar="FILE", group="structure"),
     )
     regex: str | None = declared(
         None,

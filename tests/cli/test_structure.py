@@ -72,7 +72,7 @@ def test_a_folder_and_a_strange_name_are_no_file(tmp_path: Path) -> None:
 def test_two_at_once_are_refused(tmp_path: Path) -> None:
     file = tmp_path / "answer"
     file.write_text('root ::= "a"')
-    with pytest.raises(UsageError, match="json_schema and grammar exclude each other"):
+    with pytest.raises(UsageError, match="grammar and json_schema exclude each other"):
         asked(json_schema="{}", grammar=str(file))
     with pytest.raises(UsageError, match="regex and lark exclude each other"):
         asked(regex="a", lark=str(file))
