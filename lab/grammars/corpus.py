@@ -7,10 +7,11 @@ Three sources: this checkout's own test schemas; the JSON-Schema-Test-Suite; and
 import json
 import subprocess
 from collections.abc import Iterator
-from importlib import import_module
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
+
+from tests.grammar.random_schemas import random_schema
+from tests.grammar.schemas import ASKED
 
 
 class Example(NamedTuple):
@@ -29,11 +30,8 @@ class Example(NamedTuple):
 
 def own(random: int = 2_000) -> Iterator[Example]:
     """Yield the schemas of the tests, and so many random ones."""
-    # In the checkout that the former converter needs, they lie in another room.
-    room = "tests.grammar" if find_spec("tests.grammar") else "tests.structured"
-    for each in import_module(f"{room}.schemas").ASKED:
+    for each in ASKED:
         yield Example(f"asked {each.name}", each.schema)
-    random_schema = import_module(f"{room}.random_schemas").random_schema
     for seed in range(random):
         yield Example(f"random {seed}", random_schema(seed))
 

@@ -4,9 +4,8 @@
     python -m lab.grammars.differential table FILE...
 
 `walk` takes each schema with one converter, draws texts from its grammar by chance, tries the instances that come
-with the schema, and appends a line of JSON to FILE for each that is not in it yet. SIDE is `localspec`; `llguidance`, as it comes, with its
-own treatment of `oneOf` and of white space; or `gbnf`: the converter that localspec had before, which needs a checkout of
-7aded74 first on PYTHONPATH, behind it this one. `--suite` and `--bench` name bare git directories of
+with the schema, and appends a line of JSON to FILE for each that is not in it yet. SIDE is `localspec`, or `llguidance` as it comes, with its
+own treatment of `oneOf` and of white space. `--suite` and `--bench` name bare git directories of
 json-schema-org/JSON-Schema-Test-Suite and guidance-ai/jsonschemabench. `table` prints what the files come to, and
 which schemas only one of them takes.
 
@@ -24,11 +23,10 @@ from random import Random
 from typing import Any
 
 from lab.grammars.corpus import Example, bench, own, suite
-from lab.grammars.judge import Judge, patience
+from lab.grammars.judge import Judge
 from lab.grammars.walks import END, DeadEndError, walk
 
 _MOST_S = 20.0
-_MOST_DRAWN_S = 20
 _SHOWN = 5
 
 
@@ -94,28 +92,7 @@ def _llguidance() -> Callable[[Any], Callable[[], _Matcher]]:
     return take
 
 
-def _gbnf() -> Callable[[Any], Any]:
-    """Return what draws texts by localspec's former converter."""
-    from localspec.structured.answer_grammar import schema_grammar
-    from tests.structured.random_text import random_texts  # type: ignore[import-untyped]
-
-    from localspec.errors import UsageError
-
-    def draw(schema: Any) -> Any:
-        try:
-            gbnf = schema_grammar(json.dumps(schema))
-        except UsageError as error:
-            raise RefusedError(str(error)) from None
-        try:
-            with patience(_MOST_DRAWN_S):
-                return random_texts(gbnf, 5)
-        except (RecursionError, TimeoutError):
-            return []  # one of them nests too deep to be written down, or goes on and on
-
-    return draw
-
-
-def _record(example: Example, side: str, take: Any, walks: int) -> dict[str, Any]:
+def _record(example: Example, take: Any, walks: int) -> dict[str, Any]:
     """Return what became of one schema."""
     started = time.monotonic()
     found: dict[str, Any] = {"name": example.name, "unsound": [], "dead_ends": []}
@@ -124,14 +101,12 @@ def _record(example: Example, side: str, take: Any, walks: int) -> dict[str, Any
         taken = take(example.schema)
         found["compiled_s"] = time.monotonic() - started
         judge = Judge(example.schema)
-        texts = taken if side == "gbnf" else _walks(taken, walks, found, counts)
-        for text in texts:
+        for text in _walks(taken, walks, found, counts):
             _judge(judge, text, found, counts)
             if time.monotonic() - started > _MOST_S:
                 break
-        if side != "gbnf":
-            for value, valid in example.instances:
-                _try(taken, value, valid, found, counts)
+        for value, valid in example.instances:
+            _try(taken, value, valid, found, counts)
     except RefusedError as error:
         found["refused"] = " ".join(str(error).split())[:300]
     return found | dict(counts) | {"seconds": time.monotonic() - started}
@@ -247,7 +222,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     actions = parser.add_subparsers(dest="action", required=True)
     walking = actions.add_parser("walk")
-    walking.add_argument("side", choices=["localspec", "llguidance", "gbnf"])
+    walking.add_argument("side", choices=["localspec", "llguidance"])
     walking.add_argument("--into", type=Path, required=True)
     walking.add_argument("--own", type=int, default=0)
     walking.add_argument("--suite", type=Path)
@@ -259,7 +234,7 @@ def main() -> None:
     if given.action == "table":
         _table(given.files)
         return
-    take = {"localspec": _localspec, "llguidance": _llguidance, "gbnf": _gbnf}[given.side]()
+    take = {"localspec": _localspec, "llguidance": _llguidance}[given.side]()
     sources = [
         own(given.own) if given.own else (),
         suite(given.suite) if given.suite else (),
@@ -269,7 +244,7 @@ def main() -> None:
     with given.into.open("a") as into:
         for index, example in enumerate(each for source in sources for each in source):
             if index % given.every == 0 and example.name not in done:
-                record = _record(example, given.side, take, given.walks)
+                record = _record(example, take, given.walks)
                 into.write(json.dumps(record) + "\n")
                 into.flush()
 

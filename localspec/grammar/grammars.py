@@ -170,12 +170,13 @@ def _innermost(normal: NormalForm, reason: str) -> tuple[str, str]:
     part, place, tries = normal.schema, "", 0
     while True:
         for key, child in _children(part, needed=reason.startswith(_UNSATISFIABLE)):
-            inner = {"enum": []} if child is False else child
+            inner = child
+            if isinstance(inner, dict) and "$ref" in inner:
+                inner = definitions[inner["$ref"].rpartition("/")[2]]
+            inner = {"enum": []} if inner is False else inner
             tries += 1
             if inner is True or tries > _MOST_TRIES:
                 continue
-            if "$ref" in inner:
-                inner = definitions[inner["$ref"].rpartition("/")[2]]
             try:
                 compiled(_schema_source({**inner, "$defs": definitions}), byte_tokenizer())
             except GrammarRefused as error:

@@ -194,6 +194,7 @@ def test_white_space_is_a_blank_or_an_indented_line() -> None:
         ({"patternProperties": {"^\\S+$": {}}, "additionalProperties": {"type": "null"}}, "matches other names in ECMAScript"),
         ({"items": {"oneOf": [{"type": "integer"}, {"type": "number"}]}}, "/items: what is valid under one alternative"),
         ({"anyOf": [{}, {}], "unevaluatedProperties": False}, "unevaluatedProperties beside alternatives"),
+        ({"oneOf": [{"$ref": "#/$defs/any"}, {"type": "string"}], "$defs": {"any": True}}, "what is valid under one alternative"),
         ({"anyOf": []}, "anyOf takes a list"),
         ({"$ref": "#/$defs/a"}, "points to nothing"),
         ({"$ref": "https://example.com/x.json"}, "points out of the schema"),
