@@ -172,6 +172,17 @@ class Table:
                 raise outer.error(name, "is not a table")
             yield name, Table(inner, self._file, (*self._path, key, name), self._text)
 
+    def texts(self, key: str, name_pattern: str, pattern: str) -> dict[str, str]:
+        """Take a table of named strings that match a pattern; none if it is not there."""
+        value = self._rest.pop(key, {})
+        if not isinstance(value, dict):
+            raise self.error(key, "is not a table")
+        inner = Table(value, self._file, (*self._path, key), self._text)
+        for name in value:
+            if not re.fullmatch(name_pattern, name):
+                raise inner.error(name, "is not a usable name")
+        return {name: inner.text(name, pattern) for name in value}
+
     def list_of_tables(self, key: str) -> Iterator["Table"]:
         """Take a list of tables; none if it is not there."""
         value = self._rest.pop(key, [])

@@ -150,8 +150,9 @@ def name_of(load: LaunchOptions) -> str:
 
 def named(load: LaunchOptions, name: str) -> LaunchOptions:
     """Return a request for what a name means, a pair or else a target, loaded like the one before."""
-    is_pair = name in load_registry().pairs
-    pair, target = (name, None) if is_pair else (None, name)
+    registry = load_registry()
+    meant = registry.name(name)
+    pair, target = (meant, None) if meant in registry.pairs else (None, name)
     return replace(load, pair=pair, target=target, draft_model=None)
 
 
