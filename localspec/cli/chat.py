@@ -8,8 +8,11 @@ from typing import Any
 
 import click
 
+from localspec.cli.completions import complete_models
 from localspec.cli.option_flags import launch_options, option_flags, reply_options
+from localspec.cli.question import system_options, system_prompt
 from localspec.cli.settings import configured
+from localspec.cli.words import named, require_model
 from localspec.engine.client import EngineClient
 from localspec.errors import LocalspecError, UsageError
 from localspec.history.archive import History
@@ -22,13 +25,13 @@ _PLAIN_HINT = "this is no terminal for screens: talking in lines, as with --plai
 
 
 @click.command()
+@click.argument("word", metavar="[MODEL]", required=False, shell_complete=complete_models)
 @option_flags("models", "exact", draft_length="Tokens to propose at a time.")
-@click.option("--continue", "go_on", is_flag=True, help="Take up the last conversation.")
+@click.option("-c", "--continue", "go_on", is_flag=True, help="Take up the last conversation.")
 @click.option(
     "--plain", is_flag=True, help="Talk in lines: for screen readers, pipes, dumb terminals."
 )
-@click.option("--system", metavar="TEXT", help="System prompt.")
-@click.option("--persona", metavar="NAME", help="System prompt by its name in chat.toml.")
+@system_options
 @option_flags(
     "sampling",
     "structure",
@@ -40,13 +43,28 @@ _PLAIN_HINT = "this is no terminal for screens: talking in lines, as with --plai
 )
 @click.option("--quiet", is_flag=True, help="With --plain: no figures and no news.")
 @click.option("--debug", is_flag=True, help="Show a traceback when something fails.")
-def chat(**flags: Any) -> int:
-    """Talk with a pair of models.
+def chat(word: str | None, **flags: Any) -> int:
+    """Chat in the terminal, with MODEL or the one that is set.
 
     Conversations are kept, and `--continue` takes up the last one. F1 lists the keys, `/` the
-    commands. A line on a pipe is a question; answers then go to stdout and the rest to stderr.
+    commands. When piped, each line is a separate question, and three double quotes enclose one of
+    several lines; answers then go to stdout and the rest to stderr.
+    """
+    if word is not None:
+        if named(flags):
+            raise UsageError(f"{word!r} and an option name a model: give one of them")
+        flags["model"] = require_model(word)
+    return start_chat(flags)
+
+
+def start_chat(flags: dict[str, Any]) -> int:
+    """Chat, as the flags of the verb that is running ask for; return the exit code.
+
+    Args:
+        flags: those of `chat`, as they were given.
     """
     preferences = read_preferences()
+    own_models = not named(flags)
     session = _session(configured(flags), preferences)
     if flags["go_on"]:
         latest = session.talk.history.latest()
@@ -55,7 +73,7 @@ def chat(**flags: Any) -> int:
                 "there is no conversation to continue yet: start one without --continue"
             )
         # Only flags are meant for this conversation; what is configured is meant for new ones.
-        session.resume(latest, own_models=not (flags["pair"] or flags["target"]))
+        session.resume(latest, own_models=own_models)
     try:
         if flags["plain"] or not _has_screens():
             # Imported here: numpy comes with it, which the first frame of screens does not wait for.
@@ -77,20 +95,8 @@ def chat(**flags: Any) -> int:
 
 def _session(flags: dict[str, Any], preferences: Preferences) -> Session:
     launch, options = launch_options(flags), reply_options(flags)
-    talk = Talk(History.open(data_dir() / "history"), _system_prompt(flags, preferences))
+    talk = Talk(History.open(data_dir() / "history"), system_prompt(flags, preferences))
     return Session(EngineClient(), talk, launch, options, Path.cwd())
-
-
-def _system_prompt(flags: dict[str, Any], preferences: Preferences) -> str | None:
-    name = flags["persona"]
-    if name is None:
-        return flags["system"]  # type: ignore[no-any-return]
-    if flags["system"] is not None:
-        raise UsageError("--system and --persona exclude each other: give one of them")
-    if name not in preferences.personas:
-        known = ", ".join(preferences.personas) or "none, write some under [personas] in chat.toml"
-        raise UsageError(f"there is no persona {name[:40]!r}: known are {known}")
-    return preferences.personas[name]
 
 
 def _has_screens() -> bool:

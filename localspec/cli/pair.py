@@ -5,6 +5,7 @@ from collections.abc import Iterable
 
 import click
 
+from localspec.cli.completions import complete_models
 from localspec.cli.pair_facts import check_facts, pair_facts, pair_size, suggestion_facts
 from localspec.errors import PairMismatch
 from localspec.models.compatibility import Fit, quoted
@@ -22,8 +23,8 @@ def pair() -> None:
 
 
 @pair.command()
-@click.argument("target")
-@click.argument("draft_model")
+@click.argument("target", shell_complete=complete_models)
+@click.argument("draft_model", shell_complete=complete_models)
 @_JSON
 @_DEBUG
 def check(target: str, draft_model: str, json_: bool, debug: bool) -> int:  # noqa: ARG001 - main() looks for --debug
@@ -62,7 +63,7 @@ def list_(json_: bool, debug: bool) -> None:  # noqa: ARG001 - main() looks for 
 
 
 @pair.command("suggest")
-@click.argument("target")
+@click.argument("target", shell_complete=complete_models)
 @_JSON
 @_DEBUG
 def suggest_(target: str, json_: bool, debug: bool) -> None:  # noqa: ARG001 - main() looks for --debug

@@ -49,6 +49,11 @@ class Registry:
         name = self.name(text)
         return name in self.pairs or self._entry(name) is not None
 
+    def chosen(self, text: str) -> dict[str, str]:
+        """Return what loads the model of a name: its `pair`, or else the model alone as the `target`."""
+        meant = self.name(text)
+        return {"pair": meant} if meant in self.pairs else {"target": text}
+
     def like(self, text: str) -> list[str]:
         """Return the names of pairs and models that a text may mean, the smallest of a family first."""
         return like(text, {**self.pairs, **self.models, **self.aliases})

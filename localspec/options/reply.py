@@ -152,6 +152,7 @@ class ReplyOptions:
         None,
         Option(
             "End after N tokens.",
+            short="n",
             metavar="N",
             group="sampling",
             key=True,

@@ -37,6 +37,27 @@ def attached(text: str, folder: Path) -> list[DocumentPart]:
     return list(found.values())
 
 
+def unmatched(text: str, folder: Path) -> list[str]:
+    """Return what a text mentions where there is no file."""
+    return [
+        f"@{name.rstrip(_TRAILING)}"
+        for name in _mentions(text)
+        if name.rstrip(_TRAILING) and _existing(name, folder) is None
+    ]
+
+
+def read_document(name: str, folder: Path) -> DocumentPart:
+    """Return the file that a name means.
+
+    Raises:
+        UsageError: there is none, or it cannot be put into a context.
+    """
+    path = _existing(name, folder)
+    if path is None:
+        raise UsageError(f"there is no file {name}: check the path")
+    return DocumentPart(name, _read(path, name))
+
+
 def file_size(size_bytes: int) -> str:
     """Return the size of a small file as it is told to people."""
     if size_bytes < 1000:
@@ -91,13 +112,13 @@ def _read(path: Path, name: str) -> str:
             raw = stream.read(_MOST_BYTES + 1)
     except OSError as error:
         raise UsageError(
-            f"@{name} cannot be read ({error.strerror}): check its permissions"
+            f"{name} cannot be read ({error.strerror}): check its permissions"
         ) from error
     if len(raw) > _MOST_BYTES:
         raise UsageError(
-            f"@{name} is longer than {file_size(_MOST_BYTES)}: no context holds it, cut it"
+            f"{name} is longer than {file_size(_MOST_BYTES)}: no context holds it, cut it"
         )
     try:
         return raw.decode("utf-8-sig").rstrip("\n")
     except UnicodeDecodeError:
-        raise UsageError(f"@{name} is not UTF-8 text: convert it first") from None
+        raise UsageError(f"{name} is not UTF-8 text: convert it first") from None

@@ -150,10 +150,8 @@ def name_of(load: LaunchOptions) -> str:
 
 def named(load: LaunchOptions, name: str) -> LaunchOptions:
     """Return a request for what a name means, a pair or else a target, loaded like the one before."""
-    registry = load_registry()
-    meant = registry.name(name)
-    pair, target = (meant, None) if meant in registry.pairs else (None, name)
-    return replace(load, pair=pair, target=target, draft_model=None)
+    chosen = load_registry().chosen(name)
+    return replace(load, pair=chosen.get("pair"), target=chosen.get("target"), draft_model=None)
 
 
 def with_names(load: LaunchOptions) -> LaunchOptions:
