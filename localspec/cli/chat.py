@@ -2,7 +2,8 @@
 
 import os
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,16 +12,20 @@ import click
 from localspec.cli.completions import complete_models
 from localspec.cli.option_flags import launch_options, option_flags, reply_options
 from localspec.cli.question import system_options, system_prompt
-from localspec.cli.settings import configured
+from localspec.cli.settings import configured, with_own
 from localspec.cli.words import named, require_model
 from localspec.engine.client import EngineClient
 from localspec.errors import LocalspecError, UsageError
 from localspec.history.archive import History
+from localspec.options import ReplyOptions
 from localspec.storage.paths import data_dir
 from localspec.ui.preferences import Preferences, read_preferences
 from localspec.ui.session import Session
 from localspec.ui.talk import Talk
 
+# A second Ctrl-C within so many seconds leaves.
+_AGAIN_S = 2.0
+_RECALLED = 100
 _PLAIN_HINT = "this is no terminal for screens: talking in lines, as with --plain"
 
 
@@ -94,9 +99,13 @@ def start_chat(flags: dict[str, Any]) -> int:
 
 
 def _session(flags: dict[str, Any], preferences: Preferences) -> Session:
-    launch, options = launch_options(flags), reply_options(flags)
+    launch, options = launch_options(flags), reply_options(with_own(flags))
     talk = Talk(History.open(data_dir() / "history"), system_prompt(flags, preferences))
-    return Session(EngineClient(), talk, launch, options, Path.cwd())
+
+    def own(name: str) -> ReplyOptions:
+        return reply_options(with_own(flags, name))
+
+    return Session(EngineClient(), talk, launch, options, Path.cwd(), own)
 
 
 def _has_screens() -> bool:
@@ -114,7 +123,38 @@ def _in_lines(session: Session, preferences: Preferences, flags: dict[str, Any])
         click.echo(f"localspec: {_PLAIN_HINT}", err=True)
     terminal, quiet = sys.stdout.isatty(), flags["quiet"]
     front = Lines(session, preferences, sys.stdout, sys.stderr, terminal=terminal, quiet=quiet)
+    if sys.stdin.isatty() and sys.stdout.isatty():
+        if not quiet:
+            click.echo("localspec: /help lists the commands, Ctrl-D quits", err=True)
+        return plain.run(front, _lines_of_a_person(session.talk.history.questions(_RECALLED)))
     return plain.run(front, _typed_lines())
+
+
+def _lines_of_a_person(recalled: Iterable[str]) -> Iterator[str | None]:
+    """Yield the lines that are typed at a terminal, and None where one is taken back; Ctrl-C twice, or Ctrl-D, ends them.
+
+    Args:
+        recalled: what the arrow keys bring back, oldest first.
+    """
+    import readline  # noqa: PLC0415 - a person edits lines, a pipe does not
+
+    for text in recalled:
+        if "\n" not in text:
+            readline.add_history(text)
+    stopped_s = -_AGAIN_S
+    while True:
+        try:
+            yield input("> ")
+        except EOFError:
+            click.echo(err=True)
+            return
+        except KeyboardInterrupt:
+            click.echo(err=True)
+            if time.monotonic() - stopped_s < _AGAIN_S:
+                raise
+            stopped_s = time.monotonic()
+            click.echo("localspec: Ctrl-C again quits, and so do Ctrl-D and /bye", err=True)
+            yield None
 
 
 def _typed_lines() -> Iterator[str]:

@@ -8,8 +8,8 @@ import click
 from localspec.cli.completions import complete_keys
 from localspec.config.files import project_file, read_settings, user_file
 from localspec.config.keys import KEYS, Setting, as_written
-from localspec.config.own import MODEL, keep_model, set_own, unset_own
-from localspec.config.resolve import Level, resolve
+from localspec.config.own import MODEL, keep_model, overruled, set_own, unset_own
+from localspec.config.resolve import resolve
 from localspec.storage.files import private_directory
 from localspec.storage.paths import shown
 
@@ -104,6 +104,6 @@ def _report(name: str, value: Setting) -> None:
     """Say what is set, and what holds instead where somebody else sets it, too."""
     written = json.dumps(as_written(KEYS[name], value), ensure_ascii=False)
     click.echo(f"{name} is {written} in {shown(user_file())}", err=True)
-    holds = resolve({})[name]
-    if holds.origin.level is not Level.USER:
-        click.echo(f"localspec: {holds.origin} sets {name}, too, and comes before it", err=True)
+    before = overruled(name)
+    if before:
+        click.echo(f"localspec: {before}", err=True)

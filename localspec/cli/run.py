@@ -25,7 +25,7 @@ from localspec.cli.question import (
 )
 from localspec.cli.recorded import recorded, workload_option
 from localspec.cli.report import as_json, not_whole, one_line
-from localspec.cli.settings import configured
+from localspec.cli.settings import configured, with_own
 from localspec.cli.terminal import AnswerStream
 from localspec.cli.words import model_and_prompt, named
 from localspec.decoding.cancel import CancelFlag, Cancelled
@@ -35,6 +35,7 @@ from localspec.launch.load import load
 from localspec.launch.observe import Telemetry
 from localspec.launch.plan import make_plan
 from localspec.options import ReplyOptions
+from localspec.ui.model_switch import DEMONSTRATION
 
 
 @click.command()
@@ -89,7 +90,7 @@ def run(words: tuple[str, ...], **flags: Any) -> int:
 
         kept = Kept(go_on=flags["go_on"])
         flags["model"] = flags["model"] or (kept.model if named(flags) is None else None)
-    flags = configured(flags)
+    flags = with_own(configured(flags))
     options, request = reply_options(flags), launch_options(flags)
     text = read_prompt(prompt)
     said = None if flags["raw"] else question(text, flags, prompt or "")
@@ -162,6 +163,9 @@ def _report(
         click.echo(as_json(assistant, reply, workload, only_ascii=only_ascii))
     if not flags["quiet"] and not flags["json_"]:
         click.echo(one_line(assistant, reply), err=True)
+    nobody_chose = {"pair", "target"} <= set(flags["unset"])
+    if nobody_chose and sys.stderr.isatty() and not flags["quiet"]:
+        click.echo(f"localspec: {DEMONSTRATION}: `localspec search` lists others", err=True)
     if options.constrained and reply.stop_reason is not StopReason.EOG and not flags["quiet"]:
         click.echo(f"localspec: {not_whole(reply)}", err=True)
     sys.stdout.flush()

@@ -9,13 +9,14 @@ import click
 from click.core import ParameterSource
 
 from localspec.config.keys import KEYS
-from localspec.config.resolve import PREFIX, resolve
+from localspec.config.resolve import PREFIX, Level, resolve
 from localspec.errors import UsageError
 
 
 def configured(flags: Mapping[str, Any]) -> dict[str, Any]:
     """Return the flags of the verb that is running, with every key as it is set; `model` sets pair or target.
 
+    `unset` are the keys that nobody set.
     `system` stays what the flag says; what holds in `run` and `chat` without one is `usual_system`.
 
     Mirrors and telemetry are handed on by their variables, which is where downloads, and an engine's
@@ -31,12 +32,31 @@ def configured(flags: Mapping[str, Any]) -> dict[str, Any]:
         if name in KEYS and context.get_parameter_source(name) is ParameterSource.COMMANDLINE
     }
     given |= _chosen(flags)
-    resolved = {name: each.value for name, each in resolve(given).items()}
+    found = resolve(given)
+    resolved = {name: each.value for name, each in found.items()}
+    unset = [name for name, each in found.items() if each.origin.level is Level.DEFAULT]
     mirrors = resolved.pop("mirrors")
     if isinstance(mirrors, tuple) and mirrors:
         os.environ[f"{PREFIX}MIRRORS"] = shlex.join(mirrors)
     os.environ[f"{PREFIX}TELEMETRY"] = "on" if resolved.pop("telemetry") else "off"
-    return {**flags, "usual_system": resolved.pop("system"), **resolved}
+    return {**flags, "usual_system": resolved.pop("system"), "unset": unset, **resolved}
+
+
+def with_own(flags: Mapping[str, Any], name: str | None = None) -> dict[str, Any]:
+    """Return configured flags as they suit a model, where nobody set them.
+
+    Args:
+        flags: as `configured` returns them.
+        name: of a pair; None takes the one that they load.
+    """
+    from localspec.models.registry import load_registry  # noqa: PLC0415 - few verbs answer
+
+    registry = load_registry()
+    if name is None and flags["target"]:
+        return dict(flags)
+    pair = registry.pairs.get(registry.name(name or flags["pair"] or registry.default_pair))
+    own = {} if pair is None else pair.reply
+    return {**flags, **{each: own[each] for each in own if each in flags["unset"]}}
 
 
 def _chosen(flags: Mapping[str, Any]) -> dict[str, str]:

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 from localspec.config.files import read_settings, user_file
 from localspec.config.keys import KEYS, Setting, from_variable
+from localspec.config.resolve import Level, resolve
 from localspec.errors import UsageError
 from localspec.storage.files import private_directory, write_atomic
 from localspec.storage.paths import shown
@@ -47,13 +48,22 @@ def unset_own(name: str) -> bool:
     return there
 
 
-def keep_model(chosen: Mapping[str, str]) -> None:
-    """Make a model the one that every start loads.
+def keep_model(chosen: Mapping[str, str]) -> str:
+    """Make a model the one that every start loads; return who overrules it, as `overruled` does.
 
     Args:
         chosen: its pair, or its target, as `Registry.chosen` says.
     """
     _write({**dict.fromkeys(_MODELS), **chosen})
+    return next(filter(None, map(overruled, ("pair", "target"))), "")
+
+
+def overruled(name: str) -> str:
+    """Return who sets a key and comes before the user's own file, on one line; empty if nobody does."""
+    origin = resolve({})[name].origin
+    if origin.level <= Level.USER:
+        return ""
+    return f"{origin} sets {name}, too, and comes before {shown(user_file())}"
 
 
 def unknown_key(name: str) -> UsageError:

@@ -7,11 +7,14 @@ from pathlib import Path
 from localspec.errors import UsageError
 from localspec.messages import DocumentPart
 from localspec.storage.files import size_text
+from localspec.ui.tree import files_below, fuzzy
 
 _MENTION = re.compile(r'(?<!\S)@(?:"([^"\n]+)"|(\S+))')
 _TRAILING = ".,;:!?)"
 _MOST_BYTES = 1 << 20
 _SHOWN = 8
+# One letter is in nearly every name.
+_LEAST_FUZZY = 2
 _CHARS_PER_TOKEN = 4  # of English and code; only for the size that is shown
 
 
@@ -68,10 +71,29 @@ def file_size(size_bytes: int) -> str:
 def completions(typed: str, folder: Path) -> list[tuple[str, str]]:
     """Return what a path that is being typed may become, and the size of each; folders end in a slash.
 
+    First come the paths that begin so, then the files anywhere below the folder that have these letters.
+
     Args:
         typed: what stands behind the `@`.
         folder: what it is relative to.
     """
+    found = _beginning(typed, folder)
+    names = {name for name, _ in found}
+    if len(typed) >= _LEAST_FUZZY and not typed.startswith(("/", "~", ".")):
+        for name in fuzzy(typed, files_below(folder), _SHOWN):
+            if name not in names and len(found) < _SHOWN:
+                found += [(name, file_size(size))] if (size := _size(folder / name)) >= 0 else []
+    return found
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except OSError:
+        return -1
+
+
+def _beginning(typed: str, folder: Path) -> list[tuple[str, str]]:
     parent, _, start = typed.rpartition("/")
     place = Path(f"{parent}/" if typed.startswith("/") else parent or ".").expanduser()
     found = []

@@ -15,6 +15,7 @@ from localspec.storage.paths import data_dir
 from localspec.ui.clean import clean_line
 from localspec.ui.engine_state import EngineState
 
+DEMONSTRATION = "this small model is for a demonstration, and makes things up"
 # Errors of a load that come after the models before it were let go, to make room.
 _AFTER_UNLOADING = {"ModelLoadError", "Fault"}
 
@@ -56,6 +57,11 @@ class ModelSwitch:
     def next_name(self) -> str:
         """What will be loaded as far as all goes well."""
         return name_of(self._under_way[-1].request) if self._under_way else self.name
+
+    @property
+    def is_default(self) -> bool:
+        """Whether what is loaded is what nobody chose."""
+        return self.name == load_registry().default_pair
 
     @property
     def under_way(self) -> bool:

@@ -2,11 +2,12 @@
 
 from collections.abc import Awaitable, Callable, Mapping
 
-from textual.app import App
+from textual.app import App, SuspendNotSupported
 
 from localspec.engine.protocol import Failed
 from localspec.errors import LocalspecError
 from localspec.ui.commands import BY_NAME, COMMANDS, run
+from localspec.ui.editor import written
 from localspec.ui.export import write_export
 from localspec.ui.history_sheet import HistorySheet
 from localspec.ui.main_view import MainView
@@ -25,6 +26,11 @@ _CONTEXT_IS_FULL = (
     ),
     SheetRow("edit", "change the question", "it goes back to the composer"),
     SheetRow("new", "start a new conversation", "this one stays in the history"),
+)
+
+_WHEN = (
+    SheetRow("model", "now", "the next start loads what this one did"),
+    SheetRow("default", "now, and at every start from now on"),
 )
 
 
@@ -81,6 +87,21 @@ class Screens:
         self._app.copy_to_clipboard(text)
         self.tell(f"copied {len(text)} characters, if the terminal allows it")
 
+    async def ask_next(self) -> None:
+        """Ask the question that waits longest, if one does."""
+        waiting = self.session.asking.waiting
+        if waiting and not self.session.busy:
+            self.session.asking.ask(waiting.pop(0))
+            await self.show_answer()
+
+    def take_back_waiting(self) -> None:
+        """Put the questions that wait back into the composer: what they followed came to no good end."""
+        waiting, composer = self.session.asking.waiting, self.view.entry.composer
+        if waiting:
+            composer.put_aside()
+            composer.fill("\n\n".join(waiting))
+            waiting.clear()
+
     def edit(self, number: int, text: str) -> None:
         """Put a question into the composer; sent from there, it becomes a branch."""
         composer = self.view.entry.composer
@@ -98,6 +119,18 @@ class Screens:
             self.editing = None
             self.view.entry.composer.fill("")
             self.tell("")
+
+    async def open_editor(self) -> None:
+        """Give the terminal to an editor, and take what was written into the composer."""
+        composer = self.view.entry.composer
+        try:
+            with self._app.suspend():
+                text = written(composer.text)
+        except SuspendNotSupported:
+            self.tell("this terminal cannot be given to an editor")
+            return
+        composer.fill(text)
+        composer.focus()
 
     def choose(
         self, title: str, hints: Mapping[str, str], take: Callable[[str], Awaitable[None]]
@@ -117,9 +150,16 @@ class Screens:
         # Imported late: reading models' headers needs numpy, and the first frame does not.
         from localspec.ui.picker import Picker  # noqa: PLC0415
 
+        async def taken(when: str | None, name: str) -> None:
+            if when is not None:
+                await self.run("model", name)
+            if when == "default":
+                await self.run("default", name)
+
         async def chosen(name: str | None) -> None:
             if name:
-                await self.run("model", name)
+                sheet = ListSheet(f"Load {name}", _WHEN)
+                self._app.push_screen(sheet, lambda when: taken(when, name))
 
         models = self.session.models
         picker = Picker(models.name, first=first, offline=models.usual.offline)

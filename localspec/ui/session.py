@@ -3,6 +3,7 @@
 Nothing here waits: `poll`, called ten times a second, takes what came in. No Textual.
 """
 
+from collections.abc import Callable
 from pathlib import Path
 
 from localspec.engine.client import EngineClient
@@ -26,6 +27,7 @@ class Session:
         load: the models that are loaded where nothing else is asked for.
         options: how to answer.
         folder: what paths in `@path` are relative to.
+        own: says how to answer with a model, by its name; None always takes `options`.
 
     Attributes:
         state: what is known of the engine.
@@ -40,12 +42,14 @@ class Session:
         load: LaunchOptions,
         options: ReplyOptions,
         folder: Path,
+        own: Callable[[str], ReplyOptions] | None = None,
     ) -> None:
         self.engine, self.talk, self.folder = engine, talk, folder
         self.state = EngineState()
         self.models = ModelSwitch(engine, self.state, load)
         settings = ChatSettings(options)
         self.asking = Asking(engine, talk, self.state, self.models, settings, folder)
+        self._own = own
         self._counted = 0
         self._resumed = ""
 
@@ -125,6 +129,8 @@ class Session:
         if self.models.take(message):
             self._restore_state()
         self.asking.take(message)
+        if isinstance(message, Ready) and self._own is not None:
+            self.asking.suit(ChatSettings(self._own(self.models.name)))
         if isinstance(message, Ready) and not self.models.instead:
             self.talk.hold_with(self.models.name)
         elif isinstance(message, Counted):
@@ -135,6 +141,7 @@ class Session:
         self.asking.require_rest()
         self.save_state()
         self.forget()
+        self.asking.settings = self.asking.usual
 
     def resume(self, conversation: int, *, own_models: bool = True) -> None:
         """Take up a conversation of the history before the engine is started.
