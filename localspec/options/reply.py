@@ -167,7 +167,6 @@ class ReplyOptions:
             "End an answer that goes round in circles.",
             group="sampling",
             key=True,
-            by_project="yes",
         ),
     )
     stop: tuple[str, ...] = declared(

@@ -258,6 +258,14 @@ def test_importing_the_room_is_cheap() -> None:
     assert loaded.stdout.strip() == b"[]"
 
 
+def test_a_pair_may_say_how_to_answer() -> None:
+    registry = changed('draft = "lookup"', 'draft = "lookup"\nreply = {temperature = 0.2}')
+    assert registry.pair("p").reply == {"temperature": 0.2}
+    for wrong, match in (("hot = 1", "hot is not a known"), ("temperature = -1", "0 or more")):
+        with pytest.raises(UsageError, match=match):
+            changed('draft = "lookup"', f'draft = "lookup"\nreply = {{{wrong}}}')
+
+
 def test_an_alias_means_a_pair_or_a_model_and_adds_to_those_below() -> None:
     below = parse_registry(VALID + '\n[aliases]\nmine = "p"\n', "below.toml")
     registry = parse_registry('[aliases]\nfast = "toy"\n', "my.toml", below)
