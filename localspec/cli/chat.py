@@ -4,6 +4,7 @@ import os
 import sys
 import time
 from collections.abc import Iterable, Iterator
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,12 @@ from localspec.ui.talk import Talk
 # A second Ctrl-C within so many seconds leaves.
 _AGAIN_S = 2.0
 _RECALLED = 100
+# After so many lines it is not somebody who knows.
+_MANY = 3
+_EACH_LINE = (
+    "each line is a question of its own; `localspec run` takes all of stdin as one, "
+    'and """ encloses several lines'
+)
 _PLAIN_HINT = "this is no terminal for screens: talking in lines, as with --plain"
 
 
@@ -127,7 +134,7 @@ def _in_lines(session: Session, preferences: Preferences, flags: dict[str, Any])
         if not quiet:
             click.echo("localspec: /help lists the commands, Ctrl-D quits", err=True)
         return plain.run(front, _lines_of_a_person(session.talk.history.questions(_RECALLED)))
-    return plain.run(front, _typed_lines())
+    return plain.run(front, _typed_lines(quiet=quiet))
 
 
 def _lines_of_a_person(recalled: Iterable[str]) -> Iterator[str | None]:
@@ -157,10 +164,12 @@ def _lines_of_a_person(recalled: Iterable[str]) -> Iterator[str | None]:
             yield None
 
 
-def _typed_lines() -> Iterator[str]:
+def _typed_lines(*, quiet: bool) -> Iterator[str]:
     """Yield lines of stdin; on a terminal, after a sign that one is expected."""
     asks = sys.stdin.isatty()
-    while True:
+    for number in count(1):
+        if number == _MANY and not (asks or quiet):
+            click.echo(f"localspec: {_EACH_LINE}", err=True)
         if asks:
             click.echo("> ", nl=False, err=True)
         raw = sys.stdin.buffer.readline()

@@ -7,7 +7,7 @@ from localspec.errors import UsageError
 from localspec.ui import conversation_commands as talk
 from localspec.ui import program_commands as program
 from localspec.ui.front import Front
-from localspec.ui.settings import NAMES
+from localspec.ui.session import SETTINGS
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +89,7 @@ COMMANDS: Sequence[Command] = (
         "[NAME VALUE]",
         "show or change how answers are sampled",
         program.set_,
-        arguments=NAMES,
+        arguments=SETTINGS,
     ),
     Command(
         "think", "", "fold or unfold thoughts and long questions", program.think, while_busy=True
@@ -106,7 +106,7 @@ COMMANDS: Sequence[Command] = (
     Command("drop", "", "leave the oldest turns out where the context is full", talk.drop),
     Command("stop", "", "stop the answer and keep what is there", program.stop, while_busy=True),
     Command("restart", "", "start the engine again", program.restart, while_busy=True),
-    Command("editor", "", "write the question in $EDITOR", program.editor),
+    Command("editor", "", "write the question in $EDITOR", program.editor, while_busy=True),
     Command("theme", "[NAME]", "show or change the colours", program.theme, while_busy=True),
     Command("help", "", "list commands and keys", program.help_, ("?",), while_busy=True),
     Command("quit", "", "leave", program.quit_, ("bye", "exit"), while_busy=True),

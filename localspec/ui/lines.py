@@ -133,7 +133,7 @@ class Lines:
 
     def show_settings(self) -> None:
         """List the settings."""
-        for line in self.session.settings.lines():
+        for line in self.session.setting_lines():
             self.tell(line)
 
     def show_stats(self) -> None:

@@ -40,7 +40,7 @@ async def set_(front: Front, argument: str) -> None:
     name, _, value = argument.partition(" ")
     if argument:
         front.session.set(name, value.strip())
-        front.tell(f"{name} is {front.session.settings.text_of(name)} now")
+        front.tell(f"{name} is {front.session.setting(name)} now")
     else:
         front.show_settings()
 

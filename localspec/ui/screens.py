@@ -6,6 +6,7 @@ from textual.app import App, SuspendNotSupported
 
 from localspec.engine.protocol import Failed
 from localspec.errors import LocalspecError
+from localspec.ui.clipboard import filled
 from localspec.ui.commands import BY_NAME, COMMANDS, run
 from localspec.ui.editor import written
 from localspec.ui.export import write_export
@@ -13,8 +14,7 @@ from localspec.ui.history_sheet import HistorySheet
 from localspec.ui.main_view import MainView
 from localspec.ui.preferences import Preferences
 from localspec.ui.race_sheet import RaceSheet
-from localspec.ui.session import Session
-from localspec.ui.settings import NAMES
+from localspec.ui.session import SETTINGS, Session
 from localspec.ui.sheets import LineSheet, ListSheet, SheetRow, TextSheet
 from localspec.ui.texts import help_text, lens_text
 
@@ -83,9 +83,12 @@ class Screens:
         """Show nothing: the status line does, as long as it takes."""
 
     def copy(self, text: str) -> None:
-        """Copy a text by way of the terminal (OSC 52)."""
+        """Copy a text, by a program of this machine and by way of the terminal (OSC 52)."""
         self._app.copy_to_clipboard(text)
-        self.tell(f"copied {len(text)} characters, if the terminal allows it")
+        if filled(text):
+            self.tell(f"copied {len(text)} characters")
+        else:
+            self.tell(f"sent {len(text)} characters to the terminal's clipboard")
 
     async def ask_next(self) -> None:
         """Ask the question that waits longest, if one does."""
@@ -211,10 +214,11 @@ class Screens:
             if name == "draft":
                 change(name, "off" if settings.draft else "on")
             elif name:
-                line = LineSheet(name, settings.text_of(name))
+                line = LineSheet(name, self.session.setting(name))
                 self._app.push_screen(line, lambda text: change(name, text))
 
-        rows = [SheetRow(name, line) for name, line in zip(NAMES, settings.lines(), strict=True)]
+        lines = self.session.setting_lines()
+        rows = [SheetRow(name, line) for name, line in zip(SETTINGS, lines, strict=True)]
         note = "of this conversation; Enter changes one"
         self._app.push_screen(ListSheet("Settings", rows, note=note), chosen)
 

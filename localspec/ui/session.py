@@ -14,8 +14,11 @@ from localspec.ui.engine_state import EngineState, Phase
 from localspec.ui.exchange import Exchange
 from localspec.ui.model_switch import ModelSwitch, name_of
 from localspec.ui.race import Race
-from localspec.ui.settings import ChatSettings
+from localspec.ui.settings import NAMES, ChatSettings
 from localspec.ui.talk import Talk
+
+SYSTEM = "system"
+SETTINGS = (*NAMES, SYSTEM)
 
 
 class Session:
@@ -186,10 +189,22 @@ class Session:
         Raises:
             UsageError: no such setting, or a value that it cannot take.
         """
+        if name == SYSTEM:
+            self.talk.set_system(None if value in {"", "-"} else value)
+            return
         self.asking.settings = self.settings.changed(name, value)
         if self.talk.conversation is not None:
             kept = self.settings.as_json()
             self.talk.history.update(self.talk.conversation, settings=kept)
+
+    def setting(self, name: str) -> str:
+        """Return how answers are made, as it is typed."""
+        return self.talk.system or "-" if name == SYSTEM else self.settings.text_of(name)
+
+    def setting_lines(self) -> list[str]:
+        """Return how answers are made, a line for each of `SETTINGS`."""
+        width = max(map(len, SETTINGS))
+        return [f"{name:<{width}}  {self.setting(name)}" for name in SETTINGS]
 
     def context_tokens(self) -> int:
         """Return how many tokens of the context are in use, as far as the engine said."""

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from localspec.errors import UsageError
+from localspec.ui.clipboard import filled
 from localspec.ui.editor import written
 from localspec.ui.picker import Picker
 from localspec.ui.quoted import goes_on, unquoted
@@ -67,6 +68,7 @@ def test_a_block_on_the_screen_is_closed_before_it_is_sent(tmp_path: Path) -> No
 @pytest.mark.parametrize("keys", [["ctrl+d"], ["ctrl+c", "ctrl+c"]])
 def test_keys_that_leave(keys: list[str], tmp_path: Path) -> None:
     async def leave(chat: Chat) -> None:
+        await chat.ready()  # what loads, Ctrl+C stops first
         chat.app.view.entry.composer.fill("ab")
         await chat.press("home", "ctrl+d")
         assert chat.app.view.entry.composer.text == "b"
@@ -245,3 +247,29 @@ def test_a_question_is_written_in_an_editor(
 def test_what_mentions_no_file_is_said(tmp_path: Path) -> None:
     _, _, err = said(tmp_path, "what is @nothing?")
     assert "there is no file @nothing here: sent as text" in err
+
+
+def test_a_program_of_the_machine_fills_its_clipboard(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = tmp_path / "wl-copy"
+    program.write_text(f'#!/bin/sh\n/bin/cat > "{tmp_path / "clipboard"}"\n')
+    program.chmod(0o700)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setenv("WAYLAND_DISPLAY", "wayland-0")
+    monkeypatch.delenv("DISPLAY", raising=False)
+    monkeypatch.delenv("SSH_CONNECTION", raising=False)
+    assert filled("größer")
+    assert (tmp_path / "clipboard").read_text() == "größer"
+    monkeypatch.setenv("SSH_CONNECTION", "somewhere")
+    assert not filled("x")
+    monkeypatch.delenv("SSH_CONNECTION")
+    program.write_text("#!/bin/sh\nexit 1\n")
+    assert not filled("x")
+
+
+def test_the_system_prompt_is_a_setting(tmp_path: Path) -> None:
+    _, _, err = said(tmp_path, "/set system Be brief.", "/set", "/set system -", "/set system")
+    assert "system is Be brief. now" in err
+    assert "system             Be brief." in err
+    assert err.endswith("localspec: system is - now\n")
