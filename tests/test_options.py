@@ -24,6 +24,7 @@ from localspec.config.keys import KEYS, from_variable
 from localspec.engine.protocol import Ask, Load
 from localspec.engine.wire import COMMANDS, decode, encode
 from localspec.errors import UsageError
+from localspec.models.registry import load_registry
 from localspec.options import (
     GRAMMARS,
     LaunchOptions,
@@ -101,6 +102,10 @@ def arrived(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., di
     for name in KEYS:
         monkeypatch.setenv(f"LOCALSPEC_{name.upper()}", "")
     (tmp_path / "settings").mkdir()
+    # A pair that has no settings of its own.
+    (tmp_path / "settings/models.toml").write_text(
+        '[pairs."smollm2-135m"]\ntarget = "smollm2-135m"\ndraft = "lookup"\n'
+    )
     (tmp_path / "in.jsonl").write_text('{"prompt": "Hi"}\n')
     monkeypatch.setenv("LOCALSPEC_CONFIG_DIR", str(tmp_path / "settings"))
     monkeypatch.setenv("LOCALSPEC_DATA_DIR", str(tmp_path / "data"))
@@ -143,7 +148,7 @@ def _loaded(launch: LaunchOptions, *_: object, observe: object) -> SimpleNamespa
 
 
 def _session(
-    _engine: object, _talk: object, launch: LaunchOptions, reply: ReplyOptions, _: Path
+    _engine: object, _talk: object, launch: LaunchOptions, reply: ReplyOptions, _: Path, __: object
 ) -> None:
     load = decode(encode(Load(launch)), COMMANDS)
     ask = decode(encode(Ask(1, (), reply)), COMMANDS)
@@ -154,6 +159,22 @@ def _session(
 
 def _batch(asked: Any, *_: object) -> None:
     _arrive(asked.launch, asked.form.options)
+
+
+@pytest.mark.parametrize("verb", ["run", "chat"])
+def test_a_models_own_settings_hold_where_nobody_sets_others(
+    arrived: Callable[..., dict[str, Any]], tmp_path: Path, verb: str
+) -> None:
+    (tmp_path / "settings/models.toml").unlink()
+    own = load_registry().pairs["smollm2-135m"].reply
+    assert own["temperature"] == 0.2
+    assert arrived(verb).items() >= own.items()
+    assert arrived(verb, "-m", "demo").items() >= own.items()
+    assert arrived(verb, "--temperature", "0.8")["temperature"] == 0.8
+    (tmp_path / "settings/config.toml").write_text("temperature = 0.5\n")
+    assert arrived(verb)["temperature"] == 0.5
+    assert arrived(verb, "-m", "qwen3:4b")["repeat_penalty"] == 1.0
+    assert arrived(verb, "--target", "some-name")["repeat_penalty"] == 1.0
 
 
 def test_run_chat_and_batch_take_every_flag_that_there_is() -> None:

@@ -2,8 +2,8 @@
 
 import hashlib
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 # An entry ends up in file names, addresses and a command line, so these patterns are narrow.
@@ -147,6 +147,7 @@ class PairEntry:
         draft_model: like `target`; None for a pair that only looks up.
         good_for: when to take it, in a phrase; empty where nobody said.
         caveat: what to know before, in a phrase; empty where there is nothing.
+        reply: how to answer where nobody says otherwise, by the names of options.
     """
 
     name: str
@@ -155,6 +156,7 @@ class PairEntry:
     draft_model: str | None
     good_for: str
     caveat: str = ""
+    reply: Mapping[str, float | bool] = field(default_factory=dict)
 
 
 def shards_of(entry: ModelEntry) -> tuple[ModelEntry, ...]:

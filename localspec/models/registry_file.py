@@ -25,6 +25,7 @@ from localspec.models.entries import (
     of_shards,
 )
 from localspec.models.toml import Table
+from localspec.options import ReplyOptions
 
 _FILE = r"[/~][^\x00-\x1f\x7f]*\.[Gg][Gg][Uu][Ff]"
 _LICENCE = r"[A-Za-z0-9][A-Za-z0-9.+ -]*"
@@ -152,8 +153,9 @@ def read_pair(
         draft_model = _reference("draft_model", table, find, names)
     good_for = table.optional_text("good_for", _PHRASE) or ""
     caveat = table.optional_text("caveat", _PHRASE) or ""
+    reply = table.options("reply", ReplyOptions) if "reply" in table else {}
     table.finish()
-    return PairEntry(name, target, draft, draft_model, good_for, caveat)
+    return PairEntry(name, target, draft, draft_model, good_for, caveat, reply)
 
 
 def _reference(

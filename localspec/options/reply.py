@@ -136,6 +136,7 @@ class ReplyOptions:
         sampling: how a row of logits becomes a choice.
         seed: the same seed gives the same text; None draws one, which the reply reports.
         max_tokens: most tokens to generate; None goes on until the model ends or the context is full.
+        stop_loops: end where the same tokens come over and over, see `decoding.loops`.
         stop: texts that end the answer and are not part of it.
         grammar: what the answer has to look like, in GBNF; thoughts before it are free.
         json_schema: a JSON schema that the answer is to be valid under, as text or as `json.loads` gives it;
@@ -156,11 +157,20 @@ class ReplyOptions:
         None,
         Option(
             "End after N tokens.",
+            short="n",
             metavar="N",
             group="sampling",
             key=True,
             by_project="yes",
             least=1,
+        ),
+    )
+    stop_loops: bool = declared(
+        False,
+        Option(
+            "End an answer that goes round in circles.",
+            group="sampling",
+            key=True,
         ),
     )
     stop: tuple[str, ...] = declared(

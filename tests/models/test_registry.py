@@ -64,9 +64,7 @@ def test_a_pair_may_have_a_draft_model() -> None:
 
 def test_a_name_that_is_almost_right_is_suggested() -> None:
     registry = parse_registry(VALID, "my.toml")
-    with pytest.raises(
-        ModelUnavailable, match=r"no model 'toyy': did you mean toy\? known are toy"
-    ):
+    with pytest.raises(ModelUnavailable, match=r"no model 'toyy': did you mean toy\?$"):
         registry.model("toyy")
     with pytest.raises(ModelUnavailable, match=r"no pair 'xyz\\n': known are p"):
         registry.pair("xyz\n")
@@ -258,3 +256,20 @@ def test_importing_the_room_is_cheap() -> None:
     code = f"import sys, {rooms}; print([m for m in ('huggingface_hub', 'llama_cpp') if m in sys.modules])"
     loaded: Any = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
     assert loaded.stdout.strip() == b"[]"
+
+
+def test_a_pair_may_say_how_to_answer() -> None:
+    registry = changed('draft = "lookup"', 'draft = "lookup"\nreply = {temperature = 0.2}')
+    assert registry.pair("p").reply == {"temperature": 0.2}
+    for wrong, match in (("hot = 1", "hot is not a known"), ("temperature = -1", "0 or more")):
+        with pytest.raises(UsageError, match=match):
+            changed('draft = "lookup"', f'draft = "lookup"\nreply = {{{wrong}}}')
+
+
+def test_an_alias_means_a_pair_or_a_model_and_adds_to_those_below() -> None:
+    below = parse_registry(VALID + '\n[aliases]\nmine = "p"\n', "below.toml")
+    registry = parse_registry('[aliases]\nfast = "toy"\n', "my.toml", below)
+    assert registry.pair("mine") is registry.pairs["p"]
+    assert registry.model("fast") is registry.models["toy"]
+    with pytest.raises(UsageError, match="alias odd is nothing, and there is no pair or model"):
+        parse_registry('[aliases]\nodd = "nothing"\n', "my.toml", below)
