@@ -26,6 +26,7 @@ from localspec.engine.wire import COMMANDS, decode, encode
 from localspec.errors import UsageError
 from localspec.models.registry import load_registry
 from localspec.options import (
+    GRAMMARS,
     LaunchOptions,
     LoadOptions,
     Option,
@@ -41,9 +42,11 @@ from tests.option_values import values
 OF_LAUNCH, OF_REPLY = options_of(LaunchOptions), options_of(ReplyOptions)
 ALL = (*OF_LAUNCH, *OF_REPLY)
 VERBS = ("run", "chat", "batch", "bench", "ab")
-GBNF = 'root ::= "a"'
+GBNF, LARK = 'root ::= "a"', 'start: "a"'
 _VALUES: Mapping[str, Any] = {
     "grammar": GBNF,
+    "lark": LARK,
+    "regex": "[a-z]+",
     "json_schema": '{"type": "null"}',
     "logit_bias": ((5, 1.5), (6, -math.inf)),
 }
@@ -74,9 +77,9 @@ def flag_of(option: Option, folder: Path) -> list[str]:
         return [flag if value else f"--no-{option.name}"]
     if option.kind == "texts":
         return [part for each in value for part in (flag, each)]
-    if option.name == "grammar":
-        (folder / "g.gbnf").write_text(GBNF)
-        value = str(folder / "g.gbnf")
+    if option.name in {"grammar", "lark"}:
+        (folder / "a.txt").write_text(value)
+        value = str(folder / "a.txt")
     return [flag, str(value)]
 
 
@@ -178,7 +181,7 @@ def test_run_chat_and_batch_take_every_flag_that_there_is() -> None:
     flags = {each.name for each in ALL if each.group}
     for verb in ("run", "chat", "batch"):
         assert {each.name for each in takers(verb)} == flags
-    assert flags - {each.name for each in takers("ab")} == {"stop", "grammar", "json_schema"}
+    assert flags - {each.name for each in takers("ab")} == {"stop", *GRAMMARS}
 
 
 @pytest.mark.parametrize(
@@ -370,7 +373,8 @@ def test_a_value_of_the_wrong_type_is_refused_by_name(option: Option, value: Any
 @pytest.mark.parametrize(
     ("options", "reason"),
     [
-        ({"grammar": GBNF, "json_schema": {}}, "exclude each other"),
+        ({"grammar": GBNF, "json_schema": {}}, "grammar and json_schema exclude each other"),
+        ({"regex": "a", "lark": LARK}, "regex and lark exclude each other"),
         ({"json_schema": {"default": object()}}, "json_schema is no JSON"),
         ({"stop": ("a", "")}, 'a stop string is ""'),
         ({"sampling": SamplingParams(), "max_tokens": 0}, "max_tokens is 0"),

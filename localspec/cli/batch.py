@@ -82,8 +82,8 @@ def batch(source: str, **flags: Any) -> int:
     {…}}; or a row of a CSV with a header. It may have an id (a text or a whole number), a system
     prompt, and of the options below temperature, top_k, top_p, min_p, repeat_penalty, max_tokens,
     seed and stop of its own, also presence_penalty, frequency_penalty, penalty_last_n, logit_bias,
-    grammar, json_schema, and OpenAI's response_format. With --template, fields by these names are
-    data like all others; a line's options then are an object in the field reply_options.
+    json_schema, grammar, regex, lark, and OpenAI's response_format. With --template, fields by these
+    names are data like all others; a line's options then are an object in the field reply_options.
 
     Answers keep the order of the lines. Each is written at once, as a line with its id, figures,
     and a receipt: the run's seed, sha256 of the models, build, and a digest of the options. A

@@ -11,7 +11,7 @@ import click
 from localspec.cli.completions import complete_models
 from localspec.cli.structure import structured
 from localspec.config.keys import offered
-from localspec.options import LaunchOptions, Option, ReplyOptions, changed, options_of
+from localspec.options import GRAMMARS, LaunchOptions, Option, ReplyOptions, changed, options_of
 
 Function = Callable[..., Any]
 
@@ -61,9 +61,7 @@ def reply_options(flags: Mapping[str, Any]) -> ReplyOptions:
     Raises:
         UsageError: a flag is out of its range, or what the answer has to look like cannot be kept.
     """
-    return structured(
-        changed(ReplyOptions(), {**flags, "grammar": None, "json_schema": None}), flags
-    )
+    return structured(changed(ReplyOptions(), {**flags, **dict.fromkeys(GRAMMARS)}), flags)
 
 
 def _named(name: str) -> Iterator[Option]:

@@ -175,7 +175,8 @@ def _report(
     nobody_chose = {"pair", "target"} <= set(flags["unset"])
     if nobody_chose and sys.stderr.isatty() and not flags["quiet"]:
         click.echo(f"localspec: {DEMONSTRATION}: `localspec search` lists others", err=True)
-    if options.constrained and reply.stop_reason is not StopReason.EOG and not flags["quiet"]:
+    bound = options.answer_grammar is not None
+    if bound and reply.stop_reason is not StopReason.EOG and not flags["quiet"]:
         click.echo(f"localspec: {not_whole(reply)}", err=True)
     sys.stdout.flush()
 
