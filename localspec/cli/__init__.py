@@ -31,6 +31,7 @@ _VERBS = {
     "show": ("localspec.cli.models", "Show what is known of a model."),
     "rm": ("localspec.cli.models", "Remove models from this machine."),
     "import": ("localspec.cli.models", "Give a GGUF file of yours a name."),
+    "recommend": ("localspec.cli.recommend", "Propose models that suit this machine."),
     "pair": ("localspec.cli.pair", "Judge, list and suggest pairs of models."),
     "config": ("localspec.cli.config", "Show settings and where they come from."),
     "doctor": ("localspec.cli.doctor", "Look this machine over."),

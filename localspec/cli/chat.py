@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from localspec.cli.option_flags import launch_options, option_flags, reply_options
-from localspec.cli.settings import configured
+from localspec.cli.settings import configured, unset_sampling
 from localspec.engine.client import EngineClient
 from localspec.errors import LocalspecError, UsageError
 from localspec.history.archive import History
@@ -47,7 +47,8 @@ def chat(**flags: Any) -> int:
     commands. A line on a pipe is a question; answers then go to stdout and the rest to stderr.
     """
     preferences = read_preferences()
-    session = _session(configured(flags), preferences)
+    unset = unset_sampling(flags)
+    session = _session(configured(flags, recommended=False), unset, preferences)
     if flags["go_on"]:
         latest = session.talk.history.latest()
         if latest is None:
@@ -75,10 +76,10 @@ def chat(**flags: Any) -> int:
         session.close()
 
 
-def _session(flags: dict[str, Any], preferences: Preferences) -> Session:
+def _session(flags: dict[str, Any], unset: frozenset[str], preferences: Preferences) -> Session:
     launch, options = launch_options(flags), reply_options(flags)
     talk = Talk(History.open(data_dir() / "history"), _system_prompt(flags, preferences))
-    return Session(EngineClient(), talk, launch, options, Path.cwd())
+    return Session(EngineClient(), talk, launch, options, Path.cwd(), unset)
 
 
 def _system_prompt(flags: dict[str, Any], preferences: Preferences) -> str | None:

@@ -7,7 +7,7 @@ import click
 
 from localspec.config.files import project_file, user_file
 from localspec.config.keys import KEYS, as_written
-from localspec.config.resolve import resolve
+from localspec.config.resolve import resolve, with_recommended
 from localspec.storage.paths import shown
 
 
@@ -25,7 +25,10 @@ def config() -> None:
 @click.option("--debug", is_flag=True, help="Show a traceback when something fails.")
 def show(json_: bool, debug: bool) -> None:  # noqa: ARG001 - main() looks for --debug
     """Print every setting, its value, and who set it."""
-    found = resolve({})
+    # Help does without it.
+    from localspec.models.registry import load_registry  # noqa: PLC0415
+
+    found = with_recommended(resolve({}), load_registry())
     if json_:
         document = {
             name: {

@@ -5,11 +5,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from localspec.config.files import project_file, read_settings, user_file
 from localspec.config.keys import KEYS, Setting, from_variable
 from localspec.errors import UsageError
 from localspec.storage.paths import shown
+
+if TYPE_CHECKING:
+    from localspec.models.registry import Registry
 
 PREFIX = "LOCALSPEC_"
 
@@ -18,15 +22,16 @@ class Level(IntEnum):
     """Who may set a key; the higher one is heard."""
 
     DEFAULT = 0
-    USER = 1
-    PROJECT = 2
-    ENVIRONMENT = 3
-    FLAG = 4
+    MODEL = 1
+    USER = 2
+    PROJECT = 3
+    ENVIRONMENT = 4
+    FLAG = 5
 
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Where a value came from; `place` is a file, a variable or a flag."""
+    """Where a value came from; `place` is a file, a variable, a flag, or what the registry says of a model."""
 
     level: Level
     place: str = ""
@@ -73,6 +78,25 @@ def resolve(
             found[name] = Resolved(value, origin)
     _put_aside(found)
     return found
+
+
+def with_recommended(found: Mapping[str, Resolved], registry: "Registry") -> dict[str, Resolved]:
+    """Return settings with the sampling that the model's makers recommend, where nobody set any.
+
+    Args:
+        found: what `resolve` returned.
+        registry: says what is recommended.
+    """
+    pair, target = found["pair"].value, found["target"].value
+    assert pair is None or isinstance(pair, str)  # noqa: S101 - as their options are declared
+    assert target is None or isinstance(target, str)  # noqa: S101
+    origin = Origin(Level.MODEL, f"recommended for {target or pair or registry.default_pair}")
+    recommended = {
+        name: Resolved(value, origin)
+        for name, value in registry.sampling(pair, target).items()
+        if found[name].origin.level is Level.DEFAULT
+    }
+    return {**found, **recommended}
 
 
 def _from_environment(environ: Mapping[str, str]) -> list[tuple[Origin, dict[str, Setting]]]:

@@ -4,6 +4,7 @@ import difflib
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 
 from localspec.errors import ModelUnavailable, UsageError
@@ -50,6 +51,18 @@ class Registry:
             raise ModelUnavailable(_unknown("model", name, self.models))
         return entry
 
+    def sampling(self, pair: str | None, target: str | None) -> dict[str, float]:
+        """Return the sampling that the makers of a pair's target, or of a target, recommend.
+
+        By the names that options have; empty where nobody says, or where there is no such name. Without
+        either, the default pair is meant.
+        """
+        if target is None:
+            known = self.pairs.get(pair or self.default_pair)
+            target = "" if known is None else known.target
+        entry = self.find(target)
+        return {} if entry is None else dict(entry.sampling)
+
     def require(self, name: str) -> None:
         """Raise ModelUnavailable, with the names that there are, unless a pair or model has this one."""
         if name not in self.pairs and self.find(name) is None:
@@ -74,8 +87,7 @@ def load_registry(path: Path | None = None) -> Registry:
     """
     if path is not None:
         return parse_registry(_text(path), shown(path))
-    own, user = _own_file(), config_dir() / USER_FILE
-    registry = parse_registry(_text(own), shown(own))
+    registry, user = _own_registry(_own_file()), config_dir() / USER_FILE
     if os.path.lexists(user):
         registry = parse_registry(_text(user), shown(user), registry)
     return replace(registry, models=with_pins(registry.models, data_dir()))
@@ -105,6 +117,11 @@ def parse_registry(text: str, name: str, below: Registry | None = None) -> Regis
         default_pair = top.one_of("default_pair", pairs)
     top.finish()
     return Registry(named.models, pairs, default_pair)
+
+
+@cache  # reading it takes as long as starting Python
+def _own_registry(own: Path) -> Registry:
+    return parse_registry(_text(own), shown(own))
 
 
 def _own_file() -> Path:

@@ -6,13 +6,14 @@ a few keys more.
 
 from collections.abc import Callable, Collection
 from dataclasses import replace
-from typing import Literal
+from typing import Literal, get_args
 
 from localspec.models.entries import (
     COMMIT,
     HUB_NAME,
     MODEL_NAME,
     NAME,
+    PARAMETERS,
     REPO,
     SEGMENTS,
     SHA256,
@@ -21,10 +22,12 @@ from localspec.models.entries import (
     ModelEntry,
     PairEntry,
     Pin,
+    Purpose,
     WheelSource,
     of_shards,
 )
 from localspec.models.toml import Table
+from localspec.options import SamplingParams, options_of
 
 _FILE = r"[/~][^\x00-\x1f\x7f]*\.[Gg][Gg][Uu][Ff]"
 _LICENCE = r"[A-Za-z0-9][A-Za-z0-9.+ -]*"
@@ -33,6 +36,7 @@ _PHRASE = r"[^\x00-\x1f\x7f]+"
 _REQUIREMENT = r"[A-Za-z0-9][A-Za-z0-9._-]*(\{part\}[A-Za-z0-9._-]*)?==[A-Za-z0-9][A-Za-z0-9.!+]*"
 _MEMBER_SEGMENT = r"(?!\.\.?(/|$))([A-Za-z0-9._*-]|\{part(:0[1-9])?\})+"
 _MEMBER = rf"{_MEMBER_SEGMENT}(/{_MEMBER_SEGMENT})*"
+_SAMPLING = {each.name: each for each in options_of(SamplingParams) if each.key}
 
 
 def read_model(key: str, table: Table, *, kept: bool = False) -> ModelEntry:
@@ -62,11 +66,16 @@ def read_model(key: str, table: Table, *, kept: bool = False) -> ModelEntry:
         if not sources:
             raise table.error("sources", "is empty and there is no repo")
         entry = ModelEntry(key, *_bytes(table, learnable=repo is not None), sources=tuple(sources))
+    active = table.optional_text("active", PARAMETERS)
     entry = replace(
         entry,
-        params=table.optional_text("params", r"[0-9][0-9A-Za-z.]*"),
+        params=table.optional_text(
+            "params", r"[0-9][0-9A-Za-z.]*" if active is None else PARAMETERS
+        ),
+        active=active,
         context=table.optional_positive("context"),
         licence=table.optional_text("licence", _LICENCE),
+        sampling=_sampling(table),
         quant=quant,
         tokenizer=table.optional_text("tokenizer", SHA256),
         pin=_pin(table, revision) if kept and revision else None,
@@ -74,6 +83,13 @@ def read_model(key: str, table: Table, *, kept: bool = False) -> ModelEntry:
     )
     table.finish()
     return entry
+
+
+def _sampling(table: Table) -> tuple[tuple[str, float], ...]:
+    inner = table.table("sampling")
+    found = tuple((name, inner.option(each)) for name, each in _SAMPLING.items() if name in inner)
+    inner.finish()
+    return found
 
 
 def _pin(table: Table, commit: str) -> Pin:
@@ -152,8 +168,11 @@ def read_pair(
         draft_model = _reference("draft_model", table, find, names)
     good_for = table.optional_text("good_for", _PHRASE) or ""
     caveat = table.optional_text("caveat", _PHRASE) or ""
+    recommend: Purpose | None = None
+    if "recommend" in table:
+        recommend = "code" if table.one_of("recommend", get_args(Purpose)) == "code" else "chat"
     table.finish()
-    return PairEntry(name, target, draft, draft_model, good_for, caveat)
+    return PairEntry(name, target, draft, draft_model, good_for, caveat, recommend)
 
 
 def _reference(

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from localspec.errors import UsageError
+from localspec.options import Option
 
 KeyPath = tuple[str | int, ...]
 """Keys from the outermost in; a number counts elements of an array, from 0."""
@@ -159,12 +160,29 @@ class Table:
             raise self.error(key, f"is {brief(value)}, known are {', '.join(names)}")
         return value
 
-    def tables(self, key: str, name_pattern: str) -> Iterator[tuple[str, "Table"]]:
-        """Take a table of named tables; none if it is not there."""
+    def option(self, option: Option) -> Any:
+        """Take the value of an option, by its name."""
+        value = self._take(option.name)
+        try:
+            value = option.read(value)
+        except ValueError:
+            raise self.error(option.name, f"is {brief(value)}, but takes {option.takes}") from None
+        problem = option.problem(value)
+        if problem is not None:
+            raise self.error(option.name, f"cannot be used: {problem}")
+        return value
+
+    def table(self, key: str) -> "Table":
+        """Take a table; an empty one if it is not there."""
         value = self._rest.pop(key, {})
         if not isinstance(value, dict):
             raise self.error(key, "is not a table")
-        outer = Table({}, self._file, (*self._path, key), self._text)
+        return Table(value, self._file, (*self._path, key), self._text)
+
+    def tables(self, key: str, name_pattern: str) -> Iterator[tuple[str, "Table"]]:
+        """Take a table of named tables; none if it is not there."""
+        value = self._rest.get(key, {})
+        outer = self.table(key)
         for name, inner in value.items():
             if not re.fullmatch(name_pattern, name):
                 raise outer.error(name, "is not a usable name")

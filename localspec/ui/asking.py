@@ -33,6 +33,7 @@ class Asking:
         answering: the answer that is under way.
         race: the last race.
         settings: how to answer.
+        usual: how to answer where nothing else was asked for.
         drop_oldest: leave out the oldest turns where the context is full, instead of failing.
     """
 
@@ -46,7 +47,7 @@ class Asking:
         folder: Path,
     ) -> None:
         self._engine, self._talk, self._state, self._models = engine, talk, state, models
-        self.settings, self._usual, self._folder = settings, settings, folder
+        self.settings, self.usual, self._folder = settings, settings, folder
         self.answering = GrowingAnswer(talk)
         self.race: Race | None = None
         self.drop_oldest = False
@@ -68,7 +69,8 @@ class Asking:
             UsageError: a file cannot be read, an answer is under way, or nobody would ever answer.
         """
         self._require_engine()
-        chosen = "" if self.settings == self._usual else self.settings.as_json()
+        kept = self.settings.as_json()
+        chosen = "" if kept == self.usual.as_json() else kept
         self._request(self._talk.say(self._with_files(text), chosen))
 
     def ask_instead(self, number: int, text: str) -> None:
@@ -141,6 +143,11 @@ class Asking:
         """Keep what there is of an answer that will not end by itself."""
         self.answering.break_off()
         self.race = None
+
+    def follow_model(self) -> None:
+        """Sample as the makers of what will answer recommend, as far as nobody set anything else."""
+        if self.settings.unset:
+            self.settings = self.settings.for_model(self._models.recommended)
 
     def forget(self) -> None:
         """Let go of all of it: the conversation was left."""

@@ -58,6 +58,12 @@ class ModelSwitch:
         return name_of(self._under_way[-1].request) if self._under_way else self.name
 
     @property
+    def recommended(self) -> dict[str, float]:
+        """The sampling that the makers of what will be loaded recommend; empty where nobody says."""
+        request = self._under_way[-1].request if self._under_way else self.loaded
+        return {} if request is None else load_registry().sampling(request.pair, request.target)
+
+    @property
     def under_way(self) -> bool:
         """Whether something is being loaded."""
         return bool(self._under_way)

@@ -6,7 +6,7 @@ Nothing here waits: `poll`, called ten times a second, takes what came in. No Te
 from pathlib import Path
 
 from localspec.engine.client import EngineClient
-from localspec.engine.protocol import Counted, Notice, Ready
+from localspec.engine.protocol import Counted, Failed, LoadCancelled, Notice, Ready
 from localspec.options import LaunchOptions, ReplyOptions
 from localspec.ui.asking import Asking
 from localspec.ui.engine_state import EngineState, Phase
@@ -26,6 +26,7 @@ class Session:
         load: the models that are loaded where nothing else is asked for.
         options: how to answer.
         folder: what paths in `@path` are relative to.
+        unset: names of options that nobody set; they are as the makers of what is loaded recommend.
 
     Attributes:
         state: what is known of the engine.
@@ -40,11 +41,12 @@ class Session:
         load: LaunchOptions,
         options: ReplyOptions,
         folder: Path,
+        unset: frozenset[str] = frozenset(),
     ) -> None:
         self.engine, self.talk, self.folder = engine, talk, folder
         self.state = EngineState()
         self.models = ModelSwitch(engine, self.state, load)
-        settings = ChatSettings(options)
+        settings = ChatSettings(options, unset=unset)
         self.asking = Asking(engine, talk, self.state, self.models, settings, folder)
         self._counted = 0
         self._resumed = ""
@@ -81,18 +83,21 @@ class Session:
             self.models.load_again(self._resumed, fetch=True)
         else:
             self.models.load_usual()
+        self.asking.follow_model()
         self._restore_state()
 
     def load(self, name: str) -> None:
         """Load a pair, or else a target, in place of what is loaded."""
         self.asking.require_rest()
         self.models.load(name)
+        self.asking.follow_model()
         self._restore_state()
 
     def restart(self) -> None:
         """Start the engine again, with what was loaded last."""
         self.asking.break_off()
         self.models.restart()
+        self.asking.follow_model()
         self._restore_state()
 
     def close(self) -> None:
@@ -124,6 +129,8 @@ class Session:
         self.state.take(message)
         if self.models.take(message):
             self._restore_state()
+        if isinstance(message, Ready | Failed | LoadCancelled):
+            self.asking.follow_model()
         self.asking.take(message)
         if isinstance(message, Ready) and not self.models.instead:
             self.talk.hold_with(self.models.name)
@@ -153,13 +160,14 @@ class Session:
         self._take_up(conversation)
         if self.talk.pair and self.talk.pair != self.models.next_name:
             self.models.load_again(self.talk.pair, fetch=False)
+        self.asking.follow_model()
         self._restore_state()
 
     def _take_up(self, conversation: int) -> None:
         self.forget()
         self.talk.open(conversation)
         stored = self.talk.history.conversation(conversation)
-        self.asking.settings = self.settings.from_json(stored.settings)
+        self.asking.settings = self.asking.usual.from_json(stored.settings)
 
     def delete(self, conversation: int) -> None:
         """Delete a conversation of the history, in all its branches."""

@@ -23,10 +23,18 @@ class ChatSettings:
     Args:
         options: of every answer.
         draft: False answers without drafting.
+        unset: names of options that nobody set, so that they are as the loaded model's makers recommend.
     """
 
     options: ReplyOptions = field(default_factory=ReplyOptions)
     draft: bool = True
+    unset: frozenset[str] = frozenset()
+
+    def for_model(self, recommended: Mapping[str, float]) -> Self:
+        """Return the settings for another model, of which this is recommended."""
+        usual = values_of(ReplyOptions())
+        values = {name: recommended.get(name, usual[name]) for name in self.unset}
+        return replace(self, options=changed(self.options, values))
 
     def changed(self, name: str, value: str) -> Self:
         """Return the settings with one of them read from its text.
@@ -41,7 +49,8 @@ class ChatSettings:
         setting = _NUMBERS.get(name)
         if setting is None:
             raise UsageError(f"there is no setting {name[:40]!r}: known are {', '.join(NAMES)}")
-        return replace(self, options=changed(self.options, {name: _value(setting, value)}))
+        options = changed(self.options, {name: _value(setting, value)})
+        return replace(self, options=options, unset=self.unset - {name})
 
     def text_of(self, name: str) -> str:
         """Return one setting as it is typed."""
@@ -58,9 +67,10 @@ class ChatSettings:
         return [f"{name:<{width}}  {self.text_of(name)}" for name in NAMES]
 
     def as_json(self) -> str:
-        """Return the settings as they are kept with a conversation; the seed is no setting of it."""
+        """Return the settings as they are kept with a conversation: what was set, without the seed."""
         values = values_of(self.options)
-        return json.dumps({**{name: values[name] for name in _KEPT}, "draft": self.draft})
+        kept = {name: values[name] for name in _KEPT if name not in self.unset}
+        return json.dumps({**kept, "draft": self.draft})
 
     def from_json(self, text: str) -> Self:
         """Return kept settings; where they are damaged, or of another version, these."""
@@ -72,6 +82,7 @@ class ChatSettings:
                 self,
                 options=changed(self.options, kept),
                 draft=draft if isinstance(draft, bool) else self.draft,
+                unset=self.unset - kept.keys(),
             )
         except (ValueError, TypeError, AttributeError, UsageError):
             return self
