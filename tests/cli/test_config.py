@@ -38,6 +38,17 @@ def test_show_is_json_for_programs(tmp_path: Path, elsewhere: dict[str, str]) ->
     assert document["temperature"] == {"value": 0.5, "level": "user", "origin": origin}
 
 
+def test_show_tells_what_is_recommended_for_the_model(
+    tmp_path: Path, bare_machine: dict[str, str]
+) -> None:
+    done = localspec(
+        "config", "show", env={**bare_machine, "LOCALSPEC_PAIR": "qwen3-4b"}, cwd=tmp_path
+    )
+    lines = {line.split()[0]: line.split()[1:] for line in done.out.splitlines()}
+    assert lines["temperature"] == ["0.6", "recommended", "for", "qwen3-4b"]
+    assert lines["repeat_penalty"] == ["1.0", "default"]
+
+
 def test_passwords_of_mirrors_are_not_shown(tmp_path: Path, elsewhere: dict[str, str]) -> None:
     mirrors = {"LOCALSPEC_MIRRORS": "https://me:s3cret@mirror.example/gguf"}
     for options in ([], ["--json"]):
@@ -91,3 +102,19 @@ def test_an_answer_is_given_as_it_was_set(smollm2_path: Path, tmp_path: Path) ->
     assert json.loads(done.out)["usage"]["completion_tokens"] == 3
     done = localspec("run", "--json", "--max-tokens", "5", "Hi", env=settings, cwd=tmp_path)
     assert json.loads(done.out)["usage"]["completion_tokens"] == 5
+
+
+@pytest.mark.parametrize(
+    ("words", "temperature"),
+    [(["--pair", "qwen3-4b"], 0.6), (["--pair", "qwen3-4b", "--temperature", "0.8"], 0.8)],
+)
+def test_a_verb_samples_as_recommended_where_no_flag_says_otherwise(
+    words: list[str], temperature: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = []
+    monkeypatch.setattr("localspec.cli.run.read_prompt", lambda _prompt: "")
+    monkeypatch.setattr("localspec.cli.run.launch_options", asked.append)
+    with pytest.raises(AttributeError):  # nothing is loaded
+        run.main(["Hi.", "--quiet", *words], standalone_mode=False)
+    assert asked[0]["temperature"] == temperature
+    assert asked[0]["top_k"] == 20
