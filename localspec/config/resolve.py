@@ -87,14 +87,12 @@ def with_recommended(found: Mapping[str, Resolved], registry: "Registry") -> dic
         found: what `resolve` returned.
         registry: says what is recommended.
     """
-    pair, target = found["pair"].value, found["target"].value
-    assert pair is None or isinstance(pair, str)  # noqa: S101 - as their options are declared
-    assert target is None or isinstance(target, str)  # noqa: S101
-    origin = Origin(Level.MODEL, f"recommended for {target or pair or registry.default_pair}")
+    name = str(found["target"].value or found["pair"].value or registry.default_pair)
+    origin = Origin(Level.MODEL, f"recommended for {name}")
     recommended = {
-        name: Resolved(value, origin)
-        for name, value in registry.sampling(pair, target).items()
-        if found[name].origin.level is Level.DEFAULT
+        key: Resolved(value, origin)
+        for key, value in registry.sampling(name).items()
+        if found[key].origin.level is Level.DEFAULT
     }
     return {**found, **recommended}
 

@@ -98,7 +98,8 @@ class ModelEntry:
         active: of those, how many a token reads, such as `3.3B`; None where it reads them all.
         context: the longest context in tokens; None where no source says it.
         licence: None where no source says it.
-        sampling: what its makers recommend, by the names that options have; empty where no source says it.
+        sampling: how to answer where nobody says otherwise, by the names of options: what its makers recommend;
+            empty where no source says it.
         sources: where the file is, in the order in which they are tried; empty with shards.
         quant: the quantisation, such as `Q4_K_M`; empty where the registry does not say it.
         tokenizer: fingerprint of the tokenizer (`tokenizer.py`); None until the file was read.
@@ -115,7 +116,7 @@ class ModelEntry:
     active: str | None = None
     context: int | None = None
     licence: str | None = None
-    sampling: tuple[tuple[str, float], ...] = ()
+    sampling: tuple[tuple[str, float | bool], ...] = ()
     sources: tuple[HubSource | WheelSource, ...] = ()
     quant: str = ""
     tokenizer: str | None = None

@@ -27,7 +27,7 @@ from localspec.models.entries import (
     of_shards,
 )
 from localspec.models.toml import Table
-from localspec.options import SamplingParams, options_of
+from localspec.options import ReplyOptions
 
 _FILE = r"[/~][^\x00-\x1f\x7f]*\.[Gg][Gg][Uu][Ff]"
 _LICENCE = r"[A-Za-z0-9][A-Za-z0-9.+ -]*"
@@ -36,7 +36,6 @@ _PHRASE = r"[^\x00-\x1f\x7f]+"
 _REQUIREMENT = r"[A-Za-z0-9][A-Za-z0-9._-]*(\{part\}[A-Za-z0-9._-]*)?==[A-Za-z0-9][A-Za-z0-9.!+]*"
 _MEMBER_SEGMENT = r"(?!\.\.?(/|$))([A-Za-z0-9._*-]|\{part(:0[1-9])?\})+"
 _MEMBER = rf"{_MEMBER_SEGMENT}(/{_MEMBER_SEGMENT})*"
-_SAMPLING = {each.name: each for each in options_of(SamplingParams) if each.key}
 
 
 def read_model(key: str, table: Table, *, kept: bool = False) -> ModelEntry:
@@ -67,6 +66,7 @@ def read_model(key: str, table: Table, *, kept: bool = False) -> ModelEntry:
             raise table.error("sources", "is empty and there is no repo")
         entry = ModelEntry(key, *_bytes(table, learnable=repo is not None), sources=tuple(sources))
     active = table.optional_text("active", PARAMETERS)
+    sampling = table.options("sampling", ReplyOptions) if "sampling" in table else {}
     entry = replace(
         entry,
         params=table.optional_text(
@@ -75,7 +75,7 @@ def read_model(key: str, table: Table, *, kept: bool = False) -> ModelEntry:
         active=active,
         context=table.optional_positive("context"),
         licence=table.optional_text("licence", _LICENCE),
-        sampling=_sampling(table),
+        sampling=tuple(sampling.items()),
         quant=quant,
         tokenizer=table.optional_text("tokenizer", SHA256),
         pin=_pin(table, revision) if kept and revision else None,
@@ -83,13 +83,6 @@ def read_model(key: str, table: Table, *, kept: bool = False) -> ModelEntry:
     )
     table.finish()
     return entry
-
-
-def _sampling(table: Table) -> tuple[tuple[str, float], ...]:
-    inner = table.table("sampling")
-    found = tuple((name, inner.option(each)) for name, each in _SAMPLING.items() if name in inner)
-    inner.finish()
-    return found
 
 
 def _pin(table: Table, commit: str) -> Pin:

@@ -23,18 +23,10 @@ class ChatSettings:
     Args:
         options: of every answer.
         draft: False answers without drafting.
-        unset: names of options that nobody set, so that they are as the loaded model's makers recommend.
     """
 
     options: ReplyOptions = field(default_factory=ReplyOptions)
     draft: bool = True
-    unset: frozenset[str] = frozenset()
-
-    def for_model(self, recommended: Mapping[str, float]) -> Self:
-        """Return the settings for another model, of which this is recommended."""
-        usual = values_of(ReplyOptions())
-        values = {name: recommended.get(name, usual[name]) for name in self.unset}
-        return replace(self, options=changed(self.options, values))
 
     def changed(self, name: str, value: str) -> Self:
         """Return the settings with one of them read from its text.
@@ -48,9 +40,10 @@ class ChatSettings:
             return replace(self, draft=value == "on")
         setting = _NUMBERS.get(name)
         if setting is None:
-            raise UsageError(f"there is no setting {name[:40]!r}: known are {', '.join(NAMES)}")
-        options = changed(self.options, {name: _value(setting, value)})
-        return replace(self, options=options, unset=self.unset - {name})
+            raise UsageError(
+                f"there is no setting {name[:40]!r}: known are {', '.join(NAMES)}, system"
+            )
+        return replace(self, options=changed(self.options, {name: _value(setting, value)}))
 
     def text_of(self, name: str) -> str:
         """Return one setting as it is typed."""
@@ -61,16 +54,10 @@ class ChatSettings:
             return "off"
         return f"{value:g}" if isinstance(value, float) else str(value)
 
-    def lines(self) -> list[str]:
-        """Return the settings as they are told to people, in the order of `NAMES`."""
-        width = max(map(len, NAMES))
-        return [f"{name:<{width}}  {self.text_of(name)}" for name in NAMES]
-
     def as_json(self) -> str:
-        """Return the settings as they are kept with a conversation: what was set, without the seed."""
+        """Return the settings as they are kept with a conversation; the seed is no setting of it."""
         values = values_of(self.options)
-        kept = {name: values[name] for name in _KEPT if name not in self.unset}
-        return json.dumps({**kept, "draft": self.draft})
+        return json.dumps({**{name: values[name] for name in _KEPT}, "draft": self.draft})
 
     def from_json(self, text: str) -> Self:
         """Return kept settings; where they are damaged, or of another version, these."""
@@ -82,7 +69,6 @@ class ChatSettings:
                 self,
                 options=changed(self.options, kept),
                 draft=draft if isinstance(draft, bool) else self.draft,
-                unset=self.unset - kept.keys(),
             )
         except (ValueError, TypeError, AttributeError, UsageError):
             return self

@@ -102,19 +102,3 @@ def test_an_answer_is_given_as_it_was_set(smollm2_path: Path, tmp_path: Path) ->
     assert json.loads(done.out)["usage"]["completion_tokens"] == 3
     done = localspec("run", "--json", "--max-tokens", "5", "Hi", env=settings, cwd=tmp_path)
     assert json.loads(done.out)["usage"]["completion_tokens"] == 5
-
-
-@pytest.mark.parametrize(
-    ("words", "temperature"),
-    [(["--pair", "qwen3-4b"], 0.6), (["--pair", "qwen3-4b", "--temperature", "0.8"], 0.8)],
-)
-def test_a_verb_samples_as_recommended_where_no_flag_says_otherwise(
-    words: list[str], temperature: float, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    asked = []
-    monkeypatch.setattr("localspec.cli.run.read_prompt", lambda _prompt: "")
-    monkeypatch.setattr("localspec.cli.run.launch_options", asked.append)
-    with pytest.raises(AttributeError):  # nothing is loaded
-        run.main(["Hi.", "--quiet", *words], standalone_mode=False)
-    assert asked[0]["temperature"] == temperature
-    assert asked[0]["top_k"] == 20

@@ -219,44 +219,6 @@ def test_a_conversation_is_taken_up_with_its_settings(session: Session) -> None:
     assert contents(session) == ["one?", "One."]
 
 
-def test_what_nobody_set_is_as_the_makers_of_the_model_recommend(
-    engine: Engine, tmp_path: Path
-) -> None:
-    talk, unset = Talk(History(tmp_path / "history")), frozenset({"temperature", "repeat_penalty"})
-    load, usual = LaunchOptions(pair="smollm2-135m"), ReplyOptions()
-    session = Session(engine, talk, load, usual, tmp_path, unset)  # type: ignore[arg-type]
-
-    def sampled() -> tuple[float, float]:
-        sampling = session.settings.options.sampling
-        return sampling.temperature, sampling.repeat_penalty
-
-    session.start()
-    assert sampled() == (0.2, 1.1)
-    hear(session, READY)
-    session.asking.ask("one?")
-    assert engine.asked[-1].options == session.settings.options
-    answer(session, "One.")
-    session.load("qwen3-4b")
-    assert sampled() == (0.6, 1.0)
-    hear(session, Failed(None, "ModelUnavailable", "no such thing"))
-    assert sampled() == (0.2, 1.1)
-    first = session.talk.conversation
-    assert first is not None
-    session.new()
-    session.set("temperature", "0.9")
-    session.asking.ask("two?")
-    answer(session, "Two.")
-    second = session.talk.conversation
-    assert second is not None
-    session.load("qwen3-4b")
-    hear(session, READY)
-    assert sampled() == (0.9, 1.0)
-    session.open(first)
-    assert sampled() == (0.2, 1.1)
-    session.open(second)
-    assert sampled() == (0.9, 1.0)
-
-
 def test_settings_chosen_before_the_first_question_are_kept_with_it(session: Session) -> None:
     session.set("temperature", "0.1")
     session.set("draft", "off")
