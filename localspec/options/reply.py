@@ -165,14 +165,6 @@ class ReplyOptions:
             least=1,
         ),
     )
-    stop_loops: bool = declared(
-        False,
-        Option(
-            "End an answer that goes round in circles.",
-            group="sampling",
-            key=True,
-        ),
-    )
     stop: tuple[str, ...] = declared(
         (),
         Option(
@@ -206,6 +198,14 @@ class ReplyOptions:
     lark: str | None = declared(
         None,
         Option("Answer as this grammar says, in Lark.", metavar="FILE", group="structure"),
+    )
+    stop_loops: bool = declared(
+        False,
+        Option(
+            "End an answer that goes round in circles.",
+            group="sampling",
+            key=True,
+        ),
     )
 
     def __post_init__(self) -> None:
