@@ -24,10 +24,7 @@ _ENTRY = ModelEntry(
     "a/b:Q8_0",
     5,
     "0" * 64,
-    None,
-    None,
-    None,
-    (HubSource("a/b", "m.gguf", "a" * 40),),
+    sources=(HubSource("a/b", "m.gguf", "a" * 40),),
     pin=Pin("2026-11-20", "a" * 40),
 )
 
