@@ -19,12 +19,13 @@ from pathlib import Path
 from random import Random
 from statistics import median
 
-from lab.benchmarks.workbench import machine
 from localspec.telemetry.reading import reading
+from localspec.telemetry.taking_in import collect
+
+from lab.benchmarks.workbench import machine
 from localspec.telemetry.recorder import Recorder
 from localspec.telemetry.report import read_report
 from localspec.telemetry.switch import Switch
-from localspec.telemetry.taking_in import collect
 from tests.telemetry.talking import PAIR, drafted
 
 _ROUNDS = [drafted(3, accepted) for accepted in range(4)]
