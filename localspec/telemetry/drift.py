@@ -18,6 +18,9 @@ import math
 from dataclasses import astuple, dataclass, field
 from typing import Any, NamedTuple, Self
 
+import numpy as np
+from numpy.typing import NDArray
+
 _LEAST_LOT = 10
 """Rounds that are judged together at least; a shorter end of a reply joins what is before it, and a shorter reply what
 follows."""
@@ -32,6 +35,8 @@ _USUAL_CORRELATION, _USUAL_WEIGHT = 0.01, 0.5
 is too high makes every reply count as fewer tokens, and hides changes."""
 _REMEMBERED = 50
 """How many replies what was learnt of them counts as, after a change."""
+
+Floats = NDArray[np.float64]
 
 
 class Change(NamedTuple):
@@ -114,52 +119,6 @@ class Past:
         return Past(self.correlation(), max(credit, _USUAL_WEIGHT), credit)
 
 
-class Sample:
-    """Some lots, and what they are worth in tokens that do not depend on each other.
-
-    Args:
-        lots: taken in at once.
-        correlation: of the tokens of one reply.
-        past: what is older than all lots, if that is to be taken in, too.
-
-    Attributes:
-        tried: tokens that were judged.
-        worth: as many independent ones say as much.
-        accepted: how many of those were accepted.
-    """
-
-    def __init__(self, lots: list[Lot], correlation: float = 0.0, past: Past | None = None) -> None:
-        self.tried, self.worth, self.accepted = 0, 0.0, 0.0
-        self._correlation = correlation
-        self._by_cluster: dict[int, tuple[int, int]] = {}
-        for lot in lots:
-            self.count(lot, 1)
-        if past is not None and past.tried:
-            effect = 1 + correlation * max(0.0, past.squares / past.tried - 1)
-            self.tried += past.tried
-            self.worth += past.tried / effect
-            self.accepted += past.accepted / effect
-
-    @property
-    def rate(self) -> float:
-        """Share of tokens that were accepted."""
-        return self.accepted / self.worth
-
-    def count(self, lot: Lot, sign: int) -> None:
-        """Take a lot in, or with a sign of -1 leave it out again."""
-        tried, accepted = self._by_cluster.get(lot.cluster, (0, 0))
-        self._weigh(tried, accepted, -1)
-        tried, accepted = tried + sign * lot.tried, accepted + sign * lot.accepted
-        self._weigh(tried, accepted, 1)
-        self._by_cluster[lot.cluster] = (tried, accepted)
-        self.tried += sign * lot.tried
-
-    def _weigh(self, tried: int, accepted: int, sign: int) -> None:
-        effect = 1 + self._correlation * max(0, tried - 1)
-        self.worth += sign * tried / effect
-        self.accepted += sign * accepted / effect
-
-
 @dataclass(slots=True)
 class Drift:
     """What is remembered of one drafter on one kind of text.
@@ -213,41 +172,57 @@ class Drift:
             self.past.add(self.lots.pop(0))
         if self.past.degrees < _LEAST_REPLIES:
             return None
-        best, at = max(self._evidence(), default=(0.0, 0))
-        return None if best < _THRESHOLD else self._changed(at)
+        evidence = self._evidence()
+        at = int(evidence.argmax())
+        return None if evidence[at] < _THRESHOLD else self._changed(at)
 
-    def _evidence(self) -> list[tuple[float, int]]:
+    def _evidence(self) -> Floats:
         """Return for each lot the evidence that a change began with it."""
-        correlation, degrees = self.past.correlation(), self.past.degrees
-        before, after = Sample(self.lots, correlation, self.past), Sample([], correlation)
-        found = []
-        for at in range(len(self.lots) - 1, -1, -1):
-            before.count(self.lots[at], -1)
-            after.count(self.lots[at], 1)
-            if before.tried == 0:
-                break
-            evidence = _log_ratio(before, after)
-            # Only what replies add to the coins' own variance is estimated.
-            inflation = after.tried / after.worth
-            known = (inflation / max(inflation - 1, 1e-3)) ** 2 * degrees
-            found.append((known / 2 * math.log1p(2 * evidence / known), at))
+        past, correlation = self.past, self.past.correlation()
+        cluster, *counts = np.array([(lot.cluster, lot.tried, lot.accepted) for lot in self.lots]).T
+        own = cluster[:, None] == np.unique(cluster)
+        # By lot and reply: what lies before the lot, and what does not.
+        lots = [own * each[:, None] for each in counts]
+        sooner = [np.cumsum(each, axis=0) - each for each in lots]
+        later = [each.sum(axis=0) - before for each, before in zip(lots, sooner, strict=True)]
+
+        def worth(sums: list[Floats]) -> list[Floats]:
+            effect = 1 + correlation * np.maximum(0, sums[0] - 1)
+            return [(each / effect).sum(axis=1) for each in sums]
+
+        past_tried = max(past.tried, 1e-9)  # so that nothing is divided by 0 where there is no past
+        effect = 1 + correlation * max(0.0, past.squares / past_tried - 1)
+        tried, accepted = worth(sooner)
+        after = worth(later)
+        evidence = _log_ratio(
+            tried + past_tried / effect, accepted + past.accepted / effect, *after
+        )
+        # Only what replies add to the coins' own variance is estimated.
+        inflation = later[0].sum(axis=1) / after[0]
+        known = (inflation / np.maximum(inflation - 1, 1e-3)) ** 2 * past.degrees
+        found: Floats = known / 2 * np.log1p(2 * evidence / known)
         return found
 
     def _changed(self, at: int) -> Change:
         """Start afresh with what came since the change, and return it."""
-        before, since = Sample(self.lots[:at], past=self.past), self.lots[at:]
-        self.lots, self.past = since, self.past.changed()
-        return Change(since[0].at_s, before.rate, Sample(since).rate)
+        before, since, past = self.lots[:at], self.lots[at:], self.past
+        self.lots, self.past = since, past.changed()
+        return Change(since[0].at_s, _rate(before, past.tried, past.accepted), _rate(since))
 
 
-def _log_ratio(before: Sample, after: Sample) -> float:
-    """Return the log likelihood ratio of two rates against one."""
-    rate = (before.accepted + after.accepted) / (before.worth + after.worth)
-    return sum(each.worth * _divergence(each.rate, rate) for each in (before, after))
+def _rate(lots: list[Lot], tried: int = 0, accepted: int = 0) -> float:
+    tried += sum(lot.tried for lot in lots)
+    return (accepted + sum(lot.accepted for lot in lots)) / tried
 
 
-def _divergence(rate: float, other: float) -> float:
+def _log_ratio(tried: Floats, accepted: Floats, later: Floats, hits: Floats) -> Floats:
+    """Return the log likelihood ratio of two rates against one: of what lies before, and of what came later."""
+    both = (accepted + hits) / (tried + later)
+    return tried * _divergence(accepted / tried, both) + later * _divergence(hits / later, both)
+
+
+def _divergence(rate: Floats, other: Floats) -> Floats:
     """Return the Kullback-Leibler divergence of two coins."""
-    # What was added and taken away again leaves some dust beyond 0 and 1.
-    rate, other = min(max(rate, 1e-9), 1 - 1e-9), min(max(other, 1e-9), 1 - 1e-9)
-    return rate * math.log(rate / other) + (1 - rate) * math.log((1 - rate) / (1 - other))
+    rate, other = np.clip(rate, 1e-9, 1 - 1e-9), np.clip(other, 1e-9, 1 - 1e-9)
+    apart: Floats = rate * np.log(rate / other) + (1 - rate) * np.log((1 - rate) / (1 - other))
+    return apart
