@@ -21,9 +21,8 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
-_LEAST_LOT = 10
-"""Rounds that are judged together at least; a shorter end of a reply joins what is before it, and a shorter reply what
-follows."""
+_LOT, _LEAST_LOT = 20, 10
+"""Rounds that are judged together; at the end of a reply, also fewer, and what is shorter counts as one with the next."""
 _LOTS = 60
 """How many lots make the window: 600 to 1200 rounds."""
 _FALSE_ALARMS, _ROUNDS = 0.01, 50_000
@@ -141,20 +140,21 @@ class Drift:
         Args:
             reply: tells its rounds from those of others.
             at_s: seconds since 1970.
-            rounds: how many; those of a reply come in equal numbers of `_LEAST_LOT` or more, but for the last ones.
+            rounds: how many, a few.
             tried: drafted tokens that were judged, up to the first that was not accepted in each round.
             accepted: how many were; at most `tried`.
         """
-        is_rest = reply == self.reply and rounds < _LEAST_LOT
-        self.cluster += reply != self.reply
-        self.reply = reply
-        if not self.lots or (self.lots[-1].rounds >= _LEAST_LOT and not is_rest):
+        found, last = None, self.lots[-1].rounds if self.lots else _LOT
+        if reply != self.reply and _LEAST_LOT <= last < _LOT:
+            found = self._judged()  # a reply that ends closes its lot
+        if last >= (_LOT if reply == self.reply else _LEAST_LOT):
+            self.cluster += reply != self.reply
             self.lots.append(Lot(self.cluster, at_s))
-        lot = self.lots[-1]
+        self.reply, lot = reply, self.lots[-1]
         lot.rounds += rounds
         lot.tried += tried
         lot.accepted += accepted
-        return self._judged() if lot.rounds >= _LEAST_LOT else None
+        return self._judged() or found if lot.rounds >= _LOT else found
 
     def to_json(self) -> list[Any]:
         """Return the state as JSON can hold it."""

@@ -8,7 +8,6 @@ import json
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -40,8 +39,7 @@ class Line(NamedTuple):
     raw: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class Shift:
+class Shift(NamedTuple):
     """A drafter came to be accepted at another rate.
 
     Args:
@@ -62,13 +60,6 @@ class Shift:
     before: float
     after: float
 
-    def __post_init__(self) -> None:
-        checked(
-            (self.pair, self.workload, self.drafter),
-            (),
-            (self.at, self.since_s, self.before, self.after),
-        )
-
 
 class Records(NamedTuple):
     """Replies by number, oldest first, and changes of acceptance."""
@@ -77,8 +68,7 @@ class Records(NamedTuple):
     shifts: list[Shift]
 
 
-@dataclass(frozen=True, slots=True)
-class Sizes:
+class Sizes(NamedTuple):
     """How much is there; `first_s` is when the oldest reply began, and the bytes are those of all files."""
 
     replies: int
@@ -174,7 +164,9 @@ def read_records(directory: Path, tail_bytes: int | None = None) -> Records:
                 reply = replies[values["id"]]
                 reply.workload, reply.by_user = WORKLOADS[WORKLOADS.index(values["workload"])], True
             elif line.kind == "shift":
-                shifts.append(Shift(**parsed(line)))
+                shift = Shift(**parsed(line))
+                checked(shift[1:4], (), (shift.at, *shift[4:]))
+                shifts.append(shift)
     return Records(replies, shifts)
 
 

@@ -10,8 +10,8 @@ from localspec.errors import LocalspecError
 from localspec.telemetry.log import read_records
 from localspec.telemetry.reply import Pair
 
-_TAIL_BYTES = 1 << 19
-"""Of the log: some hundred replies. An answer waits for it, and a policy counts 300 tokens a bucket at most."""
+_TAIL_BYTES = 1 << 17
+"""Of the log: some 170 replies. An answer waits for it, and a policy counts 300 tokens a bucket at most."""
 _HALF_LIFE_S = 30 * 86400.0
 
 

@@ -4,26 +4,23 @@ Nothing here ever fails an answer, or makes it wait. Where something is impossib
 `trouble` says why.
 """
 
-from __future__ import annotations
-
 import threading
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
 from queue import SimpleQueue
-from typing import TYPE_CHECKING
+from typing import Optional
 
+from localspec.decoding.round import Round
 from localspec.telemetry.reply import Pair, ReplyRecord
+from localspec.telemetry.switch import Switch
 from localspec.telemetry.text import Said
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from localspec.decoding.round import Round
-    from localspec.telemetry.switch import Switch
 
 _LAST_WORDS_S = 1.0
 
 
+@dataclass(slots=True)
 class Recorder:
     """Records the replies of one pair.
 
@@ -40,28 +37,18 @@ class Recorder:
         trouble: why nothing is recorded any more, on one line; None while all is well.
     """
 
-    def __init__(
-        self,
-        directory: Path,
-        pair: Pair,
-        switch: Switch,
-        spell: Callable[[int], bytes],
-        workload: str | None = None,
-        clock: Callable[[], float] = time.perf_counter,
-        now: Callable[[], float] = time.time,
-    ) -> None:
-        self.directory = directory
-        self.pair = pair
-        self.switch = switch
-        self.spell = spell
-        self.workload = workload
-        self.clock = clock
-        self.now = now
-        self.trouble: str | None = None
-        self._ended: SimpleQueue[ReplyTrace | None] = SimpleQueue()
-        self._thread: threading.Thread | None = None
+    directory: Path
+    pair: Pair
+    switch: Switch
+    spell: Callable[[int], bytes]
+    workload: str | None = None
+    clock: Callable[[], float] = time.perf_counter
+    now: Callable[[], float] = time.time
+    trouble: str | None = field(default=None, init=False)
+    _ended: SimpleQueue[Optional["ReplyTrace"]] = field(default_factory=SimpleQueue, init=False)
+    _thread: threading.Thread | None = field(default=None, init=False)
 
-    def begin(self, asked: str, tokens: Sequence[int], *, greedy: bool) -> ReplyTrace:
+    def begin(self, asked: str, tokens: Sequence[int], *, greedy: bool) -> "ReplyTrace":
         """Start the trace of a reply.
 
         Args:
@@ -69,14 +56,14 @@ class Recorder:
             tokens: ids of the whole prompt.
             greedy: whether the temperature is 0.
         """
-        return ReplyTrace(self, asked, tokens, greedy=greedy)
+        record = ReplyRecord(self.now(), self.pair, greedy, len(tokens))
+        said = Said(list(tokens)) if self.switch.text else None
+        return ReplyTrace(self, asked, record, said, self.clock())
 
-    def put(self, trace: ReplyTrace) -> None:
+    def put(self, trace: "ReplyTrace") -> None:
         """Have a reply that has ended written down; returns at once."""
         if self._thread is None:
-            self._thread = threading.Thread(
-                target=self._write, daemon=True, name="localspec-telemetry"
-            )
+            self._thread = threading.Thread(target=self._write, daemon=True, name="telemetry")
             self._thread.start()
         self._ended.put(trace)
 
@@ -89,46 +76,46 @@ class Recorder:
     def give_up(self, error: Exception) -> None:
         """Record nothing any more, because of this."""
         reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
-        self.trouble = (
-            f"telemetry is off for this run ({' '.join(reason.split())}): see to {self.directory}"
-        )
+        reason = " ".join(reason.split())
+        self.trouble = f"telemetry is off for this run ({reason}): see to {self.directory}"
 
     def _write(self) -> None:
         while (trace := self._ended.get()) is not None:
             if self.trouble is None:
                 try:
                     trace.write()
-                except Exception as error:
+                except Exception as error:  # whatever it is, the answer goes on
                     self.give_up(error)
 
 
+@dataclass(slots=True, eq=False)
 class ReplyTrace:
     """The trace of one reply. Notes in microseconds, and never raises.
 
     Args:
         recorder: takes it at the end.
         asked: what the user said last.
-        tokens: ids of the whole prompt.
-        greedy: whether the temperature is 0.
+        record: counts.
+        said: notes what is said; None where that is not wanted.
+        start_s: the recorder's clock at the beginning.
+        text: all of the reply, once it has ended.
     """
 
-    def __init__(
-        self, recorder: Recorder, asked: str, tokens: Sequence[int], *, greedy: bool
-    ) -> None:
-        self._recorder = recorder
-        self._start = recorder.clock()
-        self._asked, self._text = asked, ""
-        self._record = ReplyRecord(recorder.now(), recorder.pair, greedy, len(tokens))
-        self._said = Said(tokens) if recorder.switch.text else None
+    recorder: Recorder
+    asked: str
+    record: ReplyRecord
+    said: Said | None
+    start_s: float
+    text: str = ""
 
     def note(self, done: Round) -> None:
         """Note a round."""
         try:
-            self._record.add(done)
-            if self._said is not None:
-                self._said.add(done)
-        except Exception as error:
-            self._recorder.give_up(error)
+            self.record.add(done)
+            if self.said is not None:
+                self.said.add(done)
+        except Exception as error:  # whatever it is, the answer goes on
+            self.recorder.give_up(error)
 
     def end(self, text: str, prefill_s: float, decode_s: float) -> None:
         """Note the end of the reply.
@@ -138,12 +125,11 @@ class ReplyTrace:
             prefill_s: seconds of evaluating the prompt.
             decode_s: seconds from there to the last token.
         """
-        record, self._text = self._record, text
-        record.prefill_s, record.decode_s = prefill_s, decode_s
-        record.wall_s = self._recorder.clock() - self._start
-        if self._said is not None:
-            self._said.spell(self._recorder.spell)
-        self._recorder.put(self)
+        self.text, self.record.prefill_s, self.record.decode_s = text, prefill_s, decode_s
+        self.record.wall_s = self.recorder.clock() - self.start_s
+        if self.said is not None:
+            self.said.spell(self.recorder.spell)
+        self.recorder.put(self)
 
     def write(self) -> None:
         """Write the record; called by the recorder's thread.
@@ -155,7 +141,7 @@ class ReplyTrace:
         from localspec.telemetry.storing import store  # noqa: PLC0415
         from localspec.telemetry.workload import workload_of  # noqa: PLC0415
 
-        recorder, record = self._recorder, self._record
+        recorder, record = self.recorder, self.record
         record.by_user = recorder.workload is not None
-        record.workload = recorder.workload or workload_of(self._asked, self._text)
-        store(recorder.directory, record, self._said, recorder.switch, recorder.now())
+        record.workload = recorder.workload or workload_of(self.asked, self.text)
+        store(recorder.directory, record, self.said, recorder.switch, recorder.now())

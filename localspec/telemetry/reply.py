@@ -14,8 +14,8 @@ from localspec.telemetry.kinds import CHAT
 
 STAGES = ("draft_prefill", "draft", "verify", "sample", "truncate", "other")
 COUNTS = ("rounds", "drafted", "accepted", "confirmed", *(f"{stage}_us" for stage in STAGES))
-LOT = 20
-"""Rounds of one drafter that drift judges together."""
+LOT = 5
+"""Consecutive rounds of one drafter whose sums drift is told."""
 _SPENT_S = attrgetter(*(f"{stage}_s" for stage in STAGES))
 _LEAST_DEPTH = 256
 _MOST = 1 << 53
@@ -138,16 +138,13 @@ class ReplyRecord:
         pair = Pair(**values["pair"])
         cells = {(drafter, depth): tuple(counts) for drafter, depth, *counts in values["cells"]}
         reply = cls(**{**values, "pair": pair, "cells": cells})
-        tallied = [
-            pair for kinds in reply.tallies.values() for its in kinds.values() for pair in its
-        ]
-        checked(
-            (pair.target, pair.draft_model, reply.workload, *(drafter for drafter, _ in cells)),
-            (reply.id, reply.prompt, reply.tokens, pair.at_once, *(depth for _, depth in cells)),
-            (reply.at, reply.prefill_s, reply.decode_s, reply.wall_s, pair.plain_s or 0),
-        )
-        checked((), chain(*cells.values(), *tallied), (tried - hits for tried, hits in tallied))
-        if any(len(counts) != len(COUNTS) for counts in cells.values()):
+        tallied = [*chain(*(its for kinds in reply.tallies.values() for its in kinds.values()))]
+        names = (pair.target, pair.draft_model, reply.workload, *(drafter for drafter, _ in cells))
+        numbers = (reply.at, reply.prefill_s, reply.decode_s, reply.wall_s, pair.plain_s or 0)
+        checked(names, (reply.id, reply.prompt, reply.tokens, pair.at_once), numbers)
+        depths = (depth for _, depth in cells)
+        checked((), chain(depths, *cells.values(), *tallied), ())
+        if {*map(len, cells.values())} - {len(COUNTS)} or any(hits > its for its, hits in tallied):
             raise ValueError
         return reply
 
@@ -160,10 +157,12 @@ def _count(pairs: Pairs, bucket: int, hit: bool) -> None:
 
 
 def checked(texts: Iterable[Any], counts: Iterable[Any], numbers: Iterable[Any]) -> None:
-    """Raise ValueError where texts, counts or numbers from 0 on are none, TypeError where they cannot be compared."""
+    """Raise ValueError or TypeError where texts, counts, or numbers from 0 on are none."""
+    counts = list(counts)
     if not (
-        all(isinstance(each, str) for each in texts)
-        and all(type(each) is int and 0 <= each <= _MOST for each in counts)
+        {*map(type, texts)} <= {str}
+        and {*map(type, counts)} <= {int}
+        and 0 <= min(counts, default=0) <= max(counts, default=0) <= _MOST
         and all(0 <= each <= _MOST for each in numbers)
     ):
         raise ValueError

@@ -88,7 +88,7 @@ class Figures:
         drafted: tokens that were judged or lay behind one that was not accepted.
         accepted: how many of them came through.
         confirmed: tokens that came of the rounds.
-        stages_s: seconds by stage.
+        stages_us: microseconds of each of `STAGES`.
         rounds_compared: rounds of such hours.
         compared_drafted: tokens that were drafted in them.
         compared_s: what they took.
@@ -99,7 +99,7 @@ class Figures:
     drafted: int = 0
     accepted: int = 0
     confirmed: int = 0
-    stages_s: dict[str, float] = field(default_factory=lambda: dict.fromkeys(STAGES, 0.0))
+    stages_us: tuple[int, ...] = (0,) * len(STAGES)
     rounds_compared: int = 0
     compared_drafted: int = 0
     compared_s: float = 0.0
@@ -112,8 +112,7 @@ class Figures:
         self.drafted += drafted
         self.accepted += accepted
         self.confirmed += confirmed
-        for stage, took_us in zip(STAGES, stages_us, strict=True):
-            self.stages_s[stage] += took_us / 1e6
+        self.stages_us = tuple(map(add, self.stages_us, stages_us))
         if plain_s is not None:
             self.rounds_compared += rounds
             self.compared_drafted += drafted
@@ -123,7 +122,12 @@ class Figures:
     @property
     def seconds(self) -> float:
         """What the rounds took."""
-        return sum(self.stages_s.values())
+        return sum(self.stages_us) / 1e6
+
+    @property
+    def stages_s(self) -> dict[str, float]:
+        """Seconds by stage."""
+        return {name: took / 1e6 for name, took in zip(STAGES, self.stages_us, strict=True)}
 
     @property
     def acceptance_rate(self) -> float | None:
@@ -197,16 +201,17 @@ def make_report(records: Records, since_s: float | None = None) -> Report:
     report = Report(since_s, first_s, len(replies), shifts)
     cells: _Cells = {}
     for reply in replies:
+        hour, name = int(reply.at // _HOUR_S), reply.pair.name
         for (drafter, depth), counts in reply.cells.items():
-            hour = int(reply.at // _HOUR_S)
-            place = _Place(hour, reply.pair.name, reply.workload, drafter, depth)
+            place = _Place(hour, name, reply.workload, drafter, depth)
             cells[place] = tuple(map(add, cells.get(place, _NOTHING), counts))
         for drafter, kinds in reply.tallies.items():
             for kind, pairs in kinds.items():
                 whole = report.tallies.setdefault(kind, {}).setdefault(drafter, [])
                 whole += [[0, 0] for _ in pairs[len(whole) :]]
-                for at, both in enumerate(pairs):
-                    whole[at] = list(map(add, whole[at], both))
+                for sums, (tried, accepted) in zip(whole, pairs, strict=False):
+                    sums[0] += tried
+                    sums[1] += accepted
     pairs_ = {each.pair.name: each.pair for each in replies if each.pair.at_once == 1}
     measured = _plain_rounds(cells)
     report.plain = {
@@ -252,7 +257,10 @@ def _sum(report: Report, cells: _Cells, measured: _Plain) -> None:
             "time": period,
         }
         for name, key in groups.items():
-            report.by.setdefault(name, {}).setdefault(key, Figures()).add(counts, plain_s)
+            group = report.by.setdefault(name, {})
+            if key not in group:
+                group[key] = Figures()
+            group[key].add(counts, plain_s)
     for name, group in report.by.items():
         in_order = name in {"depth", "time"}
         report.by[name] = dict(

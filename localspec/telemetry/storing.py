@@ -49,8 +49,8 @@ def store(
         reply.id = last + 1
         lines = [("reply", reply.to_json())]
         if said is not None:
-            lines.append(("text", {"at": reply.at, "id": reply.id, **said.to_json()}))
-        lines += [("shift", asdict(shift)) for shift in _shifts(reply, drifts)]
+            lines.append(("text", {"at": reply.at, "id": reply.id, **asdict(said)}))
+        lines += [("shift", shift._asdict()) for shift in _shifts(reply, drifts)]
         latest = dict(list(drifts.items())[-_MOST_DRIFTS:])
         state = {"replies": reply.id, "drifts": latest}
         write_atomic(path, json.dumps(state).encode())  # first: no number is given twice

@@ -16,54 +16,55 @@ target says, so each line gives `accepted + 1` positions with the right token, a
 (`draft_ids[accepted]`) at the last of them.
 """
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from localspec.decoding.round import Round
 
 
+@dataclass(slots=True)
 class Said:
     """The ids of one reply, and their bytes.
 
     Args:
-        prompt: ids of the whole prompt.
+        prompt: ids before the first round: the prompt, and the token that it gives.
+        rounds: each as a proposal has it, and the ids that it `confirmed`.
+        pieces: the bytes of every id, in hexadecimal.
     """
 
-    def __init__(self, prompt: Sequence[int]) -> None:
-        self._prompt = list(prompt)
-        self._rounds: list[dict[str, Any]] = []
-        self._pieces: dict[int, str] = {}
+    prompt: list[int]
+    rounds: list[dict[str, Any]] = field(default_factory=list)
+    pieces: dict[int, str] = field(default_factory=dict)
 
     def add(self, done: Round) -> None:
-        """Note a round. The prompt's own token counts as one of the prompt."""
-        draft, confirmed = done.draft, list(done.confirmed)
+        """Note a round."""
         if done.is_first:
-            self._prompt += confirmed
+            self.prompt += done.confirmed
             return
-        done_ids = {"confirmed": confirmed, "draft_ids": list(draft.tokens)}
-        verdict = {"accepted": done.verdict.accepted, "next_id": done.verdict.next_token}
-        sure = [round(each, 3) for each in draft.confidences]
-        its = {"correction_rank": done.correction_rank, "confidences": sure}
-        self._rounds.append({**done_ids, **verdict, **its, "drafter": draft.drafter})
+        self.rounds.append(
+            {
+                "drafter": done.draft.drafter,
+                "draft_ids": done.draft.tokens,
+                "accepted": done.verdict.accepted,
+                "next_id": done.verdict.next_token,
+                "correction_rank": done.correction_rank,
+                "confidences": [round(each, 3) for each in done.draft.confidences],
+                "confirmed": done.confirmed,
+            }
+        )
 
     def spell(self, spell: Callable[[int], bytes]) -> None:
-        """Note the bytes of all ids, in hexadecimal."""
-        ids = set(self._prompt)
-        for each in self._rounds:
+        """Note the bytes of all ids."""
+        ids = set(self.prompt)
+        for each in self.rounds:
             ids.update(each["draft_ids"], each["confirmed"], [each["next_id"]])
-        self._pieces = {token: spell(token).hex() for token in ids}
-
-    def to_json(self) -> dict[str, Any]:
-        """Return it as JSON can hold it."""
-        return {"prompt": self._prompt, "rounds": self._rounds, "pieces": self._pieces}
+        self.pieces = {token: spell(token).hex() for token in ids}
 
 
 def proposals(
-    directory: Path,
-    since_s: float = 0.0,
-    drafters: Collection[str] = (),
-    most_context: int = 0,
+    directory: Path, since_s: float = 0.0, drafters: Collection[str] = (), most_context: int = 0
 ) -> Iterator[dict[str, Any]]:
     """Yield a proposal a round, oldest first.
 
@@ -85,11 +86,16 @@ def proposals(
         try:
             said = parsed(line)
             reply = replies[said["id"]]
-            models = {"target": reply.pair.target, "draft_model": reply.pair.draft_model or None}
-            its = {"workload": reply.workload, "greedy": reply.greedy, "reply": reply.id}
+            of_reply = {
+                "target": reply.pair.target,
+                "draft_model": reply.pair.draft_model or None,
+                "workload": reply.workload,
+                "greedy": reply.greedy,
+                "reply": reply.id,
+            }
             for each in _of_reply(said, most_context):
                 if each["drafter"] in drafters if drafters else each["draft_ids"]:
-                    yield {**each, **models, **its}
+                    yield {**each, **of_reply}
         except (TypeError, ValueError, LookupError, AttributeError):
             continue  # it is damaged
 
@@ -102,11 +108,11 @@ def _of_reply(said: dict[str, Any], most_context: int) -> Iterator[dict[str, Any
         return b"".join(pieces[token] for token in tokens).decode(errors="replace")
 
     for n, done in enumerate(said["rounds"], start=1):
-        confirmed, seen = done.pop("confirmed"), context[-most_context:]
+        seen, confirmed = context[-most_context:], done.pop("confirmed")
         yield {
+            **done,
             "context_ids": seen,
             "context": text(seen),
-            **done,
             "draft": text(done["draft_ids"]),
             "next": text([done["next_id"]]),
             "next_is": _kind(len(done["draft_ids"]), done["accepted"]),

@@ -17,16 +17,6 @@ _NO_WIDTH = 400
 _BARS = "▁▂▃▄▅▆▇█"
 _HEADERS = ("", "rounds", "tokens", "accepted", "per pass", "speed-up", "saved")
 _PERIODS = {3600: "hour", 86400: "day", 604800: "week"}
-_RATES: dict[str, tuple[str, Callable[[int], str]]] = {
-    "position": (
-        "accepted by place in the draft, of those that were judged",
-        lambda at: str(at + 1),
-    ),
-    "confidence": (
-        "accepted by how sure the drafter was, from so much on",
-        lambda at: f"{10 * at}%",
-    ),
-}
 _PAGE = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
 <title>What drafting did here</title><style>
@@ -40,15 +30,13 @@ def html_page(report: Report, now_s: float) -> str:
     """Return the page: no script, no font, no address of anywhere."""
     console = _console(record=True, file=io.StringIO(), width=130)
     console.print(Group(*view(report, wide=True)))
-    console.print(
-        f"\nMade by localspec on {minute(now_s)}. Counts and times of this machine; no text."
-    )
+    console.print(f"\nMade by localspec on {minute(now_s)}: counts and times of this machine.")
     return console.export_html(code_format=_PAGE)
 
 
 def terminal_view(report: Report) -> str:
     """Return it for stdout: with colours where that is a terminal, as wide as that is, or as its lines are."""
-    console = _console(stderr=False)
+    console = _console()
     if not console.is_terminal:
         console.width = _NO_WIDTH
     with console.capture() as captured:
@@ -80,10 +68,14 @@ def view(report: Report, *, wide: bool = False, bars: bool = True) -> Iterator[R
     yield from _section("by drafter (off: rounds without a draft)", by["drafter"], wide)
     depths = {f"from {at}": its for at, its in by["depth"].items()}
     yield from _section("by depth of the context", depths, wide)
-    for kind, (title, label) in _RATES.items():
-        yield from _rates(title, report.tallies.get(kind, {}), label, wide)
-    ranks = {name: _shares(pairs) for name, pairs in report.tallies.get("rank", {}).items()}
-    yield from _rates("corrections by place among the drafter's choices", ranks, str, wide)
+    tallies = report.tallies
+    title = "accepted by place in the draft, of those that were judged"
+    yield from _rates(title, tallies.get("position", {}), lambda at: str(at + 1), wide)
+    title = "accepted by how sure the drafter was, from so much on"
+    yield from _rates(title, tallies.get("confidence", {}), lambda at: f"{10 * at}%", wide)
+    title = "corrections by their place among the drafter's choices"
+    ranks = {name: _shares(pairs) for name, pairs in tallies.get("rank", {}).items()}
+    yield from _rates(title, ranks, lambda at: str(at or "farther"), wide)
     yield from _stages(total, wide)
     if bars:
         yield from _trend(report)
@@ -150,19 +142,14 @@ def said_of_shift(shift: Shift) -> str:
 
 
 def _section(title: str, rows: Mapping[str, Figures], wide: bool) -> Iterator[RenderableType]:
-    cells = [
-        (
-            name,
-            str(its.rounds),
-            str(its.confirmed),
-            _formed("{:.0%}", its.acceptance_rate),
-            _formed("{:.2f}", its.mean_acceptance_length),
-            _formed("{:.2f}", its.speed_up),
-            "" if its.saved_s is None else _duration(its.saved_s),
-            _bar(its.acceptance_rate or 0.0, wide),
+    cells = []
+    for name, its in rows.items():
+        saved = "" if its.saved_s is None else _duration(its.saved_s)
+        length, speed_up = _formed("{:.2f}", its.mean_acceptance_length, its.speed_up)
+        rate, bar = _formed("{:.0%}", its.acceptance_rate), _bar(its.acceptance_rate or 0.0, wide)
+        cells.append(
+            (name, str(its.rounds), str(its.confirmed), *rate, length, speed_up, saved, bar)
         )
-        for name, its in rows.items()
-    ]
     yield from _table(title, (*_HEADERS, ""), cells)
 
 
@@ -176,9 +163,9 @@ def _rates(
     for drafter, pairs in by_drafter.items():
         its = [pairs[at] if at < len(pairs) and pairs[at][0] else (0, 0) for at in buckets]
         rates = [hits / tried if tried else None for tried, hits in its]
-        rows.append((drafter, *(_formed("{:.0%}", rate) for rate in rates)))
+        rows.append((drafter, *_formed("{:.0%}", *rates)))
         if wide:
-            rows.append(("judged", *(str(tried) for tried, _ in its)))
+            rows.append(("of", *(str(tried) for tried, _ in its)))
             rows.append(("", *sparkline(rates, 0.0, 1.0)))
     if buckets:
         yield from _table(title, ("", *map(label, buckets)), rows)
@@ -205,8 +192,8 @@ def _title(title: str) -> Text:
     return Text(f"\n{title}", style="bold")
 
 
-def _formed(form: str, value: float | None) -> str:
-    return "" if value is None else form.format(value)
+def _formed(form: str, *values: float | None) -> list[str]:
+    return ["" if value is None else form.format(value) for value in values]
 
 
 def _bar(share: float, wide: bool) -> str:
@@ -233,12 +220,12 @@ def _trend(report: Report) -> Iterator[RenderableType]:
         return
     period = _PERIODS.get(report.step_s, "period")
     yield _title(f"trend, a bar for each {period} with rounds, from {minute(min(points))} on")
+    rates = [its.acceptance_rate for its in points.values()]
     for name, values in (
-        ("acceptance", [its.acceptance_rate for its in points.values()]),
+        ("acceptance", rates),
         ("speed-up  ", [its.speed_up for its in points.values()]),
     ):
-        known = [value for value in values if value is not None]
-        if known:
+        if known := [value for value in values if value is not None]:
             low, high = min(known), max(known)
             yield f"  {name} {sparkline(values, low, high)}  {low:.2f} to {high:.2f}"
 
