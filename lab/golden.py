@@ -353,21 +353,26 @@ def origin(program: Sequence[str], threads: int) -> dict[str, Any]:
 
 
 def record(options: argparse.Namespace) -> int:
-    """Write a record."""
+    """Write a record, part by part: what was asked is kept, whatever ends it."""
     program = shlex.split(options.program)
+    made = origin(program, options.threads)
+
+    def save() -> None:
+        text = json.dumps({"origin": made, "lines": recorder.lines}, indent=1, ensure_ascii=False)
+        options.out.write_text(text + "\n")
+
     with tempfile.TemporaryDirectory() as folder:
         recorder = Recorder(program, options.threads, Path(folder))
         if options.pair is None:
             models = ("--target", SMALL, "--draft-model", SMALL)
             parts = list(batches(models, None))
             recorder.record_runs()
+            save()
         else:
             parts = list(batches(("--pair", options.pair), options.count))
         for batch in parts:
             recorder.record_batch(batch, options.max_tokens)
-    made = origin(program, options.threads)
-    text = json.dumps({"origin": made, "lines": recorder.lines}, indent=1, ensure_ascii=False)
-    options.out.write_text(text + "\n")
+            save()
     print(f"{len(recorder.lines)} lines recorded of {made['commit']}", file=sys.stderr)
     return 0
 
