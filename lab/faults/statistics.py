@@ -1,4 +1,4 @@
-"""`stats` and what it reads: killed, without room, beside writers, from a database that is damaged or of a later version."""
+"""`stats` and what it reads: killed, without room, beside writers, from a record that is damaged or of an earlier version."""
 
 import threading
 import time
@@ -24,7 +24,7 @@ def _stats(ground: Ground, *arguments: str, **more: object) -> Ended:
 
 
 def _recorded(ground: Ground, count: int = 1) -> Path:
-    """Have so many replies recorded; return the database."""
+    """Have so many replies recorded; return the log."""
     for _ in range(count):
         assert_fine(answer(ground))
     assert assert_sound_telemetry(ground) == count
@@ -121,13 +121,13 @@ def damaged(ground: Ground, chance: Random) -> str:
     content[at : at + 50] = chance.randbytes(min(50, len(content) - at))
     log.write_bytes(content)
     ended = _stats(ground)
-    assert_fine(ended)  # one reply is left out, or none
+    told = assert_told(ended) if ended.code == 0 else assert_clear(ended)  # none may be left
     running = answer(ground)
     assert_fine(running)
     assert running.out.strip()
-    assert assert_sound_telemetry(ground) >= 2
+    assert assert_sound_telemetry(ground) >= 1
     _recorded_again(ground, assert_sound_telemetry(ground) + 1)
-    return assert_told(ended)
+    return told
 
 
 def earlier(ground: Ground, _: Random) -> str:
@@ -163,7 +163,7 @@ TRIALS = [
     Trial("60 to 160 MB of address space", "stats", without_memory),
     Trial("a wall clock that is wrong, or jumps", "stats", wrong_clock),
     Trial("beside two that write", "stats", beside_writers),
-    Trial("the record of rounds is damaged", "stats, run", damaged),
+    Trial("the record of replies is damaged", "stats, run", damaged),
     Trial("an earlier version has left its record of rounds", "stats, run", earlier, short=True),
     Trial("the switch of the record is damaged", "stats, run", switch),
 ]

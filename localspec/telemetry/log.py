@@ -91,7 +91,10 @@ def read_sizes(directory: Path) -> Sizes:
             with suppress(*DAMAGED):
                 rounds += len(parsed(line)["rounds"])
     first_s = min((each.at for each in replies), default=None)
-    size_bytes = sum(path.stat().st_size for path in _files(directory))
+    size_bytes = 0
+    for path in _files(directory):
+        with suppress(FileNotFoundError):  # what stood beside another, as that was written anew
+            size_bytes += path.stat().st_size
     return Sizes(len(replies), sum(each.sums[0] for each in replies), rounds, first_s, size_bytes)
 
 

@@ -28,7 +28,7 @@ def ids(directory: Path) -> list[int]:
 
 
 def size_of(directory: Path) -> int:
-    return sum(each.stat().st_size for each in directory.iterdir())
+    return read_sizes(directory).size_bytes
 
 
 def test_torn_line_is_left_out_and_the_next_begins_afresh(tmp_path: Path) -> None:
