@@ -19,8 +19,8 @@ FLOORS: list[set[str]] = [
     {"calibration"},
     {"engine", "config"},
     {"chat", "telemetry", "history"},
-    {"llama", "models"},
-    {"decoding", "structured"},
+    {"llama", "grammar", "models"},
+    {"decoding"},
     {"options", "messages"},
     {"storage"},
     {"errors"},
@@ -28,6 +28,7 @@ FLOORS: list[set[str]] = [
 # Third-party packages with one home.
 HOMES = {
     "llama_cpp": ("localspec.llama",),
+    "llguidance": ("localspec.grammar",),
     "textual": ("localspec.ui",),
     "huggingface_hub": ("localspec.models.hub",),
 }

@@ -24,7 +24,9 @@ from localspec.config.keys import KEYS, from_variable
 from localspec.engine.protocol import Ask, Load
 from localspec.engine.wire import COMMANDS, decode, encode
 from localspec.errors import UsageError
+from localspec.models.registry import load_registry
 from localspec.options import (
+    GRAMMARS,
     LaunchOptions,
     LoadOptions,
     Option,
@@ -40,9 +42,11 @@ from tests.option_values import values
 OF_LAUNCH, OF_REPLY = options_of(LaunchOptions), options_of(ReplyOptions)
 ALL = (*OF_LAUNCH, *OF_REPLY)
 VERBS = ("run", "chat", "batch", "bench", "ab")
-GBNF = 'root ::= "a"'
+GBNF, LARK = 'root ::= "a"', 'start: "a"'
 _VALUES: Mapping[str, Any] = {
     "grammar": GBNF,
+    "lark": LARK,
+    "regex": "[a-z]+",
     "json_schema": '{"type": "null"}',
     "logit_bias": ((5, 1.5), (6, -math.inf)),
 }
@@ -73,9 +77,9 @@ def flag_of(option: Option, folder: Path) -> list[str]:
         return [flag if value else f"--no-{option.name}"]
     if option.kind == "texts":
         return [part for each in value for part in (flag, each)]
-    if option.name == "grammar":
-        (folder / "g.gbnf").write_text(GBNF)
-        value = str(folder / "g.gbnf")
+    if option.name in {"grammar", "lark"}:
+        (folder / "a.txt").write_text(value)
+        value = str(folder / "a.txt")
     return [flag, str(value)]
 
 
@@ -98,6 +102,10 @@ def arrived(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., di
     for name in KEYS:
         monkeypatch.setenv(f"LOCALSPEC_{name.upper()}", "")
     (tmp_path / "settings").mkdir()
+    # For its target, nothing is recommended.
+    (tmp_path / "settings/models.toml").write_text(
+        '[pairs."smollm2-135m"]\ntarget = "phi4-mini"\ndraft = "lookup"\n'
+    )
     (tmp_path / "in.jsonl").write_text('{"prompt": "Hi"}\n')
     monkeypatch.setenv("LOCALSPEC_CONFIG_DIR", str(tmp_path / "settings"))
     monkeypatch.setenv("LOCALSPEC_DATA_DIR", str(tmp_path / "data"))
@@ -140,7 +148,7 @@ def _loaded(launch: LaunchOptions, *_: object, observe: object) -> SimpleNamespa
 
 
 def _session(
-    _engine: object, _talk: object, launch: LaunchOptions, reply: ReplyOptions, _: Path
+    _engine: object, _talk: object, launch: LaunchOptions, reply: ReplyOptions, _: Path, __: object
 ) -> None:
     load = decode(encode(Load(launch)), COMMANDS)
     ask = decode(encode(Ask(1, (), reply)), COMMANDS)
@@ -153,11 +161,29 @@ def _batch(asked: Any, *_: object) -> None:
     _arrive(asked.launch, asked.form.options)
 
 
+@pytest.mark.parametrize("verb", ["run", "chat", "batch"])
+def test_a_models_own_settings_hold_where_nobody_sets_others(
+    arrived: Callable[..., dict[str, Any]], tmp_path: Path, verb: str
+) -> None:
+    (tmp_path / "settings/models.toml").unlink()
+    own = load_registry().sampling("smollm2-135m")
+    assert own["temperature"] == 0.2
+    assert arrived(verb).items() >= own.items()
+    assert arrived(verb, "-m", "demo").items() >= own.items()
+    assert arrived(verb, "--temperature", "0.8")["temperature"] == 0.8
+    (tmp_path / "settings/config.toml").write_text("temperature = 0.5\n")
+    assert arrived(verb)["temperature"] == 0.5
+    other = arrived(verb, "-m", "qwen3:4b")
+    assert (other["temperature"], other["top_k"], other["repeat_penalty"]) == (0.5, 20, 1.0)
+    assert arrived(verb, "--target", "qwen3-4b")["top_k"] == 20
+    assert arrived(verb, "--target", "some-name")["repeat_penalty"] == 1.0
+
+
 def test_run_chat_and_batch_take_every_flag_that_there_is() -> None:
     flags = {each.name for each in ALL if each.group}
     for verb in ("run", "chat", "batch"):
         assert {each.name for each in takers(verb)} == flags
-    assert flags - {each.name for each in takers("ab")} == {"stop", "grammar", "json_schema"}
+    assert flags - {each.name for each in takers("ab")} == {"stop", *GRAMMARS}
 
 
 @pytest.mark.parametrize(
@@ -349,7 +375,8 @@ def test_a_value_of_the_wrong_type_is_refused_by_name(option: Option, value: Any
 @pytest.mark.parametrize(
     ("options", "reason"),
     [
-        ({"grammar": GBNF, "json_schema": {}}, "exclude each other"),
+        ({"grammar": GBNF, "json_schema": {}}, "grammar and json_schema exclude each other"),
+        ({"regex": "a", "lark": LARK}, "regex and lark exclude each other"),
         ({"json_schema": {"default": object()}}, "json_schema is no JSON"),
         ({"stop": ("a", "")}, 'a stop string is ""'),
         ({"sampling": SamplingParams(), "max_tokens": 0}, "max_tokens is 0"),

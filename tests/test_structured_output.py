@@ -16,7 +16,7 @@ from localspec.errors import PassFailed, UsageError
 from localspec.launch.load import load
 from localspec.launch.plan import make_plan
 from localspec.options import LaunchOptions, LoadOptions, ReplyOptions, SamplingParams
-from tests.structured.schemas import ASKED, Asked
+from tests.grammar.schemas import ASKED, Asked
 
 pytestmark = pytest.mark.weights
 

@@ -450,6 +450,9 @@ class Brackets:
         opened, ended = state
         return (opened + {0: 1, 1: -1}.get(token, 0), ended or token in self.eog)
 
+    def forced(self, state: tuple[int, bool]) -> tuple[int, ...]:
+        return ()  # where one id alone may follow, it does not tell
+
     def allows(self, state: tuple[int, bool], ids: NDArray[np.int64]) -> NDArray[np.bool_]:
         return np.array([self._allows(state, each) for each in ids.tolist()], dtype=np.bool_)
 

@@ -29,8 +29,7 @@ from localspec.decoding.constraint import AnswerConstraint
 from localspec.decoding.noise import Noise
 from localspec.decoding.round import StopReason
 from localspec.options import LaunchOptions, LoadOptions, ReplyOptions, SamplingParams
-from localspec.structured.answer_grammar import answer_gbnf
-from tests.structured.schemas import ASKED, Asked
+from tests.grammar.schemas import ASKED, Asked
 
 
 @dataclass(slots=True)
@@ -105,9 +104,7 @@ def cost(assistant: Assistant, asked: Asked, text: str) -> list[tuple[float, flo
     assert models.grammar is not None
     prompt = vocabulary.tokenize(asked.prompt, add_special=True, parse_special=False)
     ids = vocabulary.tokenize(text, add_special=False, parse_special=False)
-    gbnf = answer_gbnf(ReplyOptions(json_schema=asked.schema))
-    assert gbnf is not None
-    automaton = models.grammar(gbnf)
+    automaton = models.grammar(ReplyOptions(json_schema=asked.schema))
     constraint = AnswerConstraint(automaton, len(prompt))
     free = Chooser(SamplingParams(), Noise(1))
     bound = Chooser(SamplingParams(), Noise(1), constraint)

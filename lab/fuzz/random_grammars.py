@@ -11,30 +11,40 @@ _PATTERNS = ("^[a-z]{2,4}$", "^(x|y)+é?$", "^\\d{1,3}(\\.\\d)?$", "^[^a]*$")
 
 
 def grammar(chance: Random) -> str:
-    """Return a grammar; a rule refers to later ones, or to itself after something else."""
+    """Return a grammar; a rule refers to later ones, or to itself after something else. Nothing repeats what may be empty."""
     names = ["root", *(f"r{n}" for n in range(chance.randrange(5)))]
-    rules = []
-    for place, name in enumerate(names):
-        later = names[place + 1 :]
-        choices = [_sequence(chance, later, 2) for _ in range(chance.randint(1, 3))]
+    rules: list[str] = []
+    empty: dict[str, bool] = {}
+    for place, name in reversed([*enumerate(names)]):
+        choices = [_sequence(chance, empty, 2) for _ in range(chance.randint(1, 3))]
+        texts = [text for text, _ in choices]
         if chance.random() < 0.3:
-            choices.append(f'"({place}" {name} ")"')
-        rules.append(f"{name} ::= {' | '.join(choices)}")
+            texts.append(f'"({place}" {name} ")"')
+        empty[name] = any(may for _, may in choices)
+        rules.insert(0, f"{name} ::= {' | '.join(texts)}")
     return "\n".join(rules) + "\n"
 
 
-def _sequence(chance: Random, later: list[str], depth: int) -> str:
-    return " ".join(_item(chance, later, depth) for _ in range(chance.randint(1, 4)))
+def _sequence(chance: Random, later: dict[str, bool], depth: int) -> tuple[str, bool]:
+    """Return a sequence, and whether it may be empty."""
+    items = [_item(chance, later, depth) for _ in range(chance.randint(1, 4))]
+    return " ".join(text for text, _ in items), all(may for _, may in items)
 
 
-def _item(chance: Random, later: list[str], depth: int) -> str:
+def _item(chance: Random, later: dict[str, bool], depth: int) -> tuple[str, bool]:
     dice = chance.random()
     if later and dice < 0.25:
-        return chance.choice(later) + chance.choice(_OFTEN)
-    if depth and dice < 0.4:
-        choices = (_sequence(chance, later, depth - 1) for _ in range(chance.randint(1, 3)))
-        return f"({' | '.join(choices)}){chance.choice(_OFTEN)}"
-    return chance.choice(_LITERALS if dice < 0.7 else _CLASSES) + chance.choice(_OFTEN)
+        text = chance.choice([*later])
+        empty = later[text]
+    elif depth and dice < 0.4:
+        choices = [_sequence(chance, later, depth - 1) for _ in range(chance.randint(1, 3))]
+        text = f"({' | '.join(text for text, _ in choices)})"
+        empty = any(may for _, may in choices)
+    else:
+        text = chance.choice(_LITERALS if dice < 0.7 else _CLASSES)
+        empty = text == '""'
+    often = "" if empty else chance.choice(_OFTEN)
+    return text + often, empty or often[:1] in {"?", "*"} or often.startswith("{0")
 
 
 def schema(chance: Random) -> str:

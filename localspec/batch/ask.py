@@ -13,8 +13,8 @@ from localspec.batch.rows import Row
 from localspec.batch.seeds import Id, line_seed
 from localspec.chat.conversation import Conversation
 from localspec.errors import UsageError
+from localspec.grammar import require_sound
 from localspec.options import ReplyOptions
-from localspec.structured.answer_grammar import answer_gbnf
 
 DEFAULT_FIELD = "prompt"
 _IDS = ("id", "custom_id")
@@ -102,7 +102,7 @@ def ask_of(row: Row, form: Form, seed: int) -> Ask:
     options = replace(form.options, seed=None)
     for said in (row.fields if form.template is None else {}, told.options or {}, own):
         options = line_options(said, options)
-    answer_gbnf(options)  # which says what is wrong with a grammar, before anything is evaluated
+    require_sound(options)  # which says what is wrong with a grammar, before anything is evaluated
     if options.seed is None:
         options = replace(options, seed=line_seed(seed, line_id(row), row.number))
     return Ask(told.prompt, options, told.raw, told.model)

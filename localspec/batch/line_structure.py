@@ -1,33 +1,33 @@
-"""What a line says of what its answer has to look like: a grammar, a schema, or OpenAI's `response_format`."""
+"""What a line says of its answer's look: a schema, a grammar, a regular expression, or OpenAI's `response_format`."""
 
 from collections.abc import Mapping
 from typing import Any
 
 from localspec.batch.plain import plain_line
 from localspec.errors import UsageError
+from localspec.options import GRAMMARS
 
-STRUCTURE = ("grammar", "json_schema", "response_format")
+STRUCTURE = (*GRAMMARS, "response_format")
 
 
 def line_structure(fields: Mapping[str, Any]) -> dict[str, Any]:
     """Return the options of a reply that a line sets; none where it says nothing. What it says replaces the run's.
 
     Raises:
-        UsageError: it says two things at once, or what is neither a grammar nor a schema.
+        UsageError: it says two things at once, or what is none of these.
     """
     given = {name: fields[name] for name in STRUCTURE if fields.get(name) is not None}
     if not given:
         return {}
     if len(given) > 1:
         raise UsageError(f"{' and '.join(given)} exclude each other: give one of them")
-    if "grammar" in given:
-        return {"grammar": _text("grammar", given["grammar"]), "json_schema": None}
-    schema = given.get("json_schema")
-    if schema is None:
-        schema = _of_format(given["response_format"])
-    elif not isinstance(schema, dict | str | bool):
-        raise UsageError(f"json_schema is {plain_line(str(schema))[:40]}: it takes an object")
-    return {"json_schema": schema, "grammar": None}
+    ((name, value),) = given.items()
+    if name == "response_format":
+        name, value = "json_schema", _of_format(value)
+    elif not isinstance(value, dict | str | bool if name == "json_schema" else str):
+        wanted = "an object" if name == "json_schema" else "a text"
+        raise UsageError(f"{name} is {plain_line(str(value))[:40]}: it takes {wanted}")
+    return {**dict.fromkeys(GRAMMARS), name: value}
 
 
 def _of_format(wanted: Any) -> Any:
@@ -43,9 +43,3 @@ def _of_format(wanted: Any) -> Any:
     raise UsageError(
         f"response_format is {plain_line(str(wanted))[:60]}: its type is text, json_object, or json_schema with a schema"
     )
-
-
-def _text(name: str, value: Any) -> str:
-    if not isinstance(value, str):
-        raise UsageError(f"{name} is {plain_line(str(value))[:40]}: it takes a text")
-    return value

@@ -114,6 +114,12 @@ class AfterThinking(Generic[S]):
             allowed |= self._each(ids, state, lambda _, piece: piece.isspace())
         return allowed | np.isin(ids, [each.ids[0] for each in state.openings])
 
+    def forced(self, state: ThinkingState[S]) -> tuple[int, ...]:
+        """Return what the rule forces, once nothing but the answer can follow."""
+        if state.answer is None or state.openings or state.blank:
+            return ()
+        return self._rule.forced(state.answer)
+
     def _thought(self, close: bytes, tail: bytes) -> ThinkingState[S]:
         if close in tail:
             return self._after(b"", blank=tail.endswith(close))

@@ -26,13 +26,8 @@ def answer_constraint(
     Raises:
         UsageError: this reply cannot be bound, or not by this grammar or schema.
     """
-    if not options.constrained:
+    if options.answer_grammar is None:
         return None
-    # Most replies are free, and need none of it.
-    from localspec.structured.answer_grammar import answer_gbnf  # noqa: PLC0415
-
-    gbnf = answer_gbnf(options)
-    assert gbnf is not None  # noqa: S101 - the options are constrained
     if options.stop:
         raise UsageError(
             "a stop text would cut an answer that has a grammar: leave one of them out"
@@ -41,7 +36,7 @@ def answer_constraint(
         raise UsageError(
             f"{models.target_name} takes no grammar: it has no token that ends an answer"
         )
-    rule = models.grammar(gbnf)
+    rule = models.grammar(options)
     if conversation is None:
         return AnswerConstraint(rule, prompt_tokens)
     if conversation.goes_on:

@@ -292,7 +292,7 @@ class Assistant:
             Noise(seed),
             answer_constraint(options, models, conversation, len(tokens)),
         )
-        limits = Limits(options.max_tokens, models.eog)
+        limits = Limits(options.max_tokens, models.eog, options.stop_loops)
         return ReplyInProgress(
             prompt=tokens,
             conversation=conversation,

@@ -83,9 +83,9 @@ class Conversation:
         """The ids of what the reply to the last prompt says already; none where a new one begins."""
         return self._prompt.segments[-1].tokens if self._prompt and self.goes_on else ()
 
-    def append_user(self, text: str) -> None:
+    def append_user(self, said: str | Message) -> None:
         """Add what the user says."""
-        self._messages.append(Message.user(text))
+        self._messages.append(Message.user(said) if isinstance(said, str) else said)
 
     def prompt_tokens(
         self, template: ChatTemplate, tokenizer: Tokenizer, *, enable_thinking: bool = True

@@ -9,6 +9,7 @@ from localspec.decoding.cancel import CancelFlag
 from localspec.decoding.constraint import Automaton
 from localspec.decoding.model import Role
 from localspec.decoding.scheduler import Sequences, SequenceView
+from localspec.options import ReplyOptions
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -26,7 +27,7 @@ class LoadedModels:
         draft_model_name: likewise the draft model.
         cancel: stops whatever pass is running.
         close: frees everything.
-        grammar: makes an automaton over the target's ids of a grammar; None where nobody can.
+        grammar: makes the automaton over the target's ids that a reply's options ask for; None where nobody can.
     """
 
     targets: Sequences
@@ -39,7 +40,7 @@ class LoadedModels:
     draft_model_name: str | None
     cancel: CancelFlag
     close: Callable[[], None]
-    grammar: Callable[[str], Automaton[Any]] | None = None
+    grammar: Callable[[ReplyOptions], Automaton[Any]] | None = None
 
     @property
     def target(self) -> SequenceView:

@@ -16,7 +16,8 @@ from localspec.errors import LocalspecError
 # verb: (module, what `--help` says of it). The module's attribute of the verb's name is its command.
 _VERBS = {
     "run": ("localspec.cli.run", "Answer a prompt."),
-    "chat": ("localspec.cli.chat", "Talk, in the terminal."),
+    "chat": ("localspec.cli.chat", "Chat in the terminal."),
+    "history": ("localspec.cli.history", "List, show, search and export conversations."),
     "batch": ("localspec.cli.batch", "Answer a file of prompts, each exactly once."),
     "bench": ("localspec.cli.bench", "Measure what drafting earns here."),
     "ab": ("localspec.cli.ab", "Find out which of two settings is faster."),
@@ -26,16 +27,21 @@ _VERBS = {
         "localspec.cli.export_proposals",
         "Print drafts and verdicts to train on.",
     ),
+    "search": ("localspec.cli.search", "List the models that there are to fetch."),
     "pull": ("localspec.cli.pull", "Fetch pairs and models, and verify them."),
     "list": ("localspec.cli.models", "List the models on this machine."),
     "show": ("localspec.cli.models", "Show what is known of a model."),
     "rm": ("localspec.cli.models", "Remove models from this machine."),
     "import": ("localspec.cli.models", "Give a GGUF file of yours a name."),
+    "alias": ("localspec.cli.alias", "Give a model another name."),
+    "recommend": ("localspec.cli.recommend", "Propose models that suit this machine."),
     "pair": ("localspec.cli.pair", "Judge, list and suggest pairs of models."),
-    "config": ("localspec.cli.config", "Show settings and where they come from."),
+    "config": ("localspec.cli.config", "Show and change settings."),
     "doctor": ("localspec.cli.doctor", "Look this machine over."),
     "completion": ("localspec.cli.completion", "Print what a shell needs to complete commands."),
 }
+# What other programs call these.
+_ALIASES = {"ls": "list", "remove": "rm", "logs": "history"}
 INTERRUPTED = 130
 STDOUT_CLOSED = 141
 _LONGEST_LINE = 1000
@@ -52,7 +58,10 @@ class LazyGroup(click.Group):
         return list(_VERBS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
-        """Return the command of a verb, or None where there is no such verb."""
+        """Return the command of a verb, or None if there is no such verb."""
+        cmd_name = _ALIASES.get(cmd_name, cmd_name)
+        if cmd_name == "help":
+            return _help
         if cmd_name not in _VERBS:
             return None
         module = importlib.import_module(_VERBS[cmd_name][0])
@@ -60,6 +69,23 @@ class LazyGroup(click.Group):
         name = cmd_name.replace("-", "_")
         command: click.Command = getattr(module, f"{name}_", None) or getattr(module, name)
         return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Return the command that a command line begins with.
+
+        Raises:
+            UsageError: there is none of this name; the message names those that are like it.
+        """
+        verb = args[0]
+        if self.get_command(ctx, verb) is None and not verb.startswith("-"):
+            import difflib  # noqa: PLC0415 - only who mistypes waits for it
+
+            like = difflib.get_close_matches(verb, [*_VERBS, *_ALIASES])
+            meant = f": did you mean {' or '.join(like)}?" if like else ""
+            ctx.fail(f"there is no command {verb[:40]!r}{meant}")
+        return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
         """Write the verbs without importing them."""
@@ -77,6 +103,20 @@ def localspec() -> None:
 
     The text is the one that the large model alone would give for the same seed.
     """
+
+
+@click.command("help")
+@click.argument("verb", required=False)
+@click.pass_context
+def _help(context: click.Context, verb: str | None) -> None:
+    """Show this help, or that of a VERB."""
+    root = context.find_root()
+    if verb is None:
+        click.echo(root.get_help())
+        return
+    _, command, _ = root.command.resolve_command(root, [verb])  # type: ignore[attr-defined]
+    with click.Context(command, info_name=verb, parent=root) as inner:
+        click.echo(command.get_help(inner))
 
 
 def main() -> NoReturn:

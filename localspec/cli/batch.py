@@ -17,7 +17,7 @@ from localspec.cli.batch_run import BatchRun
 from localspec.cli.option_flags import launch_options, option_flags, reply_options
 from localspec.cli.parallel_count import parallel_count
 from localspec.cli.recorded import workload_option
-from localspec.cli.settings import configured
+from localspec.cli.settings import configured, with_own
 from localspec.decoding.cancel import CancelFlag
 from localspec.errors import UsageError
 
@@ -82,8 +82,8 @@ def batch(source: str, **flags: Any) -> int:
     {…}}; or a row of a CSV with a header. It may have an id (a text or a whole number), a system
     prompt, and of the options below temperature, top_k, top_p, min_p, repeat_penalty, max_tokens,
     seed and stop of its own, also presence_penalty, frequency_penalty, penalty_last_n, logit_bias,
-    grammar, json_schema, and OpenAI's response_format. With --template, fields by these names are
-    data like all others; a line's options then are an object in the field reply_options.
+    json_schema, grammar, regex, lark, and OpenAI's response_format. With --template, fields by these
+    names are data like all others; a line's options then are an object in the field reply_options.
 
     Answers keep the order of the lines. Each is written at once, as a line with its id, figures,
     and a receipt: the run's seed, sha256 of the models, build, and a digest of the options. A
@@ -97,7 +97,7 @@ def batch(source: str, **flags: Any) -> int:
     A line that cannot be answered (no JSON, not UTF-8, over 4 MB, too long for the context) gets
     a record with an error, and the others go on; the exit code is then 5. Empty lines are nothing.
     """
-    asked = _asked(source, configured(flags))
+    asked = _asked(source, with_own(configured(flags)))
     cancel = CancelFlag()
     with (
         Source(source, cancel) as lines,

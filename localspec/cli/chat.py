@@ -2,33 +2,48 @@
 
 import os
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Iterable, Iterator
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 import click
 
+from localspec.cli.completions import complete_models
 from localspec.cli.option_flags import launch_options, option_flags, reply_options
-from localspec.cli.settings import configured
+from localspec.cli.question import system_options, system_prompt
+from localspec.cli.settings import configured, with_own
+from localspec.cli.words import named, require_model
 from localspec.engine.client import EngineClient
 from localspec.errors import LocalspecError, UsageError
 from localspec.history.archive import History
+from localspec.options import ReplyOptions
 from localspec.storage.paths import data_dir
 from localspec.ui.preferences import Preferences, read_preferences
 from localspec.ui.session import Session
 from localspec.ui.talk import Talk
 
+# A second Ctrl-C within so many seconds leaves.
+_AGAIN_S = 2.0
+_RECALLED = 100
+# After so many lines it is not somebody who knows.
+_MANY = 3
+_EACH_LINE = (
+    "each line is a question of its own; `localspec run` takes all of stdin as one, "
+    'and """ encloses several lines'
+)
 _PLAIN_HINT = "this is no terminal for screens: talking in lines, as with --plain"
 
 
 @click.command()
+@click.argument("word", metavar="[MODEL]", required=False, shell_complete=complete_models)
 @option_flags("models", "exact", draft_length="Tokens to propose at a time.")
-@click.option("--continue", "go_on", is_flag=True, help="Take up the last conversation.")
+@click.option("-c", "--continue", "go_on", is_flag=True, help="Take up the last conversation.")
 @click.option(
     "--plain", is_flag=True, help="Talk in lines: for screen readers, pipes, dumb terminals."
 )
-@click.option("--system", metavar="TEXT", help="System prompt.")
-@click.option("--persona", metavar="NAME", help="System prompt by its name in chat.toml.")
+@system_options
 @option_flags(
     "sampling",
     "structure",
@@ -40,13 +55,28 @@ _PLAIN_HINT = "this is no terminal for screens: talking in lines, as with --plai
 )
 @click.option("--quiet", is_flag=True, help="With --plain: no figures and no news.")
 @click.option("--debug", is_flag=True, help="Show a traceback when something fails.")
-def chat(**flags: Any) -> int:
-    """Talk with a pair of models.
+def chat(word: str | None, **flags: Any) -> int:
+    """Chat in the terminal, with MODEL or the one that is set.
 
     Conversations are kept, and `--continue` takes up the last one. F1 lists the keys, `/` the
-    commands. A line on a pipe is a question; answers then go to stdout and the rest to stderr.
+    commands. When piped, each line is a separate question, and three double quotes enclose one of
+    several lines; answers then go to stdout and the rest to stderr.
+    """
+    if word is not None:
+        if named(flags):
+            raise UsageError(f"{word!r} and an option name a model: give one of them")
+        flags["model"] = require_model(word)
+    return start_chat(flags)
+
+
+def start_chat(flags: dict[str, Any]) -> int:
+    """Chat, as the flags of the verb that is running ask for; return the exit code.
+
+    Args:
+        flags: those of `chat`, as they were given.
     """
     preferences = read_preferences()
+    own_models = not named(flags)
     session = _session(configured(flags), preferences)
     if flags["go_on"]:
         latest = session.talk.history.latest()
@@ -55,7 +85,7 @@ def chat(**flags: Any) -> int:
                 "there is no conversation to continue yet: start one without --continue"
             )
         # Only flags are meant for this conversation; what is configured is meant for new ones.
-        session.resume(latest, own_models=not (flags["pair"] or flags["target"]))
+        session.resume(latest, own_models=own_models)
     try:
         if flags["plain"] or not _has_screens():
             # Imported here: numpy comes with it, which the first frame of screens does not wait for.
@@ -76,21 +106,13 @@ def chat(**flags: Any) -> int:
 
 
 def _session(flags: dict[str, Any], preferences: Preferences) -> Session:
-    launch, options = launch_options(flags), reply_options(flags)
-    talk = Talk(History.open(data_dir() / "history"), _system_prompt(flags, preferences))
-    return Session(EngineClient(), talk, launch, options, Path.cwd())
+    launch, options = launch_options(flags), reply_options(with_own(flags))
+    talk = Talk(History.open(data_dir() / "history"), system_prompt(flags, preferences))
 
+    def own(name: str) -> ReplyOptions:
+        return reply_options(with_own(flags, name))
 
-def _system_prompt(flags: dict[str, Any], preferences: Preferences) -> str | None:
-    name = flags["persona"]
-    if name is None:
-        return flags["system"]  # type: ignore[no-any-return]
-    if flags["system"] is not None:
-        raise UsageError("--system and --persona exclude each other: give one of them")
-    if name not in preferences.personas:
-        known = ", ".join(preferences.personas) or "none, write some under [personas] in chat.toml"
-        raise UsageError(f"there is no persona {name[:40]!r}: known are {known}")
-    return preferences.personas[name]
+    return Session(EngineClient(), talk, launch, options, Path.cwd(), own)
 
 
 def _has_screens() -> bool:
@@ -108,13 +130,46 @@ def _in_lines(session: Session, preferences: Preferences, flags: dict[str, Any])
         click.echo(f"localspec: {_PLAIN_HINT}", err=True)
     terminal, quiet = sys.stdout.isatty(), flags["quiet"]
     front = Lines(session, preferences, sys.stdout, sys.stderr, terminal=terminal, quiet=quiet)
-    return plain.run(front, _typed_lines())
+    if sys.stdin.isatty() and sys.stdout.isatty():
+        if not quiet:
+            click.echo("localspec: /help lists the commands, Ctrl-D quits", err=True)
+        return plain.run(front, _lines_of_a_person(session.talk.history.questions(_RECALLED)))
+    return plain.run(front, _typed_lines(quiet=quiet))
 
 
-def _typed_lines() -> Iterator[str]:
+def _lines_of_a_person(recalled: Iterable[str]) -> Iterator[str | None]:
+    """Yield the lines that are typed at a terminal, and None where one is taken back; Ctrl-C twice, or Ctrl-D, ends them.
+
+    Args:
+        recalled: what the arrow keys bring back, oldest first.
+    """
+    import readline  # noqa: PLC0415 - a person edits lines, a pipe does not
+
+    for text in recalled:
+        if "\n" not in text:
+            readline.add_history(text)
+    stopped_s = -_AGAIN_S
+    while True:
+        try:
+            yield input("> ")
+        except EOFError:
+            click.echo(err=True)
+            return
+        except KeyboardInterrupt:
+            click.echo(err=True)
+            if time.monotonic() - stopped_s < _AGAIN_S:
+                raise
+            stopped_s = time.monotonic()
+            click.echo("localspec: Ctrl-C again quits, and so do Ctrl-D and /bye", err=True)
+            yield None
+
+
+def _typed_lines(*, quiet: bool) -> Iterator[str]:
     """Yield lines of stdin; on a terminal, after a sign that one is expected."""
     asks = sys.stdin.isatty()
-    while True:
+    for number in count(1):
+        if number == _MANY and not (asks or quiet):
+            click.echo(f"localspec: {_EACH_LINE}", err=True)
         if asks:
             click.echo("> ", nl=False, err=True)
         raw = sys.stdin.buffer.readline()

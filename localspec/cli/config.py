@@ -1,31 +1,44 @@
-"""`localspec config`: what is set, and by whom."""
+"""`localspec config`: what is set, and by whom; and how to change it."""
 
 import json
 from pathlib import Path
 
 import click
 
-from localspec.config.files import project_file, user_file
-from localspec.config.keys import KEYS, as_written
-from localspec.config.resolve import resolve
+from localspec.cli.completions import complete_keys
+from localspec.config.files import project_file, read_settings, user_file
+from localspec.config.keys import KEYS, Setting, as_written
+from localspec.config.own import MODEL, keep_model, overruled, set_own, unset_own
+from localspec.config.resolve import resolve, with_recommended
+from localspec.storage.files import private_directory
 from localspec.storage.paths import shown
+
+_DEBUG = click.option("--debug", is_flag=True, help="Show a traceback when something fails.")
 
 
 @click.group()
 def config() -> None:
-    """Show settings and where they come from.
+    """Show and change settings.
+
+    \b
+        localspec config set model qwen3-4b      what run and chat load from now on
+        localspec config set temperature 0.3
+        localspec config unset temperature
 
     Flags come before variables LOCALSPEC_*, those before the project's localspec.toml, and that
-    before the user's own file.
-    """
+    before the user's own file, which `set`, `unset` and `edit` change.
+    """  # noqa: D301 - click keeps lines behind a \b
 
 
 @config.command()
 @click.option("--json", "json_", is_flag=True, help="Print one JSON object.")
-@click.option("--debug", is_flag=True, help="Show a traceback when something fails.")
+@_DEBUG
 def show(json_: bool, debug: bool) -> None:  # noqa: ARG001 - main() looks for --debug
     """Print every setting, its value, and who set it."""
-    found = resolve({})
+    # Help does without it.
+    from localspec.models.registry import load_registry  # noqa: PLC0415
+
+    found = with_recommended(resolve({}), load_registry())
     if json_:
         document = {
             name: {
@@ -43,11 +56,57 @@ def show(json_: bool, debug: bool) -> None:  # noqa: ARG001 - main() looks for -
         click.echo(f"{name:15} {text:24} {each.origin}")
 
 
+@config.command("set", context_settings={"ignore_unknown_options": True})
+@click.argument("name", shell_complete=complete_keys)
+@click.argument("value")
+@_DEBUG
+def set_(name: str, value: str, debug: bool) -> None:  # noqa: ARG001 - main() looks for --debug
+    """Set NAME to VALUE in the user's own file; `model` is the model that run and chat load."""
+    if name == MODEL:
+        from localspec.cli.words import require_model  # noqa: PLC0415 - the registry of models
+        from localspec.models.registry import load_registry  # noqa: PLC0415
+
+        chosen = load_registry().chosen(require_model(value))
+        keep_model(chosen)
+        for each, given in chosen.items():
+            _report(each, given)
+    else:
+        _report(name, set_own(name, value))
+
+
 @config.command()
-@click.option("--debug", is_flag=True, help="Show a traceback when something fails.")
+@click.argument("name", shell_complete=complete_keys)
+@_DEBUG
+def unset(name: str, debug: bool) -> None:  # noqa: ARG001 - main() looks for --debug
+    """Take NAME out of the user's own file, so that the default holds again."""
+    if not unset_own(name):
+        click.echo(f"{name} was not set in {shown(user_file())}", err=True)
+
+
+@config.command()
+@_DEBUG
+def edit(debug: bool) -> None:  # noqa: ARG001 - main() looks for --debug
+    """Open the user's own file in $VISUAL or $EDITOR, and check it."""
+    file = user_file()
+    private_directory(file.parent)
+    click.edit(filename=str(file))
+    read_settings(file, trusted=True)
+
+
+@config.command()
+@_DEBUG
 def path(debug: bool) -> None:  # noqa: ARG001 - main() looks for --debug
     """Print which files are read: the user's own, there or not, and the project's, if any."""
     click.echo(shown(user_file()))
     project = project_file(Path.cwd(), Path.home())
     if project is not None:
         click.echo(shown(project))
+
+
+def _report(name: str, value: Setting) -> None:
+    """Say what is set, and what holds instead where somebody else sets it, too."""
+    written = json.dumps(as_written(KEYS[name], value), ensure_ascii=False)
+    click.echo(f"{name} is {written} in {shown(user_file())}", err=True)
+    before = overruled(name)
+    if before:
+        click.echo(f"localspec: {before}", err=True)

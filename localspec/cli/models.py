@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from localspec.cli.completions import complete_models
 from localspec.errors import LocalspecError
 from localspec.models.imports import import_file
 from localspec.models.inventory import Item, facts_of, inventory
@@ -46,7 +47,7 @@ def list_(as_json: bool, debug: bool) -> None:  # noqa: ARG001 - main() looks fo
 
 
 @click.command()
-@click.argument("name")
+@click.argument("name", shell_complete=complete_models)
 @_json
 @_debug
 def show(name: str, as_json: bool, debug: bool) -> None:  # noqa: ARG001 - main() looks for --debug
@@ -62,7 +63,7 @@ def show(name: str, as_json: bool, debug: bool) -> None:  # noqa: ARG001 - main(
 
 
 @click.command()
-@click.argument("names", metavar="NAME...", nargs=-1, required=True)
+@click.argument("names", metavar="NAME...", nargs=-1, required=True, shell_complete=complete_models)
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @_debug
 def rm(names: tuple[str, ...], yes: bool, debug: bool) -> None:  # noqa: ARG001 - main() looks for --debug

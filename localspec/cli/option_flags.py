@@ -8,13 +8,21 @@ from typing import Any
 
 import click
 
+from localspec.cli.completions import complete_models
 from localspec.cli.structure import structured
 from localspec.config.keys import offered
-from localspec.options import LaunchOptions, Option, ReplyOptions, changed, options_of
+from localspec.options import GRAMMARS, LaunchOptions, Option, ReplyOptions, changed, options_of
 
 Function = Callable[..., Any]
 
 _FLAGS = [each for kind in (LaunchOptions, ReplyOptions) for each in options_of(kind) if each.group]
+_model_flag = click.option(
+    "-m",
+    "--model",
+    metavar="NAME",
+    shell_complete=complete_models,
+    help="Model: the name of a pair or a model, a GGUF, or user/repo:QUANT.",
+)
 _TYPES = {"whole": int, "number": float, "text": str, "texts": str}
 
 
@@ -27,7 +35,10 @@ def option_flags(*names: str, **helps: str) -> Callable[[Function], Function]:
     """
 
     def add(command: Function) -> Function:
-        flags = [_flag(each, helps.get(each.name)) for name in names for each in _named(name)]
+        found = [each for name in names for each in _named(name)]
+        flags = [_flag(each, helps.get(each.name)) for each in found]
+        if any(each.name == "pair" for each in found):
+            flags.insert(0, _model_flag)
         for flag in reversed(flags):  # click shows first what was added last
             command = flag(command)
         return command
@@ -50,9 +61,7 @@ def reply_options(flags: Mapping[str, Any]) -> ReplyOptions:
     Raises:
         UsageError: a flag is out of its range, or what the answer has to look like cannot be kept.
     """
-    return structured(
-        changed(ReplyOptions(), {**flags, "grammar": None, "json_schema": None}), flags
-    )
+    return structured(changed(ReplyOptions(), {**flags, **dict.fromkeys(GRAMMARS)}), flags)
 
 
 def _named(name: str) -> Iterator[Option]:
@@ -63,6 +72,7 @@ def _named(name: str) -> Iterator[Option]:
 
 def _flag(option: Option, text: str | None) -> Callable[[Function], Function]:
     flag = f"--{option.name.replace('_', '-')}"
+    short = [f"-{option.short}"] if option.short else []
     text = option.help if text is None else text
     if option.kind == "switch":
         if option.default:
@@ -79,11 +89,13 @@ def _flag(option: Option, text: str | None) -> Callable[[Function], Function]:
             flag, metavar=option.metavar, default=option.unset, callback=_unless(option), help=text
         )
     return click.option(
+        *short,
         flag,
         type=_TYPES.get(option.kind, str),
         metavar=option.metavar,
         default=None if option.kind == "texts" else option.default,
         multiple=option.kind == "texts",
+        shell_complete=complete_models if option.by_project == "known names" else None,
         help=text,
     )
 

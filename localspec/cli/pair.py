@@ -1,11 +1,15 @@
 """`localspec pair`: which models draft for which, known before anything is downloaded."""
 
 import json
+import shutil
+import sys
 from collections.abc import Iterable
 
 import click
 
+from localspec.cli.completions import complete_models
 from localspec.cli.pair_facts import check_facts, pair_facts, pair_size, suggestion_facts
+from localspec.cli.progress_text import cut
 from localspec.errors import PairMismatch
 from localspec.models.compatibility import Fit, quoted
 from localspec.models.pairs import PairReport, check_pair, suggest
@@ -22,8 +26,8 @@ def pair() -> None:
 
 
 @pair.command()
-@click.argument("target")
-@click.argument("draft_model")
+@click.argument("target", shell_complete=complete_models)
+@click.argument("draft_model", shell_complete=complete_models)
 @_JSON
 @_DEBUG
 def check(target: str, draft_model: str, json_: bool, debug: bool) -> int:  # noqa: ARG001 - main() looks for --debug
@@ -41,28 +45,32 @@ def check(target: str, draft_model: str, json_: bool, debug: bool) -> int:  # no
 @_JSON
 @_DEBUG
 def list_(json_: bool, debug: bool) -> None:  # noqa: ARG001 - main() looks for --debug
-    """List the known pairs."""
+    """List the known pairs, the smallest first; `*` marks what is here."""
     registry = load_registry()
+    pairs = sorted(registry.pairs.values(), key=lambda each: pair_size(each, registry) or 0)
     if json_:
-        click.echo(_json([pair_facts(each, registry) for each in registry.pairs.values()]))
+        click.echo(_json([pair_facts(each, registry) for each in pairs]))
         return
     rows = [("PAIR", "TARGET", "DRAFT", "SIZE", "GOOD FOR")]
-    for each in registry.pairs.values():
+    for each in pairs:
         size = pair_size(each, registry)
+        here = "*" if pair_facts(each, registry)["here"] else ""
         rows.append(
             (
-                each.name,
+                here + each.name,
                 each.target,
                 each.draft_model or each.draft,
                 "?" if size is None else size_text(size),
-                "; ".join(text for text in (each.good_for, each.caveat) if text),
+                each.good_for,
             )
         )
-    click.echo("\n".join(_table(rows)))
+    width = shutil.get_terminal_size((80, 24)).columns if sys.stdout.isatty() else None
+    for line in _table(rows):
+        click.echo(line if width is None else cut(line, width))
 
 
 @pair.command("suggest")
-@click.argument("target")
+@click.argument("target", shell_complete=complete_models)
 @_JSON
 @_DEBUG
 def suggest_(target: str, json_: bool, debug: bool) -> None:  # noqa: ARG001 - main() looks for --debug

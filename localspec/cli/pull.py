@@ -2,6 +2,7 @@
 
 import click
 
+from localspec.cli.completions import complete_models
 from localspec.cli.interrupt import unwind_on_terminate
 from localspec.cli.option_flags import option_flags
 from localspec.cli.progress import ProgressLine
@@ -11,7 +12,7 @@ from localspec.options import LoadOptions, changed
 
 
 @click.command()
-@click.argument("names", metavar="NAME...", nargs=-1, required=True)
+@click.argument("names", metavar="NAME...", nargs=-1, required=True, shell_complete=complete_models)
 @option_flags("offline", offline="Use no network: only what is on this machine.")
 @click.option("--yes", is_flag=True, help="Do not ask, however large it is.")
 @click.option("--quiet", is_flag=True, help="Show no progress and no plan, and do not ask.")

@@ -10,6 +10,7 @@ from localspec.storage.paths import shown
 
 _ENDINGS = {
     StopReason.LENGTH: "cut at --max-tokens",
+    StopReason.LOOP: "stopped, it went round in circles",
     StopReason.CANCELLED: "interrupted",
     StopReason.CONTEXT_FULL: "cut, the context is full: raise --ctx",
 }

@@ -1,45 +1,43 @@
-"""What an answer has to look like, from flags: a grammar or a JSON schema, in a file or written out."""
+"""What an answer has to look like, from flags: a schema, a grammar or a regular expression, in a file or written out."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from localspec.errors import UsageError
-from localspec.options import ReplyOptions
+from localspec.options import GRAMMARS, ReplyOptions, changed
 
 _MOST_BYTES = 4 << 20
 _WRITTEN_OUT = ("{", "true", "false")
 
 
 def structured(options: ReplyOptions, flags: Mapping[str, Any]) -> ReplyOptions:
-    """Return options with the grammar or the schema that the flags name, if they name any.
+    """Return options with what the flags say of the answer's look.
 
     Raises:
-        UsageError: there is no such file, it is wrong, or both are given.
+        UsageError: there is no such file, it is wrong, or more than one of them are given.
     """
-    schema, grammar = flags.get("json_schema"), flags.get("grammar")
-    if schema is not None and grammar is not None:
-        raise UsageError("--json-schema and --grammar exclude each other: give one of them")
-    if grammar is not None:
-        return _sound(replace(options, grammar=_read(Path(grammar), "--grammar")), grammar)
-    if schema is None:
+    given = {name: flags[name] for name in GRAMMARS if flags.get(name) is not None}
+    if not given:
         return options
-    if schema.lstrip().startswith(_WRITTEN_OUT):
-        return _sound(replace(options, json_schema=schema), "")
-    return _sound(replace(options, json_schema=_read(Path(schema), "--json-schema")), schema)
-
-
-def _sound(options: ReplyOptions, file: str) -> ReplyOptions:
-    """Return options whose grammar or schema is sound; what is wrong is said of its file."""
     # Most answers are free, and the chat's first frame waits for none of it.
-    from localspec.structured.answer_grammar import answer_gbnf  # noqa: PLC0415
+    from localspec.grammar import require_sound  # noqa: PLC0415
 
+    texts = {name: _text(name, value) for name, value in given.items()}
+    found = changed(options, texts)
     try:
-        answer_gbnf(options)
+        require_sound(found)
     except UsageError as error:
-        raise UsageError(f"{file}: {error}" if file else str(error)) from None
-    return options
+        ((name, value),) = given.items()
+        raise UsageError(str(error) if value == texts[name] else f"{value}: {error}") from None
+    return found
+
+
+def _text(name: str, value: str) -> str:
+    """Return what a flag says: the value itself where it is written out, or else what is in the file of that name."""
+    if name == "regex" or (name == "json_schema" and value.lstrip().startswith(_WRITTEN_OUT)):
+        return value
+    return _read(Path(value), f"--{name.replace('_', '-')}")
 
 
 def _read(path: Path, option: str) -> str:

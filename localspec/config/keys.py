@@ -1,4 +1,4 @@
-"""The keys that can be set: the options that are, and two of the program itself."""
+"""The keys that can be set: the options that are, the system prompt of `run` and `chat`, and two of the program itself."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -27,6 +27,13 @@ KEYS: Mapping[str, Option] = {
         for each in options_of(kind)
         if each.key
     },
+    "system": Option(
+        name="system",
+        field="system",
+        kind="text",
+        may_be_unset=True,
+        takes="a text",
+    ),
     "mirrors": Option(
         name="mirrors", field="mirrors", kind="texts", default=(), takes="a list of texts"
     ),

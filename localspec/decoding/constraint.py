@@ -26,6 +26,13 @@ class Constraint(Protocol):
         """
         ...
 
+    def forced(self, prefix: Sequence[int]) -> tuple[int, ...]:
+        """Return tokens that are certain to follow `prefix`: each is the only id that `allows` lets follow those before it.
+
+        Not all of them: fewer, or none, where finding out would take long.
+        """
+        ...
+
 
 class Automaton(Protocol[S]):
     """A rule over the tokens of one answer, told as states. A state is never changed, only followed."""
@@ -40,6 +47,10 @@ class Automaton(Protocol[S]):
 
     def allows(self, state: S, ids: NDArray[np.int64]) -> NDArray[np.bool_]:
         """Say for each of `ids`, shape (n,), whether it may follow."""
+        ...
+
+    def forced(self, state: S) -> tuple[int, ...]:
+        """Return tokens of which each is the only one that may follow those before it, as far as that is easily told."""
         ...
 
 
@@ -66,6 +77,12 @@ class AnswerConstraint(Generic[S]):
         if self._follow(answer):
             return self._automaton.allows(self._states[-1], ids)
         return np.zeros(ids.size, dtype=np.bool_)
+
+    def forced(self, prefix: Sequence[int]) -> tuple[int, ...]:
+        """Return tokens that are certain to follow; see `Constraint`."""
+        if self._follow(list(prefix[self._begin :])):
+            return self._automaton.forced(self._states[-1])
+        return ()
 
     def _follow(self, answer: list[int]) -> bool:
         """Go to the state after `answer`; False where the automaton does not let it through."""

@@ -10,6 +10,7 @@ from typing import TypeVar
 
 from localspec.decoding.cancel import Cancelled
 from localspec.decoding.choose import Chooser
+from localspec.decoding.loops import LoopGuard
 from localspec.decoding.model import LanguageModel, Logits, Pass, Passed, Role
 from localspec.decoding.policy.policy import Policy
 from localspec.decoding.round import PROMPT, Draft, Round, Spent, StopReason, Verdict
@@ -25,10 +26,12 @@ class Limits:
     Args:
         max_tokens: most tokens to generate, 0 or more; None leaves only the context as a limit.
         eog: ids that end it; the first of them is the last token that is handed out.
+        stop_loops: whether it ends where it goes round in circles.
     """
 
     max_tokens: int | None
     eog: Collection[int]
+    stop_loops: bool = False
 
 
 class Generation:
@@ -70,6 +73,8 @@ class Generation:
         self._clock = clock
         most = limits.max_tokens
         self._end = target.n_ctx if most is None else min(self._n_prompt + most, target.n_ctx)
+        self._loops = LoopGuard() if limits.stop_loops else None
+        self._looped = False
         self._decoding_since: float | None = None
         self._round_ended = 0.0
         self.stop_reason: StopReason | None = None
@@ -93,6 +98,8 @@ class Generation:
         generated = len(self._tokens) - self._n_prompt
         if generated and self._tokens[-1] in self._limits.eog:
             return StopReason.EOG
+        if self._looped:
+            return StopReason.LOOP
         if len(self._tokens) < self._end:
             return None
         return (
@@ -116,7 +123,7 @@ class Generation:
         stages.sample_s += self._clock() - choosing
         spent = stages.spent()
         self.prefill_s = spent.round_s
-        prompt.append(token)
+        prompt.append(*self._until_loop((token,)))
         return Round(Draft(drafter=PROMPT), Verdict(0, token), (token,), spent)
 
     def _next_round(self) -> Generator[Pass, Passed, Round]:
@@ -130,13 +137,20 @@ class Generation:
         asking = speculative_round(tokens, plan, self._chooser)
         draft, verdict = yield from stages.timed(asking)
         accepted = draft.tokens[: verdict.accepted]
-        confirmed = _until_eog((*accepted, verdict.next_token), self._limits.eog)
+        confirmed = self._until_loop(_until_eog((*accepted, verdict.next_token), self._limits.eog))
         self._tokens += confirmed
         before, self._round_ended = self._round_ended, self._clock()
         self.decode_s = self._round_ended - self._decoding_since
         done = Round(draft, verdict, confirmed, stages.spent(self._round_ended - before))
         self._policy.learn(done)
         return done
+
+    def _until_loop(self, tokens: tuple[int, ...]) -> tuple[int, ...]:
+        for index, token in enumerate(tokens):
+            if self._loops is not None and self._loops.feed(token):
+                self._looped = True
+                return tokens[: index + 1]
+        return tokens
 
 
 class _Stages:

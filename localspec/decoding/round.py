@@ -15,6 +15,7 @@ class StopReason(Enum):
     EOG = "eog"
     LENGTH = "length"
     STOP_STRING = "stop_string"
+    LOOP = "loop"
     CANCELLED = "cancelled"
     CONTEXT_FULL = "context_full"
 

@@ -132,6 +132,17 @@ class History:
         self._database.write(switch)
         return self.branch(conversation)
 
+    def go_back(self, conversation: int, message: int | None) -> None:
+        """Show a conversation up to a message, or none of it; what follows stays."""
+        statement = "UPDATE conversation SET leaf = ? WHERE id = ?"
+        self._database.write(lambda c: c.execute(statement, (message, conversation)))
+
+    def questions(self, most: int) -> list[str]:
+        """Return what the user asked last, each once, oldest first; without the files that went along."""
+        rows = self._database.read(partial(queries.questions, most=most))
+        typed = [Message.from_text("user", row).typed for row in rows]
+        return list(dict.fromkeys(typed))[::-1]
+
     def rename(self, conversation: int, title: str) -> None:
         """Give a conversation a title."""
         self.update(conversation, title=" ".join(title.split()))

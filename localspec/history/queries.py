@@ -122,6 +122,12 @@ def said(row: sqlite3.Row) -> Message:
     return Message.from_text(role, row["content"], row["thinking"])
 
 
+def questions(connection: sqlite3.Connection, most: int) -> list[str]:
+    """Return the last contents of the user's messages, newest first."""
+    last = "SELECT content FROM message WHERE role = 'user' ORDER BY id DESC LIMIT ?"
+    return [row["content"] for row in connection.execute(last, (most,))]
+
+
 def newest_leaf(connection: sqlite3.Connection, number: int) -> int:
     """Return the end of the line from a message to its newest child, and on."""
     (leaf,) = connection.execute(_NEWEST_LEAF, (number,)).fetchone()

@@ -16,12 +16,12 @@ from localspec.decoding.drafters.backoff import DRAFT_ROWS
 from localspec.decoding.model import Role
 from localspec.decoding.policy.batching import Batch, best_count
 from localspec.errors import ModelLoadError
+from localspec.grammar import Grammars
 from localspec.launch.drafting import AUTO, Drafting, draft_model_could_win
 from localspec.launch.fit import sequences_that_fit
 from localspec.launch.plan import LoadPlan
 from localspec.llama.allocator import give_back_memory
 from localspec.llama.context import LlamaContext
-from localspec.llama.grammar import Grammars
 from localspec.llama.model import LlamaModel
 from localspec.llama.sequence import LlamaSequence
 from localspec.llama.sequences import LlamaSequences
@@ -177,7 +177,7 @@ class _Loading:
             draft_model_name=None if draft_models is None else plan.name(Role.DRAFT_MODEL),
             cancel=self._cancel,
             close=self.close,
-            grammar=Grammars(targets.views[0].model),
+            grammar=Grammars(vocabulary),
         )
         known = plan.left_out or costs
         assistant = Assistant(

@@ -61,6 +61,7 @@ def resolve(reference: str, registry: Registry) -> ModelEntry | Path | HubName:
 
 
 def _resolve(reference: str, registry: Registry) -> ModelEntry | Path | HubName:
+    reference = registry.aliases.get(reference, reference)
     on_hub = hub_name(reference)
     if on_hub is not None:
         return registry.find(on_hub.text) or _imported(on_hub.text) or on_hub
@@ -98,6 +99,8 @@ def models_of(name: str, registry: Registry) -> list[ModelEntry | Path | HubName
     Raises:
         ModelUnavailable: no pair or model has this name, or a file is not there.
     """
+    if name not in load_imports(data_dir()):
+        name = registry.name(name)
     if name in registry.pairs:
         pair = registry.pairs[name]
         references = [pair.target] + ([pair.draft_model] if pair.draft_model else [])

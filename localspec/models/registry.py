@@ -1,38 +1,73 @@
 """What models and pairs exist, by name. Knows nothing of what is on disk."""
 
-import difflib
 import os
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cache
 from pathlib import Path
 
 from localspec.errors import ModelUnavailable, UsageError
-from localspec.models.entries import DEFAULT_QUANT, MODEL_NAME, NAME, ModelEntry, PairEntry
+from localspec.models.entries import (
+    DEFAULT_QUANT,
+    HUB_NAME,
+    MODEL_NAME,
+    NAME,
+    ModelEntry,
+    PairEntry,
+)
 from localspec.models.pins import with_pins
 from localspec.models.registry_file import read_model, read_pair
+from localspec.models.spelling import like, spelt
 from localspec.models.toml import parse_toml
 from localspec.storage.files import read_bounded
 from localspec.storage.paths import config_dir, data_dir, shown
 
 USER_FILE = "models.toml"
 _NAMES_SHOWN = 6
+_LONGEST_NAME = 80
 _MOST_BYTES = 16 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class Registry:
-    """All models and pairs by name, a model by the shortest name that means it."""
+    """All models and pairs by name, a model by the shortest name that means it; and other names of theirs."""
 
     models: Mapping[str, ModelEntry]
     pairs: Mapping[str, PairEntry]
     default_pair: str
+    aliases: Mapping[str, str] = field(default_factory=dict)
+
+    def name(self, text: str) -> str:
+        """Return the name of the pair or model that a text means, an alias or a spelling of others; else the text."""
+        text = self.aliases.get(text, text)
+        if text in self.pairs or self._entry(text) is not None or "/" in text:
+            return text
+        meant = spelt(text, {**self.pairs, **self.models})
+        return text if meant is None else self.aliases.get(meant, meant)
+
+    def knows(self, text: str) -> bool:
+        """Return whether a text means a pair or a model."""
+        name = self.name(text)
+        return name in self.pairs or self._entry(name) is not None
+
+    def chosen(self, text: str) -> dict[str, str]:
+        """Return what loads the model of a name: its `pair`, or else the model alone as the `target`."""
+        meant = self.name(text)
+        return {"pair": meant} if meant in self.pairs else {"target": text}
+
+    def like(self, text: str) -> list[str]:
+        """Return the names of pairs and models that a text may mean, the smallest of a family first."""
+        return like(text, {**self.pairs, **self.models, **self.aliases})
 
     def find(self, name: str) -> ModelEntry | None:
-        """Return the model that a name means, with or without a quantisation; else None.
+        """Return the model that a name means, with or without a quantisation, in any spelling; else None.
 
         The quantisation may be written in any case. A bare name means the entry without a
         quantisation, or else the one that is listed first; of a repository on the hub, Q4_K_M.
         """
+        return self._entry(self.name(name))
+
+    def _entry(self, name: str) -> ModelEntry | None:
         if name in self.models:
             return self.models[name]
         base, _, quant = name.partition(":")
@@ -50,16 +85,23 @@ class Registry:
             raise ModelUnavailable(_unknown("model", name, self.models))
         return entry
 
+    def sampling(self, name: str) -> dict[str, float | bool]:
+        """Return how a pair's target, or a model, answers where nobody says otherwise, by the names of options."""
+        meant = self.name(name)
+        entry = self.find(self.pairs[meant].target if meant in self.pairs else meant)
+        return {} if entry is None else dict(entry.sampling)
+
     def require(self, name: str) -> None:
         """Raise ModelUnavailable, with the names that there are, unless a pair or model has this one."""
-        if name not in self.pairs and self.find(name) is None:
+        if not self.knows(name):
             raise ModelUnavailable(_unknown("pair or model", name, {**self.pairs, **self.models}))
 
     def pair(self, name: str) -> PairEntry:
         """Return a pair, or raise ModelUnavailable with the names that there are."""
-        if name not in self.pairs:
+        meant = self.name(name)
+        if meant not in self.pairs:
             raise ModelUnavailable(_unknown("pair", name, self.pairs))
-        return self.pairs[name]
+        return self.pairs[meant]
 
 
 def load_registry(path: Path | None = None) -> Registry:
@@ -74,8 +116,7 @@ def load_registry(path: Path | None = None) -> Registry:
     """
     if path is not None:
         return parse_registry(_text(path), shown(path))
-    own, user = _own_file(), config_dir() / USER_FILE
-    registry = parse_registry(_text(own), shown(own))
+    registry, user = _own_registry(_own_file()), config_dir() / USER_FILE
     if os.path.lexists(user):
         registry = parse_registry(_text(user), shown(user), registry)
     return replace(registry, models=with_pins(registry.models, data_dir()))
@@ -103,8 +144,22 @@ def parse_registry(text: str, name: str, below: Registry | None = None) -> Regis
     default_pair = base.default_pair
     if "default_pair" in top or not default_pair:
         default_pair = top.one_of("default_pair", pairs)
+    named = replace(named, pairs=pairs, default_pair=default_pair)
+    aliases = {
+        **base.aliases,
+        **top.texts("aliases", MODEL_NAME, rf"{MODEL_NAME}|{HUB_NAME}"),
+    }
+    for alias, meant in aliases.items():
+        if "/" not in meant and not named.knows(meant):
+            problem = _unknown("pair or model", meant, {**pairs, **named.models})
+            raise UsageError(f"registry {name}: alias {alias} is {meant}, and {problem}")
     top.finish()
-    return Registry(named.models, pairs, default_pair)
+    return replace(named, aliases=aliases)
+
+
+@cache  # reading it takes as long as starting Python
+def _own_registry(own: Path) -> Registry:
+    return parse_registry(_text(own), shown(own))
 
 
 def _own_file() -> Path:
@@ -141,9 +196,13 @@ def _named(entries: Iterable[ModelEntry]) -> dict[str, ModelEntry]:
 
 def _unknown(what: str, name: str, known: Iterable[str]) -> str:
     names = list(known)
-    close = difflib.get_close_matches(name, names, n=1)
-    hint = f"did you mean {close[0]}? " if close else ""
-    return f"there is no {what} {name[:80]!r}: {hint}known are {name_list(names)}"
+    meant = like(name[:_LONGEST_NAME], names)
+    said = f"did you mean {_either(meant)}?" if meant else f"known are {name_list(names)}"
+    return f"there is no {what} {name[:_LONGEST_NAME]!r}: {said}"
+
+
+def _either(names: Sequence[str]) -> str:
+    return " or ".join([", ".join(names[:-1]), names[-1]]) if len(names) > 1 else names[0]
 
 
 def name_list(names: Iterable[str]) -> str:
@@ -151,4 +210,4 @@ def name_list(names: Iterable[str]) -> str:
     every = list(names)
     more = len(every) - _NAMES_SHOWN
     listed = ", ".join(every[:_NAMES_SHOWN])
-    return listed if more <= 0 else f"{listed} and {more} more, see `localspec pair list`"
+    return listed if more <= 0 else f"{listed} and {more} more, see `localspec search`"

@@ -7,9 +7,13 @@ it is found by parsing one statement after the other.
 import re
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from localspec.errors import UsageError
+from localspec.options import options_of
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
 
 KeyPath = tuple[str | int, ...]
 """Keys from the outermost in; a number counts elements of an array, from 0."""
@@ -171,6 +175,32 @@ class Table:
             if not isinstance(inner, dict):
                 raise outer.error(name, "is not a table")
             yield name, Table(inner, self._file, (*self._path, key, name), self._text)
+
+    def texts(self, key: str, name_pattern: str, pattern: str) -> dict[str, str]:
+        """Take a table of named strings that match a pattern; none if it is not there."""
+        value = self._rest.pop(key, {})
+        if not isinstance(value, dict):
+            raise self.error(key, "is not a table")
+        inner = Table(value, self._file, (*self._path, key), self._text)
+        for name in value:
+            if not re.fullmatch(name_pattern, name):
+                raise inner.error(name, "is not a usable name")
+        return {name: inner.text(name, pattern) for name in value}
+
+    def options(self, key: str, kind: "type[DataclassInstance]") -> dict[str, Any]:
+        """Take a table of options that a settings file may set, each with a value that it can have."""
+        value = self._take(key)
+        known = {each.name: each for each in options_of(kind) if each.key}
+        if not isinstance(value, dict):
+            raise self.error(key, "is not a table")
+        inner = Table({}, self._file, (*self._path, key), self._text)
+        for name, given in value.items():
+            if name not in known:
+                raise inner.error(name, f"is not a known option; known are {', '.join(known)}")
+            problem = known[name].problem(given)
+            if problem is not None:
+                raise inner.error(name, f"cannot be used: {problem}")
+        return value
 
     def list_of_tables(self, key: str) -> Iterator["Table"]:
         """Take a list of tables; none if it is not there."""

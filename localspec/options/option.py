@@ -46,6 +46,7 @@ class Option:
     Args:
         help: what its flag does, in a line; the default is added where there is one.
         name: what users call it, in flags, settings and variables; the field's name if empty.
+        short: the letter that is its flag, too; empty if none is.
         metavar: what stands for its value in help.
         group: which flags it stands among; empty if it has no flag.
         key: whether settings files and the environment may set it.
@@ -68,6 +69,7 @@ class Option:
 
     help: str = ""
     name: str = ""
+    short: str = ""
     metavar: str | None = None
     group: str = ""
     key: bool = False

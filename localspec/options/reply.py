@@ -10,6 +10,8 @@ from typing import Any
 from localspec.errors import UsageError
 from localspec.options.option import Option, check, declared
 
+GRAMMARS = ("grammar", "json_schema", "regex", "lark")
+"""The options that say what an answer has to look like; they exclude each other."""
 # Far beyond any logit, and far from where float32 would lose the logits beside it.
 _MOST = 10_000
 
@@ -36,7 +38,7 @@ class SamplingParams:
     temperature: float = declared(
         0.8,
         Option(
-            "0 is greedy.",
+            "0 is greedy. Default: the model's own, else 0.8.",
             metavar="T",
             group="sampling",
             key=True,
@@ -49,7 +51,7 @@ class SamplingParams:
     top_k: int = declared(
         40,
         Option(
-            "0 is off.",
+            "0 is off. Default: the model's own, else 40.",
             metavar="K",
             group="sampling",
             key=True,
@@ -61,7 +63,7 @@ class SamplingParams:
     top_p: float = declared(
         0.95,
         Option(
-            "1 is off.",
+            "1 is off. Default: the model's own, else 0.95.",
             metavar="P",
             group="sampling",
             key=True,
@@ -75,7 +77,7 @@ class SamplingParams:
     min_p: float = declared(
         0.05,
         Option(
-            "0 is off.",
+            "0 is off. Default: the model's own, else 0.05.",
             metavar="P",
             group="sampling",
             key=True,
@@ -88,7 +90,7 @@ class SamplingParams:
     repeat_penalty: float = declared(
         1.0,
         Option(
-            "1 is off.",
+            "1 is off. Default: the model's own, else 1.",
             metavar="R",
             group="sampling",
             key=True,
@@ -134,13 +136,16 @@ class ReplyOptions:
         sampling: how a row of logits becomes a choice.
         seed: the same seed gives the same text; None draws one, which the reply reports.
         max_tokens: most tokens to generate; None goes on until the model ends or the context is full.
+        stop_loops: end where the same tokens come over and over, see `decoding.loops`.
         stop: texts that end the answer and are not part of it.
         grammar: what the answer has to look like, in GBNF; thoughts before it are free.
         json_schema: a JSON schema that the answer is to be valid under, as text or as `json.loads` gives it;
             kept as text.
+        regex: a regular expression in Rust's syntax that matches the whole answer.
+        lark: what the answer has to look like, in llguidance's variant of Lark.
 
     Raises:
-        UsageError: a value is of the wrong type, or out of its range, or there are a grammar and a schema. Whether either is
+        UsageError: a value is of the wrong type, or out of its range, or two of `GRAMMARS` are given. Whether one is
             sound is seen when it is read: by flags and lines at once, otherwise when the reply begins.
     """
 
@@ -152,6 +157,7 @@ class ReplyOptions:
         None,
         Option(
             "End after N tokens.",
+            short="n",
             metavar="N",
             group="sampling",
             key=True,
@@ -181,20 +187,42 @@ class ReplyOptions:
             takes="an object",
         ),
     )
+    regex: str | None = declared(
+        None,
+        Option(
+            "Answer with a text that this regular expression matches as a whole.",
+            metavar="REGEX",
+            group="structure",
+        ),
+    )
+    lark: str | None = declared(
+        None,
+        Option("Answer as this grammar says, in Lark.", metavar="FILE", group="structure"),
+    )
+    stop_loops: bool = declared(
+        False,
+        Option(
+            "End an answer that goes round in circles.",
+            group="sampling",
+            key=True,
+        ),
+    )
 
     def __post_init__(self) -> None:
         check(self)
         if "" in self.stop:
             raise UsageError('a stop string is "": give it at least one character')
-        if self.grammar is not None and self.json_schema is not None:
-            raise UsageError("grammar and json_schema exclude each other: give one of them")
+        given = [name for name in GRAMMARS if getattr(self, name) is not None]
+        if len(given) > 1:
+            raise UsageError(f"{' and '.join(given)} exclude each other: give one of them")
         if self.json_schema is not None and not isinstance(self.json_schema, str):
             object.__setattr__(self, "json_schema", _as_text(self.json_schema))
 
     @property
-    def constrained(self) -> bool:
-        """Whether a grammar or a schema binds the answer."""
-        return self.grammar is not None or self.json_schema is not None
+    def answer_grammar(self) -> tuple[str, str] | None:
+        """What binds the answer: which of `GRAMMARS`, and its text; None where the answer is free."""
+        texts = ((name, getattr(self, name)) for name in GRAMMARS)
+        return next(((name, text) for name, text in texts if text is not None), None)
 
 
 def _as_text(schema: object) -> str:

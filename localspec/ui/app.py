@@ -5,6 +5,7 @@ Painted before the engine is started: nothing that is slow is imported or opened
 
 import asyncio
 import signal
+import time
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from typing import ClassVar
@@ -14,6 +15,7 @@ from textual.binding import BindingType
 from textual.filter import LineFilter, NoColor
 from textual.screen import Screen
 
+from localspec.ui.attach import unmatched
 from localspec.ui.commands import BY_NAME, COMMANDS, Command, parse
 from localspec.ui.composer import Composer
 from localspec.ui.copying import copied
@@ -23,8 +25,13 @@ from localspec.ui.keys import IN_APP
 from localspec.ui.main_view import MainView
 from localspec.ui.message_view import MessageView
 from localspec.ui.preferences import Preferences
+from localspec.ui.quoted import unquoted
 from localspec.ui.screens import Screens
 from localspec.ui.session import Session
+
+# A second Ctrl+C within so many seconds leaves.
+_AGAIN_S = 2.0
+_RECALLED = 100
 
 
 class ChatApp(App[None]):
@@ -44,6 +51,7 @@ class ChatApp(App[None]):
         self.session = session
         self.preferences = preferences or Preferences()
         self._early = ""
+        self._told_s = -_AGAIN_S
         # The same ones every time: Textual keeps lines by the filters that they passed.
         self._gates: tuple[LineFilter, ...] = (LineGuard(),)
         self.view = MainView(self, session, self.preferences.keys)
@@ -71,6 +79,7 @@ class ChatApp(App[None]):
     async def _start(self) -> None:
         """Start the engine, and take up what was sent since the first paint."""
         self._feed.start()
+        self.view.entry.composer.recall[:0] = self.session.talk.history.questions(_RECALLED)
         text, self._early = self._early, ""
         if text:
             await self._front.attempt(self._send(text))
@@ -108,18 +117,27 @@ class ChatApp(App[None]):
             self._early = event.text
 
     async def _send(self, text: str) -> None:
+        text, typed = unquoted(text), text
         found = parse(text)
         self._front.tell("")
         if found is not None:
             self.view.entry.composer.accept(text)
             await self._front.run(found[0].name, found[1])
             return
+        if self._front.editing is None and self.session.asking.answering.growing:
+            waiting = self.session.asking.waiting
+            waiting.append(text)
+            self.view.entry.composer.accept(typed)
+            self._front.tell(f"{len(waiting)} asked next; Esc stops this answer, and takes it back")
+            return
         if self._front.editing is None:
             self.session.asking.ask(text)
         else:
             self.session.asking.ask_instead(self._front.editing, text)
             self._front.editing = None
-        self.view.entry.composer.accept(text)
+        self.view.entry.composer.accept(typed)
+        for name in unmatched(text, self.session.folder):
+            self._front.tell(f"there is no file {name} here: sent as text")
         await self._front.show_answer()
 
     async def action_command(self, name: str) -> None:
@@ -175,7 +193,7 @@ class ChatApp(App[None]):
             self.view.transcript.scroll_page_down(animate=False)
 
     def action_copy_or_stop(self) -> None:
-        """Copy what is selected; else stop; else clear the composer; else say how to leave."""
+        """Copy what is selected; else stop; else clear the composer; else say how to leave, and the second time leave."""
         composer = self.view.entry.composer
         selected = self.screen.get_selected_text() or composer.selected_text
         if selected:
@@ -184,8 +202,11 @@ class ChatApp(App[None]):
             if composer.text:
                 composer.put_aside()
                 composer.fill("")
+            elif time.monotonic() - self._told_s < _AGAIN_S:
+                self.exit()
             else:
-                self._front.tell("Ctrl+Q leaves")
+                self._told_s = time.monotonic()
+                self._front.tell("Ctrl+C again quits, and so do Ctrl+D and /bye")
 
     def on_message_view_chosen(self, event: MessageView.Chosen) -> None:
         """Give the focus to a message that was clicked on, unless something was selected, or is being written."""
@@ -210,4 +231,4 @@ class ChatApp(App[None]):
                 else:
                     await self.action_command(command.name)
 
-            yield SystemCommand(f"/{command.name}", command.summary, call)
+            yield SystemCommand(f"/{command.name}  {command.about}", "", call)

@@ -33,6 +33,8 @@ class Asking:
         answering: the answer that is under way.
         race: the last race.
         settings: how to answer.
+        usual: how to answer in a new conversation.
+        waiting: questions to ask as soon as nothing is under way, in order.
         drop_oldest: leave out the oldest turns where the context is full, instead of failing.
     """
 
@@ -46,10 +48,11 @@ class Asking:
         folder: Path,
     ) -> None:
         self._engine, self._talk, self._state, self._models = engine, talk, state, models
-        self.settings, self._usual, self._folder = settings, settings, folder
+        self.settings, self.usual, self._folder = settings, settings, folder
         self.answering = GrowingAnswer(talk)
         self.race: Race | None = None
         self.drop_oldest = False
+        self.waiting: list[str] = []
 
     @property
     def exchange(self) -> Exchange | None:
@@ -61,6 +64,12 @@ class Asking:
         """Whether an answer, or a race, is under way."""
         return self.answering.growing or (self.race is not None and not self.race.done)
 
+    def suit(self, usual: ChatSettings) -> None:
+        """Answer as suits another model from now on, unless the user set something in this conversation."""
+        if self.settings == self.usual:
+            self.settings = usual
+        self.usual = usual
+
     def ask(self, text: str) -> None:
         """Ask; files that the text mentions go with it.
 
@@ -68,7 +77,7 @@ class Asking:
             UsageError: a file cannot be read, an answer is under way, or nobody would ever answer.
         """
         self._require_engine()
-        chosen = "" if self.settings == self._usual else self.settings.as_json()
+        chosen = "" if self.settings == self.usual else self.settings.as_json()
         self._request(self._talk.say(self._with_files(text), chosen))
 
     def ask_instead(self, number: int, text: str) -> None:
@@ -147,6 +156,7 @@ class Asking:
         self.answering.forget()
         self.race = None
         self.drop_oldest = False
+        self.waiting.clear()
 
     def require_rest(self) -> None:
         """Raise UsageError while an answer is under way."""

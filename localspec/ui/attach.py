@@ -7,11 +7,14 @@ from pathlib import Path
 from localspec.errors import UsageError
 from localspec.messages import DocumentPart
 from localspec.storage.files import size_text
+from localspec.ui.tree import files_below, fuzzy
 
 _MENTION = re.compile(r'(?<!\S)@(?:"([^"\n]+)"|(\S+))')
 _TRAILING = ".,;:!?)"
 _MOST_BYTES = 1 << 20
 _SHOWN = 8
+# One letter is in nearly every name.
+_LEAST_FUZZY = 2
 _CHARS_PER_TOKEN = 4  # of English and code; only for the size that is shown
 
 
@@ -37,6 +40,27 @@ def attached(text: str, folder: Path) -> list[DocumentPart]:
     return list(found.values())
 
 
+def unmatched(text: str, folder: Path) -> list[str]:
+    """Return what a text mentions where there is no file."""
+    return [
+        f"@{name.rstrip(_TRAILING)}"
+        for name in _mentions(text)
+        if name.rstrip(_TRAILING) and _existing(name, folder) is None
+    ]
+
+
+def read_document(name: str, folder: Path) -> DocumentPart:
+    """Return the file that a name means.
+
+    Raises:
+        UsageError: there is none, or it cannot be put into a context.
+    """
+    path = _existing(name, folder)
+    if path is None:
+        raise UsageError(f"there is no file {name}: check the path")
+    return DocumentPart(name, _read(path, name))
+
+
 def file_size(size_bytes: int) -> str:
     """Return the size of a small file as it is told to people."""
     if size_bytes < 1000:
@@ -47,10 +71,29 @@ def file_size(size_bytes: int) -> str:
 def completions(typed: str, folder: Path) -> list[tuple[str, str]]:
     """Return what a path that is being typed may become, and the size of each; folders end in a slash.
 
+    First come the paths that begin so, then the files anywhere below the folder that have these letters.
+
     Args:
         typed: what stands behind the `@`.
         folder: what it is relative to.
     """
+    found = _beginning(typed, folder)
+    names = {name for name, _ in found}
+    if len(typed) >= _LEAST_FUZZY and not typed.startswith(("/", "~", ".")):
+        for name in fuzzy(typed, files_below(folder), _SHOWN):
+            if name not in names and len(found) < _SHOWN:
+                found += [(name, file_size(size))] if (size := _size(folder / name)) >= 0 else []
+    return found
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except OSError:
+        return -1
+
+
+def _beginning(typed: str, folder: Path) -> list[tuple[str, str]]:
     parent, _, start = typed.rpartition("/")
     place = Path(f"{parent}/" if typed.startswith("/") else parent or ".").expanduser()
     found = []
@@ -91,13 +134,13 @@ def _read(path: Path, name: str) -> str:
             raw = stream.read(_MOST_BYTES + 1)
     except OSError as error:
         raise UsageError(
-            f"@{name} cannot be read ({error.strerror}): check its permissions"
+            f"{name} cannot be read ({error.strerror}): check its permissions"
         ) from error
     if len(raw) > _MOST_BYTES:
         raise UsageError(
-            f"@{name} is longer than {file_size(_MOST_BYTES)}: no context holds it, cut it"
+            f"{name} is longer than {file_size(_MOST_BYTES)}: no context holds it, cut it"
         )
     try:
         return raw.decode("utf-8-sig").rstrip("\n")
     except UnicodeDecodeError:
-        raise UsageError(f"@{name} is not UTF-8 text: convert it first") from None
+        raise UsageError(f"{name} is not UTF-8 text: convert it first") from None

@@ -7,7 +7,7 @@ from localspec.errors import UsageError
 from localspec.ui import conversation_commands as talk
 from localspec.ui import program_commands as program
 from localspec.ui.front import Front
-from localspec.ui.settings import NAMES
+from localspec.ui.session import SETTINGS
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +49,7 @@ COMMANDS: Sequence[Command] = (
     Command("system", "[TEXT]", "show or set the system prompt; `-` takes it away", talk.system),
     Command("persona", "[NAME]", "take a named system prompt from the settings", talk.persona),
     Command("regenerate", "[SEED]", "answer the last question again", talk.regenerate, ("retry",)),
+    Command("undo", "", "take the last question back, and its answer", talk.undo),
     Command(
         "edit",
         "[N] [TEXT]",
@@ -62,11 +63,19 @@ COMMANDS: Sequence[Command] = (
     Command(
         "copy",
         "[N|code|all]",
-        "copy the last answer, its N-th block of code, or everything",
+        "copy the last answer, its N-th block of code, or everything, to the clipboard",
         talk.copy,
     ),
-    Command("model", "[PAIR]", "show or switch the pair of models", program.model),
+    Command("model", "[NAME]", "show or switch the model", program.model),
+    Command(
+        "default",
+        "[MODEL]",
+        "load a model at every start from now on, the one that is loaded or another",
+        program.default,
+    ),
     Command("history", "[WORDS|#N]", "list or search earlier conversations", talk.history),
+    Command("save", "[TITLE]", "give this conversation a title; it is kept anyway", talk.save),
+    Command("load", "[WORDS|#N|MODEL]", "open a conversation, or load a model", talk.load),
     Command("rename", "TITLE", "give this conversation a title", talk.rename),
     Command(
         "export",
@@ -80,7 +89,7 @@ COMMANDS: Sequence[Command] = (
         "[NAME VALUE]",
         "show or change how answers are sampled",
         program.set_,
-        arguments=NAMES,
+        arguments=SETTINGS,
     ),
     Command(
         "think", "", "fold or unfold thoughts and long questions", program.think, while_busy=True
@@ -97,6 +106,7 @@ COMMANDS: Sequence[Command] = (
     Command("drop", "", "leave the oldest turns out where the context is full", talk.drop),
     Command("stop", "", "stop the answer and keep what is there", program.stop, while_busy=True),
     Command("restart", "", "start the engine again", program.restart, while_busy=True),
+    Command("editor", "", "write the question in $EDITOR", program.editor, while_busy=True),
     Command("theme", "[NAME]", "show or change the colours", program.theme, while_busy=True),
     Command("help", "", "list commands and keys", program.help_, ("?",), while_busy=True),
     Command("quit", "", "leave", program.quit_, ("bye", "exit"), while_busy=True),

@@ -11,6 +11,7 @@ from textual.widgets import TextArea
 from localspec.ui.clean import clean_input
 from localspec.ui.completion import Completion, complete
 from localspec.ui.keys import IN_COMPOSER
+from localspec.ui.quoted import goes_on
 
 
 class Composer(TextArea):
@@ -63,6 +64,9 @@ class Composer(TextArea):
             self.post_message(self.Chose("enter"))
             return
         text = self.text.strip("\n")
+        if goes_on(text):
+            self.insert("\n")
+            return
         if not text.strip():
             return
         self.post_message(self.Sent(text))
@@ -90,6 +94,13 @@ class Composer(TextArea):
             self._remember(self._draft)
         self.load_text(text)
         self.move_cursor(self.document.end)
+
+    async def action_leave_or_delete(self) -> None:
+        """Leave, as Ctrl+D does where nothing is written; else delete what is right of the cursor."""
+        if self.text:
+            self.action_delete_right()
+        else:
+            await self.run_action("app.quit")
 
     def action_newline(self) -> None:
         """Begin a new line."""

@@ -1,9 +1,11 @@
 """What the commands do that concern the conversation, and earlier ones."""
 
 from localspec.errors import UsageError
+from localspec.models.registry import load_registry
 from localspec.ui.copying import copied
 from localspec.ui.export import write_export
 from localspec.ui.front import Front
+from localspec.ui.program_commands import model
 
 
 async def new(front: Front, argument: str) -> None:  # noqa: ARG001 - every command takes one
@@ -40,6 +42,15 @@ async def regenerate(front: Front, argument: str) -> None:
         raise UsageError(f"seed is {argument[:40]!r}: it takes a whole number")
     front.session.asking.regenerate(int(argument) if argument else None)
     await front.show_answer()
+
+
+async def undo(front: Front, argument: str) -> None:  # noqa: ARG001
+    """Take the last question back, and its answer with it."""
+    front.session.asking.require_rest()
+    text = front.session.talk.take_back()
+    front.session.asking.forget()
+    await front.show_conversation(known=True)
+    front.tell(f"taken back: {text}")
 
 
 async def edit(front: Front, argument: str) -> None:
@@ -101,6 +112,33 @@ async def rename(front: Front, argument: str) -> None:
         raise UsageError("there is no title: write one behind /rename")
     front.session.talk.rename(argument)
     front.tell(f"this conversation is called {argument!r} now")
+
+
+async def save(front: Front, argument: str) -> None:
+    """Give the conversation a title, and say that it is kept anyway."""
+    talk = front.session.talk
+    if argument:
+        talk.rename(argument)
+    if talk.conversation is None:
+        raise UsageError("this conversation is empty: ask something before you save it")
+    front.tell(f"kept as {talk.title!r}, like every conversation; /export writes a file")
+
+
+async def load(front: Front, argument: str) -> None:
+    """Take up the conversation that holds these words; where several do, list them. Or load a model of this name."""
+    if argument.startswith("#"):
+        await history(front, argument)
+    elif argument and load_registry().knows(argument):
+        await model(front, argument)
+    else:
+        found = front.session.talk.history.conversations(argument) if argument else []
+        if argument and not found:
+            raise UsageError(f"no conversation holds {argument[:40]!r}, and no model is called so")
+        if len(found) == 1:
+            front.session.open(found[0].id)
+            await front.show_conversation()
+        else:
+            front.show_history(argument)
 
 
 async def export(front: Front, argument: str) -> None:

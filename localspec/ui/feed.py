@@ -6,8 +6,9 @@ import time
 from textual.app import App
 from textual.timer import Timer
 
+from localspec.decoding.round import StopReason
 from localspec.engine.protocol import EngineDied, Failed, Notice, Ready, ReplyDone
-from localspec.ui.model_switch import nothing_is_here
+from localspec.ui.model_switch import DEMONSTRATION, nothing_is_here
 from localspec.ui.screens import Screens
 from localspec.ui.shown import SAVED_AGAIN, shown
 from localspec.ui.transcript import TranscriptItem
@@ -93,15 +94,23 @@ class Feed:
         match message:
             case ReplyDone() if self._is_answer(message):
                 await self._settle()
+                if message.reply.stop_reason is StopReason.CANCELLED:
+                    self._front.take_back_waiting()
+                else:
+                    await self._front.attempt(self._front.ask_next())
             case Failed() if self._is_answer(message):
+                self._front.take_back_waiting()
                 await self._view.show_messages()
                 self._front.tell_refusal(message)
             case Failed(id=None):
                 self._view.tell(self._session.models.instead or message.reason)
             case Ready():
                 news = [each for each in (self._session.models.instead, *message.notes) if each]
+                if not self._session.named and self._session.models.is_default:
+                    news.append(f"{DEMONSTRATION}: F8 lists others")
                 self._view.tell("; ".join(news)) if news else None
             case EngineDied():
+                self._front.take_back_waiting()
                 await self._settle()
                 self._mourn(message)
             case _:

@@ -36,6 +36,9 @@ class Front(Protocol):
     def edit(self, number: int, text: str) -> None:
         """Let the user change the `number`-th question, which says `text`."""
 
+    async def open_editor(self) -> None:
+        """Let the user write in an editor of their own."""
+
     def choose(
         self, title: str, hints: Mapping[str, str], take: Callable[[str], Awaitable[None]]
     ) -> None:

@@ -27,12 +27,16 @@ IN_APP: list[BindingType] = [
     _command("ctrl+n", "new", "New conversation"),
     _command("ctrl+t", "think", "Fold or unfold"),
     Binding("ctrl+c", "copy_or_stop", "Copy, stop, or clear", id="copy_or_stop", priority=True),
-    Binding("ctrl+q", "quit", "Leave", id="quit", priority=True),
+    Binding("ctrl+q", "quit", "Quit; Ctrl+C twice does, too", id="quit", priority=True),
+    Binding("ctrl+z", "suspend_process", "Suspend", id="suspend", priority=True),
+    _command("ctrl+g", "editor", "Write in $EDITOR"),
 ]
 
 IN_COMPOSER: list[BindingType] = [
     Binding("enter", "send", "Send", id="send"),
     Binding("ctrl+j,shift+enter,alt+enter", "newline", "New line", id="newline"),
+    Binding("ctrl+d", "leave_or_delete", "Quit, when nothing is written", id="leave"),
+    Binding("ctrl+underscore", "undo", "Undo what was typed", id="undo"),
     Binding("pageup", "app.page(-1)", "Scroll back", id="page_back"),
     Binding("pagedown", "app.page(1)", "Scroll on", id="page_on"),
 ]

@@ -7,6 +7,7 @@ from typing import TextIO
 
 from localspec.ui.clean import clean, clean_line
 from localspec.ui.commands import COMMANDS
+from localspec.ui.editor import written
 from localspec.ui.figures import stats_lines
 from localspec.ui.lens import legend, marked
 from localspec.ui.preferences import Preferences
@@ -91,6 +92,13 @@ class Lines:
         self.tell(f"question {number}: {text}")
         self.tell(f"to ask something else instead: /edit {number} TEXT")
 
+    async def open_editor(self) -> None:
+        """Ask what the user writes in an editor of their own."""
+        text = written("")
+        if text.strip():
+            self.session.asking.ask(text)
+            await self.show_answer()
+
     def choose(
         self,
         title: str,
@@ -108,7 +116,7 @@ class Lines:
 
         for each in choices():
             self.tell(f"{each.name}: {each.hint}")
-        self.tell("/model NAME takes one")
+        self.tell("/model NAME takes one now, /default NAME from now on")
 
     def choose_theme(self, name: str) -> None:  # noqa: ARG002 - there is no other
         """Say that there is no choice."""
@@ -125,7 +133,7 @@ class Lines:
 
     def show_settings(self) -> None:
         """List the settings."""
-        for line in self.session.settings.lines():
+        for line in self.session.setting_lines():
             self.tell(line)
 
     def show_stats(self) -> None:

@@ -70,6 +70,8 @@ class MainView:
         """Show what the engine is at, and figures of the last answer."""
         session = self._session
         left = session.state.line() + (" · answering, Esc stops" if session.busy else "")
+        if session.talk.system:
+            left += " · system prompt"
         if session.talk.history.trouble:
             left = f"not saved · {left}"
         n_ctx = None if session.state.ready is None else session.state.ready.n_ctx

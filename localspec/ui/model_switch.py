@@ -15,6 +15,7 @@ from localspec.storage.paths import data_dir
 from localspec.ui.clean import clean_line
 from localspec.ui.engine_state import EngineState
 
+DEMONSTRATION = "this small model is for a demonstration, and makes things up"
 # Errors of a load that come after the models before it were let go, to make room.
 _AFTER_UNLOADING = {"ModelLoadError", "Fault"}
 
@@ -56,6 +57,11 @@ class ModelSwitch:
     def next_name(self) -> str:
         """What will be loaded as far as all goes well."""
         return name_of(self._under_way[-1].request) if self._under_way else self.name
+
+    @property
+    def is_default(self) -> bool:
+        """Whether what is loaded is what nobody chose."""
+        return self.name == load_registry().default_pair
 
     @property
     def under_way(self) -> bool:
@@ -150,9 +156,8 @@ def name_of(load: LaunchOptions) -> str:
 
 def named(load: LaunchOptions, name: str) -> LaunchOptions:
     """Return a request for what a name means, a pair or else a target, loaded like the one before."""
-    is_pair = name in load_registry().pairs
-    pair, target = (name, None) if is_pair else (None, name)
-    return replace(load, pair=pair, target=target, draft_model=None)
+    chosen = load_registry().chosen(name)
+    return replace(load, pair=chosen.get("pair"), target=chosen.get("target"), draft_model=None)
 
 
 def with_names(load: LaunchOptions) -> LaunchOptions:

@@ -4,17 +4,19 @@ from collections.abc import Coroutine, Iterable, Iterator
 
 from localspec.errors import LocalspecError
 from localspec.ui import commands
+from localspec.ui.attach import unmatched
 from localspec.ui.lines import Lines
+from localspec.ui.quoted import QUOTES, goes_on, unquoted
 
 _INTERRUPTED = 130
 
 
-def run(front: Lines, typed: Iterable[str]) -> int:
+def run(front: Lines, typed: Iterable[str | None]) -> int:
     """Talk until the lines end, or the user leaves; return the exit code.
 
     Args:
         front: writes.
-        typed: what the user types, without line ends.
+        typed: what the user types, without line ends; None where it was taken back.
     """
     front.tell_trouble()
     if front.session.talk.conversation is not None:
@@ -43,7 +45,9 @@ async def _send(front: Lines, text: str) -> None:
     if found is not None:
         await commands.run(front, *found)
     else:
-        front.session.asking.ask(text)
+        front.session.asking.ask(unquoted(text))
+        for name in unmatched(text, front.session.folder):
+            front.tell(f"there is no file {name} here: sent as text")
         await front.show_answer()
 
 
@@ -56,11 +60,20 @@ def _at_once(doing: Coroutine[object, None, None]) -> None:
     raise AssertionError("a command awaits what lines do not have")
 
 
-def _texts(typed: Iterable[str]) -> Iterator[str]:
-    """Yield what the user types; a backslash at the end of a line goes on in the next."""
+def _texts(typed: Iterable[str | None]) -> Iterator[str]:
+    """Yield what the user types; a backslash at the end of a line goes on in the next, and so do three double quotes.
+
+    None among the lines takes back what was begun.
+    """
     begun = ""
     for line in typed:
-        if line.endswith("\\"):
+        if line is None:
+            begun = ""
+            continue
+        if goes_on(begun + line):
+            begun += line + "\n"
+            continue
+        if line.endswith("\\") and not begun.lstrip().startswith(QUOTES):
             begun += line[:-1] + "\n"
             continue
         text, begun = begun + line, ""

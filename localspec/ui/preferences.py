@@ -1,4 +1,4 @@
-"""`chat.toml` in the directory of settings: colours, keys and personas of the chat."""
+"""`chat.toml` in the directory of settings: colours and keys of the chat, personas and templates."""
 
 import tomllib
 from collections.abc import Mapping
@@ -20,11 +20,13 @@ class Preferences:
         theme: name of the colours; empty for the usual ones.
         keys: keys by the name of what they do, several separated by commas.
         personas: system prompts by name.
+        templates: prompts by name, in jinja.
     """
 
     theme: str = ""
     keys: Mapping[str, str] = field(default_factory=dict)
     personas: Mapping[str, str] = field(default_factory=dict)
+    templates: Mapping[str, str] = field(default_factory=dict)
 
 
 def read_preferences(path: Path | None = None) -> Preferences:
@@ -42,15 +44,17 @@ def read_preferences(path: Path | None = None) -> Preferences:
     except (OSError, ValueError, RecursionError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise UsageError(f"{shown(path)} cannot be used ({reason}): mend it") from error
-    unknown = values.keys() - {"theme", "keys", "personas"}
+    tables = ("keys", "personas", "templates")
+    unknown = values.keys() - {"theme", *tables}
     if unknown:
+        known = ", ".join(f"[{each}]" for each in tables)
         raise UsageError(
-            f"{shown(path)}: {min(unknown)[:60]!r} is not known; known are theme, [keys], [personas]"
+            f"{shown(path)}: {min(unknown)[:60]!r} is not known; known are theme, {known}"
         )
     theme = values.get("theme", "")
     if not isinstance(theme, str):
         raise UsageError(f"{shown(path)}: theme is {theme!r}, but takes the name of one")
-    return Preferences(theme, _texts(values, "keys", path), _texts(values, "personas", path))
+    return Preferences(theme, *(_texts(values, each, path) for each in tables))
 
 
 def _texts(values: Mapping[str, object], name: str, path: Path) -> Mapping[str, str]:

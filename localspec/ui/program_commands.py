@@ -1,6 +1,7 @@
 """What the commands do that concern the models, the settings and the program."""
 
 from localspec.errors import UsageError
+from localspec.models.registry import load_registry
 from localspec.ui.front import Front
 
 
@@ -15,12 +16,31 @@ async def model(front: Front, argument: str) -> None:
         front.show_loading()
 
 
+async def default(front: Front, argument: str) -> None:
+    """Load a model at every start from now on; without a name, the one that is loaded."""
+    from localspec.config.own import keep_model  # noqa: PLC0415 - the first frame needs none of it
+
+    name = argument or front.session.models.next_name
+    if not name:
+        raise UsageError("no model is loaded: give the name of one, /default NAME")
+    registry = load_registry()
+    if "/" not in name:
+        registry.require(name)
+    overruled = keep_model(registry.chosen(name))
+    front.tell(overruled or f"{name} is the model of every start from now on")
+
+
+async def editor(front: Front, argument: str) -> None:  # noqa: ARG001
+    """Let the user write in an editor of their own."""
+    await front.open_editor()
+
+
 async def set_(front: Front, argument: str) -> None:
     """Change a setting, or show them all to be changed."""
     name, _, value = argument.partition(" ")
     if argument:
         front.session.set(name, value.strip())
-        front.tell(f"{name} is {front.session.settings.text_of(name)} now")
+        front.tell(f"{name} is {front.session.setting(name)} now")
     else:
         front.show_settings()
 

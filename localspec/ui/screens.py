@@ -2,18 +2,19 @@
 
 from collections.abc import Awaitable, Callable, Mapping
 
-from textual.app import App
+from textual.app import App, SuspendNotSupported
 
 from localspec.engine.protocol import Failed
 from localspec.errors import LocalspecError
+from localspec.ui.clipboard import filled
 from localspec.ui.commands import BY_NAME, COMMANDS, run
+from localspec.ui.editor import written
 from localspec.ui.export import write_export
 from localspec.ui.history_sheet import HistorySheet
 from localspec.ui.main_view import MainView
 from localspec.ui.preferences import Preferences
 from localspec.ui.race_sheet import RaceSheet
-from localspec.ui.session import Session
-from localspec.ui.settings import NAMES
+from localspec.ui.session import SETTINGS, Session
 from localspec.ui.sheets import LineSheet, ListSheet, SheetRow, TextSheet
 from localspec.ui.texts import help_text, lens_text
 
@@ -25,6 +26,11 @@ _CONTEXT_IS_FULL = (
     ),
     SheetRow("edit", "change the question", "it goes back to the composer"),
     SheetRow("new", "start a new conversation", "this one stays in the history"),
+)
+
+_WHEN = (
+    SheetRow("model", "now", "the next start loads what this one did"),
+    SheetRow("default", "now, and at every start from now on"),
 )
 
 
@@ -77,9 +83,27 @@ class Screens:
         """Show nothing: the status line does, as long as it takes."""
 
     def copy(self, text: str) -> None:
-        """Copy a text by way of the terminal (OSC 52)."""
+        """Copy a text, by a program of this machine and by way of the terminal (OSC 52)."""
         self._app.copy_to_clipboard(text)
-        self.tell(f"copied {len(text)} characters, if the terminal allows it")
+        if filled(text):
+            self.tell(f"copied {len(text)} characters")
+        else:
+            self.tell(f"sent {len(text)} characters to the terminal's clipboard")
+
+    async def ask_next(self) -> None:
+        """Ask the question that waits longest, if one does."""
+        waiting = self.session.asking.waiting
+        if waiting and not self.session.busy:
+            self.session.asking.ask(waiting.pop(0))
+            await self.show_answer()
+
+    def take_back_waiting(self) -> None:
+        """Put the questions that wait back into the composer: what they followed came to no good end."""
+        waiting, composer = self.session.asking.waiting, self.view.entry.composer
+        if waiting:
+            composer.put_aside()
+            composer.fill("\n\n".join(waiting))
+            waiting.clear()
 
     def edit(self, number: int, text: str) -> None:
         """Put a question into the composer; sent from there, it becomes a branch."""
@@ -99,6 +123,18 @@ class Screens:
             self.view.entry.composer.fill("")
             self.tell("")
 
+    async def open_editor(self) -> None:
+        """Give the terminal to an editor, and take what was written into the composer."""
+        composer = self.view.entry.composer
+        try:
+            with self._app.suspend():
+                text = written(composer.text)
+        except SuspendNotSupported:
+            self.tell("this terminal cannot be given to an editor")
+            return
+        composer.fill(text)
+        composer.focus()
+
     def choose(
         self, title: str, hints: Mapping[str, str], take: Callable[[str], Awaitable[None]]
     ) -> None:
@@ -117,9 +153,16 @@ class Screens:
         # Imported late: reading models' headers needs numpy, and the first frame does not.
         from localspec.ui.picker import Picker  # noqa: PLC0415
 
+        async def taken(when: str | None, name: str) -> None:
+            if when is not None:
+                await self.run("model", name)
+            if when == "default":
+                await self.run("default", name)
+
         async def chosen(name: str | None) -> None:
             if name:
-                await self.run("model", name)
+                sheet = ListSheet(f"Load {name}", _WHEN)
+                self._app.push_screen(sheet, lambda when: taken(when, name))
 
         models = self.session.models
         picker = Picker(models.name, first=first, offline=models.usual.offline)
@@ -171,10 +214,11 @@ class Screens:
             if name == "draft":
                 change(name, "off" if settings.draft else "on")
             elif name:
-                line = LineSheet(name, settings.text_of(name))
+                line = LineSheet(name, self.session.setting(name))
                 self._app.push_screen(line, lambda text: change(name, text))
 
-        rows = [SheetRow(name, line) for name, line in zip(NAMES, settings.lines(), strict=True)]
+        lines = self.session.setting_lines()
+        rows = [SheetRow(name, line) for name, line in zip(SETTINGS, lines, strict=True)]
         note = "of this conversation; Enter changes one"
         self._app.push_screen(ListSheet("Settings", rows, note=note), chosen)
 

@@ -3,6 +3,7 @@
 Nothing here waits: `poll`, called ten times a second, takes what came in. No Textual.
 """
 
+from collections.abc import Callable
 from pathlib import Path
 
 from localspec.engine.client import EngineClient
@@ -13,8 +14,11 @@ from localspec.ui.engine_state import EngineState, Phase
 from localspec.ui.exchange import Exchange
 from localspec.ui.model_switch import ModelSwitch, name_of
 from localspec.ui.race import Race
-from localspec.ui.settings import ChatSettings
+from localspec.ui.settings import NAMES, ChatSettings
 from localspec.ui.talk import Talk
+
+SYSTEM = "system"
+SETTINGS = (*NAMES, SYSTEM)
 
 
 class Session:
@@ -26,6 +30,7 @@ class Session:
         load: the models that are loaded where nothing else is asked for.
         options: how to answer.
         folder: what paths in `@path` are relative to.
+        own: says how to answer with a model, by its name; None always takes `options`.
 
     Attributes:
         state: what is known of the engine.
@@ -40,12 +45,14 @@ class Session:
         load: LaunchOptions,
         options: ReplyOptions,
         folder: Path,
+        own: Callable[[str], ReplyOptions] | None = None,
     ) -> None:
         self.engine, self.talk, self.folder = engine, talk, folder
         self.state = EngineState()
         self.models = ModelSwitch(engine, self.state, load)
         settings = ChatSettings(options)
         self.asking = Asking(engine, talk, self.state, self.models, settings, folder)
+        self._own = own
         self._counted = 0
         self._resumed = ""
 
@@ -125,6 +132,8 @@ class Session:
         if self.models.take(message):
             self._restore_state()
         self.asking.take(message)
+        if isinstance(message, Ready) and self._own is not None:
+            self.asking.suit(ChatSettings(self._own(self.models.name)))
         if isinstance(message, Ready) and not self.models.instead:
             self.talk.hold_with(self.models.name)
         elif isinstance(message, Counted):
@@ -135,6 +144,7 @@ class Session:
         self.asking.require_rest()
         self.save_state()
         self.forget()
+        self.asking.settings = self.asking.usual
 
     def resume(self, conversation: int, *, own_models: bool = True) -> None:
         """Take up a conversation of the history before the engine is started.
@@ -179,10 +189,22 @@ class Session:
         Raises:
             UsageError: no such setting, or a value that it cannot take.
         """
+        if name == SYSTEM:
+            self.talk.set_system(None if value in {"", "-"} else value)
+            return
         self.asking.settings = self.settings.changed(name, value)
         if self.talk.conversation is not None:
             kept = self.settings.as_json()
             self.talk.history.update(self.talk.conversation, settings=kept)
+
+    def setting(self, name: str) -> str:
+        """Return how answers are made, as it is typed."""
+        return self.talk.system or "-" if name == SYSTEM else self.settings.text_of(name)
+
+    def setting_lines(self) -> list[str]:
+        """Return how answers are made, a line for each of `SETTINGS`."""
+        width = max(map(len, SETTINGS))
+        return [f"{name:<{width}}  {self.setting(name)}" for name in SETTINGS]
 
     def context_tokens(self) -> int:
         """Return how many tokens of the context are in use, as far as the engine said."""

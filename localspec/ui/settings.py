@@ -40,7 +40,9 @@ class ChatSettings:
             return replace(self, draft=value == "on")
         setting = _NUMBERS.get(name)
         if setting is None:
-            raise UsageError(f"there is no setting {name[:40]!r}: known are {', '.join(NAMES)}")
+            raise UsageError(
+                f"there is no setting {name[:40]!r}: known are {', '.join(NAMES)}, system"
+            )
         return replace(self, options=changed(self.options, {name: _value(setting, value)}))
 
     def text_of(self, name: str) -> str:
@@ -51,11 +53,6 @@ class ChatSettings:
         if value is None:
             return "off"
         return f"{value:g}" if isinstance(value, float) else str(value)
-
-    def lines(self) -> list[str]:
-        """Return the settings as they are told to people, in the order of `NAMES`."""
-        width = max(map(len, NAMES))
-        return [f"{name:<{width}}  {self.text_of(name)}" for name in NAMES]
 
     def as_json(self) -> str:
         """Return the settings as they are kept with a conversation; the seed is no setting of it."""

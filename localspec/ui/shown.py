@@ -12,6 +12,7 @@ from localspec.ui.exchange import Exchange
 _ENDINGS = {
     "cancelled": "stopped",
     "length": "cut at max_tokens, /continue goes on",
+    "loop": "stopped, it went round in circles",
     "context_full": "the context is full",
 }
 

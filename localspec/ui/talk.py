@@ -25,7 +25,7 @@ class Talk:
 
     def __init__(self, history: History, system: str | None = None) -> None:
         self.history = history
-        self.system = system
+        self.system = self._usual_system = system
         self.conversation: int | None = None
         self.messages: list[StoredMessage] = []
         self.title = ""
@@ -39,7 +39,8 @@ class Talk:
         )
 
     def new(self) -> None:
-        """Leave this conversation and begin another, with the same system prompt."""
+        """Leave this conversation and begin another, with the system prompt of new ones."""
+        self.system = self._usual_system
         self.conversation, self.messages, self.title, self.pair = None, [], "", ""
 
     def open(self, conversation: int) -> None:
@@ -101,6 +102,18 @@ class Talk:
         """Return the number of every question, by its id."""
         questions = [each.id for each in self.messages if each.message.role == "user"]
         return {each: number for number, each in enumerate(questions, 1)}
+
+    def take_back(self) -> str:
+        """Show the conversation as it was before the last question, and return that; the history keeps both.
+
+        Raises:
+            UsageError: nothing was asked yet.
+        """
+        last = self.question()
+        assert self.conversation is not None  # noqa: S101 - it holds a question
+        self.history.go_back(self.conversation, last.parent)
+        self.reload()
+        return last.message.typed
 
     def turns(self, upto: int) -> tuple[Message, ...]:
         """Return what goes to the engine, from the system prompt to the message `upto`."""

@@ -1,5 +1,6 @@
 """What a line says of its answer's form replaces what the run says."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -30,10 +31,14 @@ def test_a_line_has_a_schema_of_its_own(fields: dict[str, Any], schema: Any) -> 
     assert line_options(fields, OF_THE_RUN) == ReplyOptions(seed=1, json_schema=schema)
 
 
-def test_a_line_has_a_grammar_of_its_own() -> None:
+@pytest.mark.parametrize(
+    ("kind", "said"),
+    [("grammar", 'root ::= "line"'), ("regex", "[a-z]+"), ("lark", 'start: "line"')],
+)
+def test_a_line_has_a_grammar_of_its_own(kind: str, said: str) -> None:
     run = ReplyOptions(seed=1, json_schema={})
-    fields = {"grammar": 'root ::= "line"', "temperature": None}
-    assert line_options(fields, run) == ReplyOptions(seed=1, grammar='root ::= "line"')
+    wanted = replace(ReplyOptions(seed=1), **{kind: said})  # type: ignore[arg-type]
+    assert line_options({kind: said, "temperature": None}, run) == wanted
 
 
 def test_a_line_that_says_nothing_keeps_that_of_the_run() -> None:
@@ -45,6 +50,8 @@ def test_a_line_that_says_nothing_keeps_that_of_the_run() -> None:
     [
         ({"grammar": "x", "json_schema": {}}, "exclude each other"),
         ({"grammar": 1}, "grammar is 1"),
+        ({"regex": ["a"]}, "it takes a text"),
+        ({"regex": "a", "lark": "b"}, "exclude each other"),
         ({"json_schema": [1]}, "it takes an object"),
         ({"response_format": "json"}, "response_format is json"),
         ({"response_format": {"type": "json_schema"}}, "response_format is"),

@@ -38,6 +38,19 @@ class Digits:
         digits = (ids >= FIRST_BYTE + ord("0")) & (ids <= FIRST_BYTE + ord("9"))
         return digits | ((ids == EOG) & (state > 0))
 
+    def forced(self, state: int) -> tuple[int, ...]:
+        return ()
+
+
+class Seven(Digits):
+    """A seven, then an EOG."""
+
+    def allows(self, state: int, ids: Any) -> Any:
+        return np.isin(ids, [EOG if state else spelled("7")[0]])
+
+    def forced(self, state: int) -> tuple[int, ...]:
+        return (EOG,) if state else (*spelled("7"), EOG)
+
 
 def rule(opened: ThinkingTags | None = None, tags: ThinkingTags = TAGS) -> AnswerConstraint[Any]:
     return AnswerConstraint(AfterThinking(Digits(), [tags], opened, ToyTokenizer(), {}, {EOG}), 0)
@@ -101,3 +114,19 @@ def test_a_tag_of_several_tokens_may_turn_out_to_be_one_until_the_last() -> None
     assert may("13") == DIGITS | {EOG}
     assert may("12x") == set(ALL.tolist()) - {EOG}
     assert may("12xhmy") > DIGITS
+
+
+def test_what_is_forced_is_certain_only_once_nothing_but_the_answer_can_follow() -> None:
+    constraint = AnswerConstraint(
+        AfterThinking(Seven(), [TAGS], None, ToyTokenizer(), {}, {EOG}), 0
+    )
+    thoughts = [OPEN, *spelled("hm"), CLOSE]
+    assert constraint.forced([]) == (), "a thought may come"
+    assert constraint.forced([OPEN]) == ()
+    assert constraint.forced(thoughts) == (), "white space may come"
+    assert constraint.forced([*thoughts, BREAK]) == (*spelled("7"), EOG)
+    assert constraint.forced(spelled("7")) == (EOG,)
+    for prefix in ([*thoughts, BREAK], spelled("7")):
+        forced = constraint.forced(prefix)
+        for at, token in enumerate(forced):
+            assert ALL[constraint.allows([*prefix, *forced[:at]], ALL)].tolist() == [token]

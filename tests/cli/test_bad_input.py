@@ -54,11 +54,10 @@ def test_a_missing_file_is_code_3(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("verb", [["run", "Hi", "--pair"], ["run", "Hi", "--target"], ["pull"]])
-def test_an_unknown_name_is_code_3_and_tells_the_known_ones(verb: list[str]) -> None:
+def test_an_unknown_name_is_code_3_and_tells_what_may_be_meant(verb: list[str]) -> None:
     done = localspec(*verb, "smolm2-135m")
     assert_one_complaint(done, 3)
-    assert "did you mean smollm2-135m? known are smollm2-135m, " in done.err
-    assert done.err.endswith(" more, see `localspec pair list`\n")
+    assert "did you mean smollm2-135m" in done.err
 
 
 def test_a_text_file_named_gguf_is_code_1(tmp_path: Path) -> None:

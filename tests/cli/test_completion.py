@@ -47,3 +47,10 @@ def test_verbs_are_completed() -> None:
 def test_options_and_their_choices_are_completed() -> None:
     assert completed("localspec chat --pl") == ["--plain"]
     assert completed("localspec chat --draft lo") == ["lookup"]
+
+
+def test_names_are_completed() -> None:
+    assert "qwen3-4b" in completed("localspec run --pair qwen3")
+    assert "qwen3-0.6b" in completed("localspec run qwen3")
+    assert completed("localspec pull smollm2-13") == ["smollm2-135m"]
+    assert completed("localspec config set temp") == ["temperature"]

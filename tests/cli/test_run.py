@@ -1,10 +1,12 @@
 """`localspec run` on real weights: what it prints where, and what its options do."""
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from localspec.storage.paths import data_dir
 from tests.cli.command import Done, answer, localspec
 
 pytestmark = [pytest.mark.weights, pytest.mark.usefixtures("smollm2_path")]
@@ -171,3 +173,28 @@ def test_a_prompt_longer_than_the_context_says_how_long_both_are() -> None:
     assert all(line.startswith("localspec: measuring ") for line in before)
     assert said.startswith("localspec: the prompt has 6")
     assert said.endswith("tokens and the context holds 256: shorten it, or raise --ctx")
+
+
+def test_a_model_by_another_name_a_system_prompt_and_a_file(tmp_path: Path) -> None:
+    (tmp_path / "note.txt").write_text("The meeting is on Monday.")
+    words = ("smollm2:135m", "When is the meeting?", "-s", "Be brief.")
+    short = figures(*words, "-n", "3")
+    attached = figures(*words, "-n", "3", "-f", str(tmp_path / "note.txt"))
+    assert short["model"]["target"] == "smollm2-135m"
+    assert short["usage"]["completion_tokens"] == 3
+    assert attached["usage"]["prompt_tokens"] > short["usage"]["prompt_tokens"] + 6
+
+
+def test_what_is_kept_goes_on_and_a_pipe_keeps_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    models = data_dir()
+    for name in ("blobs", "calibration"):
+        (tmp_path / name).symlink_to(models / name)
+    monkeypatch.setenv("LOCALSPEC_DATA_DIR", str(tmp_path))
+    usual = ("--max-tokens", "4", "--draft", "off")
+    figures("Hello", *usual)
+    assert not (tmp_path / "history").exists()
+    first = figures("Hello", "--keep", *usual)
+    second = figures("And you?", "-c", *usual)
+    assert second["usage"]["prompt_tokens"] > first["usage"]["prompt_tokens"]

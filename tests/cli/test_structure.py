@@ -1,4 +1,4 @@
-"""`--json-schema` and `--grammar`: where they are read from, and what is said of what cannot be."""
+"""`--json-schema`, `--grammar`, `--regex` and `--lark`: where they are read from, and what is said of what cannot be."""
 
 import json
 from pathlib import Path
@@ -13,8 +13,9 @@ from tests.cli.command import answer
 SCHEMA = {"type": "object", "properties": {"city": {"type": "string", "maxLength": 30}}, "required": ["city"], "additionalProperties": False}  # fmt: skip
 
 
-def asked(json_schema: str | None = None, grammar: str | None = None) -> ReplyOptions:
-    return structured(ReplyOptions(seed=4), {"json_schema": json_schema, "grammar": grammar})
+def asked(**flags: str) -> ReplyOptions:
+    names = ("json_schema", "grammar", "regex", "lark")
+    return structured(ReplyOptions(seed=4), dict.fromkeys(names) | flags)
 
 
 def test_without_flags_nothing_changes() -> None:
@@ -24,13 +25,21 @@ def test_without_flags_nothing_changes() -> None:
 def test_a_schema_is_a_file_or_written_out(tmp_path: Path) -> None:
     file = tmp_path / "schema.json"
     file.write_bytes(b"\xef\xbb\xbf" + json.dumps(SCHEMA).encode())
-    assert asked(str(file)) == asked(json.dumps(SCHEMA)) == ReplyOptions(seed=4, json_schema=SCHEMA)
+    wanted = ReplyOptions(seed=4, json_schema=SCHEMA)
+    assert asked(json_schema=str(file)) == asked(json_schema=json.dumps(SCHEMA)) == wanted
 
 
 def test_a_grammar_is_a_file(tmp_path: Path) -> None:
     file = tmp_path / "answer.gbnf"
     file.write_text('root ::= "ü"', encoding="utf-8")
     assert asked(grammar=str(file)).grammar == 'root ::= "ü"'
+
+
+def test_a_lark_grammar_is_a_file_and_a_regular_expression_is_written_out(tmp_path: Path) -> None:
+    file = tmp_path / "answer.lark"
+    file.write_text('start: "ü" /[0-9]+/', encoding="utf-8")
+    assert asked(lark=str(file)).lark == 'start: "ü" /[0-9]+/'
+    assert asked(regex="[a-z]+").regex == "[a-z]+"
 
 
 @pytest.mark.parametrize(
@@ -60,9 +69,13 @@ def test_a_folder_and_a_strange_name_are_no_file(tmp_path: Path) -> None:
             asked(grammar=name)
 
 
-def test_both_at_once_are_refused() -> None:
-    with pytest.raises(UsageError, match="exclude each other"):
-        asked("{}", "answer.gbnf")
+def test_two_at_once_are_refused(tmp_path: Path) -> None:
+    file = tmp_path / "answer"
+    file.write_text('root ::= "a"')
+    with pytest.raises(UsageError, match="grammar and json_schema exclude each other"):
+        asked(json_schema="{}", grammar=str(file))
+    with pytest.raises(UsageError, match="regex and lark exclude each other"):
+        asked(regex="a", lark=str(file))
 
 
 @pytest.mark.weights

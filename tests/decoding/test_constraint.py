@@ -90,6 +90,18 @@ def test_nothing_follows_a_prefix_that_is_not_allowed() -> None:
     assert constraint.allows([0], IDS).any()
 
 
+def test_what_is_forced_is_asked_of_the_state_behind_the_prefix() -> None:
+    class Telling(Brackets):
+        def forced(self, state: tuple[int, bool]) -> tuple[int, ...]:
+            return (1,) * state[0]
+
+    constraint = AnswerConstraint(Telling(eog=(7,), deepest=4), 2)
+    assert constraint.forced([9, 9]) == ()
+    assert constraint.forced([9, 9, 0, 0, 1, 0]) == (1, 1)
+    assert constraint.forced([9, 9, 0]) == (1,)
+    assert constraint.forced([9, 9, 0, 7]) == (), "nothing follows what is not allowed"
+
+
 def test_states_are_made_once_along_a_growing_text() -> None:
     automaton = Brackets(eog=(7,), deepest=90)
     constraint = AnswerConstraint(automaton, 0)

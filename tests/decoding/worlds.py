@@ -65,6 +65,15 @@ class SomeResidues:
         turn = (sum(prefix[-3:]) + self.salt + len(prefix)) % 7
         return np.asarray(((ids % 3 != turn % 3) & (turn > 0)) | (ids == self.last))
 
+    def forced(self, prefix: Sequence[int]) -> tuple[int, ...]:
+        found: list[int] = []
+        while (
+            len(found) < 5
+            and (sum([*prefix, *found][-3:]) + self.salt + len(prefix) + len(found)) % 7 == 0
+        ):
+            found.append(self.last)
+        return tuple(found)
+
 
 @dataclass(frozen=True, slots=True)
 class Request:

@@ -86,7 +86,9 @@ def test_draft_that_is_swapped_after_5000_rounds_is_reported_within_300(
     assert 5000 < number <= 5300
     assert abs(change.since_s - 5000) <= 100
     assert change.before == pytest.approx(before, abs=0.03)
-    assert change.after == pytest.approx(after, abs=0.25)  # a lot of before may be in it
+    assert change.after == pytest.approx(
+        after, abs=0.35
+    )  # of some 30 rounds, of which some may be from before
 
 
 def test_smaller_swap_is_reported_within_300_in_nineteen_of_twenty_worlds() -> None:

@@ -406,7 +406,7 @@ def test_ctrl_c_copies_stops_or_clears_before_it_only_advises(tmp_path: Path) ->
         await chat.press("ctrl+c")
         assert composer.text == ""
         await chat.press("ctrl+c")
-        assert "Ctrl+Q leaves" in chat.text()
+        assert "Ctrl+C again quits" in chat.text()
         composer.fill("copy me")
         composer.select_all()
         await chat.press("ctrl+c")

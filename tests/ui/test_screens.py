@@ -219,6 +219,8 @@ def test_first_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         await chat.pilot.pause(0.2)
         await assert_screen(chat, "first-run")
         await chat.press("enter")
+        await chat.until(lambda: type(chat.app.screen) is ListSheet)
+        await chat.press("enter")
         await chat.ready()
         assert chat.session.models.name == "tiny"
 

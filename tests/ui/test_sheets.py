@@ -144,6 +144,8 @@ def test_the_pair_is_switched_in_the_middle_of_a_conversation(
         await chat.ask("one?")
         await open_sheet(chat, "/model", Picker)
         await chat.press("down", "enter")
+        await chat.until(lambda: type(chat.app.screen) is ListSheet)
+        await chat.press("enter")
         await chat.until(lambda: chat.session.state.line() == "other")
         await chat.ask("two?")
         assert [each.model for each in chat.session.talk.messages] == ["", "toy", "", "other"]
@@ -345,10 +347,14 @@ def test_the_picker_marks_what_is_loaded_and_begins_there(
         assert chat.app.screen.marked.key == "toy"
         loads = chat.session.state.ready
         await chat.press("enter")
-        assert "toy is loaded already" in chat.text()
+        await chat.until(lambda: type(chat.app.screen) is ListSheet)
+        await chat.press("enter")
+        await chat.until(lambda: "toy is loaded already" in chat.text())
         assert chat.session.state.ready is loads
         await open_sheet(chat, "/model", Picker)
         await chat.press("down", "enter")
+        await chat.until(lambda: type(chat.app.screen) is ListSheet)
+        await chat.press("enter")
         await chat.until(lambda: chat.session.state.line() == "other")
 
     drive(look, tmp_path)

@@ -91,11 +91,11 @@ def test_damaged_settings_change_nothing(text: str) -> None:
     assert settings.from_json(text) == settings
 
 
-def test_every_setting_is_listed() -> None:
-    told = "\n".join(ChatSettings().lines())
-    assert "temperature        0.8" in told
-    assert "seed               off" in told
-    assert "draft              on" in told
+def test_every_setting_has_a_text() -> None:
+    settings = ChatSettings()
+    assert settings.text_of("temperature") == "0.8"
+    assert settings.text_of("seed") == "off"
+    assert settings.text_of("draft") == "on"
 
 
 def test_preferences_are_read(tmp_path: Path) -> None:

@@ -1,9 +1,10 @@
-"""A JSON schema; whatever grammar comes of it has to be sound itself."""
+"""A JSON schema: it is kept, or refused by name and place."""
 
-from localspec.structured.gbnf import read_gbnf
-from localspec.structured.json_schema import schema_from_text, schema_gbnf
-from localspec.structured.soundness import require_sound
-from localspec.structured.unrolling import unrolled
+from localspec.grammar import require_sound
+from localspec.options import ReplyOptions
+
+MOST_S = 10.0
+"""llguidance's own limits end what would take long; they count steps, not seconds."""
 
 SEEDS = tuple(
     each.encode()
@@ -16,12 +17,12 @@ SEEDS = tuple(
         '{"allOf": [{"properties": {"b": true}}, {"additionalProperties": false}], "type": "object"}',
         '{"oneOf": [{"type": "integer"}, {"type": "boolean"}], "title": "t", "description": "d"}',
         '{"type": "object", "properties": {"a": {"$ref": "#"}, "b": {"items": {"$ref": "#/properties/b"}}}, "required": ["b"]}',
+        '{"oneOf": [{"required": ["a"]}, {"required": ["b"]}], "properties": {"a": {}, "b": {"format": "date"}}, "dependencies": {"a": ["c"]}}',
+        '{"patternProperties": {"^x[^\\\\s]": {"minimum": 1e300}}, "minProperties": 1, "unevaluatedProperties": false}',
         '{"anyOf": [{"type": "null"}, {"allOf": [{"$ref": "#/$defs/x"}]}], "$defs": {"x": {"properties": {"next": {"$ref": "#"}}}}}',
     )
 )
 
 
 def run(data: bytes) -> None:
-    gbnf = schema_gbnf(schema_from_text(data.decode(errors="replace")))
-    read_gbnf(gbnf)
-    require_sound(unrolled(gbnf))
+    require_sound(ReplyOptions(json_schema=data.decode(errors="replace")))

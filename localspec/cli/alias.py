@@ -1,0 +1,53 @@
+"""`localspec alias`: names of your own for models."""
+
+import re
+
+import click
+
+from localspec.cli.completions import complete_models
+from localspec.cli.words import require_model
+from localspec.errors import UsageError
+from localspec.models.entries import MODEL_NAME
+from localspec.models.registry import USER_FILE, load_registry
+from localspec.storage.files import private_directory, write_atomic
+from localspec.storage.paths import config_dir, shown
+from localspec.storage.toml_text import with_key
+
+_TABLE = "aliases"
+
+
+@click.command()
+@click.argument("name", required=False)
+@click.argument("model", required=False, shell_complete=complete_models)
+@click.option("--remove", is_flag=True, help="Take the name away.")
+@click.option("--debug", is_flag=True, help="Show a traceback when something fails.")
+def alias(name: str | None, model: str | None, remove: bool, debug: bool) -> None:  # noqa: ARG001 - main() looks for --debug
+    """Let NAME mean MODEL in every command; without MODEL, list the names that there are."""
+    registry = load_registry()
+    if remove or model is not None:
+        if name is None or (remove and model is not None):
+            raise UsageError("--remove takes one name: localspec alias --remove NAME")
+        if not remove and not re.fullmatch(MODEL_NAME, name):
+            raise UsageError(f"{name[:80]!r} cannot be a name: use letters, digits, '.', '-', '_'")
+        if not remove and name not in registry.aliases and registry.knows(name):
+            raise UsageError(f"{name} is a model: choose a name that none has")
+        if remove and name not in registry.aliases:
+            raise UsageError(f"there is no alias {name[:80]!r}: `localspec alias` lists them")
+        _write(name, None if model is None else registry.name(require_model(model)))
+        return
+    for each, meant in registry.aliases.items():
+        if name in {None, each}:
+            click.echo(f"{each} = {meant}")
+
+
+def _write(name: str, meant: str | None) -> None:
+    file = config_dir() / USER_FILE
+    try:
+        text = file.read_text(encoding="utf-8") if file.exists() else ""
+        changed = with_key(text, name, meant, _TABLE)
+        if changed == text:
+            raise UsageError(f"{name} is an alias of localspec's own: it stays")
+        private_directory(file.parent)
+        write_atomic(file.resolve(), changed.encode())
+    except OSError as error:
+        raise UsageError(f"{shown(file)} cannot be written ({error.strerror})") from error

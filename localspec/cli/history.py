@@ -1,0 +1,123 @@
+"""`localspec history`: the conversations that were kept, of `chat` and of `run`."""
+
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import datetime
+from pathlib import Path
+
+import click
+
+from localspec.errors import HistoryError, UsageError
+from localspec.history.archive import History
+from localspec.history.records import StoredConversation
+from localspec.storage.paths import data_dir
+from localspec.ui.clean import clean, clean_line
+from localspec.ui.export import exported, write_export
+
+_JSON = click.option("--json", "json_", is_flag=True, help="Print JSON.")
+_DEBUG = click.option("--debug", is_flag=True, help="Show a traceback when something fails.")
+_NUMBER = click.argument("number", metavar="[NUMBER]", required=False)
+
+
+@click.group(invoke_without_command=True)
+@click.pass_context
+def history(context: click.Context) -> None:
+    """List, show, search and export conversations.
+
+    `localspec chat --continue` and `localspec run --continue` go on with the last one.
+    """
+    if context.invoked_subcommand is None:
+        context.invoke(list_)
+
+
+@history.command("list")
+@click.option("-n", "--max", "most", type=click.IntRange(1), default=20, help="Default: 20.")
+@_JSON
+@_DEBUG
+def list_(most: int, json_: bool, debug: bool) -> None:  # noqa: ARG001 - main() looks for --debug
+    """List the last conversations, newest first."""
+    _print("", most, json_)
+
+
+@history.command()
+@click.argument("words", nargs=-1, required=True)
+@_JSON
+@_DEBUG
+def search(words: tuple[str, ...], json_: bool, debug: bool) -> None:  # noqa: ARG001 - main() looks for --debug
+    """List the conversations that hold all WORDS."""
+    _print(" ".join(words), 200, json_)
+
+
+@history.command()
+@_NUMBER
+@_JSON
+@_DEBUG
+def show(number: str | None, json_: bool, debug: bool) -> None:  # noqa: ARG001 - main() looks for --debug
+    """Print conversation NUMBER, or the last one, as Markdown."""
+    with _opened() as kept:
+        text = exported(kept, _chosen(kept, number), "json" if json_ else "md").rstrip("\n")
+    click.echo(clean(text) if sys.stdout.isatty() else text)
+
+
+@history.command()
+@click.argument("number")
+@click.argument("file", required=False, type=click.Path(path_type=Path))
+@_DEBUG
+def export(number: str, file: Path | None, debug: bool) -> None:  # noqa: ARG001 - main() looks for --debug
+    """Write conversation NUMBER to FILE; .json has every branch and figure.
+
+    Without FILE it is named after the title, in the working directory.
+    """
+    with _opened() as kept:
+        path = write_export(kept, _chosen(kept, number), "" if file is None else str(file), Path())
+    click.echo(path)
+
+
+@contextmanager
+def _opened() -> Iterator[History]:
+    kept = History.open(data_dir() / "history")
+    try:
+        if kept.trouble is not None:
+            raise HistoryError(kept.trouble)
+        yield kept
+    finally:
+        kept.close()
+
+
+def _chosen(kept: History, number: str | None) -> int:
+    latest = kept.latest()
+    if latest is None:
+        raise UsageError("nothing was kept yet: chat, or `run` on a terminal")
+    if number is None:
+        return latest
+    text = number.removeprefix("#")
+    if not text.isdecimal():
+        raise UsageError(f"{number[:40]!r} is not a number: `localspec history` lists them")
+    return kept.conversation(int(text)).id
+
+
+def _print(words: str, most: int, json_: bool) -> None:
+    with _opened() as kept:
+        found = kept.conversations(words, most)
+    if json_:
+        click.echo(json.dumps([_document(each) for each in found], indent=2))
+        return
+    if not found:
+        click.echo("nothing fits" if words else "nothing was kept yet", err=True)
+    for each in found:
+        day = datetime.fromtimestamp(each.updated_s).astimezone().strftime("%Y-%m-%d %H:%M")
+        parts = [clean_line(each.title) or "untitled", each.pair, clean_line(each.excerpt)]
+        click.echo(f"#{each.id:<4} {day}  {' · '.join(filter(None, parts))}")
+
+
+def _document(each: StoredConversation) -> dict[str, object]:
+    return {
+        "number": each.id,
+        "title": each.title,
+        "model": each.pair,
+        "messages": each.n_messages,
+        "updated_s": each.updated_s,
+        **({"excerpt": each.excerpt} if each.excerpt else {}),
+    }

@@ -1,0 +1,72 @@
+"""Kept: the conversation in the history that a prompt of `run` belongs to."""
+
+import json
+
+from localspec.chat.conversation import Conversation
+from localspec.chat.events import Reply
+from localspec.decoding.round import StopReason
+from localspec.errors import UsageError
+from localspec.history.archive import History
+from localspec.messages import Message
+from localspec.options import LaunchOptions
+from localspec.storage.paths import data_dir
+from localspec.ui.model_switch import name_of, with_names
+from localspec.ui.talk import Talk
+
+
+class Kept:
+    """A conversation of the history: the last one, or a new one.
+
+    Args:
+        go_on: whether it is the last one.
+
+    Attributes:
+        model: what answered in it last, as `--model` takes it; empty in a new one.
+
+    Raises:
+        UsageError: there is none to go on with.
+    """
+
+    def __init__(self, *, go_on: bool) -> None:
+        self._talk = Talk(History.open(data_dir() / "history"))
+        self._new = not go_on
+        if go_on:
+            latest = self._talk.history.latest()
+            if latest is None:
+                raise UsageError("there is no conversation to continue yet: ask without --continue")
+            self._talk.open(latest)
+        self.model = self._talk.pair
+
+    def say(self, said: Message, system: str | None) -> Conversation:
+        """Keep a question; return the conversation that ends with it.
+
+        Args:
+            said: the question.
+            system: the system prompt of a new conversation; one that goes on has its own.
+        """
+        if self._new:
+            self._talk.system = system
+        asked = self._talk.say(said)
+        return Conversation(messages=self._talk.turns(asked))
+
+    def answer(self, reply: Reply, target: str, loaded: LaunchOptions) -> None:
+        """Keep the answer.
+
+        Args:
+            reply: the answer.
+            target: the model that gave it.
+            loaded: what was loaded, and is to be when the conversation goes on.
+        """
+        talk = self._talk
+        assert talk.conversation is not None  # noqa: S101 - it was said in one
+        talk.hold_with(name_of(with_names(loaded)))
+        recorder = talk.history.begin_reply(talk.conversation, talk.messages[-1].id, target)
+        figures = {
+            "tokens": reply.completion_tokens,
+            "tokens_per_s": reply.tokens_per_s,
+            "stop": reply.stop_reason.value,
+            "seed": reply.seed,
+        }
+        end = recorder.cut if reply.stop_reason is StopReason.CANCELLED else recorder.finish
+        end(Message.assistant(reply.text, reply.thinking), figures=json.dumps(figures))
+        talk.history.close()

@@ -1,0 +1,86 @@
+"""Changes the user's own file of settings, a key at a time; comments in it stay."""
+
+from collections.abc import Mapping
+
+from localspec.config.files import read_settings, user_file
+from localspec.config.keys import KEYS, Setting, from_variable
+from localspec.config.resolve import Level, resolve
+from localspec.errors import UsageError
+from localspec.storage.files import private_directory, write_atomic
+from localspec.storage.paths import shown
+from localspec.storage.toml_text import with_key
+
+MODEL = "model"
+# What chooses a model: one of them at a time.
+_MODELS = ("pair", "target", "draft_model")
+
+
+def set_own(name: str, text: str) -> Setting:
+    """Set a key to what a text means, and return that.
+
+    Raises:
+        UsageError: no such key, a value that it cannot take, or a file that cannot be changed.
+    """
+    key = KEYS.get(name)
+    if key is None:
+        raise unknown_key(name)
+    try:
+        value = from_variable(key, text)
+    except ValueError as problem:
+        raise UsageError(f"{name} {problem}") from None
+    others = [each for each in ("pair", "target") if name in {"pair", "target"} and each != name]
+    _write({**dict.fromkeys(others), name: value})
+    return value
+
+
+def unset_own(name: str) -> bool:
+    """Take a key out of the file, all that choose a model for `model`; return whether it was there.
+
+    Raises:
+        UsageError: no such key, or a file that cannot be changed.
+    """
+    if name != MODEL and name not in KEYS:
+        raise unknown_key(name)
+    names = _MODELS if name == MODEL else (name,)
+    there = any(each in read_settings(user_file(), trusted=True) for each in names)
+    if there:
+        _write(dict.fromkeys(names))
+    return there
+
+
+def keep_model(chosen: Mapping[str, str]) -> str:
+    """Make a model the one that every start loads; return who overrules it, as `overruled` does.
+
+    Args:
+        chosen: its pair, or its target, as `Registry.chosen` says.
+    """
+    _write({**dict.fromkeys(_MODELS), **chosen})
+    return next(filter(None, map(overruled, ("pair", "target"))), "")
+
+
+def overruled(name: str) -> str:
+    """Return who sets a key and comes before the user's own file, on one line; empty if nobody does."""
+    origin = resolve({})[name].origin
+    if origin.level <= Level.USER:
+        return ""
+    return f"{origin} sets {name}, too, and comes before {shown(user_file())}"
+
+
+def unknown_key(name: str) -> UsageError:
+    """Return the error for a key that there is not."""
+    return UsageError(f"there is no setting {name[:40]!r}: known are {MODEL}, {', '.join(KEYS)}")
+
+
+def _write(changes: Mapping[str, Setting]) -> None:
+    file = user_file()
+    read_settings(file, trusted=True)  # what is wrong already is said of the file as it stands
+    try:
+        text = file.read_text(encoding="utf-8") if file.exists() else ""
+        for name, value in changes.items():
+            text = with_key(text, name, value)
+        private_directory(file.parent)
+        write_atomic(file.resolve(), text.encode())
+    except OSError as error:
+        raise UsageError(
+            f"{shown(file)} cannot be written ({error.strerror}): check its directory"
+        ) from error

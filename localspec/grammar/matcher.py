@@ -1,0 +1,150 @@
+"""llguidance's matcher: a grammar compiled for a vocabulary. Nothing else in localspec imports llguidance.
+
+It raises nothing, but goes into an error state, in which its masks allow an end everywhere; so it is looked at after every
+call. Its limits count steps, not seconds: the same grammar fails at the same place on every machine.
+"""
+
+# ruff: noqa: PLC0415 - llguidance takes 30 ms to load, and most runs do not need it
+
+import re
+from collections.abc import Collection
+from functools import cache
+from itertools import accumulate
+from typing import TYPE_CHECKING, Any, Protocol
+
+from localspec.errors import LocalspecError, PassFailed
+
+if TYPE_CHECKING:
+    from llguidance import LLMatcher, LLTokenizer
+
+_LONGEST = 300
+_JSON: Any = {
+    # A blank, or a new line with its indentation: so no model writes line ends for ever.
+    "whitespace_pattern": r" |\n[ \t]{0,20}",
+    # No \u0061: as the name of a property it would be another one than "a" for llguidance, and the same for a reader.
+    "json_allowed_escapes": 'nrbtf\\"',
+}
+_NOT_SAID = re.compile(r"(<state>|<backtrace>|\n *\d+ \| ).*", re.DOTALL)
+"""The state of its parser, and lines of the grammar."""
+_WRONG_REGEX = re.compile(r"(invalid regex .*)?regex parse error:.*error: ", re.DOTALL)
+
+
+class Vocabulary(Protocol):
+    """What of a tokenizer a grammar needs."""
+
+    @property
+    def eog(self) -> Collection[int]:
+        """Ids that end a generation."""
+        ...
+
+    def pieces(self) -> list[bytes]:
+        """Return the bytes that each token stands for; none for control tokens."""
+        ...
+
+    def tokenize(self, text: str, *, add_special: bool, parse_special: bool) -> list[int]:
+        """Return the ids of a text."""
+        ...
+
+
+class GrammarRefused(LocalspecError):
+    """llguidance does not take a grammar; the message is its own, on one line."""
+
+
+def compiled(source: str, tokenizer: "LLTokenizer") -> "LLMatcher":
+    """Return a matcher at the beginning of a grammar's texts.
+
+    Args:
+        source: grammar in Lark, or the JSON that llguidance makes of other kinds.
+        tokenizer: of the vocabulary.
+
+    Raises:
+        GrammarRefused: the grammar is wrong, or goes beyond a limit.
+    """
+    from llguidance import LLMatcher, LLParserLimits
+
+    limits = LLParserLimits(
+        step_max_items=5_000_000, step_lexer_fuel=2_000_000, verbose_errors=False
+    )
+    matcher = LLMatcher(tokenizer, source, log_level=0, limits=limits)
+    if matcher.is_error():
+        raise GrammarRefused(one_line(matcher.get_error()))
+    return matcher
+
+
+def schema_source(schema: str) -> str:
+    """Return a grammar of the JSON texts that are valid under a schema in normal form."""
+    from llguidance import LLMatcher
+
+    source: str = LLMatcher.grammar_from_json_schema(schema, overrides=_JSON)
+    return source
+
+
+def regex_source(regex: str) -> str:
+    """Return a grammar of the texts that a regular expression matches as a whole."""
+    from llguidance import LLMatcher
+
+    source: str = LLMatcher.grammar_from_regex(regex)
+    return source
+
+
+def tokenizer_of(vocabulary: Vocabulary) -> "LLTokenizer":
+    """Return the vocabulary as llguidance knows it: 152k tokens take half a second."""
+    from llguidance import LLTokenizer
+
+    wrapped: Any = _Wrapped(vocabulary)  # which need not be of llguidance's own class
+    return LLTokenizer(wrapped, eos_token=sorted(vocabulary.eog))
+
+
+@cache
+def byte_tokenizer() -> "LLTokenizer":
+    """Return the vocabulary of the single bytes, for whoever only wants to know whether a grammar compiles."""
+    from llguidance import LLTokenizer
+
+    return LLTokenizer("byte")
+
+
+def require_sane(matcher: "LLMatcher") -> None:
+    """Fail where a matcher is in its error state.
+
+    Raises:
+        PassFailed: a text can be read in too many ways, or another limit was reached.
+    """
+    if matcher.is_error():
+        raise PassFailed(
+            f"the grammar gives no mask here: {one_line(matcher.get_error())}; give its alternatives different beginnings"
+        )
+
+
+def one_line(message: str) -> str:
+    """Return what llguidance says, as far as it is about the grammar, on one line that is safe for a terminal."""
+    text = " ".join(_WRONG_REGEX.sub("wrong pattern: ", _NOT_SAID.sub("", message)).split())
+    shown = text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
+    return "".join(each if each.isprintable() else "?" for each in shown)
+
+
+class _Wrapped:
+    """What `LLTokenizer` asks for."""
+
+    is_tokenizer_wrapper = True
+    bos_token_id = None
+    special_token_ids: tuple[int, ...] = ()
+    """None: a control token stands for no bytes, so it may follow nowhere."""
+
+    def __init__(self, vocabulary: Vocabulary) -> None:
+        self._vocabulary = vocabulary
+        self.tokens = vocabulary.pieces()
+        for token in vocabulary.eog:
+            self.tokens[token] = b""
+        self.eos_token_id = min(vocabulary.eog)
+
+    def __call__(self, text: str) -> list[int]:
+        """Return the tokens of a text that is forced, which stands behind others."""
+        wanted = text.encode()
+        # Some tokenizers write a blank before the first word of a text; a new line in front takes that blank.
+        for before in ("", "\n"):
+            ids = self._vocabulary.tokenize(before + text, add_special=False, parse_special=False)
+            ends = [*accumulate((len(self.tokens[token]) for token in ids), initial=0)]
+            first = ends.index(ends[-1] - len(wanted)) if ends[-1] - len(wanted) in ends else 0
+            if b"".join(self.tokens[token] for token in ids[first:]) == wanted:
+                return ids[first:]
+        return []

@@ -1,0 +1,78 @@
+"""The files below a folder, without those that git ignores, and which of them a few letters mean."""
+
+import os
+import subprocess
+import time
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from pathlib import Path
+
+_MOST_FILES = 20_000
+_MOST_S = 2.0
+# A list of names is as good as new for so long; every key would ask for one.
+_KEPT_S = 10.0
+_kept: dict[Path, tuple[float, list[str]]] = {}
+
+
+def files_below(folder: Path) -> list[str]:
+    """Return paths relative to a folder, in no order; hidden ones only where git tracks them."""
+    folder, now = folder.resolve(), time.monotonic()
+    made_s, names = _kept.get(folder, (-_KEPT_S, []))
+    if now - made_s >= _KEPT_S:
+        found = _by_git(folder)
+        names = list(islice(_walked(folder), _MOST_FILES)) if found is None else found
+        _kept.clear()
+        _kept[folder] = now, names
+    return names
+
+
+def fuzzy(typed: str, names: Iterable[str], most: int) -> list[str]:
+    """Return the names that have these letters in this order, the likeliest first.
+
+    Likelier is what has them together in the name of the file, and first at its beginning; then what is shorter.
+    """
+    wanted = typed.lower()
+    found = [(rank, len(name), name) for name in names if (rank := _rank(wanted, name.lower()))]
+    return [name for _, _, name in sorted(found)[:most]]
+
+
+def _rank(wanted: str, name: str) -> int:
+    """Return 1 for the likeliest, 4 for the least likely, 0 for no match."""
+    file = name.rpartition("/")[2]
+    if file.startswith(wanted):
+        return 1
+    if wanted in file:
+        return 2
+    if wanted in name:
+        return 3
+    letters = iter(name)
+    return 4 if all(letter in letters for letter in wanted) else 0
+
+
+def _by_git(folder: Path) -> list[str] | None:
+    """Return what git tracks, also if it was removed since, or does not ignore; None if it is no repository."""
+    # A checkout may name a program of its own as its file-system monitor, which git would run.
+    command = ["git", "-c", "core.fsmonitor=false", "-C", str(folder), "ls-files", "-z"]
+    try:
+        done = subprocess.run(  # noqa: S603
+            [*command, "--cached", "--others", "--exclude-standard"],
+            capture_output=True,
+            check=True,
+            stdin=subprocess.DEVNULL,
+            timeout=_MOST_S,
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    names = done.stdout.decode(errors="replace").split("\0")
+    return [each for each in dict.fromkeys(names) if each][:_MOST_FILES]
+
+
+def _walked(folder: Path) -> Iterator[str]:
+    end_s = time.monotonic() + _MOST_S
+    for place, folders, files in os.walk(folder):
+        folders[:] = sorted(each for each in folders if not each.startswith("."))
+        for each in sorted(files):
+            if not each.startswith("."):
+                yield str((Path(place) / each).relative_to(folder))
+        if time.monotonic() > end_s:
+            return

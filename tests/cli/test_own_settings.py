@@ -1,0 +1,157 @@
+"""`config set`, `unset` and `edit`, `alias`, `search`, `history`, and other names of verbs; in process."""
+
+import json
+import tomllib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+from click.testing import CliRunner, Result
+
+from localspec.cli import localspec
+from localspec.errors import LocalspecError, ModelUnavailable, UsageError
+from localspec.history.archive import History
+from localspec.messages import Message
+
+Call = Callable[..., Result]
+
+
+@pytest.fixture
+def call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Call:
+    """Call a verb on a machine of its own; what it raises, is raised."""
+    monkeypatch.setenv("LOCALSPEC_DATA_DIR", str(tmp_path / "data"))
+    monkeypatch.setenv("LOCALSPEC_CONFIG_DIR", str(tmp_path / "settings"))
+    monkeypatch.delenv("LOCALSPEC_TELEMETRY", raising=False)
+    monkeypatch.chdir(tmp_path)
+
+    def call(*words: str) -> Result:
+        return CliRunner().invoke(localspec, words, catch_exceptions=False, standalone_mode=False)
+
+    return call
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Callable[[], dict[str, Any]]:
+    """Return what the user's own file says."""
+    return lambda: tomllib.loads((tmp_path / "settings/config.toml").read_text())
+
+
+def test_a_setting_is_set_and_unset(call: Call, settings: Callable[[], dict[str, Any]]) -> None:
+    assert "temperature is 0.3 in " in call("config", "set", "temperature", "0.3").stderr
+    call("config", "set", "system", "Be brief.")
+    assert settings() == {"temperature": 0.3, "system": "Be brief."}
+    call("config", "unset", "temperature")
+    assert settings() == {"system": "Be brief."}
+    assert "was not set" in call("config", "unset", "temperature").stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "match"),
+    [
+        (("temperture", "1"), "there is no setting 'temperture': known are model, pair"),
+        (("temperature", "warm"), "temperature is 'warm', but takes a number"),
+        (("temperature", "-1"), "temperature cannot be used: .* 0 or more"),
+        (("model", "qwen3"), "did you mean qwen3-0.6b"),
+    ],
+)
+def test_what_cannot_be_set_changes_nothing(
+    call: Call, tmp_path: Path, words: tuple[str, ...], match: str
+) -> None:
+    with pytest.raises(LocalspecError, match=match):
+        call("config", "set", *words)
+    assert not (tmp_path / "settings/config.toml").exists()
+
+
+def test_a_model_is_a_pair_or_a_target_and_never_both(
+    call: Call, settings: Callable[[], dict[str, Any]]
+) -> None:
+    call("config", "set", "model", "qwen2.5-coder:1.5b")
+    assert settings() == {"pair": "qwen2.5-coder-1.5b"}
+    call("config", "set", "model", "qwen2.5-coder-0.5b")
+    assert settings() == {"target": "qwen2.5-coder-0.5b"}
+    call("config", "set", "pair", "qwen3-4b")
+    assert settings() == {"pair": "qwen3-4b"}
+    call("config", "unset", "model")
+    assert settings() == {}
+
+
+def test_who_comes_before_is_said(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LOCALSPEC_CTX", "99")
+    assert (
+        "LOCALSPEC_CTX sets ctx, too, and comes before it"
+        in call("config", "set", "ctx", "4096").stderr
+    )
+
+
+def test_an_editor_opens_the_file_and_what_it_left_is_checked(
+    call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    editor = tmp_path / "editor"
+    editor.write_text('#!/bin/sh\necho "temprature = 1" > "$1"\n')
+    editor.chmod(0o700)
+    monkeypatch.setenv("VISUAL", str(editor))
+    with pytest.raises(UsageError, match="line 1: 'temprature' is not a known key"):
+        call("config", "edit")
+
+
+def test_an_alias_is_another_name(call: Call) -> None:
+    call("alias", "fast", "qwen3:4b")
+    assert "fast = qwen3-4b\n" in call("alias").stdout
+    call("config", "set", "model", "fast")
+    with pytest.raises(UsageError, match="qwen3-8b is a model"):
+        call("alias", "qwen3-8b", "fast")
+    with pytest.raises(UsageError, match="demo is an alias of localspec's own"):
+        call("alias", "--remove", "demo")
+    call("alias", "--remove", "fast")
+    assert "fast" not in call("alias").stdout
+
+
+def test_search_lists_what_fits_the_smallest_first(call: Call) -> None:
+    found = [line.split()[0] for line in call("search", "coder").stdout.splitlines()]
+    assert found[:3] == ["qwen2.5-coder-0.5b", "qwen2.5-coder-1.5b", "qwen2.5-coder-7b"]
+    assert [line.split()[0] for line in call("search", "qwen3:4b").stdout.splitlines()] == [
+        "qwen3-4b"
+    ]
+    names = [each["name"] for each in json.loads(call("search", "--json").stdout)]
+    assert {"smollm2-135m", "gemma3-270m"} <= set(names)
+    with pytest.raises(ModelUnavailable):
+        call("search", "frobnicate")
+
+
+def test_history_is_listed_searched_shown_and_exported(call: Call, tmp_path: Path) -> None:
+    assert call("history").stderr == "nothing was kept yet\n"
+    with pytest.raises(UsageError, match="nothing was kept yet"):
+        call("history", "show")
+    history = History(tmp_path / "data/history")
+    for river in ("Douro", "Tejo"):
+        number = history.create(pair="toy")
+        said = history.add_user(number, None, Message.user(f"Where is the {river}?"))
+        history.begin_reply(number, said, "toy").finish(Message.assistant("In Portugal."))
+    history.close()
+    first, second = call("history").stdout.splitlines()
+    assert first.startswith("#2 ")
+    assert second.endswith("Where is the Douro? · toy")
+    assert call("history", "search", "douro").stdout.startswith("#1 ")
+    assert call("history", "list", "-n", "1").stdout.count("\n") == 1
+    assert json.loads(call("history", "list", "--json").stdout)[0]["messages"] == 2
+    assert "## Assistant\n\nIn Portugal.\n" in call("history", "show").stdout
+    assert "Douro" in call("history", "show", "#1").stdout
+    assert json.loads(call("history", "show", "1", "--json").stdout)["pair"] == "toy"
+    path = tmp_path / call("history", "export", "1").stdout.strip()
+    assert path.read_text().startswith("# Where is the Douro?")
+    call("history", "export", "2", "tejo.json")
+    assert json.loads((tmp_path / "tejo.json").read_text())["title"] == "Where is the Tejo?"
+    with pytest.raises(UsageError, match="'x' is not a number"):
+        call("history", "show", "x")
+    with pytest.raises(LocalspecError, match="conversation 9 is not in the history"):
+        call("history", "show", "9")
+
+
+def test_verbs_have_the_names_that_other_programs_give_them(call: Call) -> None:
+    assert "no model is here yet" in call("ls").stderr
+    assert call("help", "ls").stdout.startswith("Usage: localspec ls [OPTIONS]")
+    assert call("help").stdout == call("--help").stdout
+    with pytest.raises(click.UsageError, match=r"no command 'pul': did you mean pull\?"):
+        call("pul")

@@ -1,0 +1,134 @@
+"""Which words are a model and which a prompt, and what else goes into a question."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from localspec.cli.question import question, system_prompt, templated
+from localspec.cli.words import model_and_prompt, require_model
+from localspec.errors import LocalspecError, ModelUnavailable, TemplateError, UsageError
+from localspec.models.registry import load_registry
+
+FLAGS: dict[str, Any] = {
+    "files": (),
+    "quiet": False,
+    "persona": None,
+    "system": None,
+    "usual_system": None,
+    "template": None,
+    "params": (),
+}
+
+
+@pytest.fixture(autouse=True)
+def own_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LOCALSPEC_DATA_DIR", str(tmp_path / "data"))
+    monkeypatch.setenv("LOCALSPEC_CONFIG_DIR", str(tmp_path / "settings"))
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("words", "model", "prompt"),
+    [
+        ([], None, None),
+        (["Why is the sky blue?"], None, "Why is the sky blue?"),
+        (["-"], None, "-"),
+        ([""], None, ""),
+        (["hello"], None, "hello"),
+        (["and/or"], None, "and/or"),
+        (["qwen2.5-coder-1.5b"], "qwen2.5-coder-1.5b", None),
+        (["qwen2.5-coder:1.5b", "Hi"], "qwen2.5-coder:1.5b", "Hi"),
+        (["demo", "say", "hi"], "demo", "say hi"),
+        (["demo", "-"], "demo", "-"),
+        (["some/repo", "Hi"], "some/repo", "Hi"),
+        (["some/repo:Q8_0"], "some/repo:Q8_0", None),
+        (["hf.co/some/repo"], "hf.co/some/repo", None),
+        (["own.gguf", "Hi"], "own.gguf", "Hi"),
+    ],
+)
+def test_the_first_word_is_the_model_if_it_is_the_name_of_one(
+    words: Sequence[str], model: str | None, prompt: str | None
+) -> None:
+    assert model_and_prompt(words) == (model, prompt)
+
+
+def test_where_an_option_names_the_model_all_words_are_the_prompt() -> None:
+    assert model_and_prompt(["qwen3", "or", "what?"], chosen=True) == (None, "qwen3 or what?")
+
+
+@pytest.mark.parametrize("word", ["qwen3", "gemma", "smolm2-135m", "qwen2.5-coder-1.5"])
+def test_a_word_that_looks_like_a_model_is_not_asked(word: str) -> None:
+    with pytest.raises(UsageError, match="did you mean"):
+        model_and_prompt([word])
+
+
+def test_several_words_need_quotes_or_a_model() -> None:
+    with pytest.raises(UsageError, match=r"'why' is not a model: put .* into quotes"):
+        model_and_prompt(["why", "is", "that?"])
+
+
+def test_a_model_is_loaded_as_the_pair_of_its_name_or_alone() -> None:
+    assert load_registry().chosen("qwen2.5-coder:1.5b") == {"pair": "qwen2.5-coder-1.5b"}
+    assert load_registry().chosen("qwen2.5-coder-0.5b") == {"target": "qwen2.5-coder-0.5b"}
+    assert require_model("demo") == "demo"
+    with pytest.raises(ModelUnavailable, match="did you mean"):
+        require_model("qwen3")
+
+
+def test_files_are_attached_by_option_and_by_mention(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "a.txt").write_text("apples")
+    (tmp_path / "b.txt").write_text("pears")
+    typed = "Compare with @b.txt, please, @nothing"
+    said = question(typed, {**FLAGS, "files": ("a.txt", "b.txt")}, typed)
+    assert [each.name for each in said.documents] == ["a.txt", "b.txt"]
+    assert "apples" in said.text
+    assert said.typed == typed
+    assert capsys.readouterr().err == "localspec: there is no file @nothing here: sent as text\n"
+    with pytest.raises(UsageError, match=r"there is no file c\.txt: check the path"):
+        question("Hi", {**FLAGS, "files": ("c.txt",)})
+
+
+def test_what_stdin_brings_mentions_no_files(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("apples")
+    assert question("Review this.\n\n@a.txt", FLAGS, "Review this.").documents == ()
+
+
+def test_personas_and_templates_are_named_in_the_preferences(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "settings").mkdir()
+    (tmp_path / "settings/chat.toml").write_text(
+        '[personas]\nbrief = "Be brief."\n'
+        "[templates]\nto = 'Translate into {{ lang }}: {{ input }}'\nsum = 'Summarise this.'\n"
+    )
+    assert system_prompt({**FLAGS, "persona": "brief", "usual_system": "Be long."}) == "Be brief."
+    assert system_prompt({**FLAGS, "usual_system": "Be long."}) == "Be long."
+    assert system_prompt({**FLAGS, "system": "", "usual_system": "Be long."}) == ""
+    french = {**FLAGS, "template": "to", "params": (("lang", "French"),)}
+    assert templated("a cat", french) == "Translate into French: a cat"
+    assert templated("a text", {**FLAGS, "template": "sum"}) == "Summarise this.\n\na text"
+    assert templated(None, {**FLAGS, "template": "sum"}) == "Summarise this."
+    assert templated("as it is", FLAGS) == "as it is"
+    monkeypatch.setattr("localspec.cli.question.read_prompt", lambda _: "from stdin")
+    assert templated(None, french) == templated("-", french) == "Translate into French: from stdin"
+    assert templated("-", {**FLAGS, "template": "sum"}) == "Summarise this."
+    with pytest.raises(TemplateError, match="'lang' is undefined"):
+        templated("a cat", {**FLAGS, "template": "to"})
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [
+        {"persona": "pirate"},
+        {"persona": "a", "system": "b"},
+        {"template": "nothing"},
+        {"params": (("a", "b"),)},
+    ],
+)
+def test_what_is_not_there_is_said(flags: dict[str, Any]) -> None:
+    with pytest.raises(LocalspecError):
+        _ = templated("x", {**FLAGS, **flags}), system_prompt({**FLAGS, **flags})

@@ -1,0 +1,294 @@
+"""The automaton of a grammar answers by the prefix alone, lets EOG follow only at an end, and is sure of what it forces."""
+
+import json
+from collections.abc import Iterator
+from random import Random
+from typing import Any
+
+import numpy as np
+import pytest
+
+from localspec.decoding.constraint import AnswerConstraint
+from localspec.errors import PassFailed, UsageError
+from localspec.grammar import Grammars, require_sound
+from localspec.grammar import automaton as automaton_module
+from localspec.grammar.automaton import GrammarAutomaton, GrammarState, _Cursor
+from localspec.options import ReplyOptions
+from tests.decoding.planting import plant
+from tests.grammar.byte_vocabulary import END, ByteVocabulary
+
+PERSON = {
+    "type": "object",
+    "properties": {
+        "name": {"type": "string", "maxLength": 12},
+        "nationality": {"enum": ["french", "finnish"]},
+        "tags": {"type": "array", "items": {"type": "integer"}, "maxItems": 3},
+    },
+    "required": ["name", "nationality"],
+    "additionalProperties": False,
+}
+LONGER = ('{"', '":', '": "', '", "', "name", "nation", "nationality", "ality", "fr", "ench", "fin", "nish", "tags", "12", " [", "]}", '"}', "é", "\n  ")  # fmt: skip
+VOCABULARY = ByteVocabulary(*LONGER, more_eog=2)
+SAID: tuple[dict[str, Any], ...] = (
+    {"json_schema": PERSON},
+    {"json_schema": {}},
+    {"grammar": 'root ::= "a" root "b" | [0-9]+'},
+    {"regex": "(name|nation(ality)?)+é?"},
+    {"lark": 'start: "[" (INT ("," INT)*)? "]"\nINT: /[0-9]{1,4}/'},
+)
+GRAMMARS = Grammars(VOCABULARY)
+ALL = np.arange(len(VOCABULARY.pieces()))
+
+
+def after(rule: GrammarAutomaton, ids: list[int]) -> GrammarState:
+    state = rule.start()
+    for token in ids:
+        assert rule.allows(state, np.array([token])).all(), f"{token} is refused"
+        state = rule.step(state, token)
+    return state
+
+
+def ids_of(text: str) -> list[int]:
+    return VOCABULARY.tokenize(text, add_special=False, parse_special=False)
+
+
+def fresh(said: dict[str, Any], answer: list[int]) -> list[bool]:
+    """Return the mask behind an answer, of a matcher that read nothing else."""
+    constraint = AnswerConstraint(Grammars(VOCABULARY)(ReplyOptions(**said)), 0)
+    return list(constraint.allows(answer, ALL))
+
+
+def drafted(said: dict[str, Any], seed: int, steps: int) -> Iterator[tuple[list[int], list[bool]]]:
+    """Yield masks along a text that grows, with drafts that are asked about and then taken in part, or not at all."""
+    chance = Random(seed)
+    constraint = AnswerConstraint(GRAMMARS(ReplyOptions(**said)), 2)
+    prompt, answer = [5, 5], list[int]()
+    for _ in range(steps):
+        draft = list(answer)
+        for _ in range(chance.randrange(6)):
+            mask = list(constraint.allows([*prompt, *draft], ALL))
+            yield list(draft), mask
+            allowed = [token for token, may in enumerate(mask) if may]
+            wild = chance.random() < 0.1 or not allowed
+            draft.append(chance.randrange(ALL.size) if wild else chance.choice(allowed))
+        move = chance.random()
+        kept = chance.randrange(len(answer), len(draft) + 1)
+        answer = [] if move < 0.05 else draft[:kept] if move < 0.9 else answer[: len(answer) // 2]
+        if any(token in VOCABULARY.eog for token in answer):
+            answer = []
+        while answer and not constraint.allows([*prompt, *answer], ALL).any():
+            answer.pop()  # no draft is taken that goes beyond the grammar
+
+
+def check(seed: int) -> None:
+    for said in SAID:
+        for answer, mask in drafted(said, seed, 12):
+            assert mask == fresh(said, answer), (said, answer)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_rejected_drafts_leave_no_trace(seed: int) -> None:
+    check(seed)
+
+
+@pytest.mark.parametrize("kept", [1, 3])
+def test_nor_do_they_where_few_masks_and_states_are_kept(
+    kept: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(automaton_module, "_KEPT", kept)
+    monkeypatch.setattr("localspec.decoding.constraint._KEPT", kept)
+    check(7)
+
+
+def check_far(seed: int) -> None:
+    """Ask about places in two texts by turns, without asking on the way there."""
+    chance, rule = Random(seed), GRAMMARS(ReplyOptions(json_schema=PERSON))
+    texts = ['{"name": "é", "nationality": "french"}', '{"name": "exy", "nationality": "finnish"}']
+    states: list[tuple[list[int], GrammarState]] = [([], rule.start())]
+    for text in texts:
+        answer, state = states[0]
+        for token in ids_of(text):
+            answer, state = [*answer, token], rule.step(state, token)
+            states.append((answer, state))
+    for _ in range(20):
+        answer, state = chance.choice(states)
+        assert list(rule.allows(state, ALL)) == fresh({"json_schema": PERSON}, answer)
+
+
+def test_places_far_from_each_other_are_found() -> None:
+    check_far(1)
+
+
+def check_all() -> None:
+    for seed in range(4):
+        check_far(seed)
+        check(seed)
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong"),
+    [
+        ("self._matcher.rollback(back)", "self._matcher.rollback(0)"),
+        ("self._matcher.rollback(back)", "self._matcher.rollback(min(back, 1))"),
+        ("tokens[::-1]", "tokens"),
+        ("self._at = state", "pass"),
+    ],
+)
+def test_a_matcher_that_stands_elsewhere_is_caught(
+    right: str, wrong: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plant(monkeypatch, _Cursor._go_to, right, wrong)
+    with pytest.raises((AssertionError, PassFailed)):
+        check_all()
+
+
+def test_several_answers_under_one_grammar_do_not_meet() -> None:
+    rule = GRAMMARS(ReplyOptions(json_schema=PERSON))
+    texts = ['{"name": "x", "nationality": "french"}', '{"name":"long", "nationality": "finnish"}']
+    one, other = (AnswerConstraint(rule, 0) for _ in texts)
+    for length in range(8):
+        for constraint, text in zip((one, other), texts, strict=True):
+            answer = ids_of(text)[:length]
+            assert list(constraint.allows(answer, ALL)) == fresh({"json_schema": PERSON}, answer)
+
+
+def test_eog_may_follow_exactly_where_the_grammar_may_end() -> None:
+    rule, eog = GRAMMARS(ReplyOptions(json_schema=PERSON)), sorted(VOCABULARY.eog)
+    ids = ids_of('{"name": "é", "nationality": "finnish", "tags": [12]}')
+    for end in range(len(ids)):
+        assert not rule.allows(after(rule, ids[:end]), np.array(eog)).any()
+    state = after(rule, ids)
+    assert np.flatnonzero(rule.allows(state, ALL)).tolist() == eog
+    ended = rule.step(state, eog[1])
+    assert rule.allows(rule.step(ended, 5), ALL).all(), "what follows an end is cut"
+    number = GRAMMARS(ReplyOptions(regex="[0-9]+"))
+    assert rule.allows(state, np.array(eog)).all()
+    assert not number.allows(number.start(), np.array(eog)).any()
+    assert number.allows(after(number, ids_of("7")), np.array([*eog, ord("7")])).all()
+
+
+def test_an_end_that_is_allowed_too_early_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    plant(
+        monkeypatch,
+        GrammarAutomaton.allows,
+        "state.cursor.mask(state)[ids]",
+        "state.cursor.mask(state)[ids] | np.isin(ids, [*self._eog])",
+    )
+    with pytest.raises(AssertionError):
+        test_eog_may_follow_exactly_where_the_grammar_may_end()
+
+
+def test_what_is_forced_is_all_that_may_follow_and_no_more_is_said() -> None:
+    """Token by token, by masks of a matcher that read nothing else."""
+    said: dict[str, Any] = {"json_schema": PERSON}
+    constraint = AnswerConstraint(GRAMMARS(ReplyOptions(**said)), 1)
+    ids = ids_of('{"name": "x", "nationality": "french"}')
+    found = 0
+    for end in range(len(ids)):
+        answer = list(ids[:end])
+        for token in constraint.forced([9, *answer]):
+            assert np.flatnonzero(fresh(said, answer)).tolist() == [token]
+            answer.append(token)
+            found += 1
+    assert found > 2
+    assert constraint.forced([9, *ids_of('{"')]) == tuple(ids_of("name"))
+    assert constraint.forced([9, *ids_of('{"na')]) == (), "a token that is none of a text's own"
+    assert constraint.forced([9, 1, 1, 1]) == (), "nothing follows what is not allowed"
+
+
+def test_asking_what_is_forced_changes_nothing() -> None:
+    said: dict[str, Any] = {"json_schema": PERSON}
+    constraint = AnswerConstraint(GRAMMARS(ReplyOptions(**said)), 0)
+    ids = ids_of('{"name": "x", "nationality": "french"}')
+    for end in (2, len(ids), 5, 1, 9, 4):
+        constraint.forced(ids[:end])
+        assert list(constraint.allows(ids[: end - 1], ALL)) == fresh(said, ids[: end - 1])
+
+
+def test_a_forced_token_that_is_not_looked_at_again_is_caught(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    plant(monkeypatch, _Cursor.forced, "tuple(found)", "(*found, *tokens[-1:], 1)[:6]")
+    with pytest.raises(AssertionError):
+        test_what_is_forced_is_all_that_may_follow_and_no_more_is_said()
+
+
+def test_tokens_without_text_never_follow() -> None:
+    vocabulary = ByteVocabulary("abc", "", "x")
+    empty = vocabulary.pieces().index(b"", END + 1)
+    anything = Grammars(vocabulary)(ReplyOptions(grammar="root ::= .*"))
+    assert not anything.allows(anything.start(), np.array([empty]))[0]
+
+
+@pytest.mark.parametrize(
+    ("begun", "after_it", "may"),
+    [
+        (b"\xe6", b"\x9d", True),
+        (b"\xe6\x9d", b"\xb1", True),
+        (b"\xe6", b"a", False),
+        (b"\xe0", b"\x80", False),  # a longer spelling than need be
+        (b"\xed", b"\xa0", False),  # half of a pair of surrogates
+        (b"\xf4", b"\x90", False),  # beyond Unicode
+        (b"", b"\x9d", False),
+    ],
+)
+@pytest.mark.parametrize("said", [{"grammar": 'root ::= "x" .*'}, {"regex": "x[^a]*"}])
+def test_characters_that_several_tokens_spell_are_valid_utf_8(
+    said: dict[str, Any], begun: bytes, after_it: bytes, may: bool
+) -> None:
+    rule = GRAMMARS(ReplyOptions(**said))
+    state = after(rule, [ord("x"), *begun])
+    assert rule.allows(state, np.array([after_it[0]]))[0] == may
+    if begun:
+        assert not rule.allows(state, np.array(sorted(VOCABULARY.eog))).any()
+
+
+def test_states_do_not_change_when_others_are_made_of_them() -> None:
+    rule = GRAMMARS(ReplyOptions(json_schema=PERSON))
+    state = after(rule, ids_of('{"name": "é'))
+    before = rule.allows(state, ALL)
+    for token in Random(3).sample(np.flatnonzero(before).tolist(), 20):
+        rule.allows(rule.step(state, token), ALL)
+    assert np.array_equal(rule.allows(state, ALL), before)
+
+
+def test_masks_are_forgotten_but_for_the_last_ones() -> None:
+    rule = GRAMMARS(ReplyOptions(regex="a*"))
+    state, states = rule.start(), []
+    for _ in range(automaton_module._KEPT + 20):
+        rule.allows(state, ALL)
+        states.append(state)
+        state = rule.step(state, ord("a"))
+    assert sum(each.mask is not None for each in states) == automaton_module._KEPT
+    assert states[0].mask is None
+    assert rule.allows(states[0], np.array([ord("a"), ord("b")])).tolist() == [True, False]
+
+
+def test_a_grammar_that_gives_no_mask_ends_in_one_line() -> None:
+    """As many readings of one text as there are ways to cut it."""
+    ambiguous = 'root ::= "b" x*\nx ::= "a" x? | x x "a"? | "aa" x x | x x x "aa"'
+    constraint = AnswerConstraint(GRAMMARS(ReplyOptions(grammar=ambiguous)), 0)
+
+    def follow() -> None:
+        for length in range(400):
+            constraint.allows([ord("b"), *[ord("a")] * length], ALL)
+
+    with pytest.raises(PassFailed, match="the grammar gives no mask") as caught:
+        follow()
+    assert str(caught.value).isprintable()
+    assert len(str(caught.value)) < 500
+
+
+def test_a_token_in_a_grammar_is_refused_whatever_the_vocabulary_has() -> None:
+    for lark in ("start: <think>", "start: <[12]>", 'start: "a" <[*]>  // x'):
+        with pytest.raises(UsageError, match="is a token, and an answer is text"):
+            require_sound(ReplyOptions(lark=lark))
+    require_sound(ReplyOptions(lark='start: "<think>" /<[a]>/ # <think>'))
+
+
+def test_of_many_grammars_the_last_ones_are_kept_compiled() -> None:
+    grammars = Grammars(VOCABULARY)
+    for index in range(80):
+        grammars(ReplyOptions(regex=f"a{index}"))
+    assert len(grammars._matchers) == 64
+    assert json.dumps([text for _, text in grammars._matchers][-1]) == '"a79"'

@@ -1,0 +1,108 @@
+"""GBNF: what a grammar of llama.cpp's allows is allowed, and what is wrong is said with its place."""
+
+import re
+import time
+
+import pytest
+
+from localspec.errors import UsageError
+from localspec.grammar import require_sound
+from localspec.options import ReplyOptions
+from tests.grammar.answers import takes, texts
+from tests.grammar.grammars import GRAMMARS
+
+ARITHMETIC, JSON, LIST = GRAMMARS[:3]
+
+
+@pytest.mark.parametrize(
+    ("gbnf", "taken", "refused"),
+    [
+        # A term ends in white space, line ends too: read greedily, no line would ever end.
+        (ARITHMETIC, ["a+1=b\n", "x*(y-2)=7 \n", "a=1\nb=2\n"], ["a=1", "a+=1\n", "=\n"]),
+        (JSON, ['{"a": [1, {"b": null}], "c":"é\\n"}', "{}", '{ "x":-1.5e3 }'], ["[]", '{"a"}', "{'a':1}"]),
+        (LIST, ["- a\n- bÉ\n", "- ¾\n"], ["- \n", "- a\r\n", "- a"]),
+        (GRAMMARS[3], ["aayyy", "ddxé", "", "aaaaayyy\n"], ["a", "aaabbb", "xx"]),
+        (GRAMMARS[4], ["z", "az,bz,z"], ["", "a", "az,"]),
+        (GRAMMARS[5], ["yes", "no"], ["y", "yesno", ""]),
+        ('root ::= [a-z]+ "end"', ["endend", "enxend"], ["end", "endx"]),
+        ('root ::= "\\u00e9" [\\U0001F600-\\U0001F64F] "\\x41" .', ["é😀A\n", "é😀AA"], ["é😀A", "ea"]),
+        ('root ::= (a?)* ("b"+)? [^\\]\\-x-z]\na ::= "a"', ["aab?", "c"], ["-", "]", "y", "b-"]),
+        ('root ::= root "A" | "b"', ["b", "bAA"], ["A", "ba"]),
+        ('root ::= "a" root? "c"', ["ac", "aacc"], ["aac", ""]),
+        ('root ::= fooBar foo-bar # foo\nfooBar ::= "x"\n\n  foo-bar ::= (\n"y" # z\n| "z") |\n "w"', ["xy", "xw"], ["yx"]),
+        ("root ::= ", [""], ["a"]),
+        ('root ::= "/" [/] "i"i i ::= "a"', ["//ia"], ["//i"]),
+        ('root ::= [&] [~a] [a-] [-^b] "\\t"', ["&~-^\t", "&aab\t"], ["&b-^\t"]),
+        ('root ::= "a"{2} "b"{1,} "c"{0,2} "d"{ 0 , 1 }', ["aab", "aabbccd"], ["ab", "aabccc"]),
+    ],
+)  # fmt: skip
+def test_a_grammar_takes_its_texts_and_no_others(
+    gbnf: str, taken: list[str], refused: list[str]
+) -> None:
+    assert [takes(text, grammar=gbnf) for text in taken] == [True] * len(taken)
+    assert [takes(text, grammar=gbnf) for text in refused] == [False] * len(refused)
+
+
+def test_texts_by_chance_are_those_of_the_grammar() -> None:
+    for text in texts(40, grammar=ARITHMETIC):
+        assert re.fullmatch(r"([a-z0-9_()\s+*/-]+=[a-z0-9_()\s+*/-]+\n)+", text), text
+    whole = re.compile(r"(- [^\r\n\x0b\x0c\x85\u2028\u2029]+\n)+")
+    assert all(whole.fullmatch(text) for text in texts(40, grammar=LIST))
+
+
+@pytest.mark.parametrize(
+    ("gbnf", "reason"),
+    [
+        ("", "no rule root"),
+        ('answer ::= "a"', "no rule root"),
+        ('root "a"', "no rule root"),
+        ('root ::= "a', "line 1, column 10: '\"' is no part"),
+        ('root ::= "a"\nroot ::= "b"', "line 2, column 1: the rule root is there already"),
+        ('root ::= "a" b\nc ::= "x"', "line 1, column 14: there is no rule b"),
+        ("root ::= [a-", "line 1, column 10: '[' is no part"),
+        ("root ::= []", "line 1, column 10: a class needs a character"),
+        ("root ::= [z-a]", "'z'-'a' is no range"),
+        ('root ::= "a"{3,2}', "line 1, column 13: {3,2} is no count"),
+        ('root ::= "a"{99999999999999999999}', "is no count"),
+        ('root ::= * "a"', "column 10: * stands behind nothing to be repeated"),
+        ('root ::= ("a" | ?)', "column 17: ? stands behind nothing"),
+        ('root ::= "a"' + "{1}" * 50_000, "column 16: {1} stands behind nothing"),
+        ('root ::= ("a"', "column 10: '(' is never closed"),
+        ('root ::= ("a"\nb ::= "c" )', "column 10: '(' is never closed"),
+        ('root ::= "a" )', "column 14: ')' closes nothing"),
+        ("root ::= " + "(" * 2_000 + '"a"' + ")" * 2_000, "nested too deeply"),
+        ("root ::= <think>", "column 10: '<' is no part"),
+        ('root ::= "\\q"', "column 10: there is no such escape"),
+        ('root ::= "\\u12"', "there is no such escape"),
+        ('root ::= "\\ud800"', "there is no such escape"),
+        ('root ::= "a\ud800"', "half of a character"),
+        ('root ::= "\x1b', "is no part"),
+        ("#" * ((1 << 20) + 1), "more than 1048576"),
+    ],
+)
+def test_what_is_wrong_is_said_with_its_place(gbnf: str, reason: str) -> None:
+    started = time.monotonic()
+    with pytest.raises(UsageError) as caught:
+        require_sound(ReplyOptions(grammar=gbnf))
+    assert reason in str(caught.value)
+    assert str(caught.value).isprintable()
+    assert len(str(caught.value)) < 300
+    assert time.monotonic() - started < 10
+
+
+@pytest.mark.parametrize(
+    ("gbnf", "text"),
+    [
+        ('root ::= ("ab"{20}){20}', "ab" * 400),
+        ("root ::= [a-z]{2000}", "x" * 2000),
+        ('root ::= "x"{0,5000} "y"', "x" * 5000 + "y"),
+        ("root ::= " + "(" * 60 + '"a"' + ")" * 60, "a"),
+        ('root ::= r0\nr1500 ::= "a"\n' + "\n".join(f"r{i} ::= r{i + 1}" for i in range(1500)), "a"),
+        ("\n".join(["root ::= r0", *(f"r{i} ::= r{i + 1} | r{i + 1}" for i in range(40)), 'r40 ::= "a"']), "a"),
+    ],
+)  # fmt: skip
+def test_large_grammars_are_followed_or_refused(gbnf: str, text: str) -> None:
+    try:
+        assert takes(text, grammar=gbnf)
+    except UsageError as error:
+        assert "\n" not in str(error)  # noqa: PT017 - some of them are taken

@@ -1,0 +1,313 @@
+"""What the mask of a schema lets through is valid under it, and what cannot be kept is refused by name and place."""
+
+import json
+from random import Random
+from typing import Any
+
+import jsonschema
+import pytest
+
+from lab.grammars.judge import Judge
+from localspec.errors import UsageError
+from localspec.grammar import require_sound
+from localspec.options import ReplyOptions
+from tests.grammar.answers import takes, takes_value, texts
+from tests.grammar.random_schemas import random_schema
+from tests.grammar.schemas import ASKED, Asked
+
+
+def require_valid(schema: Any, count: int) -> int:
+    """Judge texts by chance, and return how many there were."""
+    judge, found = Judge(schema), texts(count, json_schema=schema)
+    for text in found:
+        assert judge.valid(json.loads(text)) is not False, text
+    return len(found)
+
+
+@pytest.mark.parametrize("asked", ASKED, ids=[each.name for each in ASKED])
+def test_whatever_a_schema_lets_through_is_valid(asked: Asked) -> None:
+    assert require_valid(asked.schema, 12) > 5
+
+
+def test_whatever_a_random_schema_lets_through_is_valid() -> None:
+    taken = 0
+    for seed in range(200):
+        schema = random_schema(seed)
+        try:
+            require_valid(schema, 4)
+        except UsageError as error:
+            assert str(error).isprintable()  # noqa: PT017 - some of them are taken
+        else:
+            taken += 1
+    assert taken > 100
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        # What one part says of all items, it says of those that another part names first.
+        {"allOf": [{"items": {"type": "integer"}}, {"prefixItems": [{"type": ["null", "integer"]}, True], "minItems": 2}]},
+        {"allOf": [{"prefixItems": [{"type": "integer"}], "items": False}, {"prefixItems": [True, True]}]},
+        # What is left for `unevaluated…` is what its own schema leaves, not what stands around it.
+        {"type": "array", "unevaluatedItems": False},
+        {"type": "array", "unevaluatedItems": {"type": "integer"}},
+        {"type": "array", "unevaluatedItems": {"type": "integer"}, "allOf": [{"prefixItems": [{"type": "null"}]}], "minItems": 2},
+        {"allOf": [{"unevaluatedItems": {"type": "integer"}}, {"items": {"type": "number"}, "minItems": 1}]},
+        {"allOf": [{"properties": {"a": {}}, "unevaluatedProperties": False}, {"properties": {"a": {"type": "null"}, "b": {}}}]},
+        {"allOf": [{"properties": {"a": {}}}], "properties": {"b": {}}, "required": ["a", "b"], "unevaluatedProperties": False},
+        # Alternatives that are none of the standard's while they are only parts.
+        {"type": "object", "properties": {"a": {}, "b": {}}, "oneOf": [{"required": ["a"]}, {"required": ["b"]}]},
+        {"oneOf": [{"properties": {"k": {"const": "x"}, "v": {"type": "integer"}}, "required": ["k"]}, {"properties": {"k": {"const": "y"}}, "required": ["k"]}]},
+        {"oneOf": [{"type": "integer", "maximum": 3}, {"type": "integer", "minimum": 4}]},
+        {"properties": {"a": {}, "b": {}, "c": {}}, "dependentRequired": {"a": ["b"], "b": ["c"]}},
+        {"properties": {"a": {}, "b": {}}, "dependencies": {"a": {"properties": {"b": {"type": "null"}}, "required": ["b"]}}},
+        {"patternProperties": {"^x": {"type": "integer"}}, "additionalProperties": {"type": "null"}, "minProperties": 1},
+        {"properties": {"xa": {}}, "patternProperties": {"^x": {"type": "integer"}}, "required": ["xa", "xb"]},
+        {"type": "array", "items": {"enum": [1, "a", [1], None]}, "uniqueItems": True, "minItems": 2},
+        # Older drafts.
+        {"$schema": "http://json-schema.org/draft-04/schema#", "type": "number", "minimum": 0, "exclusiveMinimum": True},
+        {"$schema": "http://json-schema.org/draft-07/schema#", "items": [{"type": "null"}], "additionalItems": False, "type": "array"},
+    ],
+)  # fmt: skip
+def test_what_parts_say_of_each_other_is_kept(schema: dict[str, Any]) -> None:
+    assert require_valid(schema, 40) > 20
+
+
+def test_every_text_of_a_range_of_numbers_lies_in_it() -> None:
+    chance = Random(8)
+    for _ in range(120):
+        low, high = sorted(round(chance.uniform(-120, 120), chance.randrange(4)) for _ in range(2))
+        schema: dict[str, object] = {"type": chance.choice(("number", "integer"))}
+        schema[chance.choice(("minimum", "exclusiveMinimum"))] = low
+        if chance.random() < 0.7:
+            schema[chance.choice(("maximum", "exclusiveMaximum"))] = high
+        if chance.random() < 0.3:
+            schema["multipleOf"] = chance.choice((1, 3, 0.5, 0.01, 12))
+        try:
+            require_valid(schema, 8)
+        except UsageError as error:
+            assert "no value is valid" in str(error)  # noqa: PT017 - only some of them have none
+
+
+@pytest.mark.parametrize(
+    ("keyword", "bound", "beyond"),
+    [
+        ("maximum", (1 << 63) - 1, 1 << 63),
+        ("minimum", 1 - (1 << 63), -(1 << 63)),
+        ("exclusiveMaximum", (1 << 53) + 1, (1 << 53) + 2),
+        ("exclusiveMinimum", (1 << 53) + 1, 1 << 53),
+    ],
+)
+def test_a_bound_that_no_double_is_binds_all_the_same(
+    keyword: str, bound: int, beyond: int
+) -> None:
+    schema = {"type": "integer", keyword: bound}
+    assert not takes_value(beyond, schema)
+    assert takes_value(bound - 5000 if "max" in keyword.lower() else bound + 5000, schema)
+
+
+@pytest.mark.parametrize(
+    ("schema", "taken", "refused"),
+    [
+        ({"properties": {"a": {"type": "integer"}}}, [{"a": 1}, {}], [{"b": 1}, "x", []]),
+        ({"properties": {"a": {}}, "additionalProperties": True}, [{"a": 1, "b": 2}], []),
+        ({"required": ["a"]}, [{"a": 1, "b": 2}], [{}, 1]),
+        ({"allOf": [{"properties": {"a": {}}}, {"properties": {"b": {}}, "required": ["b"]}]}, [{"a": 1, "b": 2}], [{"b": 1, "c": 2}, "x"]),
+        ({"$ref": "#/$defs/a", "$defs": {"a": {"properties": {"b": {}}}}}, [{"b": 1}], [{"c": 1}]),
+        ({"minimum": 1, "minLength": 1}, [2, "a"], [0, "", None]),
+        ({"format": "phone", "type": "string"}, ["x"], [1]),
+        ({"patternProperties": {"^\\S+$": {"type": "null"}}}, [{"a": None}], [{"a b": None}, {"a": 1}]),
+        ({"patternProperties": {"^[a-z]$": {"type": "null"}}, "additionalProperties": {"type": "integer"}}, [{"a": None, "aa": 1}], [{"a": 1}]),
+        ({"x-guidance": {"lenient": True}, "type": "null"}, [None], [1]),
+        ({"properties": {"a/b": {"$ref": "#/properties/c~0~1d"}, "c~/d": {"type": "null"}}}, [{"a/b": None}], [{"a/b": 1}]),
+    ],
+)  # fmt: skip
+def test_what_a_schema_leaves_open_is_written_in_our_own_way(
+    schema: Any, taken: list[Any], refused: list[Any]
+) -> None:
+    assert [takes_value(each, schema) for each in taken] == [True] * len(taken)
+    assert [takes_value(each, schema) for each in refused] == [False] * len(refused)
+
+
+def test_properties_come_in_the_order_of_the_schema_and_each_once() -> None:
+    schema = {"properties": {"a": {}, "b": {}}, "allOf": [{"properties": {"c": {}}}]}
+    assert takes_value({"a": 1, "b": 2, "c": 3}, schema)
+    assert not takes_value({"b": 1, "a": 2}, schema)
+    assert not takes('{"a": 1, "a": 2}', json_schema=schema)
+    assert not takes('{"a": 1, "\\u0061": 2}', json_schema={"additionalProperties": {}, **schema})
+
+
+def test_white_space_is_a_blank_or_an_indented_line() -> None:
+    schema = {"properties": {"a": {"items": {"type": "integer"}}}}
+    for indent in (None, 0, 2, 8):
+        assert takes(json.dumps({"a": [1, 2]}, indent=indent), json_schema=schema)
+    assert takes('{"a":[1,2]}', json_schema=schema)
+    for text in ('{"a":  [1]}', '{\n\n"a": [1]}', ' {"a": [1]}', '{"a": [1]} ', '{\t"a": [1]}'):
+        assert not takes(text, json_schema=schema)
+
+
+@pytest.mark.parametrize(
+    ("schema", "reason"),
+    [
+        ({"not": {}}, "cannot keep 'not'"),
+        ({"type": "array", "contains": {}}, "'contains'"),
+        ({"if": {}, "then": {}}, "'if'"),
+        ({"properties": {"a": {"properties": {"b/c": {"not": {}}}}}}, "/properties/a/properties/b~1c"),
+        ({"properties": {"a": {"$ref": "#/$defs/x"}}, "$defs": {"x": {"items": {"not": {}}}}}, "/$defs/x/items"),
+        ({"type": "strin"}, "type is 'strin'"),
+        ({"type": []}, "type is '[]'"),
+        ({"enum": []}, "allows nothing"),
+        (False, "allows nothing"),
+        ({"type": "string", "enum": [1]}, "no value is valid here"),
+        ({"enum": ["a"], "minLength": 3}, "no value is valid here"),
+        ({"type": "string", "format": "regex"}, "cannot keep format 'regex'"),
+        ({"type": "string", "format": 5}, "cannot keep format '5'"),
+        ({"type": "string", "format": "date", "maxLength": 5}, "no value is valid here"),
+        ({"type": "string", "minLength": 5, "maxLength": 4}, "no value is valid here"),
+        ({"type": "string", "minLength": -1}, "minLength is -1"),
+        ({"type": "string", "minLength": "a"}, "minLength is a"),
+        ({"type": "string", "pattern": "(?=a)b"}, "look-around"),
+        ({"type": "string", "pattern": "a\\b"}, "has \\b"),
+        ({"type": "string", "pattern": "(a)\\1"}, "has \\1"),
+        ({"properties": {"a": {"pattern": "(a"}}}, "/properties/a: wrong pattern: unclosed group"),
+        ({"type": "string", "pattern": "a)"}, "wrong pattern: unopened group"),
+        ({"type": "string", "pattern": "[z-a]"}, "wrong pattern: invalid character class range"),
+        ({"type": "string", "pattern": 5}, "pattern '5' is no text"),
+        ({"type": "integer", "minimum": 3, "maximum": 2}, "no value is valid here"),
+        ({"type": "number", "exclusiveMinimum": 2, "maximum": 2}, "no value is valid here"),
+        ({"type": "number", "minimum": "2"}, "minimum is 2: it takes a number"),
+        ({"const": (1 << 53) + 1}, "no double is that number"),
+        ({"enum": [{"a": [10**400]}]}, "it is too large"),
+        ({"type": "array", "minItems": 3, "maxItems": 2}, "no value is valid here"),
+        ({"type": "array", "uniqueItems": True}, "uniqueItems cannot be kept"),
+        ({"items": {"enum": list(range(12))}, "uniqueItems": True}, "set a smaller maxItems"),
+        ({"type": "array", "items": {"enum": [1, 2]}, "uniqueItems": True, "minItems": 3}, "no value is valid here"),
+        ({"type": "array", "prefixItems": [{}], "items": False, "minItems": 2}, "no value is valid here"),
+        ({"type": "object", "properties": {"a": False}, "required": ["a"]}, "/properties/a: no value is valid here"),
+        ({"type": "object", "minProperties": 2}, "minProperties 2"),
+        ({"const": ["a", {"b": "c\0"}]}, "the text 'c\\x00' cannot be kept"),
+        ({"items": {"enum": ["a", "\x7f"]}}, "at /items: the text '\\x7f' cannot be kept"),
+        ({"pattern": "a\\x00b", "type": "string"}, "no value is valid"),
+        ({"properties": {"a": {}, "b": {}, "c": {}}, "maxProperties": 2}, "min/maxProperties only supported"),
+        ({"type": "object", "required": "a"}, "required takes a list"),
+        ({"patternProperties": {"^a": {}, "b$": {}}}, "are not disjoint"),
+        ({"patternProperties": {"^\\S+$": {}}, "additionalProperties": {"type": "null"}}, "matches other names in ECMAScript"),
+        ({"items": {"oneOf": [{"type": "integer"}, {"type": "number"}]}}, "/items: what is valid under one alternative"),
+        ({"anyOf": [{}, {}], "unevaluatedProperties": False}, "unevaluatedProperties beside alternatives"),
+        ({"oneOf": [{"$ref": "#/$defs/any"}, {"type": "string"}], "$defs": {"any": True}}, "what is valid under one alternative"),
+        ({"anyOf": []}, "anyOf takes a list"),
+        ({"$ref": "#/$defs/a"}, "points to nothing"),
+        ({"$ref": "https://example.com/x.json"}, "points out of the schema"),
+        ({"$defs": {"a": {"$id": "x.json", "items": {"$ref": "#/b"}}}, "$ref": "#/$defs/a", "b": {}}, "an $id of its own"),
+        ({"$ref": "#"}, "can never end"),
+        ({"$ref": "#/$defs/a", "$defs": {"a": {"$ref": "#/$defs/b"}, "b": {"$ref": "#/$defs/a"}}}, "can never end"),
+        ({"allOf": [{"type": "string"}, {"type": ["null", "object"]}]}, "no value is valid here"),
+        ({"const": "\ud800"}, "half of a character"),
+        ([1], "is no schema"),
+        ("x", "is no schema"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_kept_is_named_with_its_place(schema: Any, reason: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        require_sound(ReplyOptions(json_schema=json.dumps(schema, ensure_ascii=False)))
+    assert reason in str(caught.value)
+    assert "\n" not in str(caught.value)
+    assert len(str(caught.value)) < 420
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"properties": {"\x1b[2J": {"not": {}}}},
+        {"maxItems": "\x1b[2J"},
+        {"$ref": "#/\x1b[2J\n"},
+        {
+            "minimum": "x" * 90 + "é" * 50
+        },  # which ends in a panic of llguidance's where it is handed on
+        {"pattern": "\x1b(" * 40, "type": "string"},
+        {"properties": {"x" * 10_000: {"not": {}}}},
+    ],
+)
+def test_an_error_is_a_short_line_that_a_terminal_shows_and_does_not_obey(
+    schema: Any, capfd: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(UsageError) as caught:
+        require_sound(ReplyOptions(json_schema=schema))
+    assert str(caught.value).isprintable()
+    assert len(str(caught.value)) < 700
+    assert capfd.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize("keyword", ["const", "enum"])
+@pytest.mark.parametrize(("one", "other"), [(False, 0), (True, 1), ([True], [1]), ({"a": 0}, {"a": False})])  # fmt: skip
+def test_true_is_not_one_however_deep(keyword: str, one: Any, other: Any) -> None:
+    for parts in ((one, other), (other, one)):
+        values = [{keyword: [each] if keyword == "enum" else each} for each in parts]
+        with pytest.raises(UsageError, match="no value is valid"):
+            require_sound(ReplyOptions(json_schema={"allOf": values}))
+
+
+@pytest.mark.parametrize(
+    ("keyword", "value"),
+    [("properties", None), ("properties", 5), ("required", 5), ("enum", None), ("type", 5), ("dependencies", 3)],
+)  # fmt: skip
+def test_a_keyword_with_a_value_that_it_does_not_take_is_named(keyword: str, value: Any) -> None:
+    with pytest.raises(UsageError, match=keyword.replace("dependencies", "dependentRequired")):
+        require_sound(ReplyOptions(json_schema={"items": {"allOf": [{keyword: value}]}}))
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["{", '{"type": NaN}', "[" * 100_000, "nul", '{"a": "' + "x" * (1 << 20) + '"}', ""],
+    ids=["cut", "nan", "deep", "typo", "long", "empty"],
+)
+def test_what_is_no_json_is_said_so(text: str) -> None:
+    with pytest.raises(UsageError, match=r"JSON schema|json_schema has") as caught:
+        require_sound(ReplyOptions(json_schema=text))
+    assert "\n" not in str(caught.value)
+
+
+def deep(levels: int) -> dict[str, Any]:
+    schema: dict[str, Any] = {"type": "integer"}
+    for _ in range(levels):
+        schema = {"type": "array", "items": schema}
+    return schema
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"type": "string", "minLength": 90_000, "maxLength": 100_000},
+        {"type": "array", "items": {"type": "array", "maxItems": 100_000}, "maxItems": 100_000},
+        {"type": "string", "pattern": "^((a{900}){900}){900}$"},
+        {"properties": {f"p{i}": {"type": "string"} for i in range(900)}},
+        {"enum": [f"value {i}" for i in range(1_900)]},
+        {"enum": list(range(30_000))},
+        deep(45),
+        deep(900),
+        {"anyOf": [{"const": i} for i in range(5_000)]},
+        {"$defs": {f"d{i}": {"anyOf": [{"$ref": f"#/$defs/d{i + 1}"}] * 2} for i in range(40)} | {"d40": {"type": "null"}}, "$ref": "#/$defs/d0"},
+        {"allOf": [{"anyOf": [{"minLength": i} for i in range(20)]}] * 5},
+    ],
+)  # fmt: skip
+def test_huge_schemas_end_in_a_grammar_or_an_error(schema: dict[str, Any]) -> None:
+    try:
+        require_sound(ReplyOptions(json_schema=schema))
+    except UsageError as error:
+        assert "\n" not in str(error)  # noqa: PT017 - some of them are taken
+
+
+def test_what_is_no_keyword_says_nothing() -> None:
+    annotated = {"type": "integer", "title": "t", "description": "d", "default": 3, "examples": [1], "x-own": {"not": 1}, "$comment": "c"}  # fmt: skip
+    assert takes_value(3, annotated)
+    assert not takes_value("t", annotated)
+
+
+@pytest.mark.parametrize("name", ["date", "time", "date-time", "duration", "uuid", "ipv4", "ipv6", "email", "hostname", "uri", "uri-reference", "json-pointer"])  # fmt: skip
+def test_a_text_of_a_format_is_one_for_the_checker_too(name: str) -> None:
+    schema = {"type": "string", "format": name}
+    checker = jsonschema.Draft202012Validator.FORMAT_CHECKER
+    found = texts(60, json_schema=schema)
+    assert len(set(found)) > 15
+    for text in found:
+        assert checker.conforms(json.loads(text), name), text

@@ -1,0 +1,101 @@
+"""Patterns mean in Rust what they mean in ECMAScript and in Python, or less."""
+
+import json
+import re
+from typing import Any
+
+import pytest
+
+from localspec.grammar.strings import PatternError, translated
+from tests.grammar.answers import takes, takes_value, texts
+
+
+@pytest.mark.parametrize(
+    ("pattern", "taken", "refused"),
+    [
+        ("^a.b$", ["axb", "aéb"], ["ab", "a\nb", "a\u2028b", "xaxb"]),
+        ("b", ["abc"], ["ac"]),
+        (r"^\d\D$", ["1a"], ["11", "1٣", "٣a"]),
+        (r"^\w\W$", ["a-"], ["aa", "é-", "aé", "a²"]),
+        (r"^\s\S$", ["\tx", "\u3000x"], ["\ufeffx", "\x85x", "\x1cx", "x\x1c", "x\x85", "x\ufeff"]),
+        (r"^[\s\d]$", ["1", " "], ["a", "٣", "\ufeff"]),
+        (r"^[^\s\d]$", ["a"], ["1", " ", "٣", "\ufeff", "\x1f"]),
+        (r"^[^\S]$", [" "], ["a", "\x85"]),
+        (r"^[\]\\^-]$", ["]", "\\", "^", "-"], ["a", "["]),
+        (r"^[a-c-]$", ["b", "-"], ["d"]),
+        (r"^[a&&b]$", ["&", "a"], ["c"]),
+        (r"^[[:alpha:]]$", ["a]", ":]"], ["z", "a"]),
+        (r"^[\x41-\u0043]\/\u{1F600}?$", ["A/", "C/😀"], ["D/"]),
+        (r"^\uD83D\uDE00\.$", ["😀."], ["😀a"]),
+        (r"^[\b]\0?$", ["\b"], ["b", "b0"]),
+        (r"^[\x00-\x1f]$", ["\t", "\n"], ['"', "\\", "x"]),
+        (r"^[^\x20-\x7e]$", ["\t", "é"], ['"', "\\", "x"]),
+        (r"^\s[\s]$", [" \t"], ['" ', ' "', "\\ "]),
+        ("^a[\x01b]\x7f?$", ["ab"], ["a", 'a"']),
+        (r"^(?:a|(b))(?<n>c)(?P<m>d)$", ["acd", "bcd"], ["abcd"]),
+        (r"^a{2}b{1,}c{0,2}?d*?e+?$", ["aabe", "aabbccdde"], ["abe"]),
+        (r"^{a}{,}x{$", ["{a}{,}x{"], ["a"]),
+        (r"^(?i:ab)c$", ["ABc", "abc"], ["abC"]),
+        (r"^#~ /\-$", ["#~ /-"], ["#"]),
+        (r"^\p{Lu}$", ["É"], ["é"]),
+        ("^$|^a$", ["", "a"], ["b"]),
+    ],
+)  # fmt: skip
+def test_a_pattern_matches_what_ecmascript_and_python_both_match(
+    pattern: str, taken: list[str], refused: list[str]
+) -> None:
+    schema = {"type": "string", "pattern": pattern}
+    assert [takes_plainly(each, schema) for each in taken] == [True] * len(taken)
+    assert [takes_plainly(each, schema) for each in refused] == [False] * len(refused)
+
+
+def takes_plainly(text: str, schema: Any) -> bool:
+    return takes(json.dumps(text, ensure_ascii=False), json_schema=schema)
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [r"^[\w.+-]{1,9}@[a-z]{2,4}$", r"^(\d{3}-)?\d{4}$", r"^[^\s\"']+\S$", r"^.{3,5}(x|yz)*$", r"^\W\D[^a-z]$"],
+)  # fmt: skip
+def test_texts_by_chance_match_the_pattern_in_python(pattern: str) -> None:
+    found = texts(40, json_schema={"type": "string", "pattern": pattern})
+    assert len(set(found)) > 10
+    for text in found:
+        assert re.search(pattern, json.loads(text)), text
+
+
+@pytest.mark.parametrize(
+    ("pattern", "reason"),
+    [
+        ("(?=a)", "look-around"),
+        ("(?<!a)b", "look-around"),
+        (r"a\b", r"\\b"),
+        (r"(a)\1", r"\\1"),
+        (r"\Aa\Z", r"\\A"),
+        (r"\k<a>", r"\\k"),
+        (r"\uD800", "half of a character"),
+        (r"\u{110000}", "half of a character"),
+        ("a{,3}", "read in two ways"),
+        ("a*+", r"\*\+"),
+        ("[a", "never closed"),
+        ("[]", r"\[\]"),
+        ("[^]a]", r"\[\^"),
+        ("(?#a)", r"\(\?#"),
+        ("a\\", r"\\"),
+    ],
+)
+def test_what_is_not_kept_is_said(pattern: str, reason: str) -> None:
+    with pytest.raises(PatternError, match=reason):
+        translated(pattern)
+
+
+def test_lengths_hold_beside_patterns_and_formats() -> None:
+    schema = {"type": "string", "pattern": "^a*b?$", "minLength": 2, "maxLength": 3}
+    assert [takes_value(each, schema) for each in ("a", "aa", "aab", "aaab")] == [
+        False, True, True, False,
+    ]  # fmt: skip
+    both = {"type": "string", "format": "date", "pattern": "^2"}
+    assert takes_value("2024-02-28", both)
+    assert not takes_value("1999-02-28", both)
+    assert not takes_value("2024-02-30", both)
+    assert takes_value("anything", {"type": "string", "format": "no such format"})

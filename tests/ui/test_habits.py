@@ -1,0 +1,275 @@
+"""What fingers know from other programs, on screens and in lines."""
+
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from localspec.errors import UsageError
+from localspec.ui.clipboard import filled
+from localspec.ui.editor import written
+from localspec.ui.picker import Picker
+from localspec.ui.quoted import goes_on, unquoted
+from localspec.ui.sheets import ListSheet
+from tests.ui.driving import Chat, drive
+from tests.ui.test_plain import said
+
+SLOW = {"otherwise": ["word " * 60], "pass_s": 0.01}
+
+
+@pytest.mark.parametrize(
+    ("text", "inner"),
+    [
+        ('"""\na\nb\n"""', "a\nb"),
+        ('""" a """', " a "),
+        ('"""a""" b', '"""a""" b'),
+        ("a", "a"),
+        ('""""', '""""'),
+    ],
+)
+def test_three_double_quotes_enclose_a_text(text: str, inner: str) -> None:
+    assert unquoted(text) == inner
+
+
+def test_what_is_not_closed_goes_on() -> None:
+    assert goes_on('"""')
+    assert goes_on('""" a\nb')
+    assert not goes_on('"""a"""')
+    assert not goes_on('a """')
+
+
+def test_a_block_in_lines_is_one_question(tmp_path: Path) -> None:
+    script = {"answers": {"/one\ntwo": "Both."}}
+    _, out, _ = said(tmp_path, '"""', "/one", "two", '"""', script=script)
+    assert out == "Both.\n"
+
+
+def test_what_was_begun_in_lines_is_taken_back(tmp_path: Path) -> None:
+    script = {"answers": {"one": "One.", "two": "Two."}}
+    lines = ["one\\", None, "two"]
+    _, out, _ = said(tmp_path, *lines, script=script)  # type: ignore[arg-type]
+    assert out == "Two.\n"
+
+
+def test_a_block_on_the_screen_is_closed_before_it_is_sent(tmp_path: Path) -> None:
+    async def write(chat: Chat) -> None:
+        await chat.ready()
+        await chat.type('"""/one')
+        await chat.press("enter")
+        assert chat.app.view.entry.composer.text == '"""/one\n'
+        await chat.type('two"""')
+        await chat.press("enter")
+        await chat.until(lambda: chat.contents[1:])
+        assert chat.contents[0] == "/one\ntwo"
+
+    drive(write, tmp_path)
+
+
+@pytest.mark.parametrize("keys", [["ctrl+d"], ["ctrl+c", "ctrl+c"]])
+def test_keys_that_leave(keys: list[str], tmp_path: Path) -> None:
+    async def leave(chat: Chat) -> None:
+        await chat.ready()  # what loads, Ctrl+C stops first
+        chat.app.view.entry.composer.fill("ab")
+        await chat.press("home", "ctrl+d")
+        assert chat.app.view.entry.composer.text == "b"
+        chat.app.view.entry.composer.fill("")
+        await chat.pilot.press(*keys)
+        await chat.pilot.pause()
+        assert chat.app._exit
+
+    drive(leave, tmp_path)
+
+
+def test_ctrl_z_suspends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def suspend(chat: Chat) -> None:
+        asked: list[str] = []
+        monkeypatch.setattr(chat.app, "action_suspend_process", lambda: asked.append("suspend"))
+        chat.app.view.entry.composer.fill("text")
+        await chat.press("ctrl+z")
+        assert asked == ["suspend"]
+        assert chat.app.view.entry.composer.text == "text"
+
+    drive(suspend, tmp_path)
+
+
+def test_questions_are_recalled_after_a_restart(tmp_path: Path) -> None:
+    async def ask(chat: Chat) -> None:
+        (chat.session.folder / "a.txt").write_text("content")
+        await chat.ask("one")
+        await chat.ask("two @a.txt")
+
+    async def recall(chat: Chat) -> None:
+        await chat.until(lambda: chat.app.view.entry.composer.recall)
+        await chat.press("up")
+        assert chat.app.view.entry.composer.text == "two @a.txt"
+        await chat.press("up")
+        assert chat.app.view.entry.composer.text == "one"
+
+    drive(ask, tmp_path)
+    drive(recall, tmp_path)
+
+
+def test_undo_takes_the_last_question_back_and_loses_nothing(tmp_path: Path) -> None:
+    async def undo(chat: Chat) -> None:
+        await chat.ask("one")
+        await chat.ask("two")
+        await chat.run("/undo")
+        assert chat.contents[::2] == ["one"]
+        assert "taken back: two" in chat.text()
+        await chat.ask("three")
+        assert chat.contents[::2] == ["one", "three"]
+        assert len(chat.session.talk.messages[2].siblings) == 2
+        await chat.run("/undo")
+        await chat.run("/undo")
+        assert chat.contents == []
+        await chat.run("/undo")
+        assert "nothing was asked yet" in chat.text()
+        await chat.ask("four")
+        assert chat.contents[::2] == ["four"]
+
+    drive(undo, tmp_path)
+
+
+def test_a_conversation_is_saved_under_a_title_and_loaded_by_it(tmp_path: Path) -> None:
+    _, out, err = said(tmp_path, "one?", "/save rivers", "/new", "two?", "/load river")
+    assert "kept as 'rivers', like every conversation" in err
+    assert "You: one?" in out
+    _, _, err = said(tmp_path, "/load nothing such", "/load", "/save")
+    assert "no conversation holds 'nothing such'" in err
+    assert "#1 rivers" in err
+    assert "this conversation is empty" in err
+
+
+def test_a_model_is_loaded_by_the_name_that_others_give_it(tmp_path: Path) -> None:
+    _, _, err = said(tmp_path, "/load qwen3:4b")
+    assert "loaded: qwen3-4b" in err
+
+
+def test_a_model_is_the_usual_one_from_now_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LOCALSPEC_CONFIG_DIR", str(tmp_path / "settings"))
+    _, _, err = said(tmp_path, "/default qwen3:4b", "/default qwen3", pair="smollm2-135m")
+    assert "qwen3:4b is the model of every start from now on" in err
+    assert "did you mean qwen3-0.6b" in err
+    file = tmp_path / "settings/config.toml"
+    assert tomllib.loads(file.read_text()) == {"pair": "qwen3-4b"}
+    said(tmp_path, "/default", pair="smollm2-135m")
+    assert tomllib.loads(file.read_text()) == {"pair": "smollm2-135m"}
+
+
+@pytest.mark.parametrize("always", [False, True])
+def test_the_picker_asks_whether_a_model_is_meant_from_now_on(
+    always: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LOCALSPEC_CONFIG_DIR", str(tmp_path / "settings"))
+
+    async def choose(chat: Chat) -> None:
+        await chat.ready()
+        await chat.press("f8")
+        await chat.until(lambda: isinstance(chat.app.screen, Picker) and chat.app.screen.marked)
+        await chat.press("enter")
+        await chat.until(lambda: type(chat.app.screen) is ListSheet)
+        assert "every start from now on" in chat.text()
+        await chat.press(*["down"] * always, "enter")
+        await chat.until(lambda: chat.session.models.name == "smollm2-135m")
+        await chat.pilot.pause()
+        assert (tmp_path / "settings/config.toml").exists() == always
+
+    drive(choose, tmp_path)
+
+
+def test_a_question_that_is_sent_while_another_is_answered_comes_next(tmp_path: Path) -> None:
+    async def queue(chat: Chat) -> None:
+        await chat.begin("one")
+        await chat.run("two")
+        assert "1 asked next" in chat.text()
+        await chat.until(lambda: len(chat.contents) == 4)
+        assert chat.contents[::2] == ["one", "two"]
+
+    drive(queue, tmp_path, SLOW)
+
+
+def test_a_question_that_waits_is_given_back_when_the_answer_is_stopped(tmp_path: Path) -> None:
+    async def queue(chat: Chat) -> None:
+        await chat.begin("one")
+        await chat.run("two")
+        await chat.press("escape")
+        await chat.until(lambda: not chat.session.busy)
+        await chat.until(lambda: chat.app.view.entry.composer.text == "two")
+        assert chat.contents[::2] == ["one"]
+
+    drive(queue, tmp_path, SLOW)
+
+
+def test_a_new_conversation_has_neither_the_settings_nor_the_system_prompt_of_the_last(
+    tmp_path: Path,
+) -> None:
+    async def begin(chat: Chat) -> None:
+        await chat.run("/set temperature 0.1")
+        await chat.run("/system Speak like a pirate.")
+        assert "system prompt" in chat.text()
+        await chat.ask("one")
+        await chat.press("ctrl+n")
+        assert chat.session.settings.text_of("temperature") == "0.8"
+        assert chat.session.talk.system is None
+        await chat.run("/history #1")
+        assert chat.session.settings.text_of("temperature") == "0.1"
+        assert chat.session.talk.system == "Speak like a pirate."
+
+    drive(begin, tmp_path)
+
+
+@pytest.mark.parametrize("words", ["colours", "clipboard", "quit"])
+def test_the_palette_finds_a_command_by_what_it_does(words: str, tmp_path: Path) -> None:
+    async def find(chat: Chat) -> None:
+        found = [each.title for each in chat.app.get_system_commands(chat.app.screen)]
+        assert any(words in each for each in found)
+
+    drive(find, tmp_path)
+
+
+def test_a_question_is_written_in_an_editor(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    editor = tmp_path / "editor"
+    editor.write_text('#!/bin/sh\nprintf "%s, and\\nmore\\n" "$(cat "$1")" > "$1"\n')
+    editor.chmod(0o700)
+    monkeypatch.setenv("VISUAL", str(editor))
+    assert written("one") == "one, and\nmore"
+    _, out, _ = said(tmp_path, "/editor", "/copy all", script={"otherwise": ["Both."]})
+    assert "user: , and\nmore" in out
+    monkeypatch.setenv("VISUAL", "no-such-editor")
+    with pytest.raises(UsageError, match="'no-such-editor' failed"):
+        written("one")
+
+
+def test_what_mentions_no_file_is_said(tmp_path: Path) -> None:
+    _, _, err = said(tmp_path, "what is @nothing?")
+    assert "there is no file @nothing here: sent as text" in err
+
+
+def test_a_program_of_the_machine_fills_its_clipboard(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = tmp_path / "wl-copy"
+    program.write_text(f'#!/bin/sh\n/bin/cat > "{tmp_path / "clipboard"}"\n')
+    program.chmod(0o700)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setenv("WAYLAND_DISPLAY", "wayland-0")
+    monkeypatch.delenv("DISPLAY", raising=False)
+    monkeypatch.delenv("SSH_CONNECTION", raising=False)
+    assert filled("größer")
+    assert (tmp_path / "clipboard").read_text() == "größer"
+    monkeypatch.setenv("SSH_CONNECTION", "somewhere")
+    assert not filled("x")
+    monkeypatch.delenv("SSH_CONNECTION")
+    program.write_text("#!/bin/sh\nexit 1\n")
+    assert not filled("x")
+
+
+def test_the_system_prompt_is_a_setting(tmp_path: Path) -> None:
+    _, _, err = said(tmp_path, "/set system Be brief.", "/set", "/set system -", "/set system")
+    assert "system is Be brief. now" in err
+    assert "system             Be brief." in err
+    assert err.endswith("localspec: system is - now\n")

@@ -1,0 +1,62 @@
+"""Files below a folder, and which of them a few letters mean."""
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from localspec.ui import tree
+from localspec.ui.attach import completions
+from localspec.ui.tree import files_below, fuzzy
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    for name in ("src/hello.py", "src/deep/help.md", "readme.txt", "build/hello.o", ".env"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("x")
+    (tmp_path / ".gitignore").write_text("build/\n")
+    return tmp_path
+
+
+def repository(folder: Path, *settings: str) -> None:
+    subprocess.run(["git", "-C", str(folder), "init", "-q"], check=True)
+    for each in settings:
+        subprocess.run(["git", "-C", str(folder), "config", *each.split("=")], check=True)
+
+
+def test_what_git_ignores_is_left_out(folder: Path) -> None:
+    repository(folder)
+    assert set(files_below(folder)) == {
+        "src/hello.py", "src/deep/help.md", "readme.txt", ".gitignore", ".env",
+    }  # fmt: skip
+
+
+def test_a_program_that_a_checkout_names_is_not_run(folder: Path) -> None:
+    program = folder / "monitor"
+    program.write_text(f"#!/bin/sh\ntouch {folder / 'ran'}\n")
+    program.chmod(0o700)
+    repository(folder, f"core.fsmonitor={program}")
+    assert "src/hello.py" in files_below(folder)
+    assert not (folder / "ran").exists()
+
+
+def test_without_git_hidden_files_are_left_out(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tree, "_by_git", lambda _: None)
+    assert "build/hello.o" in files_below(folder)
+    assert ".env" not in files_below(folder)
+
+
+def test_letters_together_in_the_name_of_the_file_come_first() -> None:
+    names = ["shell/x.py", "a/hello.py", "h/e/l/p.py", "b/xhe.py", "zzz"]
+    assert fuzzy("he", names, 9) == ["a/hello.py", "b/xhe.py", "shell/x.py", "h/e/l/p.py"]
+    assert fuzzy("HEL", names, 1) == ["a/hello.py"]
+
+
+def test_a_mention_is_completed_over_the_tree(folder: Path) -> None:
+    repository(folder)
+    assert [name for name, _ in completions("he", folder)] == ["src/hello.py", "src/deep/help.md"]
+    assert [name for name, _ in completions("src/", folder)][:2] == ["src/deep/", "src/hello.py"]
+    assert completions("../he", folder / "src") == []
