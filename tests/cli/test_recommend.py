@@ -3,6 +3,7 @@ import json
 import pytest
 
 from localspec.cli import recommend as verb
+from localspec.errors import ModelUnavailable
 from localspec.models.recommend import Memory
 from tests.cli.command import localspec
 
@@ -54,5 +55,5 @@ def test_people_are_told_the_same_in_lines(
 
 def test_where_nothing_fits_the_toy_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(verb, "_memories", lambda _registry: [Memory("RAM", 10**8, None)])
-    with pytest.raises(verb.ModelUnavailable, match=r"no model for code fits .* smollm2-135m"):
+    with pytest.raises(ModelUnavailable, match=r"no model for code fits .* smollm2-135m"):
         verb.recommend_.main(["--code"], standalone_mode=False)
