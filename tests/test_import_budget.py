@@ -53,9 +53,9 @@ MODEL_LIBRARIES = {"jinja2", "llama_cpp", "multiprocessing", "numpy", "platformd
 BUDGET: dict[str, tuple[str, int, set[str]]] = {
     "--help": (script("--help"), 4, set()),
     "run --help": (script("run", "--help"), 167, MODEL_LIBRARIES),
-    "batch --help": (script("batch", "--help"), 195, MODEL_LIBRARIES),
+    "batch --help": (script("batch", "--help"), 179, MODEL_LIBRARIES),
     "stats --help": (script("stats", "--help"), 8, {"platformdirs"}),
-    "bench --help": (script("bench", "--help"), 176, {*MODEL_LIBRARIES, "ssl"}),
+    "bench --help": (script("bench", "--help"), 164, {*MODEL_LIBRARIES, "ssl"}),
     "pull --help": (script("pull", "--help"), 56, {"numpy", "platformdirs"}),
     "list --help": (script("list", "--help"), 46, {"numpy", "platformdirs"}),
     "pair --help": (script("pair", "--help"), 47, {"numpy", "platformdirs"}),
@@ -67,7 +67,7 @@ BUDGET: dict[str, tuple[str, int, set[str]]] = {
         105,
         {"asyncio", "platformdirs", "rich", "sqlite3", "ssl", "textual"},
     ),
-    "engine's process": (_ENGINE, 168, MODEL_LIBRARIES),
+    "engine's process": (_ENGINE, 158, MODEL_LIBRARIES),
 }
 
 

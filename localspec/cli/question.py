@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from localspec.cli.completions import complete_personas
+from localspec.cli.prompt import read_prompt
 from localspec.errors import UsageError
 from localspec.messages import Message
 from localspec.ui.preferences import FILE, Preferences, read_preferences
@@ -80,7 +81,7 @@ def system_prompt(flags: Mapping[str, Any], preferences: Preferences | None = No
 def templated(prompt: str | None, flags: Mapping[str, Any]) -> str | None:
     """Return the prompt that a template makes of what was written; without a template, what was written.
 
-    A template that has no place for the input is followed by it.
+    A template that has no place for the input is followed by it; one that has, reads it from stdin where nothing was written.
 
     Raises:
         UsageError: there is no such template, or fields without one.
@@ -94,6 +95,8 @@ def templated(prompt: str | None, flags: Mapping[str, Any]) -> str | None:
     from localspec.batch.line_template import LineTemplate  # noqa: PLC0415 - jinja2 takes its time
 
     source = _named("template", name, read_preferences().templates)
+    if prompt in {None, "-"}:
+        prompt = read_prompt(None) if _INPUT in source else None
     fields = dict(flags["params"])
     if prompt is not None:
         fields[_INPUT] = prompt

@@ -54,8 +54,8 @@ def recommend_(code: bool, json_: bool, debug: bool) -> None:  # noqa: ARG001 - 
             f"{registry.default_pair}, which is a toy"
         )
     width = max(len(each.pair) for each in found)
-    for each in found:
-        click.echo(f"{each.pair:<{width}}  {_reason(each, registry)}")
+    for proposal in found:
+        click.echo(f"{proposal.pair:<{width}}  {_reason(proposal, registry)}")
     click.echo(f"`localspec pull {found[0].pair}` fetches the first", err=True)
 
 

@@ -80,10 +80,7 @@ def run(words: tuple[str, ...], **flags: Any) -> int:
         from localspec.cli.chat import start_chat  # noqa: PLC0415 - history and screens of it
 
         return start_chat({**flags, "plain": False})
-    if flags["raw"] and (flags["system"], flags["persona"]) != (None, None):
-        raise UsageError("--raw and --system exclude each other: raw text has no system prompt")
-    if flags["raw"] and (flags["go_on"] or flags["files"]):
-        raise UsageError("--raw takes a text alone: leave --continue and --file out")
+    _check(flags)
     kept = None
     if flags["go_on"] or (_is_kept(flags) if flags["keep"] is None else flags["keep"]):
         from localspec.cli.kept import Kept  # noqa: PLC0415 - the history's database
@@ -122,6 +119,18 @@ def run(words: tuple[str, ...], **flags: Any) -> int:
         kept.answer(reply, assistant.models.target_name, request)
     _report(assistant, reply, text, options, flags)
     return INTERRUPTED if reply.stop_reason is StopReason.CANCELLED else 0
+
+
+def _check(flags: dict[str, Any]) -> None:
+    """Raise UsageError where flags exclude each other."""
+    if flags["raw"] and (flags["system"], flags["persona"]) != (None, None):
+        raise UsageError("--raw and --system exclude each other: raw text has no system prompt")
+    if flags["raw"] and (flags["go_on"] or flags["keep"] or flags["files"]):
+        raise UsageError("--raw takes a text alone: leave --continue, --keep and --file out")
+    if flags["go_on"] and (flags["system"], flags["persona"]) != (None, None):
+        raise UsageError(
+            "--continue keeps the conversation's own system prompt: leave --system out"
+        )
 
 
 def _is_chat(flags: dict[str, Any]) -> bool:

@@ -11,6 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from localspec.cli import localspec
+from localspec.errors import UsageError
 
 run = importlib.import_module("localspec.cli.run")
 chat = importlib.import_module("localspec.cli.chat")
@@ -86,3 +87,12 @@ def test_ctrl_c_takes_a_line_back_and_twice_it_leaves(
     assert "Ctrl-C again quits" in capsys.readouterr().err
     with pytest.raises(KeyboardInterrupt):
         next(lines)
+
+
+@pytest.mark.usefixtures("at_terminal")
+@pytest.mark.parametrize(
+    "words", [["--raw", "--keep"], ["--raw", "-c"], ["--raw", "-f", "x"], ["-c", "-s", "Be brief."]]
+)
+def test_options_that_exclude_each_other_are_refused(words: list[str]) -> None:
+    with pytest.raises(UsageError, match=r"leave .* out"):
+        CliRunner().invoke(localspec, ["run", "Hi", *words], catch_exceptions=False)

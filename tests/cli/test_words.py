@@ -97,7 +97,9 @@ def test_what_stdin_brings_mentions_no_files(tmp_path: Path) -> None:
     assert question("Review this.\n\n@a.txt", FLAGS, "Review this.").documents == ()
 
 
-def test_personas_and_templates_are_named_in_the_preferences(tmp_path: Path) -> None:
+def test_personas_and_templates_are_named_in_the_preferences(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "settings").mkdir()
     (tmp_path / "settings/chat.toml").write_text(
         '[personas]\nbrief = "Be brief."\n'
@@ -111,6 +113,9 @@ def test_personas_and_templates_are_named_in_the_preferences(tmp_path: Path) -> 
     assert templated("a text", {**FLAGS, "template": "sum"}) == "Summarise this.\n\na text"
     assert templated(None, {**FLAGS, "template": "sum"}) == "Summarise this."
     assert templated("as it is", FLAGS) == "as it is"
+    monkeypatch.setattr("localspec.cli.question.read_prompt", lambda _: "from stdin")
+    assert templated(None, french) == templated("-", french) == "Translate into French: from stdin"
+    assert templated("-", {**FLAGS, "template": "sum"}) == "Summarise this."
     with pytest.raises(TemplateError, match="'lang' is undefined"):
         templated("a cat", {**FLAGS, "template": "to"})
 
