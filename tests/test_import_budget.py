@@ -53,7 +53,7 @@ MODEL_LIBRARIES = {"jinja2", "llama_cpp", "multiprocessing", "numpy", "platformd
 BUDGET: dict[str, tuple[str, int, set[str]]] = {
     "--help": (script("--help"), 4, set()),
     "run --help": (script("run", "--help"), 163, MODEL_LIBRARIES),
-    "batch --help": (script("batch", "--help"), 182, MODEL_LIBRARIES),
+    "batch --help": (script("batch", "--help"), 179, MODEL_LIBRARIES),
     "stats --help": (script("stats", "--help"), 8, {"platformdirs"}),
     "bench --help": (script("bench", "--help"), 164, {*MODEL_LIBRARIES, "ssl"}),
     "pull --help": (script("pull", "--help"), 56, {"numpy", "platformdirs"}),
@@ -67,7 +67,7 @@ BUDGET: dict[str, tuple[str, int, set[str]]] = {
         108,
         {"asyncio", "platformdirs", "rich", "sqlite3", "ssl", "textual"},
     ),
-    "engine's process": (_ENGINE, 168, MODEL_LIBRARIES),
+    "engine's process": (_ENGINE, 158, MODEL_LIBRARIES),
 }
 
 

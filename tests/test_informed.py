@@ -17,7 +17,6 @@ from localspec.launch.observe import Telemetry
 from localspec.options import ReplyOptions, SamplingParams
 from localspec.telemetry.recorder import Recorder
 from localspec.telemetry.switch import Switch
-from localspec.telemetry.taking_in import collect
 from tests.telemetry.talking import PAIR, Talk
 from tests.toy import CachedModel, random_table
 
@@ -81,7 +80,6 @@ def _stops_at(policy: AdaptivePolicy) -> bool:
 
 def test_what_was_rejected_before_is_given_up_sooner(directory: Path) -> None:
     _told(directory, 30)
-    collect(directory)
     fresh, informed = _policy(), _policy()
     assert not _stops_at(fresh)
     _inform(informed, CODE)
@@ -90,7 +88,6 @@ def test_what_was_rejected_before_is_given_up_sooner(directory: Path) -> None:
 
 def test_another_kind_of_text_starts_afresh(directory: Path) -> None:
     _told(directory, 30)
-    collect(directory)
     informed = _policy()
     _inform(informed, CODE, "Write a poem about rain.")
     assert not _stops_at(informed)
@@ -108,11 +105,3 @@ def test_what_is_learnt_here_counts_beside_it() -> None:
         policy.learn(Round(draft, Verdict(0, 9), (9,), Spent(draft_s=0.02, verify_s=0.055)))
     drafter.expect({3: (0.99, 1000.0)}, greedy=False)
     assert drafter._chance(1.6) < 0.5
-
-
-def test_answer_does_not_wait_for_what_others_have_only_spooled(directory: Path) -> None:
-    _told(directory, 1)
-    spools = list(directory.glob("*.spool"))
-    _inform(_policy(), CODE)
-    assert spools
-    assert list(directory.iterdir()) == spools

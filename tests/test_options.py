@@ -102,9 +102,9 @@ def arrived(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., di
     for name in KEYS:
         monkeypatch.setenv(f"LOCALSPEC_{name.upper()}", "")
     (tmp_path / "settings").mkdir()
-    # A pair that has no settings of its own.
+    # For its target, nothing is recommended.
     (tmp_path / "settings/models.toml").write_text(
-        '[pairs."smollm2-135m"]\ntarget = "smollm2-135m"\ndraft = "lookup"\n'
+        '[pairs."smollm2-135m"]\ntarget = "phi4-mini"\ndraft = "lookup"\n'
     )
     (tmp_path / "in.jsonl").write_text('{"prompt": "Hi"}\n')
     monkeypatch.setenv("LOCALSPEC_CONFIG_DIR", str(tmp_path / "settings"))
@@ -161,19 +161,21 @@ def _batch(asked: Any, *_: object) -> None:
     _arrive(asked.launch, asked.form.options)
 
 
-@pytest.mark.parametrize("verb", ["run", "chat"])
+@pytest.mark.parametrize("verb", ["run", "chat", "batch"])
 def test_a_models_own_settings_hold_where_nobody_sets_others(
     arrived: Callable[..., dict[str, Any]], tmp_path: Path, verb: str
 ) -> None:
     (tmp_path / "settings/models.toml").unlink()
-    own = load_registry().pairs["smollm2-135m"].reply
+    own = load_registry().sampling("smollm2-135m")
     assert own["temperature"] == 0.2
     assert arrived(verb).items() >= own.items()
     assert arrived(verb, "-m", "demo").items() >= own.items()
     assert arrived(verb, "--temperature", "0.8")["temperature"] == 0.8
     (tmp_path / "settings/config.toml").write_text("temperature = 0.5\n")
     assert arrived(verb)["temperature"] == 0.5
-    assert arrived(verb, "-m", "qwen3:4b")["repeat_penalty"] == 1.0
+    other = arrived(verb, "-m", "qwen3:4b")
+    assert (other["temperature"], other["top_k"], other["repeat_penalty"]) == (0.5, 20, 1.0)
+    assert arrived(verb, "--target", "qwen3-4b")["top_k"] == 20
     assert arrived(verb, "--target", "some-name")["repeat_penalty"] == 1.0
 
 

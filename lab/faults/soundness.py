@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from lab.faults.ground import Ended, Ground
-from localspec.telemetry.taking_in import collect
+from localspec.telemetry.log import read_lines, read_records
 
 _ABOUT_A_FAULT = ("Traceback", "fault of localspec", "Exception ", "core dumped")
 
@@ -47,18 +47,11 @@ def messages(ground: Ground) -> list[tuple[str, str, str]]:
 
 
 def assert_sound_telemetry(ground: Ground) -> int:
-    """See that the record of rounds is sound, if there is one; return how many replies it has."""
-    path = ground.data / "telemetry" / "telemetry.db"
-    collect(path.parent)  # what is only spooled counts, too
-    if not path.exists():
-        return 0
-    connection = sqlite3.connect(path)
-    assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
-    (version,) = connection.execute("PRAGMA user_version").fetchone()
-    # Without a version it was only begun, on a disk that was full.
-    rows = connection.execute("SELECT id FROM reply").fetchall() if version else []
-    connection.close()
-    return len(rows)
+    """See that the record of replies can be read, and has each of them once; return how many there are."""
+    directory = ground.data / "telemetry"
+    lines = [line.raw for line in read_lines(directory) if line.kind == "reply"]
+    assert len(lines) == len(set(lines))
+    return len(read_records(directory).replies)
 
 
 def assert_kept(ground: Ground, questions: Sequence[str]) -> None:

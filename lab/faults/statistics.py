@@ -1,6 +1,5 @@
-"""`stats` and what it reads: killed, without room, beside writers, from a database that is damaged or of a later version."""
+"""`stats` and what it reads: killed, without room, beside writers, from a record that is damaged or of an earlier version."""
 
-import sqlite3
 import threading
 import time
 from pathlib import Path
@@ -17,6 +16,7 @@ from lab.faults.soundness import (
     assert_told,
 )
 from lab.faults.trial import Trial
+from localspec.telemetry.log import BEFORE, FILE
 
 
 def _stats(ground: Ground, *arguments: str, **more: object) -> Ended:
@@ -24,11 +24,11 @@ def _stats(ground: Ground, *arguments: str, **more: object) -> Ended:
 
 
 def _recorded(ground: Ground, count: int = 1) -> Path:
-    """Have so many replies recorded; return the database."""
+    """Have so many replies recorded; return the log."""
     for _ in range(count):
         assert_fine(answer(ground))
     assert assert_sound_telemetry(ground) == count
-    return ground.data / "telemetry" / "telemetry.db"
+    return ground.data / "telemetry" / FILE
 
 
 def killed(ground: Ground, chance: Random) -> str:
@@ -115,43 +115,30 @@ def beside_writers(ground: Ground, _: Random) -> str:
 
 
 def damaged(ground: Ground, chance: Random) -> str:
-    database = _recorded(ground, 2)
-    for each in database.parent.glob("telemetry.db-*"):
-        each.unlink()
-    whole = database.read_bytes()
-    noise = bytearray(whole)
-    at = chance.choice([0, 100, 4096, len(whole) // 2])
-    noise[at : at + 4096] = chance.randbytes(4096)
-    database.write_bytes(noise[: len(whole)])
+    log = _recorded(ground, 2)
+    content = bytearray(log.read_bytes())
+    at = chance.choice([0, 100, len(content) // 2, len(content) - 10])
+    content[at : at + 50] = chance.randbytes(min(50, len(content) - at))
+    log.write_bytes(content)
     ended = _stats(ground)
-    told = assert_told(ended) if ended.code == 0 else assert_clear(ended)
+    told = assert_told(ended) if ended.code == 0 else assert_clear(ended)  # none may be left
     running = answer(ground)
     assert_fine(running)
     assert running.out.strip()
-    for each in database.parent.glob("telemetry.db*"):
-        each.unlink()
-    _recorded_again(ground, 1)
+    assert assert_sound_telemetry(ground) >= 1
+    _recorded_again(ground, assert_sound_telemetry(ground) + 1)
     return told
 
 
-def later(ground: Ground, _: Random) -> str:
-    database = _recorded(ground)
-    connection = sqlite3.connect(database)
-    (version,) = connection.execute("PRAGMA user_version").fetchone()
-    connection.execute(f"PRAGMA user_version = {version + 1}")
-    connection.commit()
-    connection.close()
-    told = assert_clear(_stats(ground))
-    running = answer(ground)
-    assert_fine(running)
-    (count,) = sqlite3.connect(database).execute("SELECT count(*) FROM reply").fetchone()
-    assert count == 1, "nothing is written into what is not understood"
-    connection = sqlite3.connect(database)
-    connection.execute(f"PRAGMA user_version = {version}")
-    connection.commit()
-    connection.close()
-    _recorded_again(ground, 3)  # with what was spooled meanwhile
-    return told
+def earlier(ground: Ground, _: Random) -> str:
+    before = _recorded(ground).with_name(BEFORE)
+    before.write_bytes(b"SQLite format 3\0")
+    ended = _stats(ground)
+    assert_fine(ended)
+    assert "earlier" in ended.told
+    _recorded_again(ground, 2)
+    assert before.exists()
+    return ended.told
 
 
 def switch(ground: Ground, chance: Random) -> str:
@@ -176,7 +163,7 @@ TRIALS = [
     Trial("60 to 160 MB of address space", "stats", without_memory),
     Trial("a wall clock that is wrong, or jumps", "stats", wrong_clock),
     Trial("beside two that write", "stats", beside_writers),
-    Trial("the record of rounds is damaged", "stats, run", damaged),
-    Trial("the record of rounds is of a later version", "stats, run", later, short=True),
+    Trial("the record of replies is damaged", "stats, run", damaged),
+    Trial("an earlier version has left its record of rounds", "stats, run", earlier, short=True),
     Trial("the switch of the record is damaged", "stats, run", switch),
 ]

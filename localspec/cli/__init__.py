@@ -34,6 +34,7 @@ _VERBS = {
     "rm": ("localspec.cli.models", "Remove models from this machine."),
     "import": ("localspec.cli.models", "Give a GGUF file of yours a name."),
     "alias": ("localspec.cli.alias", "Give a model another name."),
+    "recommend": ("localspec.cli.recommend", "Propose models that suit this machine."),
     "pair": ("localspec.cli.pair", "Judge, list and suggest pairs of models."),
     "config": ("localspec.cli.config", "Show and change settings."),
     "doctor": ("localspec.cli.doctor", "Look this machine over."),

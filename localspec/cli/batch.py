@@ -17,7 +17,7 @@ from localspec.cli.batch_run import BatchRun
 from localspec.cli.option_flags import launch_options, option_flags, reply_options
 from localspec.cli.parallel_count import parallel_count
 from localspec.cli.recorded import workload_option
-from localspec.cli.settings import configured
+from localspec.cli.settings import configured, with_own
 from localspec.decoding.cancel import CancelFlag
 from localspec.errors import UsageError
 
@@ -97,7 +97,7 @@ def batch(source: str, **flags: Any) -> int:
     A line that cannot be answered (no JSON, not UTF-8, over 4 MB, too long for the context) gets
     a record with an error, and the others go on; the exit code is then 5. Empty lines are nothing.
     """
-    asked = _asked(source, configured(flags))
+    asked = _asked(source, with_own(configured(flags)))
     cancel = CancelFlag()
     with (
         Source(source, cancel) as lines,

@@ -9,7 +9,7 @@ from localspec.cli.completions import complete_keys
 from localspec.config.files import project_file, read_settings, user_file
 from localspec.config.keys import KEYS, Setting, as_written
 from localspec.config.own import MODEL, keep_model, overruled, set_own, unset_own
-from localspec.config.resolve import resolve
+from localspec.config.resolve import resolve, with_recommended
 from localspec.storage.files import private_directory
 from localspec.storage.paths import shown
 
@@ -35,7 +35,10 @@ def config() -> None:
 @_DEBUG
 def show(json_: bool, debug: bool) -> None:  # noqa: ARG001 - main() looks for --debug
     """Print every setting, its value, and who set it."""
-    found = resolve({})
+    # Help does without it.
+    from localspec.models.registry import load_registry  # noqa: PLC0415
+
+    found = with_recommended(resolve({}), load_registry())
     if json_:
         document = {
             name: {

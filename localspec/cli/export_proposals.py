@@ -40,17 +40,13 @@ def export_proposals(
     token after them; as ids of the target's vocabulary, and as text. Only replies that were
     recorded with text are there: `localspec telemetry text on`.
     """
-    from localspec.telemetry.proposals import proposals  # noqa: PLC0415 - and the database with it
-    from localspec.telemetry.reading import reading  # noqa: PLC0415
-    from localspec.telemetry.since import since as moment  # noqa: PLC0415
+    from localspec.telemetry.moments import since as moment  # noqa: PLC0415 - `--help` needs none of it
+    from localspec.telemetry.text import proposals  # noqa: PLC0415
 
-    count = 0
-    with reading(data_dir() / "telemetry") as connection:
-        if connection is not None:
-            since_s = 0.0 if since is None else moment(since)
-            for proposal in proposals(connection, since_s, drafters, most_context):
-                sys.stdout.write(json.dumps(proposal) + "\n")
-                count += 1
+    count, since_s = 0, 0.0 if since is None else moment(since)
+    for proposal in proposals(data_dir() / "telemetry", since_s, drafters, most_context or 0):
+        sys.stdout.write(json.dumps(proposal) + "\n")
+        count += 1
     if count == 0:
         raise LocalspecError(
             "no round with text fits: `localspec telemetry text on` has text recorded from then on"

@@ -43,19 +43,16 @@ def configured(flags: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def with_own(flags: Mapping[str, Any], name: str | None = None) -> dict[str, Any]:
-    """Return configured flags as they suit a model, where nobody set them.
+    """Return configured flags as they suit a model, where nobody set them: as its makers recommend.
 
     Args:
         flags: as `configured` returns them.
-        name: of a pair; None takes the one that they load.
+        name: of a pair or a model; None takes the one that they load.
     """
     from localspec.models.registry import load_registry  # noqa: PLC0415 - few verbs answer
 
     registry = load_registry()
-    if name is None and flags["target"]:
-        return dict(flags)
-    pair = registry.pairs.get(registry.name(name or flags["pair"] or registry.default_pair))
-    own = {} if pair is None else pair.reply
+    own = registry.sampling(name or flags["target"] or flags["pair"] or registry.default_pair)
     return {**flags, **{each: own[each] for each in own if each in flags["unset"]}}
 
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,9 +19,9 @@ _DEBUG = click.option("--debug", is_flag=True, help="Show a traceback when somet
 def telemetry() -> None:
     """Show and change what is recorded of answers. Nothing of it leaves this machine.
 
-    By default counts and times are recorded, round by round: how many tokens were drafted and
-    accepted, how sure the drafter was, how long it took, of which pair and kind of text. No text,
-    and no token ids, which are text, unless `telemetry text on` asks for them.
+    By default each reply leaves counts and times: how many tokens were drafted and accepted, how
+    sure the drafter was, how long it took, of which pair and kind of text. No text, and no token
+    ids, which are text, unless `telemetry text on` asks for them.
     """
 
 
@@ -29,15 +30,13 @@ def telemetry() -> None:
 @_DEBUG
 def status(json_: bool, debug: bool) -> None:  # noqa: ARG001 - main() looks for --debug
     """Show what is recorded, and how much there is."""
-    from localspec.launch.observe import is_allowed  # noqa: PLC0415 - and the database with it
-    from localspec.telemetry.reading import reading, sizes  # noqa: PLC0415
+    from localspec.launch.observe import is_allowed  # noqa: PLC0415 - it brings all that answers
+    from localspec.telemetry.log import read_sizes, said_of_before  # noqa: PLC0415
 
     directory = _directory()
     switch = read_switch(directory)
     recording = switch.on and is_allowed()
-    with reading(directory) as connection:
-        known = None if connection is None else sizes(connection)
-    size_bytes = sum(each.stat().st_size for each in directory.glob("telemetry.db*"))
+    known = read_sizes(directory)
     if json_:
         document = {
             "recording": recording,
@@ -46,10 +45,10 @@ def status(json_: bool, debug: bool) -> None:  # noqa: ARG001 - main() looks for
             "text": switch.text and recording,
             "megabytes": switch.megabytes,
             "days": switch.days,
-            "bytes": size_bytes,
-            "rounds": 0 if known is None else known.rounds,
-            "replies": 0 if known is None else known.replies,
-            "rounds_with_text": 0 if known is None else known.with_text,
+            "bytes": known.size_bytes,
+            "rounds": known.rounds,
+            "replies": known.replies,
+            "rounds_with_text": known.rounds_with_text,
         }
         click.echo(json.dumps(document))
         return
@@ -57,19 +56,25 @@ def status(json_: bool, debug: bool) -> None:  # noqa: ARG001 - main() looks for
         click.echo("on: counts and times are recorded" + (", and the text" if switch.text else ""))
     else:
         click.echo(f"off: {_why_off(switch)}")
-    if known is not None and known.first_s is not None:
-        since_day = day(known.first_s)
-        text = f", {known.with_text} of them with text" if known.with_text else ", none with text"
+    if known.first_s is not None:
+        with_text = known.rounds_with_text
+        text = f", {with_text} of them with text" if with_text else ", none with text"
         replies = "1 reply" if known.replies == 1 else f"{known.replies} replies"
-        click.echo(f"{known.rounds} rounds of {replies} since {since_day}{text}")
-    click.echo(f"{size_bytes / 2**20:.1f} of {switch.megabytes} MB, kept for {switch.days} days")
+        click.echo(f"{known.rounds} rounds of {replies} since {day(known.first_s)}{text}")
+    click.echo(
+        f"{known.size_bytes / 2**20:.1f} of {switch.megabytes} MB, kept for {switch.days} days"
+    )
+    if (before := said_of_before(directory)) is not None:
+        click.echo(before)
 
 
 @telemetry.command()
 @_DEBUG
 def path(debug: bool) -> None:  # noqa: ARG001
-    """Print where the database is, or would be."""
-    click.echo(shown(_directory() / "telemetry.db"))
+    """Print where the records are, or would be."""
+    from localspec.telemetry.log import FILE  # noqa: PLC0415
+
+    click.echo(shown(_directory() / FILE))
 
 
 @telemetry.command()
@@ -112,7 +117,7 @@ def text(wanted: str, debug: bool) -> None:  # noqa: ARG001
 @_DEBUG
 def wipe(only_text: bool, debug: bool) -> None:  # noqa: ARG001
     """Remove what was recorded, with all of its bytes."""
-    from localspec.telemetry.wiping import wipe as wiped  # noqa: PLC0415
+    from localspec.telemetry.log import wipe as wiped  # noqa: PLC0415
 
     found = wiped(_directory(), only_text=only_text)
     what = "the text" if only_text else "all of it"
@@ -121,17 +126,17 @@ def wipe(only_text: bool, debug: bool) -> None:  # noqa: ARG001
 
 @telemetry.command()
 @click.option(
-    "--megabytes", type=int, metavar="N", help="Most that the database takes. Default: 128."
+    "--megabytes", type=int, metavar="N", help="Most that the records take. Default: 128."
 )
-@click.option("--days", type=int, metavar="N", help="How long rounds are kept. Default: 365.")
+@click.option("--days", type=int, metavar="N", help="How long they are kept. Default: 365.")
 @_DEBUG
 def keep(megabytes: int | None, days: int | None, debug: bool) -> None:  # noqa: ARG001
-    """Set how much is kept; the oldest rounds go first."""
-    from localspec.telemetry.wiping import set_bounds  # noqa: PLC0415
+    """Set how much is kept; the oldest replies go first."""
+    from localspec.telemetry.log import set_bounds  # noqa: PLC0415
 
     changes = {"megabytes": megabytes, "days": days}
     switch = _set(**{name: value for name, value in changes.items() if value is not None})
-    set_bounds(_directory(), switch.megabytes, switch.days)
+    set_bounds(_directory(), switch.megabytes, switch.days, time.time())
     click.echo(f"localspec: {switch.megabytes} MB and {switch.days} days are kept", err=True)
 
 

@@ -5,11 +5,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from localspec.config.files import project_file, read_settings, user_file
 from localspec.config.keys import KEYS, Setting, from_variable
 from localspec.errors import UsageError
 from localspec.storage.paths import shown
+
+if TYPE_CHECKING:
+    from localspec.models.registry import Registry
 
 PREFIX = "LOCALSPEC_"
 
@@ -18,15 +22,16 @@ class Level(IntEnum):
     """Who may set a key; the higher one is heard."""
 
     DEFAULT = 0
-    USER = 1
-    PROJECT = 2
-    ENVIRONMENT = 3
-    FLAG = 4
+    MODEL = 1
+    USER = 2
+    PROJECT = 3
+    ENVIRONMENT = 4
+    FLAG = 5
 
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Where a value came from; `place` is a file, a variable or a flag."""
+    """Where a value came from; `place` is a file, a variable, a flag, or what the registry says of a model."""
 
     level: Level
     place: str = ""
@@ -73,6 +78,23 @@ def resolve(
             found[name] = Resolved(value, origin)
     _put_aside(found)
     return found
+
+
+def with_recommended(found: Mapping[str, Resolved], registry: "Registry") -> dict[str, Resolved]:
+    """Return settings with the sampling that the model's makers recommend, where nobody set any.
+
+    Args:
+        found: what `resolve` returned.
+        registry: says what is recommended.
+    """
+    name = str(found["target"].value or found["pair"].value or registry.default_pair)
+    origin = Origin(Level.MODEL, f"recommended for {name}")
+    recommended = {
+        key: Resolved(value, origin)
+        for key, value in registry.sampling(name).items()
+        if found[key].origin.level is Level.DEFAULT
+    }
+    return {**found, **recommended}
 
 
 def _from_environment(environ: Mapping[str, str]) -> list[tuple[Origin, dict[str, Setting]]]:

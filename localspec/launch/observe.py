@@ -16,8 +16,8 @@ from localspec.decoding.policy.adaptive import AdaptivePolicy
 from localspec.decoding.policy.policy import Policy
 from localspec.errors import LocalspecError
 from localspec.storage.paths import data_dir
-from localspec.telemetry.pair import Pair
 from localspec.telemetry.recorder import Recorder
+from localspec.telemetry.reply import Pair
 from localspec.telemetry.switch import read_switch
 
 _KEY = "telemetry"
@@ -119,7 +119,7 @@ class Telemetry:
         for drafter in policy.drafters:
             if not isinstance(drafter, StartsFromRecords):
                 continue
-            # They bring sqlite and patterns, which others start without.
+            # They bring patterns, which others start without.
             from localspec.telemetry.prior import read_prior  # noqa: PLC0415
             from localspec.telemetry.workload import workload_of  # noqa: PLC0415
 
@@ -127,9 +127,7 @@ class Telemetry:
             if kind not in self._known:
                 directory, pair = self.recorder.directory, self.recorder.pair
                 found = read_prior(directory, pair, kind[0], greedy=greedy, now_s=self._now())
-                earned = found.get(drafter.name)
-                gaps = {} if earned is None else earned.gaps
-                self._known[kind] = {at: (each.rate, each.weight) for at, each in gaps.items()}
+                self._known[kind] = found.get(drafter.name, {})
             drafter.expect(self._known[kind], greedy=greedy)
 
 

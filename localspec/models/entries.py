@@ -2,8 +2,8 @@
 
 import hashlib
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Literal
 
 # An entry ends up in file names, addresses and a command line, so these patterns are narrow.
@@ -15,7 +15,11 @@ SHA256 = r"[0-9a-f]{64}"
 COMMIT = r"[0-9a-f]{40}"
 SEGMENTS = rf"{NAME}(/{NAME})*"
 
+PARAMETERS = r"[0-9]+(\.[0-9]+)?[MB]"
+
 DEFAULT_QUANT = "Q4_K_M"
+
+Purpose = Literal["chat", "code"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,8 +95,11 @@ class ModelEntry:
         sha256: of the file; empty where that is still to be learnt. A model in shards has no file
             of its own: there it is the sha256 over the shards' digests, a name that no file can have.
         params: the size label, such as `0.5B`; None where no source says it.
+        active: of those, how many a token reads, such as `3.3B`; None where it reads them all.
         context: the longest context in tokens; None where no source says it.
         licence: None where no source says it.
+        sampling: how to answer where nobody says otherwise, by the names of options: what its makers recommend;
+            empty where no source says it.
         sources: where the file is, in the order in which they are tried; empty with shards.
         quant: the quantisation, such as `Q4_K_M`; empty where the registry does not say it.
         tokenizer: fingerprint of the tokenizer (`tokenizer.py`); None until the file was read.
@@ -106,8 +113,10 @@ class ModelEntry:
     size_bytes: int
     sha256: str
     params: str | None = None
+    active: str | None = None
     context: int | None = None
     licence: str | None = None
+    sampling: tuple[tuple[str, float | bool], ...] = ()
     sources: tuple[HubSource | WheelSource, ...] = ()
     quant: str = ""
     tokenizer: str | None = None
@@ -131,6 +140,13 @@ class ModelEntry:
         return f"{self.base}:{self.quant}" if self.quant else self.base
 
     @property
+    def read_bytes(self) -> int:
+        """How many bytes a token reads, about: of a mixture of experts, the share that is active."""
+        if self.active is None or self.params is None:
+            return self.size_bytes
+        return round(self.size_bytes * parameters(self.active) / parameters(self.params))
+
+    @property
     def hub(self) -> HubSource | None:
         """Where the file is on the hub, if it is there."""
         return next((each for each in self.sources if isinstance(each, HubSource)), None)
@@ -147,7 +163,7 @@ class PairEntry:
         draft_model: like `target`; None for a pair that only looks up.
         good_for: when to take it, in a phrase; empty where nobody said.
         caveat: what to know before, in a phrase; empty where there is nothing.
-        reply: how to answer where nobody says otherwise, by the names of options.
+        recommend: what it may be proposed for, where nobody chose; None for nothing.
     """
 
     name: str
@@ -156,7 +172,12 @@ class PairEntry:
     draft_model: str | None
     good_for: str
     caveat: str = ""
-    reply: Mapping[str, float | bool] = field(default_factory=dict)
+    recommend: Purpose | None = None
+
+
+def parameters(label: str) -> float:
+    """Return how many parameters a label such as `30.5B` or `135M` means."""
+    return float(label[:-1]) * {"M": 1e6, "B": 1e9}[label[-1]]
 
 
 def shards_of(entry: ModelEntry) -> tuple[ModelEntry, ...]:

@@ -3,6 +3,7 @@
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache
 from pathlib import Path
 
 from localspec.errors import ModelUnavailable, UsageError
@@ -84,6 +85,12 @@ class Registry:
             raise ModelUnavailable(_unknown("model", name, self.models))
         return entry
 
+    def sampling(self, name: str) -> dict[str, float | bool]:
+        """Return how a pair's target, or a model, answers where nobody says otherwise, by the names of options."""
+        meant = self.name(name)
+        entry = self.find(self.pairs[meant].target if meant in self.pairs else meant)
+        return {} if entry is None else dict(entry.sampling)
+
     def require(self, name: str) -> None:
         """Raise ModelUnavailable, with the names that there are, unless a pair or model has this one."""
         if not self.knows(name):
@@ -109,8 +116,7 @@ def load_registry(path: Path | None = None) -> Registry:
     """
     if path is not None:
         return parse_registry(_text(path), shown(path))
-    own, user = _own_file(), config_dir() / USER_FILE
-    registry = parse_registry(_text(own), shown(own))
+    registry, user = _own_registry(_own_file()), config_dir() / USER_FILE
     if os.path.lexists(user):
         registry = parse_registry(_text(user), shown(user), registry)
     return replace(registry, models=with_pins(registry.models, data_dir()))
@@ -149,6 +155,11 @@ def parse_registry(text: str, name: str, below: Registry | None = None) -> Regis
             raise UsageError(f"registry {name}: alias {alias} is {meant}, and {problem}")
     top.finish()
     return replace(named, aliases=aliases)
+
+
+@cache  # reading it takes as long as starting Python
+def _own_registry(own: Path) -> Registry:
+    return parse_registry(_text(own), shown(own))
 
 
 def _own_file() -> Path:

@@ -6,13 +6,14 @@ a few keys more.
 
 from collections.abc import Callable, Collection
 from dataclasses import replace
-from typing import Literal
+from typing import Literal, get_args
 
 from localspec.models.entries import (
     COMMIT,
     HUB_NAME,
     MODEL_NAME,
     NAME,
+    PARAMETERS,
     REPO,
     SEGMENTS,
     SHA256,
@@ -21,6 +22,7 @@ from localspec.models.entries import (
     ModelEntry,
     PairEntry,
     Pin,
+    Purpose,
     WheelSource,
     of_shards,
 )
@@ -63,11 +65,17 @@ def read_model(key: str, table: Table, *, kept: bool = False) -> ModelEntry:
         if not sources:
             raise table.error("sources", "is empty and there is no repo")
         entry = ModelEntry(key, *_bytes(table, learnable=repo is not None), sources=tuple(sources))
+    active = table.optional_text("active", PARAMETERS)
+    sampling = table.options("sampling", ReplyOptions) if "sampling" in table else {}
     entry = replace(
         entry,
-        params=table.optional_text("params", r"[0-9][0-9A-Za-z.]*"),
+        params=table.optional_text(
+            "params", r"[0-9][0-9A-Za-z.]*" if active is None else PARAMETERS
+        ),
+        active=active,
         context=table.optional_positive("context"),
         licence=table.optional_text("licence", _LICENCE),
+        sampling=tuple(sampling.items()),
         quant=quant,
         tokenizer=table.optional_text("tokenizer", SHA256),
         pin=_pin(table, revision) if kept and revision else None,
@@ -153,9 +161,11 @@ def read_pair(
         draft_model = _reference("draft_model", table, find, names)
     good_for = table.optional_text("good_for", _PHRASE) or ""
     caveat = table.optional_text("caveat", _PHRASE) or ""
-    reply = table.options("reply", ReplyOptions) if "reply" in table else {}
+    recommend: Purpose | None = None
+    if "recommend" in table:
+        recommend = "code" if table.one_of("recommend", get_args(Purpose)) == "code" else "chat"
     table.finish()
-    return PairEntry(name, target, draft, draft_model, good_for, caveat, reply)
+    return PairEntry(name, target, draft, draft_model, good_for, caveat, recommend)
 
 
 def _reference(

@@ -38,7 +38,7 @@ class SamplingParams:
     temperature: float = declared(
         0.8,
         Option(
-            "0 is greedy.",
+            "0 is greedy. Default: the model's own, else 0.8.",
             metavar="T",
             group="sampling",
             key=True,
@@ -51,7 +51,7 @@ class SamplingParams:
     top_k: int = declared(
         40,
         Option(
-            "0 is off.",
+            "0 is off. Default: the model's own, else 40.",
             metavar="K",
             group="sampling",
             key=True,
@@ -63,7 +63,7 @@ class SamplingParams:
     top_p: float = declared(
         0.95,
         Option(
-            "1 is off.",
+            "1 is off. Default: the model's own, else 0.95.",
             metavar="P",
             group="sampling",
             key=True,
@@ -77,7 +77,7 @@ class SamplingParams:
     min_p: float = declared(
         0.05,
         Option(
-            "0 is off.",
+            "0 is off. Default: the model's own, else 0.05.",
             metavar="P",
             group="sampling",
             key=True,
@@ -90,7 +90,7 @@ class SamplingParams:
     repeat_penalty: float = declared(
         1.0,
         Option(
-            "1 is off.",
+            "1 is off. Default: the model's own, else 1.",
             metavar="R",
             group="sampling",
             key=True,
@@ -165,14 +165,6 @@ class ReplyOptions:
             least=1,
         ),
     )
-    stop_loops: bool = declared(
-        False,
-        Option(
-            "End an answer that goes round in circles.",
-            group="sampling",
-            key=True,
-        ),
-    )
     stop: tuple[str, ...] = declared(
         (),
         Option(
@@ -206,6 +198,14 @@ class ReplyOptions:
     lark: str | None = declared(
         None,
         Option("Answer as this grammar says, in Lark.", metavar="FILE", group="structure"),
+    )
+    stop_loops: bool = declared(
+        False,
+        Option(
+            "End an answer that goes round in circles.",
+            group="sampling",
+            key=True,
+        ),
     )
 
     def __post_init__(self) -> None:

@@ -7,6 +7,7 @@ import errno
 import os
 import shutil
 import tempfile
+from collections.abc import Iterable
 from pathlib import Path
 
 
@@ -27,8 +28,12 @@ def private_opener(path: str, flags: int) -> int:
     return os.open(path, flags, 0o600)
 
 
-def write_atomic(path: Path, content: bytes) -> None:
+def write_atomic(path: Path, content: bytes | Iterable[bytes]) -> None:
     """Replace a file; whoever reads meanwhile, or after a crash, sees the old one or the new one, whole.
+
+    Args:
+        path: the file.
+        content: all of it, or its parts.
 
     Raises:
         OSError: the disk does not take it; the old file stays.
@@ -36,7 +41,7 @@ def write_atomic(path: Path, content: bytes) -> None:
     descriptor, beside = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
         with os.fdopen(descriptor, "wb") as stream:
-            stream.write(content)
+            stream.writelines([content] if isinstance(content, bytes) else content)
             stream.flush()
             os.fsync(stream.fileno())
         Path(beside).replace(path)

@@ -1,115 +1,121 @@
-"""Recorder: rounds go by and are noted, for a thread to write down. See `writer` for what becomes of them."""
+"""Recorder: notes a reply while it is made, and has a thread write one record of it at its end.
 
-from __future__ import annotations
+Nothing here ever fails an answer, or makes it wait. Where something is impossible, nothing more is recorded, and
+`trouble` says why.
+"""
 
+import threading
 import time
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field
+from pathlib import Path
+from queue import SimpleQueue
+from typing import Optional
 
 from localspec.decoding.round import Round
-from localspec.telemetry.notes import NotedEnd, Pieces, ReplyNotes
+from localspec.telemetry.reply import Pair, ReplyRecord
 from localspec.telemetry.switch import Switch
-from localspec.telemetry.writer import Writer
+from localspec.telemetry.text import Said
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from localspec.telemetry.pair import Pair
-
-Spell = Callable[[int], bytes]
+_LAST_WORDS_S = 1.0
 
 
+@dataclass(slots=True)
 class Recorder:
-    """Notes the replies of one pair.
+    """Records the replies of one pair.
 
     Args:
-        directory: of the database.
+        directory: of the records.
         pair: what answers.
         switch: what is wanted.
         spell: the bytes of an id; asked only where text is wanted.
         workload: what the user says all texts are; None guesses.
         clock: seconds, monotonic.
         now: seconds since 1970.
+
+    Attributes:
+        trouble: why nothing is recorded any more, on one line; None while all is well.
     """
 
-    def __init__(
-        self,
-        directory: Path,
-        pair: Pair,
-        switch: Switch,
-        spell: Spell,
-        workload: str | None = None,
-        clock: Callable[[], float] = time.perf_counter,
-        now: Callable[[], float] = time.time,
-    ) -> None:
-        self.directory = directory
-        self.pair = pair
-        self._switch = switch
-        self._spell = spell
-        self._workload = workload
-        self.clock = clock
-        self._now = now
-        self._spelled: set[int] = set()
-        self.writer = Writer(directory, switch, now, self._spelled.clear)
+    directory: Path
+    pair: Pair
+    switch: Switch
+    spell: Callable[[int], bytes]
+    workload: str | None = None
+    clock: Callable[[], float] = time.perf_counter
+    now: Callable[[], float] = time.time
+    trouble: str | None = field(default=None, init=False)
+    _ended: SimpleQueue[Optional["ReplyTrace"]] = field(default_factory=SimpleQueue, init=False)
+    _thread: threading.Thread | None = field(default=None, init=False)
 
-    @property
-    def trouble(self) -> str | None:
-        """Why nothing is recorded any more, on one line; None while all is well."""
-        return self.writer.trouble
+    def begin(self, asked: str, tokens: Sequence[int], *, greedy: bool) -> "ReplyTrace":
+        """Start the trace of a reply.
 
-    def begin(self, asked: str, tokens: Sequence[int], *, greedy: bool) -> ReplyTrace:
-        """Start the trace of a reply."""
-        notes = ReplyNotes(
-            self.pair,
-            self._now(),
-            asked,
-            tokens,
-            greedy=greedy,
-            workload=self._workload,
-            keeps_text=self._switch.text,
-        )
-        trace = ReplyTrace(self, notes, self.clock())
-        if notes.keeps_text:
-            self.spell(notes, tokens)
-        return trace
+        Args:
+            asked: what the user said last.
+            tokens: ids of the whole prompt.
+            greedy: whether the temperature is 0.
+        """
+        record = ReplyRecord(self.now(), self.pair, greedy, len(tokens))
+        said = Said(list(tokens)) if self.switch.text else None
+        return ReplyTrace(self, asked, record, said, self.clock())
 
-    def spell(self, notes: ReplyNotes, tokens: Sequence[int]) -> None:
-        """Note the bytes of ids that were not met before, where text is wanted."""
-        new = set(tokens) - self._spelled
-        if new:
-            self._spelled |= new
-            self.writer.put(notes, Pieces({token: self._spell(token) for token in new}))
+    def put(self, trace: "ReplyTrace") -> None:
+        """Have a reply that has ended written down; returns at once."""
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._write, daemon=True, name="telemetry")
+            self._thread.start()
+        self._ended.put(trace)
 
-    def close(self, wait_s: float | None = None) -> None:
-        """Write what is left; closing twice is harmless. See `Writer.close`."""
-        if wait_s is None:
-            self.writer.close()
-        else:
-            self.writer.close(wait_s)
+    def close(self, wait_s: float = _LAST_WORDS_S) -> None:
+        """Write what is left, if it takes no longer than this; closing twice is harmless."""
+        if self._thread is not None:
+            self._ended.put(None)
+            self._thread.join(wait_s)
+
+    def give_up(self, error: Exception) -> None:
+        """Record nothing any more, because of this."""
+        reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
+        reason = " ".join(reason.split())
+        self.trouble = f"telemetry is off for this run ({reason}): see to {self.directory}"
+
+    def _write(self) -> None:
+        while (trace := self._ended.get()) is not None:
+            if self.trouble is None:
+                try:
+                    trace.write()
+                except Exception as error:  # whatever it is, the answer goes on
+                    self.give_up(error)
 
 
+@dataclass(slots=True, eq=False)
 class ReplyTrace:
     """The trace of one reply. Notes in microseconds, and never raises.
 
     Args:
-        recorder: takes what is noted.
-        notes: of this reply.
-        start: the recorder's clock at its beginning.
+        recorder: takes it at the end.
+        asked: what the user said last.
+        record: counts.
+        said: notes what is said; None where that is not wanted.
+        start_s: the recorder's clock at the beginning.
+        text: all of the reply, once it has ended.
     """
 
-    __slots__ = ("_notes", "_recorder", "_start")
-
-    def __init__(self, recorder: Recorder, notes: ReplyNotes, start: float) -> None:
-        self._recorder = recorder
-        self._notes = notes
-        self._start = start
+    recorder: Recorder
+    asked: str
+    record: ReplyRecord
+    said: Said | None
+    start_s: float
+    text: str = ""
 
     def note(self, done: Round) -> None:
         """Note a round."""
-        recorder, notes = self._recorder, self._notes
-        recorder.writer.put(notes, done)
-        if notes.keeps_text:
-            recorder.spell(notes, (*done.draft.tokens, *done.confirmed))
+        try:
+            self.record.add(done)
+            if self.said is not None:
+                self.said.add(done)
+        except Exception as error:  # whatever it is, the answer goes on
+            self.recorder.give_up(error)
 
     def end(self, text: str, prefill_s: float, decode_s: float) -> None:
         """Note the end of the reply.
@@ -119,5 +125,23 @@ class ReplyTrace:
             prefill_s: seconds of evaluating the prompt.
             decode_s: seconds from there to the last token.
         """
-        wall_s = self._recorder.clock() - self._start
-        self._recorder.writer.put(self._notes, NotedEnd(text, prefill_s, decode_s, wall_s))
+        self.text, self.record.prefill_s, self.record.decode_s = text, prefill_s, decode_s
+        self.record.wall_s = self.recorder.clock() - self.start_s
+        if self.said is not None:
+            self.said.spell(self.recorder.spell)
+        self.recorder.put(self)
+
+    def write(self) -> None:
+        """Write the record; called by the recorder's thread.
+
+        Raises:
+            OSError: it cannot be written.
+        """
+        # What is imported here, no answer has to wait for.
+        from localspec.telemetry.storing import store  # noqa: PLC0415
+        from localspec.telemetry.workload import workload_of  # noqa: PLC0415
+
+        recorder, record = self.recorder, self.record
+        record.by_user = recorder.workload is not None
+        record.workload = recorder.workload or workload_of(self.asked, self.text)
+        store(recorder.directory, record, self.said, recorder.switch, recorder.now())

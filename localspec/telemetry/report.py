@@ -1,187 +1,268 @@
-"""Report: the database's sums become figures. Rounds are never read for it, so that its size does not matter."""
+"""Report: what replies add up to, and what drafting gained by it.
 
-import sqlite3
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from typing import NamedTuple, TypeVar
+A machine is busy in one hour and idle in another. Rounds are therefore compared with rounds without a draft of their own hour
+and pair, and with none where that hour has too few of them: else a quiet hour would look like a speed-up.
+"""
 
-from localspec.telemetry.figures import Compared, Figures, Point, Report, Shift, Tally
-from localspec.telemetry.loads import TOOK_US, read_loads
-from localspec.telemetry.pair import Pair
-from localspec.telemetry.plain_cost import PlainCost
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from operator import add
+from typing import Any, Literal, NamedTuple
 
-K = TypeVar("K")
+from localspec.decoding.round import OFF
+from localspec.telemetry.log import Records, Shift
+from localspec.telemetry.reply import COUNTS, STAGES, Pairs
 
-_COUNTS = (
-    "rounds", "drafted", "accepted", "confirmed",
-    "draft_prefill_us", "draft_us", "verify_us", "sample_us", "truncate_us", "other_us",
-)  # fmt: skip
-_KNOWN = "FILTER (WHERE factor IS NOT NULL)"
-_SUMS = ", ".join(
-    (
-        *(f"sum({name})" for name in _COUNTS),
-        f"sum(rounds) {_KNOWN}",
-        f"sum(drafted) {_KNOWN}",
-        f"sum({TOOK_US}) {_KNOWN}",
-        "sum(confirmed * factor)",
-    )
-)
+_FEW_ROUNDS, LEAST_ROUNDS = 5, 20
+"""Plain rounds at one depth before they count, and before they are believed: in all, or there as they are."""
 _HOUR_S = 3600
 _STEPS_H = (1, 24, 7 * 24, 28 * 24, 365 * 24)
 _MOST_POINTS = 60
+_NOTHING = (0,) * len(COUNTS)
+
+Measured = Mapping[int, tuple[int, float]]
+"""By where a bucket of depths begins: how many plain rounds, and their seconds."""
 
 
-class _Cell(NamedTuple):
-    """Sums over hours, of what has the same place in the report."""
+@dataclass(frozen=True, slots=True)
+class PlainCost:
+    """Seconds of a plain round by depth, so that what drafting saved can be said.
 
-    pair: int
+    Measured where enough rounds without a draft were recorded at that depth of context; elsewhere on the line that fits
+    them best; and where there were hardly any, the calibration's pass of width 1, which knows nothing of depth.
+
+    Args:
+        source: where it is known from.
+        rounds: plain rounds that it rests on.
+        base_s: at depth 0.
+        slope_s: more, for every token of depth.
+        at: as measured, by where a bucket of depths begins.
+    """
+
+    source: Literal["measured", "calibrated", "unknown"] = "unknown"
+    rounds: int = 0
+    base_s: float = 0.0
+    slope_s: float = 0.0
+    at: Mapping[int, float] = field(default_factory=dict)
+
+    def of(self, depth: int) -> float:
+        """Return the seconds of a plain round in the bucket that begins at `depth`; 0 where nothing is known."""
+        return self.at.get(depth) or self.base_s + self.slope_s * _middle(depth)
+
+    def load(self, hour: Measured) -> float | None:
+        """Return what plain rounds took in some hour, as a multiple of what they usually do; None if unknown."""
+        if self.source != "measured":
+            return 1.0 if self.source == "calibrated" else None
+        if sum(rounds for rounds, _ in hour.values()) < LEAST_ROUNDS:
+            return None
+        usually_s = sum(rounds * self.of(depth) for depth, (rounds, _) in hour.items())
+        return sum(seconds for _, seconds in hour.values()) / usually_s if usually_s else None
+
+
+def plain_cost(rounds: Measured, calibrated_s: float | None) -> PlainCost:
+    """Return what plain rounds cost, by those that were measured, or by the calibration's plain pass."""
+    rounds = {depth: its for depth, its in rounds.items() if its[0] >= _FEW_ROUNDS}
+    whole = sum(count for count, _ in rounds.values())
+    if whole < LEAST_ROUNDS:
+        return PlainCost() if calibrated_s is None else PlainCost("calibrated", 0, calibrated_s)
+    x = sum(count * _middle(depth) for depth, (count, _) in rounds.items()) / whole
+    y = sum(seconds for _, seconds in rounds.values()) / whole
+    spread = sum(count * (_middle(depth) - x) ** 2 for depth, (count, _) in rounds.items())
+    together = sum((_middle(at) - x) * (s - count * y) for at, (count, s) in rounds.items())
+    slope = max(0.0, together / spread) if spread > 0 else 0.0
+    at = {depth: s / count for depth, (count, s) in rounds.items() if count >= LEAST_ROUNDS}
+    return PlainCost("measured", whole, max(y - slope * x, 0.5 * y), slope, at)
+
+
+def _middle(depth: int) -> float:
+    """Return the middle of the bucket of depths that begins there."""
+    return 128.0 if depth == 0 else 1.5 * depth
+
+
+@dataclass(slots=True)
+class Figures:
+    """Sums over rounds: `COUNTS`, and those of hours in which the price of a plain token is known.
+
+    Attributes:
+        rounds: how many.
+        drafted: tokens that were judged or lay behind one that was not accepted.
+        accepted: how many of them came through.
+        confirmed: tokens that came of the rounds.
+        stages_us: microseconds of each of `STAGES`.
+        rounds_compared: rounds of such hours.
+        compared_drafted: tokens that were drafted in them.
+        compared_s: what they took.
+        plain_s: what as many tokens would have taken without drafting.
+    """
+
+    rounds: int = 0
+    drafted: int = 0
+    accepted: int = 0
+    confirmed: int = 0
+    stages_us: tuple[int, ...] = (0,) * len(STAGES)
+    rounds_compared: int = 0
+    compared_drafted: int = 0
+    compared_s: float = 0.0
+    plain_s: float = 0.0
+
+    def add(self, counts: tuple[int, ...], plain_s: float | None) -> None:
+        """Count a cell, and what it would have taken without drafting."""
+        rounds, drafted, accepted, confirmed, *stages_us = counts
+        self.rounds += rounds
+        self.drafted += drafted
+        self.accepted += accepted
+        self.confirmed += confirmed
+        self.stages_us = tuple(map(add, self.stages_us, stages_us))
+        if plain_s is not None:
+            self.rounds_compared += rounds
+            self.compared_drafted += drafted
+            self.compared_s += sum(stages_us) / 1e6
+            self.plain_s += plain_s
+
+    @property
+    def seconds(self) -> float:
+        """What the rounds took."""
+        return sum(self.stages_us) / 1e6
+
+    @property
+    def stages_s(self) -> dict[str, float]:
+        """Seconds by stage."""
+        return {name: took / 1e6 for name, took in zip(STAGES, self.stages_us, strict=True)}
+
+    @property
+    def acceptance_rate(self) -> float | None:
+        """Accepted over drafted tokens; None when nothing was drafted."""
+        return self.accepted / self.drafted if self.drafted else None
+
+    @property
+    def mean_acceptance_length(self) -> float | None:
+        """Confirmed tokens per target pass; None without any."""
+        return self.confirmed / self.rounds if self.rounds else None
+
+    @property
+    def speed_up(self) -> float | None:
+        """How many times as fast as without drafting; None where nothing was drafted, or that is not known."""
+        return None if self.saved_s is None else self.plain_s / self.compared_s
+
+    @property
+    def saved_s(self) -> float | None:
+        """Seconds that drafting saved, below 0 where it cost some; None likewise."""
+        known = self.compared_drafted and self.compared_s
+        return self.plain_s - self.compared_s if known else None
+
+
+@dataclass(slots=True)
+class Report:
+    """What was recorded since some moment.
+
+    Attributes:
+        since_s: that moment, seconds since 1970; None for all there is.
+        first_s: when the first reply of it began; None without any.
+        replies: how many.
+        shifts: changes of acceptance, the latest first.
+        total: everything.
+        by: by `pair`, `workload` and `drafter`, those with the most rounds first, `off` being plain rounds; and by
+            `depth` of the context and `time`, in order, where a bucket or a period begins.
+        step_s: seconds from one period to the next.
+        tallies: by kind and drafter, see `ReplyRecord`.
+        plain: by pair, what a plain token costs; not of pairs that share their passes.
+    """
+
+    since_s: float | None
+    first_s: float | None
+    replies: int
+    shifts: list[Shift]
+    total: Figures = field(default_factory=Figures)
+    by: dict[str, dict[Any, Figures]] = field(default_factory=dict)
+    step_s: int = _HOUR_S
+    tallies: dict[str, dict[str, Pairs]] = field(default_factory=dict)
+    plain: dict[str, PlainCost] = field(default_factory=dict)
+
+
+class _Place(NamedTuple):
+    """Where rounds belong."""
+
+    hour: int
+    pair: str
     workload: str
     drafter: str
     depth: int
-    counts: Sequence[int]
-    compared: Compared
 
 
-def read_report(connection: sqlite3.Connection, since_s: float | None = None) -> Report:
-    """Return the report of everything since a moment, which counts from the beginning of its hour."""
-    first_hour = 0 if since_s is None else int(since_s // _HOUR_S)
-    with _one_moment(connection):
-        pairs, calibrated = _pairs(connection)
-        names = {number: pair.name for number, pair in pairs.items()}
-        shared = [number for number, pair in pairs.items() if pair.at_once > 1]
-        plain = read_loads(connection, first_hour, calibrated, shared)
-        cells = _cells(connection, first_hour, plain)
-        step_h, points = _trend(connection, first_hour, plain)
-        replies, first_s = connection.execute(
-            "SELECT count(*), min(started_s) FROM reply WHERE started_s >= ?",
-            (_HOUR_S * first_hour,),
-        ).fetchone()
-        return Report(
-            since_s=since_s,
-            first_s=first_s,
-            replies=replies,
-            total=_summed(cells, lambda _: "").get("", Figures()),
-            by_pair=_summed(cells, lambda cell: names.get(cell.pair, "?")),
-            by_workload=_summed(cells, lambda cell: cell.workload),
-            by_drafter=_summed(cells, lambda cell: cell.drafter),
-            by_depth=dict(sorted(_summed(cells, lambda cell: cell.depth).items())),
-            positions=_tallies(connection, first_hour, "position"),
-            confidences=_tallies(connection, first_hour, "confidence"),
-            ranks=_ranks(connection, first_hour),
-            trend=points,
-            step_s=step_h * _HOUR_S,
-            shifts=_shifts(connection, names, since_s or 0.0),
-            plain={
-                name: plain[number]
-                for number, name in names.items()
-                if number in plain and number not in shared
-            },
-        )
+_Cells = dict[_Place, tuple[int, ...]]
+_Plain = dict[tuple[int | None, str], dict[int, tuple[int, float]]]
 
 
-@contextmanager
-def _one_moment(connection: sqlite3.Connection) -> Iterator[None]:
-    """See the database as it is at one moment, whoever writes meanwhile."""
-    connection.execute("BEGIN")
-    try:
-        yield
-    finally:
-        connection.execute("ROLLBACK")
-
-
-def _pairs(connection: sqlite3.Connection) -> tuple[dict[int, Pair], dict[int, float]]:
-    """Return pairs, and seconds of a plain pass where those were calibrated."""
-    pairs, calibrated = {}, {}
-    rows = connection.execute(
-        "SELECT id, target, draft_model, at_once, plain_us FROM pair ORDER BY id"
-    )
-    for number, target, draft_model, at_once, plain_us in rows:
-        pairs[number] = Pair(target, draft_model, at_once=at_once)
-        if plain_us is not None:
-            calibrated[number] = plain_us / 1e6
-    return pairs, calibrated
-
-
-def _cells(
-    connection: sqlite3.Connection, first_hour: int, plain: Mapping[int, PlainCost]
-) -> list[_Cell]:
-    rows = connection.execute(
-        f"SELECT pair, workload, drafter, depth, {_SUMS} FROM cell LEFT JOIN load USING (hour, pair) "  # noqa: S608
-        "WHERE hour >= ? GROUP BY pair, workload, drafter, depth",
-        (first_hour,),
-    )
-    return [
-        _Cell(pair, workload, drafter, depth, *_parted(sums, plain[pair], depth))
-        for pair, workload, drafter, depth, *sums in rows
-    ]
-
-
-def _parted(sums: Sequence[int], plain: PlainCost, depth: int) -> tuple[Sequence[int], Compared]:
-    """Return the counts, and what of them can be compared."""
-    rounds, drafted, took_us, tokens = (each or 0 for each in sums[len(_COUNTS) :])
-    plain_s = plain.of(depth) or 0.0
-    compared = Compared(rounds, drafted, took_us / 1e6, tokens * plain_s)
-    return sums[: len(_COUNTS)], compared
-
-
-def _summed(cells: Sequence[_Cell], key: Callable[[_Cell], K]) -> dict[K, Figures]:
-    """Return the figures of cells by a key, those with the most rounds first."""
-    found: dict[K, Figures] = {}
-    for cell in cells:
-        found.setdefault(key(cell), Figures()).add(cell.counts, cell.compared)
-    return dict(sorted(found.items(), key=lambda item: -item[1].rounds))
-
-
-def _trend(
-    connection: sqlite3.Connection, first_hour: int, plain: Mapping[int, PlainCost]
-) -> tuple[int, list[Point]]:
-    """Return how many hours a point stands for, and the points that have rounds."""
-    low, high = connection.execute(
-        "SELECT min(hour), max(hour) FROM cell WHERE hour >= ?", (first_hour,)
-    ).fetchone()
-    if low is None:
-        return 1, []
-    step = next(
-        step for step in _STEPS_H if (high - low) / step < _MOST_POINTS or step == _STEPS_H[-1]
-    )
-    rows = connection.execute(
-        f"SELECT hour / ? AS at, pair, depth, {_SUMS} FROM cell LEFT JOIN load USING (hour, pair) "  # noqa: S608
-        "WHERE hour >= ? GROUP BY at, pair, depth",
-        (step, first_hour),
-    )
-    points: dict[int, Figures] = {}
-    for at, pair, depth, *sums in rows:
-        points.setdefault(at, Figures()).add(*_parted(sums, plain[pair], depth))
-    return step, [Point(at * step * _HOUR_S, figures) for at, figures in sorted(points.items())]
-
-
-def _tallies(
-    connection: sqlite3.Connection, first_hour: int, kind: str
-) -> dict[str, dict[int, Tally]]:
-    rows = connection.execute(
-        "SELECT drafter, bucket, sum(tried), sum(accepted) FROM tally WHERE hour >= ? AND kind = ? "
-        "GROUP BY drafter, bucket HAVING sum(tried) > 0",
-        (first_hour, kind),
-    )
-    found: dict[str, dict[int, Tally]] = {}
-    for drafter, bucket, tried, accepted in rows:
-        found.setdefault(drafter, {})[bucket] = Tally(tried, accepted)
-    return found
-
-
-def _ranks(connection: sqlite3.Connection, first_hour: int) -> dict[str, dict[int, int]]:
-    return {
-        drafter: {rank: tally.tried for rank, tally in tallies.items()}
-        for drafter, tallies in _tallies(connection, first_hour, "rank").items()
+def make_report(records: Records, since_s: float | None = None) -> Report:
+    """Return the report of the replies that began since a moment."""
+    replies = [each for each in records.replies.values() if each.at >= (since_s or 0.0)]
+    shifts = [each for each in reversed(records.shifts) if each.at >= (since_s or 0.0)]
+    first_s = min((each.at for each in replies), default=None)
+    report = Report(since_s, first_s, len(replies), shifts)
+    cells: _Cells = {}
+    for reply in replies:
+        hour, name = int(reply.at // _HOUR_S), reply.pair.name
+        for (drafter, depth), counts in reply.cells.items():
+            place = _Place(hour, name, reply.workload, drafter, depth)
+            cells[place] = tuple(map(add, cells.get(place, _NOTHING), counts))
+        for drafter, kinds in reply.tallies.items():
+            for kind, pairs in kinds.items():
+                whole = report.tallies.setdefault(kind, {}).setdefault(drafter, [])
+                whole += [[0, 0] for _ in pairs[len(whole) :]]
+                for sums, (tried, accepted) in zip(whole, pairs, strict=False):
+                    sums[0] += tried
+                    sums[1] += accepted
+    pairs_ = {each.pair.name: each.pair for each in replies if each.pair.at_once == 1}
+    measured = _plain_rounds(cells)
+    report.plain = {
+        name: plain_cost(measured.get((None, name), {}), pair.plain_s)
+        for name, pair in pairs_.items()
     }
+    _sum(report, cells, measured)
+    return report
 
 
-def _shifts(
-    connection: sqlite3.Connection, names: Mapping[int, str], since_s: float
-) -> list[Shift]:
-    rows = connection.execute(
-        "SELECT pair, workload, drafter, since_s, found_s, before, after FROM change "
-        "WHERE found_s >= ? ORDER BY found_s DESC",
-        (since_s,),
+def _plain_rounds(cells: _Cells) -> _Plain:
+    """Return plain rounds by hour and pair, and those of all hours by None and pair."""
+    measured: _Plain = {}
+    for place, (rounds, _, _, _, *stages_us) in cells.items():
+        if place.drafter == OFF:
+            for hour in (place.hour, None):
+                by_depth = measured.setdefault((hour, place.pair), {})
+                before, seconds = by_depth.get(place.depth, (0, 0.0))
+                by_depth[place.depth] = (before + rounds, seconds + sum(stages_us) / 1e6)
+    return measured
+
+
+def _sum(report: Report, cells: _Cells, measured: _Plain) -> None:
+    """Sum cells up by all that they belong to."""
+    span = max((each.hour for each in cells), default=0) - min(
+        (each.hour for each in cells), default=0
     )
-    return [Shift(names.get(pair, "?"), *rest) for pair, *rest in rows]
+    step = next((each for each in _STEPS_H if span / each < _MOST_POINTS), _STEPS_H[-1])
+    report.step_s = step * _HOUR_S
+    with_drafts = {(place.hour, place.pair) for place, counts in cells.items() if counts[1]}
+    for place, counts in cells.items():
+        hour, pair, workload, drafter, depth = place
+        cost = report.plain.get(pair, PlainCost())
+        load = cost.load(measured.get((hour, pair), {})) if (hour, pair) in with_drafts else None
+        plain_s = None if load is None else counts[3] * load * cost.of(depth)
+        report.total.add(counts, plain_s)
+        period = hour // step * report.step_s
+        groups = {
+            "pair": pair,
+            "workload": workload,
+            "drafter": drafter,
+            "depth": depth,
+            "time": period,
+        }
+        for name, key in groups.items():
+            group = report.by.setdefault(name, {})
+            if key not in group:
+                group[key] = Figures()
+            group[key].add(counts, plain_s)
+    for name, group in report.by.items():
+        in_order = name in {"depth", "time"}
+        report.by[name] = dict(
+            sorted(group.items(), key=lambda its: its[0] if in_order else -its[1].rounds)
+        )

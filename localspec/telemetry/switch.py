@@ -1,15 +1,14 @@
-"""Switch: whether anything is recorded, and what. One small file beside the database; without it, counts and times."""
+"""Switch: whether anything is recorded, and what. One small file beside the records; without it, counts and times."""
 
 import json
-import os
-import tempfile
-from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from localspec.errors import UsageError
+from localspec.storage.files import private_directory, read_bounded, write_atomic
 
 _MOST_BYTES = 4096
+_KINDS = {"on": bool, "text": bool, "megabytes": int, "days": int}
 LEAST_MEGABYTES, MOST_MEGABYTES = 16, 1 << 20
 
 
@@ -20,8 +19,8 @@ class Switch:
     Args:
         on: counts and times.
         text: token ids and their bytes, too: what was said.
-        megabytes: most that the database and its log take.
-        days: how long rounds are kept.
+        megabytes: most that the records take.
+        days: how long they are kept.
         readable: whether the file makes sense; where it does not, nothing is recorded.
     """
 
@@ -51,20 +50,13 @@ def switch_file(directory: Path) -> Path:
 def read_switch(directory: Path) -> Switch:
     """Return how it is set. What cannot be understood records nothing: it may have said no."""
     try:
-        raw = switch_file(directory).read_bytes()[:_MOST_BYTES]
-    except FileNotFoundError:
-        return Switch()
-    except OSError:
-        return UNREADABLE
-    try:
-        values = json.loads(raw)
-        wanted = {"on": bool, "text": bool, "megabytes": int, "days": int}
-        if values.keys() != wanted.keys():
-            return UNREADABLE
-        if any(type(values[name]) is not kind for name, kind in wanted.items()):
+        values = json.loads(read_bounded(switch_file(directory), _MOST_BYTES))
+        if {name: type(value) for name, value in values.items()} != _KINDS:
             return UNREADABLE
         return Switch(**values)
-    except (ValueError, AttributeError, RecursionError, UsageError):
+    except FileNotFoundError:
+        return Switch()
+    except (OSError, ValueError, AttributeError, RecursionError, UsageError):
         return UNREADABLE
 
 
@@ -77,16 +69,8 @@ def write_switch(directory: Path, switch: Switch) -> None:
     values = asdict(switch)
     del values["readable"]
     try:
-        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        descriptor, beside = tempfile.mkstemp(prefix=".", suffix=".new", dir=directory)
-        try:
-            with os.fdopen(descriptor, "w", encoding="utf-8") as stream:
-                json.dump(values, stream)
-            Path(beside).replace(switch_file(directory))
-        except BaseException:
-            with suppress(OSError):
-                Path(beside).unlink()
-            raise
+        private_directory(directory)
+        write_atomic(switch_file(directory), json.dumps(values).encode())
     except OSError as error:
         raise UsageError(
             f"{switch_file(directory)} cannot be written ({error.strerror}): see to that folder"

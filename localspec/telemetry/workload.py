@@ -5,8 +5,8 @@ summary repeats parts of it, chat and creative writing neither.
 """
 
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 from localspec.telemetry.kinds import (
     CHAT,
@@ -37,7 +37,7 @@ def workload_of(asked: str, reply: str = "") -> str:
     scores = dict.fromkeys(WORKLOADS, 0.0)
     scores[CHAT] = 1.0
     for workload, clues in _CLUES.items():
-        for clue, weight in clues.items():
+        for clue, weight in clues:
             if clue.search(request.instruction):
                 scores[workload] += weight
     if not request.has_material:
@@ -155,73 +155,14 @@ _TABLE_LINE = re.compile(r"\|.*\|.*\|")
 _LISTED = re.compile(r"[-*•\d]")
 
 
-def _clues(weights: Mapping[str, float]) -> dict[re.Pattern[str], float]:
-    return {re.compile(pattern): weight for pattern, weight in weights.items()}
+def _clues() -> dict[str, list[tuple[re.Pattern[str], float]]]:
+    """Return by kind of text what to look for in an instruction, and what it weighs."""
+    found: dict[str, list[tuple[re.Pattern[str], float]]] = {}
+    for line in Path(__file__).with_name("clues.txt").read_text(encoding="utf-8").splitlines():
+        if line and not line.startswith("#"):
+            workload, weight, pattern = line.split(maxsplit=2)
+            found.setdefault(workload, []).append((re.compile(pattern), float(weight)))
+    return found
 
 
-_LANGUAGES = (
-    r"python|javascript|typescript|java|kotlin|rust|golang|haskell|c\+\+|c#|php|perl|ruby|swift|scala|sql|html|css|bash"
-    r"|shell|powershell|cuda|matlab|lua|react|django|flask|express|node|pytest|docker|gradle|cmake"
-)
-_CLUES = {
-    CODE: _clues(
-        {
-            rf"(?:^|\W)(?:{_LANGUAGES})(?!\w)": 1.2,
-            r"(?:^|\W)(?:in|a) (?:c|go|r)(?=\W|$)(?! level)|\bc(?:\+\+)?\d* program": 1.2,
-            r"\b(?:function|funktion|fonction|función|method|struct|class|trie|iterator|regular expression|regex"
-            r"|query|script|skript|dockerfile|makefile|workflow|unit tests?|kernel|one-liner|algorithm|program"
-            r"|component|hook|endpoint|server|cli|queue|app|api)\b": 1.0,
-            r"\b(?:implement|code|codes?|refactor|debug|compile|programm?iere|snippet)\b": 1.0,
-            r"\b\w+error\b|\btraceback\b|\bexception\b|\w+\(\w*\)": 1.0,
-            r"\b(?:dict|tuple|boolean|integer|string|array|pointer|loop|variable|compiler)s?\b": 0.6,
-        }
-    ),
-    EDIT: _clues(
-        {
-            r"\b(?:fix|corrects?|proofread|rename|rewrite|rephrase|reword|reformat|replace|refactor|convert|simplify"
-            r"|shorten|polish|improve|korrigier\w*|verbesser\w*|ersetze|ändere|formulier\w*|corrige\w*|remplace"
-            r"|corrig\w*|reescrib\w*|umschreib\w*|schreibe .* um)\b": 1.8,
-            r"\b(?:change|sort|order|add|insert|remove|delete|double|apply|use|turn|copy|translate|adapt|update)\b": 1.0,
-            r"\b(?:unchanged|whole|full|complete(?:ly)?|back|in full|again|everything else|rest alone|nothing else"
-            r"|anything else|everywhere|keep|without changing|zurück|ganzen|entier)\b": 0.8,
-            r"\b(?:spelling|grammar|mistakes?|typos?|tense|formal|friendlier|polite|wording|rechtschreibung|fautes"
-            r"|errores|comments?|docstrings?|type hints?|bug)\b": 0.8,
-            r"\b(?:this|the|following|diese[nrs]?|folgende[nrs]?|ce|este) (?:\w+ )?(?:text|paragraph|letter|e-?mail|file"
-            r"|function|code|class|sentence|script|program|config|clause|recipe|lines?|list|sql|brief)\b": 0.5,
-        }
-    ),
-    SUMMARISE: _clues(
-        {
-            r"\b(?:summar\w*|tl;?dr|sum (?:this|it|that)? ?up|abstract|gist|condense|zusammenfass\w*|fasse .*zusammen"
-            r"|résum\w*|resum\w*|overview|überblick|in a nutshell|boil\w* down)(?:\b|$)": 2.5,
-            r"\b(?:(?:key|main|important|central) (?:points?|facts?|ideas?|statements?|quotes?|findings?)|takeaways?)\b": 2.0,
-            r"\b(?:quotes?|cite|verbatim|word for word|zitiere\w*)\b": 1.5,
-            r"\b(?:according to|based (?:only )?on|from the (?:text|notes|passage|report)|in the text|(?:read|use) the text"
-            r"|does the author|text about|from the text|laut|d'après|según)\b": 1.8,
-            r"\b(?:text|passage|article|report|notes|minutes|letter|thread|interview|lecture|below)\b": 0.6,
-            r"\b(?:briefly|brief|short|sentences?|words|bullet points|hurry|sätzen|phrases)\b": 0.4,
-            r"\b(?:when|who|why|how|what|which|wann|wer|warum)\b.*\?": 0.5,
-            r"need to know|no time|don't have time": 1.5,
-        }
-    ),
-    STRUCTURED: _clues(
-        {
-            r"\b(?:json|yaml|csv|xml|toml|openapi|schema)\b": 3.0,
-            r"(?s)^(?!.*\b(?:sql|query|database)\b).*\b(?:table|tabelle|tableau|tabla|spreadsheet)\b": 2.2,
-            r"comma.separated|key ?= ?value|`?\w+: ?\w+`? (?:per|a) line|one (?:line|field|row) (?:per|for)|per line"
-            r"|machine.readable|data format": 1.5,
-            r"\b(?:extract|fields?|columns?|rows?|entities|classify|label|parse|fill in)\b": 0.9,
-            r"(?:format|output)\s*:|\{\s*\"?\w+\"?\s*[:,]": 1.5,
-        }
-    ),
-    CREATIVE: _clues(
-        {
-            r"\b(?:story|stories|tale|poem|haiku|limerick|sonnet|lyrics|song|rap|novel\w*|myth|legend|fable|monologue"
-            r"|dialogue|sketch|movie|film|screenplay|speech|toast|love letter|slogans?|taglines?|jokes?|pun|verse|stanzas?"
-            r"|character|scene|gedicht|geschichte|märchen|lied|cuento|poema|poème|histoire|conte|chanson)\b": 2.0,
-            r"\b(?:imagine|invent|compose|come up with|make up|pitch|continue this|finish the story|bedtime|poetic"
-            r"|funny|fictional world|erfinde|denk dir|invente)\b": 1.5,
-            r"\b(?:write|tell|describe|create)\b": 0.4,
-        }
-    ),
-}
+_CLUES = _clues()

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from localspec.telemetry.reading import list_replies, reading
-from localspec.telemetry.report import read_report
+from localspec.telemetry.log import read_records
+from localspec.telemetry.report import make_report
 from tests.cli.command import COMMAND, PLAIN, environment, localspec
 
 SCORE = {
@@ -110,11 +110,10 @@ def test_lines_that_are_answered_at_once_are_recorded_as_such(
     start = time.perf_counter()
     answers("--parallel", "2", "--target", str(smollm2_path))
     wall_s = time.perf_counter() - start
-    with reading(tmp_path / "telemetry") as connection:
-        assert connection is not None
-        replies, report = list_replies(connection, 9), read_report(connection)
+    records = read_records(tmp_path / "telemetry")
+    replies, report = records.replies.values(), make_report(records)
     assert len(replies) == len(LINES) - 1  # one line does not fit into the context
-    assert {reply.pair for reply in replies} == {f"{smollm2_path.name}, 2 at a time"}
+    assert {reply.pair.name for reply in replies} == {f"{smollm2_path.name}, 2 at a time"}
     assert report.total.rounds > 20
     # Shares of passes add up to passes, and nothing is said of what drafting gained.
     assert 0 < report.total.seconds < wall_s

@@ -38,6 +38,17 @@ def test_show_is_json_for_programs(tmp_path: Path, elsewhere: dict[str, str]) ->
     assert document["temperature"] == {"value": 0.5, "level": "user", "origin": origin}
 
 
+def test_show_tells_what_is_recommended_for_the_model(
+    tmp_path: Path, bare_machine: dict[str, str]
+) -> None:
+    done = localspec(
+        "config", "show", env={**bare_machine, "LOCALSPEC_PAIR": "qwen3-4b"}, cwd=tmp_path
+    )
+    lines = {line.split()[0]: line.split()[1:] for line in done.out.splitlines()}
+    assert lines["temperature"] == ["0.6", "recommended", "for", "qwen3-4b"]
+    assert lines["repeat_penalty"] == ["1.0", "default"]
+
+
 def test_passwords_of_mirrors_are_not_shown(tmp_path: Path, elsewhere: dict[str, str]) -> None:
     mirrors = {"LOCALSPEC_MIRRORS": "https://me:s3cret@mirror.example/gguf"}
     for options in ([], ["--json"]):

@@ -1,16 +1,14 @@
 """`telemetry`, `stats`, `export-proposals` and what `run` records, as their users have them."""
 
 import json
-import sqlite3
 import sys
-from contextlib import closing
 from pathlib import Path
 from subprocess import run
 
 import pytest
 
+from localspec.telemetry.log import BEFORE, FILE, read_records
 from localspec.telemetry.switch import Switch
-from localspec.telemetry.taking_in import collect
 from tests.cli.command import PLAIN, assert_one_complaint, localspec
 from tests.telemetry.talking import recording
 
@@ -29,7 +27,7 @@ def elsewhere(tmp_path: Path) -> dict[str, str]:
 def test_status_path_off_and_on(tmp_path: Path, elsewhere: dict[str, str]) -> None:
     assert localspec("telemetry", "status", env=elsewhere).out.startswith("on: counts and times")
     path = localspec("telemetry", "path", env=elsewhere).out.strip()
-    assert path == str(tmp_path / "telemetry" / "telemetry.db")
+    assert path == str(tmp_path / "telemetry" / FILE)
     assert localspec("telemetry", "off", env=elsewhere).code == 0
     status = json.loads(localspec("telemetry", "status", "--json", env=elsewhere).out)
     assert (status["recording"], status["text"], status["rounds"]) == (False, False, 0)
@@ -56,7 +54,7 @@ def test_stats_of_what_was_recorded(tmp_path: Path, elsewhere: dict[str, str]) -
     assert document["total"]["rounds"] == 60
     page = tmp_path / "page.html"
     assert localspec("stats", "--html", str(page), env=elsewhere).out == ""
-    assert "<svg" in page.read_text(encoding="utf-8")
+    assert "by kind of text" in page.read_text(encoding="utf-8")
     assert page.stat().st_mode & 0o777 == 0o600
 
 
@@ -87,19 +85,37 @@ def test_reply_that_is_not_there_cannot_be_tagged(
     assert_one_complaint(localspec("stats", "--retag", "7=code", env=elsewhere), 2)
 
 
-def test_damaged_database_is_told_and_wiped(tmp_path: Path, elsewhere: dict[str, str]) -> None:
+def test_records_that_are_nonsense_are_told_and_wiped(
+    tmp_path: Path, elsewhere: dict[str, str]
+) -> None:
     (tmp_path / "telemetry").mkdir()
-    (tmp_path / "telemetry" / "telemetry.db").write_bytes(
-        b"no database at all, not even nearly" * 99
-    )
+    (tmp_path / "telemetry" / FILE).write_bytes(b"no record at all, not even nearly" * 99)
     assert_one_complaint(localspec("stats", env=elsewhere), 1)
     assert localspec("telemetry", "wipe", env=elsewhere).err == "localspec: all of it is gone\n"
     assert localspec("telemetry", "wipe", env=elsewhere).err == "localspec: there was nothing\n"
 
 
+def test_what_an_earlier_version_left_is_retired_with_a_sentence(
+    tmp_path: Path, elsewhere: dict[str, str]
+) -> None:
+    (tmp_path / "telemetry").mkdir()
+    (tmp_path / "telemetry" / BEFORE).write_bytes(b"SQLite format 3\0")
+    done = localspec("stats", env=elsewhere)
+    assert_one_complaint(done, 1)
+    assert "earlier localspec" in done.err
+    assert "earlier localspec" in localspec("telemetry", "status", env=elsewhere).out
+    with recording(tmp_path / "telemetry") as talk:
+        talk.reply()
+    done = localspec("stats", env=elsewhere)
+    assert done.code == 0
+    assert "earlier localspec" in done.err
+    assert localspec("telemetry", "wipe", env=elsewhere).code == 0
+    assert list((tmp_path / "telemetry").iterdir()) == []
+
+
 def test_keeping_less_removes_the_oldest_at_once(tmp_path: Path, elsewhere: dict[str, str]) -> None:
     with recording(tmp_path / "telemetry") as talk:
-        talk.recorder._now = lambda: 1_000_000_000.0
+        talk.recorder.now = lambda: 1_000_000_000.0
         talk.reply()
     assert localspec("telemetry", "keep", "--days", "9", env=elsewhere).code == 0
     status = json.loads(localspec("telemetry", "status", "--json", env=elsewhere).out)
@@ -118,12 +134,12 @@ def test_proposals_are_json_lines(tmp_path: Path, elsewhere: dict[str, str]) -> 
     assert localspec("stats", env=elsewhere).code == 0
 
 
-def test_run_imports_no_database_before_it_has_something_to_write() -> None:
+def test_run_imports_nothing_that_only_writes_or_shows() -> None:
     done = run([sys.executable, "-c", IMPORTED_BY_RUN], capture_output=True, text=True, check=True)
-    assert "localspec.launch.observe" in done.stdout
-    # llama-cpp-python imports sqlite3 itself, for a cache that nobody uses here.
-    assert "localspec.telemetry.database" not in done.stdout.split()
-    assert "localspec.telemetry.workload" not in done.stdout.split()
+    imported = set(done.stdout.split())
+    assert "localspec.launch.observe" in imported
+    unwanted = ("storing", "log", "drift", "report", "view", "workload", "prior")
+    assert not imported & {"rich", *(f"localspec.telemetry.{name}" for name in unwanted)}
 
 
 @pytest.mark.weights
@@ -146,19 +162,13 @@ def test_answer_is_recorded_once_and_neither_its_text_nor_its_prompt(
     document = json.loads(done.out)
     assert document["workload"] in {"chat", "creative"}
     files = b"".join(each.read_bytes() for each in (tmp_path / "telemetry").iterdir())
-    collect(tmp_path / "telemetry")
-    with closing(sqlite3.connect(tmp_path / "telemetry" / "telemetry.db")) as connection:
-        rows = connection.execute(
-            "SELECT tokens, prefill_us, decode_us, wall_us FROM reply"
-        ).fetchall()
-        (stages_us,) = connection.execute(
-            "SELECT sum(draft_prefill_us + draft_us + verify_us + sample_us + truncate_us + other_us) FROM round"
-        ).fetchone()
-    ((tokens, prefill_us, decode_us, wall_us),) = rows
-    assert tokens == document["usage"]["completion_tokens"]
-    assert stages_us == pytest.approx(decode_us, rel=0.02)
-    assert prefill_us + stages_us <= wall_us  # how near, is in tests/telemetry/test_real_times.py
-    files += b"".join(each.read_bytes() for each in (tmp_path / "telemetry").iterdir())
+    (reply,) = read_records(tmp_path / "telemetry").replies.values()
+    stages_s = sum(reply.sums[4:]) / 1e6
+    assert reply.tokens == document["usage"]["completion_tokens"]
+    assert stages_s == pytest.approx(reply.decode_s, rel=0.02)
+    assert (
+        reply.prefill_s + stages_s <= reply.wall_s
+    )  # how near, is in tests/telemetry/test_real_times.py
     assert b"xyzzyplugh" not in files
     assert document["text"].split()[0].encode() not in files or len(document["text"].split()[0]) < 5
 

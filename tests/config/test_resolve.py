@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from localspec.config.resolve import Level, Resolved
+from localspec.config.resolve import Level, Resolved, with_recommended
 from localspec.errors import UsageError
+from localspec.models.registry import load_registry
 
 Settings = Callable[..., dict[str, Resolved]]
 
@@ -32,6 +33,31 @@ def test_levels_are_heard_key_by_key(settings: Settings, project: Path, user: Pa
     found = settings({"LOCALSPEC_DRAFT": "off"})
     values = {name: found[name].value for name in ("temperature", "threads", "ctx", "draft")}
     assert values == {"temperature": 0.2, "threads": 3, "ctx": 512, "draft": "off"}
+
+
+def test_what_the_makers_recommend_is_heard_where_nobody_set_anything(
+    settings: Settings, user: Path
+) -> None:
+    def sampling(**flags: object) -> dict[str, tuple[object, str]]:
+        found = with_recommended(settings(None, **flags), load_registry())
+        names = ("temperature", "top_k", "repeat_penalty")
+        return {name: (found[name].value, str(found[name].origin)) for name in names}
+
+    of_toy = "recommended for smollm2-135m"
+    usual = {
+        "temperature": (0.2, of_toy),
+        "top_k": (40, "default"),
+        "repeat_penalty": (1.1, of_toy),
+    }
+    assert sampling() == usual
+    user.write_text("temperature = 0.8")
+    assert sampling() == {**usual, "temperature": (0.8, str(user))}
+    assert sampling(temperature=0.3, pair="qwen3-4b") == {
+        "temperature": (0.3, "--temperature"),
+        "top_k": (20, "recommended for qwen3-4b"),
+        "repeat_penalty": (1.0, "default"),
+    }
+    assert sampling(target="mine.gguf")["repeat_penalty"] == (1.0, "default")
 
 
 @pytest.mark.parametrize(

@@ -47,6 +47,35 @@ def test_an_entry_is_read_whole() -> None:
     )
 
 
+def test_what_is_recommended_is_read() -> None:
+    registry = changed('params = "0.5B"', 'params = "30.5B"\nactive = "3.05B"')
+    assert registry.model("toy").read_bytes == 1
+    assert parse_registry(VALID, "my.toml").model("toy").read_bytes == 10
+    licence = 'licence = "apache-2.0"\n'
+    registry = changed(licence, licence + "sampling = { top_k = 20, temperature = 1 }\n")
+    wanted = {"temperature": 1.0, "top_k": 20}
+    assert registry.sampling("p") == registry.sampling("toy") == wanted
+    assert registry.sampling("gone") == registry.sampling("~/gone.gguf") == {}
+    assert changed('good_for = "tests"', 'recommend = "code"').pair("p").recommend == "code"
+
+
+@pytest.mark.parametrize(
+    ("line", "complaint"),
+    [
+        ("sampling = 1", "line 12: models.toy.sampling is not a table"),
+        ("sampling = { top_p = 2 }", "models.toy.sampling.top_p cannot be used: top_p is 2"),
+        ("sampling = { top_k = 0.5 }", "top_k is 0.5: it takes a whole number"),
+        ("sampling = { seed = 1 }", "models.toy.sampling.seed is not a known option"),
+        ("sampling = { presence_penalty = 1 }", "presence_penalty is not a known option"),
+        ('active = "some"', "models.toy.active cannot be 'some'"),
+    ],
+)
+def test_what_is_recommended_is_checked(line: str, complaint: str) -> None:
+    with pytest.raises(UsageError) as raised:
+        changed('licence = "apache-2.0"', f'licence = "apache-2.0"\n{line}')
+    assert complaint in str(raised.value)
+
+
 def test_parts_come_in_numeric_order() -> None:
     source = parse_registry(VALID, "my.toml").model("toy").sources[1]
     assert isinstance(source, WheelSource)
@@ -235,6 +264,9 @@ def test_the_registry_of_the_program_is_found_and_sound() -> None:
         assert model.quant
         assert registry.find(model.full_name.lower()) is model
         assert any(isinstance(source, HubSource) for source in model.sources)
+        assert model.active is None or model.read_bytes < model.size_bytes
+    for pair in registry.pairs.values():
+        assert pair.recommend is None or registry.model(pair.target).is_known
     for name in ("smollm2-135m", "qwen2.5-coder-0.5b", "qwen2.5-coder-1.5b"):
         sources = registry.model(name).sources
         assert any(isinstance(source, WheelSource) for source in sources)
@@ -256,14 +288,6 @@ def test_importing_the_room_is_cheap() -> None:
     code = f"import sys, {rooms}; print([m for m in ('huggingface_hub', 'llama_cpp') if m in sys.modules])"
     loaded: Any = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
     assert loaded.stdout.strip() == b"[]"
-
-
-def test_a_pair_may_say_how_to_answer() -> None:
-    registry = changed('draft = "lookup"', 'draft = "lookup"\nreply = {temperature = 0.2}')
-    assert registry.pair("p").reply == {"temperature": 0.2}
-    for wrong, match in (("hot = 1", "hot is not a known"), ("temperature = -1", "0 or more")):
-        with pytest.raises(UsageError, match=match):
-            changed('draft = "lookup"', f'draft = "lookup"\nreply = {{{wrong}}}')
 
 
 def test_an_alias_means_a_pair_or_a_model_and_adds_to_those_below() -> None:

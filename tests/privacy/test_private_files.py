@@ -16,18 +16,15 @@ from localspec.models.pins import pin
 from localspec.models.registry import Registry
 from localspec.models.store import Store
 from localspec.storage.paths import data_dir
-from localspec.telemetry.database import Database
 from tests.cli.command import PLAIN, localspec
 from tests.models.gguf_builder import model_file
+from tests.telemetry.talking import recording
 
 _ENTRY = ModelEntry(
     "a/b:Q8_0",
     5,
     "0" * 64,
-    None,
-    None,
-    None,
-    (HubSource("a/b", "m.gguf", "a" * 40),),
+    sources=(HubSource("a/b", "m.gguf", "a" * 40),),
     pin=Pin("2026-11-20", "a" * 40),
 )
 
@@ -55,7 +52,8 @@ def test_everything_that_is_kept_is_private(root: Path, tmp_path: Path) -> None:
     assert data_dir() == root
     history = History.open(root / "history")
     history.add_user(history.create(), None, Message.user("Hi"))
-    database = Database(root / "telemetry")
+    with recording(root / "telemetry") as talk:
+        talk.reply()
     cache.store(root / "calibration", {"kind": "a"}, {"b": 1})
     pin(_ENTRY, root)
     store = Store(root)
@@ -65,7 +63,6 @@ def test_everything_that_is_kept_is_private(root: Path, tmp_path: Path) -> None:
     with store.partial(_ENTRY, lambda _: None) as partial:
         partial.write(b"abc", 0)
         assert _open_to_others(root.parent) == []
-    database.close()
     history.close()
     assert len(list(root.rglob("*"))) > 10
     assert _open_to_others(root.parent) == []

@@ -1,23 +1,18 @@
 """Rounds that nobody decoded: what a recorder is told of a reply, for tests and benchmarks."""
 
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from random import Random
 
-import pytest
-
 from localspec.decoding.round import PROMPT, Draft, Round, Spent, Verdict
-from localspec.telemetry.pair import Pair
 from localspec.telemetry.recorder import Recorder
+from localspec.telemetry.reply import Pair
 from localspec.telemetry.switch import Switch
 
 PAIR = Pair("qwen-target", "qwen-draft", 0.020)
 
 _NOTHING = Spent()
-_ODD_S = 1.2345678912e-8
-"""A clock's seconds have many digits, which take their room in a spool."""
 
 
 def drafted(
@@ -36,18 +31,6 @@ def drafted(
 def first(token: int = 7) -> Round:
     """Return the first token, which the prompt gives."""
     return Round(Draft(drafter=PROMPT), Verdict(0, token), (token,))
-
-
-def stored_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have whatever is noted written into the database as soon as it can be."""
-    monkeypatch.setattr("localspec.telemetry.writer._DUE_BYTES", 0)
-
-
-def wait_until_spooled(talk: "Talk") -> None:
-    """Wait until whatever was told of is in the spool."""
-    writer = talk.recorder.writer
-    while writer.waiting or not writer._spooled_bytes:
-        time.sleep(0.01)
 
 
 class Talk:
@@ -70,12 +53,8 @@ class Talk:
         ends: bool = True,
         load: float = 1.0,
         plain_every: int = 5,
-        pause_s: float = 0.0,
     ) -> None:
-        """Tell of one reply; every fifth round is plain, and all of it takes `load` times as long as usual.
-
-        Between rounds nothing happens for `pause_s`.
-        """
+        """Tell of one reply; every fifth round is plain, and all of it takes `load` times as long as usual."""
         trace = self.recorder.begin(asked, range(1000, 1000 + n_prompt), greedy=greedy)
         decode_s = 0.0
         trace.note(first())
@@ -85,18 +64,16 @@ class Talk:
             while accepted < n_drafted and self.rng.random() < acceptance:
                 accepted += 1
             spent = Spent(
-                draft_s=0.0 if plain else load * 0.005 + _ODD_S,
-                verify_s=load * 0.020 + _ODD_S,
-                sample_s=load * 0.003 + _ODD_S,
-                other_s=load * 0.002 + _ODD_S,
+                draft_s=0.0 if plain else load * 0.005,
+                verify_s=load * 0.020,
+                sample_s=load * 0.003,
+                other_s=load * 0.002,
             )
             decode_s += spent.wall_s
             done = (
                 drafted(0, 0, spent=spent) if plain else drafted(n_drafted, accepted, spent=spent)
             )
             trace.note(done)
-            if pause_s:
-                time.sleep(pause_s)
         if ends:
             trace.end(text, 0.1, decode_s)
 
@@ -105,7 +82,7 @@ class Talk:
 def recording(
     directory: Path, switch: Switch | None = None, workload: str | None = None
 ) -> Iterator[Talk]:
-    """Record what is told within, and write all of it."""
+    """Record what is told within, and write all of it by the end."""
     recorder = Recorder(
         directory,
         PAIR,

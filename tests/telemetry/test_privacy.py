@@ -9,11 +9,9 @@ import pytest
 
 from localspec.errors import UsageError
 from localspec.launch.observe import is_allowed
-from localspec.telemetry.proposals import proposals
-from localspec.telemetry.reading import reading
+from localspec.telemetry.log import FILE, wipe
 from localspec.telemetry.switch import UNREADABLE, Switch, read_switch, switch_file, write_switch
-from localspec.telemetry.taking_in import collect
-from localspec.telemetry.wiping import wipe
+from localspec.telemetry.text import proposals
 from tests.telemetry.talking import recording
 
 SECRET_ASKED, SECRET_TEXT = "my password is xyzzy-plugh-42", "the answer is quuxfrobnicate"
@@ -39,8 +37,6 @@ def test_neither_text_nor_ids_are_written_by_default(tmp_path: Path) -> None:
     with recording(tmp_path) as talk:
         talk.reply(rounds=40, asked=SECRET_ASKED, text=SECRET_TEXT, n_prompt=10)
     found = content(tmp_path)
-    collect(tmp_path)
-    found += content(tmp_path)
     assert b"qwen-target" in found  # the search does find what is there
     for word in (*SECRET_ASKED.split(), *SECRET_TEXT.split()):
         if len(word) > 3:
@@ -49,6 +45,7 @@ def test_neither_text_nor_ids_are_written_by_default(tmp_path: Path) -> None:
     for tokens in (PROMPT, DRAFT):
         assert not any(each in found for each in spellings(tokens))
     assert b"<1000>" not in found
+    assert b"<1000>".hex().encode() not in found
 
 
 def test_ids_are_written_where_text_was_asked_for_and_the_same_search_finds_them(
@@ -56,34 +53,26 @@ def test_ids_are_written_where_text_was_asked_for_and_the_same_search_finds_them
 ) -> None:
     with recording(tmp_path, Switch(text=True)) as talk:
         talk.reply(rounds=40, asked=SECRET_ASKED, text=SECRET_TEXT, n_prompt=10)
-    spooled = content(tmp_path)
-    assert any(each in spooled for each in spellings(PROMPT))
-    collect(tmp_path)
     found = content(tmp_path)
     for tokens in (PROMPT, DRAFT):
         assert any(each in found for each in spellings(tokens))
-    assert b"<1000>" in found
+    assert b"<1000>".hex().encode() in found
 
 
-@pytest.mark.parametrize("is_stored", [True, False])
 @pytest.mark.parametrize("only_text", [True, False])
-def test_nothing_of_the_text_is_left_after_wiping(
-    tmp_path: Path, only_text: bool, is_stored: bool
-) -> None:
+def test_nothing_of_the_text_is_left_after_wiping(tmp_path: Path, only_text: bool) -> None:
     with recording(tmp_path, Switch(text=True)) as talk:
         talk.reply(rounds=400, n_prompt=10)
-    if is_stored:
-        collect(tmp_path)
     assert wipe(tmp_path, only_text=only_text)
     found = content(tmp_path)
     for tokens in (PROMPT, DRAFT):
         assert not any(each in found for each in spellings(tokens))
-    assert b"<1000>" not in found
+    assert b"<1000>".hex().encode() not in found
     assert (b"qwen-target" in found) is only_text
 
 
-def test_damaged_database_is_wiped_as_well(tmp_path: Path) -> None:
-    (tmp_path / "telemetry.db").write_bytes(b"secret, and no database: " * 400)
+def test_damaged_log_is_wiped_as_well(tmp_path: Path) -> None:
+    (tmp_path / FILE).write_bytes(b"secret, and no record: " * 400)
     assert wipe(tmp_path)
     assert content(tmp_path) == b""
     assert not wipe(tmp_path)
@@ -92,11 +81,9 @@ def test_damaged_database_is_wiped_as_well(tmp_path: Path) -> None:
 def test_proposals_are_context_draft_verdict_and_correction(tmp_path: Path) -> None:
     with recording(tmp_path, Switch(text=True), workload="code") as talk:
         talk.reply(rounds=10, acceptance=0.5, n_prompt=4)
-    with reading(tmp_path) as connection:
-        assert connection is not None
-        found = list(proposals(connection))
-        plain = list(proposals(connection, drafters=["off"]))
-        cut = list(proposals(connection, most_context=3))
+    found = list(proposals(tmp_path))
+    plain = list(proposals(tmp_path, drafters=["off"]))
+    cut = list(proposals(tmp_path, most_context=3))
     assert len(found) == 8
     assert len(plain) == 2
     first = found[0]
@@ -124,9 +111,17 @@ def test_proposals_are_context_draft_verdict_and_correction(tmp_path: Path) -> N
 def test_without_text_there_are_no_proposals(tmp_path: Path) -> None:
     with recording(tmp_path) as talk:
         talk.reply()
-    with reading(tmp_path) as connection:
-        assert connection is not None
-        assert list(proposals(connection)) == []
+    assert list(proposals(tmp_path)) == []
+
+
+def test_damaged_text_costs_no_other(tmp_path: Path) -> None:
+    with recording(tmp_path, Switch(text=True)) as talk:
+        talk.reply(rounds=5)
+        talk.reply(rounds=5)
+    path = tmp_path / FILE
+    path.write_text(path.read_text().replace('"prompt": [1000', '"prompt": ["x"', 1))
+    assert {each["reply"] for each in proposals(tmp_path)} == {2}
+    assert list(proposals(tmp_path, since_s=1e11)) == []
 
 
 def test_switch_is_what_was_set_and_by_default_counts_without_text(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from localspec.decoding.choose import Chooser, choose_with_gap
 from localspec.decoding.costs import PassCosts, RunningCosts
 from localspec.decoding.drafters.backoff import DRAFT_ROWS, Backoff, Hindsight, own_of
-from localspec.decoding.drafters.drafter import Plan, Terms
+from localspec.decoding.drafters.drafter import GAPS, Plan, Terms
 from localspec.decoding.drafters.early_stopping import EarlyStopping
 from localspec.decoding.drafters.estimator import Estimator
 from localspec.decoding.drafters.register import Material
@@ -20,7 +20,6 @@ from localspec.decoding.round import Draft, Round
 from localspec.errors import PassFailed
 
 # Counted over 100 answers of a real pair, by the gap's bucket: docs/measurements/drafting-policy.md.
-_GAPS = (0.25, 0.5, 1.0, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0)
 _GREEDY = (0.35, 0.41, 0.53, 0.73, 0.89, 0.96, 0.985, 0.99, 0.995, 0.995)
 _SAMPLED = (0.30, 0.43, 0.50, 0.66, 0.76, 0.85, 0.92, 0.93, 0.95, 0.98)
 _GAP_WEIGHT, _GAP_MEMORY, _GAP_DRIFT = 30.0, 60.0, 0.15
@@ -216,7 +215,7 @@ class ModelDrafter:
         last, accepted = self._last, done.verdict.accepted
         compared = own_of(last.hindsight, last.compared)
         for each in compared:
-            self._see(bisect(_GAPS, each.gap), hit=each.hit)
+            self._see(bisect(GAPS, each.gap), hit=each.hit)
         self._backoff.settle(steps - (accepted + 1))
         if not self._backoff.proven:
             if not last.tokens:
@@ -224,7 +223,7 @@ class ModelDrafter:
                 return
             self._backoff.prove()  # what it took to find that out does not count against it
         for gap, hit in zip(last.gaps, self._hits(done), strict=False):
-            self._see(bisect(_GAPS, gap), hit=hit)
+            self._see(bisect(GAPS, gap), hit=hit)
         spent = done.spent
         if self._costs is not None and last.tokens and not last.hindsight:
             late_s = 0.0 if spent.draft_prefill_s else last.late_s
@@ -278,7 +277,7 @@ class ModelDrafter:
 
     def _chance(self, gap: float) -> float:
         """Return the chance that a token is accepted, by the gap that it was chosen with."""
-        return self._by_gap[self._greedy].chance(bisect(_GAPS, gap))
+        return self._by_gap[self._greedy].chance(bisect(GAPS, gap))
 
     def _yield(self, *, fresh: bool) -> float:
         """Return the tokens that a plain step's time yields, as expected of a fresh try or as seen."""

@@ -1,0 +1,115 @@
+"""`localspec recommend`: which models suit this machine, by its memory and the speed that is foreseen."""
+
+import json
+import sys
+from typing import Any
+
+import click
+
+from localspec.calibration.bandwidth import calibrated_bandwidth, measured_bandwidth
+from localspec.errors import ModelUnavailable
+from localspec.launch.fit import free_memory
+from localspec.llama.devices import supports_offload
+from localspec.models.entries import Purpose
+from localspec.models.inventory import inventory
+from localspec.models.recommend import (
+    MOST_OF_GPU,
+    MOST_OF_RAM,
+    Memory,
+    Proposal,
+    Suits,
+    recommend,
+)
+from localspec.models.registry import Registry, load_registry
+from localspec.models.store import Store
+from localspec.options import LoadOptions
+from localspec.storage.files import size_text
+from localspec.storage.paths import data_dir
+
+
+@click.command("recommend")
+@click.option("--code", is_flag=True, help="For code, not for chat.")
+@click.option("--json", "json_", is_flag=True, help="Print JSON.")
+@click.option("--debug", is_flag=True, help="Show a traceback when something fails.")
+def recommend_(code: bool, json_: bool, debug: bool) -> None:  # noqa: ARG001 - main() looks for --debug
+    """Propose models that suit this machine, the best first.
+
+    That is the largest that takes at most 60 % of the free memory (85 % of a GPU's own) and writes
+    8 tokens a second or more, as far as the memory's speed tells: every token reads the weights
+    once. The speed comes from passes that were measured here, or from reading memory for a moment.
+    """
+    registry = load_registry()
+    purpose: Purpose = "code" if code else "chat"
+    memories = _memories(registry)
+    found = recommend(registry, memories, purpose)
+    if json_:
+        click.echo(json.dumps(_document(memories, found), indent=2))
+        return
+    for each in memories:
+        speed = "" if each.bytes_per_s is None else f", read at {each.bytes_per_s / 1e9:.0f} GB/s"
+        click.echo(f"{each.name}: {size_text(each.free_bytes)} free{speed}", err=True)
+    if not found:
+        raise ModelUnavailable(
+            f"no model for {purpose} fits the free memory: end other programs, or take "
+            f"{registry.default_pair}, which is a toy"
+        )
+    width = max(len(each.pair) for each in found)
+    for proposal in found:
+        click.echo(f"{proposal.pair:<{width}}  {_reason(proposal, registry)}")
+    click.echo(f"`localspec pull {found[0].pair}` fetches the first", err=True)
+
+
+def _memories(registry: Registry) -> list[Memory]:
+    machine = free_memory(LoadOptions())
+    if machine is None:
+        raise ModelUnavailable(
+            "this system does not tell how much memory is free: see `localspec pair list`"
+        )
+    items = inventory(registry, Store(data_dir()))
+    models = [(each.path, each.entry.read_bytes) for each in items if each.path is not None]
+    usual = LoadOptions()
+    on_cpu = LoadOptions(gpu_layers=0) if supports_offload() else usual
+    of_ram = calibrated_bandwidth(models, on_cpu) or measured_bandwidth()
+    of_gpus = calibrated_bandwidth(models, usual) if machine.gpus else None
+    # A Mac's GPU has the memory that everything else has, too.
+    most = MOST_OF_RAM if sys.platform == "darwin" else MOST_OF_GPU
+    return [
+        *(Memory(each.name, each.usable_bytes, of_gpus, most) for each in machine.gpus),
+        Memory(machine.ram.name, machine.ram.usable_bytes, of_ram),
+    ]
+
+
+def _reason(proposal: Proposal, registry: Registry) -> str:
+    speed, memory = proposal.tokens_per_s, proposal.memory
+    foreseen = "speed unknown" if speed is None else f"≈ {_rounded(speed)} tokens/s"
+    note = {
+        Suits.WELL: "",
+        Suits.SLOW: ", which is slow",
+        Suits.TIGHT: f", more than {memory.most:.0%} of what is free",
+    }[proposal.suits]
+    takes = f"{size_text(proposal.needed_bytes)} of {memory.name}{note}"
+    return f"{foreseen}, {takes}: {registry.pairs[proposal.pair].good_for}"
+
+
+def _document(memories: list[Memory], found: tuple[Proposal, ...]) -> dict[str, Any]:
+    return {
+        "memories": [
+            {"name": each.name, "free_bytes": each.free_bytes, "bytes_per_s": each.bytes_per_s}
+            for each in memories
+        ],
+        "proposals": [
+            {
+                "pair": each.pair,
+                "memory": each.memory.name,
+                "needed_bytes": each.needed_bytes,
+                "read_bytes": each.target.read_bytes,
+                "tokens_per_s": each.tokens_per_s,
+                "suits": each.suits.name.lower(),
+            }
+            for each in found
+        ],
+    }
+
+
+def _rounded(speed: float) -> str:
+    return f"{speed:.0f}" if speed >= 10 else f"{speed:.1f}"

@@ -1,0 +1,132 @@
+"""What to propose to somebody who chose no model: the largest that fits the free memory and is fast enough.
+
+Pure: a registry, and memories with what is free of them and how fast it is read; proposals out. A pass
+of one token reads its weights once, and everything else of it takes little time beside that.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+
+from localspec.models.entries import ModelEntry, PairEntry, Purpose
+from localspec.models.registry import Registry
+
+ENOUGH_PER_S = 8.0
+"""Tokens per second; people read about as fast."""
+MOST_OF_RAM = 0.6
+"""Other programs want memory, too, and so does a longer context."""
+MOST_OF_GPU = 0.85
+"""Of a memory that nothing but a GPU uses."""
+BESIDE_BYTES = 600 << 20
+"""For the context and the buffers of passes, beside the weights."""
+PROPOSALS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """A memory that a model can be in.
+
+    Args:
+        name: `RAM`, or a device's name.
+        free_bytes: of it.
+        bytes_per_s: how fast passes read it; None where nobody measured.
+        most: the share of what is free that a model may take.
+    """
+
+    name: str
+    free_bytes: int
+    bytes_per_s: float | None
+    most: float = MOST_OF_RAM
+
+
+class Suits(IntEnum):
+    """How well a model suits a memory; the best first."""
+
+    WELL = 0
+    SLOW = 1
+    TIGHT = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """A pair that could be taken.
+
+    Args:
+        pair: its name.
+        memory: where its target would be.
+        target: what the registry says of it.
+        suits: how well.
+    """
+
+    pair: str
+    memory: Memory
+    target: ModelEntry
+    suits: Suits
+
+    @property
+    def needed_bytes(self) -> int:
+        """What it takes of the memory, without a draft model: that is left out where it does not fit."""
+        return self.target.size_bytes + BESIDE_BYTES
+
+    @property
+    def tokens_per_s(self) -> float | None:
+        """The speed that is foreseen without drafting; None where nothing was measured."""
+        return _speed(self.target, self.memory)
+
+
+def recommend(
+    registry: Registry, memories: Sequence[Memory], purpose: Purpose = "chat"
+) -> tuple[Proposal, ...]:
+    """Return what to propose, best first: of what suits well, the largest.
+
+    Where too little suits well, what is too slow follows, the fastest first, and then what takes most
+    of the free memory, the smallest first. Empty where nothing fits.
+
+    Args:
+        registry: which pairs are worth it says `recommend` of each.
+        memories: the preferred one first; a model is in the first that it suits best.
+        purpose: what the model is for.
+    """
+    found = [
+        best
+        for pair in registry.pairs.values()
+        if pair.recommend == purpose and (best := _best(pair, registry, memories)) is not None
+    ]
+    return tuple(sorted(found, key=_rank)[:PROPOSALS])
+
+
+def _best(pair: PairEntry, registry: Registry, memories: Iterable[Memory]) -> Proposal | None:
+    target = registry.find(pair.target)
+    if target is None or not target.is_known:
+        return None
+    proposals = _judged(pair.name, target, memories)
+    return min(proposals, key=lambda each: each.suits, default=None)
+
+
+def _judged(pair: str, target: ModelEntry, memories: Iterable[Memory]) -> Iterator[Proposal]:
+    for memory in memories:
+        needed, speed = target.size_bytes + BESIDE_BYTES, _speed(target, memory)
+        if needed > memory.free_bytes:
+            continue
+        if needed > memory.most * memory.free_bytes:
+            suits = Suits.TIGHT
+        elif speed is not None and speed < ENOUGH_PER_S:
+            suits = Suits.SLOW
+        else:
+            suits = Suits.WELL
+        yield Proposal(pair, memory, target, suits)
+
+
+def _speed(target: ModelEntry, memory: Memory) -> float | None:
+    return None if memory.bytes_per_s is None else memory.bytes_per_s / target.read_bytes
+
+
+def _rank(proposal: Proposal) -> tuple[int, float]:
+    size = proposal.target.size_bytes
+    match proposal.suits:
+        case Suits.WELL:
+            return proposal.suits, -size
+        case Suits.SLOW:
+            return proposal.suits, -(proposal.tokens_per_s or 0)
+        case _:
+            return proposal.suits, size

@@ -1,0 +1,268 @@
+"""Log: one file of JSON lines, to which every reply adds one; its bounds, and its end.
+
+A line is a `reply`, the `text` of one that was recorded with text, a `retag` of one, or a `shift` that drift found. Whoever
+writes holds the directory's lock. What is torn or damaged is left out.
+"""
+
+import json
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from itertools import islice
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from localspec.errors import LocalspecError
+from localspec.storage.files import private_directory, private_opener, write_atomic
+from localspec.storage.locks import locked
+from localspec.telemetry.kinds import WORKLOADS
+from localspec.telemetry.reply import ReplyRecord, checked
+
+FILE, STATE = "replies.jsonl", "drift.json"
+BEFORE = "telemetry.db"
+"""What versions until November 2026 wrote; it is not read."""
+_HEAD = re.compile(rb'\{"kind": "(reply|text|retag|shift)", "at": (\d+(?:\.\d+)?),')
+_MOST_LINE = 64 << 20
+_ENOUGH = 0.85
+"""Share of the bound that is left once it was reached."""
+_DAY_S = 86400.0
+
+DAMAGED = (TypeError, ValueError, LookupError, AttributeError, RecursionError)
+"""What comes of reading what nobody wrote like this."""
+
+
+class Line(NamedTuple):
+    """One line, not parsed yet; `at` is in seconds since 1970."""
+
+    kind: str
+    at: float
+    raw: bytes
+
+
+class Shift(NamedTuple):
+    """A drafter came to be accepted at another rate.
+
+    Args:
+        at: when that was found, seconds since 1970.
+        pair: the name of what answers.
+        workload: kind of text.
+        drafter: its name.
+        since_s: when it began.
+        before: acceptance rate until then.
+        after: and since.
+    """
+
+    at: float
+    pair: str
+    workload: str
+    drafter: str
+    since_s: float
+    before: float
+    after: float
+
+
+class Records(NamedTuple):
+    """Replies by number, oldest first, and changes of acceptance."""
+
+    replies: dict[int, ReplyRecord]
+    shifts: list[Shift]
+
+
+class Sizes(NamedTuple):
+    """How much is there; `first_s` is when the oldest reply began, and the bytes are those of all files."""
+
+    replies: int
+    rounds: int
+    rounds_with_text: int
+    first_s: float | None
+    size_bytes: int
+
+
+def read_sizes(directory: Path) -> Sizes:
+    """Return how much is there.
+
+    Raises:
+        LocalspecError: the file cannot be read.
+    """
+    replies = list(read_records(directory).replies.values())
+    rounds = 0
+    for line in read_lines(directory):
+        if line.kind == "text":
+            with suppress(*DAMAGED):
+                rounds += len(parsed(line)["rounds"])
+    first_s = min((each.at for each in replies), default=None)
+    size_bytes = 0
+    for path in _files(directory):
+        with suppress(FileNotFoundError):  # what stood beside another, as that was written anew
+            size_bytes += path.stat().st_size
+    return Sizes(len(replies), sum(each.sums[0] for each in replies), rounds, first_s, size_bytes)
+
+
+def said_of_before(directory: Path) -> str | None:
+    """Return a sentence on what an earlier version has left; None where there is nothing."""
+    if not (directory / BEFORE).exists():
+        return None
+    return (
+        f"{directory / BEFORE} was recorded by an earlier localspec and is not read any more: "
+        "`localspec telemetry wipe` removes it, with all that was recorded since"
+    )
+
+
+def append(directory: Path, *lines: tuple[str, dict[str, Any]]) -> None:
+    """Add lines, each a kind and what it says, the moment `at` first; the caller holds the lock.
+
+    Raises:
+        OSError: there is no room for them.
+    """
+    content = [json.dumps({"kind": kind, **values}).encode() + b"\n" for kind, values in lines]
+    whole = b"\n" + b"".join(content)  # what is torn before it ends here
+    with open(directory / FILE, "ab", buffering=0, opener=private_opener) as stream:
+        if stream.write(whole) < len(whole):
+            raise OSError(0, "the disk is full")
+
+
+def read_lines(directory: Path, tail_bytes: int | None = None) -> Iterator[Line]:
+    """Yield all lines, or those at the file's end.
+
+    Raises:
+        LocalspecError: the file cannot be read.
+    """
+    path = directory / FILE
+    try:
+        with path.open("rb") as stream:
+            if tail_bytes is not None:
+                stream.seek(max(0, path.stat().st_size - tail_bytes))
+            while raw := stream.readline(_MOST_LINE):
+                if head := _HEAD.match(raw):
+                    yield Line(head[1].decode(), float(head[2]), raw)
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise LocalspecError(
+            f"{path} cannot be read ({error.strerror}): `localspec telemetry wipe` starts afresh"
+        ) from error
+
+
+def parsed(line: Line) -> dict[str, Any]:
+    """Return what a line says; raises one of `DAMAGED` where it is."""
+    values: dict[str, Any] = json.loads(line.raw)
+    del values["kind"]
+    return values
+
+
+def read_records(directory: Path, tail_bytes: int | None = None) -> Records:
+    """Return what was recorded, as users have tagged it.
+
+    Raises:
+        LocalspecError: the file cannot be read.
+    """
+    replies, shifts = Records({}, [])
+    for line in read_lines(directory, tail_bytes):
+        with suppress(*DAMAGED):
+            if line.kind == "reply":
+                reply = ReplyRecord.from_json(parsed(line))
+                replies[reply.id] = reply
+            elif line.kind == "retag":
+                values = parsed(line)
+                reply = replies[values["id"]]
+                reply.workload, reply.by_user = WORKLOADS[WORKLOADS.index(values["workload"])], True
+            elif line.kind == "shift":
+                shift = Shift(**parsed(line))
+                checked(shift[1:4], (), (shift.at, *shift[4:]))
+                shifts.append(shift)
+    return Records(replies, shifts)
+
+
+def retag(directory: Path, reply: int, workload: str, now_s: float) -> bool:
+    """Take a reply for another kind of text; False where there is none of that number.
+
+    Raises:
+        LocalspecError: the records cannot be read or written.
+    """
+    with _changing(directory):
+        if reply not in read_records(directory).replies:
+            return False
+        append(directory, ("retag", {"at": now_s, "id": reply, "workload": workload}))
+    return True
+
+
+def set_bounds(directory: Path, megabytes: int, days: int, now_s: float) -> None:
+    """Keep what is there within new bounds, at once; see `keep_within_bounds`.
+
+    Raises:
+        LocalspecError: it cannot be written.
+    """
+    with _changing(directory):
+        keep_within_bounds(directory, megabytes, days, now_s, slack_s=0.0)
+
+
+def keep_within_bounds(
+    directory: Path, megabytes: int, days: int, now_s: float, slack_s: float = _DAY_S
+) -> None:
+    """Remove what is too old, and the oldest where it is too much; the caller holds the lock.
+
+    Args:
+        directory: of the log.
+        megabytes: most that it takes.
+        days: how long lines are kept.
+        now_s: seconds since 1970.
+        slack_s: how much older they may get, so that not every reply has the file written anew.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    oldest_s, most = now_s - days * _DAY_S, megabytes << 20
+    for path in directory.glob(f"{BEFORE}*"):
+        if path.stat().st_mtime < oldest_s:
+            path.unlink()
+    path = directory / FILE
+    size = path.stat().st_size if path.exists() else 0
+    is_old = any(line.at < oldest_s - slack_s for line in islice(read_lines(directory), 1))
+    passed, start = 0, size - _ENOUGH * most if size > most else 0
+
+    def keeps(line: Line) -> bool:
+        nonlocal passed
+        passed += len(line.raw)
+        return passed > start and line.at >= oldest_s
+
+    if is_old or size > most:
+        _keep(directory, keeps)
+
+
+def wipe(directory: Path, *, only_text: bool = False) -> bool:
+    """Remove what was recorded, or only what of it is text; say whether there was anything.
+
+    What earlier versions have left goes in either case, for it may hold text.
+
+    Raises:
+        LocalspecError: it cannot be removed.
+    """
+    with _changing(directory):
+        gone = list(directory.glob(f"{BEFORE}*") if only_text else _files(directory))
+        for path in gone:
+            path.unlink()
+        text = any(line.kind == "text" for line in read_lines(directory))
+        if text:
+            _keep(directory, lambda line: line.kind != "text")
+    return text or bool(gone)
+
+
+def _files(directory: Path) -> Iterator[Path]:
+    for name in (BEFORE, FILE, STATE):
+        yield from directory.glob(f"*{name}*")  # with what a process that was killed has left
+
+
+@contextmanager
+def _changing(directory: Path) -> Iterator[None]:
+    try:
+        private_directory(directory)
+        with locked(directory):
+            yield
+    except OSError as error:
+        place = error.filename or directory
+        raise LocalspecError(f"{place} cannot be changed ({error.strerror}): see to it") from error
+
+
+def _keep(directory: Path, keeps: Callable[[Line], bool]) -> None:
+    lines = (line.raw for line in read_lines(directory) if keeps(line))
+    write_atomic(directory / FILE, lines)

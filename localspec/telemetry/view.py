@@ -1,0 +1,239 @@
+"""View: a report in tables and sentences, for a terminal and as a page that needs nothing else."""
+
+import io
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from rich.console import Console, Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from localspec.telemetry.log import Shift
+from localspec.telemetry.moments import day, minute
+from localspec.telemetry.reply import STAGES, Pairs, ReplyRecord
+from localspec.telemetry.report import LEAST_ROUNDS, Figures, PlainCost, Report
+
+_NO_WIDTH = 400
+_BARS = "▁▂▃▄▅▆▇█"
+_HEADERS = ("", "rounds", "tokens", "accepted", "per pass", "speed-up", "saved")
+_PERIODS = {3600: "hour", 86400: "day", 604800: "week"}
+_PAGE = """<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
+<title>What drafting did here</title><style>
+:root {{ color-scheme: light dark; }} body {{ max-width: 75rem; margin: 2rem auto; padding: 0 1rem; }}
+pre {{ font: 14px/1.4 monospace; overflow-x: auto; }} {stylesheet}
+</style></head><body><h1>What drafting did here</h1><pre>{code}</pre></body></html>
+"""
+
+
+def html_page(report: Report, now_s: float) -> str:
+    """Return the page: no script, no font, no address of anywhere."""
+    console = _console(record=True, file=io.StringIO(), width=130)
+    console.print(Group(*view(report, wide=True)))
+    console.print(f"\nMade by localspec on {minute(now_s)}: counts and times of this machine.")
+    return console.export_html(code_format=_PAGE)
+
+
+def terminal_view(report: Report) -> str:
+    """Return it for stdout: with colours where that is a terminal, as wide as that is, or as its lines are."""
+    console = _console()
+    if not console.is_terminal:
+        console.width = _NO_WIDTH
+    with console.capture() as captured:
+        console.print(Group(*view(report, bars=console.encoding == "utf-8")))
+    return "".join(f"{line.rstrip()}\n" for line in captured.get().splitlines())
+
+
+def _console(**options: Any) -> Console:
+    """Return a console that takes texts as they are."""
+    return Console(markup=False, highlight=False, emoji=False, **options)
+
+
+def view(report: Report, *, wide: bool = False, bars: bool = True) -> Iterator[RenderableType]:
+    """Yield what a report says, part by part.
+
+    Args:
+        report: what is said.
+        wide: whether there is room for bars, and for every period.
+        bars: whether the stream has characters for sparklines.
+    """
+    total, by = report.total, report.by
+    if total.rounds == 0:
+        since = "" if report.since_s is None else f" since {day(report.since_s)}"
+        yield f"nothing was recorded{since}"
+        return
+    yield from _head(report)
+    yield from _section("by pair", by["pair"], wide)
+    yield from _section("by kind of text", by["workload"], wide)
+    yield from _section("by drafter (off: rounds without a draft)", by["drafter"], wide)
+    depths = {f"from {at}": its for at, its in by["depth"].items()}
+    yield from _section("by depth of the context", depths, wide)
+    tallies = report.tallies
+    title = "accepted by place in the draft, of those that were judged"
+    yield from _rates(title, tallies.get("position", {}), lambda at: str(at + 1), wide)
+    title = "accepted by how sure the drafter was, from so much on"
+    yield from _rates(title, tallies.get("confidence", {}), lambda at: f"{10 * at}%", wide)
+    title = "corrections by their place among the drafter's choices"
+    ranks = {name: _shares(pairs) for name, pairs in tallies.get("rank", {}).items()}
+    yield from _rates(title, ranks, lambda at: str(at or "farther"), wide)
+    yield from _stages(total, wide)
+    if bars:
+        yield from _trend(report)
+    if wide and len(by["time"]) > 1:
+        yield from _section("by time", {minute(at): its for at, its in by["time"].items()}, wide)
+    if report.shifts:
+        yield _title("what changed")
+        yield from (f"  {said_of_shift(shift)}" for shift in report.shifts[:10])
+
+
+def replies_view(replies: Iterable[ReplyRecord]) -> Iterator[str]:
+    """Yield replies as lines, with the numbers that `--retag` takes."""
+    for reply in replies:
+        _, drafted, accepted, *_ = reply.sums
+        yield (
+            f"{reply.id:6} {minute(reply.at)} {reply.workload:10} ({'you' if reply.by_user else 'guess'}) "
+            f"{reply.tokens:5} tokens {accepted}/{drafted} accepted {reply.wall_s:.1f} s  {reply.pair.name}"
+        )
+
+
+def _head(report: Report) -> Iterator[str]:
+    total = report.total
+    replies = "1 reply" if report.replies == 1 else f"{report.replies} replies"
+    yield (
+        f"{replies}, {total.confirmed} tokens in {total.rounds} rounds since {day(report.first_s or 0)}: "
+        f"{_said_of_saving(total)}"
+    )
+    for name, cost in report.plain.items():
+        yield f"a plain token of {name}: {_said_of_plain(cost)}"
+    if total.saved_s is not None and total.rounds_compared < total.rounds:
+        yield (
+            f"speed-up and time saved hold for {total.rounds_compared} of {total.rounds} rounds: those of hours with "
+            f"drafts, and with {LEAST_ROUNDS} rounds or more without"
+        )
+
+
+def _said_of_saving(total: Figures) -> str:
+    if total.drafted == 0:
+        return "nothing was drafted"
+    if total.saved_s is None:
+        return "what drafting saved is not known: too few rounds ran without a draft"
+    plain = _duration(total.plain_s)
+    if total.saved_s >= 0:
+        return f"drafting saved {_duration(total.saved_s)} of {plain}"
+    return f"drafting took {_duration(-total.saved_s)} more than {plain} without it"
+
+
+def _said_of_plain(cost: PlainCost) -> str:
+    if cost.source == "unknown":
+        return "unknown: hardly a round ran without a draft, and nothing was calibrated"
+    known = f"{1000 * cost.base_s:.1f} ms, "
+    if cost.source == "measured":
+        return f"{known}measured in {cost.rounds} rounds without a draft; compared by the hour, and by depth"
+    return f"{known}as calibrated at a shallow depth: hardly a round ran without a draft"
+
+
+def said_of_shift(shift: Shift) -> str:
+    """Return what changed, as a sentence."""
+    verb = "fell" if shift.after < shift.before else "rose"
+    return (
+        f"since {minute(shift.since_s)}: acceptance of {shift.drafter} on {shift.workload} {verb} "
+        f"from {shift.before:.0%} to {shift.after:.0%} ({shift.pair})"
+    )
+
+
+def _section(title: str, rows: Mapping[str, Figures], wide: bool) -> Iterator[RenderableType]:
+    cells = []
+    for name, its in rows.items():
+        saved = "" if its.saved_s is None else _duration(its.saved_s)
+        length, speed_up = _formed("{:.2f}", its.mean_acceptance_length, its.speed_up)
+        rate, bar = _formed("{:.0%}", its.acceptance_rate), _bar(its.acceptance_rate or 0.0, wide)
+        cells.append(
+            (name, str(its.rounds), str(its.confirmed), *rate, length, speed_up, saved, bar)
+        )
+    yield from _table(title, (*_HEADERS, ""), cells)
+
+
+def _rates(
+    title: str, by_drafter: Mapping[str, Pairs], label: Callable[[int], str], wide: bool
+) -> Iterator[RenderableType]:
+    """Yield by drafter which share of the tokens of a bucket was accepted; of ranks, which share of them it is."""
+    known = {at for pairs in by_drafter.values() for at, (tried, _) in enumerate(pairs) if tried}
+    buckets = sorted(known)[: 16 if wide else 12]
+    rows = []
+    for drafter, pairs in by_drafter.items():
+        its = [pairs[at] if at < len(pairs) and pairs[at][0] else (0, 0) for at in buckets]
+        rates = [hits / tried if tried else None for tried, hits in its]
+        rows.append((drafter, *_formed("{:.0%}", *rates)))
+        if wide:
+            rows.append(("of", *(str(tried) for tried, _ in its)))
+            rows.append(("", *sparkline(rates, 0.0, 1.0)))
+    if buckets:
+        yield from _table(title, ("", *map(label, buckets)), rows)
+
+
+def _shares(ranks: Pairs) -> Pairs:
+    """Return how many corrections there were for each rank that occurred, and how many were of it; 0 is farther."""
+    whole = sum(count for count, _ in ranks)
+    return [[whole if count else 0, count] for count, _ in ranks]
+
+
+def _table(
+    title: str, headers: Sequence[str], rows: Iterable[Sequence[str]]
+) -> Iterator[RenderableType]:
+    table = Table(box=None, padding=(0, 1), header_style="dim")
+    for header in headers:
+        table.add_column(header, justify="right" if header else "left", overflow="fold")
+    for row in rows:
+        table.add_row(*row)
+    yield from (_title(title), table)
+
+
+def _title(title: str) -> Text:
+    return Text(f"\n{title}", style="bold")
+
+
+def _formed(form: str, *values: float | None) -> list[str]:
+    return ["" if value is None else form.format(value) for value in values]
+
+
+def _bar(share: float, wide: bool) -> str:
+    return "█" * round(24 * share) if wide else ""
+
+
+def _duration(seconds: float) -> str:
+    if abs(seconds) < 120:
+        return f"{seconds:.1f} s"
+    return f"{seconds / 60:.1f} min" if abs(seconds) < 7200 else f"{seconds / 3600:.1f} h"
+
+
+def _stages(total: Figures, wide: bool) -> Iterator[RenderableType]:
+    if total.seconds:
+        shares = [total.stages_s[stage] / total.seconds for stage in STAGES]
+        rows = [[f"{share:.1%}" for share in shares], [_bar(share, wide) for share in shares]]
+        title = f"where the time went, of {_duration(total.seconds)}"
+        yield from _table(title, [stage.replace("_", " ") for stage in STAGES], rows[: 1 + wide])
+
+
+def _trend(report: Report) -> Iterator[RenderableType]:
+    points = report.by["time"]
+    if len(points) < 2 or report.total.drafted == 0:
+        return
+    period = _PERIODS.get(report.step_s, "period")
+    yield _title(f"trend, a bar for each {period} with rounds, from {minute(min(points))} on")
+    rates = [its.acceptance_rate for its in points.values()]
+    for name, values in (
+        ("acceptance", rates),
+        ("speed-up  ", [its.speed_up for its in points.values()]),
+    ):
+        if known := [value for value in values if value is not None]:
+            low, high = min(known), max(known)
+            yield f"  {name} {sparkline(values, low, high)}  {low:.2f} to {high:.2f}"
+
+
+def sparkline(values: Sequence[float | None], low: float, high: float) -> str:
+    """Return a bar for each value, from `low` to `high`; a blank where there is none."""
+    span = high - low
+    return "".join(
+        " " if value is None else _BARS[round((value - low) / span * 7) if span else 7]
+        for value in values
+    )

@@ -1,0 +1,101 @@
+"""What is proposed for machines from 2 to 128 GB, and why."""
+
+from dataclasses import replace
+
+import pytest
+
+from localspec.models.entries import ModelEntry, PairEntry, parameters
+from localspec.models.recommend import MOST_OF_GPU, Memory, Suits, recommend
+from localspec.models.registry import Registry, load_registry
+
+GB, GB_PER_S = 10**9, 1e9
+
+
+def ram(free_gb: float, gb_per_s: float | None) -> Memory:
+    speed = None if gb_per_s is None else gb_per_s * GB_PER_S
+    return Memory("RAM", round(free_gb * GB), speed)
+
+
+def gpu(free_gb: float, gb_per_s: float | None) -> Memory:
+    return replace(ram(free_gb, gb_per_s), name="GPU", most=MOST_OF_GPU)
+
+
+# What is free is less than what was bought. Each with why the first, and not a larger one.
+MACHINES = {
+    # Nothing leaves 40 % free.
+    "2 GB, CPU": ([ram(1.5, 8)], ["gemma3-1b"]),
+    # 1.74 GB may be taken.
+    "4 GB, CPU": ([ram(2.9, 15)], ["qwen3-1.7b", "gemma3-1b"]),
+    "8 GB, CPU": ([ram(5.5, 30)], ["qwen3-4b-2507", "qwen3-1.7b", "gemma3-1b"]),
+    # qwen3-8b would fit, at 7.0 tokens/s; of gemma4-e4b a token reads 4.5 of 8 billion parameters.
+    "16 GB, CPU": ([ram(12, 35)], ["gemma4-e4b", "qwen3-4b-2507", "qwen3-1.7b"]),
+    # Of mixtures of experts a token reads a seventh; the dense 14B does 6.7 tokens/s.
+    "32 GB, CPU": ([ram(27, 60)], ["gemma4-26b-a4b", "gpt-oss-20b", "gemma4-12b"]),
+    "64 GB, CPU": ([ram(56, 60)], ["qwen3-30b-a3b-2507", "gemma4-26b-a4b", "gpt-oss-20b"]),
+    "128 GB, CPU": ([ram(115, 200)], ["gpt-oss-120b", "qwen3-32b", "qwen3-30b-a3b-2507"]),
+    # A GPU that nobody measured is taken to be fast.
+    "8 GB GPU": ([gpu(7.5, None), ram(12, 40)], ["gemma4-e4b", "qwen3-8b", "qwen3-4b-2507"]),
+    # 19.6 GB may be taken, which the dense 32B misses.
+    "24 GB GPU": (
+        [gpu(23, 900), ram(27, 60)],
+        ["qwen3-30b-a3b-2507", "gemma4-26b-a4b", "gpt-oss-20b"],
+    ),
+    # Its memory is everybody's.
+    "16 GB, Apple": ([ram(10, 100)], ["gemma4-e4b", "qwen3-8b", "qwen3-4b-2507"]),
+    "64 GB, Apple": ([ram(50, 400)], ["qwen3-32b", "qwen3-30b-a3b-2507", "gemma4-26b-a4b"]),
+}
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+def test_the_largest_that_fits_and_is_fast_enough_comes_first(machine: str) -> None:
+    memories, wanted = MACHINES[machine]
+    found = recommend(load_registry(), memories)
+    assert [each.pair for each in found] == wanted
+    assert found[0].suits is (Suits.TIGHT if machine == "2 GB, CPU" else Suits.WELL)
+    assert found[0].memory is memories[0]
+
+
+def test_code_has_proposals_of_its_own() -> None:
+    found = recommend(load_registry(), [ram(12, 60)], "code")
+    assert [each.pair for each in found[:2]] == ["qwen2.5-coder-7b", "qwen2.5-coder-1.5b"]
+
+
+def made(sizes: dict[str, int]) -> Registry:
+    models = {
+        name: ModelEntry(name, size, "0" * 64, params="30B", active="3B" if name == "moe" else None)
+        for name, size in sizes.items()
+    }
+    pairs = {name: PairEntry(name, name, "lookup", None, "", recommend="chat") for name in models}
+    return Registry(models, pairs, "")
+
+
+def test_what_suits_less_follows_the_faster_and_then_the_smaller_first() -> None:
+    registry = made({"a": 5 * GB, "b": 6 * GB, "moe": 7 * GB, "c": 30 * GB, "d": 20 * GB})
+    found = recommend(registry, [ram(24, 20)])
+    assert [(each.pair, each.suits) for each in found] == [
+        ("moe", Suits.WELL),
+        ("a", Suits.SLOW),
+        ("b", Suits.SLOW),
+    ]
+    assert found[0].tokens_per_s == pytest.approx(20 / 0.7)
+    assert found[1].tokens_per_s == pytest.approx(4)
+    big = recommend(made({"c": 18 * GB, "d": 16 * GB}), [ram(24, 20)])
+    assert [(each.pair, each.suits) for each in big] == [("d", Suits.TIGHT), ("c", Suits.TIGHT)]
+
+
+def test_nothing_is_proposed_where_nothing_fits_or_nothing_may_be_proposed() -> None:
+    assert recommend(made({"a": 5 * GB}), [ram(3, 20)]) == ()
+    assert recommend(made({"a": 0}), [ram(3, 20)]) == ()
+    assert recommend(made({"a": GB}), [ram(8, 20)], "code") == ()
+    assert recommend(made({"a": GB}), []) == ()
+
+
+def test_the_memory_that_a_model_suits_best_is_taken_the_preferred_one_of_equals() -> None:
+    registry = made({"a": 2 * GB})
+    assert recommend(registry, [gpu(8, None), ram(8, 60)])[0].memory.name == "GPU"
+    assert recommend(registry, [gpu(2.8, None), ram(8, 60)])[0].memory.name == "RAM"
+
+
+@pytest.mark.parametrize(("label", "wanted"), [("135M", 135e6), ("0.5B", 5e8), ("30.5B", 3.05e10)])
+def test_labels_of_parameters(label: str, wanted: float) -> None:
+    assert parameters(label) == pytest.approx(wanted)
