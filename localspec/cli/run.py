@@ -35,7 +35,6 @@ from localspec.launch.load import load
 from localspec.launch.observe import Telemetry
 from localspec.launch.plan import make_plan
 from localspec.options import ReplyOptions
-from localspec.ui.model_switch import DEMONSTRATION
 
 
 @click.command()
@@ -174,6 +173,8 @@ def _report(
         click.echo(one_line(assistant, reply), err=True)
     nobody_chose = {"pair", "target"} <= set(flags["unset"])
     if nobody_chose and sys.stderr.isatty() and not flags["quiet"]:
+        from localspec.ui.model_switch import DEMONSTRATION  # noqa: PLC0415 - the engine's client
+
         click.echo(f"localspec: {DEMONSTRATION}: `localspec search` lists others", err=True)
     bound = options.answer_grammar is not None
     if bound and reply.stop_reason is not StopReason.EOG and not flags["quiet"]:

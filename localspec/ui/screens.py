@@ -6,9 +6,7 @@ from textual.app import App, SuspendNotSupported
 
 from localspec.engine.protocol import Failed
 from localspec.errors import LocalspecError
-from localspec.ui.clipboard import filled
 from localspec.ui.commands import BY_NAME, COMMANDS, run
-from localspec.ui.editor import written
 from localspec.ui.export import write_export
 from localspec.ui.history_sheet import HistorySheet
 from localspec.ui.main_view import MainView
@@ -84,6 +82,8 @@ class Screens:
 
     def copy(self, text: str) -> None:
         """Copy a text, by a program of this machine and by way of the terminal (OSC 52)."""
+        from localspec.ui.clipboard import filled  # noqa: PLC0415 - not for the first frame
+
         self._app.copy_to_clipboard(text)
         if filled(text):
             self.tell(f"copied {len(text)} characters")
@@ -125,6 +125,8 @@ class Screens:
 
     async def open_editor(self) -> None:
         """Give the terminal to an editor, and take what was written into the composer."""
+        from localspec.ui.editor import written  # noqa: PLC0415 - likewise
+
         composer = self.view.entry.composer
         try:
             with self._app.suspend():

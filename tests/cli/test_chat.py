@@ -211,7 +211,9 @@ def test_a_dumb_terminal_gets_lines() -> None:
 def test_with_stderr_in_a_file_nothing_is_drawn_into_it(tmp_path: Path) -> None:
     with (tmp_path / "err").open("w+b") as file:
         with terminal(*GREEDY, stderr=file.fileno()) as screen:
+            screen.until("> ")
             screen.type("Hello?\n")
+            screen.until("\n> ")
             screen.type("\x04")
             assert screen.end() == 0
         file.seek(0)

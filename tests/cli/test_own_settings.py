@@ -80,7 +80,7 @@ def test_a_model_is_a_pair_or_a_target_and_never_both(
 def test_who_comes_before_is_said(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LOCALSPEC_CTX", "99")
     assert (
-        "LOCALSPEC_CTX sets ctx, too, and comes before it"
+        "LOCALSPEC_CTX sets ctx, too, and comes before "
         in call("config", "set", "ctx", "4096").stderr
     )
 
