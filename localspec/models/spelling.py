@@ -40,4 +40,4 @@ def _pieces(name: str) -> list[str]:
 def _size(name: str) -> float:
     """Return how many millions of weights a name tells of; 0 where it tells of none."""
     found = _SIZE.findall(name.lower())
-    return float(found[-1][0]) * (1000 if found[-1][1] == "b" else 1) if found else 0
+    return max((float(size) * (1000 if unit == "b" else 1) for size, unit in found), default=0)
