@@ -59,6 +59,7 @@ def exact_smollm2(smollm2_path: Path) -> Iterator[Assistant]:
     assistant.close()
 
 
+@pytest.mark.slow
 @pytest.mark.weights
 @pytest.mark.parametrize("temperature", [0.0, 0.8])
 @pytest.mark.parametrize("prompt", [*PROMPTS, LONG + PROMPTS[2]])
@@ -77,6 +78,7 @@ def test_a_model_agrees_with_itself(exact_smollm2: Assistant) -> None:
     assert reply.acceptance.acceptance_rate > 0.9
 
 
+@pytest.mark.slow
 @pytest.mark.weights
 def test_exact_lets_auto_change_no_byte(smollm2_path: Path) -> None:
     launch = LaunchOptions(target=str(smollm2_path), exact=True, load=LoadOptions(n_ctx=1024))
@@ -199,6 +201,7 @@ def batch_answers(folder: Path, temperature: float, *flags: str) -> list[tuple[o
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.weights
 @pytest.mark.parametrize("temperature", [0.0, 0.8])
 def test_a_batch_drafts_several_lines_at_once_and_changes_no_byte(

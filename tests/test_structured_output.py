@@ -18,7 +18,7 @@ from localspec.launch.plan import make_plan
 from localspec.options import LaunchOptions, LoadOptions, ReplyOptions, SamplingParams
 from tests.grammar.schemas import ASKED, Asked
 
-pytestmark = pytest.mark.weights
+pytestmark = [pytest.mark.weights, pytest.mark.slow]
 
 ANYTHING = "root ::= [\\x01-\\U0010FFFF]*"
 

@@ -45,9 +45,9 @@ def recommend_(code: bool, json_: bool, debug: bool) -> None:  # noqa: ARG001 - 
     if json_:
         click.echo(json.dumps(_document(memories, found), indent=2))
         return
-    for each in memories:
-        speed = "" if each.bytes_per_s is None else f", read at {each.bytes_per_s / 1e9:.0f} GB/s"
-        click.echo(f"{each.name}: {size_text(each.free_bytes)} free{speed}", err=True)
+    for place in memories:
+        speed = "" if place.bytes_per_s is None else f", read at {place.bytes_per_s / 1e9:.0f} GB/s"
+        click.echo(f"{place.name}: {size_text(place.free_bytes)} free{speed}", err=True)
     if not found:
         raise ModelUnavailable(
             f"no model for {purpose} fits the free memory: end other programs, or take "

@@ -1,5 +1,6 @@
 """What is on this machine: every file in the store, under the names that it has, and what is known of it."""
 
+import json
 import re
 from dataclasses import dataclass
 from math import prod
@@ -122,7 +123,7 @@ def _of_entry(entry: ModelEntry, store: Store) -> dict[str, Fact]:
         "active": entry.active,
         "context": entry.context,
         "licence": entry.licence,
-        "sampling": [f"{name} {value:g}" for name, value in entry.sampling] or None,
+        "sampling": [f"{name} {json.dumps(value)}" for name, value in entry.sampling] or None,
         "sha256": entry.sha256 or None,
         "learnt": None if entry.pin is None else entry.pin.date,
         "commit": None if entry.pin is None else entry.pin.commit,

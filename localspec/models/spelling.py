@@ -38,6 +38,6 @@ def _pieces(name: str) -> list[str]:
 
 
 def _size(name: str) -> float:
-    """Return how many millions of weights a name tells of; 0 where it tells of none."""
+    """Return how many millions of weights a name tells of, those of all experts; 0 where it tells of none."""
     found = _SIZE.findall(name.lower())
-    return max((float(size) * (1000 if unit == "b" else 1) for size, unit in found), default=0)
+    return max((float(number) * {"b": 1000, "m": 1}[unit] for number, unit in found), default=0)

@@ -211,6 +211,7 @@ def stopped(number: signal.Signals, until: Callable[[], bool]) -> tuple[int, str
     return process.returncode, err.decode()
 
 
+@pytest.mark.slow
 @weights
 @pytest.mark.usefixtures("smollm2_path", "folder")
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
@@ -258,6 +259,7 @@ def test_a_pipe_that_brings_nothing_can_be_left_by_ctrl_c() -> None:
     assert b"Traceback" not in err
 
 
+@pytest.mark.slow
 @weights
 @pytest.mark.usefixtures("smollm2_path", "folder")
 def test_killed_at_random_moments_it_ends_as_if_nothing_had_happened() -> None:

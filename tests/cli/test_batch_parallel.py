@@ -13,6 +13,8 @@ from localspec.telemetry.log import read_records
 from localspec.telemetry.report import make_report
 from tests.cli.command import COMMAND, PLAIN, environment, localspec
 
+pytestmark = pytest.mark.slow
+
 SCORE = {
     "type": "object",
     "properties": {"fruit": {"enum": ["fig", "pear"]}, "score": {"type": "integer", "maximum": 9}},

@@ -10,6 +10,8 @@ from tests.cli.command import PLAIN, assert_one_complaint, localspec, started
 from tests.cli.test_interrupt import interrupt
 from tests.lab.fake_server import fake_server
 
+pytestmark = pytest.mark.slow
+
 SHORT = ("--max-tokens", "8", "--repeat", "2", "--temperature", "0,0.8")
 
 

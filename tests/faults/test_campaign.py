@@ -11,6 +11,8 @@ from lab.faults.memory_group import NotHereError
 from lab.faults.trial import Trial
 from localspec.storage.paths import data_dir
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.weights
 @pytest.mark.parametrize(

@@ -9,7 +9,11 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import pytest
+
 from localspec.history.archive import History
+
+pytestmark = pytest.mark.slow
 
 KILLS = 100
 # The promise is a second of a writer that runs: it is measured by what the writer itself said last, since one that

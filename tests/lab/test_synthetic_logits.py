@@ -12,7 +12,7 @@ from localspec.llama.context import LlamaContext
 from localspec.llama.model import LlamaModel
 from localspec.options import LoadOptions
 
-pytestmark = pytest.mark.weights
+pytestmark = [pytest.mark.weights, pytest.mark.slow]
 
 TEXT = "The quick brown fox jumps over the lazy dog, and nobody asks the dog why. " * 4
 

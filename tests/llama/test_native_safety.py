@@ -19,7 +19,7 @@ from localspec.options import LaunchOptions, LoadOptions, ReplyOptions, Sampling
 from tests.llama import tiny_mamba
 from tests.llama.audit import Audit, held
 
-pytestmark = pytest.mark.weights
+pytestmark = [pytest.mark.weights, pytest.mark.slow]
 OPTIONS = LoadOptions(n_ctx=512, n_batch=16, threads=1).exact()
 QUESTION = (
     "Repeat five times: the cat sat on the mat and looked at the dog, and the dog at the cat."

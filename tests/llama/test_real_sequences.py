@@ -21,7 +21,7 @@ from localspec.llama.model import LlamaModel
 from localspec.llama.sequences import LlamaSequences
 from localspec.options import LaunchOptions, LoadOptions, ReplyOptions, SamplingParams
 
-pytestmark = pytest.mark.weights
+pytestmark = [pytest.mark.weights, pytest.mark.slow]
 
 PROMPTS = [
     "Name three rivers.",

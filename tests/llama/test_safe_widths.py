@@ -15,6 +15,8 @@ from localspec.llama.safe_widths import _compared, differences_at, safe_widths
 from localspec.options import LoadOptions
 from tests.llama.tiny_mamba import write
 
+pytestmark = pytest.mark.slow
+
 TOKENS = list(range(400))
 DEPTH = 20
 WIDTHS = range(2, 17)

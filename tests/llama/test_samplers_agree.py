@@ -12,6 +12,8 @@ from localspec.decoding.sampling import Candidates
 from localspec.options import SamplingParams
 from tests.llama.native_samplers import assert_agrees_with_llama_cpp, native_candidates
 
+pytestmark = pytest.mark.slow
+
 N_VOCABS = (1_000, 32_000, 49_152, 151_936)
 N_ROWS = 40
 

@@ -13,6 +13,8 @@ from localspec.llama.model import LlamaModel
 from localspec.llama.spare_cores import SpareCores, Usage, usage
 from localspec.options import LoadOptions
 
+pytestmark = pytest.mark.slow
+
 
 @dataclass(slots=True)
 class Machine:

@@ -9,6 +9,8 @@ import pytest
 from tests.models.loopback_hub import Fault, loopback_hub
 from tests.models.toy_machine import PATIENCE_S, Ended, ToyMachine
 
+pytestmark = pytest.mark.slow
+
 DATA = bytes(range(250)) * 8000  # 2 MB
 
 

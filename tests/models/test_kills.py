@@ -1,8 +1,12 @@
 from pathlib import Path
 
+import pytest
+
 from lab.kills.pull import kill_until_done
 from tests.models.loopback_hub import loopback_hub
 from tests.models.toy_machine import ToyMachine
+
+pytestmark = pytest.mark.slow
 
 DATA = bytes(range(250)) * 20_000  # 5 MB
 BUFFER_BYTES = 64 << 10

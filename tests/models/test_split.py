@@ -170,6 +170,7 @@ def text_of(target: str | Path) -> str:
         assistant.close()
 
 
+@pytest.mark.slow
 @pytest.mark.weights
 def test_llama_cpp_opens_shards_from_a_folder_an_import_and_the_store(
     smollm2_path: Path, shards: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -68,6 +68,7 @@ def test_a_bare_machine_asks_nobody(trap: dict[str, str], arguments: tuple[str, 
     assert "Traceback" not in done.err
 
 
+@pytest.mark.slow
 @pytest.mark.weights
 @pytest.mark.parametrize("network", [_OFFLINE, ()], ids=["offline", "not offline"])
 def test_answering_with_a_model_that_is_here_asks_nobody(

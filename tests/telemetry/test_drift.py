@@ -15,6 +15,8 @@ from localspec.telemetry.reply import LOT
 from localspec.telemetry.view import said_of_shift
 from tests.telemetry.talking import PAIR, recording
 
+pytestmark = pytest.mark.slow
+
 Judged = tuple[int, int, int]
 
 

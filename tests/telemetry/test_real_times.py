@@ -11,7 +11,7 @@ from localspec.launch.plan import make_plan
 from localspec.options import LaunchOptions, LoadOptions, ReplyOptions
 from localspec.telemetry.log import read_records
 
-pytestmark = pytest.mark.weights
+pytestmark = [pytest.mark.weights, pytest.mark.slow]
 
 TEXT = "The ferry leaves at nine, and at noon, and at three, and in summer once more at six. " * 4
 
