@@ -10,6 +10,7 @@ from localspec.calibration.bandwidth import calibrated_bandwidth, measured_bandw
 from localspec.errors import ModelUnavailable
 from localspec.launch.fit import free_memory
 from localspec.llama.devices import supports_offload
+from localspec.llama.spare_cores import GIVES_WAY, taken_by_others
 from localspec.models.entries import Purpose
 from localspec.models.inventory import inventory
 from localspec.models.recommend import (
@@ -48,6 +49,10 @@ def recommend_(code: bool, json_: bool, debug: bool) -> None:  # noqa: ARG001 - 
     for place in memories:
         speed = "" if place.bytes_per_s is None else f", read at {place.bytes_per_s / 1e9:.0f} GB/s"
         click.echo(f"{place.name}: {size_text(place.free_bytes)} free{speed}", err=True)
+    others = taken_by_others()
+    if others is not None and others[0] >= GIVES_WAY:
+        told = f"other programs take {others[0]:.1f} of {others[1]} cores"
+        click.echo(f"localspec: {told}: the speed may be measured too low", err=True)
     if not found:
         raise ModelUnavailable(
             f"no model for {purpose} fits the free memory: end other programs, or take "
