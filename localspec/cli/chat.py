@@ -4,6 +4,7 @@ import os
 import sys
 import time
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -151,7 +152,7 @@ def _lines_of_a_person(recalled: Iterable[str]) -> Iterator[str | None]:
     stopped_s = -_AGAIN_S
     while True:
         try:
-            yield input("> ")
+            text = input("> ")
         except EOFError:
             click.echo(err=True)
             return
@@ -162,6 +163,24 @@ def _lines_of_a_person(recalled: Iterable[str]) -> Iterator[str | None]:
             stopped_s = time.monotonic()
             click.echo("localspec: Ctrl-C again quits, and so do Ctrl-D and /bye", err=True)
             yield None
+        else:
+            with _end_kept():
+                yield text
+
+
+@contextmanager
+def _end_kept() -> Iterator[None]:
+    """Let a Ctrl-D that comes while nobody reads wait for the next prompt; else readline's change of modes drops it."""
+    import termios  # noqa: PLC0415 - only with readline
+
+    usual = termios.tcgetattr(0)
+    changed = [*usual[:6], [*usual[6]]]
+    changed[6][termios.VEOF] = b"\0"
+    termios.tcsetattr(0, termios.TCSANOW, changed)
+    try:
+        yield
+    finally:
+        termios.tcsetattr(0, termios.TCSANOW, usual)
 
 
 def _typed_lines(*, quiet: bool) -> Iterator[str]:

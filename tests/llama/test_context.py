@@ -36,6 +36,7 @@ def test_narrow_passes_are_equal_bit_for_bit_with_exact_kernels(
         np.testing.assert_array_equal(narrow[0], wide[row])
 
 
+@pytest.mark.slow
 def test_any_sequence_of_requests_gives_what_an_empty_cache_gives(
     context: LlamaContext, smollm2: LlamaModel, tokens: list[int]
 ) -> None:
@@ -63,6 +64,7 @@ def test_only_what_is_new_is_evaluated(context: LlamaContext, tokens: list[int])
     assert context.prefill([*tokens[:30], 7, 7]) == 2
 
 
+@pytest.mark.slow
 def test_a_prompt_wider_than_a_batch_gives_its_last_rows(
     context: LlamaContext, tokens: list[int]
 ) -> None:
@@ -87,6 +89,7 @@ def test_more_rows_than_the_context_was_made_for_are_refused(
         context.logits(tokens, rows=9)
 
 
+@pytest.mark.slow
 def test_more_tokens_than_the_context_holds_are_refused_and_nothing_is_lost(
     context: LlamaContext, tokens: list[int]
 ) -> None:
@@ -120,6 +123,7 @@ def test_a_set_flag_stops_before_a_pass(smollm2: LlamaModel, tokens: list[int]) 
     context.close()
 
 
+@pytest.mark.slow
 def test_a_flag_set_in_the_middle_of_a_pass_stops_it_and_the_cache_stays_true(
     smollm2: LlamaModel, tokens: list[int]
 ) -> None:

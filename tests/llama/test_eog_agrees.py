@@ -12,6 +12,7 @@ from localspec.models.tokenizer import eog_tokens
 pytestmark = pytest.mark.weights
 
 
+@pytest.mark.slow
 def test_the_ends_of_a_reply_are_llama_cpps(vocabularies: dict[str, Path]) -> None:
     backend.initialise()
     params = native.llama_model_default_params()
