@@ -173,6 +173,9 @@ def _end_kept() -> Iterator[None]:
     """Let a Ctrl-D that comes while nobody reads wait for the next prompt; else readline's change of modes drops it."""
     import termios  # noqa: PLC0415 - only with readline
 
+    if not os.isatty(0):
+        yield
+        return
     usual = termios.tcgetattr(0)
     changed = [*usual[:6], [*usual[6]]]
     changed[6][termios.VEOF] = b"\0"

@@ -29,11 +29,15 @@ def try_lock(directory: Path) -> int | None:
     Raises:
         OSError: it cannot be created.
     """
-    directory.mkdir(mode=0o700, exist_ok=True)
     try:
-        descriptor = os.open(directory, os.O_RDONLY)
-    except FileNotFoundError:  # removed by its owner just now
-        return None
+        # Not `exist_ok`: it asks a second time, when an owner may have removed it.
+        with suppress(FileExistsError):
+            directory.mkdir(mode=0o700)
+        descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    except FileNotFoundError:
+        if not directory.parent.is_dir():
+            raise
+        return None  # removed by its owner just now
     with suppress(OSError):
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

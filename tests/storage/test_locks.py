@@ -2,6 +2,8 @@ import os
 import shutil
 from pathlib import Path
 
+import pytest
+
 from localspec.storage.locks import locked, try_lock
 
 
@@ -31,3 +33,19 @@ def test_a_directory_that_its_owner_removed_is_not_locked_but_made_anew(tmp_path
     assert os.fstat(first).st_ino != os.fstat(second).st_ino
     os.close(first)
     os.close(second)
+
+
+def test_a_directory_that_its_owner_removes_meanwhile_is_asked_for_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    directory = tmp_path / "shared"
+
+    def exists_and_is_gone(*_: object, **__: object) -> None:
+        raise FileExistsError(directory)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "mkdir", exists_and_is_gone)
+        assert try_lock(directory) is None
+    lock = try_lock(directory)
+    assert lock is not None
+    os.close(lock)
