@@ -1,10 +1,11 @@
 """How long a prompt of 2,000 tokens holds up three answers that are under way.
 
-    python -m lab.benchmarks.hold_up [--pair NAME] [--tokens 2000] [--rounds 3] [--threads N]
+    python -m lab.benchmarks.hold_up [--pair NAME] [--tokens 2000] [--rounds 3] [--threads N] [--sizes 16,32,128]
 
 Three short prompts are answered in parallel; then a long one arrives. Told are the time from one round
-to the next of those three, before it and while its prompt is evaluated, how long its chunks take, and
-what smaller chunks cost the prompt itself: its own time beside the others to its time alone, in turns.
+to the next of those three, before it and while its prompt is evaluated, how long the steps with a chunk
+of it take, and its own time beside the others to its time alone, in turns. Before that: what chunks of
+these sizes cost a prompt of 384 tokens that nobody is beside, in turns.
 """
 
 import argparse
@@ -16,12 +17,14 @@ from lab.benchmarks.workbench import forget, machine, opened
 from localspec.chat.assistant import Assistant
 from localspec.chat.events import Event, Finished, Prefilling, RequestFailed, RoundDone
 from localspec.chat.requests import Request
-from localspec.launch.load import Runtime
+from localspec.decoding.model import Pass, Role
+from localspec.launch.load import HOLD_UP_S, Runtime
 from localspec.options import LaunchOptions, LoadOptions, ReplyOptions, SamplingParams
 
 _GREEDY = ReplyOptions(SamplingParams(temperature=0), max_tokens=400, seed=1)
 _LONG = 100
 _SETTLED = 60
+_CHUNKED = 384
 
 
 def prompt_of(runtime: Runtime, tokens: int) -> str:
@@ -34,6 +37,26 @@ def prompt_of(runtime: Runtime, tokens: int) -> str:
         ids = tokenizer.tokenize(" ".join(words[:middle]), add_special=True, parse_special=False)
         low, high = (middle, high) if len(ids) <= tokens else (low, middle - 1)
     return " ".join(words[:low])
+
+
+def chunked(runtime: Runtime, prompt: str, sizes: list[int], rounds: int) -> None:
+    """Tell what a prompt costs that is evaluated in chunks of some sizes; the last size is the measure."""
+    models = runtime.assistant.models
+    tokenizer = models.tokenizer
+    ids = tokenizer.tokenize(prompt, add_special=True, parse_special=False)[: _CHUNKED + 1]
+    request = Pass(Role.TARGET, ids, rows=1)
+    took: dict[int, list[float]] = {size: [] for size in sizes}
+    for number in range(rounds):
+        for size in sizes if number % 2 else sizes[::-1]:
+            forget(runtime)
+            start = time.perf_counter()
+            for at in range(0, _CHUNKED, size):
+                models.targets.evaluate(0, request, min(size, _CHUNKED - at))
+            took[size].append(time.perf_counter() - start)
+    for size in sizes:
+        chunk_ms = 1000 * statistics.median(took[size]) * size / _CHUNKED
+        share = statistics.median(a / b for a, b in zip(took[size], took[sizes[-1]], strict=True))
+        print(f"chunks of {size}: {chunk_ms:.0f} ms each, {share:.3f} of the time of {sizes[-1]}")
 
 
 def alone_s(runtime: Runtime, prompt: str) -> float:
@@ -116,11 +139,15 @@ def main() -> None:
     parser.add_argument("--tokens", type=int, default=2000)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--threads", type=int)
+    parser.add_argument("--sizes", default="16,32,64,128")
     asked = parser.parse_args()
     load = LoadOptions(threads=asked.threads, n_ctx=asked.tokens + 512)
-    runtime = opened(LaunchOptions(asked.pair, draft=asked.draft, load=load), parallel=4)
+    runtime = opened(
+        LaunchOptions(asked.pair, draft=asked.draft, load=load), parallel=4, hold_up_s=HOLD_UP_S
+    )
     prompt = prompt_of(runtime, asked.tokens)
     print(f"{machine()}; {asked.pair}; {runtime.assistant.notes}", flush=True)
+    chunked(runtime, prompt, [int(size) for size in asked.sizes.split(",")], asked.rounds + 1)
     shares = []
     for _ in range(asked.rounds):
         lone = alone_s(runtime, prompt)

@@ -39,9 +39,11 @@ def machine() -> str:
     )
 
 
-def opened(request: LaunchOptions, *, parallel: int | None = 1) -> Runtime:
-    """Fetch and load what is asked for."""
-    return load(make_plan(request, parallel=parallel), parallel=parallel)
+def opened(
+    request: LaunchOptions, *, parallel: int | None = 1, hold_up_s: float | None = None
+) -> Runtime:
+    """Fetch and load what is asked for; see `localspec.launch.load.load`."""
+    return load(make_plan(request, parallel=parallel), parallel=parallel, hold_up_s=hold_up_s)
 
 
 def forget(runtime: Runtime) -> None:

@@ -12,7 +12,7 @@ from localspec.decoding.cancel import CancelFlag
 from localspec.engine.factory import Loaded, RestoredState, SavedState, StateLeftError
 from localspec.engine.protocol import Downloading, Loading, Measuring
 from localspec.engine.serving import serve
-from localspec.launch.load import Runtime, load
+from localspec.launch.load import HOLD_UP_S, Runtime, load
 from localspec.launch.observe import Telemetry
 from localspec.launch.plan import make_plan
 from localspec.llama.state import StateUnfitError, restore_state, save_state
@@ -51,6 +51,7 @@ class Factory:
             cancel,
             lambda name, share: tell(Loading(name, share)),
             lambda name, share: tell(Measuring(name, share)),
+            hold_up_s=HOLD_UP_S,
             observe=Telemetry().observe,
         )
         self._assistant = runtime.assistant

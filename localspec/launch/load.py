@@ -11,7 +11,7 @@ from localspec.chat.assistant import Assistant
 from localspec.chat.loaded_models import LoadedModels
 from localspec.chat.requests import Observer
 from localspec.decoding.cancel import CancelFlag
-from localspec.decoding.costs import PairCosts, PassCosts
+from localspec.decoding.costs import PairCosts
 from localspec.decoding.drafters.backoff import DRAFT_ROWS
 from localspec.decoding.model import Role
 from localspec.decoding.policy.batching import Batch, best_count
@@ -30,10 +30,10 @@ from localspec.options import LoadOptions
 
 MOST_SEQUENCES = 64
 """Beyond it no pass was ever measured."""
-_HELD_UP_S = 0.3
-"""What a prompt's chunk may hold up those who are being answered; deep in a context it takes more."""
-_AS_FAST = 0.97
-"""Of the prompt's own speed that smaller chunks have to keep."""
+HOLD_UP_S = 0.4
+"""What a prompt may hold up answers that somebody reads."""
+_CHUNK_STEP = 16
+"""Narrower passes mostly read weights: a chunk is a multiple of it."""
 _UNMEASURED_CHUNK = 32
 
 OnShare = Callable[[str, float], None]
@@ -68,6 +68,7 @@ def load(
     on_measure: OnShare = lambda _name, _share: None,
     *,
     parallel: int | None = 1,
+    hold_up_s: float | None = None,
     observe: Observe = lambda _models, _costs, _count: (),
 ) -> Runtime:
     """Load the models, and measure what their passes cost where that is not known.
@@ -79,13 +80,17 @@ def load(
         on_measure: called while its passes are measured.
         parallel: how many requests are answered at once; None takes what the costs of passes and the
             memory suggest.
+        hold_up_s: seconds that a prompt may hold up those who are being answered, with each chunk of it;
+            None cuts prompts as if they were alone, and so does `exact`.
         observe: says who sees the replies.
 
     Raises:
         Cancelled: `cancel` was set while loading.
         ModelLoadError: llama.cpp refuses a file or a context, or there is no memory for so many sequences.
     """
-    loading = _Loading(plan, CancelFlag() if cancel is None else cancel, on_load, on_measure)
+    loading = _Loading(
+        plan, CancelFlag() if cancel is None else cancel, on_load, on_measure, hold_up_s
+    )
     try:
         return loading.runtime(parallel, observe)
     except BaseException:
@@ -97,12 +102,18 @@ class _Loading:
     """The models of a plan, as far as they are loaded."""
 
     def __init__(
-        self, plan: LoadPlan, cancel: CancelFlag, on_load: OnShare, on_measure: OnShare
+        self,
+        plan: LoadPlan,
+        cancel: CancelFlag,
+        on_load: OnShare,
+        on_measure: OnShare,
+        hold_up_s: float | None,
     ) -> None:
         self._plan = plan
         self._cancel = cancel
         self._on_load = on_load
         self._on_measure = on_measure
+        self._hold_up_s = hold_up_s
         self._start = time.perf_counter()
         self._models: list[LlamaModel] = []
         self._notes = list(plan.notes)
@@ -186,7 +197,7 @@ class _Loading:
             observers=tuple(observe(models, known, parallel)),
             notes=tuple(self._notes),
             load_s=time.perf_counter() - self._start,
-            shared_chunk=None if plan.exact else _shared_chunk(costs),
+            shared_chunk=None if plan.exact else _shared_chunk(costs, self._hold_up_s),
         )
         return Runtime(assistant, drafting, known, targets.views[0])
 
@@ -337,16 +348,12 @@ def consecutive(widths: Collection[int]) -> int:
     return next(width for width in count(1) if width + 1 not in widths)
 
 
-def _shared_chunk(costs: PairCosts | None) -> int:
-    """Return how many tokens of a prompt are evaluated between two rounds of others.
-
-    As many as hold them up for a moment only, unless that made the prompt itself slower.
-    """
+def _shared_chunk(costs: PairCosts | None, hold_up_s: float | None) -> int | None:
+    """Return how many tokens of a prompt are evaluated in so many seconds, a step at least."""
+    if hold_up_s is None:
+        return None
     if costs is None:
         return _UNMEASURED_CHUNK
-    target: PassCosts = costs.target
-    rates = {width: width / target.of(width) for width in target.widths}
-    fast = [width for width in target.widths if rates[width] >= _AS_FAST * max(rates.values())]
-    short = [width for width in target.widths if target.of(width) <= _HELD_UP_S]
-    both = set(fast) & set(short)
-    return max(both) if both else min(fast)
+    widest = max(costs.target.widths)
+    steps = int(hold_up_s * widest / costs.target.of(widest) / _CHUNK_STEP)
+    return _CHUNK_STEP * max(1, steps)
