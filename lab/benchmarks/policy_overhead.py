@@ -57,17 +57,17 @@ class TimedStopping(EarlyStopping):
         self.watch.round_s += time.thread_time() - start
         return begins
 
-    def goes_on(self, gaps: Sequence[float]) -> bool:
+    def goes_on(self, chances: Sequence[float]) -> bool:
         """Ask it, and count the time."""
         start = time.thread_time()
-        goes_on = EarlyStopping.goes_on(self, gaps)
+        goes_on = EarlyStopping.goes_on(self, chances)
         self.watch.round_s += time.thread_time() - start
         return goes_on
 
-    def keeps(self, gaps: Sequence[float]) -> int:
+    def keeps(self, chances: Sequence[float]) -> int:
         """Ask it, and count the time."""
         start = time.thread_time()
-        kept = EarlyStopping.keeps(self, gaps)
+        kept = EarlyStopping.keeps(self, chances)
         self.watch.round_s += time.thread_time() - start
         return kept
 

@@ -64,11 +64,15 @@ class RunningCosts:
         self.table = table
         self._factor = 1.0
         self._passes = 0
+        self._of_table: dict[int, float] = {}
         self._of_width: dict[int, float] = {}
 
     def of(self, width: int) -> float:
         """Return the seconds of a pass of this width, as of now."""
-        return self.table.of(width) * self._factor * self._of_width.get(width, 1.0)
+        seconds = self._of_table.get(width) or self._of_table.setdefault(
+            width, self.table.of(width)
+        )
+        return seconds * self._factor * self._of_width.get(width, 1.0)
 
     def add(self, width: int, seconds: float) -> None:
         """Take in what a pass took; one that was disturbed counts no more than half as long again."""

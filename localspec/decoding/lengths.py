@@ -40,12 +40,12 @@ def best_length(
         cost_s: seconds of a round by its draft length; infinite where it is not allowed.
         affordable_s: rounds that take longer are not considered.
     """
-    best: Worth | None = None
+    best, rate = None, 0.0
     confirmed = reached = 1.0
     for length, chance in enumerate(chances, start=1):
         reached *= chance
         confirmed += reached
-        worth = Worth(length, confirmed, cost_s(length))
-        if worth.cost_s <= affordable_s and (best is None or worth.rate > best.rate):
-            best = worth
-    return best
+        seconds = cost_s(length)
+        if seconds <= affordable_s and confirmed / seconds > rate:
+            best, rate = (length, confirmed, seconds), confirmed / seconds
+    return None if best is None else Worth(*best)

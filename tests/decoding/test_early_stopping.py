@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import pytest
 
 from localspec.decoding.drafters.backoff import Hindsight
@@ -8,7 +10,8 @@ def stopping(
     usual: float = 0.8, rate: float = 1.0, step: float = 0.1, longest: int = 8
 ) -> EarlyStopping:
     """A target whose pass costs one second and 0.05 a drafted token; gaps are chances."""
-    return EarlyStopping(longest, lambda gap: gap, usual, step, lambda k: 1 + 0.05 * k, rate)
+    verify_s = [1 + 0.05 * k for k in range(longest + 1)]
+    return EarlyStopping(lambda gap: gap, usual, step, verify_s, rate)
 
 
 def test_sure_tokens_are_followed_by_more() -> None:
@@ -34,8 +37,7 @@ def test_only_tokens_that_are_worth_their_width_are_verified(gaps: list[float], 
 
 
 def test_a_dearer_token_that_makes_the_pass_cheaper_is_kept() -> None:
-    dip = {0: 1.0, 1: 2.0, 2: 2.6, 3: 2.1}
-    stair = EarlyStopping(3, lambda gap: gap, 0.5, 0.1, lambda k: dip[k], 1.0)
+    stair = EarlyStopping(lambda gap: gap, 0.5, 0.1, (1.0, 2.0, 2.6, 2.1), 1.0)
     assert stair.goes_on([0.99, 0.95])
     assert stair.keeps([0.99, 0.95, 0.3]) == 3
 
@@ -52,12 +54,13 @@ def test_what_would_have_been_right_decides_whether_drafting_begins(
 ) -> None:
     """Passes are so cheap here that even one in six pays; right about nothing is another matter."""
     hindsight = [Hindsight(1.0, each < right) for each in range(6)]
-    tried = EarlyStopping(8, lambda gap: gap, 0.8, 0.05, lambda k: 1 + 0.05 * k, 1.0, (True,) * 6)
+    tried = replace(stopping(step=0.05), compared=(True,) * 6)
     assert tried.look_back == 6
     assert tried.begins(hindsight) is begins
 
 
 def test_dear_passes_want_more_to_have_been_right() -> None:
-    dear = EarlyStopping(8, lambda gap: gap, 0.8, 0.2, lambda k: 1 + 0.3 * k, 1.0, (True,) * 6)
+    dear_s = [1 + 0.3 * k for k in range(9)]
+    dear = replace(stopping(step=0.2), verify_s=dear_s, compared=(True,) * 6)
     assert not dear.begins([Hindsight(1.0, each < 2) for each in range(6)])
     assert dear.begins([Hindsight(1.0, each < 5) for each in range(6)])

@@ -107,11 +107,11 @@ class Stopping:
         self.seen[:] = hindsight
         return sum(each.hit for each in hindsight) > 1
 
-    def goes_on(self, gaps: Sequence[float]) -> bool:
-        return len(gaps) < self.after
+    def goes_on(self, chances: Sequence[float]) -> bool:
+        return len(chances) < self.after
 
-    def keeps(self, gaps: Sequence[float]) -> int:
-        return min(self.kept, len(gaps))
+    def keeps(self, chances: Sequence[float]) -> int:
+        return min(self.kept, len(chances))
 
 
 @pytest.mark.parametrize(("after", "kept"), [(1, 1), (3, 3), (3, 1), (3, 0), (9, 9)])
@@ -166,7 +166,7 @@ def test_it_looks_back_no_further_than_a_pass_has_rows() -> None:
 
 def test_what_is_looked_back_at_is_evaluated_once() -> None:
     model = CachedModel(always(3), 60)
-    sure = EarlyStopping(3, lambda _: 0.99, 0.99, 0.01, lambda _: 1.0, 1.0, (True,) * 4)
+    sure = EarlyStopping(lambda _: 0.99, 0.99, 0.01, (1.0,) * 4, 1.0, (True,) * 4)
     propose(ModelDrafter(model, 6, ()), model, [3] * 30, 3, stopping=sure)
     assert model.asked == [Asked(0, 25, 25), Asked(5, 30, 5), Asked(1, 31, 1), Asked(1, 32, 1)]
 

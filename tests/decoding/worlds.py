@@ -331,7 +331,7 @@ def _values(plan: Plan) -> tuple[object, ...]:
     values = (plan.drafter, plan.draft_length, plan.rate)
     if stopping is None:
         return values
-    return (*values, stopping.longest, stopping.usual, stopping.rate, stopping.compared)
+    return (*values, len(stopping.verify_s), stopping.usual, stopping.rate, stopping.compared)
 
 
 def drafters_of(

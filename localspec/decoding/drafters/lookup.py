@@ -87,16 +87,16 @@ class LookupDrafter:
 
     def _chances(self, most: int) -> list[float]:
         """Return the chance of each of the next tokens, to be right when those before it were."""
-        source, chance = self._source, self._estimator.chance
+        source = self._source
         if source.length == 0:
             return []
         # Each token that comes true makes the match longer, and settles a dispute.
-        return [
-            chance(
-                _bucket(source.length + i, near=source.near, disputed=source.disputed and i == 0)
-            )
+        buckets = [
+            _bucket(source.length + i, near=source.near, disputed=source.disputed and i == 0)
             for i in range(most)
         ]
+        chances = {bucket: self._estimator.chance(bucket) for bucket in set(buckets)}
+        return [chances[bucket] for bucket in buckets]
 
 
 def _bucket(length: int, *, near: bool, disputed: bool) -> int:

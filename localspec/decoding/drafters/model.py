@@ -126,24 +126,22 @@ class ModelDrafter:
         caution = 1.0 if self._seen else 3.0
         budget = terms.budget - (_TRIES_LEAVE if self._backoff.failed else 0.0)
         affordable_s = (1 + budget) * terms.plain_s
+        most = max(0, min(terms.most, int(affordable_s / (caution * step_s))))
+        verify_s = [terms.verify_s(drafted) for drafted in range(most + 1)]
         length = max(
-            (
-                k
-                for k in range(1, terms.most + 1)
-                if terms.verify_s(k) + caution * (k * step_s + late_s) <= affordable_s
-            ),
-            default=0,
+            k
+            for k in range(most + 1)
+            if k == 0 or verify_s[k] + caution * (k * step_s + late_s) <= affordable_s
         )
         compared = self._backoff.look_back(lag)
         if length == 0 or compared is None:
             return None
         rate = self._yield(fresh=bool(compared)) / terms.plain_s
         stopping = EarlyStopping(
-            longest=length,
             chance_of=self._chance,
             usual=self._usual(),
             step_s=step_s,
-            verify_s=terms.verify_s,
+            verify_s=verify_s[: length + 1],
             rate=max(rate, 1 / terms.plain_s),
             compared=compared,
         )
@@ -171,6 +169,7 @@ class ModelDrafter:
         prefix, start = list(tokens), len(tokens) - len(visible)
         confidences: list[float] = []
         gaps: list[float] = []
+        chances: list[float] = []
         alternatives: list[tuple[int, ...]] = []
         for drafted in range(min(plan.draft_length, self._n_ctx - len(visible))):
             rows = 1 if drafted else 1 + back
@@ -185,12 +184,13 @@ class ModelDrafter:
                 break  # no shared id may follow, or the row is unusable: the target goes on alone
             confidences.append(confidence)
             gaps.append(gap)
+            chances.append(self._chance(gap))
             alternatives.append(others)
             prefix.append(token)
-            if token in self._eog or not (stopping is None or stopping.goes_on(gaps)):
+            if token in self._eog or not (stopping is None or stopping.goes_on(chances)):
                 break
         last.tokens, last.gaps = tuple(prefix[len(tokens) :]), tuple(gaps)
-        kept = len(gaps) if stopping is None else stopping.keeps(gaps)
+        kept = len(gaps) if stopping is None else stopping.keeps(chances)
         return Draft(
             last.tokens[:kept],
             tuple(confidences[:kept]),

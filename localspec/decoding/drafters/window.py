@@ -25,23 +25,22 @@ class Window:
 
     def lag(self, tokens: Sequence[int]) -> int:
         """Return how many of `tokens` the model would have to evaluate."""
-        start = self._start(tokens)
-        if start != len(self._skipped):
-            return len(tokens) - start
-        return len(tokens) - start - self._model.common_prefix(tokens[start:])
+        return self._begin(tokens)[1]
 
     def open(self, tokens: Sequence[int]) -> list[int]:
         """Return what the model is to see of `tokens`, and keep the window where that begins."""
-        start = self._start(tokens)
+        start, _ = self._begin(tokens)
         if start != len(self._skipped):
             self._skipped = list(tokens[:start])
         return list(tokens[start:])
 
-    def _start(self, tokens: Sequence[int]) -> int:
-        """Return where the window begins: where it did, if little is missing there."""
+    def _begin(self, tokens: Sequence[int]) -> tuple[int, int]:
+        """Return where the window begins, and what it lacks: where it did, if that is little."""
         start = len(self._skipped)
-        known = start + self._model.common_prefix(tokens[start:])
+        lag = len(tokens) - start - self._model.common_prefix(tokens[start:] if start else tokens)
         room = len(tokens) - start <= self._model.n_ctx
         # One token beyond it is left to every pass, and the whole context to none.
-        follows = list(tokens[:start]) == self._skipped and len(tokens) - known <= self._fresh
-        return start if follows and room else max(0, len(tokens) - self._fresh)
+        if room and lag <= self._fresh and list(tokens[:start]) == self._skipped:
+            return start, lag
+        anew = max(0, len(tokens) - self._fresh)
+        return (anew, len(tokens) - anew) if anew != start else (start, lag)
