@@ -11,7 +11,7 @@ from pathlib import Path
 
 from lab.peers.server import PeerServer
 from lab.peers.setting import PeerSetting
-from localspec.bench.loading import Loaded
+from localspec.bench.loading import BenchModels
 from localspec.bench.own import slot_options
 from localspec.bench.schedule import Slot
 from localspec.bench.trial import Arrival, Trial
@@ -28,7 +28,7 @@ _ROOM = 2.5  # weights, their repacked copy, and the cache
 @contextmanager
 def open_runs(
     program: Path,
-    loaded: Loaded,
+    loaded: BenchModels,
     prompts: Sequence[Sequence[int]],
     asked: ReplyOptions,
     is_cancelled: Callable[[], bool],

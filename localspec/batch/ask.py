@@ -1,4 +1,4 @@
-"""Ask: what a line wants to be answered, in any of the forms in which prompts are written down."""
+"""LineRequest: what a line wants to be answered, in any of the forms in which prompts are written down."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -48,7 +48,7 @@ class Form:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Ask:
+class LineRequest:
     """What is to be answered.
 
     Args:
@@ -83,7 +83,7 @@ def line_id(row: Row) -> Id:
     return None
 
 
-def ask_of(row: Row, form: Form, seed: int) -> Ask:
+def ask_of(row: Row, form: Form, seed: int) -> LineRequest:
     """Return what a line asks for.
 
     Args:
@@ -105,7 +105,7 @@ def ask_of(row: Row, form: Form, seed: int) -> Ask:
     require_sound(options)  # which says what is wrong with a grammar, before anything is evaluated
     if options.seed is None:
         options = replace(options, seed=line_seed(seed, line_id(row), row.number))
-    return Ask(told.prompt, options, told.raw, told.model)
+    return LineRequest(told.prompt, options, told.raw, told.model)
 
 
 def _told(fields: Mapping[str, Any], own: Mapping[str, Any], form: Form) -> Prompted:

@@ -29,7 +29,7 @@ _NOT_SAID = re.compile(r"(<state>|<backtrace>|\n *\d+ \| ).*", re.DOTALL)
 _WRONG_REGEX = re.compile(r"(invalid regex .*)?regex parse error:.*error: ", re.DOTALL)
 
 
-class Vocabulary(Protocol):
+class GrammarVocabulary(Protocol):
     """What of a tokenizer a grammar needs."""
 
     @property
@@ -87,7 +87,7 @@ def regex_source(regex: str) -> str:
     return source
 
 
-def tokenizer_of(vocabulary: Vocabulary) -> "LLTokenizer":
+def tokenizer_of(vocabulary: GrammarVocabulary) -> "LLTokenizer":
     """Return the vocabulary as llguidance knows it: 152k tokens take half a second."""
     from llguidance import LLTokenizer
 
@@ -130,7 +130,7 @@ class _Wrapped:
     special_token_ids: tuple[int, ...] = ()
     """None: a control token stands for no bytes, so it may follow nowhere."""
 
-    def __init__(self, vocabulary: Vocabulary) -> None:
+    def __init__(self, vocabulary: GrammarVocabulary) -> None:
         self._vocabulary = vocabulary
         self.tokens = vocabulary.pieces()
         for token in vocabulary.eog:

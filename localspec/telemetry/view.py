@@ -11,7 +11,7 @@ from rich.text import Text
 from localspec.telemetry.log import Shift
 from localspec.telemetry.moments import day, minute
 from localspec.telemetry.reply import STAGES, Pairs, ReplyRecord
-from localspec.telemetry.report import LEAST_ROUNDS, Figures, PlainCost, Report
+from localspec.telemetry.report import LEAST_ROUNDS, PlainCost, Report, RoundSums
 
 _NO_WIDTH = 400
 _BARS = "▁▂▃▄▅▆▇█"
@@ -112,7 +112,7 @@ def _head(report: Report) -> Iterator[str]:
         )
 
 
-def _said_of_saving(total: Figures) -> str:
+def _said_of_saving(total: RoundSums) -> str:
     if total.drafted == 0:
         return "nothing was drafted"
     if total.saved_s is None:
@@ -141,7 +141,7 @@ def said_of_shift(shift: Shift) -> str:
     )
 
 
-def _section(title: str, rows: Mapping[str, Figures], wide: bool) -> Iterator[RenderableType]:
+def _section(title: str, rows: Mapping[str, RoundSums], wide: bool) -> Iterator[RenderableType]:
     cells = []
     for name, its in rows.items():
         saved = "" if its.saved_s is None else _duration(its.saved_s)
@@ -206,7 +206,7 @@ def _duration(seconds: float) -> str:
     return f"{seconds / 60:.1f} min" if abs(seconds) < 7200 else f"{seconds / 3600:.1f} h"
 
 
-def _stages(total: Figures, wide: bool) -> Iterator[RenderableType]:
+def _stages(total: RoundSums, wide: bool) -> Iterator[RenderableType]:
     if total.seconds:
         shares = [total.stages_s[stage] / total.seconds for stage in STAGES]
         rows = [[f"{share:.1%}" for share in shares], [_bar(share, wide) for share in shares]]
