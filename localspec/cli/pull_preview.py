@@ -8,8 +8,8 @@ import click
 from localspec.errors import LocalspecError, ModelUnavailable
 from localspec.launch.fit import forecast
 from localspec.models.entries import ModelEntry
-from localspec.models.headers import FoundHeader, find_headers, keep_beginning, of_model
 from localspec.models.pull import Wanted, bytes_to_fetch, models_of_all, require_room
+from localspec.models.repository import FoundHeader, find_headers, keep_beginning, of_model
 from localspec.models.store import Store
 from localspec.options import LoadOptions
 from localspec.storage.files import free_bytes, size_text

