@@ -22,7 +22,7 @@ FLOORS: list[set[str]] = [
     {"llama", "grammar", "models"},
     {"decoding"},
     {"options", "messages"},
-    {"storage"},
+    {"storage", "resources"},
     {"errors"},
 ]
 # Third-party packages with one home.

@@ -15,10 +15,9 @@ from localspec.bench.loading import BenchModels
 from localspec.bench.own import slot_options
 from localspec.bench.schedule import Slot
 from localspec.bench.trial import Arrival, Trial
-from localspec.llama.cpu_threads import default_threads
 from localspec.llama.devices import supports_offload
-from localspec.models.free_memory import free_ram_bytes
 from localspec.options import ReplyOptions
+from localspec.resources import default_threads, free_ram_bytes
 
 _REMEMBERS = {"server:ngram-mod"}
 _WARM_UP_TOKENS = 16

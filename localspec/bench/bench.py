@@ -20,8 +20,8 @@ from localspec.bench.schedule import schedule
 from localspec.bench.trial import Trial
 from localspec.decoding.cancel import CancelFlag
 from localspec.errors import UsageError
-from localspec.llama.cpu_threads import default_threads
 from localspec.options import LaunchOptions, ReplyOptions
+from localspec.resources import default_threads
 
 OnTrial = Callable[[int, int, Trial], None]
 

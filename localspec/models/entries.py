@@ -6,7 +6,7 @@ a few keys more. Values only: asks nobody.
 
 import hashlib
 import re
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
@@ -201,9 +201,14 @@ def of_shards(name: str, shards: Sequence[ModelEntry]) -> ModelEntry:
         return replace(shards[0], name=name)
     if not all(shard.is_known for shard in shards):
         return ModelEntry(name, 0, "", shards=tuple(shards))
-    digest = hashlib.sha256("".join(shard.sha256 for shard in shards).encode()).hexdigest()
+    digest = joint_sha256(shard.sha256 for shard in shards)
     size_bytes = sum(shard.size_bytes for shard in shards)
     return ModelEntry(name, size_bytes, digest, shards=tuple(shards))
+
+
+def joint_sha256(digests: Iterable[str]) -> str:
+    """Return the sha256 that stands for a model in several files, given theirs in order."""
+    return hashlib.sha256("".join(digests).encode()).hexdigest()
 
 
 _GGUF_PATH = r"[/~][^\x00-\x1f\x7f]*\.[Gg][Gg][Uu][Ff]"

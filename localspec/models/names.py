@@ -11,7 +11,7 @@ from pathlib import Path
 
 from localspec.errors import ModelUnavailable, UsageError
 from localspec.models.entries import HubName, ModelEntry, of_shards, shards_of
-from localspec.models.gguf import other_shards, read_header
+from localspec.models.gguf import model_files
 from localspec.models.pins import read_ledger, write_ledger
 from localspec.models.registry import Registry, name_list
 from localspec.models.repository import learn
@@ -162,7 +162,7 @@ def import_file(
         UsageError: the name cannot be used or is taken.
         OSError: the store does not take it.
     """
-    files = [file.resolve(), *(each.resolve() for each in other_shards(file, read_header(file)))]
+    files = [each.resolve() for each in model_files(file)]
     name = _name_for(file) if name is None else name
     if not _NAME.fullmatch(name):
         raise UsageError(
