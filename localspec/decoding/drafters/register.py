@@ -67,6 +67,9 @@ class Entry:
 _ENTRIES = (
     Entry("lookup", "lookup", 15, False, "{}", "underline2 cyan", "looked up in the text so far"),
     Entry("model", "model", 3, True, "[]", "underline green", "the draft model proposed it"),
+    Entry(
+        "forced", "forced", 15, False, "<>", "underline yellow", "the grammar allows nothing else"
+    ),
 )
 DRAFTERS: Mapping[str, Entry] = {entry.name: entry for entry in _ENTRIES}
 """By name, in the order in which a policy weighs them."""
