@@ -14,7 +14,7 @@ from localspec.decoding.policy.batching import (
     merged_s,
 )
 from localspec.decoding.round import Draft, Round, Spent, Verdict
-from tests.toy import CachedModel, random_table
+from tests.toy import GREEDY, CachedModel, random_table
 
 LINEAR = PassCosts((1, 64), (1.0, 64.0))
 FLAT = PassCosts((1, 64), (1.0, 1.6))
@@ -132,7 +132,7 @@ def policy(batch: BatchWidths, slot: int, *, model: bool = False) -> BatchPolicy
 
 def repeating(made: BatchPolicy) -> int:
     """Return how far a policy drafts in a text that repeats itself."""
-    made.begin(REPEATING, greedy=True)
+    made.begin(REPEATING, GREEDY)
     return made.plan(REPEATING, room=100).draft_length
 
 
@@ -151,7 +151,7 @@ def test_who_is_alone_copies_and_who_is_one_of_many_does_not() -> None:
 def test_the_time_of_everybodys_pass_is_not_taken_for_its_own() -> None:
     batch = batch_of(2)
     made, text = policy(batch, 0), list(REPEATING)
-    made.begin(text, greedy=True)
+    made.begin(text, GREEDY)
     for _ in range(20):
         length = made.plan(text, room=100).draft_length
         *drafted, bonus = (1 + (len(text) + i) % 8 for i in range(length + 1))
@@ -165,7 +165,7 @@ def test_the_time_of_everybodys_pass_is_not_taken_for_its_own() -> None:
 def test_others_see_how_wide_the_last_pass_was_and_who_drafted() -> None:
     batch = batch_of(3, costs := PassCosts((1, 8, 64), (1.0, 1.5, 1.6)), costs)
     made = policy(batch, 0, model=True)
-    made.begin(REPEATING, greedy=True)
+    made.begin(REPEATING, GREEDY)
     before = batch.seconds(1, 6)
     wide = Draft((1,) * 5, (1.0,) * 5, "lookup")
     made.learn(Round(wide, Verdict(0, 1), (1,), Spent(verify_s=1.0)))
@@ -179,7 +179,7 @@ def test_others_see_how_wide_the_last_pass_was_and_who_drafted() -> None:
 def test_a_sequence_that_has_ended_is_no_neighbour() -> None:
     batch = batch_of(2, LINEAR)
     made = policy(batch, 0)
-    made.begin(REPEATING, greedy=True)
+    made.begin(REPEATING, GREEDY)
     made.end()
     made.end()
     assert batch.seconds(1, 1) == LINEAR.of(1)

@@ -46,7 +46,7 @@ class SeriesDrafter:
         self._text: list[int] = []
         self._chance = 0.5
 
-    def begin(self, tokens: Sequence[int], *, greedy: bool) -> None:
+    def begin(self, tokens: Sequence[int], chooser: Chooser) -> None:
         self._text = list(tokens)
 
     def promise(self, tokens: Sequence[int], terms: Terms) -> Plan | None:
@@ -130,7 +130,7 @@ def test_the_adaptive_policy_weighs_all_that_there_are_in_their_order(series: Dr
     model = ToySequences([CachedModel(counting(), N_CTX)])
     with_model = Drafting(1, model, 60, (), CHEAP, longest=31).policy("auto")
     without = Drafting(1, None, 0, (), CHEAP, longest=31).policy("auto")
-    for policy, names in ((with_model, list(DRAFTERS)), (without, ["lookup", "series"])):
+    for policy, names in ((with_model, list(DRAFTERS)), (without, ["lookup", "forced", "series"])):
         assert isinstance(policy, AdaptivePolicy)
         assert [drafter.name for drafter in policy.drafters] == names
 

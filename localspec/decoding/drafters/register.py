@@ -69,6 +69,9 @@ _ENTRIES = (
         "lookup", "lookup", 15, False, "{}", "underline2 cyan", "looked up in the text so far"
     ),
     DrafterEntry("model", "model", 3, True, "[]", "underline green", "the draft model proposed it"),
+    DrafterEntry(
+        "forced", "forced", 15, False, "<>", "underline yellow", "the grammar allows nothing else"
+    ),
 )
 DRAFTERS: Mapping[str, DrafterEntry] = {entry.name: entry for entry in _ENTRIES}
 """By name, in the order in which a policy weighs them."""

@@ -10,6 +10,7 @@ adds to that. A draft model's passes are merged, too, so they are cheap if the o
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
+from localspec.decoding.choose import Chooser
 from localspec.decoding.costs import PassCosts
 from localspec.decoding.drafters.drafter import Drafter, Terms
 from localspec.decoding.lengths import WORTH_TRYING
@@ -156,10 +157,10 @@ class BatchPolicy(AdaptivePolicy):
         self._batch = batch
         self._slot = slot
 
-    def begin(self, tokens: Sequence[int], *, greedy: bool) -> None:
+    def begin(self, tokens: Sequence[int], chooser: Chooser) -> None:
         """Start a reply beside the others."""
         self._batch.begin(self._slot)
-        super().begin(tokens, greedy=greedy)
+        super().begin(tokens, chooser)
 
     def end(self) -> None:
         """Leave the batch."""
