@@ -23,7 +23,7 @@ FLOORS: list[set[str]] = [
     {"decoding"},
     {"options", "messages"},
     {"storage", "resources"},
-    {"errors"},
+    {"errors", "display"},
 ]
 # Third-party packages with one home.
 HOMES = {

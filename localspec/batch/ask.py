@@ -7,11 +7,11 @@ from typing import Any
 from localspec.batch.completion_body import body_prompt
 from localspec.batch.line_options import line_options, own_options
 from localspec.batch.line_template import LineTemplate
-from localspec.batch.plain import plain_line
 from localspec.batch.prompted import Prompted, conversation_of, raw_prompt, spoken_prompt
 from localspec.batch.rows import Row
 from localspec.batch.seeds import Id, line_seed
 from localspec.chat.conversation import Conversation
+from localspec.display import printable_line
 from localspec.errors import UsageError
 from localspec.grammar import require_sound
 from localspec.options import ReplyOptions
@@ -125,7 +125,7 @@ def _told(fields: Mapping[str, Any], own: Mapping[str, Any], form: Form) -> Prom
         return _turns(fields, system, form)
     name = form.field or DEFAULT_FIELD
     if name not in fields:
-        had = plain_line(", ".join(fields))[:80] or "nothing"
+        had = printable_line(", ".join(fields))[:80] or "nothing"
         raise UsageError(f"the line has no {name!r}, but {had}: --field names another field")
     return _text(fields[name], system, form, repr(name))
 

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 
 import click
 
+from localspec.display import printable
 from localspec.errors import LocalspecError, ModelUnavailable
 from localspec.launch.fit import forecast
 from localspec.models.entries import ModelEntry
@@ -96,8 +97,7 @@ class Preview:
 
     def _say(self, text: str, *, problem: bool = False) -> None:
         self._problems += problem
-        line = "".join(c if c.isprintable() else "\ufffd" for c in text)
-        click.echo(f"localspec: {line}", err=True)
+        click.echo(f"localspec: {printable(text)}", err=True)
 
     def _ask(self, to_fetch: int, *, ask: bool) -> None:
         free = free_bytes(self._store.root)

@@ -12,6 +12,7 @@ from functools import cache
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Protocol
 
+from localspec.display import printable_line
 from localspec.errors import LocalspecError, PassFailed
 
 if TYPE_CHECKING:
@@ -117,9 +118,8 @@ def require_sane(matcher: "LLMatcher") -> None:
 
 def one_line(message: str) -> str:
     """Return what llguidance says, as far as it is about the grammar, on one line that is safe for a terminal."""
-    text = " ".join(_WRONG_REGEX.sub("wrong pattern: ", _NOT_SAID.sub("", message)).split())
-    shown = text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
-    return "".join(each if each.isprintable() else "?" for each in shown)
+    text = printable_line(_WRONG_REGEX.sub("wrong pattern: ", _NOT_SAID.sub("", message)))
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
 
 
 class _Wrapped:
