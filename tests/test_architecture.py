@@ -22,8 +22,8 @@ FLOORS: list[set[str]] = [
     {"llama", "grammar", "models"},
     {"decoding"},
     {"options", "messages"},
-    {"storage"},
-    {"errors"},
+    {"storage", "resources"},
+    {"errors", "display"},
 ]
 # Third-party packages with one home.
 HOMES = {

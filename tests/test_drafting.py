@@ -8,7 +8,7 @@ from localspec.decoding.drafters.forced import ForcedDrafter
 from localspec.decoding.drafters.lookup import LookupDrafter
 from localspec.decoding.drafters.model import ModelDrafter
 from localspec.decoding.policy.adaptive import AdaptivePolicy
-from localspec.decoding.policy.batching import Batch, BatchPolicy
+from localspec.decoding.policy.batching import BatchPolicy, BatchWidths
 from localspec.decoding.round import Draft, Round, Spent, Verdict
 from localspec.errors import UsageError
 from localspec.launch.drafting import Drafting, DraftMode, draft_mode
@@ -25,7 +25,7 @@ def drafting(
     draft_models = ToySequences(views) if model else None
     batch = None
     if count > 1 and costs is not None:
-        batch = Batch(costs.target, costs.draft_model)
+        batch = BatchWidths(costs.target, costs.draft_model)
     return Drafting(count, draft_models, 8 if model else 0, (), costs, longest, batch)
 
 

@@ -11,6 +11,7 @@ from typing import NoReturn
 
 import click
 
+from localspec.display import printable_line
 from localspec.errors import LocalspecError
 
 # verb: (module, what `--help` says of it). The module's attribute of the verb's name is its command.
@@ -198,7 +199,7 @@ def _io_failure(error: OSError) -> str:
 
 def _complain(text: str, code: int, debug: bool) -> int:
     """Write one line that a terminal shows and does not obey; return the code."""
-    line = "".join(c if c.isprintable() else "\ufffd" for c in " ".join(text.split()))
+    line = printable_line(text)
     with suppress(OSError):  # where even stderr fails, the code still tells
         if debug:
             traceback.print_exc()

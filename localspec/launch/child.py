@@ -20,7 +20,7 @@ from localspec.models.transfer import Progress
 from localspec.options import LaunchOptions
 
 
-class Factory:
+class RuntimeFactory:
     """Loads what the engine's client asks for, and has its replies recorded."""
 
     def __init__(self) -> None:
@@ -105,5 +105,5 @@ def _identity(path: Path) -> str:
 
 
 if __name__ == "__main__":
-    factory = Factory()
+    factory = RuntimeFactory()
     serve(factory, localspec.__version__, factory.close)

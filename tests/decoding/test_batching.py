@@ -1,4 +1,4 @@
-"""Batch: a draft is weighed against the neighbours that share its pass, by the same table of costs."""
+"""BatchWidths: a draft is weighed against the neighbours that share its pass, by the same table of costs."""
 
 import pytest
 
@@ -6,7 +6,13 @@ from localspec.decoding.costs import PassCosts
 from localspec.decoding.drafters.lookup import LookupDrafter
 from localspec.decoding.drafters.model import ModelDrafter
 from localspec.decoding.policy import batching
-from localspec.decoding.policy.batching import Batch, BatchPolicy, best_count, could_pay, merged_s
+from localspec.decoding.policy.batching import (
+    BatchPolicy,
+    BatchWidths,
+    best_count,
+    could_pay,
+    merged_s,
+)
 from localspec.decoding.round import Draft, Round, Spent, Verdict
 from tests.toy import GREEDY, CachedModel, random_table
 
@@ -26,8 +32,10 @@ def test_equal_widths_make_one_pass_and_what_is_wider_another() -> None:
     assert merged_s(FLAT, [1, 3, 4]) == FLAT.of(3) + FLAT.of(4) + FLAT.of(1)
 
 
-def batch_of(count: int, costs: PassCosts = FLAT, draft_model: PassCosts | None = None) -> Batch:
-    batch = Batch(costs, draft_model)
+def batch_of(
+    count: int, costs: PassCosts = FLAT, draft_model: PassCosts | None = None
+) -> BatchWidths:
+    batch = BatchWidths(costs, draft_model)
     for slot in range(count):
         batch.begin(slot)
     return batch
@@ -113,7 +121,7 @@ def test_whether_a_draft_could_pay_is_worked_out_once_for_each_number_of_sequenc
 REPEATING = [1, 2, 3, 4, 5, 6, 7, 8] * 6
 
 
-def policy(batch: Batch, slot: int, *, model: bool = False) -> BatchPolicy:
+def policy(batch: BatchWidths, slot: int, *, model: bool = False) -> BatchPolicy:
     drafters = [LookupDrafter(())]
     if not model:
         return BatchPolicy(batch, slot, 31, drafters)
@@ -129,7 +137,7 @@ def repeating(made: BatchPolicy) -> int:
 
 
 def test_who_is_alone_copies_and_who_is_one_of_many_does_not() -> None:
-    batch = Batch(FLAT)
+    batch = BatchWidths(FLAT)
     policies = [policy(batch, slot) for slot in range(60)]
     assert repeating(policies[0]) > 0
     for slot in range(1, 60):

@@ -1,4 +1,4 @@
-"""Batch: sequences that share passes, and what drafting costs one of them beside the others.
+"""BatchWidths: sequences that share passes, and what drafting costs one of them beside the others.
 
 A drafted row widens the same pass that a further sequence would, so both are weighed by one table of
 costs. Several sequences give tokens at a rate R without a draft; k more rows pay where they are
@@ -19,7 +19,7 @@ from localspec.decoding.round import Round
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Batch:
+class BatchWidths:
     """How wide the pass of each running sequence was last, and which of them drafted with the draft model.
 
     Args:
@@ -90,7 +90,7 @@ class SharedDraftCosts(PassCosts):
         slot: of the one.
     """
 
-    batch: Batch
+    batch: BatchWidths
     slot: int
 
     def of(self, width: int) -> float:
@@ -150,7 +150,9 @@ class BatchPolicy(AdaptivePolicy):
         drafters: whoever may propose for it.
     """
 
-    def __init__(self, batch: Batch, slot: int, longest: int, drafters: Sequence[Drafter]) -> None:
+    def __init__(
+        self, batch: BatchWidths, slot: int, longest: int, drafters: Sequence[Drafter]
+    ) -> None:
         super().__init__(batch.target, longest, drafters)
         self._batch = batch
         self._slot = slot
