@@ -40,7 +40,7 @@ class StreamOptions(msgspec.Struct):
 class Own(msgspec.Struct):
     """What only localspec knows."""
 
-    draft: str = "auto"
+    draft: str | None = None
 
 
 class Body(msgspec.Struct):
@@ -290,10 +290,10 @@ def _refuse(**asked: Any) -> None:
         raise UsageError(f"{name} is not supported by this server yet: leave it out")
 
 
-def _drafts(mode: str) -> bool:
-    if mode not in {"auto", "off"}:
-        raise UsageError(f"localspec.draft is {mode[:40]!r}: give auto or off")
-    return mode == "auto"
+def _drafts(mode: str | None) -> bool:
+    if mode not in {None, "auto", "off"}:
+        raise UsageError(f"localspec.draft is {str(mode)[:40]!r}: give auto or off")
+    return mode != "off"
 
 
 def _numbered(options: ReplyOptions, number: int) -> ReplyOptions:
