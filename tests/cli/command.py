@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.cli import warm
+from tests import warm
 
 # One thread, no GPU: the same on every machine, and at ease beside other programs.
 PLAIN = ("--threads", "1", "--gpu-layers", "0")

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.cli import warm
+from tests import warm
 from tests.models.loopback_hub import COMMIT, LoopbackHub
 
 _PROGRAM = "tests.models.pull_toy"
