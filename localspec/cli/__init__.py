@@ -18,6 +18,7 @@ from localspec.errors import LocalspecError
 _VERBS = {
     "run": ("localspec.cli.run", "Answer a prompt."),
     "chat": ("localspec.cli.chat", "Chat in the terminal."),
+    "serve": ("localspec.cli.serve", "Serve a model to other programs over HTTP."),
     "history": ("localspec.cli.history", "List, show, search and export conversations."),
     "batch": ("localspec.cli.batch", "Answer a file of prompts, each exactly once."),
     "bench": ("localspec.cli.bench", "Measure what drafting earns here."),
