@@ -14,7 +14,7 @@ import time
 from collections.abc import Sequence
 
 from lab.benchmarks.workbench import forget, machine, opened
-from localspec.bench.prompts import Prompt, bundled
+from localspec.bench.prompts import BenchPrompt, bundled
 from localspec.chat.conversation import Conversation
 from localspec.chat.events import Reply
 from localspec.launch.load import Runtime
@@ -26,7 +26,7 @@ TEMPERATURES = (0.0, 0.8)
 SYSTEMS = (None, "You are a precise assistant. Answer briefly.")
 
 
-def questions(count: int) -> list[tuple[str | None, Prompt]]:
+def questions(count: int) -> list[tuple[str | None, BenchPrompt]]:
     """Return so many prompts, each kind in turn: the bundled ones, then the same with a system prompt."""
     prompts = sorted(enumerate(bundled()), key=lambda numbered: numbered[0] % 10)
     return [(system, prompt) for system in SYSTEMS for _, prompt in prompts][:count]

@@ -8,20 +8,20 @@ import os
 import platform
 from pathlib import Path
 
-from localspec.bench.prompts import Prompt, bundled
+from localspec.bench.prompts import BenchPrompt, bundled
 from localspec.launch.load import Runtime, load
 from localspec.launch.plan import make_plan
 from localspec.options import LaunchOptions
 
 
-def prompts() -> list[Prompt]:
+def prompts() -> list[BenchPrompt]:
     """Return the prompts that `localspec bench` has, too: ten of each of six kinds."""
     return bundled()
 
 
-def one_of_each(index: int = 0) -> list[Prompt]:
+def one_of_each(index: int = 0) -> list[BenchPrompt]:
     """Return the prompt at `index` of every kind."""
-    kinds: dict[str, list[Prompt]] = {}
+    kinds: dict[str, list[BenchPrompt]] = {}
     for prompt in prompts():
         kinds.setdefault(prompt.workload, []).append(prompt)
     return [of_kind[index] for of_kind in kinds.values()]

@@ -10,7 +10,7 @@ from localspec.bench.arms import Arm
 from localspec.bench.loading import BenchModels, Watchers, load
 from localspec.bench.own import OwnRuns
 from localspec.bench.paired import FIRST_PAIRS, Comparison, compare, pairs_needed
-from localspec.bench.prompts import Prompt
+from localspec.bench.prompts import BenchPrompt
 from localspec.bench.schedule import Slot
 from localspec.bench.trial import Trial, speed_ratio
 from localspec.decoding.cancel import CancelFlag, Cancelled
@@ -35,7 +35,7 @@ class Ab:
 
     a: Arm
     b: Arm
-    prompts: Sequence[Prompt]
+    prompts: Sequence[BenchPrompt]
     asked: ReplyOptions
     pairs: int | None = None
 

@@ -14,7 +14,7 @@ from localspec.bench.machine import machine, native_build
 from localspec.bench.measure import Runs, measure, prompt_tokens
 from localspec.bench.modes import is_peer
 from localspec.bench.own import OwnRuns
-from localspec.bench.prompts import Prompt
+from localspec.bench.prompts import BenchPrompt
 from localspec.bench.result import Result, result
 from localspec.bench.schedule import schedule
 from localspec.bench.trial import Trial
@@ -68,7 +68,7 @@ class Bench:
     """
 
     launch: LaunchOptions
-    prompts: Sequence[Prompt]
+    prompts: Sequence[BenchPrompt]
     prompts_name: str
     modes: Sequence[str]
     temperatures: Sequence[float]

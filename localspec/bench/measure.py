@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from localspec.bench.modes import is_peer
-from localspec.bench.prompts import Prompt
+from localspec.bench.prompts import BenchPrompt
 from localspec.bench.schedule import Slot
 from localspec.bench.trial import Trial
 from localspec.chat.assistant import Assistant
@@ -67,7 +67,7 @@ def measure(
     return Trials(tuple(trials), interrupted=False)
 
 
-def prompt_tokens(assistant: Assistant, prompts: Sequence[Prompt]) -> list[list[int]]:
+def prompt_tokens(assistant: Assistant, prompts: Sequence[BenchPrompt]) -> list[list[int]]:
     """Return the tokens of every prompt, in the target's chat template.
 
     Raises:

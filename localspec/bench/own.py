@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from localspec.bench.modes import OFF
-from localspec.bench.prompts import Prompt
+from localspec.bench.prompts import BenchPrompt
 from localspec.bench.schedule import Slot
 from localspec.bench.trial import Arrival, Trial
 from localspec.chat.assistant import Assistant
@@ -37,7 +37,7 @@ class OwnRuns:
         self,
         assistant: Assistant,
         policy: Callable[[str], Policy],
-        prompts: Sequence[Prompt],
+        prompts: Sequence[BenchPrompt],
         asked: ReplyOptions,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
@@ -80,7 +80,7 @@ class OwnRuns:
             brief = OwnRuns(
                 self._assistant,
                 self._policy,
-                [Prompt("", "Count from one to ten, twice.")],
+                [BenchPrompt("", "Count from one to ten, twice.")],
                 replace(self._asked, max_tokens=min(24, self._asked.max_tokens or 24)),
             )
             brief.run(Slot(0, 0.0, 0, mode, 0))

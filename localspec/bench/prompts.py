@@ -1,4 +1,4 @@
-"""Prompt: what is answered in a bench run, and which kind of text it is."""
+"""BenchPrompt: what is answered in a bench run, and which kind of text it is."""
 
 import json
 from collections.abc import Sequence
@@ -14,20 +14,20 @@ _KEYS = {"workload", "prompt"}
 
 
 @dataclass(frozen=True, slots=True)
-class Prompt:
+class BenchPrompt:
     """One line of a prompt file."""
 
     workload: str
     prompt: str
 
 
-def bundled() -> list[Prompt]:
+def bundled() -> list[BenchPrompt]:
     """Return the program's own: ten each of code, edit, chat, summarise, extract and creative."""
     text = files("localspec.bench").joinpath("prompts.jsonl").read_text(encoding="utf-8")
     return parse(text, "prompts.jsonl")
 
 
-def read(path: Path) -> list[Prompt]:
+def read(path: Path) -> list[BenchPrompt]:
     """Read a file of JSON lines, `{"workload": …, "prompt": …}` each; empty lines are skipped.
 
     Raises:
@@ -37,7 +37,7 @@ def read(path: Path) -> list[Prompt]:
     return parse(read_named(path, _MOST_BYTES, "give fewer prompts"), shown(path))
 
 
-def parse(text: str, name: str) -> list[Prompt]:
+def parse(text: str, name: str) -> list[BenchPrompt]:
     """Return the prompts of a text of JSON lines; `name` is how messages call it.
 
     Raises:
@@ -55,15 +55,15 @@ def parse(text: str, name: str) -> list[Prompt]:
     return prompts
 
 
-def per_workload(prompts: Sequence[Prompt], most: int | None) -> list[Prompt]:
+def per_workload(prompts: Sequence[BenchPrompt], most: int | None) -> list[BenchPrompt]:
     """Return the first `most` prompts of every kind, kinds together in the order they came up."""
-    kinds: dict[str, list[Prompt]] = {}
+    kinds: dict[str, list[BenchPrompt]] = {}
     for prompt in prompts:
         kinds.setdefault(prompt.workload, []).append(prompt)
     return [prompt for of_kind in kinds.values() for prompt in of_kind[:most]]
 
 
-def _parsed(line: str, where: str) -> Prompt:
+def _parsed(line: str, where: str) -> BenchPrompt:
     try:
         value = json.loads(line)
     except (ValueError, RecursionError) as error:
@@ -77,4 +77,4 @@ def _parsed(line: str, where: str) -> Prompt:
     for key in sorted(_KEYS):
         if not isinstance(value.get(key), str) or not value[key].strip():
             raise UsageError(f"{where}: {key!r} is missing, empty or no text")
-    return Prompt(value["workload"], value["prompt"])
+    return BenchPrompt(value["workload"], value["prompt"])

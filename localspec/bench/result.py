@@ -7,7 +7,7 @@ from localspec.bench.intervals import Estimate, combined, estimate
 from localspec.bench.measure import Trials
 from localspec.bench.modes import OFF, is_peer
 from localspec.bench.prediction import Costs, Prediction, measured_costs, predict
-from localspec.bench.prompts import Prompt
+from localspec.bench.prompts import BenchPrompt
 from localspec.bench.summary import ALL, Cell, Figures, neighbours, seed_of, summarise
 from localspec.bench.trial import Trial, speed_ratio
 
@@ -46,7 +46,7 @@ class Result:
 
 def result(
     measured: Trials,
-    prompts: Sequence[Prompt],
+    prompts: Sequence[BenchPrompt],
     modes: Sequence[str],
     setting: Mapping[str, object],
     n_planned: int,
@@ -68,7 +68,7 @@ def result(
 
 def _predictions(
     trials: Sequence[Trial],
-    prompts: Sequence[Prompt],
+    prompts: Sequence[BenchPrompt],
     figures: Mapping[Cell, Figures],
     costs: Costs,
 ) -> dict[Cell, Prediction]:
@@ -84,7 +84,7 @@ def _predictions(
 
 
 def _duels(
-    trials: Sequence[Trial], prompts: Sequence[Prompt], figures: Mapping[Cell, Figures]
+    trials: Sequence[Trial], prompts: Sequence[BenchPrompt], figures: Mapping[Cell, Figures]
 ) -> list[Duel]:
     """Return how each of our modes does against the best of the peer's, by kind of text."""
     parts: dict[Cell, list[Duel]] = {}
@@ -119,7 +119,7 @@ def _speed(figures: Figures) -> float:
 
 
 def _ratio_between(
-    ours: Cell, theirs: Cell, trials: Sequence[Trial], prompts: Sequence[Prompt]
+    ours: Cell, theirs: Cell, trials: Sequence[Trial], prompts: Sequence[BenchPrompt]
 ) -> Estimate | None:
     """Return the ratio of two modes, each by its own neighbour of `off`, prompt by prompt."""
     one, other = (_relative(cell, trials, prompts) for cell in (ours, theirs))
@@ -136,7 +136,7 @@ def _ratio_between(
 
 
 def _relative(
-    cell: Cell, trials: Sequence[Trial], prompts: Sequence[Prompt]
+    cell: Cell, trials: Sequence[Trial], prompts: Sequence[BenchPrompt]
 ) -> dict[tuple[int, int], float]:
     """Return a mode's speed relative to `off`, by prompt and repeat; that of `off` itself is 1."""
     if cell.mode == OFF:
@@ -149,6 +149,6 @@ def _relative(
     }
 
 
-def _is_in(trial: Trial, cell: Cell, prompts: Sequence[Prompt]) -> bool:
+def _is_in(trial: Trial, cell: Cell, prompts: Sequence[BenchPrompt]) -> bool:
     slot = trial.slot
     return cell == Cell(slot.temperature, prompts[slot.prompt].workload, slot.mode)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from random import Random
 
 from localspec.bench.modes import OFF
-from localspec.bench.prompts import Prompt
+from localspec.bench.prompts import BenchPrompt
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class Slot:
 
 
 def schedule(
-    prompts: Sequence[Prompt],
+    prompts: Sequence[BenchPrompt],
     modes: Sequence[str],
     temperatures: Sequence[float],
     repeats: int,

@@ -7,7 +7,7 @@ from statistics import median
 
 from localspec.bench.intervals import Estimate, combined, estimate
 from localspec.bench.modes import OFF, is_peer
-from localspec.bench.prompts import Prompt
+from localspec.bench.prompts import BenchPrompt
 from localspec.bench.trial import Trial, fork, speed_ratio
 
 ALL = "all"
@@ -68,7 +68,7 @@ def neighbours(trials: Iterable[Trial]) -> list[tuple[Trial, Trial]]:
 
 
 def summarise(
-    trials: Sequence[Trial], prompts: Sequence[Prompt], modes: Sequence[str]
+    trials: Sequence[Trial], prompts: Sequence[BenchPrompt], modes: Sequence[str]
 ) -> dict[Cell, Figures]:
     """Return figures for every cell that has runs.
 
@@ -107,7 +107,7 @@ def seed_of(*names: object) -> int:
     return zlib.crc32(repr(names).encode())
 
 
-def _cell(trial: Trial, prompts: Sequence[Prompt]) -> Cell:
+def _cell(trial: Trial, prompts: Sequence[BenchPrompt]) -> Cell:
     slot = trial.slot
     return Cell(slot.temperature, prompts[slot.prompt].workload, slot.mode)
 

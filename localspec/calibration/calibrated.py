@@ -5,8 +5,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from localspec.calibration.cache import load, store
-from localspec.calibration.key import Key, key_of
+from localspec.calibration.key import Key, key_of, load, store
 from localspec.calibration.values import (
     KeptCosts,
     costs_from_json,

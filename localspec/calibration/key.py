@@ -1,19 +1,24 @@
-"""Key: everything that a measurement depends on, so that another machine's is never taken for ours.
+"""Key: everything that a measurement depends on, so that another machine's is never taken for ours; and the cache.
 
-What only sizes a context (its length, its rows) is left out; what chooses kernels is in.
+What only sizes a context (its length, its rows) is left out of a key; what chooses kernels is in. In the cache are
+measurements as small JSON files, one for each key, in `calibration/` of the data directory. A file that is damaged,
+foreign, or of another version counts as none: what it held can be measured again, so nothing here is worth an error.
 """
 
 import hashlib
 import json
 import platform
 import re
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 from localspec.llama.build import build
 from localspec.llama.devices import devices, supports_offload
 from localspec.options import LoadOptions
 from localspec.resources import default_threads
+from localspec.storage.files import private_directory, read_bounded, write_atomic
 
 FORMAT = 1
 """Version of what is measured, how, and how it is written down."""
@@ -83,3 +88,26 @@ def file_identity(file: Path) -> str:
 
 def _on_gpu(options: LoadOptions) -> bool:
     return supports_offload() if options.gpu_layers is None else options.gpu_layers != 0
+
+
+_MOST_BYTES = 1 << 16
+
+
+def load(directory: Path, key: Key) -> Any:
+    """Return what was stored under a key, as JSON gave it and not to be trusted; None if nothing."""
+    try:
+        entry = json.loads(read_bounded(directory / f"{digest_of(key)}.json", _MOST_BYTES))
+    except (OSError, ValueError, RecursionError):
+        return None
+    return entry.get("value") if isinstance(entry, dict) and entry.get("key") == key else None
+
+
+def store(directory: Path, key: Key, value: Mapping[str, object]) -> None:
+    """Write a measurement down, readable by its owner only; of two at once, the last one stays.
+
+    Raises:
+        OSError: the directory does not take it.
+    """
+    private_directory(directory)
+    content = json.dumps({"key": key, "value": value}, indent=1)
+    write_atomic(directory / f"{digest_of(key)}.json", content.encode())

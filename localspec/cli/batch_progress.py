@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from localspec.batch.batch import Tally
 from localspec.cli.progress_text import cells_of
-from localspec.cli.status_line import StatusLine, columns
+from localspec.cli.redrawn_line import RedrawnLine, columns
 from localspec.display import duration_text
 
 _TOLD_EVERY_S = 30.0
@@ -32,7 +32,7 @@ class BatchProgress:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._enabled = enabled
-        self._line = StatusLine(enabled=enabled and drawing)
+        self._line = RedrawnLine(enabled=enabled and drawing)
         self._share = share
         self._clock = clock
         self._start = self._told = clock()

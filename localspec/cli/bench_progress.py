@@ -5,7 +5,7 @@ import time
 from pathlib import Path
 
 from localspec.bench.trial import Trial
-from localspec.cli.status_line import StatusLine
+from localspec.cli.redrawn_line import RedrawnLine
 from localspec.display import duration_text
 from localspec.storage.files import size_text
 from localspec.storage.paths import shown
@@ -22,7 +22,7 @@ class BenchProgress:
 
     def __init__(self, *, enabled: bool) -> None:
         self._enabled = enabled
-        self._line = StatusLine(enabled=enabled)
+        self._line = RedrawnLine(enabled=enabled)
         self._start = time.monotonic()
         self._told = -_TOLD_EVERY_S
 

@@ -6,7 +6,7 @@ from types import TracebackType
 from typing import Self
 
 from localspec.cli.progress_text import download_text
-from localspec.cli.status_line import StatusLine, columns
+from localspec.cli.redrawn_line import RedrawnLine, columns
 from localspec.models.transfer import Progress
 from localspec.storage.paths import shown
 
@@ -22,7 +22,7 @@ class ProgressLine:
     """
 
     def __init__(self, *, enabled: bool) -> None:
-        self._line = StatusLine(enabled=enabled)
+        self._line = RedrawnLine(enabled=enabled)
         self._speaking = enabled
         self._last_s = 0.0
         self._begun: dict[str, tuple[Progress, float]] = {}

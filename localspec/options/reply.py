@@ -136,7 +136,7 @@ class ReplyOptions:
         sampling: how a row of logits becomes a choice.
         seed: the same seed gives the same text; None draws one, which the reply reports.
         max_tokens: most tokens to generate; None goes on until the model ends or the context is full.
-        stop_loops: end where the same tokens come over and over, see `decoding.loops`.
+        stop_loops: end where the same tokens come over and over, see `LoopGuard`.
         stop: texts that end the answer and are not part of it.
         grammar: what the answer has to look like, in GBNF; thoughts before it are free.
         json_schema: a JSON schema that the answer is to be valid under, as text or as `json.loads` gives it;

@@ -43,7 +43,7 @@ class Own(msgspec.Struct):
     draft: str | None = None
 
 
-class Body(msgspec.Struct):
+class CompletionBody(msgspec.Struct):
     """What both kinds of completions take. What is not named here is ignored, but for what would change the answer."""
 
     model: str = ""
@@ -65,7 +65,7 @@ class Body(msgspec.Struct):
     localspec: Own = msgspec.field(default_factory=Own)
 
 
-class ChatBody(Body):
+class ChatBody(CompletionBody):
     """A chat completion's body."""
 
     messages: list[Any] = msgspec.field(default_factory=list)
@@ -76,7 +76,7 @@ class ChatBody(Body):
     functions: Any = None
 
 
-class TextBody(Body):
+class TextBody(CompletionBody):
     """A completion's body."""
 
     prompt: str | list[str] = ""
@@ -166,7 +166,7 @@ class _Completion:
 async def _answered(
     request: Request,
     service: Service,
-    body: Body,
+    body: CompletionBody,
     prompts: list[Prompt],
     options: ReplyOptions,
     form: _Chat | _Completion,
@@ -237,7 +237,7 @@ def _event(value: Mapping[str, Any]) -> str:
     return f"data: {json.dumps(value, separators=(',', ':'))}\n\n"
 
 
-def _options(body: Body, usual: ReplyOptions, limit: int | None) -> ReplyOptions:
+def _options(body: CompletionBody, usual: ReplyOptions, limit: int | None) -> ReplyOptions:
     """Return how to answer: as the body says, and else as the server was started."""
     given = {name: value for name in _SAMPLING if (value := getattr(body, name)) is not None}
     if body.repeat_penalty is not None:

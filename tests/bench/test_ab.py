@@ -10,14 +10,14 @@ from localspec.bench import ab as under_test
 from localspec.bench.ab import Ab, LoadedArm, paired_runs, run_ab
 from localspec.bench.arms import parse_arm
 from localspec.bench.loading import Watchers
-from localspec.bench.prompts import Prompt
+from localspec.bench.prompts import BenchPrompt
 from localspec.bench.schedule import Slot
 from localspec.bench.trial import Arrival, Trial
 from localspec.decoding.cancel import CancelFlag, Cancelled
 from localspec.errors import UsageError
 from localspec.options import LaunchOptions, ReplyOptions
 
-PROMPTS = [Prompt("chat", f"prompt {n}") for n in range(5)]
+PROMPTS = [BenchPrompt("chat", f"prompt {n}") for n in range(5)]
 
 
 class Timed:

@@ -4,7 +4,7 @@ import pytest
 
 from localspec.bench.measure import measure, prompt_tokens
 from localspec.bench.own import OwnRuns, slot_options
-from localspec.bench.prompts import Prompt
+from localspec.bench.prompts import BenchPrompt
 from localspec.bench.schedule import Slot, schedule
 from localspec.bench.trial import Trial
 from localspec.chat.assistant import Assistant
@@ -18,7 +18,7 @@ from tests.chat.toy_tokenizer import spelled
 from tests.toy import Stopwatch
 
 SCRIPT = spelled("one two three, one two three, one two three, one two three.")
-PROMPTS = [Prompt("chat", "Count."), Prompt("edit", "Count again, please.")]
+PROMPTS = [BenchPrompt("chat", "Count."), BenchPrompt("edit", "Count again, please.")]
 ASKED = ReplyOptions(seed=5, max_tokens=40)
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from localspec.bench.prompts import Prompt, bundled, per_workload, read
+from localspec.bench.prompts import BenchPrompt, bundled, per_workload, read
 from localspec.errors import ModelUnavailable, UsageError
 
 GOOD = '{"workload": "code", "prompt": "Write a loop."}'
@@ -25,7 +25,10 @@ def test_no_bundled_prompt_occurs_twice() -> None:
 def test_a_file_is_read_in_order_and_empty_lines_are_skipped(tmp_path: Path) -> None:
     path = tmp_path / "mine.jsonl"
     path.write_text(f'\ufeff{GOOD}\n\n{{"prompt": "Zwölf\u2028Äpfel", "workload": "chat"}}\n')
-    assert read(path) == [Prompt("code", "Write a loop."), Prompt("chat", "Zwölf\u2028Äpfel")]
+    assert read(path) == [
+        BenchPrompt("code", "Write a loop."),
+        BenchPrompt("chat", "Zwölf\u2028Äpfel"),
+    ]
 
 
 @pytest.mark.parametrize(
@@ -71,7 +74,7 @@ def test_a_file_that_is_not_there_or_a_directory_is_one_complaint(tmp_path: Path
 
 
 def test_the_first_of_each_kind_are_taken_with_kinds_together() -> None:
-    mixed = [Prompt(kind, text) for kind, text in ("aA", "bB", "aC", "bD", "aE")]
+    mixed = [BenchPrompt(kind, text) for kind, text in ("aA", "bB", "aC", "bD", "aE")]
     taken = per_workload(mixed, 2)
     assert [prompt.prompt for prompt in taken] == ["A", "C", "B", "D"]
     assert len(per_workload(mixed, None)) == 5

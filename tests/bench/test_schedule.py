@@ -4,10 +4,10 @@ from itertools import groupby
 
 import pytest
 
-from localspec.bench.prompts import Prompt
+from localspec.bench.prompts import BenchPrompt
 from localspec.bench.schedule import Slot, schedule
 
-PROMPTS = [Prompt("a", "x"), Prompt("b", "y"), Prompt("b", "z")]
+PROMPTS = [BenchPrompt("a", "x"), BenchPrompt("b", "y"), BenchPrompt("b", "z")]
 
 
 def groups(slots: list[Slot]) -> list[list[str]]:

@@ -2,12 +2,12 @@
 
 import pytest
 
-from localspec.bench.prompts import Prompt
+from localspec.bench.prompts import BenchPrompt
 from localspec.bench.summary import ALL, Cell, summarise
 from localspec.bench.trial import Trial
 from tests.bench.runs import a_round, a_trial
 
-PROMPTS = [Prompt("code", "a"), Prompt("code", "b"), Prompt("chat", "c")]
+PROMPTS = [BenchPrompt("code", "a"), BenchPrompt("code", "b"), BenchPrompt("chat", "c")]
 MODES = ["off", "auto", "server:none"]
 
 

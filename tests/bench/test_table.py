@@ -7,14 +7,14 @@ import pytest
 from localspec.bench.document import as_json
 from localspec.bench.measure import Trials
 from localspec.bench.modes import PEER_MODES
-from localspec.bench.prompts import Prompt
+from localspec.bench.prompts import BenchPrompt
 from localspec.bench.result import Result, result
 from localspec.bench.summary import Cell
 from localspec.bench.table import grid, table
 from localspec.bench.trial import Trial
 from tests.bench.runs import a_round, a_trial
 
-PROMPTS = [Prompt("code", "a"), Prompt("summarise", "b")]
+PROMPTS = [BenchPrompt("code", "a"), BenchPrompt("summarise", "b")]
 MODES = ["off", "auto", "model:3", *PEER_MODES]
 SPEEDS = dict(zip(MODES, (1.0, 1.2, 0.5, 1.1, 0.6, 1.3, 1.0, 1.0), strict=True))
 SETTING: dict[str, object] = {

@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from localspec.calibration.cache import load, store
-from localspec.calibration.key import Key, digest_of
+from localspec.calibration.key import Key, digest_of, load, store
 from localspec.calibration.values import (
     KeptCosts,
     costs_from_json,

@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from localspec.cli import progress, status_line
+from localspec.cli import progress, redrawn_line
 from localspec.cli.progress import ProgressLine
 from localspec.cli.progress_text import cells_of, cut, download_text
 from localspec.display import duration_text
@@ -200,7 +200,7 @@ def test_on_a_narrow_terminal_the_share_that_is_loaded_is_not_cut_off(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     watched = Watched(monkeypatch, terminal=True)
-    for module in (progress, status_line):
+    for module in (progress, redrawn_line):
         monkeypatch.setattr(module, "columns", lambda: 19)
     watched.line.load("a-model-of-a-long-name", 0.5)
     assert watched.drawn == ["loading g-name  50%"]

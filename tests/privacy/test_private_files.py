@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from localspec.calibration import cache
+from localspec.calibration import key as cache
 from localspec.history.archive import History
 from localspec.messages import Message
 from localspec.models.entries import HubSource, ModelEntry, Pin

@@ -1,8 +1,7 @@
 """A file of measurements."""
 
 from lab.fuzz.scratch import scratch
-from localspec.calibration.cache import load
-from localspec.calibration.key import Key, digest_of
+from localspec.calibration.key import Key, digest_of, load
 from localspec.calibration.values import costs_from_json, widths_from_json
 
 _KEY: Key = {"kind": "a"}

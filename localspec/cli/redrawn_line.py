@@ -1,4 +1,4 @@
-"""StatusLine: one line of stderr that is drawn over again and again, and leaves nothing behind."""
+"""RedrawnLine: one line of stderr that is drawn over again and again, and leaves nothing behind."""
 
 import os
 import sys
@@ -8,7 +8,7 @@ from localspec.cli.progress_text import cut
 _USUAL_COLUMNS = 80
 
 
-class StatusLine:
+class RedrawnLine:
     """Draws where stderr is a terminal that can, and nothing elsewhere.
 
     Args:
