@@ -8,8 +8,8 @@ from localspec.batch.completion_body import body_prompt
 from localspec.batch.line_options import line_options, own_options
 from localspec.batch.line_template import LineTemplate
 from localspec.batch.prompted import Prompted, conversation_of, raw_prompt, spoken_prompt
+from localspec.batch.record import Id, line_seed
 from localspec.batch.rows import Row
-from localspec.batch.seeds import Id, line_seed
 from localspec.chat.conversation import Conversation
 from localspec.display import printable_line
 from localspec.errors import UsageError

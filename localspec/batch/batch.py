@@ -6,9 +6,8 @@ from dataclasses import dataclass
 from localspec.batch.ask import Form, LineRequest, ask_of, line_id
 from localspec.batch.finished import FinishedLines
 from localspec.batch.receipt import Receipt
-from localspec.batch.record import Record, answer_record, error_record
+from localspec.batch.record import Id, Record, answer_record, error_record
 from localspec.batch.rows import Row
-from localspec.batch.seeds import Id
 from localspec.batch.window import ReorderBuffer
 from localspec.chat.requests import Answered, Answerer, Request, at_once
 from localspec.decoding.cancel import CancelFlag, Cancelled

@@ -1,6 +1,7 @@
 """Record: what is written of one line, as JSON or as a row of CSV, and what of it is read again."""
 
 import csv
+import hashlib
 import io
 import json
 from collections.abc import Sequence
@@ -9,11 +10,23 @@ from typing import Any
 
 from localspec.batch.receipt import Receipt, receipt_from
 from localspec.batch.rows import Format, Row
-from localspec.batch.seeds import Id
 from localspec.chat.events import Reply
 from localspec.chat.reply_figures import speculation, timings, usage
 from localspec.display import printable, printable_line
 from localspec.errors import LocalspecError
+
+Id = str | int | None
+
+
+def line_seed(run_seed: int, line_id: Id, number: int) -> int:
+    """Return the seed of a line, 32 bits, from the run's and the line's id, or its number without one.
+
+    Lines of the same id have the same seed; the id 5 and the text "5" have not.
+    """
+    name = f"line {number}" if line_id is None else f"id {json.dumps(line_id)}"
+    digest = hashlib.sha256(f"localspec batch\n{run_seed}\n{name}".encode()).digest()
+    return int.from_bytes(digest[:4], "big")
+
 
 Record = dict[str, Any]
 

@@ -3,7 +3,6 @@
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from localspec.decoding.break_even import could_win, window_length
 from localspec.decoding.costs import PairCosts, PassCosts
 from localspec.decoding.drafters.drafter import Drafter
 from localspec.decoding.drafters.register import (
@@ -18,6 +17,7 @@ from localspec.decoding.policy.batching import BatchPolicy, BatchWidths
 from localspec.decoding.policy.policy import FixedPolicy, Policy, plain_policy
 from localspec.decoding.round import OFF
 from localspec.decoding.scheduler import Sequences
+from localspec.decoding.stats import could_win, window_length
 from localspec.errors import UsageError
 from localspec.options import LaunchOptions
 

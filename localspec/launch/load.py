@@ -20,9 +20,8 @@ from localspec.grammar import Grammars
 from localspec.launch.drafting import AUTO, Drafting, draft_model_could_win
 from localspec.launch.fit import sequences_that_fit
 from localspec.launch.plan import LoadPlan
-from localspec.llama.allocator import give_back_memory
 from localspec.llama.context import LlamaContext
-from localspec.llama.model import LlamaModel
+from localspec.llama.model import LlamaModel, give_back_memory
 from localspec.llama.sequence import LlamaSequence
 from localspec.llama.sequences import LlamaSequences
 from localspec.models.gguf import read_model

@@ -8,8 +8,8 @@ import pytest
 
 from localspec.batch.ask import Form, LineRequest, ask_of, line_id
 from localspec.batch.line_template import LineTemplate
+from localspec.batch.record import line_seed
 from localspec.batch.rows import Row
-from localspec.batch.seeds import line_seed
 from localspec.chat.conversation import Conversation
 from localspec.errors import LocalspecError, TemplateError, UsageError
 from localspec.messages import Message

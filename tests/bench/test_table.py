@@ -5,13 +5,12 @@ import json
 import pytest
 
 from localspec.bench.document import as_json
-from localspec.bench.grid import grid
 from localspec.bench.measure import Trials
 from localspec.bench.modes import PEER_MODES
 from localspec.bench.prompts import Prompt
 from localspec.bench.result import Result, result
 from localspec.bench.summary import Cell
-from localspec.bench.table import table
+from localspec.bench.table import grid, table
 from localspec.bench.trial import Trial
 from tests.bench.runs import a_round, a_trial
 

@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 
-from localspec.decoding.break_even import could_win
 from localspec.decoding.choose import Chooser
 from localspec.decoding.costs import PassCosts
 from localspec.decoding.drafters.drafter import Drafter, Plan
@@ -12,6 +11,7 @@ from localspec.decoding.drafters.model import ModelDrafter
 from localspec.decoding.noise import Noise
 from localspec.decoding.policy.adaptive import AdaptivePolicy
 from localspec.decoding.round import Draft, Round, Spent, Verdict
+from localspec.decoding.stats import could_win
 from localspec.options import SamplingParams
 from tests.decoding.test_model_drafter import propose
 from tests.toy import CachedModel, Table
