@@ -8,12 +8,13 @@ from typing import Any
 
 import click
 
+from localspec import errors
 from localspec.cli.completions import complete_models
 from localspec.cli.option_flags import launch_options, option_flags, reply_options
 from localspec.cli.parallel_count import parallel_count
 from localspec.cli.progress import ProgressLine
 from localspec.cli.settings import configured, with_own
-from localspec.errors import UsageError
+from localspec.errors import LocalspecError, UsageError
 
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 _MOST_WAITING = 10_000
@@ -91,7 +92,7 @@ async def _served(listener: socket.socket, keys: tuple[str, ...], flags: dict[st
     from localspec.models.transfer import Progress  # noqa: PLC0415
     from localspec.serve.answering import Service  # noqa: PLC0415
     from localspec.serve.app import application  # noqa: PLC0415
-    from localspec.serve.backend import Backend  # noqa: PLC0415
+    from localspec.serve.backend import Backend, Refused  # noqa: PLC0415
     from localspec.serve.http import Guard  # noqa: PLC0415
     from localspec.serve.metrics import Metrics  # noqa: PLC0415
 
@@ -114,7 +115,10 @@ async def _served(listener: socket.socket, keys: tuple[str, ...], flags: dict[st
     backend = Backend(EngineClient((*COMMAND, parallel)), launch, flags["max_queue"], see)
     try:
         with line:
-            ready = await backend.start()
+            try:
+                ready = await backend.start()
+            except Refused as error:  # with the exit code that the same error has elsewhere
+                raise getattr(errors, error.kind, LocalspecError)(str(error)) from None
         host, port = listener.getsockname()[:2]
         names = dict.fromkeys(
             each for each in (launch.pair, launch.target, ready.target) if each is not None

@@ -29,9 +29,10 @@ def test_whatever_a_schema_lets_through_is_valid(asked: Asked) -> None:
     assert require_valid(asked.schema, 12) > 5
 
 
-def test_whatever_a_random_schema_lets_through_is_valid() -> None:
+@pytest.mark.parametrize("seeds", [range(40), pytest.param(range(40, 200), marks=pytest.mark.slow)])
+def test_whatever_a_random_schema_lets_through_is_valid(seeds: range) -> None:
     taken = 0
-    for seed in range(200):
+    for seed in seeds:
         schema = random_schema(seed)
         try:
             require_valid(schema, 4)
@@ -39,7 +40,7 @@ def test_whatever_a_random_schema_lets_through_is_valid() -> None:
             assert str(error).isprintable()  # noqa: PT017 - some of them are taken
         else:
             taken += 1
-    assert taken > 100
+    assert taken > len(seeds) / 2
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 import ast
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from random import Random
 
@@ -18,18 +19,26 @@ from tests.models.gguf_builder import model_file
 PACKAGE = Path(localspec.__file__).parent
 
 
+@cache
+def _nodes() -> list[tuple[str, ast.Call | ast.Import | ast.ImportFrom]]:
+    """Return every call and import, with the module that has it."""
+    return [
+        (str(path.relative_to(PACKAGE)), node)
+        for path in PACKAGE.rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Call | ast.Import | ast.ImportFrom)
+    ]
+
+
 def _uses(name: str) -> set[str]:
     """Return the modules that call something of this name."""
     found = set()
-    for path in PACKAGE.rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.Call):
-                called = node.func
-                last = (
-                    called.attr if isinstance(called, ast.Attribute) else getattr(called, "id", "")
-                )
-                if last == name:
-                    found.add(str(path.relative_to(PACKAGE)))
+    for module, node in _nodes():
+        if isinstance(node, ast.Call):
+            called = node.func
+            last = called.attr if isinstance(called, ast.Attribute) else getattr(called, "id", "")
+            if last == name:
+                found.add(module)
     return found
 
 
@@ -42,11 +51,9 @@ def test_there_is_one_way_to_llama_cpp() -> None:
 
 
 def test_pickles_and_code_are_never_read() -> None:
-    modules = [ast.parse(path.read_text()) for path in PACKAGE.rglob("*.py")]
     imported = {
         name.split(".")[0]
-        for tree in modules
-        for node in ast.walk(tree)
+        for _, node in _nodes()
         for name in (
             [alias.name for alias in node.names]
             if isinstance(node, ast.Import)
