@@ -6,6 +6,7 @@ summary repeats parts of it, chat and creative writing neither.
 
 import re
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 from localspec.errors import UsageError
@@ -42,7 +43,7 @@ def workload_of(asked: str, reply: str = "") -> str:
     request = _Request.of(asked)
     scores = dict.fromkeys(WORKLOADS, 0.0)
     scores[CHAT] = 1.0
-    for workload, clues in _CLUES.items():
+    for workload, clues in _clues().items():
         for clue, weight in clues:
             if clue.search(request.instruction):
                 scores[workload] += weight
@@ -161,6 +162,7 @@ _TABLE_LINE = re.compile(r"\|.*\|.*\|")
 _LISTED = re.compile(r"[-*•\d]")
 
 
+@cache  # reading them takes 40 ms, which an answer need not wait for
 def _clues() -> dict[str, list[tuple[re.Pattern[str], float]]]:
     """Return by kind of text what to look for in an instruction, and what it weighs."""
     found: dict[str, list[tuple[re.Pattern[str], float]]] = {}
@@ -169,6 +171,3 @@ def _clues() -> dict[str, list[tuple[re.Pattern[str], float]]]:
             workload, weight, pattern = line.split(maxsplit=2)
             found.setdefault(workload, []).append((re.compile(pattern), float(weight)))
     return found
-
-
-_CLUES = _clues()
