@@ -14,25 +14,11 @@ from localspec.batch.rows import FORMATS, Format
 from localspec.batch.source import Source
 from localspec.cli.batch_asked import Asked
 from localspec.cli.batch_run import BatchRun
-from localspec.cli.option_flags import launch_options, option_flags, reply_options
+from localspec.cli.option_flags import launch_options, option_flags, parallel_count, reply_options
 from localspec.cli.recorded import workload_option
 from localspec.cli.settings import configured, with_own
 from localspec.decoding.cancel import CancelFlag
 from localspec.errors import UsageError
-
-MOST = 64
-
-
-def parallel_count(ctx: click.Context, param: click.Parameter, value: str) -> int | None:
-    """Return the number of lines at a time; None, for `auto`, leaves it to the program."""
-    if value == "auto":
-        return None
-    if not value.isdecimal() or not 1 <= int(value) <= MOST:
-        raise click.BadParameter(
-            f"{value!r} is neither a number from 1 to {MOST} nor 'auto'", ctx, param
-        )
-    return int(value)
-
 
 _SUFFIXES: dict[str, Format] = {".csv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl"}
 
