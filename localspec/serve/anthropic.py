@@ -22,7 +22,7 @@ from localspec.errors import UsageError
 from localspec.messages import Message, from_json
 from localspec.options import ReplyOptions
 from localspec.serve.answering import Service, collected, streamed, unless_gone
-from localspec.serve.backend import Prompt
+from localspec.serve.backend import Question
 from localspec.serve.http import body_of
 
 _SAMPLING = ("temperature", "top_p", "top_k")
@@ -34,7 +34,7 @@ _ENDS = {
 }
 
 
-class Counted(msgspec.Struct):
+class CountBody(msgspec.Struct):
     """What is asked about a conversation."""
 
     messages: list[Any]
@@ -43,7 +43,7 @@ class Counted(msgspec.Struct):
     tools: Any = None
 
 
-class Body(Counted):
+class MessagesBody(CountBody):
     """What is asked for."""
 
     max_tokens: int = msgspec.field(default=0)
@@ -56,9 +56,9 @@ class Body(Counted):
 
 async def messages(request: Request, service: Service) -> Response:
     """Answer a conversation."""
-    body = await body_of(request, Body)
+    body = await body_of(request, MessagesBody)
     service.require(body.model)
-    prompt, options = Prompt(_said(body)), _options(body, service.options)
+    prompt, options = Question(_said(body)), _options(body, service.options)
     reply = service.backend.reply(prompt, options)
     head = {"id": f"msg_{secrets.token_hex(12)}", "type": "message", "role": "assistant"}
     if body.stream:
@@ -78,7 +78,7 @@ async def messages(request: Request, service: Service) -> Response:
 
 async def count_tokens(request: Request, service: Service) -> Response:
     """Say how many tokens a conversation takes."""
-    body = await body_of(request, Counted)
+    body = await body_of(request, CountBody)
     service.require(body.model)
     tokens = await unless_gone(request, service.backend.count(_said(body)))
     return JSONResponse({"input_tokens": tokens})
@@ -120,7 +120,7 @@ def _event(kind: str, **fields: Any) -> str:
     return f"event: {kind}\ndata: {body}\n\n"
 
 
-def _said(body: Counted) -> tuple[Message, ...]:
+def _said(body: CountBody) -> tuple[Message, ...]:
     if body.tools:
         raise UsageError("tools is not supported by this server yet: leave it out")
     system = [{"role": "system", "content": body.system}] if body.system else []
@@ -129,7 +129,7 @@ def _said(body: Counted) -> tuple[Message, ...]:
     )
 
 
-def _options(body: Body, usual: ReplyOptions) -> ReplyOptions:
+def _options(body: MessagesBody, usual: ReplyOptions) -> ReplyOptions:
     given = {name: value for name in _SAMPLING if (value := getattr(body, name)) is not None}
     if body.max_tokens < 1:
         raise UsageError(f"max_tokens is {body.max_tokens}: give 1 or more")

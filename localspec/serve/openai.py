@@ -23,7 +23,7 @@ from localspec.errors import UsageError
 from localspec.messages import from_json
 from localspec.options import ReplyOptions, SamplingParams
 from localspec.serve.answering import Service, collected, merged, streamed
-from localspec.serve.backend import Prompt
+from localspec.serve.backend import Question
 from localspec.serve.http import body_of
 
 _MOST_CHOICES = 16
@@ -43,7 +43,7 @@ class Own(msgspec.Struct):
     draft: str | None = None
 
 
-class Body(msgspec.Struct):
+class CompletionBody(msgspec.Struct):
     """What both kinds of completions take. What is not named here is ignored, but for what would change the answer."""
 
     model: str = ""
@@ -65,7 +65,7 @@ class Body(msgspec.Struct):
     localspec: Own = msgspec.field(default_factory=Own)
 
 
-class ChatBody(Body):
+class ChatBody(CompletionBody):
     """A chat completion's body."""
 
     messages: list[Any] = msgspec.field(default_factory=list)
@@ -76,7 +76,7 @@ class ChatBody(Body):
     functions: Any = None
 
 
-class TextBody(Body):
+class TextBody(CompletionBody):
     """A completion's body."""
 
     prompt: str | list[str] = ""
@@ -98,7 +98,7 @@ async def chat_completions(request: Request, service: Service) -> Response:
     body = await body_of(request, ChatBody)
     service.require(body.model)
     _refuse(tools=body.tools or body.functions, logprobs=body.logprobs or body.top_logprobs)
-    prompt = Prompt(
+    prompt = Question(
         tuple(from_json(each, f"message {at}") for at, each in enumerate(body.messages, 1))
     )
     limit = body.max_completion_tokens or body.max_tokens
@@ -117,7 +117,7 @@ async def completions(request: Request, service: Service) -> Response:
         request,
         service,
         body,
-        [Prompt(raw=each) for each in texts],
+        [Question(raw=each) for each in texts],
         options,
         _Completion(service.name),
     )
@@ -166,8 +166,8 @@ class _Completion:
 async def _answered(
     request: Request,
     service: Service,
-    body: Body,
-    prompts: list[Prompt],
+    body: CompletionBody,
+    prompts: list[Question],
     options: ReplyOptions,
     form: _Chat | _Completion,
 ) -> Response:
@@ -237,7 +237,7 @@ def _event(value: Mapping[str, Any]) -> str:
     return f"data: {json.dumps(value, separators=(',', ':'))}\n\n"
 
 
-def _options(body: Body, usual: ReplyOptions, limit: int | None) -> ReplyOptions:
+def _options(body: CompletionBody, usual: ReplyOptions, limit: int | None) -> ReplyOptions:
     """Return how to answer: as the body says, and else as the server was started."""
     given = {name: value for name in _SAMPLING if (value := getattr(body, name)) is not None}
     if body.repeat_penalty is not None:
