@@ -10,8 +10,7 @@ import click
 
 from localspec import errors
 from localspec.cli.completions import complete_models
-from localspec.cli.option_flags import launch_options, option_flags, reply_options
-from localspec.cli.parallel_count import parallel_count
+from localspec.cli.option_flags import launch_options, option_flags, parallel_count, reply_options
 from localspec.cli.progress import ProgressLine
 from localspec.cli.settings import configured, with_own
 from localspec.errors import LocalspecError, UsageError

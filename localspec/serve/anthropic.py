@@ -22,7 +22,7 @@ from localspec.errors import UsageError
 from localspec.messages import Message, from_json
 from localspec.options import ReplyOptions
 from localspec.serve.answering import Service, collected, streamed, unless_gone
-from localspec.serve.backend import Prompt
+from localspec.serve.backend import Question
 from localspec.serve.http import body_of
 
 _SAMPLING = ("temperature", "top_p", "top_k")
@@ -58,7 +58,7 @@ async def messages(request: Request, service: Service) -> Response:
     """Answer a conversation."""
     body = await body_of(request, MessagesBody)
     service.require(body.model)
-    prompt, options = Prompt(_said(body)), _options(body, service.options)
+    prompt, options = Question(_said(body)), _options(body, service.options)
     reply = service.backend.reply(prompt, options)
     head = {"id": f"msg_{secrets.token_hex(12)}", "type": "message", "role": "assistant"}
     if body.stream:

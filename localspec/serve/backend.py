@@ -54,7 +54,7 @@ class Refused(LocalspecError):
 
 
 @dataclass(frozen=True, slots=True)
-class Prompt:
+class Question:
     """What is to be answered: a conversation, or a text as it is."""
 
     messages: tuple[Message, ...] = ()
@@ -125,7 +125,7 @@ class Backend:
         await asyncio.to_thread(self._client.close)
 
     async def reply(
-        self, prompt: Prompt, options: ReplyOptions, *, draft: bool = True
+        self, prompt: Question, options: ReplyOptions, *, draft: bool = True
     ) -> AsyncGenerator[Text | ReplyDone]:
         """Yield the pieces of an answer, and in the end the whole.
 

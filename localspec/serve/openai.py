@@ -23,7 +23,7 @@ from localspec.errors import UsageError
 from localspec.messages import from_json
 from localspec.options import ReplyOptions, SamplingParams
 from localspec.serve.answering import Service, collected, merged, streamed
-from localspec.serve.backend import Prompt
+from localspec.serve.backend import Question
 from localspec.serve.http import body_of
 
 _MOST_CHOICES = 16
@@ -98,7 +98,7 @@ async def chat_completions(request: Request, service: Service) -> Response:
     body = await body_of(request, ChatBody)
     service.require(body.model)
     _refuse(tools=body.tools or body.functions, logprobs=body.logprobs or body.top_logprobs)
-    prompt = Prompt(
+    prompt = Question(
         tuple(from_json(each, f"message {at}") for at, each in enumerate(body.messages, 1))
     )
     limit = body.max_completion_tokens or body.max_tokens
@@ -117,7 +117,7 @@ async def completions(request: Request, service: Service) -> Response:
         request,
         service,
         body,
-        [Prompt(raw=each) for each in texts],
+        [Question(raw=each) for each in texts],
         options,
         _Completion(service.name),
     )
@@ -167,7 +167,7 @@ async def _answered(
     request: Request,
     service: Service,
     body: CompletionBody,
-    prompts: list[Prompt],
+    prompts: list[Question],
     options: ReplyOptions,
     form: _Chat | _Completion,
 ) -> Response:
