@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 from localspec.errors import LocalspecError
 from localspec.storage.files import private_directory, private_opener, write_atomic
 from localspec.storage.locks import locked
+from localspec.telemetry.kinds import WORKLOADS
 from localspec.telemetry.reply import ReplyRecord, checked
-from localspec.telemetry.workload import WORKLOADS
 
 FILE, STATE = "replies.jsonl", "drift.json"
 BEFORE = "telemetry.db"

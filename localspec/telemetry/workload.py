@@ -6,31 +6,24 @@ summary repeats parts of it, chat and creative writing neither.
 
 import re
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 
-from localspec.errors import UsageError
+from localspec.telemetry.kinds import (
+    CHAT,
+    CODE,
+    CREATIVE,
+    EDIT,
+    STRUCTURED,
+    SUMMARISE,
+    WORKLOADS,
+)
 
-CODE, EDIT, CHAT = "code", "edit", "chat"
-SUMMARISE, STRUCTURED, CREATIVE = "summarise", "structured", "creative"
-WORKLOADS = (CODE, EDIT, CHAT, SUMMARISE, STRUCTURED, CREATIVE)
 _READ_CHARS = 20_000
 """Of prompt and reply; what is longer is judged by its beginning, and by the prompt's end."""
 _INSTRUCTION_CHARS = 240
 _MATERIAL_CHARS = 30
 _SHAPE = 1.2
 """What the shape of a reply weighs: more than nothing, less than a clear request."""
-
-
-def required(workload: str) -> str:
-    """Return a kind of text that a user named.
-
-    Raises:
-        UsageError: there is no such kind.
-    """
-    if workload not in WORKLOADS:
-        raise UsageError(f"workload {workload!r}: choose one of {', '.join(WORKLOADS)}")
-    return workload
 
 
 def workload_of(asked: str, reply: str = "") -> str:
@@ -43,7 +36,7 @@ def workload_of(asked: str, reply: str = "") -> str:
     request = _Request.of(asked)
     scores = dict.fromkeys(WORKLOADS, 0.0)
     scores[CHAT] = 1.0
-    for workload, clues in _clues().items():
+    for workload, clues in _CLUES.items():
         for clue, weight in clues:
             if clue.search(request.instruction):
                 scores[workload] += weight
@@ -162,7 +155,6 @@ _TABLE_LINE = re.compile(r"\|.*\|.*\|")
 _LISTED = re.compile(r"[-*•\d]")
 
 
-@cache  # reading them takes 40 ms, which an answer need not wait for
 def _clues() -> dict[str, list[tuple[re.Pattern[str], float]]]:
     """Return by kind of text what to look for in an instruction, and what it weighs."""
     found: dict[str, list[tuple[re.Pattern[str], float]]] = {}
@@ -171,3 +163,6 @@ def _clues() -> dict[str, list[tuple[re.Pattern[str], float]]]:
             workload, weight, pattern = line.split(maxsplit=2)
             found.setdefault(workload, []).append((re.compile(pattern), float(weight)))
     return found
+
+
+_CLUES = _clues()

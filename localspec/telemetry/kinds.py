@@ -1,0 +1,18 @@
+"""The kinds of text that are told apart."""
+
+from localspec.errors import UsageError
+
+CODE, EDIT, CHAT = "code", "edit", "chat"
+SUMMARISE, STRUCTURED, CREATIVE = "summarise", "structured", "creative"
+WORKLOADS = (CODE, EDIT, CHAT, SUMMARISE, STRUCTURED, CREATIVE)
+
+
+def required(workload: str) -> str:
+    """Return a kind of text that a user named.
+
+    Raises:
+        UsageError: there is no such kind.
+    """
+    if workload not in WORKLOADS:
+        raise UsageError(f"workload {workload!r}: choose one of {', '.join(WORKLOADS)}")
+    return workload
