@@ -236,17 +236,13 @@ def test_told_to_stop_it_leaves_whole_records_and_says_how_to_go_on(
 @pytest.mark.usefixtures("smollm2_path", "folder")
 def test_a_pipe_that_brings_nothing_can_be_left_by_ctrl_c() -> None:
     reader, writer = os.pipe()
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    try:
-        process = subprocess.Popen(
-            [*COMMAND, "batch", *FEW, "-"],
-            stdin=reader,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            env=environment(),
-        )
-    finally:
-        signal.signal(signal.SIGINT, before)
+    process = subprocess.Popen(
+        [*COMMAND, "batch", *FEW, "-"],
+        stdin=reader,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=environment(),
+    )
     with process:
         os.close(reader)
         os.write(writer, b'{"prompt": "Hi"}\n')
