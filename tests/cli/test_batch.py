@@ -129,6 +129,7 @@ def test_a_resumed_run_takes_the_seed_from_the_receipts_and_loads_nothing_withou
     assert "answers of other options" in other.err
 
 
+@pytest.mark.slow  # measuring which widths are exact takes half a minute of a processor
 @weights
 @pytest.mark.usefixtures("smollm2_path", "folder")
 def test_a_line_redone_alone_gets_the_same_answer() -> None:
