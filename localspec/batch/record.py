@@ -1,19 +1,32 @@
 """Record: what is written of one line, as JSON or as a row of CSV, and what of it is read again."""
 
 import csv
+import hashlib
 import io
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from localspec.batch.plain import plain, plain_line
 from localspec.batch.receipt import Receipt, receipt_from
 from localspec.batch.rows import Format, Row
-from localspec.batch.seeds import Id
 from localspec.chat.events import Reply
 from localspec.chat.reply_figures import speculation, timings, usage
+from localspec.display import printable, printable_line
 from localspec.errors import LocalspecError
+
+Id = str | int | None
+
+
+def line_seed(run_seed: int, line_id: Id, number: int) -> int:
+    """Return the seed of a line, 32 bits, from the run's and the line's id, or its number without one.
+
+    Lines of the same id have the same seed; the id 5 and the text "5" have not.
+    """
+    name = f"line {number}" if line_id is None else f"id {json.dumps(line_id)}"
+    digest = hashlib.sha256(f"localspec batch\n{run_seed}\n{name}".encode()).digest()
+    return int.from_bytes(digest[:4], "big")
+
 
 Record = dict[str, Any]
 
@@ -90,7 +103,7 @@ def answer_record(row: Row, line_id: Id, reply: Reply, model: Record, receipt: R
 
 def error_record(row: Row, line_id: Id, error: LocalspecError, receipt: Receipt) -> Record:
     """Return the record of a line that cannot be answered."""
-    message = plain_line(str(error)) or "no reason is known"
+    message = printable_line(str(error)) or "no reason is known"
     return {
         "line": row.number,
         "id": line_id,
@@ -111,7 +124,7 @@ def encoded(record: Record, form: Format, *, to_terminal: bool = False) -> bytes
     if form == "csv":
         values = [_value(record, path) for path in _COLUMNS.values()]
         if to_terminal:
-            values = [plain(each, "\t\n") if isinstance(each, str) else each for each in values]
+            values = [printable(each, "\t\n") if isinstance(each, str) else each for each in values]
         return _row_of(values)
     text = json.dumps(record, ensure_ascii=to_terminal)
     try:

@@ -20,7 +20,7 @@ from jinja2.runtime import Context
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from localspec.chat.budget import STEP, budget, counted, made, spend
-from localspec.chat.counting_code import CountingCode
+from localspec.chat.counting import Counting
 from localspec.chat.guards import (
     check_call,
     check_format,
@@ -32,7 +32,7 @@ from localspec.chat.guards import (
 MAX_REPEATED_ITEMS = 1 << 20
 
 
-class Generation(Extension):
+class GenerationTag(Extension):
     """`{% generation %}…{% endgeneration %}` marks assistant text for training; here it is only its body."""
 
     tags = {"generation"}  # noqa: RUF012  # declared so by jinja2
@@ -67,13 +67,12 @@ class Dialect(ImmutableSandboxedEnvironment):
 
     intercepted_binops = frozenset({"*", "**", "+", "-", "/", "//", "%"})
     template_class = BoundedTemplate
-    code_generator_class = CountingCode
 
     def __init__(self, clock: Callable[[], datetime]) -> None:
         super().__init__(
             trim_blocks=True,
             lstrip_blocks=True,
-            extensions=[Generation, LoopControlExtension],
+            extensions=[GenerationTag, LoopControlExtension],
             finalize=_written,
         )
         self.filters = guarded_filters({**self.filters, "tojson": _tojson})
@@ -82,13 +81,16 @@ class Dialect(ImmutableSandboxedEnvironment):
         self.globals["raise_exception"] = _raise_exception
         self.globals["strftime_now"] = lambda style: clock().strftime(style)
 
-    def from_string(self, *args: Any, **named: Any) -> Template:
+    def from_string(self, source: str | nodes.Template, *args: Any, **named: Any) -> Template:
         """Compile a template; what is constant in it is calculated here, within a budget too."""
         with budget():
-            return super().from_string(*args, **named)
+            tree = self.parse(source) if isinstance(source, str) else source
+            return super().from_string(Counting().visit(tree), *args, **named)
 
     def call(self, context: Context, called: Any, /, *args: Any, **named: Any) -> Any:
         """Call what may be called, and count it; the name is jinja2's."""
+        if called is self.made or called is self.counted or called is self.concatenated:
+            return called(*args)
         result = super().call(context, called, *check_call(called, args, named), **named)
         spend(STEP)
         made(result)
@@ -114,8 +116,9 @@ class Dialect(ImmutableSandboxedEnvironment):
             made(argument)
         return super().getitem(obj, argument)
 
-    # What the code of `CountingCode` calls.
+    # What `Counting` has templates call.
 
+    gathers = True
     counted = staticmethod(counted)
 
     @staticmethod
@@ -125,7 +128,7 @@ class Dialect(ImmutableSandboxedEnvironment):
         return value
 
     @staticmethod
-    def concatenated(parts: tuple[Any, ...]) -> str:
+    def concatenated(*parts: Any) -> str:
         """Return what `~` makes."""
         made(parts)
         return "".join(map(str, parts))

@@ -1,12 +1,30 @@
 """ReplyText: confirmed tokens become the text of one reply. Knows no models and no rounds."""
 
+import codecs
 from collections.abc import Mapping, Sequence
 
-from localspec.chat.detokenize import Detokenizer
 from localspec.chat.events import Text
 from localspec.chat.stop_strings import StopStrings
 from localspec.chat.thinking import Span, ThinkingFilter
 from localspec.chat.tokenizer import Tokenizer
+
+
+class Detokenizer:
+    """An incremental UTF-8 decoder: a character that spans tokens appears with its last byte.
+
+    Bytes that are no UTF-8 become U+FFFD, one for each maximal broken sequence, wherever the chunks were cut.
+    """
+
+    def __init__(self) -> None:
+        self._decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
+
+    def feed(self, piece: bytes) -> str:
+        """Return the text that `piece` completes, which may be empty."""
+        return self._decoder.decode(piece)
+
+    def flush(self) -> str:
+        """Return U+FFFD for a character that never became whole, else nothing; then start afresh."""
+        return self._decoder.decode(b"", final=True)
 
 
 class ReplyText:

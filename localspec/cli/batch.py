@@ -14,8 +14,7 @@ from localspec.batch.rows import FORMATS, Format
 from localspec.batch.source import Source
 from localspec.cli.batch_asked import Asked
 from localspec.cli.batch_run import BatchRun
-from localspec.cli.option_flags import launch_options, option_flags, reply_options
-from localspec.cli.parallel_count import parallel_count
+from localspec.cli.option_flags import launch_options, option_flags, parallel_count, reply_options
 from localspec.cli.recorded import workload_option
 from localspec.cli.settings import configured, with_own
 from localspec.decoding.cancel import CancelFlag

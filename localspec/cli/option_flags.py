@@ -23,6 +23,7 @@ _model_flag = click.option(
     shell_complete=complete_models,
     help="Model: the name of a pair or a model, a GGUF, or user/repo:QUANT.",
 )
+_MOST_AT_ONCE = 64
 _TYPES = {"whole": int, "number": float, "text": str, "texts": str}
 
 
@@ -112,3 +113,14 @@ def _unless(option: Option) -> Callable[[click.Context, click.Parameter, str], i
         return int(text)
 
     return read
+
+
+def parallel_count(ctx: click.Context, param: click.Parameter, value: str) -> int | None:
+    """Return what `--parallel` says: the number of requests at a time; None, for `auto`, leaves it to the program."""
+    if value == "auto":
+        return None
+    if not value.isdecimal() or not 1 <= int(value) <= _MOST_AT_ONCE:
+        raise click.BadParameter(
+            f"{value!r} is neither a number from 1 to {_MOST_AT_ONCE} nor 'auto'", ctx, param
+        )
+    return int(value)

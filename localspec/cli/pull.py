@@ -7,20 +7,33 @@ from localspec.cli.interrupt import unwind_on_terminate
 from localspec.cli.option_flags import option_flags
 from localspec.cli.progress import ProgressLine
 from localspec.cli.settings import configured
-from localspec.models.pull import fetch, models_of_all, wanted
+from localspec.models.pull import Wanted, fetch, models_of_all, wanted
 from localspec.options import LoadOptions, changed
 
 
 @click.command()
 @click.argument("names", metavar="NAME...", nargs=-1, required=True, shell_complete=complete_models)
 @option_flags("offline", offline="Use no network: only what is on this machine.")
+@click.option(
+    "--with-draft",
+    is_flag=True,
+    help="Fetch draft models, too, that would not pay on this machine.",
+)
 @click.option("--yes", is_flag=True, help="Do not ask, however large it is.")
 @click.option("--quiet", is_flag=True, help="Show no progress and no plan, and do not ask.")
 @click.option("--debug", is_flag=True, help="Show a traceback when something fails.")
-def pull(names: tuple[str, ...], offline: bool, yes: bool, quiet: bool, debug: bool) -> None:  # noqa: ARG001 - main() looks for --debug
+def pull(
+    names: tuple[str, ...],
+    offline: bool,
+    with_draft: bool,
+    yes: bool,
+    quiet: bool,
+    debug: bool,  # noqa: ARG001 - main() looks for --debug
+) -> None:
     """Fetch each NAME, verify it, and print where its files are.
 
-    A NAME is a pair, a model, or a model on the Hugging Face hub: user/repo:QUANT.
+    A NAME is a pair, a model, or a model on the Hugging Face hub: user/repo:QUANT. A pair brings its
+    draft model along where that could make answers faster on this machine.
 
     What is here already is not fetched again, and a download that was cut goes on where it
     stopped. Before a large file is fetched, its header tells whether it will fit into the
@@ -30,6 +43,8 @@ def pull(names: tuple[str, ...], offline: bool, yes: bool, quiet: bool, debug: b
     flags = configured({"offline": offline})
     with unwind_on_terminate():
         found = wanted(names, offline=flags["offline"])
+        if not with_draft:
+            found = [_without_idle(each, quiet=quiet) for each in found]
         preview = None
         if not quiet:
             from localspec.cli.pull_preview import Preview  # noqa: PLC0415 - loads llama.cpp
@@ -42,3 +57,17 @@ def pull(names: tuple[str, ...], offline: bool, yes: bool, quiet: bool, debug: b
             preview.after()
     for path in paths:
         click.echo(path)
+
+
+def _without_idle(found: Wanted, *, quiet: bool) -> Wanted:
+    """Return what is wanted without a draft model that could not pay here, and tell of it."""
+    from localspec.launch.worth import why_idle  # noqa: PLC0415 - loads llama.cpp
+
+    if found.draft_model is None:
+        return found
+    why = why_idle(found.name, found.target, found.draft_model)
+    if why is None:
+        return found
+    if not quiet:
+        click.echo(f"localspec: {why}", err=True)
+    return Wanted(found.name, found.target)

@@ -69,8 +69,8 @@ def stats(
 
 
 def _retag(directory: Path, wanted: tuple[str, ...]) -> None:
-    from localspec.telemetry.kinds import required  # noqa: PLC0415
     from localspec.telemetry.log import retag  # noqa: PLC0415
+    from localspec.telemetry.workload import required  # noqa: PLC0415
 
     asked = []
     for each in wanted:

@@ -10,11 +10,40 @@ from typing import TypeVar
 
 from localspec.decoding.cancel import Cancelled
 from localspec.decoding.choose import Chooser
-from localspec.decoding.loops import LoopGuard
 from localspec.decoding.model import LanguageModel, Logits, Pass, Passed, Role
 from localspec.decoding.policy.policy import Policy
 from localspec.decoding.round import PROMPT, Draft, Round, Spent, StopReason, Verdict
 from localspec.decoding.speculative import speculative_round
+
+_LONGEST = 128
+_LEAST_REPEATED = 48
+_TIMES = 3
+
+
+class LoopGuard:
+    """Watches a text grow.
+
+    A loop is a cycle of up to 128 tokens that is said once and then three times more, and for 48 tokens more at least.
+    """
+
+    def __init__(self) -> None:
+        self._tokens: list[int] = []
+        # How many of the last tokens are each the same as the one that is so many before it.
+        self._repeated = [0] * (_LONGEST + 1)
+
+    def feed(self, token: int) -> bool:
+        """Take the next token, and return whether it makes a loop whole."""
+        tokens, repeated = self._tokens, self._repeated
+        looped = False
+        for cycle in range(1, min(_LONGEST, len(tokens)) + 1):
+            if tokens[-cycle] == token:
+                repeated[cycle] += 1
+                looped = looped or repeated[cycle] >= max(_TIMES * cycle, _LEAST_REPEATED)
+            else:
+                repeated[cycle] = 0
+        tokens.append(token)
+        return looped
+
 
 T = TypeVar("T")
 
@@ -128,7 +157,7 @@ class Generation:
 
     def _next_round(self) -> Generator[Pass, Passed, Round]:
         if self._decoding_since is None:
-            self._policy.begin(self._tokens, greedy=self._chooser.params.temperature == 0)
+            self._policy.begin(self._tokens, self._chooser)
             self._decoding_since = self._round_ended = self._clock()
         tokens, room = self._tokens, self._end - len(self._tokens)
         plan = self._policy.plan(tokens, room)

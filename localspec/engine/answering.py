@@ -21,9 +21,43 @@ from localspec.engine.protocol import (
     ReplyDone,
     ReplyEvents,
 )
-from localspec.engine.shortening import dropped_to_fit
 from localspec.errors import LocalspecError, UsageError
-from localspec.messages import Message
+from localspec.messages import Message, checked_text
+
+# Room for an answer, as a share of the context, where nobody says how long it may be.
+_ANSWER_SHARE = 4
+
+
+def dropped_to_fit(
+    messages: Sequence[Message],
+    n_ctx: int,
+    max_tokens: int | None,
+    length: Callable[[Sequence[Message]], int],
+) -> int:
+    """Return how many of the oldest messages after the system prompt to leave out; as few as will do.
+
+    What remains begins with a user's message, and ends with the last one: where even that is too long, nothing helps, and
+    all before it is left out.
+
+    Args:
+        messages: the conversation, system prompt first if there is one.
+        n_ctx: tokens of context.
+        max_tokens: most tokens of the answer; a quarter of the context is kept free at most.
+        length: counts the tokens of a conversation.
+    """
+    system = list(messages[:1]) if messages[0].role == "system" else []
+    rest = messages[len(system) :]
+    room = n_ctx - min(n_ctx // _ANSWER_SHARE, max_tokens or n_ctx)
+    last = len(rest) - 1 if rest[-1].role == "user" else max(0, len(rest) - 2)
+    starts = [0, *(i for i in range(1, last + 1) if rest[i].role == "user")]
+    low, high = 0, len(starts) - 1
+    while low < high:  # the more is left out, the shorter it gets
+        middle = (low + high) // 2
+        if length([*system, *rest[starts[middle] :]]) <= room:
+            high = middle
+        else:
+            low = middle + 1
+    return starts[low]
 
 
 @dataclass(slots=True, eq=False)
@@ -31,7 +65,7 @@ class _Asked:
     """A request that is being answered."""
 
     ask: Ask
-    conversation: Conversation
+    prompt: str | Conversation
     dropped: int
     rounds: list[Round] = field(default_factory=list)
 
@@ -65,16 +99,23 @@ class Answering:
     def ask(self, ask: Ask) -> None:
         """Have a conversation answered; see `Ask`."""
         options = ask.options
+        if ask.raw is not None:
+            self._submit(ask, checked_text(ask.raw, "the prompt"), 0)
+            return
         messages, dropped = _checked(ask.messages), 0
         if ask.drop_oldest:
             n_ctx = self._assistant.models.target.n_ctx
             dropped = dropped_to_fit(messages, n_ctx, options.max_tokens, self._length)
             system = messages[:1] if messages[0].role == "system" else ()
             messages = (*system, *messages[len(system) + dropped :])
-        conversation = self._conversation(messages)
-        self._asked[ask.id] = _Asked(ask, conversation, dropped)
-        policy = None if ask.draft else plain_policy()
-        self._assistant.submit(Request(ask.id, conversation, options, keep=ask.keep, policy=policy))
+        self._submit(ask, self._conversation(messages), dropped)
+
+    def _submit(self, ask: Ask, prompt: str | Conversation, dropped: int) -> None:
+        self._asked[ask.id] = _Asked(ask, prompt, dropped)
+        policy, raw = None if ask.draft else plain_policy(), ask.raw is not None
+        self._assistant.submit(
+            Request(ask.id, prompt, ask.options, raw=raw, keep=ask.keep, policy=policy)
+        )
 
     def cancel(self, number: int) -> None:
         """End one answer with what there is of it; any thread may ask for it."""
@@ -122,13 +163,16 @@ class Answering:
 
     def _done(self, asked: _Asked, event: Finished) -> None:
         del self._asked[asked.ask.id]
-        if not asked.ask.aside:
-            self._remembered = asked.conversation.remembered
+        prompt, message = asked.prompt, Message.assistant(event.reply.text)
+        if isinstance(prompt, Conversation):
+            message = prompt.messages[-1]
+            if not asked.ask.aside:
+                self._remembered = prompt.remembered
         self._tell(
             ReplyDone(
                 asked.ask.id,
                 event.reply,
-                asked.conversation.messages[-1],
+                message,
                 asked.dropped,
                 self._looked_back(asked.rounds),
             )

@@ -4,14 +4,47 @@ It gets a session of its own, so that Ctrl-C and a terminal that goes away do no
 """
 
 import os
+import signal
 import subprocess
 import threading
 from collections.abc import Mapping, Sequence
 from queue import SimpleQueue
 
-from localspec.engine.death import cause_of_death
+from localspec.display import printable
 from localspec.engine.protocol import EngineDied, Notice
 from localspec.engine.wire import MAX_FRAME_BYTES, NOTICES, FrameError, decode
+
+_WORDS = {
+    "SIGKILL": "was killed (SIGKILL), most likely because memory ran out: "
+    "restart it with a smaller pair, or a smaller --ctx",
+    "SIGSEGV": "crashed (SIGSEGV)",
+    "SIGBUS": "crashed (SIGBUS)",
+    "SIGABRT": "gave up (SIGABRT)",
+    "SIGILL": "crashed (SIGILL): llama.cpp was built for another CPU",
+    "SIGTERM": "was told to end (SIGTERM)",
+}
+
+
+def cause_of_death(code: int, stderr: bytes) -> str:
+    """Return one line.
+
+    Args:
+        code: as `Popen` has it, negative for a signal.
+        stderr: the end of what it wrote there.
+    """
+    if code < 0:
+        try:
+            name = signal.Signals(-code).name
+        except ValueError:
+            name = f"signal {-code}"
+        told = _WORDS.get(name, f"was ended by {name}")
+    else:
+        told = f"ended by itself (exit code {code})"
+    lines = [line.strip() for line in stderr.decode(errors="replace").splitlines()]
+    last = next((line for line in reversed(lines) if line), "")
+    detail = printable(last)[:300]
+    return f"the engine {told}" + (f"; its last words: {detail}" if detail else "")
+
 
 _STDERR_KEPT_BYTES = 8192
 _DYING_S = 2.0

@@ -14,15 +14,14 @@ from localspec.decoding.cancel import CancelFlag
 from localspec.decoding.costs import PairCosts
 from localspec.decoding.drafters.backoff import DRAFT_ROWS
 from localspec.decoding.model import Role
-from localspec.decoding.policy.batching import Batch, best_count
+from localspec.decoding.policy.batching import BatchWidths, best_count
 from localspec.errors import ModelLoadError
 from localspec.grammar import Grammars
 from localspec.launch.drafting import AUTO, Drafting, draft_model_could_win
 from localspec.launch.fit import sequences_that_fit
 from localspec.launch.plan import LoadPlan
-from localspec.llama.allocator import give_back_memory
 from localspec.llama.context import LlamaContext
-from localspec.llama.model import LlamaModel
+from localspec.llama.model import LlamaModel, give_back_memory
 from localspec.llama.sequence import LlamaSequence
 from localspec.llama.sequences import LlamaSequences
 from localspec.models.gguf import read_model
@@ -173,7 +172,7 @@ class _Loading:
         plan, vocabulary = self._plan, targets.views[0].model.vocabulary
         batch = None
         if parallel > 1 and costs is not None:
-            batch = Batch(costs.target, costs.draft_model)
+            batch = BatchWidths(costs.target, costs.draft_model)
         drafting = Drafting(
             parallel, draft_models, plan.shared_vocab, vocabulary.eog, costs, longest, batch
         )

@@ -1,6 +1,6 @@
 """Plan: names and flags become files that are here, sound, and fit each other; nothing is loaded yet."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -12,10 +12,11 @@ from localspec.errors import UsageError
 from localspec.launch.drafting import DraftMode, draft_mode, draft_model_could_win, draft_modes
 from localspec.launch.fit import plan_fit
 from localspec.llama.devices import supports_offload
-from localspec.models.compatibility import require_compatible
+from localspec.models.entries import ModelEntry
 from localspec.models.fit import native_count
 from localspec.models.gguf import GgufHeader, read_model
 from localspec.models.names import look_up
+from localspec.models.pairs import require_compatible
 from localspec.models.pull import fetch
 from localspec.models.registry import Registry, load_registry
 from localspec.models.transfer import Progress
@@ -88,6 +89,9 @@ def make_plan(
     registry = load_registry()
     references = _references(request, registry)
     found = [look_up(each, registry, offline=request.offline) for each in references]
+    alone = _without_draft_model(request, found, registry)
+    if alone is not None:
+        references, found = references[:1], found[:1]
     files = fetch(found, offline=request.offline, progress=on_download)
     names = dict(zip(files, references, strict=True))
     headers = [replace(read_model(file), name=names[file]) for file in files]
@@ -107,6 +111,7 @@ def make_plan(
         options,
         exact=request.exact,
         fit=request.fit,
+        notes=(alone,) if alone else (),
     )
     fitted = _fitted(plan, headers) if request.fit else plan
     left_out = _never_pays(fitted, parallel)
@@ -130,6 +135,21 @@ def _references(request: LaunchOptions, registry: Registry) -> list[str]:
     if draft_model is None or not any(mode.may_use_draft_model for mode in modes):
         return [target]
     return [target, draft_model]
+
+
+def _without_draft_model(
+    request: LaunchOptions, found: Sequence[ModelEntry | Path], registry: Registry
+) -> str | None:
+    """Return what to tell of a pair's draft model that is not fetched; None where it is not left out."""
+    needed = any(mode.needs_draft_model for mode in draft_modes(request))
+    if len(found) == 1 or request.draft_model is not None or needed:
+        return None
+    # Few starts have a draft model to judge.
+    from localspec.launch.worth import without_draft_model  # noqa: PLC0415
+
+    name = request.pair or registry.default_pair
+    options = request.load.exact() if request.exact else request.load
+    return without_draft_model(name, found[0], found[1], options)
 
 
 def _never_pays(plan: LoadPlan, parallel: int | None) -> PairCosts | None:
@@ -160,7 +180,9 @@ def _fitted(plan: LoadPlan, headers: list[GgufHeader]) -> LoadPlan:
     if options.gpu_layers is None and fit.gpus:
         options = replace(options, gpu_layers=native_count(fit.target_layers))
         draft_gpu_layers = native_count(fit.draft_layers or 0)
-    fitted = replace(plan, options=options, draft_gpu_layers=draft_gpu_layers, notes=fit.given_up)
+    fitted = replace(
+        plan, options=options, draft_gpu_layers=draft_gpu_layers, notes=(*plan.notes, *fit.given_up)
+    )
     return fitted if len(headers) == 1 or fit.draft_layers is not None else fitted.undrafted()
 
 

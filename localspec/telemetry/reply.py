@@ -10,7 +10,7 @@ from typing import Any, Self
 from localspec.decoding.drafters.drafter import GAPS
 from localspec.decoding.drafters.register import asks_draft_model
 from localspec.decoding.round import OFF, Round
-from localspec.telemetry.kinds import CHAT
+from localspec.telemetry.workload import CHAT
 
 STAGES = ("draft_prefill", "draft", "verify", "sample", "truncate", "other")
 COUNTS = ("rounds", "drafted", "accepted", "confirmed", *(f"{stage}_us" for stage in STAGES))

@@ -8,22 +8,28 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from localspec.telemetry.kinds import (
-    CHAT,
-    CODE,
-    CREATIVE,
-    EDIT,
-    STRUCTURED,
-    SUMMARISE,
-    WORKLOADS,
-)
+from localspec.errors import UsageError
 
+CODE, EDIT, CHAT = "code", "edit", "chat"
+SUMMARISE, STRUCTURED, CREATIVE = "summarise", "structured", "creative"
+WORKLOADS = (CODE, EDIT, CHAT, SUMMARISE, STRUCTURED, CREATIVE)
 _READ_CHARS = 20_000
 """Of prompt and reply; what is longer is judged by its beginning, and by the prompt's end."""
 _INSTRUCTION_CHARS = 240
 _MATERIAL_CHARS = 30
 _SHAPE = 1.2
 """What the shape of a reply weighs: more than nothing, less than a clear request."""
+
+
+def required(workload: str) -> str:
+    """Return a kind of text that a user named.
+
+    Raises:
+        UsageError: there is no such kind.
+    """
+    if workload not in WORKLOADS:
+        raise UsageError(f"workload {workload!r}: choose one of {', '.join(WORKLOADS)}")
+    return workload
 
 
 def workload_of(asked: str, reply: str = "") -> str:

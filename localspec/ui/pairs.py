@@ -5,10 +5,10 @@ from dataclasses import dataclass, replace
 
 from localspec.errors import LocalspecError, ModelLoadError
 from localspec.models.entries import ModelEntry, PairEntry
-from localspec.models.free_memory import free_ram_bytes
-from localspec.models.headers import local_file
 from localspec.models.pairs import read_side
 from localspec.models.registry import Registry, load_registry
+from localspec.models.repository import local_file
+from localspec.resources import free_ram_bytes
 from localspec.storage.files import size_text
 
 

@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from localspec.batch.receipt import Receipt
+from localspec.batch.record import line_seed
 from localspec.batch.resumed import Resumption
 from localspec.batch.rows import FORMATS, Format
-from localspec.batch.seeds import line_seed
 from localspec.errors import UsageError
 from tests.batch.toy import RECEIPT, Brief, Echo, run
 from tests.chat.test_assistant import assistant, teller_of

@@ -1,7 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from localspec.chat.detokenize import Detokenizer
+from localspec.chat.reply_text import Detokenizer
 from tests.chat.cutting import cut
 
 

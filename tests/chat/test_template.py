@@ -191,6 +191,10 @@ _DOUBLED = "{% set ns = namespace(x='ab') %}{% for i in range(40) %}{% set ns.x 
         _DOUBLED.replace("ns.x + ns.x", "'-'.join([ns.x, ns.x])"),
         _DOUBLED.replace("'ab'", "3").replace("ns.x + ns.x", "ns.x * ns.x"),
         "{% set x %}{% for i in range(9999) %}" + "x" * 9999 + "{% endfor %}{% endset %}",
+        "{% set x %}{% for i in range(9999) %}{% block b scoped %}"
+        + "x" * 9999
+        + "{% endblock %}{% endfor %}{% endset %}",
+        "{% for i in range(9999) recursive %}" + "x" * 9999 + "{% endfor %}",
         "{% macro m() %}{% for i in range(9999) %}"
         + "x" * 9999
         + "{% endfor %}{% endmacro %}{{ m() }}",

@@ -38,7 +38,7 @@ def test_a_machine_without_models_says_how_to_get_one(machine: ToyMachine) -> No
 
 
 def test_several_names_are_pulled_and_listed(machine: ToyMachine) -> None:
-    done = machine.run("pull", "--quiet", "both", "large")
+    done = machine.run("pull", "--quiet", "--with-draft", "both", "large")
     assert done.code == 0, done.err
     paths = [Path(line) for line in done.out.splitlines()]
     assert [path.read_bytes() for path in paths] == [LARGE, SMALL]
@@ -85,7 +85,7 @@ def test_show_takes_a_path(machine: ToyMachine, own: Path) -> None:
 
 
 def test_rm_says_what_was_freed_and_what_stays(machine: ToyMachine) -> None:
-    machine.run("pull", "both")
+    machine.run("pull", "--with-draft", "both")
     done = machine.run("rm", "small")
     assert (done.code, done.out) == (1, "freed 0 bytes (0 MB)\n")
     assert "small stays, since pair both uses it" in done.err
@@ -96,7 +96,7 @@ def test_rm_says_what_was_freed_and_what_stays(machine: ToyMachine) -> None:
     assert machine.run("list", "--json").out == "[]\n"
     assert len(list((machine.folder / "hub").rglob("blobs/*"))) == 2
     seen = len(machine.hub.requests)
-    assert machine.run("pull", "both").code == 0  # from the cache
+    assert machine.run("pull", "--with-draft", "both").code == 0  # from the cache
     assert len(machine.hub.requests) == seen
 
 

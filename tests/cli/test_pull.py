@@ -142,7 +142,7 @@ def test_a_pair_that_cannot_draft_is_told_before_it_is_fetched(machine: ToyMachi
     for name, tokens in (("large", "abcdef"), ("small", "abcdxf")):
         machine.offer(name, model_file(tokens=list(tokens), merges=None))
     machine.pairs = '[pairs.odd]\ntarget = "large"\ndraft_model = "small"\n'
-    with on_a_terminal(machine, "pull", "odd", **SMALL) as terminal:
+    with on_a_terminal(machine, "pull", "odd", "--with-draft", **SMALL) as terminal:
         terminal.wait_for("fetch it all the same? [y/N]:")
         terminal.type("\n")
         assert terminal.end() == (130, "")

@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 
-from localspec.decoding.break_even import could_win
 from localspec.decoding.choose import Chooser
 from localspec.decoding.costs import PassCosts
 from localspec.decoding.drafters.drafter import Drafter, Plan
@@ -12,6 +11,7 @@ from localspec.decoding.drafters.model import ModelDrafter
 from localspec.decoding.noise import Noise
 from localspec.decoding.policy.adaptive import AdaptivePolicy
 from localspec.decoding.round import Draft, Round, Spent, Verdict
+from localspec.decoding.stats import could_win
 from localspec.options import SamplingParams
 from tests.decoding.test_model_drafter import propose
 from tests.toy import CachedModel, Table
@@ -56,7 +56,7 @@ class Writing:
         if draft_model is not None:
             drafters.append(ModelDrafter(self.model, N_VOCAB, (), draft_model))
         self.policy = AdaptivePolicy(target, 31, drafters)
-        self.policy.begin(self.text, greedy=True)
+        self.policy.begin(self.text, GREEDY)
 
     def plan(self, room: int = 500) -> Plan:
         return self.policy.plan(self.text, room)
@@ -176,7 +176,7 @@ def test_a_draft_model_is_first_compared_with_what_the_target_said() -> None:
     plan = writing.plan()
     assert plan.stopping is not None
     assert plan.stopping.compared == ()
-    writing.policy.begin(writing.text, greedy=True)
+    writing.policy.begin(writing.text, GREEDY)
     assert writing.plan().drafter.name == "model", "it has shown what it is good for"
 
 
@@ -202,7 +202,7 @@ def test_what_was_copied_does_not_speak_for_a_draft_model() -> None:
         draft, _ = writing.round(*range(writing.text[-1] + 1, writing.text[-1] + 12))
         assert draft.drafter == "lookup"
     writing.text = list(range(1000, 1100))  # nothing to copy here
-    writing.policy.drafters[0].begin(writing.text, greedy=True)
+    writing.policy.drafters[0].begin(writing.text, GREEDY)
     assert writing.plan().draft_length == 0
 
 

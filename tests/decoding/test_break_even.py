@@ -1,7 +1,7 @@
 import pytest
 
-from localspec.decoding.break_even import could_win, window_length
 from localspec.decoding.costs import PassCosts
+from localspec.decoding.stats import could_win, window_length
 
 WIDTHS = (1, 2, 3, 4, 5, 6, 8, 12, 16, 32)
 Q4_K_M = PassCosts(

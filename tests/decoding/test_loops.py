@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 
 from localspec.decoding.choose import Chooser
 from localspec.decoding.drafters.lookup import LookupDrafter
-from localspec.decoding.generation import Limits
-from localspec.decoding.loops import LoopGuard
+from localspec.decoding.generation import Limits, LoopGuard
 from localspec.decoding.model import Role
 from localspec.decoding.noise import Noise
 from localspec.decoding.policy.policy import FixedPolicy, plain_policy

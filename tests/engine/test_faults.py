@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from localspec.engine.client import EngineClient
-from localspec.engine.death import cause_of_death
+from localspec.engine.process import cause_of_death
 from localspec.engine.protocol import (
     VERSION,
     Ask,

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from localspec.engine.shortening import dropped_to_fit
+from localspec.engine.answering import dropped_to_fit
 from localspec.messages import Message
 
 

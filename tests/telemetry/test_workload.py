@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from localspec.errors import UsageError
-from localspec.telemetry.kinds import WORKLOADS, required
-from localspec.telemetry.workload import workload_of
+from localspec.telemetry.workload import WORKLOADS, required, workload_of
 
 HERE = Path(__file__).parent
 

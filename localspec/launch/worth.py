@@ -1,0 +1,132 @@
+"""Whether the draft model of a pair could pay on this machine, judged before it is fetched."""
+
+from dataclasses import replace
+from pathlib import Path
+
+from localspec.calibration.calibrated import cached_costs
+from localspec.decoding.costs import PairCosts, PassCosts
+from localspec.decoding.model import Role
+from localspec.launch.drafting import LONGEST_DRAFT, draft_model_could_win
+from localspec.llama.devices import supports_offload
+from localspec.models.entries import ModelEntry
+from localspec.models.inventory import inventory
+from localspec.models.pull import bytes_to_fetch
+from localspec.models.registry import load_registry
+from localspec.models.store import Store
+from localspec.options import LoadOptions
+from localspec.storage.files import size_text
+from localspec.storage.paths import data_dir
+
+# Qwen2.5-Coder 1.5B on two cores, docs/measurements/pass-costs.md: a draft model of a third of the
+# target's size does not pay with these, and one of a quarter may.
+_ON_A_CPU = PassCosts(
+    (1, 2, 4, 8, 16, 24, 32), (0.0278, 0.0486, 0.0792, 0.1288, 0.1625, 0.2422, 0.287)
+)
+_LEAST_BYTES = 400_000_000  # passes of less cost something else than reading weights
+
+
+def draft_model_could_pay(
+    target: ModelEntry, draft_model: ModelEntry, options: LoadOptions | None = None
+) -> bool:
+    """Say whether drafts of a model that is not here could pay.
+
+    By what passes of the target cost here; where nobody measured that, by those of the largest model
+    that was measured, or of a CPU as it is known. A step of the draft model takes as long as reading
+    its weights, at the target's pace. On a GPU passes of several tokens cost little more than one,
+    so there it could.
+
+    Args:
+        target: with a known size.
+        draft_model: likewise.
+        options: how they would be loaded.
+    """
+    options = options or LoadOptions()
+    costs = _costs(target, options)
+    if costs is None:
+        return True
+    step_s = costs.of(1) * draft_model.read_bytes / target.read_bytes
+    pair = PairCosts(costs, PassCosts((1,), (step_s,)))
+    return draft_model_could_win(pair, LONGEST_DRAFT)
+
+
+def is_here(model: ModelEntry) -> bool:
+    """Return whether nothing of a model has to be fetched."""
+    return bytes_to_fetch([model], Store(data_dir())) == 0
+
+
+def why_idle(
+    name: str,
+    target: ModelEntry | Path,
+    draft_model: ModelEntry | Path,
+    options: LoadOptions | None = None,
+) -> str | None:
+    """Return why a pair comes without its draft model; None where it comes with it, being here or worth it.
+
+    Args:
+        name: of the pair.
+        target: its target.
+        draft_model: its draft model, which `auto` may use and nothing else needs.
+        options: how they would be loaded.
+    """
+    models = _absent(target, draft_model)
+    if models is None or draft_model_could_pay(*models, options):
+        return None
+    return f"{_told(models[1])} is not fetched, since it would not pay here: {_how(name)}"
+
+
+def without_draft_model(
+    name: str,
+    target: ModelEntry | Path,
+    draft_model: ModelEntry | Path,
+    options: LoadOptions | None = None,
+) -> str | None:
+    """Return None where a pair is loaded with its draft model; else what to tell of that, which may be nothing.
+
+    Beside a target that is here nothing is fetched unasked: what could pay is told. The arguments are
+    those of `why_idle`.
+    """
+    models = _absent(target, draft_model)
+    if models is None:
+        return None
+    if not is_here(models[0]):
+        return why_idle(name, target, draft_model, options)
+    if not draft_model_could_pay(*models, options):
+        return ""
+    return f"{_told(models[1])} could make answers faster here: {_how(name)}"
+
+
+def _absent(
+    target: ModelEntry | Path, draft_model: ModelEntry | Path
+) -> tuple[ModelEntry, ModelEntry] | None:
+    """Return both models where the draft model would have to be fetched; else None."""
+    if isinstance(target, Path) or isinstance(draft_model, Path):
+        return None
+    known = target.is_known and draft_model.is_known and not is_here(draft_model)
+    return (target, draft_model) if known else None
+
+
+def _told(draft_model: ModelEntry) -> str:
+    return f"the draft model {draft_model.name} ({size_text(draft_model.size_bytes)})"
+
+
+def _how(name: str) -> str:
+    return f"`localspec pull {name} --with-draft` fetches it"
+
+
+def _costs(target: ModelEntry, options: LoadOptions) -> PassCosts | None:
+    """Return what passes of a target cost, measured or foreseen; None where they may be of any kind."""
+    options = replace(options, max_rows=LoadOptions().max_rows)
+    path = Store(data_dir()).path_of(target)
+    found = None if path is None else cached_costs(path, options, Role.TARGET)
+    if found is not None:
+        return found
+    if options.gpu_layers != 0 and supports_offload():
+        return None
+    # Passes of other models, by width, are as many times as dear as one of a token.
+    here = [each for each in inventory(load_registry(), Store(data_dir())) if each.path is not None]
+    for item in sorted(here, key=lambda each: -each.entry.read_bytes):
+        if item.entry.read_bytes >= _LEAST_BYTES and item.path is not None:
+            found = cached_costs(item.path, options, Role.TARGET)
+            if found is not None:
+                return found
+    return _ON_A_CPU
