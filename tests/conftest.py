@@ -1,6 +1,8 @@
 """Fixtures that need real weights, and hypothesis' profiles."""
 
 import os
+import signal
+import threading
 from pathlib import Path
 
 import pytest
@@ -28,6 +30,9 @@ os.environ["LOCALSPEC_TELEMETRY"] = "off"
 # Where more wants to run than there are cores, threads that spin at a barrier wait for one another's time slices:
 # a pass of 6 ms takes seconds. A short spin costs a few percent where nothing else runs.
 os.environ.setdefault("GOMP_SPINCOUNT", "1000")
+# A shell's background job ignores Ctrl-C, and would hand that on to every process that a test starts.
+if threading.current_thread() is threading.main_thread():
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 
 

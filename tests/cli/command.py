@@ -1,7 +1,6 @@
 """The command line as its users have it: a process with streams, an exit code and signals."""
 
 import os
-import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -76,18 +75,13 @@ def started(
     *arguments: str, env: Mapping[str, str] | None = None, stderr: int = subprocess.PIPE
 ) -> Iterator[subprocess.Popen[bytes]]:
     """Start the command and leave it running; it is killed if it outlives the test."""
-    # A process that ignores Ctrl-C, as a shell's background jobs do, would hand that on.
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    try:
-        process = subprocess.Popen(
-            [*COMMAND, *arguments],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=stderr,
-            env=environment(env),
-        )
-    finally:
-        signal.signal(signal.SIGINT, before)
+    process = subprocess.Popen(
+        [*COMMAND, *arguments],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=stderr,
+        env=environment(env),
+    )
     try:
         yield process
     finally:

@@ -129,6 +129,7 @@ def test_a_resumed_run_takes_the_seed_from_the_receipts_and_loads_nothing_withou
     assert "answers of other options" in other.err
 
 
+@pytest.mark.slow  # measuring which widths are exact takes half a minute of a processor
 @weights
 @pytest.mark.usefixtures("smollm2_path", "folder")
 def test_a_line_redone_alone_gets_the_same_answer() -> None:
@@ -236,17 +237,13 @@ def test_told_to_stop_it_leaves_whole_records_and_says_how_to_go_on(
 @pytest.mark.usefixtures("smollm2_path", "folder")
 def test_a_pipe_that_brings_nothing_can_be_left_by_ctrl_c() -> None:
     reader, writer = os.pipe()
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    try:
-        process = subprocess.Popen(
-            [*COMMAND, "batch", *FEW, "-"],
-            stdin=reader,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            env=environment(),
-        )
-    finally:
-        signal.signal(signal.SIGINT, before)
+    process = subprocess.Popen(
+        [*COMMAND, "batch", *FEW, "-"],
+        stdin=reader,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=environment(),
+    )
     with process:
         os.close(reader)
         os.write(writer, b'{"prompt": "Hi"}\n')

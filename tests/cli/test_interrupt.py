@@ -107,8 +107,6 @@ def test_a_download_that_is_stopped_leaves_nothing_in_the_store(
 SLOW_IMPORT = """
 import os, runpy, signal, sys, time
 
-signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in the background ignores it
-
 class Interrupted:
     def find_spec(self, name, path=None, target=None):
         if name == "click":

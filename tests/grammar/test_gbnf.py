@@ -82,13 +82,13 @@ def test_texts_by_chance_are_those_of_the_grammar(count: int) -> None:
     ],
 )
 def test_what_is_wrong_is_said_with_its_place(gbnf: str, reason: str) -> None:
-    started = time.monotonic()
+    started = time.process_time()
     with pytest.raises(UsageError) as caught:
         require_sound(ReplyOptions(grammar=gbnf))
     assert reason in str(caught.value)
     assert str(caught.value).isprintable()
     assert len(str(caught.value)) < 300
-    assert time.monotonic() - started < 10
+    assert time.process_time() - started < 10
 
 
 @pytest.mark.parametrize(
