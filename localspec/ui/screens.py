@@ -26,6 +26,8 @@ _CONTEXT_IS_FULL = (
     SheetRow("new", "start a new conversation", "this one stays in the history"),
 )
 
+NO_MODEL = "localspec: no model is chosen: `localspec chat NAME` takes one, `localspec recommend` proposes some"
+
 _WHEN = (
     SheetRow("model", "now", "the next start loads what this one did"),
     SheetRow("default", "now, and at every start from now on"),
@@ -151,9 +153,8 @@ class Screens:
         )
 
     def choose_model(self, *, first: bool = False) -> None:
-        """Show the pairs; `first` says that nothing is installed yet."""
-        # Imported late: reading models' headers needs numpy, and the first frame does not.
-        from localspec.ui.picker import Picker  # noqa: PLC0415
+        """Show the models; `first` says that nobody chose one yet."""
+        from localspec.ui.picker import LEAVE, Picker  # noqa: PLC0415 - not for the first frame
 
         async def taken(when: str | None, name: str) -> None:
             if when is not None:
@@ -162,7 +163,11 @@ class Screens:
                 await self.run("default", name)
 
         async def chosen(name: str | None) -> None:
-            if name:
+            if name == LEAVE:
+                self._app.exit(message=NO_MODEL)
+            elif name and first:
+                await taken("default", name)
+            elif name:
                 sheet = ListSheet(f"Load {name}", _WHEN)
                 self._app.push_screen(sheet, lambda when: taken(when, name))
 

@@ -8,6 +8,7 @@ import pytest
 from localspec.errors import UsageError
 from localspec.ui.clipboard import filled
 from localspec.ui.editor import written
+from localspec.ui.pairs import PairChoice
 from localspec.ui.picker import Picker
 from localspec.ui.quoted import goes_on, unquoted
 from localspec.ui.sheets import ListSheet
@@ -163,11 +164,15 @@ def test_the_picker_asks_whether_a_model_is_meant_from_now_on(
     always: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("LOCALSPEC_CONFIG_DIR", str(tmp_path / "settings"))
+    pairs = [PairChoice("smollm2-135m", 1, True, True, "")]
+    monkeypatch.setattr("localspec.ui.picker.measured_choices", lambda: pairs)
 
     async def choose(chat: Chat) -> None:
         await chat.ready()
         await chat.press("f8")
-        await chat.until(lambda: isinstance(chat.app.screen, Picker) and chat.app.screen.marked)
+        await chat.until(
+            lambda: isinstance(chat.app.screen, Picker) and len(chat.app.screen.rows) == 1
+        )
         await chat.press("enter")
         await chat.until(lambda: type(chat.app.screen) is ListSheet)
         assert "every start from now on" in chat.text()
