@@ -13,7 +13,7 @@ PACKAGE = Path(localspec.__file__).parent
 FLOORS: list[set[str]] = [
     {"__main__"},
     {"cli"},
-    {"ui", "batch", "bench", "diagnosis"},
+    {"ui", "batch", "bench", "diagnosis", "serve"},
     {""},  # the package itself: its public face
     {"launch"},
     {"calibration"},
@@ -22,8 +22,8 @@ FLOORS: list[set[str]] = [
     {"llama", "grammar", "models"},
     {"decoding"},
     {"options", "messages"},
-    {"storage"},
-    {"errors"},
+    {"storage", "resources"},
+    {"errors", "display"},
 ]
 # Third-party packages with one home.
 HOMES = {

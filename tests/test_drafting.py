@@ -4,15 +4,16 @@ import pytest
 
 from localspec.decoding.break_even import window_length
 from localspec.decoding.costs import PairCosts, PassCosts
+from localspec.decoding.drafters.forced import ForcedDrafter
 from localspec.decoding.drafters.lookup import LookupDrafter
 from localspec.decoding.drafters.model import ModelDrafter
 from localspec.decoding.policy.adaptive import AdaptivePolicy
-from localspec.decoding.policy.batching import Batch, BatchPolicy
+from localspec.decoding.policy.batching import BatchPolicy, BatchWidths
 from localspec.decoding.round import Draft, Round, Spent, Verdict
 from localspec.errors import UsageError
 from localspec.launch.drafting import Drafting, DraftMode, draft_mode
 from localspec.launch.load import consecutive
-from tests.toy import CachedModel, ToySequences, random_table
+from tests.toy import GREEDY, CachedModel, ToySequences, random_table
 
 CHEAP = PairCosts(PassCosts((1, 32), (1.0, 1.1)), PassCosts((1, 32), (0.05, 0.1)))
 
@@ -24,7 +25,7 @@ def drafting(
     draft_models = ToySequences(views) if model else None
     batch = None
     if count > 1 and costs is not None:
-        batch = Batch(costs.target, costs.draft_model)
+        batch = BatchWidths(costs.target, costs.draft_model)
     return Drafting(count, draft_models, 8 if model else 0, (), costs, longest, batch)
 
 
@@ -78,8 +79,8 @@ def test_fixed_modes_plan_their_own_length(text: str) -> None:
 def test_auto_is_adaptive_and_may_use_the_draft_model() -> None:
     policy = drafting().policy("auto")
     assert isinstance(policy, AdaptivePolicy)
-    assert [type(each) for each in policy.drafters] == [LookupDrafter, ModelDrafter]
-    policy.begin(range(3), greedy=True)
+    assert [type(each) for each in policy.drafters] == [LookupDrafter, ModelDrafter, ForcedDrafter]
+    policy.begin(range(3), GREEDY)
     for n in range(3, 10):  # it is asked once there is something to compare it with
         plan = policy.plan(range(n), 50)
         policy.learn(Round(Draft(), Verdict(0, n), (n,), Spent(verify_s=0.01)))
@@ -91,13 +92,13 @@ def test_each_sequence_of_a_batch_drafts_for_itself() -> None:
     policies = [made.policy("auto", slot) for slot in range(3)]
     for policy in policies:
         assert isinstance(policy, BatchPolicy)
-        assert [each.name for each in policy.drafters] == ["lookup", "model"]
+        assert [each.name for each in policy.drafters] == ["lookup", "model", "forced"]
     assert len({id(policy) for policy in policies}) == 3
     # A draft model that pays alone, but not beside three others, is not asked.
     dear = PairCosts(PassCosts((1, 96), (1.0, 60.0)), PassCosts((1, 96), (0.05, 5.0)))
     beside = drafting(dear, count=3).policy("auto", 1)
     assert isinstance(beside, BatchPolicy)
-    assert [each.name for each in beside.drafters] == ["lookup"]
+    assert [each.name for each in beside.drafters] == ["lookup", "forced"]
 
 
 def test_every_policy_is_without_memories() -> None:
@@ -118,7 +119,7 @@ def test_a_mode_that_needs_a_draft_model_says_so() -> None:
 def test_no_mode_drafts_further_than_the_pair_allows(text: str) -> None:
     tokens = [*range(8), *range(8)] * 3
     policy = drafting(longest=3).policy(text)
-    policy.begin(tokens, greedy=True)
+    policy.begin(tokens, GREEDY)
     assert policy.plan(tokens, 50).draft_length <= 3
     assert drafting(longest=0).policy(text).name == "off"
 

@@ -18,7 +18,7 @@ from localspec.options import ReplyOptions, SamplingParams
 from localspec.telemetry.recorder import Recorder
 from localspec.telemetry.switch import Switch
 from tests.telemetry.talking import PAIR, Talk
-from tests.toy import CachedModel, random_table
+from tests.toy import SAMPLED, CachedModel, random_table
 
 CODE = "Write a Python function that reverses a list."
 TARGET = PassCosts((1, 2, 4, 8, 16, 32), (0.05, 0.052, 0.055, 0.06, 0.09, 0.15))
@@ -68,7 +68,7 @@ def _inform(policy: AdaptivePolicy, *asked: str) -> None:
 
 def _stops_at(policy: AdaptivePolicy) -> bool:
     """Return whether a draft goes on after two tokens whose gaps are small."""
-    policy.begin(range(50), greedy=False)
+    policy.begin(range(50), SAMPLED)
     # The reply's first token is known; what it has still to show is looked for in the first few.
     for n in range(50, 60):
         policy.plan(list(range(n)), 400)

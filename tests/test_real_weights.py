@@ -92,13 +92,14 @@ def test_exact_lets_auto_change_no_byte(smollm2_path: Path) -> None:
 
 
 @pytest.mark.weights
-def test_lookup_changes_no_byte(smollm2_path: Path) -> None:
+@pytest.mark.parametrize("prompts", [PROMPTS[1:2], pytest.param(PROMPTS, marks=pytest.mark.slow)])
+def test_lookup_changes_no_byte(smollm2_path: Path, prompts: list[str]) -> None:
     options = LoadOptions(n_ctx=2048).exact()
     launch = LaunchOptions(target=str(smollm2_path), draft="lookup", draft_length=3, load=options)
     assistant = load(make_plan(launch)).assistant
     repeating = "Repeat this sentence five times: " + LONG[:68]
     for temperature in (0.0, 0.8):
-        for prompt in (*PROMPTS, repeating):
+        for prompt in (*prompts, repeating):
             assert_same_text(assistant, prompt, temperature)
     plain = ReplyOptions(SamplingParams(temperature=0), seed=3, max_tokens=60)
     assert afresh(assistant, repeating, plain, drafting=True).acceptance.accepted > 0

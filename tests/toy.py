@@ -18,14 +18,20 @@ from localspec.decoding.choose import Chooser
 from localspec.decoding.drafters.drafter import Drafter, Plan, Terms
 from localspec.decoding.generation import Generation, Limits
 from localspec.decoding.model import Logits, Pass, Passed, Role
+from localspec.decoding.noise import Noise
 from localspec.decoding.policy.policy import Policy
 from localspec.decoding.round import Draft, Round, StopReason
 from localspec.decoding.scheduler import Scheduler
 from localspec.errors import PassFailed
+from localspec.options import SamplingParams
 
 _CONTEXTS = 61
 _CATCHES_UP = 16
 """Tokens that a draft model may be behind with in a pass that it shares."""
+
+
+GREEDY = Chooser(SamplingParams(temperature=0), Noise(0))
+SAMPLED = Chooser(SamplingParams(), Noise(0))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -280,8 +286,8 @@ class Unforeseen:
 
     shares_passes = False
 
-    def begin(self, tokens: Sequence[int], *, greedy: bool) -> None:
-        assert isinstance(greedy, bool)
+    def begin(self, tokens: Sequence[int], chooser: Chooser) -> None:
+        assert isinstance(chooser, Chooser)
 
     def promise(self, tokens: Sequence[int], terms: Terms) -> Plan | None:
         return None
@@ -344,9 +350,9 @@ class MadPolicy:
     longest: int = 1000
     name: str = "mad"
 
-    def begin(self, tokens: Sequence[int], *, greedy: bool) -> None:
+    def begin(self, tokens: Sequence[int], chooser: Chooser) -> None:
         for drafter in self.drafters:
-            drafter.begin(tokens, greedy=greedy)
+            drafter.begin(tokens, chooser)
 
     def plan(self, tokens: Sequence[int], room: int) -> Plan:
         length = min(self.random.choice((-3, 0, 1, 1, 2, 3, 4, room, 1000)), self.longest)

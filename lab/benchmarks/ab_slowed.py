@@ -12,7 +12,7 @@ import time
 from collections.abc import Sequence
 
 from lab.benchmarks.workbench import machine, opened
-from localspec.bench.ab import Ab, Side, paired_runs
+from localspec.bench.ab import Ab, LoadedArm, paired_runs
 from localspec.bench.arms import parse_arm
 from localspec.bench.own import OwnRuns
 from localspec.bench.paired import FIRST_PAIRS, compare, pairs_needed
@@ -45,7 +45,7 @@ class Slowed:
 class SlowSide:
     """An arm whose passes are slowed while it runs."""
 
-    def __init__(self, side: Side, model: Slowed, share: float) -> None:
+    def __init__(self, side: LoadedArm, model: Slowed, share: float) -> None:
         self._side, self._model, self._share = side, model, share
 
     def run(self, prompt: int, temperature: float, repeat: int) -> object:
@@ -76,7 +76,7 @@ def main() -> None:
     asked = ReplyOptions(seed=1, max_tokens=arguments.tokens)
     arm = parse_arm("off", launch)
     request = Ab(arm, arm, prompts, asked)
-    side = Side(OwnRuns(runtime.assistant, runtime.drafting.policy, prompts, asked), "off")
+    side = LoadedArm(OwnRuns(runtime.assistant, runtime.drafting.policy, prompts, asked), "off")
     side.warm_up()
     for share in arguments.shares:
         start, values, planned = time.perf_counter(), list[float](), FIRST_PAIRS

@@ -16,9 +16,8 @@ from pathlib import Path
 
 from lab.benchmarks.workbench import machine
 from localspec.models.gguf import read_header
-from localspec.models.memory import Settings, predict
+from localspec.models.memory import Settings, model_shape, predict
 from localspec.models.pull import pull
-from localspec.models.shape import model_shape
 
 MODELS = ["smollm2-135m", "qwen2.5-coder-0.5b", "qwen2.5-coder-1.5b"]
 SETTINGS = [

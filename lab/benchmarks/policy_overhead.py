@@ -19,6 +19,7 @@ from lab.simulator.contenders import adaptive
 from lab.simulator.loop import run
 from lab.simulator.pair import VirtualModel
 from lab.simulator.world import World
+from localspec.decoding.choose import Chooser
 from localspec.decoding.drafters.backoff import Hindsight
 from localspec.decoding.drafters.drafter import Plan
 from localspec.decoding.drafters.early_stopping import EarlyStopping
@@ -80,9 +81,9 @@ class Timed:
     watch: Stopwatch
     name: str = "auto"
 
-    def begin(self, tokens: Sequence[int], *, greedy: bool) -> None:
+    def begin(self, tokens: Sequence[int], chooser: Chooser) -> None:
         """Begin a reply."""
-        self.policy.begin(tokens, greedy=greedy)
+        self.policy.begin(tokens, chooser)
 
     def plan(self, tokens: Sequence[int], room: int) -> Plan:
         """Plan a round, and count the time."""

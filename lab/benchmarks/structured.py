@@ -4,7 +4,7 @@
         [--seeds 10] [--modes off,auto] [--only tree,person] [--schema-in-prompt] [--exact] [--cost]
         [--threads N] [--save FILE]
 
-Twenty schemas, each asked with so many seeds, by each drafting mode in turn. Every answer that ends
+Thirty schemas, each asked with so many seeds, by each drafting mode in turn. Every answer that ends
 by itself is validated with jsonschema; one that is cut at --max-tokens is counted apart. Under --exact
 the modes' texts are compared, too. --cost measures what the grammar adds to choosing from a row. --save
 appends each answer to a file of JSON lines, for whoever wants to look at them or count something.
@@ -21,6 +21,7 @@ from pathlib import Path
 import jsonschema
 import numpy as np
 
+from lab.benchmarks.schemas import MORE
 from lab.benchmarks.workbench import forget, machine, opened
 from localspec.chat.assistant import Assistant
 from localspec.chat.events import Reply
@@ -30,6 +31,8 @@ from localspec.decoding.noise import Noise
 from localspec.decoding.round import StopReason
 from localspec.options import LaunchOptions, LoadOptions, ReplyOptions, SamplingParams
 from tests.grammar.schemas import ASKED, Asked
+
+SCHEMAS = (*ASKED, *MORE)
 
 
 @dataclass(slots=True)
@@ -178,8 +181,8 @@ def main() -> None:
     tallies: dict[str, Tally] = defaultdict(Tally)
     unequal = 0
     spent: list[tuple[float, float]] = []
-    names = args.only.split(",") if args.only else [each.name for each in ASKED]
-    wanted = [(index, each) for index, each in enumerate(ASKED) if each.name in names]
+    names = args.only.split(",") if args.only else [each.name for each in SCHEMAS]
+    wanted = [(index, each) for index, each in enumerate(SCHEMAS) if each.name in names]
     for seed in range(args.first_seed, args.first_seed + args.seeds):
         for index, asked in wanted:
             texts = set()

@@ -11,14 +11,13 @@ from pathlib import Path
 
 from lab.peers.server import PeerServer
 from lab.peers.setting import PeerSetting
-from localspec.bench.loading import Loaded
+from localspec.bench.loading import BenchModels
 from localspec.bench.own import slot_options
 from localspec.bench.schedule import Slot
 from localspec.bench.trial import Arrival, Trial
-from localspec.llama.cpu_threads import default_threads
 from localspec.llama.devices import supports_offload
-from localspec.models.free_memory import free_ram_bytes
 from localspec.options import ReplyOptions
+from localspec.resources import default_threads, free_ram_bytes
 
 _REMEMBERS = {"server:ngram-mod"}
 _WARM_UP_TOKENS = 16
@@ -28,7 +27,7 @@ _ROOM = 2.5  # weights, their repacked copy, and the cache
 @contextmanager
 def open_runs(
     program: Path,
-    loaded: Loaded,
+    loaded: BenchModels,
     prompts: Sequence[Sequence[int]],
     asked: ReplyOptions,
     is_cancelled: Callable[[], bool],

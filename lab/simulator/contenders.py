@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from lab.simulator.alone import Alone
 from lab.simulator.pair import VirtualModel
 from lab.simulator.world import World
+from localspec.decoding.choose import Chooser
 from localspec.decoding.costs import PairCosts
 from localspec.decoding.drafters.drafter import Plan
 from localspec.decoding.drafters.lookup import LookupDrafter
@@ -58,8 +59,8 @@ class MovingAverage:
         self._weight = weight
         self.agreement = 0.8
 
-    def begin(self, tokens: Sequence[int], *, greedy: bool) -> None:
-        self._drafter.begin(tokens, greedy=greedy)
+    def begin(self, tokens: Sequence[int], chooser: Chooser) -> None:
+        self._drafter.begin(tokens, chooser)
 
     def plan(self, tokens: Sequence[int], room: int) -> Plan:
         return Plan(self._drafter, max(range(1, 9), key=self._rate))

@@ -16,6 +16,7 @@ from lab.simulator.contenders import Contender
 from lab.simulator.pair import Machine, VirtualModel
 from lab.simulator.world import World
 from localspec.decoding.cancel import CancelFlag
+from localspec.decoding.choose import Chooser
 from localspec.decoding.drafters.drafter import Plan
 from localspec.decoding.generation import Generation, Limits
 from localspec.decoding.model import Pass, Passed, Role
@@ -42,8 +43,8 @@ class Watched:
     def name(self) -> str:
         return self.policy.name
 
-    def begin(self, tokens: Sequence[int], *, greedy: bool) -> None:
-        self.policy.begin(tokens, greedy=greedy)
+    def begin(self, tokens: Sequence[int], chooser: Chooser) -> None:
+        self.policy.begin(tokens, chooser)
 
     def plan(self, tokens: Sequence[int], room: int) -> Plan:
         self.machine.n_confirmed = len(tokens)

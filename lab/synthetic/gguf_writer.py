@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import BinaryIO
 
-from localspec.models.gguf_layout import Placed
+from lab.synthetic.gguf_layout import Placed
 
 CHUNK_BYTES = 8 << 20
 

@@ -1,6 +1,6 @@
 """Appender: records become lines of an output; it knows whether they are in the order of their lines."""
 
-from localspec.batch.finished import Finished
+from localspec.batch.finished import FinishedLines
 from localspec.batch.output import FileOutput, StreamOutput
 from localspec.batch.record import Record, encoded, header
 from localspec.batch.rewriting import put_in_order
@@ -21,7 +21,7 @@ class Appender:
         self,
         output: FileOutput | StreamOutput,
         form: Format,
-        finished: Finished,
+        finished: FinishedLines,
         *,
         to_terminal: bool = False,
     ) -> None:

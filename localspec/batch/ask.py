@@ -1,4 +1,4 @@
-"""Ask: what a line wants to be answered, in any of the forms in which prompts are written down."""
+"""LineRequest: what a line wants to be answered, in any of the forms in which prompts are written down."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -7,11 +7,11 @@ from typing import Any
 from localspec.batch.completion_body import body_prompt
 from localspec.batch.line_options import line_options, own_options
 from localspec.batch.line_template import LineTemplate
-from localspec.batch.plain import plain_line
 from localspec.batch.prompted import Prompted, conversation_of, raw_prompt, spoken_prompt
 from localspec.batch.rows import Row
 from localspec.batch.seeds import Id, line_seed
 from localspec.chat.conversation import Conversation
+from localspec.display import printable_line
 from localspec.errors import UsageError
 from localspec.grammar import require_sound
 from localspec.options import ReplyOptions
@@ -48,7 +48,7 @@ class Form:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Ask:
+class LineRequest:
     """What is to be answered.
 
     Args:
@@ -83,7 +83,7 @@ def line_id(row: Row) -> Id:
     return None
 
 
-def ask_of(row: Row, form: Form, seed: int) -> Ask:
+def ask_of(row: Row, form: Form, seed: int) -> LineRequest:
     """Return what a line asks for.
 
     Args:
@@ -105,7 +105,7 @@ def ask_of(row: Row, form: Form, seed: int) -> Ask:
     require_sound(options)  # which says what is wrong with a grammar, before anything is evaluated
     if options.seed is None:
         options = replace(options, seed=line_seed(seed, line_id(row), row.number))
-    return Ask(told.prompt, options, told.raw, told.model)
+    return LineRequest(told.prompt, options, told.raw, told.model)
 
 
 def _told(fields: Mapping[str, Any], own: Mapping[str, Any], form: Form) -> Prompted:
@@ -125,7 +125,7 @@ def _told(fields: Mapping[str, Any], own: Mapping[str, Any], form: Form) -> Prom
         return _turns(fields, system, form)
     name = form.field or DEFAULT_FIELD
     if name not in fields:
-        had = plain_line(", ".join(fields))[:80] or "nothing"
+        had = printable_line(", ".join(fields))[:80] or "nothing"
         raise UsageError(f"the line has no {name!r}, but {had}: --field names another field")
     return _text(fields[name], system, form, repr(name))
 

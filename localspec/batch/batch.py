@@ -1,15 +1,15 @@
-"""Batch: every line is answered once, or says why not. Knows who answers only as an `Answerer`."""
+"""JobRun: every line is answered once, or says why not. Knows who answers only as an `Answerer`."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from localspec.batch.ask import Ask, Form, ask_of, line_id
-from localspec.batch.finished import Finished
+from localspec.batch.ask import Form, LineRequest, ask_of, line_id
+from localspec.batch.finished import FinishedLines
 from localspec.batch.receipt import Receipt
 from localspec.batch.record import Record, answer_record, error_record
 from localspec.batch.rows import Row
 from localspec.batch.seeds import Id
-from localspec.batch.window import Window
+from localspec.batch.window import ReorderBuffer
 from localspec.chat.requests import Answered, Answerer, Request, at_once
 from localspec.decoding.cancel import CancelFlag, Cancelled
 from localspec.decoding.round import StopReason
@@ -49,7 +49,7 @@ class Job:
     rows: Iterator[Row]
     form: Form
     receipt: Receipt
-    finished: Finished
+    finished: FinishedLines
     cancel: CancelFlag
     source: str
     ready: Callable[[], bool] = at_once
@@ -65,7 +65,7 @@ class _UnderWay:
     model: str | None
 
 
-class Batch:
+class JobRun:
     """Answers the lines of a job.
 
     Args:
@@ -75,7 +75,7 @@ class Batch:
     """
 
     def __init__(
-        self, job: Job, window: Window, on_record: Callable[[Tally], None] = lambda _: None
+        self, job: Job, window: ReorderBuffer, on_record: Callable[[Tally], None] = lambda _: None
     ) -> None:
         failed = job.finished.failed
         self.tally = Tally(len(job.finished) - failed, failed)
@@ -83,7 +83,7 @@ class Batch:
         self._job = job
         self._window = window
         self._on_record = on_record
-        self._next: tuple[_UnderWay, Ask] | None = None
+        self._next: tuple[_UnderWay, LineRequest] | None = None
         self._exhausted = False
         self._under_way: dict[int, _UnderWay] = {}
 
@@ -121,7 +121,7 @@ class Batch:
             self._window.expect(number)
             yield Request(number, ask.prompt, ask.options, ask.raw, afresh=self._job.afresh)
 
-    def _taken(self) -> tuple[_UnderWay, Ask] | None:
+    def _taken(self) -> tuple[_UnderWay, LineRequest] | None:
         """Return the next line to answer; None at the end, and where the window is full."""
         while self._next is None and not self._exhausted and not self._window.full:
             self._advance()

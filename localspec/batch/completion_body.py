@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from localspec.batch.line_options import OVERRIDES
-from localspec.batch.plain import plain_line
 from localspec.batch.prompted import Prompted, conversation_of, raw_prompt
+from localspec.display import printable_line
 from localspec.errors import UsageError
 
 _URLS = ("/v1/chat/completions", "/v1/completions")
@@ -63,7 +63,7 @@ def _require_known(given: Mapping[str, Any]) -> None:
     for name, value in given.items():
         if name in _FIXED and value not in _FIXED[name]:
             raise UsageError(
-                f"body.{name} is {plain_line(str(value))[:40]}: of it there is only {_FIXED[name][0]}"
+                f"body.{name} is {printable_line(str(value))[:40]}: of it there is only {_FIXED[name][0]}"
             )
         if name not in _FIXED and name not in _READ and name not in _IGNORED:
-            raise UsageError(f"body.{plain_line(name)[:40]} is not known here: leave it out")
+            raise UsageError(f"body.{printable_line(name)[:40]} is not known here: leave it out")

@@ -1,4 +1,4 @@
-"""Finished: which lines an output has already, in 16 bytes a line; and where a record that was cut begins.
+"""FinishedLines: which lines an output has already, in 16 bytes a line; and where a record that was cut begins.
 
 A record counts once it is whole: what follows the last end of one was being written when the
 program was killed. What is whole and no record means that the file is another's, and is left alone.
@@ -25,7 +25,7 @@ from localspec.errors import UsageError
 _MOST_BYTES = 2 * MOST_ANSWER_CHARS
 
 
-class Finished:
+class FinishedLines:
     """The lines that have a record.
 
     Args:

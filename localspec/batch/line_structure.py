@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from localspec.batch.plain import plain_line
+from localspec.display import printable_line
 from localspec.errors import UsageError
 from localspec.options import GRAMMARS
 
@@ -26,7 +26,7 @@ def line_structure(fields: Mapping[str, Any]) -> dict[str, Any]:
         name, value = "json_schema", _of_format(value)
     elif not isinstance(value, dict | str | bool if name == "json_schema" else str):
         wanted = "an object" if name == "json_schema" else "a text"
-        raise UsageError(f"{name} is {plain_line(str(value))[:40]}: it takes {wanted}")
+        raise UsageError(f"{name} is {printable_line(str(value))[:40]}: it takes {wanted}")
     return {**dict.fromkeys(GRAMMARS), name: value}
 
 
@@ -41,5 +41,5 @@ def _of_format(wanted: Any) -> Any:
     if isinstance(named, dict) and isinstance(named.get("schema"), dict):
         return named["schema"]
     raise UsageError(
-        f"response_format is {plain_line(str(wanted))[:60]}: its type is text, json_object, or json_schema with a schema"
+        f"response_format is {printable_line(str(wanted))[:60]}: its type is text, json_object, or json_schema with a schema"
     )

@@ -8,10 +8,10 @@ from typing import Any
 from jinja2 import StrictUndefined
 from jinja2 import TemplateError as JinjaError
 
-from localspec.batch.plain import plain_line
 from localspec.chat.dialect import Dialect
-from localspec.errors import ModelUnavailable, TemplateError, UsageError
-from localspec.storage.paths import shown
+from localspec.display import printable_line
+from localspec.errors import TemplateError
+from localspec.storage.paths import read_named, shown
 
 _MOST_BYTES = 1 << 20
 
@@ -61,20 +61,8 @@ def read_template(path: Path) -> LineTemplate:
         UsageError: it is no text of a sensible size.
         TemplateError: it is no jinja.
     """
-    name = shown(path)
-    try:
-        with path.open("rb") as file:
-            raw = file.read(_MOST_BYTES + 1)
-    except (OSError, ValueError) as error:  # ValueError: a NUL in the path
-        reason = getattr(error, "strerror", None) or str(error)
-        raise ModelUnavailable(f"{name} cannot be read ({reason}): check the path") from error
-    if len(raw) > _MOST_BYTES:
-        raise UsageError(f"{name} has more than {_MOST_BYTES >> 20} MB: give a template, not data")
-    try:
-        return LineTemplate(raw.decode("utf-8-sig"), name)
-    except UnicodeDecodeError:
-        raise UsageError(f"{name} is not UTF-8 text: convert it, for example with iconv") from None
+    return LineTemplate(read_named(path, _MOST_BYTES, "give a template, not data"), shown(path))
 
 
 def _reason(error: Exception) -> str:
-    return plain_line(str(error))[:300] or type(error).__name__
+    return printable_line(str(error))[:300] or type(error).__name__

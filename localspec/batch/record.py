@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from localspec.batch.plain import plain, plain_line
 from localspec.batch.receipt import Receipt, receipt_from
 from localspec.batch.rows import Format, Row
 from localspec.batch.seeds import Id
 from localspec.chat.events import Reply
 from localspec.chat.reply_figures import speculation, timings, usage
+from localspec.display import printable, printable_line
 from localspec.errors import LocalspecError
 
 Record = dict[str, Any]
@@ -90,7 +90,7 @@ def answer_record(row: Row, line_id: Id, reply: Reply, model: Record, receipt: R
 
 def error_record(row: Row, line_id: Id, error: LocalspecError, receipt: Receipt) -> Record:
     """Return the record of a line that cannot be answered."""
-    message = plain_line(str(error)) or "no reason is known"
+    message = printable_line(str(error)) or "no reason is known"
     return {
         "line": row.number,
         "id": line_id,
@@ -111,7 +111,7 @@ def encoded(record: Record, form: Format, *, to_terminal: bool = False) -> bytes
     if form == "csv":
         values = [_value(record, path) for path in _COLUMNS.values()]
         if to_terminal:
-            values = [plain(each, "\t\n") if isinstance(each, str) else each for each in values]
+            values = [printable(each, "\t\n") if isinstance(each, str) else each for each in values]
         return _row_of(values)
     text = json.dumps(record, ensure_ascii=to_terminal)
     try:

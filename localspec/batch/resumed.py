@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from localspec.batch.finished import Finished, whole_records
+from localspec.batch.finished import FinishedLines, whole_records
 from localspec.batch.output import FileOutput
 from localspec.batch.receipt import Receipt, difference
 from localspec.batch.record import Written
@@ -25,7 +25,9 @@ class Resumption:
     mix_receipts: bool = False
 
 
-def read_finished(output: FileOutput, form: Format, resumption: Resumption) -> tuple[Finished, int]:
+def read_finished(
+    output: FileOutput, form: Format, resumption: Resumption
+) -> tuple[FinishedLines, int]:
     """Return what counts of what an output holds, and how many bytes are whole records; changes nothing.
 
     Raises:
@@ -41,11 +43,11 @@ def read_finished(output: FileOutput, form: Format, resumption: Resumption) -> t
                 if record is not None:
                     yield record
 
-    return Finished(records(), retry_failed=resumption.retry_failed), size
+    return FinishedLines(records(), retry_failed=resumption.retry_failed), size
 
 
 def require_receipt(
-    finished: Finished, receipt: Receipt, resumption: Resumption, name: str
+    finished: FinishedLines, receipt: Receipt, resumption: Resumption, name: str
 ) -> None:
     """Refuse to add to records that were made otherwise.
 
@@ -60,7 +62,7 @@ def require_receipt(
         )
 
 
-def take_up(output: FileOutput, form: Format, size: int, finished: Finished) -> None:
+def take_up(output: FileOutput, form: Format, size: int, finished: FinishedLines) -> None:
     """Cut what is not whole, and drop the records of lines that are to be answered again.
 
     Raises:

@@ -1,4 +1,4 @@
-"""Window: records leave in the order in which their lines came, as long as that takes no more than so many of them."""
+"""ReorderBuffer: records leave in the order in which their lines came, as long as that takes no more than so many of them."""
 
 from collections import deque
 from collections.abc import Callable
@@ -9,7 +9,7 @@ MOST_WAITING = 1024
 """Lines that may be under way or wait for one before them."""
 
 
-class Window:
+class ReorderBuffer:
     """Holds records back until those before them are there.
 
     Args:

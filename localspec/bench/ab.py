@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from random import Random
 
 from localspec.bench.arms import Arm
-from localspec.bench.loading import Loaded, Watchers, load
+from localspec.bench.loading import BenchModels, Watchers, load
 from localspec.bench.own import OwnRuns
 from localspec.bench.paired import FIRST_PAIRS, Comparison, compare, pairs_needed
 from localspec.bench.prompts import Prompt
@@ -45,7 +45,7 @@ class Ab:
 
 
 @dataclass(frozen=True, slots=True)
-class Pair:
+class TrialPair:
     """One prompt, answered by both."""
 
     workload: str
@@ -68,12 +68,12 @@ class Outcome:
         planned: how many pairs there were to be.
     """
 
-    pairs: Sequence[Pair]
+    pairs: Sequence[TrialPair]
     comparison: Comparison | None
     planned: int
 
 
-class Side:
+class LoadedArm:
     """An arm that is loaded.
 
     Args:
@@ -105,7 +105,7 @@ def run_ab(
     """
     with ExitStack() as stack:
         a, b = _sides(ab, cancel, watchers, stack)
-        pairs: list[Pair] = []
+        pairs: list[TrialPair] = []
         planned = ab.pairs or FIRST_PAIRS
         try:
             a.warm_up()
@@ -123,7 +123,7 @@ def run_ab(
     return Outcome(pairs, compare([each.value for each in pairs]) if enough else None, planned)
 
 
-def paired_runs(ab: Ab, a: Side, b: Side, seed: int = 0) -> Iterator[Pair]:
+def paired_runs(ab: Ab, a: LoadedArm, b: LoadedArm, seed: int = 0) -> Iterator[TrialPair]:
     """Yield pairs without an end: all prompts in a mixed order, then again with other seeds.
 
     Of two pairs that follow each other, a goes first in one, and b in the other.
@@ -136,18 +136,20 @@ def paired_runs(ab: Ab, a: Side, b: Side, seed: int = 0) -> Iterator[Pair]:
             sides = (b, a) if b_first else (a, b)
             trials = [side.run(prompt, ab.asked.sampling.temperature, repeat) for side in sides]
             of_a, of_b = reversed(trials) if b_first else trials
-            yield Pair(ab.prompts[prompt].workload, of_a, of_b)
+            yield TrialPair(ab.prompts[prompt].workload, of_a, of_b)
         repeat += 1
 
 
-def _sides(ab: Ab, cancel: CancelFlag, watchers: Watchers, stack: ExitStack) -> tuple[Side, Side]:
-    def loaded(arm: Arm, modes: Sequence[str]) -> Loaded:
+def _sides(
+    ab: Ab, cancel: CancelFlag, watchers: Watchers, stack: ExitStack
+) -> tuple[LoadedArm, LoadedArm]:
+    def loaded(arm: Arm, modes: Sequence[str]) -> BenchModels:
         found = load(arm.models, modes, None, cancel, watchers)
         stack.callback(found.assistant.close)
         return found
 
-    def side(of: Loaded, arm: Arm) -> Side:
-        return Side(OwnRuns(of.assistant, of.policy, ab.prompts, ab.asked), arm.mode)
+    def side(of: BenchModels, arm: Arm) -> LoadedArm:
+        return LoadedArm(OwnRuns(of.assistant, of.policy, ab.prompts, ab.asked), arm.mode)
 
     if ab.a.models == ab.b.models:
         both = loaded(ab.a, [ab.a.mode, ab.b.mode])

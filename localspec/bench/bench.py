@@ -9,7 +9,7 @@ from typing import Protocol
 
 import localspec
 from localspec.bench.instruments import instrument
-from localspec.bench.loading import RANDOM, Loaded, Watchers, load, synthetic_models
+from localspec.bench.loading import RANDOM, BenchModels, Watchers, load, synthetic_models
 from localspec.bench.machine import machine, native_build
 from localspec.bench.measure import Runs, measure, prompt_tokens
 from localspec.bench.modes import is_peer
@@ -20,8 +20,8 @@ from localspec.bench.schedule import schedule
 from localspec.bench.trial import Trial
 from localspec.decoding.cancel import CancelFlag
 from localspec.errors import UsageError
-from localspec.llama.cpu_threads import default_threads
 from localspec.options import LaunchOptions, ReplyOptions
+from localspec.resources import default_threads
 
 OnTrial = Callable[[int, int, Trial], None]
 
@@ -36,7 +36,7 @@ class Peers(Protocol):
     def open_runs(
         self,
         program: Path,
-        loaded: Loaded,
+        loaded: BenchModels,
         prompts: Sequence[Sequence[int]],
         asked: ReplyOptions,
         is_cancelled: Callable[[], bool],
@@ -116,7 +116,7 @@ def run_bench(
         return result(measured, bench.prompts, bench.modes, described, len(slots))
 
 
-def _described(bench: Bench, loaded: Loaded) -> dict[str, object]:
+def _described(bench: Bench, loaded: BenchModels) -> dict[str, object]:
     """Return what the figures hold for, in the order in which it is told."""
     options = loaded.options
     sampling = bench.asked.sampling

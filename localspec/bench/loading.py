@@ -34,7 +34,7 @@ class Watchers:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Loaded:
+class BenchModels:
     """Models that are loaded, and what they are called.
 
     Args:
@@ -93,7 +93,7 @@ def load(
     synthetic: int | None,
     cancel: CancelFlag,
     watchers: Watchers,
-) -> Loaded:
+) -> BenchModels:
     """Fetch, make and load what the modes need.
 
     Args:
@@ -120,7 +120,7 @@ def load(
     loaded = load_plan(plan, cancel, watchers.load, watchers.measure)
     names = {**plan.names, **labels}
     small = plan.draft_model
-    return Loaded(
+    return BenchModels(
         assistant=loaded.assistant,
         policy=loaded.drafting.policy,
         options=plan.options,

@@ -27,7 +27,7 @@ class Runs(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
+class Trials:
     """The runs that there were, and whether somebody ended them early."""
 
     trials: tuple[Trial, ...]
@@ -39,7 +39,7 @@ def measure(
     own: Runs,
     peer: Runs | None,
     on_trial: Callable[[int, Trial], None] = lambda _done, _trial: None,
-) -> Measured:
+) -> Trials:
     """Run every slot in order.
 
     Args:
@@ -63,8 +63,8 @@ def measure(
             trials.append(runs.run(slot))
             on_trial(len(trials), trials[-1])
     except Cancelled:
-        return Measured(tuple(trials), interrupted=True)
-    return Measured(tuple(trials), interrupted=False)
+        return Trials(tuple(trials), interrupted=True)
+    return Trials(tuple(trials), interrupted=False)
 
 
 def prompt_tokens(assistant: Assistant, prompts: Sequence[Prompt]) -> list[list[int]]:

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 
-from localspec.errors import ModelUnavailable, UsageError
-from localspec.storage.paths import shown
+from localspec.errors import UsageError
+from localspec.storage.paths import read_named, shown
 
 _MOST_BYTES = 64 << 20
 _KEYS = {"workload", "prompt"}
@@ -34,23 +34,7 @@ def read(path: Path) -> list[Prompt]:
         ModelUnavailable: the file cannot be read.
         UsageError: a line is broken, or there is none.
     """
-    name = shown(path)
-    try:
-        if path.exists() and not path.is_file():
-            raise UsageError(f"{name} is no regular file: give a file of JSON lines")
-        with path.open("rb") as file:
-            raw = file.read(_MOST_BYTES + 1)
-    except (OSError, ValueError) as error:  # ValueError: a NUL in the path
-        reason = getattr(error, "strerror", None) or str(error)
-        raise ModelUnavailable(f"{name} cannot be read ({reason}): check the path") from error
-    if len(raw) > _MOST_BYTES:
-        raise UsageError(f"{name} has more than {_MOST_BYTES >> 20} MB: give fewer prompts")
-    try:
-        text = raw.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        line = raw[: error.start].count(b"\n") + 1
-        raise UsageError(f"{name}:{line}: is not UTF-8 text: convert the file") from None
-    return parse(text, name)
+    return parse(read_named(path, _MOST_BYTES, "give fewer prompts"), shown(path))
 
 
 def parse(text: str, name: str) -> list[Prompt]:

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from localspec.bench.intervals import Estimate, combined, estimate
-from localspec.bench.measure import Measured
+from localspec.bench.measure import Trials
 from localspec.bench.modes import OFF, is_peer
 from localspec.bench.prediction import Costs, Prediction, measured_costs, predict
 from localspec.bench.prompts import Prompt
@@ -45,7 +45,7 @@ class Result:
 
 
 def result(
-    measured: Measured,
+    measured: Trials,
     prompts: Sequence[Prompt],
     modes: Sequence[str],
     setting: Mapping[str, object],

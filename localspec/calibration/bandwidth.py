@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from localspec.calibration.calibrated import cached_costs
 from localspec.decoding.model import Role
-from localspec.llama.cpu_threads import default_threads
 from localspec.options import LoadOptions
+from localspec.resources import default_threads
 
 _BUDGET_S = 0.2
 _CHUNK_BYTES = 128 << 20  # more than caches hold

@@ -11,9 +11,9 @@ from dataclasses import asdict
 from pathlib import Path
 
 from localspec.llama.build import build
-from localspec.llama.cpu_threads import default_threads
 from localspec.llama.devices import devices, supports_offload
 from localspec.options import LoadOptions
+from localspec.resources import default_threads
 
 FORMAT = 1
 """Version of what is measured, how, and how it is written down."""

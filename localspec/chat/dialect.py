@@ -32,7 +32,7 @@ from localspec.chat.guards import (
 MAX_REPEATED_ITEMS = 1 << 20
 
 
-class Generation(Extension):
+class GenerationTag(Extension):
     """`{% generation %}…{% endgeneration %}` marks assistant text for training; here it is only its body."""
 
     tags = {"generation"}  # noqa: RUF012  # declared so by jinja2
@@ -73,7 +73,7 @@ class Dialect(ImmutableSandboxedEnvironment):
         super().__init__(
             trim_blocks=True,
             lstrip_blocks=True,
-            extensions=[Generation, LoopControlExtension],
+            extensions=[GenerationTag, LoopControlExtension],
             finalize=_written,
         )
         self.filters = guarded_filters({**self.filters, "tojson": _tojson})

@@ -13,6 +13,7 @@ from datetime import datetime
 from jinja2 import Template
 
 from localspec.chat.dialect import Dialect
+from localspec.display import printable_line
 from localspec.errors import TemplateError
 from localspec.messages import Message, TextPart, to_json
 
@@ -117,8 +118,7 @@ class ChatTemplate:
             raise self._failure(error) from error
 
     def _failure(self, error: Exception) -> TemplateError:
-        reason = " ".join(str(error).split()) or type(error).__name__
-        reason = "".join(each if each.isprintable() else "?" for each in reason[:300])
+        reason = printable_line(str(error))[:300] or type(error).__name__
         line = getattr(error, "lineno", None)
         where = f" (line {line})" if line else ""
         return TemplateError(

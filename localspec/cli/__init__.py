@@ -11,12 +11,14 @@ from typing import NoReturn
 
 import click
 
+from localspec.display import printable_line
 from localspec.errors import LocalspecError
 
 # verb: (module, what `--help` says of it). The module's attribute of the verb's name is its command.
 _VERBS = {
     "run": ("localspec.cli.run", "Answer a prompt."),
     "chat": ("localspec.cli.chat", "Chat in the terminal."),
+    "serve": ("localspec.cli.serve", "Serve a model to other programs over HTTP."),
     "history": ("localspec.cli.history", "List, show, search and export conversations."),
     "batch": ("localspec.cli.batch", "Answer a file of prompts, each exactly once."),
     "bench": ("localspec.cli.bench", "Measure what drafting earns here."),
@@ -204,7 +206,7 @@ def _io_failure(error: OSError) -> str:
 
 def _complain(text: str, code: int, debug: bool) -> int:
     """Write one line that a terminal shows and does not obey; return the code."""
-    line = "".join(c if c.isprintable() else "\ufffd" for c in " ".join(text.split()))
+    line = printable_line(text)
     with suppress(OSError):  # where even stderr fails, the code still tells
         if debug:
             traceback.print_exc()

@@ -9,9 +9,9 @@ from localspec.cli.words import require_model
 from localspec.errors import UsageError
 from localspec.models.entries import MODEL_NAME
 from localspec.models.registry import USER_FILE, load_registry
+from localspec.models.toml import with_key
 from localspec.storage.files import private_directory, write_atomic
 from localspec.storage.paths import config_dir, shown
-from localspec.storage.toml_text import with_key
 
 _TABLE = "aliases"
 

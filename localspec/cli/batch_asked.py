@@ -10,7 +10,8 @@ from localspec.batch.resumed import Resumption
 from localspec.batch.rows import Format
 from localspec.launch.plan import LoadPlan
 from localspec.llama.build import build
-from localspec.models.file_hash import model_sha256
+from localspec.models.gguf import model_files
+from localspec.models.store import model_sha256
 from localspec.options import LaunchOptions
 from localspec.storage.paths import data_dir
 
@@ -82,7 +83,7 @@ def receipt_of(
     hashes = [
         None
         if file is None
-        else model_sha256(file, root, lambda share: on_share(names[file], share))  # noqa: B023
+        else model_sha256(model_files(file), root, lambda share: on_share(names[file], share))  # noqa: B023
         for file in (plan.target, plan.draft_model)
     ]
     return Receipt(

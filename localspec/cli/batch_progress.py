@@ -1,13 +1,13 @@
 """BatchProgress: how far a batch is, on stderr."""
 
-import os
-import shutil
 import sys
 import time
 from collections.abc import Callable
 
 from localspec.batch.batch import Tally
-from localspec.cli.progress_text import cells_of, duration
+from localspec.cli.progress_text import cells_of
+from localspec.cli.status_line import StatusLine, columns
+from localspec.display import duration_text
 
 _TOLD_EVERY_S = 30.0
 _DRAWN_EVERY_S = 0.1
@@ -32,7 +32,7 @@ class BatchProgress:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._enabled = enabled
-        self._drawing = drawing and sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
+        self._line = StatusLine(enabled=enabled and drawing)
         self._share = share
         self._clock = clock
         self._start = self._told = clock()
@@ -51,21 +51,19 @@ class BatchProgress:
     def tell(self, tally: Tally) -> None:
         """Take in that a line is done."""
         now = self._clock()
-        every_s = _DRAWN_EVERY_S if self._drawing else _TOLD_EVERY_S
+        every_s = _DRAWN_EVERY_S if self._line.drawn else _TOLD_EVERY_S
         if not self._enabled or now - self._told < every_s:
             return
         self._told = now
         parts = progress_parts(tally, self.elapsed_s, self._share(), self._share_before)
-        if self._drawing:
-            columns = shutil.get_terminal_size((80, 24)).columns - 1
-            print(f"\r\x1b[K{fitting(parts, columns)}", end="", file=sys.stderr, flush=True)
+        if self._line.drawn:
+            self._line.draw(fitting(parts, columns()))
         else:
             print(f"localspec: {', '.join(parts)}", file=sys.stderr, flush=True)
 
     def end(self) -> None:
         """Clear the line."""
-        if self._enabled and self._drawing:
-            print("\r\x1b[K", end="", file=sys.stderr, flush=True)
+        self._line.clear()
 
 
 def summary(tally: Tally, elapsed_s: float) -> str:
@@ -94,7 +92,7 @@ def progress_parts(
         parts.append(f"{tally.failed} failed")
     if share is not None and share > share_before:
         left_s = elapsed_s * max(1 - share, 0.0) / (share - share_before)
-        parts.append(f"{duration(left_s)} left")
+        parts.append(f"{duration_text(left_s)} left")
     if elapsed_s > 0:
         parts.append(f"{tally.n_tokens / elapsed_s:.1f} tokens/s")
     return parts

@@ -9,15 +9,15 @@ from contextlib import contextmanager
 import click
 
 from localspec.batch.appender import Appender
-from localspec.batch.batch import Batch, Job, Tally
-from localspec.batch.finished import Finished
+from localspec.batch.batch import Job, JobRun, Tally
+from localspec.batch.finished import FinishedLines
 from localspec.batch.output import FileOutput, StreamOutput
 from localspec.batch.read_ahead import ReadAhead
 from localspec.batch.receipt import Receipt
 from localspec.batch.resumed import read_finished, require_receipt, take_up
 from localspec.batch.rows import Row, read_rows
 from localspec.batch.source import Source
-from localspec.batch.window import Window
+from localspec.batch.window import ReorderBuffer
 from localspec.chat.assistant import Assistant
 from localspec.chat.requests import at_once
 from localspec.cli import INTERRUPTED
@@ -56,7 +56,7 @@ class BatchRun:
         self._source = source
         self._output = output
         self._cancel = cancel
-        self._finished, self._whole_bytes = Finished(), 0
+        self._finished, self._whole_bytes = FinishedLines(), 0
         if asked.resumption is not None and isinstance(output, FileOutput):
             form = asked.output_format
             self._finished, self._whole_bytes = read_finished(output, form, asked.resumption)
@@ -119,7 +119,7 @@ class BatchRun:
             ready,
             afresh=asked.launch.exact,
         )
-        batch = Batch(job, Window(appender.write, ordered=asked.ordered), progress.tell)
+        batch = JobRun(job, ReorderBuffer(appender.write, ordered=asked.ordered), progress.tell)
         if batch.needs_answers():
             self._answer(batch, plan, f"seed {receipt.seed}", progress)
         if batch.stopped:
@@ -150,7 +150,7 @@ class BatchRun:
             take_up(output, self._asked.output_format, self._whole_bytes, self._finished)
         return receipt
 
-    def _answer(self, batch: Batch, plan: LoadPlan, told: str, progress: BatchProgress) -> None:
+    def _answer(self, batch: JobRun, plan: LoadPlan, told: str, progress: BatchProgress) -> None:
         asked, telemetry = self._asked, Telemetry(self._asked.workload)
         with self._line() as line:
             assistant = load(
@@ -167,7 +167,7 @@ class BatchRun:
         with recorded(telemetry, quiet=asked.quiet):
             self._let_answer(batch, assistant, progress)
 
-    def _let_answer(self, batch: Batch, assistant: Assistant, progress: BatchProgress) -> None:
+    def _let_answer(self, batch: JobRun, assistant: Assistant, progress: BatchProgress) -> None:
         models = assistant.models
         names = {"target": models.target_name, "draft_model": models.draft_model_name}
         progress.begin()

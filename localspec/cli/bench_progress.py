@@ -1,12 +1,12 @@
 """BenchProgress: how far a measurement is, on stderr."""
 
-import os
-import shutil
 import sys
 import time
 from pathlib import Path
 
 from localspec.bench.trial import Trial
+from localspec.cli.status_line import StatusLine
+from localspec.display import duration_text
 from localspec.storage.files import size_text
 from localspec.storage.paths import shown
 
@@ -22,7 +22,7 @@ class BenchProgress:
 
     def __init__(self, *, enabled: bool) -> None:
         self._enabled = enabled
-        self._drawing = sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
+        self._line = StatusLine(enabled=enabled)
         self._start = time.monotonic()
         self._told = -_TOLD_EVERY_S
 
@@ -31,17 +31,14 @@ class BenchProgress:
         if done == 1:
             self._start = time.monotonic() - trial.wall_s
         now = time.monotonic()
-        if not self._enabled or (not self._drawing and now - self._told < _TOLD_EVERY_S):
+        if not self._enabled or (not self._line.drawn and now - self._told < _TOLD_EVERY_S):
             return
         self._told = now
         left_s = (now - self._start) / done * (planned - done)
         speed = trial.n_tokens / trial.wall_s
-        text = (
-            f"run {done} of {planned}, {trial.slot.mode} {speed:.1f} tokens/s, {_time(left_s)} left"
-        )
-        if self._drawing:
-            text = text[: shutil.get_terminal_size((80, 24)).columns - 1]
-            print(f"\r\x1b[K{text}", end="", file=sys.stderr, flush=True)
+        text = f"run {done} of {planned}, {trial.slot.mode} {speed:.1f} tokens/s, {duration_text(left_s)} left"
+        if self._line.drawn:
+            self._line.draw(text)
         else:
             print(f"localspec: {text}", file=sys.stderr, flush=True)
 
@@ -53,9 +50,4 @@ class BenchProgress:
 
     def end(self) -> None:
         """Clear the line."""
-        if self._enabled and self._drawing:
-            print("\r\x1b[K", end="", file=sys.stderr, flush=True)
-
-
-def _time(seconds: float) -> str:
-    return f"{seconds:.0f} s" if seconds < 100 else f"{seconds / 60:.0f} min"
+        self._line.clear()

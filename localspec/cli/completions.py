@@ -11,7 +11,7 @@ def complete_models(
     incomplete: str,
 ) -> list[str]:
     """Return the pairs, models, aliases and imports whose names begin like this."""
-    from localspec.models.imports import load_imports  # noqa: PLC0415
+    from localspec.models.names import load_imports  # noqa: PLC0415
     from localspec.models.registry import load_registry  # noqa: PLC0415
     from localspec.storage.paths import data_dir  # noqa: PLC0415
 

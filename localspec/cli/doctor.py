@@ -8,6 +8,7 @@ import click
 from localspec.cli.option_flags import option_flags
 from localspec.diagnosis.examine import examine
 from localspec.diagnosis.fact import Fact
+from localspec.display import printable
 
 _MARKS = {"ok": " ", "note": "-", "broken": "!"}
 
@@ -46,8 +47,7 @@ def _print(facts: list[Fact]) -> None:
         if fact.section != section:
             section = fact.section
             click.echo(f"\n{section}")
-        text = "".join(c if c.isprintable() else "\ufffd" for c in fact.value)
-        click.echo(f"{_MARKS[fact.state]} {fact.name:18} {text}")
+        click.echo(f"{_MARKS[fact.state]} {fact.name:18} {printable(fact.value)}")
 
 
 def _tell_file(name: str) -> None:

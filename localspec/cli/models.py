@@ -9,10 +9,9 @@ import click
 
 from localspec.cli.completions import complete_models
 from localspec.errors import LocalspecError
-from localspec.models.imports import import_file
-from localspec.models.inventory import Item, facts_of, inventory
+from localspec.models.inventory import Item, Removal, facts_of, inventory, plan_removal, remove
+from localspec.models.names import import_file
 from localspec.models.registry import load_registry
-from localspec.models.removal import Removal, plan_removal, remove
 from localspec.models.store import Store
 from localspec.storage.files import size_text
 from localspec.storage.paths import data_dir, shown

@@ -11,8 +11,7 @@ from localspec.cli.completions import complete_models
 from localspec.cli.pair_facts import check_facts, pair_facts, pair_size, suggestion_facts
 from localspec.cli.progress_text import cut
 from localspec.errors import PairMismatch
-from localspec.models.compatibility import Fit, quoted
-from localspec.models.pairs import PairReport, check_pair, suggest
+from localspec.models.pairs import Fit, PairReport, check_pair, quoted, suggest
 from localspec.models.registry import load_registry
 from localspec.storage.files import size_text
 

@@ -4,11 +4,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from localspec.models.compatibility import Fit
 from localspec.models.entries import PairEntry
-from localspec.models.headers import local_file
-from localspec.models.pairs import PairReport, Side, Suggestion
+from localspec.models.pairs import Fit, PairReport, Side, Suggestion
 from localspec.models.registry import Registry
+from localspec.models.repository import local_file
 
 
 def check_facts(report: PairReport) -> dict[str, Any]:

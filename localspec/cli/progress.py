@@ -1,17 +1,16 @@
 """Progress on stderr: one line that is drawn over on a terminal, silence elsewhere."""
 
-import os
 import sys
 import time
 from types import TracebackType
 from typing import Self
 
-from localspec.cli.progress_text import cut, download_text
+from localspec.cli.progress_text import download_text
+from localspec.cli.status_line import StatusLine, columns
 from localspec.models.transfer import Progress
 from localspec.storage.paths import shown
 
 _REDRAW_S = 0.1
-_USUAL_COLUMNS = 80
 _LONGEST_NAME = 40
 
 
@@ -23,7 +22,7 @@ class ProgressLine:
     """
 
     def __init__(self, *, enabled: bool) -> None:
-        self._drawing = enabled and sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
+        self._line = StatusLine(enabled=enabled)
         self._speaking = enabled
         self._last_s = 0.0
         self._begun: dict[str, tuple[Progress, float]] = {}
@@ -39,7 +38,7 @@ class ProgressLine:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._draw("")
+        self._line.clear()
 
     def download(self, progress: Progress) -> None:
         """Show how far a download is, or several; elsewhere than on a terminal, that it began."""
@@ -47,12 +46,12 @@ class ProgressLine:
         begun = self._begun.get(progress.name)
         if begun is None or begun[0].source != progress.source:
             self._begun[progress.name] = (progress, now)
-            if self._speaking and not self._drawing:
+            if self._speaking and not self._line.drawn:
                 _announce(progress)
         self._latest[progress.name] = progress
         if self._due(now):
             moments = list(self._latest.values())
-            self._draw(download_text(moments, self._rate(now), _columns()))
+            self._line.draw(download_text(moments, self._rate(now), columns()))
 
     def _rate(self, now: float) -> float:
         """Return how many bytes a second arrive, of all files together."""
@@ -67,46 +66,32 @@ class ProgressLine:
     def load(self, name: str, share: float) -> None:
         """Show how much of a model is loaded."""
         if self._due(time.monotonic()):
-            self._draw(_named("loading ", name, f"  {share:.0%}"))
+            self._line.draw(_named("loading ", name, f"  {share:.0%}"))
 
     def measure(self, name: str, share: float) -> None:
         """Show how much of a model's passes is measured; elsewhere than on a terminal, that it is."""
-        if self._speaking and not self._drawing and name not in self._measured:
+        if self._speaking and not self._line.drawn and name not in self._measured:
             print(f"localspec: measuring {shown(name)}, once on this machine", file=sys.stderr)
         self._measured.add(name)
         if self._due(time.monotonic()):
-            self._draw(_named("measuring ", name, f", once on this machine  {share:.0%}"))
+            self._line.draw(_named("measuring ", name, f", once on this machine  {share:.0%}"))
 
     def hash(self, name: str, share: float) -> None:
         """Show how much of a model's file is hashed."""
         if self._due(time.monotonic()):
-            self._draw(_named("hashing ", name, f", once for this file  {share:.0%}"))
+            self._line.draw(_named("hashing ", name, f", once for this file  {share:.0%}"))
 
     def _due(self, now: float) -> bool:
-        if not self._drawing or now - self._last_s < _REDRAW_S:
+        if not self._line.drawn or now - self._last_s < _REDRAW_S:
             return False
         self._last_s = now
         return True
 
-    def _draw(self, text: str) -> None:
-        if self._drawing:
-            # A line that wraps could not be drawn over.
-            print(f"\r\x1b[K{cut(text, _columns())}", end="", file=sys.stderr, flush=True)
-
 
 def _named(before: str, name: str, after: str) -> str:
     """Return a line with as much of the end of a name as there is room for."""
-    room = _columns() - len(before) - len(after)
+    room = columns() - len(before) - len(after)
     return f"{before}{shown(name)[-max(min(room, _LONGEST_NAME), 1) :]}{after}"
-
-
-def _columns() -> int:
-    """Return how many cells a line may take; the last one is left free, since some terminals wrap there."""
-    try:
-        columns = os.get_terminal_size(sys.stderr.fileno()).columns
-    except (OSError, ValueError):  # no file behind it
-        columns = 0
-    return (columns or _USUAL_COLUMNS) - 1
 
 
 def _announce(progress: Progress) -> None:

@@ -3,6 +3,7 @@
 import unicodedata
 from collections.abc import Iterator, Sequence
 
+from localspec.display import duration_text
 from localspec.models.transfer import Progress
 from localspec.storage.paths import shown
 
@@ -56,14 +57,6 @@ def cells_of(text: str) -> int:
     )
 
 
-def duration(seconds: float) -> str:
-    """Return a time as people tell it."""
-    if seconds < 100:
-        return f"{seconds:.0f} s"
-    minutes = round(seconds / 60)
-    return f"{minutes} min" if minutes < 100 else f"{minutes // 60} h {minutes % 60} min"
-
-
 def _names(moments: Sequence[Progress]) -> Iterator[str]:
     """Yield what to call the files, the longest first."""
     if len(moments) == 1:
@@ -93,4 +86,4 @@ def _sizes(done: int, total: int) -> str:
 def _left(missing: int, rate: float) -> str:
     if missing <= 0:
         return "checking"
-    return f"{duration(missing / rate)} left" if rate > 0 else "waiting"
+    return f"{duration_text(missing / rate)} left" if rate > 0 else "waiting"

@@ -5,11 +5,12 @@ from collections.abc import Iterator, Sequence
 
 import click
 
+from localspec.display import printable
 from localspec.errors import LocalspecError, ModelUnavailable
 from localspec.launch.fit import forecast
 from localspec.models.entries import ModelEntry
-from localspec.models.headers import FoundHeader, find_headers, keep_beginning, of_model
 from localspec.models.pull import Wanted, bytes_to_fetch, models_of_all, require_room
+from localspec.models.repository import FoundHeader, find_headers, keep_beginning, of_model
 from localspec.models.store import Store
 from localspec.options import LoadOptions
 from localspec.storage.files import free_bytes, size_text
@@ -96,8 +97,7 @@ class Preview:
 
     def _say(self, text: str, *, problem: bool = False) -> None:
         self._problems += problem
-        line = "".join(c if c.isprintable() else "\ufffd" for c in text)
-        click.echo(f"localspec: {line}", err=True)
+        click.echo(f"localspec: {printable(text)}", err=True)
 
     def _ask(self, to_fetch: int, *, ask: bool) -> None:
         free = free_bytes(self._store.root)

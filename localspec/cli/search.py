@@ -10,8 +10,8 @@ from localspec.cli.pair_facts import pair_facts, pair_size
 from localspec.cli.progress_text import cut
 from localspec.errors import ModelUnavailable
 from localspec.models.entries import PairEntry
-from localspec.models.headers import local_file
 from localspec.models.registry import Registry, load_registry
+from localspec.models.repository import local_file
 from localspec.storage.files import size_text
 
 

@@ -65,7 +65,7 @@ def is_model(text: str, registry: Registry, *, alone: bool = False) -> bool:
     if on_hub is not None:
         return not alone or on_hub.quant is not None or _HUB.match(text) is not None
     if (data_dir() / "imports.toml").exists():
-        from localspec.models.imports import load_imports  # noqa: PLC0415 - numpy comes with it
+        from localspec.models.names import load_imports  # noqa: PLC0415 - numpy comes with it
 
         return text in load_imports(data_dir())
     return False

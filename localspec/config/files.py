@@ -8,6 +8,7 @@ from typing import Any
 from localspec.config.keys import KEYS, Setting, from_file, is_plain_name
 from localspec.errors import UsageError
 from localspec.models.toml import KeyPath, key_lines
+from localspec.storage.files import read_bounded
 from localspec.storage.paths import config_dir, shown
 
 USER_FILE = "config.toml"
@@ -51,14 +52,9 @@ def read_settings(file: Path, *, trusted: bool) -> dict[str, Setting]:
     try:
         if not file.exists():
             return {}
-        if not file.is_file():
-            raise UsageError(f"{shown(file)} is no regular file: put a TOML file there, or nothing")
-        with file.open("rb") as stream:
-            raw = stream.read(_MOST_BYTES + 1)
+        raw = read_bounded(file, _MOST_BYTES)
     except OSError as error:
         raise UsageError(f"{shown(file)} cannot be read ({error.strerror}): mend it") from error
-    if len(raw) > _MOST_BYTES:
-        raise UsageError(f"{shown(file)} is longer than {_MOST_BYTES >> 10} KB: shorten it")
     try:
         text = raw.decode()
         values = tomllib.loads(text)

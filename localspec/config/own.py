@@ -6,9 +6,9 @@ from localspec.config.files import read_settings, user_file
 from localspec.config.keys import KEYS, Setting, from_variable
 from localspec.config.resolve import Level, resolve
 from localspec.errors import UsageError
+from localspec.models.toml import with_key
 from localspec.storage.files import private_directory, write_atomic
 from localspec.storage.paths import shown
-from localspec.storage.toml_text import with_key
 
 MODEL = "model"
 # What chooses a model: one of them at a time.

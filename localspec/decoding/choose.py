@@ -76,6 +76,15 @@ class Chooser:
     noise: Noise
     constraint: Constraint | None = None
 
+    @property
+    def greedy(self) -> bool:
+        """Whether the likeliest token is taken."""
+        return self.params.temperature == 0
+
+    def forced(self, prefix: Sequence[int]) -> tuple[int, ...]:
+        """Return tokens that are certain to follow `prefix`, whatever the logits are; see `Constraint`."""
+        return () if self.constraint is None else self.constraint.forced(prefix)
+
     def candidates(self, row: NDArray[np.float32], prefix: Sequence[int]) -> Candidates:
         """Return what sampling keeps of the row, shape (n_vocab,), that follows `prefix`."""
         return candidates(row, prefix, self.params, self._allows(prefix))

@@ -128,7 +128,7 @@ class Generation:
 
     def _next_round(self) -> Generator[Pass, Passed, Round]:
         if self._decoding_since is None:
-            self._policy.begin(self._tokens, greedy=self._chooser.params.temperature == 0)
+            self._policy.begin(self._tokens, self._chooser)
             self._decoding_since = self._round_ended = self._clock()
         tokens, room = self._tokens, self._end - len(self._tokens)
         plan = self._policy.plan(tokens, room)

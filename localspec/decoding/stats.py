@@ -8,13 +8,29 @@ from localspec.decoding.round import Round
 
 
 @dataclass(slots=True)
-class AcceptanceStats:
-    """Counts over the rounds of one reply, in all and by drafter."""
+class AcceptanceCounts:
+    """Counts over rounds."""
 
     rounds: int = 0
     drafted: int = 0
     accepted: int = 0
     confirmed: int = 0
+
+    @property
+    def acceptance_rate(self) -> float | None:
+        """Accepted over drafted tokens; None when nothing was drafted."""
+        return self.accepted / self.drafted if self.drafted else None
+
+    @property
+    def mean_acceptance_length(self) -> float | None:
+        """Confirmed tokens per target pass; None before the first round."""
+        return self.confirmed / self.rounds if self.rounds else None
+
+
+@dataclass(slots=True)
+class AcceptanceStats(AcceptanceCounts):
+    """Counts over the rounds of one reply, in all and by drafter."""
+
     by_drafter: dict[str, "AcceptanceStats"] = field(default_factory=dict)
 
     def add(self, done: Round) -> None:
@@ -26,16 +42,6 @@ class AcceptanceStats:
             stats.drafted += done.drafted
             stats.accepted += done.accepted
             stats.confirmed += len(done.confirmed)
-
-    @property
-    def acceptance_rate(self) -> float | None:
-        """Accepted over drafted tokens; None when nothing was drafted."""
-        return self.accepted / self.drafted if self.drafted else None
-
-    @property
-    def mean_acceptance_length(self) -> float | None:
-        """Confirmed tokens per target pass; None before the first round."""
-        return self.confirmed / self.rounds if self.rounds else None
 
 
 def expected_confirmed(acceptance_rate: float, draft_length: int) -> float:

@@ -10,10 +10,9 @@ from pathlib import Path
 from localspec import __version__
 from localspec.diagnosis.fact import Fact
 from localspec.llama.build import Build
-from localspec.llama.cpu_threads import default_threads
 from localspec.llama.devices import Device
 from localspec.llama.spare_cores import GIVES_WAY, taken_by_others
-from localspec.models.free_memory import free_ram_bytes
+from localspec.resources import default_threads, free_ram_bytes
 from localspec.storage.files import size_text
 
 _INTERESTING = ("avx", "avx2", "avx512f", "avx512_vnni", "avx512_bf16", "amx_int8", "f16c", "fma")

@@ -23,7 +23,7 @@ from localspec.engine.protocol import (
 )
 from localspec.engine.shortening import dropped_to_fit
 from localspec.errors import LocalspecError, UsageError
-from localspec.messages import Message
+from localspec.messages import Message, checked_text
 
 
 @dataclass(slots=True, eq=False)
@@ -31,7 +31,7 @@ class _Asked:
     """A request that is being answered."""
 
     ask: Ask
-    conversation: Conversation
+    prompt: str | Conversation
     dropped: int
     rounds: list[Round] = field(default_factory=list)
 
@@ -65,16 +65,23 @@ class Answering:
     def ask(self, ask: Ask) -> None:
         """Have a conversation answered; see `Ask`."""
         options = ask.options
+        if ask.raw is not None:
+            self._submit(ask, checked_text(ask.raw, "the prompt"), 0)
+            return
         messages, dropped = _checked(ask.messages), 0
         if ask.drop_oldest:
             n_ctx = self._assistant.models.target.n_ctx
             dropped = dropped_to_fit(messages, n_ctx, options.max_tokens, self._length)
             system = messages[:1] if messages[0].role == "system" else ()
             messages = (*system, *messages[len(system) + dropped :])
-        conversation = self._conversation(messages)
-        self._asked[ask.id] = _Asked(ask, conversation, dropped)
-        policy = None if ask.draft else plain_policy()
-        self._assistant.submit(Request(ask.id, conversation, options, keep=ask.keep, policy=policy))
+        self._submit(ask, self._conversation(messages), dropped)
+
+    def _submit(self, ask: Ask, prompt: str | Conversation, dropped: int) -> None:
+        self._asked[ask.id] = _Asked(ask, prompt, dropped)
+        policy, raw = None if ask.draft else plain_policy(), ask.raw is not None
+        self._assistant.submit(
+            Request(ask.id, prompt, ask.options, raw=raw, keep=ask.keep, policy=policy)
+        )
 
     def cancel(self, number: int) -> None:
         """End one answer with what there is of it; any thread may ask for it."""
@@ -122,13 +129,16 @@ class Answering:
 
     def _done(self, asked: _Asked, event: Finished) -> None:
         del self._asked[asked.ask.id]
-        if not asked.ask.aside:
-            self._remembered = asked.conversation.remembered
+        prompt, message = asked.prompt, Message.assistant(event.reply.text)
+        if isinstance(prompt, Conversation):
+            message = prompt.messages[-1]
+            if not asked.ask.aside:
+                self._remembered = prompt.remembered
         self._tell(
             ReplyDone(
                 asked.ask.id,
                 event.reply,
-                asked.conversation.messages[-1],
+                message,
                 asked.dropped,
                 self._looked_back(asked.rounds),
             )

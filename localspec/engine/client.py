@@ -94,10 +94,11 @@ class EngineClient:
         keep: int | None = None,
         aside: bool = False,
         drop_oldest: bool = False,
+        raw: str | None = None,
     ) -> int:
         """Ask for a reply, see `Ask`; return the id that its notices bear."""
         options = ReplyOptions() if options is None else options
-        request = Ask(0, tuple(messages), options, draft, keep, aside, drop_oldest)
+        request = Ask(0, tuple(messages), options, draft, keep, aside, drop_oldest, raw)
         return self._numbered(request)
 
     def count(self, messages: Sequence[Message]) -> int:
@@ -124,9 +125,16 @@ class EngineClient:
                 notice = self._inbox.get_nowait()
             except Empty:
                 return notices
-            notices.append(notice)
-            if isinstance(notice, Ready):
-                self._last_loaded = self._asked_load
+            notices.append(self._noted(notice))
+
+    def wait(self) -> Notice:
+        """Return the next notice as soon as it is there; for a thread that does nothing else."""
+        return self._noted(self._inbox.get())
+
+    def _noted(self, notice: Notice) -> Notice:
+        if isinstance(notice, Ready):
+            self._last_loaded = self._asked_load
+        return notice
 
     def close(self, wait_s: float = 3.0) -> None:
         """End the process, by force if it takes longer than `wait_s`; closing twice is harmless."""

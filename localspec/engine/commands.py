@@ -30,6 +30,7 @@ class Ask:
         aside: this is no part of the conversation: what was said in it before is remembered, and not this.
         drop_oldest: where the conversation is too long, leave out its oldest messages, never the
             system prompt, instead of failing.
+        raw: a text that goes to the model as it is, without the chat template; then there are no messages.
     """
 
     id: int
@@ -39,6 +40,7 @@ class Ask:
     keep: int | None = None
     aside: bool = False
     drop_oldest: bool = False
+    raw: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

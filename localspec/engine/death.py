@@ -2,6 +2,8 @@
 
 import signal
 
+from localspec.display import printable
+
 _WORDS = {
     "SIGKILL": "was killed (SIGKILL), most likely because memory ran out: "
     "restart it with a smaller pair, or a smaller --ctx",
@@ -30,5 +32,5 @@ def cause_of_death(code: int, stderr: bytes) -> str:
         told = f"ended by itself (exit code {code})"
     lines = [line.strip() for line in stderr.decode(errors="replace").splitlines()]
     last = next((line for line in reversed(lines) if line), "")
-    detail = "".join(each if each.isprintable() else "?" for each in last)[:300]
+    detail = printable(last)[:300]
     return f"the engine {told}" + (f"; its last words: {detail}" if detail else "")

@@ -64,4 +64,4 @@ __all__ = [
     "StateSaved",
 ]
 
-VERSION = 4
+VERSION = 5

@@ -13,6 +13,7 @@ from enum import Enum
 from functools import cache
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
+from localspec.display import printable
 from localspec.engine.protocol import VERSION, Command, EngineDied, Notice
 from localspec.errors import UsageError
 
@@ -71,7 +72,7 @@ def decode(line: bytes, kinds: Mapping[str, type[T]]) -> T:
         raise FrameError(f"a frame is a {type(document).__name__}, not an object")
     version = document.pop("v", None)
     if version != VERSION or isinstance(version, bool):
-        told = "".join(each if each.isprintable() else "?" for each in str(version)[:20])
+        told = printable(str(version)[:20])
         raise FrameError(
             f"a frame is of protocol {told}, this side speaks {VERSION}: "
             "localspec was changed while it ran, start it again"

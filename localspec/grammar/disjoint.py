@@ -4,7 +4,7 @@ Says yes only where it is certain. Sees through references and alternatives to t
 """
 
 from localspec.grammar.document import Document
-from localspec.grammar.facts import Facts, Part, common_types, facts
+from localspec.grammar.facts import Facts, Subschema, common_types, facts
 from localspec.grammar.keywords import same_value, type_of
 
 _MAX_DEPTH = 12
@@ -22,7 +22,9 @@ class Disjoint:
         self._document = document
         self._pairs = 0
 
-    def never_valid(self, written: list[Part], under: list[Part], *, closed: bool) -> bool:
+    def never_valid(
+        self, written: list[Subschema], under: list[Subschema], *, closed: bool
+    ) -> bool:
         """Say whether nothing that is written for all of `written` is valid under all of `under`.
 
         Args:
@@ -35,8 +37,8 @@ class Disjoint:
 
     def _apart(
         self,
-        written: list[Part],
-        under: list[Part],
+        written: list[Subschema],
+        under: list[Subschema],
         closed: bool,
         chosen: frozenset[str],
         depth: int,
@@ -96,7 +98,7 @@ class Disjoint:
         if depth > _MAX_DEPTH:
             return False
 
-        def refused(parts: list[Part], inner: object) -> bool:
+        def refused(parts: list[Subschema], inner: object) -> bool:
             return self._refuses(facts(self._document, parts), inner, depth + 1)
 
         found = known.values is not None and not any(same_value(value, v) for v in known.values)

@@ -21,7 +21,7 @@ _MAX_DEPTH = 30
 _OPENING = ("additionalProperties", "unevaluatedProperties")
 
 
-class Part(NamedTuple):
+class Subschema(NamedTuple):
     """A schema, and the pointer to where it stands."""
 
     schema: Any
@@ -55,13 +55,13 @@ class Facts:
     low: float = -inf
     high: float = inf
     required: dict[str, None] = field(default_factory=dict)
-    properties: dict[str, list[Part]] = field(default_factory=dict)
+    properties: dict[str, list[Subschema]] = field(default_factory=dict)
     patterns: dict[str, None] = field(default_factory=dict)
     closed: list[set[str]] = field(default_factory=list)
     is_open: bool = False
     firsts: int = 0
     all_items: bool = False
-    choices: dict[str, list[Part]] = field(default_factory=dict)
+    choices: dict[str, list[Subschema]] = field(default_factory=dict)
     merged: bool = False
 
     def allow(self, types: Iterable[str]) -> None:
@@ -78,7 +78,7 @@ class Facts:
 
 def facts(
     document: Document,
-    parts: Iterable[Part],
+    parts: Iterable[Subschema],
     chosen: frozenset[str] = frozenset(),
     *,
     through: bool = False,
@@ -108,7 +108,7 @@ def common_types(one: set[str], other: Iterable[str]) -> set[str]:
 
 def _add(
     document: Document,
-    part: Part,
+    part: Subschema,
     chosen: frozenset[str],
     found: Facts,
     through: bool,
@@ -127,10 +127,12 @@ def _add(
     _add_names(flat, path, found)
     found.firsts = max(found.firsts, len(flat.get("prefixItems", ())))
     found.all_items |= "items" in flat or "unevaluatedItems" in flat
-    inner = [Part(each, member(path, "allOf", i)) for i, each in enumerate(flat.get("allOf", ()))]
+    inner = [
+        Subschema(each, member(path, "allOf", i)) for i, each in enumerate(flat.get("allOf", ()))
+    ]
     if "$ref" in flat:
         target = document.target(flat["$ref"], path)
-        inner.append(Part(document.at(target), target))
+        inner.append(Subschema(document.at(target), target))
     for place, some in _choices(flat, path):
         if place not in chosen:
             found.choices[place] = some
@@ -139,15 +141,15 @@ def _add(
         _add(document, each, chosen, found, through, depth + 1)
 
 
-def _choices(flat: Schema, path: str) -> Iterator[tuple[str, list[Part]]]:
+def _choices(flat: Schema, path: str) -> Iterator[tuple[str, list[Subschema]]]:
     """Yield the alternatives that a schema lists, with their places."""
     for keyword in ("anyOf", "oneOf"):
         if keyword in flat:
             place = member(path, keyword)
-            yield place, [Part(each, member(place, i)) for i, each in enumerate(flat[keyword])]
+            yield place, [Subschema(each, member(place, i)) for i, each in enumerate(flat[keyword])]
     for name, each in flat.get("dependentSchemas", {}).items():
         place = member(path, "dependentSchemas", name)
-        yield place, [Part(each, place), Part(True, place)]
+        yield place, [Subschema(each, place), Subschema(True, place)]
 
 
 def _add_values(flat: Schema, found: Facts) -> None:
@@ -167,7 +169,7 @@ def _add_names(flat: Schema, path: str, found: Facts) -> None:
     found.required |= dict.fromkeys(flat.get("required", ()))
     for name, each in flat.get("properties", {}).items():
         place = member(path, "properties", name)
-        found.properties.setdefault(name, []).append(Part(each, place))
+        found.properties.setdefault(name, []).append(Subschema(each, place))
     found.patterns |= dict.fromkeys(flat.get("patternProperties", ()))
     if flat.get("additionalProperties") is False and "patternProperties" not in flat:
         found.closed.append(set(flat.get("properties", ())))

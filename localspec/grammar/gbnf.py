@@ -10,6 +10,7 @@ end. That takes some milliseconds for each mask within a string.
 import re
 from collections.abc import Callable, Iterator
 
+from localspec.display import printable_line
 from localspec.errors import UsageError
 
 _TOKEN = re.compile(
@@ -183,4 +184,4 @@ def _written(code: int) -> str:
 
 
 def _shown(text: str) -> str:
-    return "".join(each if each.isprintable() else "?" for each in " ".join(text.split())[:200])
+    return printable_line(text)[:200]

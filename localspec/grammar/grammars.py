@@ -12,7 +12,7 @@ from localspec.grammar.gbnf import lark_of_gbnf
 from localspec.grammar.keywords import IN_PLACE, member, schema_error, subschemas
 from localspec.grammar.matcher import (
     GrammarRefused,
-    Vocabulary,
+    GrammarVocabulary,
     byte_tokenizer,
     compiled,
     one_line,
@@ -59,7 +59,7 @@ class Grammars:
         vocabulary: spells the texts; read with the first grammar.
     """
 
-    def __init__(self, vocabulary: Vocabulary) -> None:
+    def __init__(self, vocabulary: GrammarVocabulary) -> None:
         self._vocabulary = vocabulary
         self._matchers: dict[tuple[str, str], LLMatcher] = {}
 

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from localspec.display import printable
 from localspec.errors import UsageError
 
 Schema = Mapping[str, Any]
@@ -46,7 +47,7 @@ def schema_error(path: str, what: str) -> UsageError:
     where = path if len(path) <= _LONGEST else f"{path[:_LONGEST]}…"
     line = f"the JSON schema cannot be kept at {where or 'its root'}: {shown}"
     # A schema may come from anywhere, and a terminal obeys some characters.
-    return UsageError("".join(each if each.isprintable() else "?" for each in line))
+    return UsageError(printable(line))
 
 
 def member(path: str, *names: str | int) -> str:

@@ -12,6 +12,7 @@ from functools import cache
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Protocol
 
+from localspec.display import printable_line
 from localspec.errors import LocalspecError, PassFailed
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ _NOT_SAID = re.compile(r"(<state>|<backtrace>|\n *\d+ \| ).*", re.DOTALL)
 _WRONG_REGEX = re.compile(r"(invalid regex .*)?regex parse error:.*error: ", re.DOTALL)
 
 
-class Vocabulary(Protocol):
+class GrammarVocabulary(Protocol):
     """What of a tokenizer a grammar needs."""
 
     @property
@@ -87,7 +88,7 @@ def regex_source(regex: str) -> str:
     return source
 
 
-def tokenizer_of(vocabulary: Vocabulary) -> "LLTokenizer":
+def tokenizer_of(vocabulary: GrammarVocabulary) -> "LLTokenizer":
     """Return the vocabulary as llguidance knows it: 152k tokens take half a second."""
     from llguidance import LLTokenizer
 
@@ -117,9 +118,8 @@ def require_sane(matcher: "LLMatcher") -> None:
 
 def one_line(message: str) -> str:
     """Return what llguidance says, as far as it is about the grammar, on one line that is safe for a terminal."""
-    text = " ".join(_WRONG_REGEX.sub("wrong pattern: ", _NOT_SAID.sub("", message)).split())
-    shown = text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
-    return "".join(each if each.isprintable() else "?" for each in shown)
+    text = printable_line(_WRONG_REGEX.sub("wrong pattern: ", _NOT_SAID.sub("", message)))
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
 
 
 class _Wrapped:
@@ -130,7 +130,7 @@ class _Wrapped:
     special_token_ids: tuple[int, ...] = ()
     """None: a control token stands for no bytes, so it may follow nowhere."""
 
-    def __init__(self, vocabulary: Vocabulary) -> None:
+    def __init__(self, vocabulary: GrammarVocabulary) -> None:
         self._vocabulary = vocabulary
         self.tokens = vocabulary.pieces()
         for token in vocabulary.eog:

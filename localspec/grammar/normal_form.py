@@ -11,7 +11,7 @@ from typing import Any
 
 from localspec.grammar.disjoint import Disjoint
 from localspec.grammar.document import Document
-from localspec.grammar.facts import Part, facts
+from localspec.grammar.facts import Subschema, facts
 from localspec.grammar.keywords import (
     IN_PLACE,
     Schema,
@@ -183,7 +183,7 @@ class _Writer:
             if keyword == "$ref":
                 said = self._reference(self._document.target(flat["$ref"], path), inner)
             else:
-                parts = [Part(each, member(place, i)) for i, each in enumerate(flat[keyword])]
+                parts = [Subschema(each, member(place, i)) for i, each in enumerate(flat[keyword])]
                 if keyword == "oneOf":
                     said = self._one_of(parts, flat, path, inner)
                 else:
@@ -194,11 +194,11 @@ class _Writer:
                 yield said
 
     def _one_of(
-        self, parts: list[Part], flat: Schema, path: str, context: _Context
+        self, parts: list[Subschema], flat: Schema, path: str, context: _Context
     ) -> dict[str, Any]:
         """Return alternatives: as such where what is written for one is never valid under another."""
         beside = {keyword: value for keyword, value in flat.items() if keyword != "oneOf"}
-        absent = self._absent(parts, [Part(beside, path)], closed=context.whole)
+        absent = self._absent(parts, [Subschema(beside, path)], closed=context.whole)
         if absent is None:
             # llguidance may know more of them together; then it has to read what the standard reads.
             plain = context.below(whole=False)
@@ -211,7 +211,7 @@ class _Writer:
         return {"anyOf": found}
 
     def _absent(
-        self, parts: list[Part], base: list[Part], *, closed: bool
+        self, parts: list[Subschema], base: list[Subschema], *, closed: bool
     ) -> list[list[str]] | None:
         """Return the properties without which no alternative is valid under another, of each; None if there is no way."""
         found: list[list[str]] = []
@@ -246,7 +246,7 @@ class _Writer:
     def _left(self, flat: Schema, path: str, context: _Context) -> Iterator[Any]:
         """Yield what is said of types, properties and items of which none of several schemas speaks."""
         beside = {keyword: value for keyword, value in flat.items() if keyword not in _LATE}
-        known = facts(self._document, [Part(beside, path)], through=True)
+        known = facts(self._document, [Subschema(beside, path)], through=True)
         rest = {}
         for keyword in _LATE:
             rest[keyword] = flat.get(keyword, True)

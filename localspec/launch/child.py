@@ -1,5 +1,9 @@
-"""`python -m localspec.launch.child`: the engine's process. A client at the other end of stdin and stdout tells it what to do."""
+"""`python -m localspec.launch.child`: the engine's process. A client at the other end of stdin and stdout tells it what to do.
 
+Its argument is the number of requests to answer at once, or `auto`; without one it is one.
+"""
+
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -20,10 +24,15 @@ from localspec.models.transfer import Progress
 from localspec.options import LaunchOptions
 
 
-class Factory:
-    """Loads what the engine's client asks for, and has its replies recorded."""
+class RuntimeFactory:
+    """Loads what the engine's client asks for, and has its replies recorded.
 
-    def __init__(self) -> None:
+    Args:
+        parallel: how many requests are answered at once; None takes what pays and the memory holds.
+    """
+
+    def __init__(self, parallel: int | None) -> None:
+        self._parallel = parallel
         self._assistant: Assistant | None = None
 
     def fetch(self, options: LaunchOptions, tell: Callable[[Downloading], None]) -> None:
@@ -45,12 +54,13 @@ class Factory:
         tell: Callable[[Loading | Measuring], None],
     ) -> Loaded:
         """Load them; see `localspec.engine.factory`."""
-        plan = make_plan(options)
+        plan = make_plan(options, parallel=self._parallel)
         runtime = load(
             plan,
             cancel,
             lambda name, share: tell(Loading(name, share)),
             lambda name, share: tell(Measuring(name, share)),
+            parallel=self._parallel,
             hold_up_s=HOLD_UP_S,
             observe=Telemetry().observe,
         )
@@ -105,5 +115,6 @@ def _identity(path: Path) -> str:
 
 
 if __name__ == "__main__":
-    factory = Factory()
+    told = sys.argv[1] if sys.argv[1:] else "1"
+    factory = RuntimeFactory(None if told == "auto" else int(told))
     serve(factory, localspec.__version__, factory.close)

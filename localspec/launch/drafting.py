@@ -9,12 +9,12 @@ from localspec.decoding.drafters.drafter import Drafter
 from localspec.decoding.drafters.register import (
     DRAFTERS,
     WITHOUT_MODEL,
-    Entry,
+    DrafterEntry,
     Material,
     asks_draft_model,
 )
 from localspec.decoding.policy.adaptive import AdaptivePolicy
-from localspec.decoding.policy.batching import Batch, BatchPolicy
+from localspec.decoding.policy.batching import BatchPolicy, BatchWidths
 from localspec.decoding.policy.policy import FixedPolicy, Policy, plain_policy
 from localspec.decoding.round import OFF
 from localspec.decoding.scheduler import Sequences
@@ -132,7 +132,7 @@ class Drafting:
     eog: Collection[int]
     costs: PairCosts | None
     longest: int
-    batch: Batch | None = None
+    batch: BatchWidths | None = None
 
     def policy(self, mode: str | DraftMode, slot: int = 0) -> Policy:
         """Return a policy without memories for one sequence.
@@ -170,7 +170,7 @@ class Drafting:
             and draft_model_could_win(self.costs, longest, self.count)
         )
 
-    def _drafter(self, entry: Entry, slot: int, *, fixed: bool) -> Drafter:
+    def _drafter(self, entry: DrafterEntry, slot: int, *, fixed: bool) -> Drafter:
         if self.draft_models is None:
             return entry.make(Material(self.eog, fixed=fixed))
         view = self.draft_models.views[slot]

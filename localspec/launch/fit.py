@@ -4,7 +4,6 @@ from dataclasses import dataclass, replace
 
 from localspec.errors import ModelFileError, ModelLoadError, PairMismatch
 from localspec.llama.devices import devices
-from localspec.models.compatibility import require_compatible
 from localspec.models.fit import (
     GPU_HEADROOM_BYTES,
     RAM_HEADROOM_BYTES,
@@ -15,11 +14,11 @@ from localspec.models.fit import (
     fit,
     split_layers,
 )
-from localspec.models.free_memory import free_ram_bytes
 from localspec.models.gguf import GgufHeader
-from localspec.models.memory import Settings, predict
-from localspec.models.shape import model_shape
+from localspec.models.memory import Settings, model_shape, predict
+from localspec.models.pairs import require_compatible
 from localspec.options import LoadOptions
+from localspec.resources import free_ram_bytes
 
 _USUAL_N_CTX = 4096  # what LoadOptions means by None
 _MAPPED = {"mmap", "mlock"}

@@ -14,7 +14,7 @@ from localspec.decoding.cancel import CancelFlag
 from localspec.decoding.costs import PairCosts
 from localspec.decoding.drafters.backoff import DRAFT_ROWS
 from localspec.decoding.model import Role
-from localspec.decoding.policy.batching import Batch, best_count
+from localspec.decoding.policy.batching import BatchWidths, best_count
 from localspec.errors import ModelLoadError
 from localspec.grammar import Grammars
 from localspec.launch.drafting import AUTO, Drafting, draft_model_could_win
@@ -173,7 +173,7 @@ class _Loading:
         plan, vocabulary = self._plan, targets.views[0].model.vocabulary
         batch = None
         if parallel > 1 and costs is not None:
-            batch = Batch(costs.target, costs.draft_model)
+            batch = BatchWidths(costs.target, costs.draft_model)
         drafting = Drafting(
             parallel, draft_models, plan.shared_vocab, vocabulary.eog, costs, longest, batch
         )

@@ -12,11 +12,11 @@ from localspec.errors import UsageError
 from localspec.launch.drafting import DraftMode, draft_mode, draft_model_could_win, draft_modes
 from localspec.launch.fit import plan_fit
 from localspec.llama.devices import supports_offload
-from localspec.models.compatibility import require_compatible
 from localspec.models.entries import ModelEntry
 from localspec.models.fit import native_count
 from localspec.models.gguf import GgufHeader, read_model
 from localspec.models.names import look_up
+from localspec.models.pairs import require_compatible
 from localspec.models.pull import fetch
 from localspec.models.registry import Registry, load_registry
 from localspec.models.transfer import Progress

@@ -11,6 +11,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
+from localspec.display import printable
+
 _ADVICE = "most likely memory ran out: try a smaller model or a smaller --ctx"
 _LOST_PAGE = (
     "a page of a file is gone while it was mapped (SIGBUS): a model's file was cut, or its disk failed; "
@@ -55,7 +57,7 @@ def _set_signal() -> Callable[[int, Any], Any]:
 def _tell(reason: str) -> None:
     file, colon, what = reason.partition(":")  # the file as it was called where it was compiled
     reason = file.rpartition("/")[2] + colon + what
-    line = "".join(each if each.isprintable() else " " for each in reason)[:_LONGEST]
+    line = printable(reason)[:_LONGEST]
     _write(f"llama.cpp gave up ({line}); {_ADVICE}")
 
 

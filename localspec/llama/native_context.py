@@ -19,10 +19,10 @@ from localspec.decoding.model import Logits
 from localspec.errors import ModelLoadError, PassFailed
 from localspec.llama.backend import clear_log, last_complaint
 from localspec.llama.batch import Batch, Part
-from localspec.llama.cpu_threads import default_threads
 from localspec.llama.model import LlamaModel
 from localspec.llama.spare_cores import SpareCores
 from localspec.options import KV_TYPES, LoadOptions
+from localspec.resources import default_threads
 
 _DEFAULT_N_CTX = 4096
 _PADDING = 256  # llama.cpp's, of the cells of a sequence

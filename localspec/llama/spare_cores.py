@@ -28,7 +28,7 @@ GIVES_WAY, _COMES_BACK = 0.6, 0.25
 
 
 @dataclass(frozen=True, slots=True)
-class Usage:
+class CoreUsage:
     """What the cores that this process may use have done so far.
 
     Args:
@@ -47,7 +47,7 @@ class Usage:
     others: int = 0
 
 
-def usage() -> Usage | None:
+def usage() -> CoreUsage | None:
     """Return what has been used of the cores; None where the system does not tell."""
     if sys.platform != "linux":
         return None
@@ -70,13 +70,13 @@ def usage() -> Usage | None:
     )
     per_s = os.sysconf("SC_CLK_TCK")
     others = max(0, running - 1) if len(cores) == os.cpu_count() else 0
-    return Usage(time.monotonic(), ticks / per_s, time.process_time(), len(cores), others)
+    return CoreUsage(time.monotonic(), ticks / per_s, time.process_time(), len(cores), others)
 
 
 _AT_IMPORT = usage()
 
 
-def taken_between(before: Usage, after: Usage) -> float:
+def taken_between(before: CoreUsage, after: CoreUsage) -> float:
     """Return how many cores other programs took meanwhile, on average."""
     took_s = (after.busy_s - before.busy_s) - (after.own_s - before.own_s)
     return max(0.0, took_s / (after.at_s - before.at_s))
@@ -107,13 +107,13 @@ class SpareCores:
     def __init__(
         self,
         wanted: int,
-        look: Callable[[], Usage | None] = usage,
+        look: Callable[[], CoreUsage | None] = usage,
         pause: Callable[[float], None] = time.sleep,
     ) -> None:
         self._wanted = wanted
         self._look = look
         self._pause = pause
-        self._before: Usage | None = None
+        self._before: CoreUsage | None = None
         self._ended_s: float | None = None
         self._threads = wanted
         self.gave_way = False
@@ -152,7 +152,7 @@ class SpareCores:
         else:
             self._threads = min(max(seen.n_cores - seen.others, 1), self._wanted)
 
-    def _go_on(self, before: Usage) -> None:
+    def _go_on(self, before: CoreUsage) -> None:
         seen = self._before = self._look()
         if seen is not None and seen.at_s > before.at_s:
             self._threads = self._beside(taken_between(before, seen), seen.n_cores)

@@ -13,8 +13,7 @@ from dataclasses import dataclass, replace
 
 from localspec.decoding.drafters.backoff import DRAFT_ROWS
 from localspec.errors import ModelLoadError
-from localspec.models.memory import Settings, Usage, predict
-from localspec.models.shape import ModelShape
+from localspec.models.memory import ModelShape, Settings, Usage, predict
 from localspec.storage.files import size_text
 
 _LEAST_N_CTX = 1024

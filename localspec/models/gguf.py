@@ -131,6 +131,11 @@ def read_model(path: Path) -> GgufHeader:
     return merged([first, *(read_header(each) for each in other_shards(path, first))])
 
 
+def model_files(path: Path) -> list[Path]:
+    """Return the files of a model, itself and the others where it comes in several; raises as `read_model` does."""
+    return [path, *other_shards(path, read_header(path))]
+
+
 def merged(headers: Sequence[GgufHeader]) -> GgufHeader:
     """Return the header of a model from those of its files, in order."""
     return replace(

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from localspec.errors import ModelUnavailable
 from localspec.models.entries import ModelEntry, shards_of
-from localspec.models.hub_cache import in_hub_cache
+from localspec.models.hub import in_hub_cache
 from localspec.models.names import models_of
 from localspec.models.obtain import obtain
 from localspec.models.pins import pin

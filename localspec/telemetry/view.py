@@ -8,13 +8,13 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from localspec.display import duration_text, sparkline
 from localspec.telemetry.log import Shift
 from localspec.telemetry.moments import day, minute
 from localspec.telemetry.reply import STAGES, Pairs, ReplyRecord
-from localspec.telemetry.report import LEAST_ROUNDS, Figures, PlainCost, Report
+from localspec.telemetry.report import LEAST_ROUNDS, PlainCost, Report, RoundSums
 
 _NO_WIDTH = 400
-_BARS = "▁▂▃▄▅▆▇█"
 _HEADERS = ("", "rounds", "tokens", "accepted", "per pass", "speed-up", "saved")
 _PERIODS = {3600: "hour", 86400: "day", 604800: "week"}
 _PAGE = """<!doctype html>
@@ -112,15 +112,15 @@ def _head(report: Report) -> Iterator[str]:
         )
 
 
-def _said_of_saving(total: Figures) -> str:
+def _said_of_saving(total: RoundSums) -> str:
     if total.drafted == 0:
         return "nothing was drafted"
     if total.saved_s is None:
         return "what drafting saved is not known: too few rounds ran without a draft"
-    plain = _duration(total.plain_s)
+    plain = duration_text(total.plain_s, 1)
     if total.saved_s >= 0:
-        return f"drafting saved {_duration(total.saved_s)} of {plain}"
-    return f"drafting took {_duration(-total.saved_s)} more than {plain} without it"
+        return f"drafting saved {duration_text(total.saved_s, 1)} of {plain}"
+    return f"drafting took {duration_text(-total.saved_s, 1)} more than {plain} without it"
 
 
 def _said_of_plain(cost: PlainCost) -> str:
@@ -141,10 +141,10 @@ def said_of_shift(shift: Shift) -> str:
     )
 
 
-def _section(title: str, rows: Mapping[str, Figures], wide: bool) -> Iterator[RenderableType]:
+def _section(title: str, rows: Mapping[str, RoundSums], wide: bool) -> Iterator[RenderableType]:
     cells = []
     for name, its in rows.items():
-        saved = "" if its.saved_s is None else _duration(its.saved_s)
+        saved = "" if its.saved_s is None else duration_text(its.saved_s, 1)
         length, speed_up = _formed("{:.2f}", its.mean_acceptance_length, its.speed_up)
         rate, bar = _formed("{:.0%}", its.acceptance_rate), _bar(its.acceptance_rate or 0.0, wide)
         cells.append(
@@ -200,17 +200,11 @@ def _bar(share: float, wide: bool) -> str:
     return "█" * round(24 * share) if wide else ""
 
 
-def _duration(seconds: float) -> str:
-    if abs(seconds) < 120:
-        return f"{seconds:.1f} s"
-    return f"{seconds / 60:.1f} min" if abs(seconds) < 7200 else f"{seconds / 3600:.1f} h"
-
-
-def _stages(total: Figures, wide: bool) -> Iterator[RenderableType]:
+def _stages(total: RoundSums, wide: bool) -> Iterator[RenderableType]:
     if total.seconds:
         shares = [total.stages_s[stage] / total.seconds for stage in STAGES]
         rows = [[f"{share:.1%}" for share in shares], [_bar(share, wide) for share in shares]]
-        title = f"where the time went, of {_duration(total.seconds)}"
+        title = f"where the time went, of {duration_text(total.seconds, 1)}"
         yield from _table(title, [stage.replace("_", " ") for stage in STAGES], rows[: 1 + wide])
 
 
@@ -228,12 +222,3 @@ def _trend(report: Report) -> Iterator[RenderableType]:
         if known := [value for value in values if value is not None]:
             low, high = min(known), max(known)
             yield f"  {name} {sparkline(values, low, high)}  {low:.2f} to {high:.2f}"
-
-
-def sparkline(values: Sequence[float | None], low: float, high: float) -> str:
-    """Return a bar for each value, from `low` to `high`; a blank where there is none."""
-    span = high - low
-    return "".join(
-        " " if value is None else _BARS[round((value - low) / span * 7) if span else 7]
-        for value in values
-    )

@@ -4,22 +4,19 @@ import statistics
 from collections.abc import Iterable, Sequence
 
 from localspec.decoding.round import Round
+from localspec.display import sparkline
 from localspec.ui.exchange import Exchange
 from localspec.ui.speed_up import measure
 
 TIMES = "\u00d7"
-_BARS = "▁▂▃▄▅▆▇█"
 _GAUGE_LEAST, _GAUGE_MOST = 0.5, 2.0
 _CONTEXT_CELLS = 8
 
 
-def sparkline(rounds: Sequence[Round], width: int) -> str:
+def lengths_bar(rounds: Sequence[Round], width: int) -> str:
     """Return the confirmed length of the last rounds, a bar each; the highest bar is the longest."""
     lengths = [len(each.confirmed) for each in rounds[-width:]]
-    most = max(lengths, default=1)
-    return "".join(
-        _BARS[round((each - 1) / max(most - 1, 1) * (len(_BARS) - 1))] for each in lengths
-    )
+    return sparkline(lengths, 1, max([2, *lengths]))
 
 
 def split(rounds: Iterable[Round]) -> tuple[float, float, float] | None:
@@ -90,7 +87,7 @@ def stats_lines(exchange: Exchange | None, width: int) -> list[str]:
     mean = sum(len(each.confirmed) for each in rounds) / len(rounds)
     lines += [
         f"{len(rounds)} rounds, {mean:.2f} tokens confirmed in each",
-        f"  {sparkline(rounds, bar)}",
+        f"  {lengths_bar(rounds, bar)}",
     ]
     shares = split(rounds)
     if shares is not None:

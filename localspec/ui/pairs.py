@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 from localspec.errors import ModelUnavailable
 from localspec.models.entries import ModelEntry, PairEntry
-from localspec.models.free_memory import free_ram_bytes
 from localspec.models.recommend import BESIDE_BYTES, Memory, best, recommend, rounded
 from localspec.models.registry import Registry, load_registry
 from localspec.models.store import Store
+from localspec.resources import free_ram_bytes
 from localspec.storage.files import size_text
 from localspec.storage.paths import data_dir
 

@@ -1,4 +1,4 @@
-"""Ask: every form of a line becomes a prompt and options, or an error that says what is wrong."""
+"""LineRequest: every form of a line becomes a prompt and options, or an error that says what is wrong."""
 
 import json
 from dataclasses import replace
@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from localspec.batch.ask import Ask, Form, ask_of, line_id
+from localspec.batch.ask import Form, LineRequest, ask_of, line_id
 from localspec.batch.line_template import LineTemplate
 from localspec.batch.rows import Row
 from localspec.batch.seeds import line_seed
@@ -22,11 +22,11 @@ def row(**fields: Any) -> Row:
     return Row(3, bytes(8), fields)
 
 
-def asked(form: Form | None = None, **fields: Any) -> Ask:
+def asked(form: Form | None = None, **fields: Any) -> LineRequest:
     return ask_of(row(**fields), form or Form(ReplyOptions(seed=9)), 1)
 
 
-def turns(ask: Ask) -> list[tuple[str, str]]:
+def turns(ask: LineRequest) -> list[tuple[str, str]]:
     assert isinstance(ask.prompt, Conversation)
     return [(each.role, each.text) for each in ask.prompt.messages]
 

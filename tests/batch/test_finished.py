@@ -1,11 +1,11 @@
-"""Finished: what an output holds is read again, a cut record is cut off, and a file of others is left alone."""
+"""FinishedLines: what an output holds is read again, a cut record is cut off, and a file of others is left alone."""
 
 import io
 from pathlib import Path
 
 import pytest
 
-from localspec.batch.finished import Finished, whole_records
+from localspec.batch.finished import FinishedLines, whole_records
 from localspec.batch.record import Written, encoded, error_record, header
 from localspec.batch.resumed import Resumption
 from localspec.batch.rows import FORMATS, Format, Row
@@ -71,7 +71,7 @@ def test_lines_are_found_whatever_their_order() -> None:
         Written(number, bytes(7) + bytes([number]), RECEIPT, failed=number == 5)
         for number in (9, 2, 5)
     ]
-    finished = Finished(written)
+    finished = FinishedLines(written)
     assert [finished.digest_of(number) for number in (1, 2, 9, 10)] == [
         None,
         bytes(7) + b"\2",
@@ -79,10 +79,14 @@ def test_lines_are_found_whatever_their_order() -> None:
         None,
     ]
     assert (len(finished), finished.failed, finished.last, finished.in_order) == (3, 1, 9, False)
-    again = Finished(written, retry_failed=True)
+    again = FinishedLines(written, retry_failed=True)
     assert (again.digest_of(5), len(again), again.failed, again.dropped) == (None, 2, 0, 1)
     assert again.seed == RECEIPT.seed
 
 
 def test_nothing_is_finished_in_an_empty_output() -> None:
-    assert (Finished().digest_of(1), Finished().last, Finished().seed) == (None, 0, None)
+    assert (FinishedLines().digest_of(1), FinishedLines().last, FinishedLines().seed) == (
+        None,
+        0,
+        None,
+    )

@@ -7,15 +7,15 @@ from pathlib import Path
 
 from localspec.batch.appender import Appender
 from localspec.batch.ask import Form
-from localspec.batch.batch import Batch, Job, Tally
-from localspec.batch.finished import Finished
+from localspec.batch.batch import Job, JobRun, Tally
+from localspec.batch.finished import FinishedLines
 from localspec.batch.output import FileOutput, open_output
 from localspec.batch.receipt import Receipt
 from localspec.batch.record import Record
 from localspec.batch.resumed import Resumption, read_finished, require_receipt, take_up
 from localspec.batch.rows import Format, read_rows
 from localspec.batch.source import Source
-from localspec.batch.window import Window
+from localspec.batch.window import ReorderBuffer
 from localspec.chat.conversation import Conversation
 from localspec.chat.events import Reply
 from localspec.chat.requests import Answered, Answerer, Request, at_once
@@ -136,7 +136,7 @@ def run(
         closing(open_output(str(output), resume=resumption is not None)) as out,
     ):
         assert isinstance(out, FileOutput)
-        finished = Finished()
+        finished = FinishedLines()
         if resumption is not None:
             finished, size = read_finished(out, out_form, resumption)
             require_receipt(finished, receipt, resumption, out.name)
@@ -144,7 +144,7 @@ def run(
         appender = Appender(out, out_form, finished)
         rows = read_rows(lines.lines(), "jsonl", lines.name, asks.needed)
         job = Job(rows, asks, receipt, finished, cancel, lines.name, afresh=afresh)
-        batch = Batch(job, Window(appender.write, ordered=ordered, most=most), on_record)
+        batch = JobRun(job, ReorderBuffer(appender.write, ordered=ordered, most=most), on_record)
         batch.answer(answerer or Echo(), NAMES)
         if not batch.stopped and ordered:
             appender.put_in_order()

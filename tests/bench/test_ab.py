@@ -7,7 +7,7 @@ from typing import Any, cast
 import pytest
 
 from localspec.bench import ab as under_test
-from localspec.bench.ab import Ab, Side, paired_runs, run_ab
+from localspec.bench.ab import Ab, LoadedArm, paired_runs, run_ab
 from localspec.bench.arms import parse_arm
 from localspec.bench.loading import Watchers
 from localspec.bench.prompts import Prompt
@@ -59,8 +59,8 @@ def asked(pairs: int | None = None) -> Ab:
     )
 
 
-def sides(log: list[tuple[str, int, int]], b_token_s: float = 0.02) -> tuple[Side, Side]:
-    return cast(Side, Timed("a", 0.02, log)), cast(Side, Timed("b", b_token_s, log))
+def sides(log: list[tuple[str, int, int]], b_token_s: float = 0.02) -> tuple[LoadedArm, LoadedArm]:
+    return cast(LoadedArm, Timed("a", 0.02, log)), cast(LoadedArm, Timed("b", b_token_s, log))
 
 
 def test_both_answer_every_prompt_one_after_the_other_in_changing_order() -> None:

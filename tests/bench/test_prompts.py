@@ -66,7 +66,7 @@ def test_a_file_without_prompts_is_refused(tmp_path: Path, content: str) -> None
 def test_a_file_that_is_not_there_or_a_directory_is_one_complaint(tmp_path: Path) -> None:
     with pytest.raises(ModelUnavailable, match="cannot be read"):
         read(tmp_path / "none.jsonl")
-    with pytest.raises(UsageError, match="no regular file"):
+    with pytest.raises(ModelUnavailable, match="directory"):
         read(tmp_path)
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from localspec.bench.document import as_json
 from localspec.bench.grid import grid
-from localspec.bench.measure import Measured
+from localspec.bench.measure import Trials
 from localspec.bench.modes import PEER_MODES
 from localspec.bench.prompts import Prompt
 from localspec.bench.result import Result, result
@@ -48,7 +48,7 @@ def trials(temperature: float = 0.0) -> list[Trial]:
 
 
 def made(n_planned: int = 32) -> Result:
-    return result(Measured(tuple(trials()), interrupted=False), PROMPTS, MODES, SETTING, n_planned)
+    return result(Trials(tuple(trials()), interrupted=False), PROMPTS, MODES, SETTING, n_planned)
 
 
 def test_the_best_of_the_peers_modes_is_who_a_mode_is_compared_with() -> None:
@@ -77,7 +77,7 @@ def test_every_ratio_has_a_row_in_the_json() -> None:
 
 
 def test_a_single_pair_of_runs_has_no_interval_in_the_json() -> None:
-    measured = Measured((a_trial(), a_trial("auto")), interrupted=True)
+    measured = Trials((a_trial(), a_trial("auto")), interrupted=True)
     document = json.loads(as_json(result(measured, PROMPTS, MODES, SETTING, 32)))
     (row,) = document["ratios"]
     assert (row["low"], row["high"], row["pairs"]) == (None, None, 1)

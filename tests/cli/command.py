@@ -9,8 +9,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests import warm
+
 # One thread, no GPU: the same on every machine, and at ease beside other programs.
 PLAIN = ("--threads", "1", "--gpu-layers", "0")
+_READ_BY_PYTHON = ("PYTHON", "LC_", "LANG")
 COMMAND = (sys.executable, "-m", "localspec")
 
 
@@ -33,8 +36,9 @@ def localspec(
     shell: Sequence[str] = (),
     cwd: Path | None = None,
     timeout_s: float = 120,
+    cold: bool = False,
 ) -> Done:
-    """Run the command to its end.
+    """Run the command to its end, in a warm process where it makes no difference.
 
     Args:
         arguments: what follows the program's name.
@@ -43,16 +47,20 @@ def localspec(
         shell: a command that runs the one after it, such as `sh -c 'exec "$@" >&-' sh`.
         cwd: the working directory.
         timeout_s: after which it is killed, and the test has failed.
+        cold: start Python anew, as users do.
     """
-    ended = subprocess.run(
-        [*shell, *COMMAND, *arguments],
-        input=stdin,
-        capture_output=True,
-        check=False,
-        env=environment(env),
-        cwd=cwd,
-        timeout=timeout_s,
-    )
+    if cold or shell or any(key.startswith(_READ_BY_PYTHON) for key in env or ()):
+        ended = subprocess.run(
+            [*shell, *COMMAND, *arguments],
+            input=stdin,
+            capture_output=True,
+            check=False,
+            env=environment(env),
+            cwd=cwd,
+            timeout=timeout_s,
+        )
+    else:
+        ended = warm.run("localspec", arguments, environment(env), stdin, cwd, timeout_s)
     return Done(ended.returncode, ended.stdout.decode(), ended.stderr.decode())
 
 

@@ -9,23 +9,30 @@ from tests.cli.command import assert_one_complaint, environment, localspec
 RUN = "import sys; sys.argv = ['localspec', *sys.argv[1:]]; from localspec.cli import main; main()"
 
 
+def asked(words: str) -> dict[str, str]:
+    return {"COMP_WORDS": words, "COMP_CWORD": str(len(words.split()) - 1)}
+
+
 def completed(words: str) -> list[str]:
     """Return what bash would offer behind these words."""
+    done = localspec(env={"_PYTHON _M LOCALSPEC_COMPLETE": "bash_complete", **asked(words)})
+    return offered(done.out, done.err)
+
+
+def offered(out: str, err: str) -> list[str]:
+    assert err == ""
+    return [line.partition(",")[2] for line in out.splitlines()]
+
+
+def test_the_installed_command_completes() -> None:
     done = subprocess.run(
         [sys.executable, "-c", RUN],
         capture_output=True,
         text=True,
         check=True,
-        env=environment(
-            {
-                "_LOCALSPEC_COMPLETE": "bash_complete",
-                "COMP_WORDS": words,
-                "COMP_CWORD": str(len(words.split()) - 1),
-            }
-        ),
+        env=environment({"_LOCALSPEC_COMPLETE": "bash_complete", **asked("localspec ch")}),
     )
-    assert done.stderr == ""
-    return [line.partition(",")[2] for line in done.stdout.splitlines()]
+    assert offered(done.stdout, done.stderr) == ["chat"]
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])

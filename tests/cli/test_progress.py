@@ -4,9 +4,10 @@ import time
 
 import pytest
 
-from localspec.cli import progress
+from localspec.cli import progress, status_line
 from localspec.cli.progress import ProgressLine
-from localspec.cli.progress_text import cells_of, cut, download_text, duration
+from localspec.cli.progress_text import cells_of, cut, download_text
+from localspec.display import duration_text
 from localspec.models.transfer import Progress
 
 
@@ -180,7 +181,7 @@ def test_a_terminal_of_40_columns_sees_rate_and_time_of_two_files() -> None:
     [(0.2, "0 s"), (99, "99 s"), (100, "2 min"), (5900, "98 min"), (6600, "1 h 50 min")],
 )
 def test_times_are_told_as_people_tell_them(seconds: float, text: str) -> None:
-    assert duration(seconds) == text
+    assert duration_text(seconds) == text
 
 
 def test_what_all_arrived_is_being_checked() -> None:
@@ -199,6 +200,7 @@ def test_on_a_narrow_terminal_the_share_that_is_loaded_is_not_cut_off(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     watched = Watched(monkeypatch, terminal=True)
-    monkeypatch.setattr(progress, "_columns", lambda: 19)
+    for module in (progress, status_line):
+        monkeypatch.setattr(module, "columns", lambda: 19)
     watched.line.load("a-model-of-a-long-name", 0.5)
     assert watched.drawn == ["loading g-name  50%"]

@@ -12,7 +12,7 @@ from localspec.decoding.cancel import CancelFlag
 from localspec.decoding.drafters.drafter import Drafter
 from localspec.decoding.generation import Generation, Limits
 from localspec.decoding.model import Pass, Passed, Role
-from localspec.decoding.policy.batching import Batch, BatchPolicy
+from localspec.decoding.policy.batching import BatchPolicy, BatchWidths
 from localspec.decoding.policy.policy import FixedPolicy, Policy
 from localspec.decoding.round import Round, StopReason
 from localspec.decoding.scheduler import Ended, Scheduler, Sequences
@@ -175,7 +175,7 @@ class Company:
             shared_chunk=random.choice((None, None, 1, 3, 8)),
             on_chunk=self._on_chunk,
         )
-        self._batch = Batch(FLAT, CHEAP if Role.DRAFT_MODEL in self._sequences else None)
+        self._batch = BatchWidths(FLAT, CHEAP if Role.DRAFT_MODEL in self._sequences else None)
         self._waiting = draw_lines(random, base, random.randint(1, 2 * self._count))
         self._running: dict[int, Running] = {}
         self._to_stop: set[int] = set()

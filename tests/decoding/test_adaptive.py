@@ -56,7 +56,7 @@ class Writing:
         if draft_model is not None:
             drafters.append(ModelDrafter(self.model, N_VOCAB, (), draft_model))
         self.policy = AdaptivePolicy(target, 31, drafters)
-        self.policy.begin(self.text, greedy=True)
+        self.policy.begin(self.text, GREEDY)
 
     def plan(self, room: int = 500) -> Plan:
         return self.policy.plan(self.text, room)
@@ -176,7 +176,7 @@ def test_a_draft_model_is_first_compared_with_what_the_target_said() -> None:
     plan = writing.plan()
     assert plan.stopping is not None
     assert plan.stopping.compared == ()
-    writing.policy.begin(writing.text, greedy=True)
+    writing.policy.begin(writing.text, GREEDY)
     assert writing.plan().drafter.name == "model", "it has shown what it is good for"
 
 
@@ -202,7 +202,7 @@ def test_what_was_copied_does_not_speak_for_a_draft_model() -> None:
         draft, _ = writing.round(*range(writing.text[-1] + 1, writing.text[-1] + 12))
         assert draft.drafter == "lookup"
     writing.text = list(range(1000, 1100))  # nothing to copy here
-    writing.policy.drafters[0].begin(writing.text, greedy=True)
+    writing.policy.drafters[0].begin(writing.text, GREEDY)
     assert writing.plan().draft_length == 0
 
 

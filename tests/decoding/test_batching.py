@@ -1,4 +1,4 @@
-"""Batch: a draft is weighed against the neighbours that share its pass, by the same table of costs."""
+"""BatchWidths: a draft is weighed against the neighbours that share its pass, by the same table of costs."""
 
 import pytest
 
@@ -6,9 +6,15 @@ from localspec.decoding.costs import PassCosts
 from localspec.decoding.drafters.lookup import LookupDrafter
 from localspec.decoding.drafters.model import ModelDrafter
 from localspec.decoding.policy import batching
-from localspec.decoding.policy.batching import Batch, BatchPolicy, best_count, could_pay, merged_s
+from localspec.decoding.policy.batching import (
+    BatchPolicy,
+    BatchWidths,
+    best_count,
+    could_pay,
+    merged_s,
+)
 from localspec.decoding.round import Draft, Round, Spent, Verdict
-from tests.toy import CachedModel, random_table
+from tests.toy import GREEDY, CachedModel, random_table
 
 LINEAR = PassCosts((1, 64), (1.0, 64.0))
 FLAT = PassCosts((1, 64), (1.0, 1.6))
@@ -26,8 +32,10 @@ def test_equal_widths_make_one_pass_and_what_is_wider_another() -> None:
     assert merged_s(FLAT, [1, 3, 4]) == FLAT.of(3) + FLAT.of(4) + FLAT.of(1)
 
 
-def batch_of(count: int, costs: PassCosts = FLAT, draft_model: PassCosts | None = None) -> Batch:
-    batch = Batch(costs, draft_model)
+def batch_of(
+    count: int, costs: PassCosts = FLAT, draft_model: PassCosts | None = None
+) -> BatchWidths:
+    batch = BatchWidths(costs, draft_model)
     for slot in range(count):
         batch.begin(slot)
     return batch
@@ -113,7 +121,7 @@ def test_whether_a_draft_could_pay_is_worked_out_once_for_each_number_of_sequenc
 REPEATING = [1, 2, 3, 4, 5, 6, 7, 8] * 6
 
 
-def policy(batch: Batch, slot: int, *, model: bool = False) -> BatchPolicy:
+def policy(batch: BatchWidths, slot: int, *, model: bool = False) -> BatchPolicy:
     drafters = [LookupDrafter(())]
     if not model:
         return BatchPolicy(batch, slot, 31, drafters)
@@ -124,12 +132,12 @@ def policy(batch: Batch, slot: int, *, model: bool = False) -> BatchPolicy:
 
 def repeating(made: BatchPolicy) -> int:
     """Return how far a policy drafts in a text that repeats itself."""
-    made.begin(REPEATING, greedy=True)
+    made.begin(REPEATING, GREEDY)
     return made.plan(REPEATING, room=100).draft_length
 
 
 def test_who_is_alone_copies_and_who_is_one_of_many_does_not() -> None:
-    batch = Batch(FLAT)
+    batch = BatchWidths(FLAT)
     policies = [policy(batch, slot) for slot in range(60)]
     assert repeating(policies[0]) > 0
     for slot in range(1, 60):
@@ -143,7 +151,7 @@ def test_who_is_alone_copies_and_who_is_one_of_many_does_not() -> None:
 def test_the_time_of_everybodys_pass_is_not_taken_for_its_own() -> None:
     batch = batch_of(2)
     made, text = policy(batch, 0), list(REPEATING)
-    made.begin(text, greedy=True)
+    made.begin(text, GREEDY)
     for _ in range(20):
         length = made.plan(text, room=100).draft_length
         *drafted, bonus = (1 + (len(text) + i) % 8 for i in range(length + 1))
@@ -157,7 +165,7 @@ def test_the_time_of_everybodys_pass_is_not_taken_for_its_own() -> None:
 def test_others_see_how_wide_the_last_pass_was_and_who_drafted() -> None:
     batch = batch_of(3, costs := PassCosts((1, 8, 64), (1.0, 1.5, 1.6)), costs)
     made = policy(batch, 0, model=True)
-    made.begin(REPEATING, greedy=True)
+    made.begin(REPEATING, GREEDY)
     before = batch.seconds(1, 6)
     wide = Draft((1,) * 5, (1.0,) * 5, "lookup")
     made.learn(Round(wide, Verdict(0, 1), (1,), Spent(verify_s=1.0)))
@@ -171,7 +179,7 @@ def test_others_see_how_wide_the_last_pass_was_and_who_drafted() -> None:
 def test_a_sequence_that_has_ended_is_no_neighbour() -> None:
     batch = batch_of(2, LINEAR)
     made = policy(batch, 0)
-    made.begin(REPEATING, greedy=True)
+    made.begin(REPEATING, GREEDY)
     made.end()
     made.end()
     assert batch.seconds(1, 1) == LINEAR.of(1)

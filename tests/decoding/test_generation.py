@@ -153,8 +153,8 @@ def test_policy_begins_with_the_first_token_and_learns_every_round() -> None:
     told: list[object] = []
 
     class Listening(FixedPolicy):
-        def begin(self, tokens: Sequence[int], *, greedy: bool) -> None:
-            told.append((list(tokens), greedy))
+        def begin(self, tokens: Sequence[int], chooser: Chooser) -> None:
+            told.append((list(tokens), chooser.greedy))
 
         def learn(self, done: Round) -> None:
             told.append(done)

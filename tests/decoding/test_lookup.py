@@ -13,6 +13,7 @@ from localspec.decoding.noise import Noise
 from localspec.decoding.round import Draft, Round, Verdict
 from localspec.options import SamplingParams
 from tests.decoding.worlds import SomeResidues
+from tests.toy import GREEDY, SAMPLED
 
 CHOOSER = Chooser(SamplingParams(), Noise(0))
 Q4_K_M = PassCosts(
@@ -28,7 +29,7 @@ def following(
     """Return a drafter that has followed a text, all but the first `known` tokens round by round."""
     known = len(tokens) if known is None else known
     drafter = LookupDrafter(eog, min_match)
-    drafter.begin(tokens[:known], greedy=True)
+    drafter.begin(tokens[:known], GREEDY)
     for token in tokens[known:]:
         follow(drafter, token)
     return drafter
@@ -139,9 +140,9 @@ def test_only_the_latest_sixteen_matches_are_tried() -> None:
 
 def test_another_reply_follows_its_own_text() -> None:
     drafter = following([1, 2, 3, 4, 1, 2])
-    drafter.begin([1, 2, 9, 1, 2], greedy=True)
+    drafter.begin([1, 2, 9, 1, 2], GREEDY)
     assert propose(drafter, [1, 2, 9, 1, 2], 1).tokens == (9,)
-    drafter.begin([1, 2], greedy=True)
+    drafter.begin([1, 2], GREEDY)
     assert propose(drafter, [1, 2], 1).tokens == ()
 
 
@@ -150,7 +151,7 @@ def test_a_fixed_one_copies_after_five_tokens_and_a_weighed_one_after_two() -> N
         for matched in (length - 1, length):
             drafter = make(Material((), fixed=fixed))
             text = [*range(10), 50, *range(10 - matched, 10)]
-            drafter.begin(text, greedy=True)
+            drafter.begin(text, GREEDY)
             assert bool(propose(drafter, text, 3).tokens) is (matched == length)
 
 
@@ -212,7 +213,7 @@ def test_every_reply_begins_with_the_same_care_whatever_the_budget_is() -> None:
     assert careful is not None
     assert bold is not None
     assert careful.draft_length < bold.draft_length
-    drafter.begin(COPIED, greedy=False)
+    drafter.begin(COPIED, SAMPLED)
     again = drafter.promise(COPIED, terms())
     assert again is not None
     assert again.draft_length == careful.draft_length
@@ -222,7 +223,7 @@ def test_a_source_that_is_wrong_again_and_again_is_believed_less_though_nothing_
     None
 ):
     drafter, text = LookupDrafter(()), list(range(100, 140))
-    drafter.begin(text, greedy=True)
+    drafter.begin(text, GREEDY)
     sure: list[float] = []
     for wrong in range(500, 512):  # eight tokens of the source, and then another one
         for token in range(100, 108):

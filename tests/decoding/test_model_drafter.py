@@ -22,6 +22,7 @@ from localspec.decoding.round import Draft, Round, Spent, Verdict
 from localspec.decoding.sampling import candidates
 from localspec.options import SamplingParams
 from tests.toy import (
+    GREEDY,
     Asked,
     CachedModel,
     Model,
@@ -293,7 +294,7 @@ def terms(most: int = 8, budget: float = 14.5) -> Terms:
 def drafting(costs: PassCosts | None = CHEAP) -> ModelDrafter:
     """Return a drafter in the midst of a reply, of which nothing was drafted."""
     drafter = ModelDrafter(CachedModel(always(3), 200), 6, (), costs)
-    drafter.begin([3], greedy=True)
+    drafter.begin([3], GREEDY)
     for _ in range(20):
         drafter.learn(Round(Draft(), Verdict(0, 3), (3,), Spent(verify_s=1.0)), 1.0)
     return drafter
@@ -326,7 +327,7 @@ def test_a_first_try_begins_with_a_comparison_and_whoever_was_right_needs_no_oth
     assert again is not None
     assert again.stopping is not None
     assert again.stopping.compared == ()
-    drafter.begin([3], greedy=True)
+    drafter.begin([3], GREEDY)
     assert drafter.promise([3] * 60, terms()) is not None, "it has shown what it is good for"
 
 
@@ -379,7 +380,7 @@ def test_who_drafts_for_a_fixed_length_is_made_without_costs() -> None:
     model = CachedModel(always(3), 40)
     for fixed in (True, False):
         drafter = make(Material((), model, 6, CHEAP, fixed=fixed))
-        drafter.begin([3], greedy=True)
+        drafter.begin([3], GREEDY)
         for _ in range(20):
             drafter.learn(Round(Draft(), Verdict(0, 3), (3,), Spent(verify_s=1.0)), 1.0)
         assert (drafter.promise([3] * 20, terms()) is None) is fixed

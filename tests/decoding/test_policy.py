@@ -4,7 +4,7 @@ from localspec.decoding.drafters.drafter import Plan
 from localspec.decoding.drafters.lookup import LookupDrafter
 from localspec.decoding.policy.policy import FixedPolicy, plain_policy
 from localspec.decoding.round import Draft, Round, Spent, Verdict
-from tests.toy import Unforeseen
+from tests.toy import GREEDY, Unforeseen
 
 
 @pytest.mark.parametrize(("n_past", "room"), [(1, 100), (50, 1), (4000, 7)])
@@ -25,17 +25,17 @@ def test_drafter_of_a_fixed_policy_follows_the_text() -> None:
     class Listening(Unforeseen):
         name = "listening"
 
-        def begin(self, tokens, *, greedy):  # type: ignore[no-untyped-def]
-            told.append((list(tokens), greedy))
+        def begin(self, tokens, chooser):  # type: ignore[no-untyped-def]
+            told.append((list(tokens), chooser.greedy))
 
         def propose(self, tokens, plan, chooser):  # type: ignore[no-untyped-def]
-            raise NotImplementedError
+            raise AssertionError("nothing is proposed here")
 
         def learn(self, done: Round, steps: float) -> None:
             told.append(done.confirmed)
 
     policy = FixedPolicy(Listening(), 3)
-    policy.begin([1, 2, 3], greedy=True)
+    policy.begin([1, 2, 3], GREEDY)
     policy.learn(Round(Draft(), Verdict(0, 4), (4,), Spent(verify_s=1.0)))
     policy.end()
     assert told == [([1, 2, 3], True), (4,)]

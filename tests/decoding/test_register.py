@@ -14,7 +14,7 @@ from localspec.decoding.drafters.drafter import Plan, Terms
 from localspec.decoding.drafters.register import (
     DRAFTERS,
     WITHOUT_MODEL,
-    Entry,
+    DrafterEntry,
     Material,
     asks_draft_model,
 )
@@ -46,7 +46,7 @@ class SeriesDrafter:
         self._text: list[int] = []
         self._chance = 0.5
 
-    def begin(self, tokens: Sequence[int], *, greedy: bool) -> None:
+    def begin(self, tokens: Sequence[int], chooser: Chooser) -> None:
         self._text = list(tokens)
 
     def promise(self, tokens: Sequence[int], terms: Terms) -> Plan | None:
@@ -77,12 +77,12 @@ class SeriesDrafter:
 
 
 @pytest.fixture
-def series(monkeypatch: pytest.MonkeyPatch) -> Entry:
+def series(monkeypatch: pytest.MonkeyPatch) -> DrafterEntry:
     """Add the file and the entry."""
     module = ModuleType("localspec.decoding.drafters.series")
     module.make = lambda material: SeriesDrafter(60)  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, module.__name__, module)
-    entry = Entry("series", "series", 5, False, "()", "underline", "the series went on")
+    entry = DrafterEntry("series", "series", 5, False, "()", "underline", "the series went on")
     monkeypatch.setitem(DRAFTERS, entry.name, entry)
     return entry
 
@@ -112,7 +112,7 @@ def said_by(policies: Sequence[Policy], target: ToySequences) -> list[Reply]:
 
 
 @pytest.mark.parametrize("mode", ["auto", "series", "series:3"])
-def test_a_drafter_is_used_by_its_entry_alone(series: Entry, mode: str) -> None:
+def test_a_drafter_is_used_by_its_entry_alone(series: DrafterEntry, mode: str) -> None:
     target = ToySequences([CachedModel(counting(), N_CTX) for _ in range(3)])
     drafting = Drafting(3, None, 0, (), CHEAP, longest=31)
     plain = said_by([plain_policy() for _ in range(3)], target)
@@ -126,11 +126,11 @@ def test_a_drafter_is_used_by_its_entry_alone(series: Entry, mode: str) -> None:
         assert len(reply.rounds) < 15
 
 
-def test_the_adaptive_policy_weighs_all_that_there_are_in_their_order(series: Entry) -> None:
+def test_the_adaptive_policy_weighs_all_that_there_are_in_their_order(series: DrafterEntry) -> None:
     model = ToySequences([CachedModel(counting(), N_CTX)])
     with_model = Drafting(1, model, 60, (), CHEAP, longest=31).policy("auto")
     without = Drafting(1, None, 0, (), CHEAP, longest=31).policy("auto")
-    for policy, names in ((with_model, list(DRAFTERS)), (without, ["lookup", "series"])):
+    for policy, names in ((with_model, list(DRAFTERS)), (without, ["lookup", "forced", "series"])):
         assert isinstance(policy, AdaptivePolicy)
         assert [drafter.name for drafter in policy.drafters] == names
 

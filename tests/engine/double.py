@@ -29,10 +29,13 @@ A script is a dict; every field may be left out:
 """
 
 import json
+import os
+import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 from localspec import errors
@@ -46,6 +49,7 @@ from localspec.engine.factory import Loaded, RestoredState, SavedState, StateLef
 from localspec.engine.protocol import Downloading, Loading, Measuring
 from localspec.engine.serving import serve
 from localspec.options import LaunchOptions
+from tests import warm
 from tests.engine.scripted import (
     END,
     NEVER,
@@ -69,6 +73,18 @@ def command(script: Mapping[str, Any] | None = None) -> tuple[str, ...]:
         f"import sys; sys.path.insert(0, {root!r}); from tests.engine.double import main; main()"
     )
     return (sys.executable, "-c", start, json.dumps(dict(script or {})))
+
+
+def popen(line: Sequence[str], **options: Any) -> "subprocess.Popen[bytes] | warm.Process":
+    """Start a double in a warm process, and everything else as `subprocess.Popen` does."""
+    if line[:-1] != command()[:-1]:
+        return subprocess.Popen(line, **options)
+    env = options["env"] or os.environ
+    return warm.Process("tests.engine.double", (line[-1],), env, own_session=True)
+
+
+WARM = SimpleNamespace(Popen=popen, PIPE=subprocess.PIPE, TimeoutExpired=subprocess.TimeoutExpired)
+"""What stands for `subprocess` where engines are started."""
 
 
 class ScriptedFactory:
@@ -175,3 +191,7 @@ def main() -> None:
     Death(**script["death"]).strike("start", 0) if "death" in script else None
     time.sleep(script.get("deaf", 0.0))
     serve(factory, "double")
+
+
+if __name__ == "__main__":
+    main()

@@ -209,7 +209,7 @@ class KnowingDrafter:
     name: str = "model"
     shares_passes: bool = False
 
-    def begin(self, tokens: Sequence[int], *, greedy: bool) -> None:
+    def begin(self, tokens: Sequence[int], chooser: Chooser) -> None:
         pass
 
     def promise(self, tokens: Sequence[int], terms: Terms) -> None:

@@ -9,7 +9,7 @@ from localspec.errors import UsageError
 from localspec.grammar import require_sound
 from localspec.grammar.disjoint import Disjoint
 from localspec.grammar.document import Document
-from localspec.grammar.facts import Part
+from localspec.grammar.facts import Subschema
 from localspec.options import ReplyOptions
 from tests.grammar.answers import takes_value
 
@@ -57,7 +57,7 @@ def test_yes_is_said_only_where_no_text_is_valid_under_both(
 ) -> None:
     definitions = {"cat": CAT, "dog": DOG, "loop": {"$ref": "#/$defs/loop"}}
     document = Document({"a": written, "b": under, "$defs": definitions})
-    parts = ([Part(written, "/a")], [Part(under, "/b")])
+    parts = ([Subschema(written, "/a")], [Subschema(under, "/b")])
     assert Disjoint(document).never_valid(*parts, closed=True) == apart
 
 

@@ -26,7 +26,7 @@ def context(smollm2: LlamaModel) -> Iterator[LlamaContext]:
     context.close()
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def tokens(smollm2: LlamaModel) -> list[int]:
     """Ninety ordinary tokens."""
     text = "The quick brown fox jumps over the lazy dog, and nobody asks the dog why. " * 6

@@ -9,10 +9,10 @@ from localspec.decoding.cancel import CancelFlag, Cancelled
 from localspec.errors import ModelLoadError, UsageError
 from localspec.llama.backend import log_lines
 from localspec.llama.context import LlamaContext
-from localspec.llama.cpu_threads import default_threads
 from localspec.llama.devices import devices, select
 from localspec.llama.model import LlamaModel
 from localspec.options import LoadOptions
+from localspec.resources import default_threads
 
 pytestmark = pytest.mark.weights
 

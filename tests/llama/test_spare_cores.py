@@ -10,7 +10,7 @@ import pytest
 from localspec.llama.calibrate import OF_DRAFT_MODEL, measure_pass_costs
 from localspec.llama.context import LlamaContext
 from localspec.llama.model import LlamaModel
-from localspec.llama.spare_cores import SpareCores, Usage, usage
+from localspec.llama.spare_cores import CoreUsage, SpareCores, usage
 from localspec.options import LoadOptions
 
 pytestmark = pytest.mark.slow
@@ -23,16 +23,16 @@ class Machine:
     n_cores: int
     taken: float = 0.0
     own: float = 0.0
-    now: Usage = field(init=False)
+    now: CoreUsage = field(init=False)
     looks: int = 0
     others: list[int] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.now = Usage(100.0, 50.0, 5.0, self.n_cores)
+        self.now = CoreUsage(100.0, 50.0, 5.0, self.n_cores)
 
     def after(self, seconds: float) -> float:
         own = seconds * self.own
-        self.now = Usage(
+        self.now = CoreUsage(
             self.now.at_s + seconds,
             self.now.busy_s + seconds * self.taken + own,
             self.now.own_s + own,
@@ -40,7 +40,7 @@ class Machine:
         )
         return self.now.at_s
 
-    def look(self) -> Usage:
+    def look(self) -> CoreUsage:
         self.looks += 1
         return replace(self.now, others=self.others.pop(0) if self.others else 0)
 

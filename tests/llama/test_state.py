@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from shutil import copytree
 from typing import Any
 
 import numpy as np
@@ -27,6 +28,7 @@ from tests.llama.conftest import OPTIONS
 
 pytestmark = pytest.mark.weights
 
+Factory = pytest.TempPathFactory
 EXTRA = {"remembered": [["text \ud800", [1, 2]]]}
 
 
@@ -56,7 +58,7 @@ def test_only_the_owner_can_read_it_and_there_is_one_at_most(
     context: LlamaContext, tokens: list[int], tmp_path: Path
 ) -> None:
     shelf = tmp_path / "state"
-    context.prefill(tokens)
+    context.prefill(tokens[:2])
     save_state(context, shelf / "1", "a", {})
     (shelf / ".left-by-a-crash").mkdir()
     (shelf / ".left-by-a-crash" / "target.kv").write_bytes(b"x")
@@ -79,11 +81,20 @@ def unfit(context: LlamaContext, directory: Path, identity: str = "a") -> str:
     return str(caught.value)
 
 
-@pytest.fixture
-def saved(context: LlamaContext, tokens: list[int], tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def saved_once(smollm2: LlamaModel, tokens: list[int], tmp_path_factory: Factory) -> Path:
+    directory = tmp_path_factory.mktemp("saved") / "state" / "1"
+    context = LlamaContext(smollm2)
     context.prefill(tokens)
-    save_state(context, tmp_path / "state" / "1", "a", EXTRA)
-    return tmp_path / "state" / "1"
+    save_state(context, directory, "a", EXTRA)
+    context.close()
+    return directory
+
+
+@pytest.fixture
+def saved(saved_once: Path, tmp_path: Path) -> Path:
+    """A state of its own for each test, saved once."""
+    return copytree(saved_once, tmp_path / "state" / "1")
 
 
 def test_what_is_not_there_is_not_restored(other: LlamaContext, tmp_path: Path) -> None:
@@ -187,7 +198,7 @@ def test_where_no_directory_can_be_nothing_is_saved(
     context: LlamaContext, tokens: list[int], tmp_path: Path
 ) -> None:
     (tmp_path / "file").touch()
-    context.prefill(tokens)
+    context.prefill(tokens[:2])
     with pytest.raises(StateUnfitError, match="cannot be written"):
         save_state(context, tmp_path / "file" / "1", "a", {})
 

@@ -7,6 +7,7 @@ Nothing heavy is imported before the program itself does: where memory is short,
 
 import importlib
 import os
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -23,7 +24,10 @@ def load_registry() -> registry.Registry:
 
 
 if __name__ == "__main__":
-    registry.load_registry = load_registry  # type: ignore[assignment]
+    usual = registry.load_registry
+    for module in list(sys.modules.values()):  # in a warm process all have imported it
+        if getattr(module, "load_registry", None) is usual:
+            module.load_registry = load_registry  # type: ignore[attr-defined]
     transfer.PAUSES_S = (0.01, 0.02, 0.05)
     if "TOY_LARGE_BYTES" in os.environ:
         pull_preview = importlib.import_module("localspec.cli.pull_preview")

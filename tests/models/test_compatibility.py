@@ -3,13 +3,13 @@ from pathlib import Path
 import pytest
 
 from localspec.errors import PairMismatch
-from localspec.models.compatibility import (
+from localspec.models.gguf import GgufHeader, parse_header, read_header
+from localspec.models.pairs import (
     Compatibility,
     Fit,
     compare_tokenizers,
     require_compatible,
 )
-from localspec.models.gguf import GgufHeader, parse_header, read_header
 from tests.models.gguf_builder import TOKENS, Content, model_file
 
 

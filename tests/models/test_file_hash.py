@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from localspec.models.file_hash import model_sha256
+from localspec.models.gguf import model_files
+from localspec.models.store import model_sha256
 from tests.models.gguf_builder import model_file
 
 SHA256 = hashlib.sha256(model_file()).hexdigest()
@@ -29,7 +30,7 @@ def root(tmp_path: Path) -> Path:
 def hashed(file: Path, root: Path) -> tuple[str, bool]:
     """Return the hash, and whether the file was read for it."""
     shares: list[float] = []
-    return model_sha256(file, root, shares.append), shares != []
+    return model_sha256(model_files(file), root, shares.append), shares != []
 
 
 def test_a_file_is_read_once_until_it_changes(file: Path, root: Path) -> None:

@@ -9,8 +9,7 @@ from localspec.decoding.drafters.backoff import DRAFT_ROWS
 from localspec.errors import ModelLoadError
 from localspec.models.fit import FitPlan, Machine, Place, Wish, fit, native_count, split_layers
 from localspec.models.gguf import read_header
-from localspec.models.memory import Settings, predict
-from localspec.models.shape import ModelShape, model_shape
+from localspec.models.memory import ModelShape, Settings, model_shape, predict
 from tests.models import shapes
 
 MB = 1 << 20

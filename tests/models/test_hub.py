@@ -15,8 +15,7 @@ from localspec.errors import IntegrityError
 from localspec.models import hub as module
 from localspec.models import transfer
 from localspec.models.entries import HubSource
-from localspec.models.hub import HubFile
-from localspec.models.hub_cache import from_hub
+from localspec.models.hub import HubFile, from_hub
 from localspec.models.store import Store
 from localspec.models.transfer import SourceFailedError
 from tests.models.loopback_hub import COMMIT, Fault, LoopbackHub, loopback_hub

@@ -6,7 +6,7 @@ import pytest
 
 from localspec.errors import LocalspecError, ModelFileError, ModelUnavailable, UsageError
 from localspec.models.entries import ModelEntry, PairEntry
-from localspec.models.imports import import_file, imported_path, load_imports
+from localspec.models.names import import_file, imported_path, load_imports
 from localspec.models.registry import Registry
 from localspec.models.store import Store
 from tests.models.gguf_builder import model_file

@@ -5,8 +5,7 @@ import pytest
 
 from localspec.errors import IntegrityError, UsageError
 from localspec.models.entries import HubSource
-from localspec.models.mirrors import from_mirror, mirrors_from_environment
-from localspec.models.obtain import label
+from localspec.models.obtain import from_mirror, label, mirrors_from_environment
 from localspec.models.store import Store
 from localspec.models.transfer import SourceFailedError
 from tests.models.loopback_hub import Fault, LoopbackHub, loopback_hub

@@ -3,8 +3,7 @@ from pathlib import Path
 import pytest
 
 from localspec.errors import ModelUnavailable
-from localspec.models.imports import import_file
-from localspec.models.names import look_up, resolve
+from localspec.models.names import import_file, look_up, resolve
 from localspec.models.registry import load_registry
 from localspec.models.store import Store
 from localspec.storage.paths import data_dir

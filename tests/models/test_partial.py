@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from localspec.errors import IntegrityError
-from localspec.models import partial as module
-from localspec.models.partial import Partial
+from localspec.models import transfer as module
+from localspec.models.transfer import Partial
 from tests.models.sources import entry_for
 
 DATA = os.urandom(2_000_000)

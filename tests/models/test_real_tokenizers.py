@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from localspec.models.compatibility import Compatibility, Fit, compare_tokenizers
 from localspec.models.gguf import read_header
+from localspec.models.pairs import Compatibility, Fit, compare_tokenizers
 from localspec.models.tokenizer import TokenizerHeader, fingerprint
 
 pytestmark = pytest.mark.weights

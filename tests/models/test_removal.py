@@ -5,10 +5,9 @@ import pytest
 
 from localspec.errors import ModelUnavailable
 from localspec.models.entries import PairEntry
-from localspec.models.imports import import_file
-from localspec.models.inventory import inventory
+from localspec.models.inventory import inventory, plan_removal, remove
+from localspec.models.names import import_file
 from localspec.models.registry import Registry
-from localspec.models.removal import plan_removal, remove
 from localspec.models.store import Store
 from tests.models.gguf_builder import model_file
 from tests.models.sources import add, entry_for

@@ -5,10 +5,9 @@ from pathlib import Path
 import pytest
 
 from localspec.models.entries import HubSource, ModelEntry, shards_of
-from localspec.models.inventory import inventory
+from localspec.models.inventory import inventory, plan_removal, remove
 from localspec.models.obtain import obtain
 from localspec.models.registry import Registry
-from localspec.models.removal import plan_removal, remove
 from localspec.models.store import Store
 from localspec.models.transfer import Progress
 from tests.models.sources import entry_for

@@ -8,8 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from localspec.models.gguf import parse_header
-from localspec.models.memory import Settings, compute_bytes, layer_kv_bytes, predict
-from localspec.models.shape import ModelShape, model_shape
+from localspec.models.memory import (
+    ModelShape,
+    Settings,
+    compute_bytes,
+    layer_kv_bytes,
+    model_shape,
+    predict,
+)
 from tests.models.gguf_builder import Content, Raw, Tensor, build
 
 SETTINGS = Settings(n_ctx=256)

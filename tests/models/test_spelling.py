@@ -5,8 +5,7 @@ import pytest
 from localspec.errors import ModelUnavailable
 from localspec.models.entries import ModelEntry
 from localspec.models.names import resolve
-from localspec.models.registry import load_registry
-from localspec.models.spelling import like, spelt
+from localspec.models.registry import like, load_registry, spelt
 
 REGISTRY = load_registry()
 

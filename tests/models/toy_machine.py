@@ -8,8 +8,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tests import warm
 from tests.models.loopback_hub import COMMIT, LoopbackHub
 
+_PROGRAM = "tests.models.pull_toy"
 ROOT = Path(__file__).parents[2]
 REPO = "owner/toy-GGUF"
 PATIENCE_S = 300
@@ -59,7 +61,7 @@ class ToyMachine:
     ) -> subprocess.Popen[bytes]:
         """Start the command; with a terminal, that is its stdin and stderr."""
         return subprocess.Popen(
-            [sys.executable, "-m", "tests.models.pull_toy", *arguments],
+            [sys.executable, "-m", _PROGRAM, *arguments],
             stdin=subprocess.DEVNULL if terminal is None else terminal,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE if terminal is None else terminal,
@@ -68,9 +70,10 @@ class ToyMachine:
         )
 
     def run(self, *arguments: str, **variables: str) -> Ended:
-        with self.start(*arguments, variables=variables) as process:
-            out, err = process.communicate(timeout=PATIENCE_S)
-        return Ended(process.returncode, out.decode(), err.decode())
+        """Run the command to its end, in a warm process."""
+        env = self._environment(variables)
+        ended = warm.run(_PROGRAM, arguments, env, cwd=ROOT, timeout_s=PATIENCE_S)
+        return Ended(ended.returncode, ended.stdout.decode(), ended.stderr.decode())
 
     def assert_only_verified(self) -> None:
         """See that whatever has a name in the store has the bytes of that name."""

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.command import PLAIN, Done, localspec
+from tests import warm
+from tests.cli.command import PLAIN, Done, environment, localspec
 
 _TRAP = Path(__file__).parent / "trap"
 _OFFLINE = ("--offline",)
@@ -31,13 +32,23 @@ def _noted(trap: Mapping[str, str]) -> str:
     return log.read_text() if log.exists() else ""
 
 
+def _trapped(trap: Mapping[str, str], *arguments: str, stdin: bytes = b"") -> Done:
+    ended = warm.run("tests.privacy.trapped", arguments, environment(trap), stdin)
+    return Done(ended.returncode, ended.stdout.decode(), ended.stderr.decode())
+
+
 def _alone(trap: Mapping[str, str], *arguments: str, stdin: bytes = b"") -> Done:
-    done = localspec(*arguments, env=trap, stdin=stdin)
+    done = _trapped(trap, *arguments, stdin=stdin)
     assert _noted(trap) == ""
     return done
 
 
 def test_the_trap_sees_a_command_that_uses_the_network(trap: dict[str, str]) -> None:
+    assert _trapped(trap, "pull", "--yes", "someone/something").code != 0
+    assert "socket." in _noted(trap)
+
+
+def test_the_trap_is_set_in_children(trap: dict[str, str]) -> None:
     assert localspec("pull", "--yes", "someone/something", env=trap).code != 0
     assert "socket." in _noted(trap)
 

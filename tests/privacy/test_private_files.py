@@ -11,7 +11,7 @@ from localspec.calibration import cache
 from localspec.history.archive import History
 from localspec.messages import Message
 from localspec.models.entries import HubSource, ModelEntry, Pin
-from localspec.models.imports import import_file
+from localspec.models.names import import_file
 from localspec.models.pins import pin
 from localspec.models.registry import Registry
 from localspec.models.store import Store

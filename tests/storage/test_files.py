@@ -47,7 +47,7 @@ def test_a_file_is_read_up_to_a_bound(tmp_path: Path) -> None:
     file = tmp_path / "file"
     file.write_bytes(b"x" * 10)
     assert read_bounded(file, 10) == b"x" * 10
-    with pytest.raises(OSError, match="it is longer than 0 MB"):
+    with pytest.raises(OSError, match="it is longer than 0 KB"):
         read_bounded(file, 9)
     with pytest.raises(FileNotFoundError):
         read_bounded(tmp_path / "gone", 9)

@@ -10,13 +10,14 @@ from pathlib import Path
 
 import pytest
 
+from localspec.display import sparkline
 from localspec.errors import UsageError
 from localspec.telemetry.document import as_json
 from localspec.telemetry.log import read_records
 from localspec.telemetry.moments import since
 from localspec.telemetry.reply import Pair
 from localspec.telemetry.report import Report, make_report, plain_cost
-from localspec.telemetry.view import html_page, replies_view, sparkline, terminal_view
+from localspec.telemetry.view import html_page, replies_view, terminal_view
 from tests.telemetry.talking import recording
 
 

@@ -5,7 +5,7 @@ from localspec.ui.exchange import Exchange
 from localspec.ui.figures import (
     filled,
     gauge,
-    sparkline,
+    lengths_bar,
     split,
     split_bar,
     stats_lines,
@@ -20,10 +20,10 @@ def test_acceptance_is_of_drafted_tokens() -> None:
 
 def test_the_sparkline_shows_the_last_rounds_between_one_token_and_the_most() -> None:
     rounds = [round_of(7, accepted) for accepted in range(8)]
-    assert sparkline(rounds, 100) == "▁▂▃▄▅▆▇█"
-    assert sparkline(rounds, 3) == "▆▇█"
-    assert sparkline([plain()] * 3, 9) == "▁▁▁"
-    assert sparkline([], 9) == ""
+    assert lengths_bar(rounds, 100) == "▁▂▃▄▅▆▇█"
+    assert lengths_bar(rounds, 3) == "▆▇█"
+    assert lengths_bar([plain()] * 3, 9) == "▁▁▁"
+    assert lengths_bar([], 9) == ""
 
 
 def test_time_is_split_into_three_and_adds_up() -> None:

@@ -1,9 +1,8 @@
 """A model file's header: tokenizer, sizes, and whatever is computed of them before anything is loaded."""
 
-from localspec.models.compatibility import compare_tokenizers, require_compatible
 from localspec.models.gguf import GgufHeader, parse_header
-from localspec.models.memory import Settings, predict
-from localspec.models.shape import model_shape
+from localspec.models.memory import Settings, model_shape, predict
+from localspec.models.pairs import compare_tokenizers, require_compatible
 from localspec.models.tokenizer import eog_tokens, fingerprint
 from tests.models.gguf_builder import Content, Raw, Tensor, build, model_file, model_values
 

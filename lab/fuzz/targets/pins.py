@@ -6,7 +6,7 @@ from lab.fuzz.scratch import scratch
 from lab.fuzz.target import FoundError, check_message
 from localspec.errors import LocalspecError
 from localspec.models.entries import shards_of
-from localspec.models.imports import load_imports
+from localspec.models.names import load_imports
 from localspec.models.pins import load_pins, with_pins
 from localspec.models.store import Store
 

@@ -4,7 +4,7 @@ import io
 import json
 
 from lab.fuzz.target import check_message
-from localspec.batch.finished import Finished, whole_records
+from localspec.batch.finished import FinishedLines, whole_records
 from localspec.batch.record import encoded, header
 from localspec.batch.rows import FORMATS
 from localspec.errors import LocalspecError
@@ -23,7 +23,7 @@ def run(data: bytes) -> None:
     for form in FORMATS:
         try:
             records = whole_records(io.BytesIO(data), form, "out")
-            finished = Finished(
+            finished = FinishedLines(
                 (each for _, each in records if each is not None), retry_failed=True
             )
             finished.digest_of(finished.last)

@@ -46,12 +46,12 @@ class Drafter(Protocol):
         """Whether it asks for passes, which several sequences share."""
         ...
 
-    def begin(self, tokens: Sequence[int], *, greedy: bool) -> None:
+    def begin(self, tokens: Sequence[int], chooser: Chooser) -> None:
         """Start a reply; what was learnt from earlier ones may be kept.
 
         Args:
             tokens: the prompt and the reply's first token.
-            greedy: whether the temperature is 0.
+            chooser: fixes every choice of the reply.
         """
         ...
 
@@ -121,7 +121,7 @@ class NoDrafter:
     name = OFF
     shares_passes = False
 
-    def begin(self, tokens: Sequence[int], *, greedy: bool) -> None:
+    def begin(self, tokens: Sequence[int], chooser: Chooser) -> None:
         """Remember nothing."""
 
     def promise(self, tokens: Sequence[int], terms: Terms) -> None:

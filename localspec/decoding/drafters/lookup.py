@@ -50,7 +50,7 @@ class LookupDrafter:
         self._estimator = Estimator(_PRIOR, _PRIOR_WEIGHT, _MEMORY, _DRIFT)
         self._allowance = 0.0
 
-    def begin(self, tokens: Sequence[int], *, greedy: bool) -> None:  # noqa: ARG002 - the protocol's signature
+    def begin(self, tokens: Sequence[int], chooser: Chooser) -> None:  # noqa: ARG002 - the protocol's signature
         """Follow another text; see `Drafter`."""
         self._source.begin(tokens)
         self._allowance = _ALLOWED

@@ -111,9 +111,9 @@ class ModelDrafter:
         if sum(rate * count for rate, count in earned.values()) > _GOOD * max(tokens, _KNOWN):
             self._backoff.prove()
 
-    def begin(self, tokens: Sequence[int], *, greedy: bool) -> None:  # noqa: ARG002 - the protocol's signature
+    def begin(self, tokens: Sequence[int], chooser: Chooser) -> None:  # noqa: ARG002 - the protocol's signature
         """Start a reply; see `Drafter`."""
-        self._greedy = greedy
+        self._greedy = chooser.greedy
         self._backoff.begin()
 
     def promise(self, tokens: Sequence[int], terms: Terms) -> Plan | None:

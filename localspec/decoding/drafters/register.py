@@ -36,7 +36,7 @@ class Material:
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class DrafterEntry:
     """A drafter by its name.
 
     Args:
@@ -65,10 +65,15 @@ class Entry:
 
 
 _ENTRIES = (
-    Entry("lookup", "lookup", 15, False, "{}", "underline2 cyan", "looked up in the text so far"),
-    Entry("model", "model", 3, True, "[]", "underline green", "the draft model proposed it"),
+    DrafterEntry(
+        "lookup", "lookup", 15, False, "{}", "underline2 cyan", "looked up in the text so far"
+    ),
+    DrafterEntry("model", "model", 3, True, "[]", "underline green", "the draft model proposed it"),
+    DrafterEntry(
+        "forced", "forced", 15, False, "<>", "underline yellow", "the grammar allows nothing else"
+    ),
 )
-DRAFTERS: Mapping[str, Entry] = {entry.name: entry for entry in _ENTRIES}
+DRAFTERS: Mapping[str, DrafterEntry] = {entry.name: entry for entry in _ENTRIES}
 """By name, in the order in which a policy weighs them."""
 WITHOUT_MODEL = next(name for name, entry in DRAFTERS.items() if not entry.needs_draft_model)
 """What drafts if there is no draft model, or nothing is known of what passes cost."""

@@ -6,6 +6,7 @@ tokens and seconds, and takes the best that its budget can bear.
 
 from collections.abc import Sequence
 
+from localspec.decoding.choose import Chooser
 from localspec.decoding.costs import PassCosts, RunningCosts
 from localspec.decoding.drafters.drafter import PLAIN, Drafter, Plan, Terms
 from localspec.decoding.policy.budget import Budget
@@ -37,10 +38,10 @@ class AdaptivePolicy:
         self._budget = Budget(_MOST_LOST, _OVER_TOKENS)
         self._sample_s = 0.0
 
-    def begin(self, tokens: Sequence[int], *, greedy: bool) -> None:
+    def begin(self, tokens: Sequence[int], chooser: Chooser) -> None:
         """Start a reply: what was learnt is kept, the text is another."""
         for drafter in self.drafters:
-            drafter.begin(tokens, greedy=greedy)
+            drafter.begin(tokens, chooser)
 
     def plan(self, tokens: Sequence[int], room: int) -> Plan:
         """Plan the round that promises most; see `Policy`."""

@@ -1,4 +1,4 @@
-"""Batch: sequences that share passes, and what drafting costs one of them beside the others.
+"""BatchWidths: sequences that share passes, and what drafting costs one of them beside the others.
 
 A drafted row widens the same pass that a further sequence would, so both are weighed by one table of
 costs. Several sequences give tokens at a rate R without a draft; k more rows pay where they are
@@ -10,6 +10,7 @@ adds to that. A draft model's passes are merged, too, so they are cheap if the o
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
+from localspec.decoding.choose import Chooser
 from localspec.decoding.costs import PassCosts
 from localspec.decoding.drafters.drafter import Drafter, Terms
 from localspec.decoding.lengths import WORTH_TRYING
@@ -18,7 +19,7 @@ from localspec.decoding.round import Round
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Batch:
+class BatchWidths:
     """How wide the pass of each running sequence was last, and which of them drafted with the draft model.
 
     Args:
@@ -89,7 +90,7 @@ class SharedDraftCosts(PassCosts):
         slot: of the one.
     """
 
-    batch: Batch
+    batch: BatchWidths
     slot: int
 
     def of(self, width: int) -> float:
@@ -149,15 +150,17 @@ class BatchPolicy(AdaptivePolicy):
         drafters: whoever may propose for it.
     """
 
-    def __init__(self, batch: Batch, slot: int, longest: int, drafters: Sequence[Drafter]) -> None:
+    def __init__(
+        self, batch: BatchWidths, slot: int, longest: int, drafters: Sequence[Drafter]
+    ) -> None:
         super().__init__(batch.target, longest, drafters)
         self._batch = batch
         self._slot = slot
 
-    def begin(self, tokens: Sequence[int], *, greedy: bool) -> None:
+    def begin(self, tokens: Sequence[int], chooser: Chooser) -> None:
         """Start a reply beside the others."""
         self._batch.begin(self._slot)
-        super().begin(tokens, greedy=greedy)
+        super().begin(tokens, chooser)
 
     def end(self) -> None:
         """Leave the batch."""

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Protocol
 
+from localspec.decoding.choose import Chooser
 from localspec.decoding.drafters.drafter import PLAIN, Drafter, Plan
 from localspec.decoding.round import Round
 
@@ -15,12 +16,12 @@ class Policy(Protocol):
         """One word for figures and screens: what it may draft with."""
         ...
 
-    def begin(self, tokens: Sequence[int], *, greedy: bool) -> None:
+    def begin(self, tokens: Sequence[int], chooser: Chooser) -> None:
         """Start a reply; what was learnt from earlier ones may be kept.
 
         Args:
             tokens: the prompt and the reply's first token.
-            greedy: whether the temperature is 0.
+            chooser: fixes every choice of the reply.
         """
         ...
 
@@ -59,9 +60,9 @@ class FixedPolicy:
         """The drafter's own name."""
         return self.drafter.name
 
-    def begin(self, tokens: Sequence[int], *, greedy: bool) -> None:
+    def begin(self, tokens: Sequence[int], chooser: Chooser) -> None:
         """Start a reply."""
-        self.drafter.begin(tokens, greedy=greedy)
+        self.drafter.begin(tokens, chooser)
 
     def plan(self, tokens: Sequence[int], room: int) -> Plan:  # noqa: ARG002 - the protocol's signature
         """Plan the fixed length."""

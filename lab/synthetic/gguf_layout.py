@@ -1,6 +1,6 @@
 """GgufLayout: where the parts of a GGUF file lie, byte for byte, for whoever writes another one.
 
-Values stay as they are encoded; what they mean is the business of `gguf_header`, which also judges
+Values stay as they are encoded; what they mean is the business of `localspec.models.gguf`, which also judges
 whether the file is sound.
 """
 
@@ -57,7 +57,7 @@ def read_layout(path: Path) -> GgufLayout:
     """
     header = read_header(path)
     alignment = header.metadata.get("general.alignment", _DEFAULT_ALIGNMENT)
-    assert isinstance(alignment, int)  # noqa: S101 - the header was judged
+    assert isinstance(alignment, int)
     with (
         path.open("rb") as file,
         mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped,

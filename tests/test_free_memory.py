@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from localspec.models.free_memory import free_ram_bytes, parse_vm_stat
+from localspec.resources import free_ram_bytes, parse_vm_stat
 
 GB = 1 << 30
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from localspec.errors import UsageError
-from localspec.storage.toml_text import Value, with_key
+from localspec.models.toml import Value, with_key
 
 WRITTEN = """\
 # mine

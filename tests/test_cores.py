@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from localspec.llama.cpu_threads import default_threads
+from localspec.resources import default_threads
 
 
 @pytest.fixture

@@ -1,0 +1,173 @@
+"""`localspec serve`: the models behind HTTP, until it is interrupted."""
+
+import asyncio
+import socket
+import time
+from pathlib import Path
+from typing import Any
+
+import click
+
+from localspec import errors
+from localspec.cli.completions import complete_models
+from localspec.cli.option_flags import launch_options, option_flags, reply_options
+from localspec.cli.parallel_count import parallel_count
+from localspec.cli.progress import ProgressLine
+from localspec.cli.settings import configured, with_own
+from localspec.errors import LocalspecError, UsageError
+
+_LOOPBACK = ("127.0.0.1", "localhost", "::1")
+_MOST_WAITING = 10_000
+
+
+@click.command()
+@click.argument("name", metavar="[MODEL]", required=False, shell_complete=complete_models)
+@option_flags("models", "exact", "sampling")
+@option_flags("context")
+@click.option("--host", default="127.0.0.1", metavar="ADDRESS", help="Address to listen at.")
+@click.option(
+    "--port", default=8080, type=click.IntRange(0, 65535), help="Port; 0 takes a free one."
+)
+@click.option(
+    "--api-key-file",
+    metavar="FILE",
+    help="Keys, one a line, of which every request has to bear one. Needed beyond this machine.",
+)
+@click.option(
+    "--cors",
+    multiple=True,
+    metavar="ORIGIN",
+    help="Let web pages of https://HOST:PORT ask; repeatable.",
+)
+@click.option(
+    "--parallel",
+    default="4",
+    callback=parallel_count,
+    metavar="N|auto",
+    help="Requests to answer at a time; auto takes what pays and the memory holds. Default: 4.",
+)
+@click.option(
+    "--max-queue",
+    default=64,
+    type=click.IntRange(1, _MOST_WAITING),
+    metavar="N",
+    help="Requests that may run or wait; more are told to try later. Default: 64.",
+)
+@option_flags("device")
+@click.option("--quiet", is_flag=True, help="Print nothing on stderr but errors.")
+def serve(name: str | None, **flags: Any) -> int:
+    """Serve MODEL, or the one that is set, to other programs over HTTP.
+
+    \b
+        localspec serve qwen2.5-coder-1.5b
+        curl localhost:8080/v1/chat/completions -H 'Content-Type: application/json' \\
+             -d '{"messages": [{"role": "user", "content": "Hello"}]}'
+
+    Speaks OpenAI's chat completions and completions under /v1, Anthropic's messages, /health and
+    /metrics. Sampling flags hold where a request does not say otherwise. Only this machine may ask,
+    unless --host and --api-key-file say more.
+    """  # noqa: D301 - click keeps lines behind a \b
+    flags["model"] = flags["model"] or name
+    keys = _keys(flags["api_key_file"])
+    if flags["host"] not in _LOOPBACK and not keys:
+        raise UsageError(
+            f"--host {flags['host']} lets other machines ask: give --api-key-file, too"
+        )
+    flags = with_own(configured(flags))
+    listener = _listener(flags["host"], flags["port"])
+    try:
+        return asyncio.run(_served(listener, keys, flags))
+    except KeyboardInterrupt:
+        return 0
+    finally:
+        listener.close()
+
+
+async def _served(listener: socket.socket, keys: tuple[str, ...], flags: dict[str, Any]) -> int:
+    # Imported here: no other verb needs them.
+    import uvicorn  # noqa: PLC0415
+
+    from localspec.engine.client import COMMAND, EngineClient  # noqa: PLC0415
+    from localspec.engine.protocol import Downloading, EngineDied, Loading, Measuring, Notice  # noqa: PLC0415
+    from localspec.models.transfer import Progress  # noqa: PLC0415
+    from localspec.serve.answering import Service  # noqa: PLC0415
+    from localspec.serve.app import application  # noqa: PLC0415
+    from localspec.serve.backend import Backend, Refused  # noqa: PLC0415
+    from localspec.serve.http import Guard  # noqa: PLC0415
+    from localspec.serve.metrics import Metrics  # noqa: PLC0415
+
+    launch, metrics = launch_options(flags), Metrics()
+    line = ProgressLine(enabled=not flags["quiet"])
+
+    def see(notice: Notice) -> None:
+        metrics.see(notice)
+        match notice:
+            case Downloading(name, done, total, source):
+                line.download(Progress(name, done, total, source))
+            case Loading(name, share):
+                line.load(name, share)
+            case Measuring(name, share):
+                line.measure(name, share)
+            case EngineDied(reason):
+                click.echo(f"localspec: {reason}", err=True)
+
+    parallel = "auto" if flags["parallel"] is None else str(flags["parallel"])
+    backend = Backend(EngineClient((*COMMAND, parallel)), launch, flags["max_queue"], see)
+    try:
+        with line:
+            try:
+                ready = await backend.start()
+            except Refused as error:  # with the exit code that the same error has elsewhere
+                raise getattr(errors, error.kind, LocalspecError)(str(error)) from None
+        host, port = listener.getsockname()[:2]
+        names = dict.fromkeys(
+            each for each in (launch.pair, launch.target, ready.target) if each is not None
+        )
+        service = Service(backend, tuple(names), reply_options(flags), int(time.time()))
+        hosts = None if keys else {*_LOOPBACK, "[::1]", flags["host"]}
+        guard = Guard(keys, hosts, flags["cors"])
+        if not flags["quiet"]:
+            for note in ready.notes:
+                click.echo(f"localspec: {note}", err=True)
+            shown = f"[{host}]" if ":" in host else host
+            click.echo(
+                f"localspec: {service.name} is served at http://{shown}:{port}/v1; Ctrl-C stops it",
+                err=True,
+            )
+        config = uvicorn.Config(
+            application(service, metrics, guard),
+            log_level="critical",
+            access_log=False,
+            lifespan="off",
+            timeout_graceful_shutdown=2,
+            server_header=False,
+        )
+        await uvicorn.Server(config).serve(sockets=[listener])
+    finally:
+        await backend.close()
+    return 0
+
+
+def _listener(host: str, port: int) -> socket.socket:
+    """Return a socket that listens: a port that is taken is told before gigabytes are loaded."""
+    try:
+        family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
+        return socket.create_server((host, port), family=family, backlog=256)
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise UsageError(
+            f"cannot listen at {host}, port {port}: {reason}; give another --port"
+        ) from None
+
+
+def _keys(file: str | None) -> tuple[str, ...]:
+    if file is None:
+        return ()
+    try:
+        lines = Path(file).read_text().split()
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or "it is no text"
+        raise UsageError(f"--api-key-file {file} cannot be read: {reason}") from None
+    if not lines:
+        raise UsageError(f"--api-key-file {file} holds no key: write one a line")
+    return tuple(lines)

@@ -1,0 +1,50 @@
+"""ForcedDrafter: drafts what a grammar leaves no choice about; no model is asked, and nothing of it is ever rejected."""
+
+from collections.abc import Generator, Sequence
+
+from localspec.decoding.choose import Chooser
+from localspec.decoding.drafters.drafter import Plan, Terms
+from localspec.decoding.drafters.register import Material
+from localspec.decoding.lengths import best_length
+from localspec.decoding.model import Logits, Pass
+from localspec.decoding.round import Draft, Round
+
+
+class ForcedDrafter:
+    """Knows from the reply's constraint which tokens must follow; without a constraint, none."""
+
+    name = "forced"
+    shares_passes = False
+
+    def __init__(self) -> None:
+        self._chooser: Chooser | None = None
+
+    def begin(self, tokens: Sequence[int], chooser: Chooser) -> None:  # noqa: ARG002 - the protocol's signature
+        """Take in the constraint of another reply; see `Drafter`."""
+        self._chooser = chooser
+
+    def promise(self, tokens: Sequence[int], terms: Terms) -> Plan | None:
+        """Return how many of the tokens that are certain to draft; see `Drafter`."""
+        certain = () if self._chooser is None else self._chooser.forced(tokens)
+        worth = best_length([1.0] * min(len(certain), terms.most), terms.verify_s)
+        return None if worth is None else Plan(self, worth.draft_length, worth.rate)
+
+    def propose(
+        self, tokens: Sequence[int], plan: Plan, chooser: Chooser
+    ) -> Generator[Pass, Logits, Draft]:
+        """Propose what must follow; see `Drafter`."""
+        yield from ()
+        certain = chooser.forced(tokens)[: plan.draft_length]
+        return Draft(certain, (1.0,) * len(certain), self.name)
+
+    def foreseen_s(self) -> float:
+        """Return 0: the grammar is asked in any case."""
+        return 0.0
+
+    def learn(self, done: Round, steps: float) -> None:
+        """Learn nothing: what is certain needs no record."""
+
+
+def make(_: Material) -> ForcedDrafter:
+    """Return the register's drafter."""
+    return ForcedDrafter()

@@ -1,0 +1,129 @@
+"""What this process may have of the machine: cores, and memory. Asks the system; knows nothing of models."""
+
+import ctypes
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+_ROOT = Path("/")
+
+
+def default_threads(root: Path = _ROOT) -> int:
+    """Return the number of physical cores that this process may use.
+
+    A second thread on the same core slows llama.cpp's kernels down; so do threads for which a
+    container's quota of CPU time is too small, since all wait for the one that is stopped.
+
+    Args:
+        root: where `proc` and `sys` are.
+    """
+    if sys.platform == "linux":
+        cores = len({_siblings(root, cpu) for cpu in os.sched_getaffinity(0)})
+        return max(1, int(min([cores, *_quotas(root)])))
+    if sys.platform == "darwin":
+        return _performance_cores() or os.cpu_count() or 4
+    return max(1, (os.cpu_count() or 4) // 2)
+
+
+def _siblings(root: Path, cpu: int) -> str:
+    path = root / f"sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings"
+    return _text(path) or str(cpu)
+
+
+def free_ram_bytes(root: Path = _ROOT) -> int | None:
+    """Return the memory that can be had without pushing anything out; None where nobody tells.
+
+    On Linux that is MemAvailable, bounded by what the control groups still allow.
+
+    Args:
+        root: where `proc` and `sys` are.
+    """
+    if sys.platform == "darwin":
+        return _vm_stat()
+    available = _field(root / "proc/meminfo", r"MemAvailable:\s+(\d+) kB")
+    bounds = [] if available is None else [available * 1024]
+    return min([*bounds, *_rooms(root)], default=None)
+
+
+def _quotas(root: Path) -> Iterator[float]:
+    """Yield how many cores every control group around this process allows, where it is bounded."""
+    for version, folder in _control_groups(root, "cpu"):
+        if version == 2:
+            told = _text(folder / "cpu.max").split()
+        else:
+            told = [_text(folder / f"cpu.cfs_{name}_us") for name in ("quota", "period")]
+        quota, period = [part.strip() for part in told] if len(told) == 2 else ("", "")
+        if quota.isdecimal() and period.isdecimal() and int(period) > 0:
+            yield int(quota) / int(period)
+
+
+def _rooms(root: Path) -> Iterator[int]:
+    """Yield how many bytes every control group around this process has left."""
+    for version, folder in _control_groups(root, "memory"):
+        if version == 2:
+            limit, used, cached = "memory.max", "memory.current", "inactive_file"
+        else:
+            limit, used = "memory.limit_in_bytes", "memory.usage_in_bytes"
+            cached = "total_inactive_file"
+        most, now = _field(folder / limit, r"(\d+)"), _field(folder / used, r"(\d+)")
+        if most is not None and now is not None:
+            # Pages of files that nobody touched lately are given back on demand.
+            idle = _field(folder / "memory.stat", rf"^{cached} (\d+)") or 0
+            yield max(most - now + idle, 0)
+
+
+def _control_groups(root: Path, controller: str) -> Iterator[tuple[int, Path]]:
+    """Yield the folder of every control group around this process that has a controller, and its version."""
+    for line in _text(root / "proc/self/cgroup").splitlines():
+        _, _, rest = line.partition(":")
+        controllers, _, path = rest.partition(":")
+        if controllers and controller not in controllers.split(","):
+            continue
+        base = root / "sys/fs/cgroup" / controllers
+        if not base.is_dir():
+            base = base.with_name(controller)
+        group = base / path.strip("/")
+        # In a container the path is that of the host, and only the root of the mount is there.
+        for folder in {group, *group.parents, base}:
+            if folder.is_relative_to(base):
+                yield (1 if controllers else 2), folder
+
+
+def _performance_cores() -> int:
+    """Return macOS's count of performance cores; 0 where it does not tell."""
+    libc = ctypes.CDLL(None)
+    value, size = ctypes.c_int32(0), ctypes.c_size_t(4)
+    name = b"hw.perflevel0.physicalcpu"
+    failed = libc.sysctlbyname(name, ctypes.byref(value), ctypes.byref(size), None, 0)
+    return 0 if failed else value.value
+
+
+def _vm_stat() -> int | None:
+    try:
+        shown = subprocess.run(["/usr/bin/vm_stat"], capture_output=True, text=True, timeout=5)  # noqa: PLW1510 - read anyway
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return parse_vm_stat(shown.stdout)
+
+
+def parse_vm_stat(text: str) -> int | None:
+    """Return the free memory that macOS's `vm_stat` speaks of; None where it does not."""
+    page = re.search(r"page size of (\d+) bytes", text)
+    kinds = "free|inactive|speculative|purgeable"
+    pages = re.findall(rf"^Pages (?:{kinds}):\s+(\d+)\.", text, re.MULTILINE)
+    return int(page[1]) * sum(map(int, pages)) if page and pages else None
+
+
+def _field(path: Path, pattern: str) -> int | None:
+    match = re.search(pattern, _text(path), re.MULTILINE)
+    return int(match[1]) if match else None
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text()
+    except OSError:
+        return ""

@@ -1,0 +1,146 @@
+"""Service: what the interfaces share: who answers, by which names, and how a client that goes away ends its requests."""
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator, Coroutine, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response, StreamingResponse
+
+from localspec.chat.events import Text
+from localspec.engine.protocol import ReplyDone
+from localspec.errors import LocalspecError
+from localspec.options import ReplyOptions
+from localspec.serve.backend import Backend
+from localspec.serve.http import NotFound, error_body, status_of
+
+T = TypeVar("T")
+_LOOK_S = 0.2
+"""How often it is looked whether a client is still there while nothing is sent to it."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Service:
+    """One pair of models, and how it is called.
+
+    Args:
+        backend: answers.
+        names: by which a request may call the models, the usual one first.
+        options: how to answer where a request does not say.
+        since: when the server was started, in Unix seconds.
+    """
+
+    backend: Backend
+    names: tuple[str, ...]
+    options: ReplyOptions
+    since: int
+
+    @property
+    def name(self) -> str:
+        """The usual name of the models."""
+        return self.names[0]
+
+    def require(self, name: str) -> None:
+        """Raise NotFound where a request names other models; none at all is as good."""
+        if name and name not in self.names:
+            raise NotFound(
+                f"model {name[:80]!r} is not served here: ask for {' or '.join(self.names)}"
+            )
+
+
+async def merged(
+    replies: Sequence[AsyncGenerator[Text | ReplyDone]],
+) -> AsyncGenerator[tuple[int, Text | ReplyDone]]:
+    """Yield what several answers bring, each with its place, as it comes; an error of one ends all."""
+    queue: asyncio.Queue[tuple[int, Text | ReplyDone | Exception | None]] = asyncio.Queue()
+
+    async def follow(at: int, reply: AsyncGenerator[Text | ReplyDone]) -> None:
+        try:
+            async with aclosing(reply):
+                async for event in reply:
+                    queue.put_nowait((at, event))
+            queue.put_nowait((at, None))
+        except Exception as error:  # it is raised where the events are read
+            queue.put_nowait((at, error))
+
+    tasks = [asyncio.create_task(follow(at, each)) for at, each in enumerate(replies)]
+    try:
+        left = len(tasks)
+        while left:
+            at, event = await queue.get()
+            if isinstance(event, Exception):
+                raise event
+            if event is None:
+                left -= 1
+            else:
+                yield at, event
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def collected(
+    request: Request, replies: Sequence[AsyncGenerator[Text | ReplyDone]]
+) -> list[ReplyDone]:
+    """Return whole answers; where the client goes away, all of them end."""
+
+    async def whole() -> list[ReplyDone]:
+        async with aclosing(merged(replies)) as events:
+            done = {at: event async for at, event in events if isinstance(event, ReplyDone)}
+        return [done[at] for at in sorted(done)]
+
+    return await unless_gone(request, whole())
+
+
+async def unless_gone(request: Request, work: Coroutine[Any, Any, T]) -> T:
+    """Return what some work brings; where the client goes away, the work ends.
+
+    Raises:
+        ClientDisconnect: it went away.
+    """
+
+    async def gone() -> None:
+        while not await request.is_disconnected():
+            await asyncio.sleep(_LOOK_S)
+
+    task, watcher = asyncio.create_task(work), asyncio.create_task(gone())
+    try:
+        await asyncio.wait({task, watcher}, return_when=asyncio.FIRST_COMPLETED)
+        if not task.done():
+            raise ClientDisconnect
+        return task.result()
+    finally:
+        task.cancel()
+        watcher.cancel()
+        await asyncio.gather(task, watcher, return_exceptions=True)
+
+
+async def streamed(request: Request, events: AsyncGenerator[str], end: str = "") -> Response:
+    """Return a stream of events. What goes wrong before the first of them is an error of its own, with its status."""
+
+    async def begun() -> str:
+        return await anext(events)
+
+    first = await unless_gone(request, begun())
+
+    async def sent() -> AsyncGenerator[str]:
+        async with aclosing(events):
+            yield first
+            try:
+                async for each in events:
+                    yield each
+            except LocalspecError as error:
+                body = error_body(request.url.path, status_of(error), str(error))
+                name = "event: error\n" if body.get("type") == "error" else ""
+                yield f"{name}data: {json.dumps(body)}\n\n"
+                return
+            if end:
+                yield end
+
+    return StreamingResponse(
+        sent(), media_type="text/event-stream", headers={"Cache-Control": "no-store"}
+    )

@@ -1,0 +1,166 @@
+"""Anthropic's interface: messages, and how many tokens they take.
+
+Source: the API reference of Anthropic, and what its Python client sends and reads.
+"""
+
+import json
+import secrets
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+
+from localspec.chat.events import Reply, Text
+from localspec.chat.reply_figures import speculation, timings
+from localspec.decoding.round import StopReason
+from localspec.engine.protocol import ReplyDone
+from localspec.errors import UsageError
+from localspec.messages import Message, from_json
+from localspec.options import ReplyOptions
+from localspec.serve.answering import Service, collected, streamed, unless_gone
+from localspec.serve.backend import Prompt
+from localspec.serve.http import body_of
+
+_SAMPLING = ("temperature", "top_p", "top_k")
+_ENDS = {
+    StopReason.LENGTH: "max_tokens",
+    StopReason.CONTEXT_FULL: "max_tokens",
+    StopReason.LOOP: "max_tokens",
+    StopReason.STOP_STRING: "stop_sequence",
+}
+
+
+class Counted(msgspec.Struct):
+    """What is asked about a conversation."""
+
+    messages: list[Any]
+    model: str = ""
+    system: str | list[Any] = ""
+    tools: Any = None
+
+
+class Body(Counted):
+    """What is asked for."""
+
+    max_tokens: int = msgspec.field(default=0)
+    stream: bool = False
+    stop_sequences: list[str] = msgspec.field(default_factory=list)
+    temperature: float | None = None
+    top_p: float | None = None
+    top_k: int | None = None
+
+
+async def messages(request: Request, service: Service) -> Response:
+    """Answer a conversation."""
+    body = await body_of(request, Body)
+    service.require(body.model)
+    prompt, options = Prompt(_said(body)), _options(body, service.options)
+    reply = service.backend.reply(prompt, options)
+    head = {"id": f"msg_{secrets.token_hex(12)}", "type": "message", "role": "assistant"}
+    if body.stream:
+        return await streamed(request, _events(reply, {**head, "model": service.name}, options))
+    (done,) = await collected(request, [reply])
+    answer = {
+        **head,
+        "model": service.name,
+        "content": _blocks(done.reply),
+        **_ending(done.reply, options),
+        "usage": _usage(done.reply),
+        "timings": timings(done.reply),
+        "speculation": speculation(done.reply),
+    }
+    return JSONResponse(answer)
+
+
+async def count_tokens(request: Request, service: Service) -> Response:
+    """Say how many tokens a conversation takes."""
+    body = await body_of(request, Counted)
+    service.require(body.model)
+    tokens = await unless_gone(request, service.backend.count(_said(body)))
+    return JSONResponse({"input_tokens": tokens})
+
+
+async def _events(
+    reply: AsyncGenerator[Text | ReplyDone], head: dict[str, Any], options: ReplyOptions
+) -> AsyncGenerator[str]:
+    """Yield the events of a stream: one block of thoughts, where there are some, and one of text."""
+    block, kind, begun = -1, "", False
+    nothing = {"input_tokens": 0, "output_tokens": 0}
+    opening = {**head, "content": [], "stop_reason": None, "stop_sequence": None, "usage": nothing}
+    async with aclosing(reply):
+        async for event in reply:
+            if not begun:
+                yield _event("message_start", message=opening)
+                begun = True
+            if isinstance(event, ReplyDone):
+                if block < 0:
+                    block = 0
+                    yield _event("content_block_start", index=0, content_block=_block("text"))
+                yield _event("content_block_stop", index=block)
+                ending = _ending(event.reply, options)
+                yield _event("message_delta", delta=ending, usage=_usage(event.reply))
+                yield _event("message_stop")
+                return
+            wanted = "thinking" if event.thinking else "text"
+            if kind != wanted:
+                if block >= 0:
+                    yield _event("content_block_stop", index=block)
+                block, kind = block + 1, wanted
+                yield _event("content_block_start", index=block, content_block=_block(kind))
+            delta = {"type": f"{kind}_delta", kind: event.text}
+            yield _event("content_block_delta", index=block, delta=delta)
+
+
+def _event(kind: str, **fields: Any) -> str:
+    body = json.dumps({"type": kind, **fields}, separators=(",", ":"))
+    return f"event: {kind}\ndata: {body}\n\n"
+
+
+def _said(body: Counted) -> tuple[Message, ...]:
+    if body.tools:
+        raise UsageError("tools is not supported by this server yet: leave it out")
+    system = [{"role": "system", "content": body.system}] if body.system else []
+    return tuple(
+        from_json(each, f"message {at}") for at, each in enumerate([*system, *body.messages], 1)
+    )
+
+
+def _options(body: Body, usual: ReplyOptions) -> ReplyOptions:
+    given = {name: value for name in _SAMPLING if (value := getattr(body, name)) is not None}
+    if body.max_tokens < 1:
+        raise UsageError(f"max_tokens is {body.max_tokens}: give 1 or more")
+    return replace(
+        usual,
+        sampling=replace(usual.sampling, **given),
+        max_tokens=body.max_tokens,
+        stop=tuple(body.stop_sequences) or usual.stop,
+    )
+
+
+def _block(kind: str, text: str = "") -> dict[str, Any]:
+    return {"type": kind, kind: text, **({"signature": ""} if kind == "thinking" else {})}
+
+
+def _blocks(reply: Reply) -> list[dict[str, Any]]:
+    thoughts = [_block("thinking", reply.thinking)] if reply.thinking else []
+    return [*thoughts, _block("text", reply.text)]
+
+
+def _ending(reply: Reply, options: ReplyOptions) -> dict[str, Any]:
+    """Return why it ended; which of several stop texts it was is not known."""
+    stopped = reply.stop_reason is StopReason.STOP_STRING
+    met = options.stop[0] if stopped and len(options.stop) == 1 else None
+    return {"stop_reason": _ENDS.get(reply.stop_reason, "end_turn"), "stop_sequence": met}
+
+
+def _usage(reply: Reply) -> dict[str, int]:
+    """Return tokens; what was cached is not counted twice."""
+    return {
+        "input_tokens": reply.prompt_tokens - reply.cached_tokens,
+        "cache_read_input_tokens": reply.cached_tokens,
+        "output_tokens": reply.completion_tokens,
+    }

@@ -1,0 +1,81 @@
+"""The application: which path does what."""
+
+import sys
+import traceback
+from collections.abc import Awaitable, Callable
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+from starlette.types import ASGIApp
+
+from localspec.errors import LocalspecError
+from localspec.serve import anthropic, openai
+from localspec.serve.answering import Service
+from localspec.serve.http import Guard, Guarded, error_of, told
+from localspec.serve.metrics import CONTENT_TYPE, Metrics
+
+Handler = Callable[[Request, Service], Awaitable[Response]]
+_POSTS: dict[str, Handler] = {
+    "/v1/chat/completions": openai.chat_completions,
+    "/v1/completions": openai.completions,
+    "/v1/messages": anthropic.messages,
+    "/v1/messages/count_tokens": anthropic.count_tokens,
+}
+
+
+def application(service: Service, metrics: Metrics, guard: Guard) -> ASGIApp:
+    """Return the server as an ASGI application."""
+
+    def posted(handler: Handler) -> Callable[[Request], Awaitable[Response]]:
+        async def handle(request: Request) -> Response:
+            try:
+                return await handler(request, service)
+            except LocalspecError as error:
+                return told(request.url.path, error)
+            except ClientDisconnect:
+                return Response(status_code=499)  # nobody reads it
+
+        return handle
+
+    async def listed(_: Request) -> Response:
+        return await openai.models(service)
+
+    async def health(_: Request) -> Response:
+        backend = service.backend
+        state = "lost" if backend.lost else "ok" if backend.ready else "loading"
+        figures = {"status": state, "model": service.name, "under_way": backend.under_way}
+        if backend.lost:
+            figures["reason"] = backend.lost
+        return JSONResponse(figures, 200 if state == "ok" else 503)
+
+    async def measured(_: Request) -> Response:
+        text = metrics.text(service.backend.under_way)
+        return Response(text, headers={"Content-Type": CONTENT_TYPE})
+
+    app = Starlette(
+        routes=[
+            Route("/health", health),
+            Route("/metrics", measured),
+            Route("/v1/models", listed),
+            *(Route(path, posted(each), methods=["POST"]) for path, each in _POSTS.items()),
+        ],
+        exception_handlers={HTTPException: _wrong_address, Exception: _fault},
+    )
+    return Guarded(app, guard)
+
+
+async def _wrong_address(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)  # noqa: S101 - it is registered for nothing else
+    path = request.url.path
+    if error.status_code == 405:
+        return error_of(path, 405, f"{path[:80]} takes no {request.method}: see docs/serve.md")
+    return error_of(path, 404, f"there is no {path[:80]}: see docs/serve.md")
+
+
+async def _fault(request: Request, error: Exception) -> Response:
+    traceback.print_exception(error, file=sys.stderr)
+    reason = f"this is a fault of localspec, report it ({type(error).__name__})"
+    return error_of(request.url.path, 500, reason)

@@ -1,0 +1,242 @@
+"""Backend: the engine's process for many clients at once. Everything here runs on one event loop.
+
+A request that its client gives up ends within a pass. When the engine dies, what was being answered ends with an
+error, and a new process loads the same models.
+"""
+
+import asyncio
+import threading
+import time
+from collections import deque
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+
+from localspec.chat.events import Text
+from localspec.engine.client import EngineClient
+from localspec.engine.protocol import (
+    Counted,
+    EngineDied,
+    Failed,
+    LoadCancelled,
+    Notice,
+    Ready,
+    ReplyDone,
+    ReplyEvents,
+)
+from localspec.errors import LocalspecError
+from localspec.messages import Message
+from localspec.options import LaunchOptions, ReplyOptions
+
+_MOST_DEATHS, _WITHIN_S = 5, 60.0
+"""An engine that dies more often than that stays down."""
+
+
+class Busy(LocalspecError):
+    """As many requests wait as may wait."""
+
+
+class EngineLost(LocalspecError):
+    """The engine's process died, or is not there."""
+
+
+class Refused(LocalspecError):
+    """The engine cannot do what a request asks for.
+
+    Args:
+        kind: name of the error's class, see `localspec.errors`.
+        reason: one line.
+    """
+
+    def __init__(self, kind: str, reason: str) -> None:
+        super().__init__(reason)
+        self.kind = kind
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """What is to be answered: a conversation, or a text as it is."""
+
+    messages: tuple[Message, ...] = ()
+    raw: str | None = None
+
+
+class Backend:
+    """Answers requests with one pair of models.
+
+    Args:
+        client: the engine's other end; started here.
+        launch: what to load.
+        most: requests that may run or wait; one more is refused.
+        watch: sees every notice, for progress and figures.
+    """
+
+    def __init__(
+        self,
+        client: EngineClient,
+        launch: LaunchOptions,
+        most: int,
+        watch: Callable[[Notice], None] = lambda _notice: None,
+    ) -> None:
+        self._client = client
+        self._launch = launch
+        self._most = most
+        self._watch = watch
+        self._loop = asyncio.get_running_loop()
+        self._asked: dict[int, asyncio.Queue[Notice]] = {}
+        self._deaths: deque[float] = deque(maxlen=_MOST_DEATHS)
+        self._loaded: asyncio.Future[Ready] = self._loop.create_future()
+        self._lost = ""
+        self._closed = False
+
+    @property
+    def ready(self) -> Ready | None:
+        """What is loaded; None while nothing is."""
+        if not self._loaded.done() or self._loaded.exception() is not None:
+            return None
+        return self._loaded.result()
+
+    @property
+    def lost(self) -> str:
+        """Why the engine stays down; empty while it does not."""
+        return self._lost
+
+    @property
+    def under_way(self) -> int:
+        """Requests that run or wait."""
+        return len(self._asked)
+
+    async def start(self) -> Ready:
+        """Start the engine and load.
+
+        Raises:
+            Refused: the models cannot be loaded.
+            EngineLost: the engine died of it.
+        """
+        self._client.start()
+        self._client.load(self._launch)
+        threading.Thread(target=self._listen, daemon=True, name="localspec-notices").start()
+        return await asyncio.shield(self._loaded)
+
+    async def close(self) -> None:
+        """End the engine; whoever still waits is told."""
+        self._closed = True
+        self._end_all("the server stops")
+        await asyncio.to_thread(self._client.close)
+
+    async def reply(
+        self, prompt: Prompt, options: ReplyOptions, *, draft: bool = True
+    ) -> AsyncGenerator[Text | ReplyDone]:
+        """Yield the pieces of an answer, and in the end the whole.
+
+        Closing the iterator ends the request.
+
+        Raises:
+            Busy: too many requests are under way.
+            Refused: it cannot be answered.
+            EngineLost: the engine died meanwhile.
+        """
+        number = self._ask(
+            lambda: self._client.ask(prompt.messages, options, draft=draft, raw=prompt.raw)
+        )
+        try:
+            while True:
+                notice = await self._next(number)
+                if isinstance(notice, ReplyDone):
+                    self._forget(number)
+                    yield notice
+                    return
+                if isinstance(notice, ReplyEvents):
+                    for event in notice.events:
+                        if isinstance(event, Text):
+                            yield event
+        finally:
+            if self._forget(number):
+                self._client.cancel(number)
+
+    async def count(self, messages: Sequence[Message]) -> int:
+        """Return how many tokens a conversation takes; raises as `reply` does."""
+        number = self._ask(lambda: self._client.count(messages))
+        try:
+            notice = await self._next(number)
+            assert isinstance(notice, Counted), notice  # noqa: S101 - the protocol says so
+            return notice.tokens
+        finally:
+            self._forget(number)
+
+    def _ask(self, ask: Callable[[], int]) -> int:
+        if self._lost or self._closed:
+            raise EngineLost(self._lost or "the server stops")
+        if len(self._asked) >= self._most:
+            raise Busy(f"{len(self._asked)} requests are under way, as many as may be: try later")
+        number = ask()
+        self._asked[number] = asyncio.Queue()
+        return number
+
+    async def _next(self, number: int) -> Notice:
+        notice = await self._asked[number].get()
+        if isinstance(notice, Failed):
+            self._forget(number)
+            raise Refused(notice.kind, notice.reason)
+        if isinstance(notice, EngineDied):
+            self._forget(number)
+            raise EngineLost(notice.reason)
+        return notice
+
+    def _forget(self, number: int) -> bool:
+        return self._asked.pop(number, None) is not None
+
+    def _listen(self) -> None:
+        while not self._closed:
+            notice = self._client.wait()
+            with suppress(RuntimeError):  # the loop is closed: nobody is there any more
+                self._loop.call_soon_threadsafe(self._heard, notice)
+
+    def _heard(self, notice: Notice) -> None:
+        self._watch(notice)
+        match notice:
+            case Ready():
+                self._deaths.clear()
+                self._settle(notice)
+            case EngineDied():
+                self._died(notice.reason)
+            case LoadCancelled():
+                self._settle(Refused("Cancelled", "loading was stopped"))
+            case Failed(id=None) if self.ready is None:
+                self._settle(Refused(notice.kind, notice.reason))
+            case Failed(id=int(number)) | ReplyEvents(id=number) | ReplyDone(id=number):
+                self._tell(number, notice)
+            case Counted(id=number):
+                self._tell(number, notice)
+
+    def _tell(self, number: int, notice: Notice) -> None:
+        if number in self._asked:
+            self._asked[number].put_nowait(notice)
+
+    def _settle(self, outcome: Ready | LocalspecError) -> None:
+        if self._loaded.done():
+            self._loaded = self._loop.create_future()
+        if isinstance(outcome, Ready):
+            self._loaded.set_result(outcome)
+            return
+        self._lost = str(outcome)
+        self._loaded.set_exception(outcome)
+        self._loaded.exception()  # seen: it is told by whoever starts, and by `lost`
+        self._end_all(self._lost)
+
+    def _died(self, reason: str) -> None:
+        if self._closed:
+            return
+        first = self.ready is None and not self._deaths
+        self._deaths.append(time.monotonic())
+        self._end_all(reason)
+        often = len(self._deaths) == _MOST_DEATHS
+        if first or (often and self._deaths[-1] - self._deaths[0] < _WITHIN_S):
+            self._settle(EngineLost(reason))
+            return
+        self._loaded = self._loop.create_future()
+        self._client.restart()
+
+    def _end_all(self, reason: str) -> None:
+        for queue in self._asked.values():
+            queue.put_nowait(EngineDied(reason))

@@ -1,0 +1,331 @@
+"""OpenAI's interface: chat completions, completions, and the list of models.
+
+Source: the API reference of OpenAI, and what its Python client sends and reads.
+"""
+
+import json
+import math
+import secrets
+import time
+from collections.abc import AsyncGenerator, Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+
+from localspec.chat.events import Reply, Text
+from localspec.chat.reply_figures import speculation, timings
+from localspec.decoding.round import StopReason
+from localspec.engine.protocol import ReplyDone
+from localspec.errors import UsageError
+from localspec.messages import from_json
+from localspec.options import ReplyOptions, SamplingParams
+from localspec.serve.answering import Service, collected, merged, streamed
+from localspec.serve.backend import Prompt
+from localspec.serve.http import body_of
+
+_MOST_CHOICES = 16
+_SAMPLING = ("temperature", "top_p", "top_k", "min_p", "presence_penalty", "frequency_penalty")
+_CUT = {StopReason.LENGTH, StopReason.CONTEXT_FULL, StopReason.LOOP}
+
+
+class StreamOptions(msgspec.Struct):
+    """What a stream tells beside the text."""
+
+    include_usage: bool = False
+
+
+class Own(msgspec.Struct):
+    """What only localspec knows."""
+
+    draft: str | None = None
+
+
+class Body(msgspec.Struct):
+    """What both kinds of completions take. What is not named here is ignored, but for what would change the answer."""
+
+    model: str = ""
+    stream: bool = False
+    stream_options: StreamOptions | None = None
+    max_tokens: int | None = None
+    n: int | None = None
+    seed: int | None = None
+    stop: str | list[str] | None = None
+    temperature: float | None = None
+    top_p: float | None = None
+    top_k: int | None = None
+    min_p: float | None = None
+    presence_penalty: float | None = None
+    frequency_penalty: float | None = None
+    repeat_penalty: float | None = None
+    logit_bias: dict[str, float] | None = None
+    logprobs: Any = None
+    localspec: Own = msgspec.field(default_factory=Own)
+
+
+class ChatBody(Body):
+    """A chat completion's body."""
+
+    messages: list[Any] = msgspec.field(default_factory=list)
+    max_completion_tokens: int | None = None
+    response_format: dict[str, Any] | None = None
+    top_logprobs: Any = None
+    tools: Any = None
+    functions: Any = None
+
+
+class TextBody(Body):
+    """A completion's body."""
+
+    prompt: str | list[str] = ""
+    suffix: str | None = None
+    echo: bool = False
+
+
+async def models(service: Service) -> Response:
+    """List what may be named in a request."""
+    listed = [
+        {"id": name, "object": "model", "created": service.since, "owned_by": "localspec"}
+        for name in service.names
+    ]
+    return JSONResponse({"object": "list", "data": listed})
+
+
+async def chat_completions(request: Request, service: Service) -> Response:
+    """Answer a conversation."""
+    body = await body_of(request, ChatBody)
+    service.require(body.model)
+    _refuse(tools=body.tools or body.functions, logprobs=body.logprobs or body.top_logprobs)
+    prompt = Prompt(
+        tuple(from_json(each, f"message {at}") for at, each in enumerate(body.messages, 1))
+    )
+    limit = body.max_completion_tokens or body.max_tokens
+    options = replace(_options(body, service.options, limit), **_form(body.response_format))
+    return await _answered(request, service, body, [prompt], options, _Chat(service.name))
+
+
+async def completions(request: Request, service: Service) -> Response:
+    """Go on with a text as it is."""
+    body = await body_of(request, TextBody)
+    service.require(body.model)
+    _refuse(logprobs=body.logprobs, suffix=body.suffix, echo=body.echo)
+    texts = [body.prompt] if isinstance(body.prompt, str) else body.prompt
+    options = _options(body, service.options, body.max_tokens or 16)
+    return await _answered(
+        request,
+        service,
+        body,
+        [Prompt(raw=each) for each in texts],
+        options,
+        _Completion(service.name),
+    )
+
+
+class _Chat:
+    """The forms of a chat completion."""
+
+    whole, chunk, prefix = "chat.completion", "chat.completion.chunk", "chatcmpl"
+
+    def __init__(self, model: str) -> None:
+        self.model = model
+
+    def choice(self, reply: Reply) -> dict[str, Any]:
+        thoughts = {"reasoning_content": reply.thinking} if reply.thinking else {}
+        message = {"role": "assistant", "content": reply.text, "refusal": None, **thoughts}
+        return {"message": message, "logprobs": None}
+
+    def opening(self) -> dict[str, Any]:
+        return {"delta": {"role": "assistant", "content": ""}}
+
+    def piece(self, text: Text | None) -> dict[str, Any]:
+        if text is None:
+            return {"delta": {}}
+        return {"delta": {"reasoning_content" if text.thinking else "content": text.text}}
+
+
+class _Completion:
+    """The forms of a completion."""
+
+    whole, chunk, prefix = "text_completion", "text_completion", "cmpl"
+
+    def __init__(self, model: str) -> None:
+        self.model = model
+
+    def choice(self, reply: Reply) -> dict[str, Any]:
+        return {"text": reply.text, "logprobs": None}
+
+    def opening(self) -> None:
+        return None
+
+    def piece(self, text: Text | None) -> dict[str, Any]:
+        return {"text": "" if text is None else text.text}
+
+
+async def _answered(
+    request: Request,
+    service: Service,
+    body: Body,
+    prompts: list[Prompt],
+    options: ReplyOptions,
+    form: _Chat | _Completion,
+) -> Response:
+    each = body.n or 1
+    if not prompts or not 1 <= each * len(prompts) <= _MOST_CHOICES:
+        raise UsageError(
+            f"{each * len(prompts)} answers are asked for: ask for 1 to {_MOST_CHOICES}"
+        )
+    asked = [(prompt, _numbered(options, number)) for prompt in prompts for number in range(each)]
+    draft = _drafts(body.localspec.draft)
+    head = {
+        "id": f"{form.prefix}-{secrets.token_hex(12)}",
+        "created": int(time.time()),
+        "model": form.model,
+    }
+    replies = [service.backend.reply(prompt, options, draft=draft) for prompt, options in asked]
+    if body.stream:
+        counted = body.stream_options is not None and body.stream_options.include_usage
+        return await streamed(
+            request, _chunks(replies, head, form, counted=counted), "data: [DONE]\n\n"
+        )
+    done = await collected(request, replies)
+    answer: dict[str, Any] = {
+        **head,
+        "object": form.whole,
+        "choices": [
+            {"index": at, **form.choice(each.reply), "finish_reason": _finish(each.reply)}
+            for at, each in enumerate(done)
+        ],
+        "usage": _usage([each.reply for each in done]),
+        **_figures(done),
+    }
+    return JSONResponse(answer)
+
+
+async def _chunks(
+    replies: list[AsyncGenerator[Text | ReplyDone]],
+    head: Mapping[str, Any],
+    form: _Chat | _Completion,
+    *,
+    counted: bool,
+) -> AsyncGenerator[str]:
+    """Yield the events of a stream; of several answers as they come."""
+
+    def line(choices: list[dict[str, Any]], **more: Any) -> str:
+        usage = {"usage": None} if counted else {}
+        return _event({**head, "object": form.chunk, "choices": choices, **usage, **more})
+
+    done: list[ReplyDone] = []
+    opened: set[int] = set()
+    async for at, event in merged(replies):
+        opening = form.opening()
+        if at not in opened and opening is not None:
+            yield line([{"index": at, **opening, "finish_reason": None}])
+        opened.add(at)
+        if isinstance(event, ReplyDone):
+            done.append(event)
+            last = {"index": at, **form.piece(None), "finish_reason": _finish(event.reply)}
+            yield line([last], **(_figures([event]) if len(replies) == 1 else {}))
+        else:
+            yield line([{"index": at, **form.piece(event), "finish_reason": None}])
+    if counted:
+        yield line([], usage=_usage([each.reply for each in done]))
+
+
+def _event(value: Mapping[str, Any]) -> str:
+    return f"data: {json.dumps(value, separators=(',', ':'))}\n\n"
+
+
+def _options(body: Body, usual: ReplyOptions, limit: int | None) -> ReplyOptions:
+    """Return how to answer: as the body says, and else as the server was started."""
+    given = {name: value for name in _SAMPLING if (value := getattr(body, name)) is not None}
+    if body.repeat_penalty is not None:
+        given["repeat_penalty"] = body.repeat_penalty
+    if body.logit_bias:
+        given["logit_bias"] = tuple(_biases(body.logit_bias))
+    stop = (body.stop,) if isinstance(body.stop, str) else tuple(body.stop or ())
+    return replace(
+        usual,
+        sampling=_sampling(usual.sampling, given),
+        seed=usual.seed if body.seed is None else body.seed,
+        max_tokens=usual.max_tokens if limit is None else limit,
+        stop=stop or usual.stop,
+    )
+
+
+def _sampling(usual: SamplingParams, given: Mapping[str, Any]) -> SamplingParams:
+    return replace(usual, **given)
+
+
+def _biases(given: Mapping[str, float]) -> Iterator[tuple[int, float]]:
+    for token, bias in given.items():
+        if not token.isdecimal():
+            raise UsageError(f"logit_bias names the token {token[:40]!r}: give ids")
+        # What OpenAI calls a ban, or a certainty.
+        yield int(token), -math.inf if bias <= -100 else bias
+
+
+def _form(wanted: dict[str, Any] | None) -> dict[str, Any]:
+    """Return the option that a response format stands for."""
+    kind = (wanted or {"type": "text"}).get("type")
+    if kind == "text":
+        return {}
+    if kind == "json_object":
+        return {"json_schema": {"type": "object"}}
+    if kind == "json_schema" and wanted is not None:
+        described = wanted.get("json_schema")
+        schema = described.get("schema") if isinstance(described, dict) else None
+        if isinstance(schema, dict | bool):
+            return {"json_schema": schema}
+    raise UsageError(
+        f"response_format is {str(kind)[:40]!r} without what it needs: give text, json_object, or json_schema with a schema"
+    )
+
+
+def _refuse(**asked: Any) -> None:
+    """Raise UsageError where a body asks for what is not there yet, and the answer would not be what is expected."""
+    name = next((name for name, value in asked.items() if value), None)
+    if name is not None:
+        raise UsageError(f"{name} is not supported by this server yet: leave it out")
+
+
+def _drafts(mode: str | None) -> bool:
+    if mode not in {None, "auto", "off"}:
+        raise UsageError(f"localspec.draft is {str(mode)[:40]!r}: give auto or off")
+    return mode != "off"
+
+
+def _numbered(options: ReplyOptions, number: int) -> ReplyOptions:
+    """Return the options of one of several answers: each has a seed of its own."""
+    if number == 0 or options.seed is None:
+        return options
+    return replace(options, seed=options.seed + number)
+
+
+def _finish(reply: Reply) -> str:
+    return "length" if reply.stop_reason in _CUT else "stop"
+
+
+def _usage(replies: list[Reply]) -> dict[str, Any]:
+    prompt, completion = (
+        sum(each.prompt_tokens for each in replies),
+        sum(each.completion_tokens for each in replies),
+    )
+    return {
+        "prompt_tokens": prompt,
+        "completion_tokens": completion,
+        "total_tokens": prompt + completion,
+        "prompt_tokens_details": {"cached_tokens": sum(each.cached_tokens for each in replies)},
+    }
+
+
+def _figures(done: list[ReplyDone]) -> dict[str, Any]:
+    """Return what only localspec tells: seed, where the time went, and how drafting went; of several answers, of the first."""
+    first = done[0]
+    note = {} if first.forecast is None else {"note": first.forecast.note}
+    return {
+        "localspec": {"seed": first.reply.seed, "stop_reason": first.reply.stop_reason.value},
+        "timings": timings(first.reply),
+        "speculation": {**speculation(first.reply), **note},
+    }

@@ -1,0 +1,95 @@
+"""A real server on a real port, in front of an engine that tells a script."""
+
+import asyncio
+import socket
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import httpx
+import uvicorn
+
+from localspec.engine.client import EngineClient
+from localspec.options import LaunchOptions, ReplyOptions, SamplingParams
+from localspec.serve.answering import Service
+from localspec.serve.app import application
+from localspec.serve.backend import Backend
+from localspec.serve.http import Guard
+from localspec.serve.metrics import Metrics
+from tests.engine.double import command
+
+GREEDY = ReplyOptions(SamplingParams(temperature=0))
+_PATIENCE = 2000
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Served:
+    """Where a server is."""
+
+    url: str
+    client: httpx.Client
+
+    def chat(self, text: str, **more: Any) -> httpx.Response:
+        """Ask one question."""
+        body = {"messages": [{"role": "user", "content": text}], **more}
+        return self.client.post("/v1/chat/completions", json=body)
+
+    def under_way(self) -> int:
+        """Return how many requests run or wait."""
+        count: int = self.client.get("/health").json()["under_way"]
+        return count
+
+    def wait_until(self, under_way: int) -> None:
+        """Wait until so many requests are under way."""
+        for _ in range(_PATIENCE):
+            if self.under_way() == under_way:
+                return
+            time.sleep(0.01)
+        raise AssertionError(f"{self.under_way()} requests are under way, not {under_way}")
+
+
+@contextmanager
+def served(
+    script: Mapping[str, Any], *, most: int = 8, guard: Guard | None = None
+) -> Iterator[Served]:
+    """Serve what a script says."""
+    listener = socket.create_server(("127.0.0.1", 0))
+    started, ended = threading.Event(), threading.Event()
+    servers: list[uvicorn.Server] = []
+
+    async def run() -> None:
+        metrics = Metrics()
+        launch = LaunchOptions(pair="a-pair")
+        backend = Backend(EngineClient(command(script)), launch, most, metrics.see)
+        try:
+            await backend.start()
+            service = Service(backend, ("a-pair",), GREEDY, 0)
+            let_in = guard or Guard(hosts={"127.0.0.1", "localhost"})
+            app = application(service, metrics, let_in)
+            config = uvicorn.Config(
+                app, log_level="critical", lifespan="off", timeout_graceful_shutdown=1
+            )
+            servers.append(uvicorn.Server(config))
+            started.set()
+            await servers[0].serve(sockets=[listener])
+        finally:
+            await backend.close()
+            started.set()
+            ended.set()
+
+    thread = threading.Thread(target=asyncio.run, args=(run(),), daemon=True)
+    thread.start()
+    started.wait()
+    url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+    try:
+        with httpx.Client(base_url=url, timeout=60) as client:
+            yield Served(url, client)
+    finally:
+        for server in servers:
+            server.should_exit = True
+        ended.wait()
+        thread.join()
+        listener.close()

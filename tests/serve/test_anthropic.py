@@ -1,0 +1,74 @@
+"""Anthropic's interface, asked by Anthropic's own client."""
+
+from collections.abc import Iterator
+
+import anthropic
+import pytest
+
+from tests.serve.serving import Served, served
+
+SCRIPT = {
+    "answers": {"Rhine": "It is 1233 km long.", "why": "<think>So.</think>It is."},
+    "otherwise": ["Hello."],
+    "thinks": True,
+}
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Served]:
+    with served(SCRIPT) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def client(server: Served) -> anthropic.Anthropic:
+    return anthropic.Anthropic(base_url=server.url, api_key="none", max_retries=0)
+
+
+def test_a_question_is_answered_and_counted(client: anthropic.Anthropic) -> None:
+    asked: list[anthropic.types.MessageParam] = [
+        {"role": "user", "content": [{"type": "text", "text": "How long is the Rhine?"}]}
+    ]
+    done = client.messages.create(model="a-pair", max_tokens=99, system="Be brief.", messages=asked)
+    assert [each.type for each in done.content] == ["text"]
+    assert done.content[0].type == "text"
+    assert done.content[0].text == "It is 1233 km long."
+    assert done.stop_reason == "end_turn"
+    counted = client.messages.count_tokens(model="a-pair", system="Be brief.", messages=asked)
+    cached = done.usage.cache_read_input_tokens or 0
+    assert counted.input_tokens == done.usage.input_tokens + cached
+
+
+def test_a_stream_has_its_events_in_their_order(client: anthropic.Anthropic) -> None:
+    with client.messages.stream(
+        model="a-pair", max_tokens=99, messages=[{"role": "user", "content": "why?"}]
+    ) as stream:
+        kinds = [event.type for event in stream]
+        whole = stream.get_final_message()
+    assert [each.type for each in whole.content] == ["thinking", "text"]
+    assert whole.content[1].type == "text"
+    assert whole.content[1].text == "It is."
+    assert kinds[0] == "message_start"
+    assert kinds[-1] == "message_stop"
+    assert kinds.count("content_block_start") == kinds.count("content_block_stop") == 2
+
+
+def test_a_stop_text_and_a_limit_are_told_apart(client: anthropic.Anthropic) -> None:
+    asked: list[anthropic.types.MessageParam] = [{"role": "user", "content": "the Rhine"}]
+    stopped = client.messages.create(
+        model="a-pair", max_tokens=99, messages=asked, stop_sequences=[" km"]
+    )
+    assert (stopped.stop_reason, stopped.stop_sequence) == ("stop_sequence", " km")
+    cut = client.messages.create(model="a-pair", max_tokens=3, messages=asked)
+    assert cut.stop_reason == "max_tokens"
+
+
+def test_errors_have_its_form(server: Served, client: anthropic.Anthropic) -> None:
+    with pytest.raises(anthropic.NotFoundError, match="ask for a-pair"):
+        client.messages.create(
+            model="claude", max_tokens=9, messages=[{"role": "user", "content": "hello"}]
+        )
+    answer = server.client.post("/v1/messages", json={"messages": [], "max_tokens": 0})
+    assert answer.status_code == 400
+    assert answer.json()["type"] == "error"
+    assert answer.json()["error"]["type"] == "invalid_request_error"

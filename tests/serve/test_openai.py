@@ -1,0 +1,152 @@
+"""OpenAI's interface, asked by OpenAI's own client."""
+
+from collections.abc import Iterator
+
+import openai
+import pytest
+
+from tests.serve.serving import Served, served
+
+SCRIPT = {
+    "answers": {
+        "Rhine": "It is 1233 km long.",
+        "story": "x" * 300,
+        "why": "<think>So.</think>It is.",
+    },
+    "otherwise": ["Hello."],
+    "parallel": 2,
+    "thinks": True,
+}
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Served]:
+    with served(SCRIPT) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def client(server: Served) -> openai.OpenAI:
+    return openai.OpenAI(base_url=f"{server.url}/v1", api_key="none", max_retries=0)
+
+
+def said(content: str) -> list[openai.types.chat.ChatCompletionMessageParam]:
+    return [{"role": "user", "content": content}]
+
+
+def test_a_question_is_answered(client: openai.OpenAI) -> None:
+    done = client.chat.completions.create(model="a-pair", messages=said("How long is the Rhine?"))
+    (choice,) = done.choices
+    assert (choice.message.content, choice.finish_reason) == ("It is 1233 km long.", "stop")
+    assert done.usage is not None
+    assert done.usage.total_tokens == done.usage.prompt_tokens + done.usage.completion_tokens
+    assert done.model_extra is not None
+    assert done.model_extra["speculation"]["drafter"] == "off"
+
+
+def test_a_stream_adds_up_to_the_answer_and_ends_with_its_figures(client: openai.OpenAI) -> None:
+    stream = client.chat.completions.create(
+        model="a-pair",
+        messages=said("How long is the Rhine?"),
+        stream=True,
+        stream_options={"include_usage": True},
+    )
+    chunks = list(stream)
+    texts = [each.choices[0].delta.content or "" for each in chunks[:-1]]
+    assert "".join(texts) == "It is 1233 km long."
+    assert chunks[0].choices[0].delta.role == "assistant"
+    assert [each.choices[0].finish_reason for each in chunks[-3:-1]] == [None, "stop"]
+    assert chunks[-1].choices == []
+    assert chunks[-1].usage is not None
+    assert len({each.id for each in chunks}) == 1
+
+
+def test_what_cuts_an_answer_is_told(client: openai.OpenAI) -> None:
+    story = client.chat.completions.create(
+        model="a-pair", messages=said("a story"), max_completion_tokens=7
+    )
+    assert (story.choices[0].message.content, story.choices[0].finish_reason) == ("x" * 7, "length")
+    rhine = client.chat.completions.create(model="a-pair", messages=said("Rhine"), stop=" km")
+    assert (rhine.choices[0].message.content, rhine.choices[0].finish_reason) == (
+        "It is 1233",
+        "stop",
+    )
+
+
+def test_thoughts_are_apart_from_the_answer(client: openai.OpenAI) -> None:
+    done = client.chat.completions.create(model="a-pair", messages=said("why?"))
+    message = done.choices[0].message
+    assert message.content == "It is."
+    assert message.model_extra is not None
+    assert message.model_extra["reasoning_content"].strip() == "So."
+
+
+def test_several_answers_are_made_and_streamed(client: openai.OpenAI) -> None:
+    done = client.chat.completions.create(model="a-pair", messages=said("Rhine"), n=3, seed=5)
+    assert [each.index for each in done.choices] == [0, 1, 2]
+    assert {each.message.content for each in done.choices} == {"It is 1233 km long."}
+    texts = {0: "", 1: ""}
+    stream = client.chat.completions.create(
+        model="a-pair", messages=said("Rhine"), n=2, stream=True
+    )
+    for chunk in stream:
+        for choice in chunk.choices:
+            texts[choice.index] += choice.delta.content or ""
+    assert texts == {0: "It is 1233 km long.", 1: "It is 1233 km long."}
+
+
+def test_the_models_are_listed_and_no_other_is_answered_for(client: openai.OpenAI) -> None:
+    assert [each.id for each in client.models.list()] == ["a-pair"]
+    with pytest.raises(openai.NotFoundError, match="ask for a-pair"):
+        client.chat.completions.create(model="gpt-0", messages=said("hello"))
+
+
+@pytest.mark.parametrize(
+    ("more", "told"),
+    [
+        ({"temperature": -1}, "temperature"),
+        ({"max_tokens": 0}, "max_tokens"),
+        ({"n": 99}, "1 to 16"),
+        ({"stop": [""]}, "stop"),
+        ({"logprobs": True}, "logprobs"),
+        ({"tools": [{"type": "function"}]}, "tools"),
+        ({"response_format": {"type": "yaml"}}, "response_format"),
+        ({"logit_bias": {"x": 1}}, "logit_bias"),
+        ({"messages": [{"role": "robot", "content": "x"}]}, "robot"),
+        ({"messages": []}, "say something"),
+        ({"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}, "only texts"),
+        ({"localspec": {"draft": "often"}}, "auto or off"),
+        ({"seed": "x"}, "seed"),
+    ],
+)
+def test_a_body_that_cannot_be_answered_is_refused_in_one_line(
+    server: Served, more: dict[str, object], told: str
+) -> None:
+    answer = server.chat("hello", **more)
+    error = answer.json()["error"]
+    assert answer.status_code == 400
+    assert told in error["message"]
+    assert "\n" not in error["message"]
+    assert error["type"] == "invalid_request_error"
+
+
+@pytest.mark.parametrize("body", [b"", b"{", b"[]", b"\xff", b"[" * 100_000, b'{"messages": 1}'])
+def test_what_is_no_body_is_refused(server: Served, body: bytes) -> None:
+    answer = server.client.post("/v1/chat/completions", content=body)
+    assert answer.status_code == 400
+    assert answer.json()["error"]["message"].startswith("the body")
+
+
+def test_a_conversation_that_does_not_fit_says_so(client: openai.OpenAI) -> None:
+    with pytest.raises(openai.BadRequestError) as caught:
+        client.chat.completions.create(model="a-pair", messages=said("x" * 5000))
+    assert caught.value.code == "context_length_exceeded"
+
+
+def test_a_text_goes_on_as_it_is(server: Served) -> None:
+    prompt = "<|im_start|>user\nthe Rhine<|im_end|>\n<|im_start|>assistant\n"
+    client = openai.OpenAI(base_url=f"{server.url}/v1", api_key="none")
+    done = client.completions.create(model="a-pair", prompt=prompt, max_tokens=5)
+    assert (done.choices[0].text, done.choices[0].finish_reason) == ("It is", "length")
+    stream = client.completions.create(model="a-pair", prompt=prompt, max_tokens=99, stream=True)
+    assert "".join(each.choices[0].text for each in stream) == "It is 1233 km long."

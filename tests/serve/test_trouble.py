@@ -1,0 +1,120 @@
+"""Who is let in, and what becomes of the others when a client, or the engine, goes away."""
+
+import threading
+
+import httpx
+import pytest
+
+from localspec.serve.http import Guard
+from tests.serve.serving import served
+
+STORY = "x" * 400
+SLOW = {"answers": {"story": STORY}, "otherwise": ["Hello."], "pass_s": 0.01, "parallel": 2}
+
+
+def test_a_client_that_goes_away_ends_its_request() -> None:
+    with served(SLOW) as server:
+        body = {"messages": [{"role": "user", "content": "a story"}], "stream": True}
+        with server.client.stream("POST", "/v1/chat/completions", json=body) as answer:
+            lines = answer.iter_lines()
+            next(lines)
+            assert server.under_way() == 1
+        server.wait_until(0)
+        whole = httpx.Client(base_url=server.url, timeout=0.5)
+        with pytest.raises(httpx.ReadTimeout):
+            whole.post("/v1/chat/completions", json={**body, "stream": False})
+        whole.close()
+        server.wait_until(0)
+        assert server.chat("hello").json()["choices"][0]["message"]["content"] == "Hello."
+
+
+def test_more_than_may_wait_are_told_to_try_later() -> None:
+    with served(SLOW, most=1) as server:
+        body = {"messages": [{"role": "user", "content": "a story"}], "stream": True}
+        with server.client.stream("POST", "/v1/chat/completions", json=body) as answer:
+            lines = answer.iter_lines()
+            next(lines)
+            refused = server.chat("hello")
+        assert refused.status_code == 429
+        assert int(refused.headers["retry-after"]) > 0
+        assert refused.json()["error"]["type"] == "rate_limit_error"
+        server.wait_until(0)
+        assert server.chat("hello").status_code == 200
+
+
+def test_several_are_answered_at_once_each_its_own() -> None:
+    answers = {f"number {n}": f"This is answer {n}." for n in range(6)}
+    with served({"answers": answers, "pass_s": 0.001, "parallel": 3}) as server:
+        found: dict[int, str] = {}
+
+        def ask(number: int) -> None:
+            done = server.chat(f"say number {number}").json()
+            found[number] = done["choices"][0]["message"]["content"]
+
+        threads = [threading.Thread(target=ask, args=(number,)) for number in range(6)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert found == {number: f"This is answer {number}." for number in range(6)}
+        text = server.client.get("/metrics").text
+        assert 'localspec_requests_total{outcome="eog"} 6.0' in text
+
+
+def test_an_engine_that_dies_costs_what_it_was_answering_and_no_more() -> None:
+    script = {**SLOW, "death": {"on": "token", "at": 50}}
+    with served(script) as server:
+        lost = server.chat("a story")
+        assert lost.status_code == 503
+        assert lost.json()["error"]["type"] == "overloaded_error"
+        body = {"messages": [{"role": "user", "content": "a story"}], "stream": True}
+        with server.client.stream("POST", "/v1/chat/completions", json=body) as answer:
+            lines = [line for line in answer.iter_lines() if line]
+        assert '"overloaded_error"' in lines[-1]
+        assert "[DONE]" not in lines[-1]
+        assert server.chat("hello").json()["choices"][0]["message"]["content"] == "Hello."
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({}, 401),
+        ({"Authorization": "Bearer wrong"}, 401),
+        ({"Authorization": "Bearer sesame"}, 200),
+        ({"x-api-key": "second"}, 200),
+        ({"x-api-key": "sesame", "Origin": "https://evil.example"}, 403),
+        ({"x-api-key": "sesame", "Origin": "https://good.example"}, 200),
+    ],
+)
+def test_a_key_lets_in(headers: dict[str, str], status: int) -> None:
+    guard = Guard(keys=("sesame", "second"), origins=("https://good.example",))
+    with served({}, guard=guard) as server:
+        answer = server.client.get("/v1/models", headers=headers)
+    assert answer.status_code == status
+    assert "sesame" not in answer.text
+    allowed = answer.headers.get("access-control-allow-origin")
+    assert (allowed is not None) == (status == 200 and "Origin" in headers)
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({"Host": "evil.example"}, 403),
+        ({"Host": "localhost:8080"}, 200),
+        ({"Origin": "http://evil.example"}, 403),
+        ({"Origin": "http://localhost:3000"}, 200),
+        ({"Origin": "null"}, 403),
+    ],
+)
+def test_pages_of_others_do_not_reach_a_server_of_this_machine(
+    headers: dict[str, str], status: int
+) -> None:
+    with served({}) as server:
+        assert server.client.get("/v1/models", headers=headers).status_code == status
+
+
+def test_wrong_addresses_are_told() -> None:
+    with served({}) as server:
+        assert server.client.get("/nope").status_code == 404
+        assert server.client.get("/v1/chat/completions").status_code == 405
+        assert server.client.get("/nope").json()["error"]["message"].startswith("there is no /nope")

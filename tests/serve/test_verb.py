@@ -1,0 +1,144 @@
+"""`localspec serve` itself: a process on real weights, asked over a real port, and what it refuses to start with."""
+
+import json
+import re
+import signal
+import socket
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import jsonschema
+import openai
+import pytest
+
+from tests.cli.command import PLAIN, answer, assert_one_complaint, localspec, started
+
+PERSON = {
+    "type": "object",
+    "properties": {"name": {"type": "string", "maxLength": 20}, "age": {"type": "integer", "maximum": 150, "minimum": 0}},
+    "required": ["name", "age"],
+    "additionalProperties": False,
+}  # fmt: skip
+QUESTIONS = ("Name a river.", "Why is the sky blue?", "Count to five.", "What is tea?")
+_LIMIT = 16
+
+
+@pytest.fixture(scope="module")
+def url(smollm2_path: object) -> Iterator[str]:
+    """Serve SmolLM2 with itself as its draft model."""
+    words = ("serve", "smollm2-135m", "--draft-model", "smollm2-135m", "--exact", "--port", "0")
+    with started(*words, "--parallel", "3", "--ctx", "1024", *PLAIN) as process:
+        assert process.stderr is not None
+        told = ""
+        for line in process.stderr:
+            told += line.decode()
+            found = re.search(r"http://127\.0\.0\.1:\d+", told)
+            if found:
+                break
+        else:
+            raise AssertionError(told)
+        yield found[0]
+        process.send_signal(signal.SIGINT)
+        assert process.wait(60) == 0, process.stderr.read()
+
+
+def by_run(question: str, temperature: float, seed: int) -> str:
+    """Return what `localspec run` answers without drafting."""
+    done = answer(
+        *("--json", "--exact", "--draft", "off", "--ctx", "1024", "-n", str(_LIMIT)),
+        *("--temperature", str(temperature), "--seed", str(seed), "-m", "smollm2-135m", question),
+    )
+    text: str = json.loads(done.out)["text"]
+    return text
+
+
+@pytest.mark.slow
+@pytest.mark.weights
+@pytest.mark.parametrize("temperature", [0.0, 0.8])
+def test_answers_are_those_of_run_alone_and_beside_others(url: str, temperature: float) -> None:
+    client = openai.OpenAI(base_url=f"{url}/v1", api_key="none", timeout=600)
+    wanted = {each: by_run(each, temperature, 7) for each in QUESTIONS}
+
+    def ask(question: str, **own: Any) -> str:
+        done = client.chat.completions.create(
+            model="smollm2-135m",
+            messages=[{"role": "user", "content": question}],
+            temperature=temperature,
+            seed=7,
+            max_completion_tokens=_LIMIT,
+            extra_body={"localspec": own},
+        )
+        return done.choices[0].message.content or ""
+
+    assert ask(QUESTIONS[0]) == wanted[QUESTIONS[0]]
+    assert ask(QUESTIONS[0], draft="off") == wanted[QUESTIONS[0]]
+    found: dict[str, str] = {}
+    threads = [
+        threading.Thread(target=lambda each=each: found.update({each: ask(each)}))
+        for each in QUESTIONS
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert found == wanted
+
+
+@pytest.mark.slow
+@pytest.mark.weights
+def test_a_schema_is_kept_and_counted_for(url: str) -> None:
+    client = openai.OpenAI(base_url=f"{url}/v1", api_key="none", timeout=600)
+    done = client.chat.completions.create(
+        model="smollm2-135m",
+        messages=[{"role": "user", "content": "Describe Anna, 34, as JSON."}],
+        response_format={
+            "type": "json_schema",
+            "json_schema": {"name": "person", "schema": PERSON, "strict": True},
+        },
+        max_tokens=80,
+        seed=3,
+    )
+    jsonschema.validate(json.loads(done.choices[0].message.content or ""), PERSON)
+    metrics = httpx.get(f"{url}/metrics").text
+    assert re.search(r'localspec_tokens_total\{kind="completion"\} [1-9]', metrics)
+
+
+def test_a_port_that_is_taken_is_told_before_anything_is_loaded(
+    bare_machine: dict[str, str],
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        done = localspec("serve", "--port", str(taken.getsockname()[1]), env=bare_machine)
+    assert_one_complaint(done, 2)
+    assert "give another --port" in done.err
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("--host", "0.0.0.0"), "--api-key-file"),
+        (("--api-key-file", "none.txt"), "none.txt"),
+        (("--api-key-file", "empty.txt"), "holds no key"),
+        (("--port", "99999"), "99999"),
+        (("--max-queue", "0"), "0"),
+        (("--host", "no.such.host.invalid", "--api-key-file", "keys.txt"), "no.such.host.invalid"),
+    ],
+)
+def test_what_it_cannot_start_with_is_one_line(
+    bare_machine: dict[str, str], tmp_path: Path, words: tuple[str, ...], told: str
+) -> None:
+    (tmp_path / "empty.txt").write_text("\n")
+    (tmp_path / "keys.txt").write_text("sesame\n")
+    done = localspec("serve", *words, env=bare_machine, cwd=tmp_path)
+    assert_one_complaint(done, 2)
+    assert told in done.err
+    assert "sesame" not in done.err
+
+
+def test_a_model_that_is_not_to_be_had_ends_it(bare_machine: dict[str, str]) -> None:
+    done = localspec("serve", "smollm2-135m", "--port", "0", "--offline", env=bare_machine)
+    assert done.code == 3
+    assert done.err.startswith("localspec: ")
+    assert "Traceback" not in done.err
