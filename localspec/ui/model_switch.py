@@ -83,6 +83,17 @@ class ModelSwitch:
         """
         self._begin(_Attempt(named(self.usual, name), with_names(self.usual)), fetch=fetch)
 
+    def resize(self, n_ctx: int | None) -> None:
+        """Load what is loaded with so many tokens of context, and whatever is loaded later; None as by default.
+
+        Raises:
+            UsageError: no context has so many.
+        """
+        size = replace(self.usual.load, n_ctx=n_ctx)
+        request = replace(self.loaded or with_names(self.usual), load=size)
+        self.usual = replace(self.usual, load=size)
+        self._begin(_Attempt(request))
+
     def restart(self) -> None:
         """Start the engine again, and load what worked last; where nothing did, what was to be loaded."""
         self._engine.close(wait_s=0)

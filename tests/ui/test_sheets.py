@@ -191,7 +191,7 @@ def test_esc_stops_a_race_before_it_closes_it(tmp_path: Path) -> None:
 def test_the_lens_tells_drafted_tokens_from_the_targets_own(tmp_path: Path) -> None:
     async def look(chat: Chat) -> None:
         await chat.run("/lens")
-        assert "there are no tokens to look at" in chat.text()
+        assert "nothing to show yet" in chat.text()
         await chat.ask("one?")
         await open_sheet(chat, "/lens", TextSheet)
         assert "the draft model proposed it" in chat.text()
