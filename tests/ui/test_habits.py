@@ -278,3 +278,17 @@ def test_the_system_prompt_is_a_setting(tmp_path: Path) -> None:
     assert "system is Be brief. now" in err
     assert "system             Be brief." in err
     assert err.endswith("localspec: system is - now\n")
+
+
+def test_page_up_where_nothing_scrolls_goes_on_following(tmp_path: Path) -> None:
+    async def look(chat: Chat) -> None:
+        await chat.begin("one")
+        await chat.press("pageup")
+        await chat.until(lambda: len(chat.contents) == 2 and not chat.session.busy)
+        await chat.pilot.pause()
+        assert chat.app.view.transcript.max_scroll_y > 0
+        assert chat.app.view.transcript.follows
+        await chat.press("pageup")
+        assert "↓" in chat.text()
+
+    drive(look, tmp_path, {"otherwise": ["line\n\n" * 40], "pass_s": 0.02})
