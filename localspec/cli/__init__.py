@@ -175,13 +175,19 @@ def _give_up(debug: bool) -> NoReturn:
 def _call() -> int:
     stdout = sys.stdout
     try:
-        result = localspec.main(standalone_mode=False)
+        result = localspec.main(_implied(), standalone_mode=False)
     except SystemExit:
         # Where a pipe is closed, click wraps the streams and makes it an exit with code 1.
         if sys.stdout is stdout:
             raise
         return STDOUT_CLOSED
     return result if isinstance(result, int) else 0
+
+
+def _implied() -> list[str] | None:
+    """Return the command line of somebody at a terminal who typed the program's name alone; None for any other."""
+    alone = len(sys.argv) == 1 and sys.stdin.isatty() and sys.stdout.isatty()
+    return ["chat"] if alone else None
 
 
 def _advised(error: click.ClickException) -> str:

@@ -12,6 +12,7 @@ from typing import Any
 import click
 
 from localspec.cli.completions import complete_models
+from localspec.cli.first_run import with_model
 from localspec.cli.option_flags import launch_options, option_flags, reply_options
 from localspec.cli.question import system_options, system_prompt
 from localspec.cli.settings import configured, with_own
@@ -77,8 +78,10 @@ def start_chat(flags: dict[str, Any]) -> int:
         flags: those of `chat`, as they were given.
     """
     preferences = read_preferences()
-    own_models = not named(flags)
-    session = _session(configured(flags), preferences)
+    own_models, screens = not named(flags), not flags["plain"] and _has_screens()
+    # Screens have a list to choose from, and a conversation has its models.
+    asks = own_models and not screens and not flags["go_on"]
+    session = _session(with_model(flags) if asks else configured(flags), preferences)
     if flags["go_on"]:
         latest = session.talk.history.latest()
         if latest is None:
@@ -88,7 +91,7 @@ def start_chat(flags: dict[str, Any]) -> int:
         # Only flags are meant for this conversation; what is configured is meant for new ones.
         session.resume(latest, own_models=own_models)
     try:
-        if flags["plain"] or not _has_screens():
+        if not screens:
             # Imported here: numpy comes with it, which the first frame of screens does not wait for.
             from localspec.cli.interrupt import unwind_on_terminate  # noqa: PLC0415
 

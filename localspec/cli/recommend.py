@@ -1,31 +1,17 @@
 """`localspec recommend`: which models suit this machine, by its memory and the speed that is foreseen."""
 
 import json
-import sys
 from typing import Any
 
 import click
 
-from localspec.calibration.bandwidth import calibrated_bandwidth, measured_bandwidth
 from localspec.errors import ModelUnavailable
-from localspec.launch.fit import free_memory
-from localspec.llama.devices import supports_offload
+from localspec.launch.memories import memories
 from localspec.llama.spare_cores import GIVES_WAY, taken_by_others
 from localspec.models.entries import Purpose
-from localspec.models.inventory import inventory
-from localspec.models.recommend import (
-    MOST_OF_GPU,
-    MOST_OF_RAM,
-    Memory,
-    Proposal,
-    Suits,
-    recommend,
-)
+from localspec.models.recommend import Memory, Proposal, Suits, recommend, rounded
 from localspec.models.registry import Registry, load_registry
-from localspec.models.store import Store
-from localspec.options import LoadOptions
 from localspec.storage.files import size_text
-from localspec.storage.paths import data_dir
 
 
 @click.command("recommend")
@@ -41,12 +27,12 @@ def recommend_(code: bool, json_: bool, debug: bool) -> None:  # noqa: ARG001 - 
     """
     registry = load_registry()
     purpose: Purpose = "code" if code else "chat"
-    memories = _memories(registry)
-    found = recommend(registry, memories, purpose)
+    places = memories(registry)
+    found = recommend(registry, places, purpose)
     if json_:
-        click.echo(json.dumps(_document(memories, found), indent=2))
+        click.echo(json.dumps(_document(places, found), indent=2))
         return
-    for place in memories:
+    for place in places:
         speed = "" if place.bytes_per_s is None else f", read at {place.bytes_per_s / 1e9:.0f} GB/s"
         click.echo(f"{place.name}: {size_text(place.free_bytes)} free{speed}", err=True)
     others = taken_by_others()
@@ -64,29 +50,9 @@ def recommend_(code: bool, json_: bool, debug: bool) -> None:  # noqa: ARG001 - 
     click.echo(f"`localspec pull {found[0].pair}` fetches the first", err=True)
 
 
-def _memories(registry: Registry) -> list[Memory]:
-    machine = free_memory(LoadOptions())
-    if machine is None:
-        raise ModelUnavailable(
-            "this system does not tell how much memory is free: see `localspec pair list`"
-        )
-    items = inventory(registry, Store(data_dir()))
-    models = [(each.path, each.entry.read_bytes) for each in items if each.path is not None]
-    usual = LoadOptions()
-    on_cpu = LoadOptions(gpu_layers=0) if supports_offload() else usual
-    of_ram = calibrated_bandwidth(models, on_cpu) or measured_bandwidth()
-    of_gpus = calibrated_bandwidth(models, usual) if machine.gpus else None
-    # A Mac's GPU has the memory that everything else has, too.
-    most = MOST_OF_RAM if sys.platform == "darwin" else MOST_OF_GPU
-    return [
-        *(Memory(each.name, each.usable_bytes, of_gpus, most) for each in machine.gpus),
-        Memory(machine.ram.name, machine.ram.usable_bytes, of_ram),
-    ]
-
-
 def _reason(proposal: Proposal, registry: Registry) -> str:
     speed, memory = proposal.tokens_per_s, proposal.memory
-    foreseen = "speed unknown" if speed is None else f"≈ {_rounded(speed)} tokens/s"
+    foreseen = "speed unknown" if speed is None else f"≈ {rounded(speed)} tokens/s"
     note = {
         Suits.WELL: "",
         Suits.SLOW: ", which is slow",
@@ -96,11 +62,11 @@ def _reason(proposal: Proposal, registry: Registry) -> str:
     return f"{foreseen}, {takes}: {registry.pairs[proposal.pair].good_for}"
 
 
-def _document(memories: list[Memory], found: tuple[Proposal, ...]) -> dict[str, Any]:
+def _document(places: list[Memory], found: tuple[Proposal, ...]) -> dict[str, Any]:
     return {
         "memories": [
             {"name": each.name, "free_bytes": each.free_bytes, "bytes_per_s": each.bytes_per_s}
-            for each in memories
+            for each in places
         ],
         "proposals": [
             {
@@ -114,7 +80,3 @@ def _document(memories: list[Memory], found: tuple[Proposal, ...]) -> dict[str, 
             for each in found
         ],
     }
-
-
-def _rounded(speed: float) -> str:
-    return f"{speed:.0f}" if speed >= 10 else f"{speed:.1f}"

@@ -12,6 +12,7 @@ from localspec.chat.conversation import Conversation
 from localspec.chat.events import Event, Finished, Reply, Text
 from localspec.cli import INTERRUPTED
 from localspec.cli.completions import complete_models
+from localspec.cli.first_run import with_model
 from localspec.cli.interrupt import cancel_on_interrupt, unwind_on_terminate
 from localspec.cli.option_flags import launch_options, option_flags, reply_options
 from localspec.cli.progress import ProgressLine
@@ -25,7 +26,7 @@ from localspec.cli.question import (
 )
 from localspec.cli.recorded import recorded, workload_option
 from localspec.cli.report import as_json, not_whole, one_line
-from localspec.cli.settings import configured, with_own
+from localspec.cli.settings import with_own
 from localspec.cli.terminal import AnswerStream
 from localspec.cli.words import model_and_prompt, named
 from localspec.decoding.cancel import CancelFlag, Cancelled
@@ -86,7 +87,7 @@ def run(words: tuple[str, ...], **flags: Any) -> int:
 
         kept = Kept(go_on=flags["go_on"])
         flags["model"] = flags["model"] or (kept.model if named(flags) is None else None)
-    flags = with_own(configured(flags))
+    flags = with_own(with_model(flags))
     options, request = reply_options(flags), launch_options(flags)
     text = read_prompt(prompt)
     said = None if flags["raw"] else question(text, flags, prompt or "")
@@ -171,11 +172,6 @@ def _report(
         click.echo(as_json(assistant, reply, workload, only_ascii=only_ascii))
     if not flags["quiet"] and not flags["json_"]:
         click.echo(one_line(assistant, reply), err=True)
-    nobody_chose = {"pair", "target"} <= set(flags["unset"])
-    if nobody_chose and sys.stderr.isatty() and not flags["quiet"]:
-        from localspec.ui.model_switch import DEMONSTRATION  # noqa: PLC0415 - the engine's client
-
-        click.echo(f"localspec: {DEMONSTRATION}: `localspec search` lists others", err=True)
     bound = options.answer_grammar is not None
     if bound and reply.stop_reason is not StopReason.EOG and not flags["quiet"]:
         click.echo(f"localspec: {not_whole(reply)}", err=True)

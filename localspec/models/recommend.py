@@ -88,14 +88,15 @@ def recommend(
         purpose: what the model is for.
     """
     found = [
-        best
+        suited
         for pair in registry.pairs.values()
-        if pair.recommend == purpose and (best := _best(pair, registry, memories)) is not None
+        if pair.recommend == purpose and (suited := best(pair, registry, memories)) is not None
     ]
     return tuple(sorted(found, key=_rank)[:PROPOSALS])
 
 
-def _best(pair: PairEntry, registry: Registry, memories: Iterable[Memory]) -> Proposal | None:
+def best(pair: PairEntry, registry: Registry, memories: Iterable[Memory]) -> Proposal | None:
+    """Return how a pair would run in the memory that it suits best; None where it fits into none."""
     target = registry.find(pair.target)
     if target is None or not target.is_known:
         return None
@@ -130,3 +131,8 @@ def _rank(proposal: Proposal) -> tuple[int, float]:
             return proposal.suits, -(proposal.tokens_per_s or 0)
         case _:
             return proposal.suits, size
+
+
+def rounded(speed: float) -> str:
+    """Return tokens per second as people are told them, who need no more than two digits."""
+    return f"{speed:.0f}" if speed >= 10 else f"{speed:.1f}"

@@ -188,7 +188,9 @@ class ChatApp(App[None]):
     def action_page(self, direction: int) -> None:
         """Scroll the transcript by a page."""
         if direction < 0:
-            self.view.transcript.scroll_page_up(animate=False)
+            # Where all is in sight, a page up would only cease to follow the end.
+            if self.view.transcript.max_scroll_y > 0:
+                self.view.transcript.scroll_page_up(animate=False)
         else:
             self.view.transcript.scroll_page_down(animate=False)
 

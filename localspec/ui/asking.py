@@ -98,6 +98,10 @@ class Asking:
     def leave_out_oldest(self) -> bool:
         """Leave out the oldest turns from now on, and ask again what was refused; return whether it was."""
         self.drop_oldest = True
+        return self.ask_again()
+
+    def ask_again(self) -> bool:
+        """Ask again what was refused; return whether something was."""
         parent = self.answering.parent
         if self.exchange is None or self.exchange.failure is None or parent is None:
             return False

@@ -87,7 +87,7 @@ COMMANDS: Sequence[Command] = (
     Command(
         "set",
         "[NAME VALUE]",
-        "show or change how answers are sampled",
+        "show or change settings: sampling, drafting, ctx",
         program.set_,
         arguments=SETTINGS,
     ),

@@ -77,7 +77,7 @@ async def branch(front: Front, argument: str) -> None:
     session.save_state()
     session.talk.branch_off(number(argument, "message", count) if argument else count)
     await front.show_conversation(known=True)
-    front.tell("this is a conversation of its own now; the other one is in the history")
+    front.tell("branched into a new conversation; the original is in the history (F7)")
 
 
 async def go_on(front: Front, argument: str) -> None:  # noqa: ARG001
@@ -109,7 +109,7 @@ async def history(front: Front, argument: str) -> None:
 async def rename(front: Front, argument: str) -> None:
     """Give the conversation a title."""
     if not argument:
-        raise UsageError("there is no title: write one behind /rename")
+        raise UsageError("give a title: /rename TITLE")
     front.session.talk.rename(argument)
     front.tell(f"this conversation is called {argument!r} now")
 

@@ -8,7 +8,7 @@ from textual.timer import Timer
 
 from localspec.decoding.round import StopReason
 from localspec.engine.protocol import EngineDied, Failed, Notice, Ready, ReplyDone
-from localspec.ui.model_switch import DEMONSTRATION, nothing_is_here
+from localspec.ui.model_switch import DEMONSTRATION
 from localspec.ui.screens import Screens
 from localspec.ui.shown import SAVED_AGAIN, shown
 from localspec.ui.transcript import TranscriptItem
@@ -44,9 +44,9 @@ class Feed:
         self._died_s = -_RESTART_AGAIN_S
 
     def start(self) -> None:
-        """Start the engine, or let the user choose what to fetch where nothing is here."""
+        """Start the engine, and let the user choose a model where nobody did."""
         app, session = self._app, self._session
-        if not session.named and nothing_is_here():
+        if not session.named:
             session.engine.start()
             self._front.choose_model(first=True)
         else:

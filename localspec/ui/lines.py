@@ -111,11 +111,12 @@ class Lines:
 
     def choose_model(self) -> None:
         """List the pairs."""
-        # Imported late: reading models' headers needs numpy, and most chats in lines ask for one pair.
-        from localspec.ui.pairs import choices  # noqa: PLC0415
+        from localspec.ui.pairs import measured_choices  # noqa: PLC0415 - few ask for it
 
-        for each in choices():
-            self.tell(f"{each.name}: {each.hint}")
+        found, loaded = measured_choices(), self.session.models.name
+        width = max(len(each.name) for each in found)
+        for each in found:
+            print(each.row(width, loaded=each.name == loaded), file=self.err)
         self.tell("/model NAME takes one now, /default NAME from now on")
 
     def choose_theme(self, name: str) -> None:  # noqa: ARG002 - there is no other

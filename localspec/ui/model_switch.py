@@ -1,6 +1,6 @@
 """ModelSwitch: what answers, what is being loaded, and what to go back to where that fails.
 
-Also what a name means, and whether anything is installed. Reads no model, so that a start costs little.
+Also what a name means. Reads no model, so that a start costs little.
 """
 
 from collections import deque
@@ -8,10 +8,8 @@ from dataclasses import dataclass, replace
 
 from localspec.engine.client import EngineClient
 from localspec.engine.protocol import EngineDied, Failed, LoadCancelled, Notice, Ready
-from localspec.models.registry import Registry, load_registry
-from localspec.models.store import Store
+from localspec.models.registry import load_registry
 from localspec.options import LaunchOptions
-from localspec.storage.paths import data_dir
 from localspec.ui.clean import clean_line
 from localspec.ui.engine_state import EngineState
 
@@ -84,6 +82,17 @@ class ModelSwitch:
             fetch: whether files that are not here may be fetched.
         """
         self._begin(_Attempt(named(self.usual, name), with_names(self.usual)), fetch=fetch)
+
+    def resize(self, n_ctx: int | None) -> None:
+        """Load what is loaded with so many tokens of context, and whatever is loaded later; None as by default.
+
+        Raises:
+            UsageError: no context has so many.
+        """
+        size = replace(self.usual.load, n_ctx=n_ctx)
+        request = replace(self.loaded or with_names(self.usual), load=size)
+        self.usual = replace(self.usual, load=size)
+        self._begin(_Attempt(request))
 
     def restart(self) -> None:
         """Start the engine again, and load what worked last; where nothing did, what was to be loaded."""
@@ -163,18 +172,3 @@ def named(load: LaunchOptions, name: str) -> LaunchOptions:
 def with_names(load: LaunchOptions) -> LaunchOptions:
     """Return a request that names the default pair where it names nothing."""
     return load if name_of(load) else replace(load, pair=load_registry().default_pair)
-
-
-def nothing_is_here(registry: Registry | None = None) -> bool:
-    """Return whether no pair has all of its models in the store."""
-    registry = registry or load_registry()
-    store = Store(data_dir())
-
-    def here(name: str) -> bool:
-        entry = registry.find(name)
-        return entry is not None and entry.is_known and store.path_of(entry) is not None
-
-    return not any(
-        here(pair.target) and (pair.draft_model is None or here(pair.draft_model))
-        for pair in registry.pairs.values()
-    )

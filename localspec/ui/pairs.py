@@ -1,111 +1,143 @@
-"""The pairs that a user can choose from, and what is known of each before it is fetched. No Textual."""
+"""The pairs that a user can choose from, as a list shows them: what suits this machine first. No Textual."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
 
-from localspec.errors import LocalspecError, ModelLoadError
+from localspec.errors import ModelUnavailable
 from localspec.models.entries import ModelEntry, PairEntry
-from localspec.models.pairs import read_side
+from localspec.models.recommend import BESIDE_BYTES, Memory, best, recommend, rounded
 from localspec.models.registry import Registry, load_registry
-from localspec.models.repository import local_file
+from localspec.models.store import Store
 from localspec.resources import free_ram_bytes
 from localspec.storage.files import size_text
+from localspec.storage.paths import data_dir
+
+_SIZE, _SPEED = 7, 5
 
 
 @dataclass(frozen=True, slots=True)
 class PairChoice:
-    """A pair, as the picker shows it.
+    """A pair, as lists show it.
 
     Args:
         name: what `--pair` takes.
-        size_bytes: of its files; None where that is known only to the hub.
-        here: whether they are on this machine.
-        fits: whether the free memory holds it; None while that is not known.
-        why: what it needs, or what is missing, in a sentence.
-        about: what it is good for, and what to know before.
-        default: whether it is the one that is taken where nothing is chosen.
+        size_bytes: of its target; None where that is known only to the hub.
+        here: whether that is on this machine.
+        fits: whether the free memory holds it; None where that is not known.
+        about: what it is good for.
+        recommended: whether it is one of the few that suit this machine best.
+        tokens_per_s: the speed that is foreseen without drafting; None where nothing was measured.
+        drafts: whether its draft model could pay here; None where it has none, or nobody asked.
     """
 
     name: str
     size_bytes: int | None
     here: bool
     fits: bool | None
-    why: str
     about: str
-    default: bool
+    recommended: bool = False
+    tokens_per_s: float | None = None
+    drafts: bool | None = None
+
+    def row(self, name_width: int, *, loaded: bool = False) -> str:
+        """Return all that fits one line, the most important first: 33 columns, and what it is good for."""
+        mark = "●" if loaded else "★" if self.recommended else " "
+        speed = "" if self.tokens_per_s is None else f"{rounded(self.tokens_per_s)}/s"
+        about = "needs more memory than is free" if self.fits is False else self.about
+        columns = f"{self.name:<{name_width}}{mark}{self._size():>{_SIZE}} {speed:>{_SPEED}}"
+        return f"{columns}  {about}".rstrip()
 
     @property
     def hint(self) -> str:
-        """All that is known, on one line."""
-        size = "" if self.size_bytes is None else f"{size_text(self.size_bytes)} "
-        where = "here" if self.here else f"{size}to fetch"
-        fit = {True: "fits", False: "does not fit", None: ""}[self.fits]
-        return " · ".join(each for each in (where, fit, self.why, self.about) if each)
+        """All that is known, in a sentence's parts."""
+        parts = ["here" if self.here else f"{self._size()} to fetch" if self.size_bytes else ""]
+        if self.tokens_per_s is not None:
+            parts.append(f"about {rounded(self.tokens_per_s)} tokens/s here")
+        parts.append(self.about)
+        if self.drafts is not None:
+            parts.append(
+                "its draft model could pay" if self.drafts else "its draft model would not pay"
+            )
+        return " · ".join(each for each in parts if each)
+
+    def _size(self) -> str:
+        if self.here:
+            return "here"
+        return "" if self.size_bytes is None else size_text(self.size_bytes)
 
 
-def choices(registry: Registry | None = None) -> list[PairChoice]:
-    """Return the pairs whose files are known, what is here and fits first; reads no model's header."""
+def choices(memories: Sequence[Memory] = (), registry: Registry | None = None) -> list[PairChoice]:
+    """Return the pairs whose files are known: what is recommended, then the others by size, and what does not fit last.
+
+    Args:
+        memories: of this machine, whose speed was measured; without them nothing is recommended.
+        registry: the known pairs.
+    """
     registry = registry or load_registry()
-    free = free_ram_bytes()
+    proposed = [each.pair for each in recommend(registry, memories)]
+    # It is said to be a toy, and comes last of what fits.
+    toy, free = registry.default_pair, free_ram_bytes()
     found = []
     for pair in registry.pairs.values():
-        entries = _entries(pair, registry)
-        if entries is not None:
-            found.append(_quick(pair, entries, free, default=pair.name == registry.default_pair))
+        target = registry.find(pair.target)
+        if target is not None:
+            found.append(_choice(pair, target, memories, free, registry, pair.name in proposed))
     return sorted(
         found,
         key=lambda each: (
-            not each.default,
+            proposed.index(each.name) if each.recommended else len(proposed),
             each.fits is False,
-            not each.here,
+            each.name == toy,
             each.size_bytes or 0,
         ),
     )
 
 
-def judged(found: list[PairChoice], registry: Registry | None = None) -> Iterator[PairChoice]:
-    """Yield the choices again as soon as the headers of their files have told what memory they need.
+def measured_choices() -> list[PairChoice]:
+    """Return the pairs with the speed that this machine's memory allows; takes a fifth of a second at first.
 
-    A header that is not here is read from the hub; where that fails, the choice stays as it was.
+    Without a speed, and nothing recommended, where the system does not tell how much memory is free.
     """
-    registry = registry or load_registry()
-    for choice in found:
-        if choice.fits is not False:
-            try:
-                yield _planned(choice, registry.pair(choice.name), registry)
-            except LocalspecError:
-                continue
-
-
-def _quick(
-    pair: PairEntry, entries: list[ModelEntry], free: int | None, *, default: bool
-) -> PairChoice:
-    known = all(each.is_known for each in entries)
-    size = sum(each.size_bytes for each in entries) if known else None
-    fits, why = None, ""
-    if free is not None and size is not None:
-        why = f"needs at least {size_text(size)} of memory, {size_text(free)} are free"
-        fits = False if size > free else None
-    about = "; ".join(each for each in (pair.good_for, pair.caveat) if each)
-    here = known and all(local_file(each) is not None for each in entries)
-    return PairChoice(pair.name, size, here, fits, why, about, default)
-
-
-def _planned(choice: PairChoice, pair: PairEntry, registry: Registry) -> PairChoice:
     # Imported late: llama.cpp comes with it, to say which devices there are.
-    from localspec.launch.fit import plan_fit  # noqa: PLC0415
+    from localspec.launch.memories import memories  # noqa: PLC0415
 
-    target = read_side(pair.target, registry).header
-    draft_model = read_side(pair.draft_model, registry).header if pair.draft_model else None
-    try:
-        plan = plan_fit(target, draft_model)
-    except ModelLoadError as error:
-        return replace(choice, fits=False, why=str(error))
-    return choice if plan is None else replace(choice, fits=True, why="; ".join(plan.lines()))
+    registry, places = load_registry(), list[Memory]()
+    with suppress(ModelUnavailable):
+        places = memories(registry)
+    return choices(places, registry)
 
 
-def _entries(pair: PairEntry, registry: Registry) -> list[ModelEntry] | None:
-    """Return the models of a pair; None where one of them is not of the registry."""
-    names = dict.fromkeys([pair.target, pair.draft_model or pair.target])
-    found = [registry.find(name) for name in names]
-    return None if None in found else [each for each in found if each is not None]
+def _choice(
+    pair: PairEntry,
+    target: ModelEntry,
+    memories: Sequence[Memory],
+    free: int | None,
+    registry: Registry,
+    recommended: bool,
+) -> PairChoice:
+    size = target.size_bytes if target.is_known else None
+    here = target.is_known and Store(data_dir()).path_of(target) is not None
+    found = best(pair, registry, memories)
+    fits = None if free is None or size is None else size + BESIDE_BYTES <= free
+    if memories and size is not None:
+        fits = found is not None
+    return PairChoice(
+        pair.name,
+        size,
+        here,
+        fits,
+        pair.good_for,
+        recommended,
+        None if found is None else found.tokens_per_s,
+        _drafts(pair, target, registry) if recommended else None,
+    )
+
+
+def _drafts(pair: PairEntry, target: ModelEntry, registry: Registry) -> bool | None:
+    draft_model = registry.find(pair.draft_model) if pair.draft_model else None
+    if draft_model is None or not draft_model.is_known:
+        return None
+    from localspec.launch.worth import draft_model_could_pay  # noqa: PLC0415 - likewise
+
+    return draft_model_could_pay(target, draft_model)

@@ -1,55 +1,96 @@
-"""Picker: the pairs that this machine can run, the tiny one a keystroke away."""
+"""Picker: the models to choose from, what suits this machine first."""
+
+from typing import ClassVar
 
 from textual import work
+from textual.binding import Binding, BindingType
 
-from localspec.ui.pairs import PairChoice, choices, judged
+from localspec.ui.pairs import PairChoice, choices, measured_choices
 from localspec.ui.sheets import ListSheet, SheetRow
 
-_FIRST = (
-    "Nothing is installed yet. Enter fetches what is marked; the first is tiny and runs anywhere."
-)
-_LATER = "Enter loads what is marked, and fetches what is not here."
+LEAVE = "\0leave"
+"""What the first picker returns where the user wants no model."""
+_ALL = "\0all"
+
+_FIRST = "These suit this machine best. Enter takes one, and it is your model from now on."
+_LATER = "★ suits this machine · ● loaded · size to fetch, tokens/s here"
 _OFFLINE = "You are offline: these are here."
 
 
 class Picker(ListSheet):
-    """Pairs to choose from. Returns the name of one.
+    """Models to choose from. Returns the name of a pair.
 
     Args:
         loaded: name of the pair that is loaded; empty where none is.
-        first: whether nothing is installed.
+        first: whether nobody ever chose: only what suits best is shown, the whole list by a key.
         offline: whether only what is here can be chosen.
     """
 
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("a", "show_all", "All models", show=False),
+        Binding("n,ctrl+c", "leave", "Leave", show=False, priority=True),
+    ]
+
     def __init__(self, loaded: str, *, first: bool = False, offline: bool = False) -> None:
-        self._loaded = loaded
-        self._pairs = [each for each in choices() if each.here or not offline]
+        self._loaded, self._few, self._first, self._offline = loaded, first, first, offline
+        self._pairs = self._possible(choices())
         note = _OFFLINE if offline else _FIRST if first else _LATER
-        super().__init__("Models", self._rows(), note=note, marked=loaded)
+        title = "Choose a model" if first else "Models"
+        super().__init__(title, [], note=note)
+        self.rows = self._rows()
+        self._begin_at = next((n for n, row in enumerate(self.rows) if row.key == loaded), 0)
 
     def on_mount(self) -> None:
         """Show what is known at once, and find out the rest."""
         super().on_mount()
-        self._judge()
+        self._measure()
 
-    @work(thread=True, exclusive=True)
-    def _judge(self) -> None:
-        for each in judged(list(self._pairs)):
-            if not self.is_attached:
-                return
-            self.app.call_from_thread(self._learn, each)
-
-    def _learn(self, choice: PairChoice) -> None:
-        self._pairs = [choice if each.name == choice.name else each for each in self._pairs]
+    def action_show_all(self) -> None:
+        """Show every model."""
+        self._few = False
         self.fill(self._rows())
 
+    def action_leave(self) -> None:
+        """Choose none."""
+        self.dismiss(LEAVE if self._first else None)
+
+    @work(thread=True, exclusive=True)
+    def _measure(self) -> None:
+        found = measured_choices()
+        if self.is_attached:
+            self.app.call_from_thread(self._learn, found)
+
+    def _learn(self, found: list[PairChoice]) -> None:
+        marked, untouched = self.marked, self.list.highlighted in {None, self._begin_at}
+        self._pairs = self._possible(found)
+        rows = self._rows()
+        self.fill(rows)
+        # The cursor stays on its model; where nobody moved it and none is loaded, it is on the best one.
+        if marked is not None and (self._loaded or not untouched):
+            at = (n for n, row in enumerate(rows) if row.key == marked.key)
+            self.list.highlighted = next(at, 0)
+
+    def _possible(self, found: list[PairChoice]) -> list[PairChoice]:
+        return [each for each in found if each.here or not self._offline]
+
     def _rows(self) -> list[SheetRow]:
-        rows = []
-        for each in self._pairs:
-            loaded = " (loaded)" if each.name == self._loaded else ""
-            rows.append(SheetRow(each.name, each.name + loaded, each.hint))
-        return rows or [SheetRow("", "no pair is here", "go online, or give a file with --target")]
+        if not self._pairs:
+            return [SheetRow("", "no model is here", "go online, or give a file with --target")]
+        best = [each for each in self._pairs if each.recommended]
+        self.list.set_class(not (self._few and best), "lines")
+        if self._few and best:
+            rows = [SheetRow(each.name, each.name, each.hint) for each in best]
+            return [*rows, SheetRow(_ALL, "all models", "also by the key a; n leaves")]
+        width = max(len(each.name) for each in self._pairs)
+        return [
+            SheetRow(each.name, each.row(width, loaded=each.name == self._loaded))
+            for each in self._pairs
+        ]
 
     def _choose(self) -> None:
-        if self.marked is not None and self.marked.key:
+        if self.marked is None or not self.marked.key:
+            return
+        if self.marked.key == _ALL:
+            self.action_show_all()
+        else:
             self.dismiss(self.marked.key)

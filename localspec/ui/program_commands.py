@@ -59,7 +59,7 @@ async def lens(front: Front, argument: str) -> None:  # noqa: ARG001
     """Show where every token of the last answer came from."""
     exchange = front.session.exchange
     if exchange is None or not exchange.tokens:
-        raise UsageError("there are no tokens to look at: ask something in this session first")
+        raise UsageError("nothing to show yet: ask something first")
     front.show_lens()
 
 

@@ -1,30 +1,37 @@
 """Screens: the front that draws. What commands show and ask becomes the main view, and sheets over it."""
 
 from collections.abc import Awaitable, Callable, Mapping
+from typing import TYPE_CHECKING
 
 from textual.app import App, SuspendNotSupported
 
 from localspec.engine.protocol import Failed
 from localspec.errors import LocalspecError
+from localspec.storage.files import size_text
 from localspec.ui.commands import BY_NAME, COMMANDS, run
 from localspec.ui.export import write_export
 from localspec.ui.history_sheet import HistorySheet
 from localspec.ui.main_view import MainView
 from localspec.ui.preferences import Preferences
 from localspec.ui.race_sheet import RaceSheet
-from localspec.ui.session import SETTINGS, Session
+from localspec.ui.session import CONTEXT, SETTINGS, Session
 from localspec.ui.sheets import LineSheet, ListSheet, SheetRow, TextSheet
 from localspec.ui.texts import help_text, lens_text
+
+if TYPE_CHECKING:
+    from localspec.ui.larger_context import LargerContext
 
 _CONTEXT_IS_FULL = (
     SheetRow(
         "drop",
-        "leave out the oldest turns",
+        "drop the oldest turns",
         "the system prompt stays, and so does what the history keeps",
     ),
-    SheetRow("edit", "change the question", "it goes back to the composer"),
-    SheetRow("new", "start a new conversation", "this one stays in the history"),
+    SheetRow("edit", "edit the question", "it goes back to the composer"),
+    SheetRow("new", "start over", "this conversation stays in the history"),
 )
+
+NO_MODEL = "localspec: no model is chosen: `localspec chat NAME` takes one, `localspec recommend` proposes some"
 
 _WHEN = (
     SheetRow("model", "now", "the next start loads what this one did"),
@@ -112,9 +119,7 @@ class Screens:
         composer.put_aside()
         composer.fill(text)
         composer.focus()
-        self.tell(
-            f"question {number}: change it and send it, in a branch of its own; Esc leaves it as it was"
-        )
+        self.tell(f"editing question {number}: Enter sends it as a new branch, Esc cancels")
 
     def leave_edited(self) -> None:
         """Leave the question that is being changed as it was, if one is."""
@@ -151,9 +156,8 @@ class Screens:
         )
 
     def choose_model(self, *, first: bool = False) -> None:
-        """Show the pairs; `first` says that nothing is installed yet."""
-        # Imported late: reading models' headers needs numpy, and the first frame does not.
-        from localspec.ui.picker import Picker  # noqa: PLC0415
+        """Show the models; `first` says that nobody chose one yet."""
+        from localspec.ui.picker import LEAVE, Picker  # noqa: PLC0415 - not for the first frame
 
         async def taken(when: str | None, name: str) -> None:
             if when is not None:
@@ -162,7 +166,11 @@ class Screens:
                 await self.run("default", name)
 
         async def chosen(name: str | None) -> None:
-            if name:
+            if name == LEAVE:
+                self._app.exit(message=NO_MODEL)
+            elif name and first:
+                await taken("default", name)
+            elif name:
                 sheet = ListSheet(f"Load {name}", _WHEN)
                 self._app.push_screen(sheet, lambda when: taken(when, name))
 
@@ -221,7 +229,7 @@ class Screens:
 
         lines = self.session.setting_lines()
         rows = [SheetRow(name, line) for name, line in zip(SETTINGS, lines, strict=True)]
-        note = "of this conversation; Enter changes one"
+        note = "for this conversation; Enter edits one"
         self._app.push_screen(ListSheet("Settings", rows, note=note), chosen)
 
     def show_stats(self) -> None:
@@ -258,8 +266,23 @@ class Screens:
             return
 
         async def chosen(name: str | None) -> None:
-            if name:
+            if name == CONTEXT and larger is not None:
+                await self.run("set", f"{CONTEXT} {larger.n_ctx}")
+                if self.session.asking.ask_again():
+                    await self.show_answer()
+            elif name:
                 await self.run(name)
 
-        note = message.reason
-        self._app.push_screen(ListSheet("The context is full", _CONTEXT_IS_FULL, note=note), chosen)
+        larger = self._larger_context()
+        rows = list(_CONTEXT_IS_FULL)
+        if larger is not None:
+            more = f"+ {size_text(larger.more_bytes)} of memory"
+            rows.insert(0, SheetRow(CONTEXT, f"reload with {larger.n_ctx} tokens", more))
+        self._app.push_screen(ListSheet("The context is full", rows, note=message.reason), chosen)
+
+    def _larger_context(self) -> "LargerContext | None":
+        # Imported late: numpy comes with it.
+        from localspec.ui.larger_context import larger_context  # noqa: PLC0415
+
+        ready, load = self.session.state.ready, self.session.models.usual.load
+        return None if ready is None else larger_context(ready.target, ready.n_ctx, load.kv_type)

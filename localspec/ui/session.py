@@ -8,6 +8,7 @@ from pathlib import Path
 
 from localspec.engine.client import EngineClient
 from localspec.engine.protocol import Counted, Notice, Ready
+from localspec.errors import UsageError
 from localspec.options import LaunchOptions, ReplyOptions
 from localspec.ui.asking import Asking
 from localspec.ui.engine_state import EngineState, Phase
@@ -18,7 +19,8 @@ from localspec.ui.settings import NAMES, ChatSettings
 from localspec.ui.talk import Talk
 
 SYSTEM = "system"
-SETTINGS = (*NAMES, SYSTEM)
+CONTEXT = "ctx"
+SETTINGS = (*NAMES, SYSTEM, CONTEXT)
 
 
 class Session:
@@ -192,13 +194,26 @@ class Session:
         if name == SYSTEM:
             self.talk.set_system(None if value in {"", "-"} else value)
             return
+        if name == CONTEXT:
+            self._resize(value)
+            return
         self.asking.settings = self.settings.changed(name, value)
         if self.talk.conversation is not None:
             kept = self.settings.as_json()
             self.talk.history.update(self.talk.conversation, settings=kept)
 
+    def _resize(self, value: str) -> None:
+        self.asking.require_rest()
+        if value not in {"", "-", "off"} and not value.isdecimal():
+            raise UsageError(f"ctx is {value[:40]!r}: it takes a number of tokens, or off")
+        self.models.resize(int(value) if value.isdecimal() else None)
+        self._restore_state()
+
     def setting(self, name: str) -> str:
         """Return how answers are made, as it is typed."""
+        if name == CONTEXT:
+            asked, ready = self.models.usual.load.n_ctx, self.state.ready
+            return str(asked or (ready.n_ctx if ready is not None else "off"))
         return self.talk.system or "-" if name == SYSTEM else self.settings.text_of(name)
 
     def setting_lines(self) -> list[str]:

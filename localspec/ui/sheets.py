@@ -141,7 +141,7 @@ class LineSheet(ModalScreen[str | None]):
         with Vertical(classes="sheet"):
             yield Static(Content(clean_line(self._title)).stylize("bold"))
             yield Input(clean_line(self._value), compact=True)
-            yield Static("Enter takes it, Esc leaves it as it was", classes="hint")
+            yield Static("Enter saves, Esc cancels", classes="hint")
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
         """Take it."""

@@ -19,6 +19,7 @@ from localspec.messages import Message
 from tests.cli.command import COMMAND, PLAIN, assert_one_complaint, environment, localspec
 
 PATIENCE_S = 240.0  # a machine may be busy with something else
+CHOSEN = {"LOCALSPEC_PAIR": "smollm2-135m"}  # else a person at a terminal is asked
 GREEDY = (*PLAIN, "--temperature", "0", "--max-tokens", "8")
 
 
@@ -81,7 +82,7 @@ def terminal(*arguments: str, stderr: int | None = None, **variables: str) -> It
             stdout=theirs,
             stderr=theirs if stderr is None else stderr,
             env=environment(
-                {"TERM": "xterm-256color", "COLUMNS": "80", "LINES": "24", **variables}
+                {**CHOSEN, "TERM": "xterm-256color", "COLUMNS": "80", "LINES": "24", **variables}
             ),
             start_new_session=True,
         )

@@ -45,7 +45,7 @@ def test_people_are_told_the_same_in_lines(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     memory = Memory("RAM", round(free_gb * 1e9), 60e9)
-    monkeypatch.setattr(verb, "_memories", lambda _registry: [memory])
+    monkeypatch.setattr(verb, "memories", lambda _registry: [memory])
     verb.recommend_.main([], standalone_mode=False)
     told = capsys.readouterr()
     assert told.out.splitlines() == lines
@@ -54,6 +54,6 @@ def test_people_are_told_the_same_in_lines(
 
 
 def test_where_nothing_fits_the_toy_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(verb, "_memories", lambda _registry: [Memory("RAM", 10**8, None)])
+    monkeypatch.setattr(verb, "memories", lambda _registry: [Memory("RAM", 10**8, None)])
     with pytest.raises(ModelUnavailable, match=r"no model for code fits .* smollm2-135m"):
         verb.recommend_.main(["--code"], standalone_mode=False)

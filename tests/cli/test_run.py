@@ -66,7 +66,7 @@ def test_every_run_without_a_seed_draws_one(
 def test_stdout_has_the_answer_and_stderr_one_line_of_figures(
     fresh: dict[str, Any], streamed: Done
 ) -> None:
-    first, *rest = streamed.err.split(" · ")
+    first, *rest = streamed.err.splitlines(keepends=True)[-1].split(" · ")
     assert first == "localspec: smollm2-135m"
     assert rest[0] == f"{fresh['usage']['completion_tokens']} tokens"
     assert rest[-1] == f"seed {fresh['seed']}\n"
@@ -165,7 +165,7 @@ def test_a_prompt_comes_from_stdin(story: dict[str, Any], dash: list[str]) -> No
 
 
 def test_a_prompt_longer_than_the_context_says_how_long_both_are() -> None:
-    done = localspec("run", "--ctx", "256", stdin=b"word " * 600)
+    done = localspec("run", "-m", "demo", "--ctx", "256", stdin=b"word " * 600)
     assert done.code == 1
     assert done.out == ""
     # A machine that was busy is measured again, which is told first, and nothing else is.

@@ -121,7 +121,8 @@ class ScriptedFactory:
         self._death.strike("load", 0)
         if name == self._script.get("deadly"):
             Death("load").strike("load", 0)
-        return loaded(name, self._script, cancel)
+        size = {} if options.load.n_ctx is None else {"n_ctx": options.load.n_ctx}
+        return loaded(name, self._script | size, cancel)
 
     def _refuse(self, which: str, name: str) -> None:
         refused = self._script.get(which, {}).get(name)

@@ -331,7 +331,7 @@ def test_a_full_context_is_the_users_choice(tmp_path: Path) -> None:
         await chat.ask("two " * 40)
         await chat.run("three " * 20)
         await chat.until(lambda: isinstance(chat.app.screen, ListSheet))
-        assert "leave out the oldest turns" in chat.text()
+        assert "drop the oldest turns" in chat.text()
         await chat.press("enter")
         await chat.until(lambda: len(chat.contents) == 6 and not chat.session.busy)
         assert chat.contents[-1] == "ok"

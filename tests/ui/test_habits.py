@@ -8,6 +8,7 @@ import pytest
 from localspec.errors import UsageError
 from localspec.ui.clipboard import filled
 from localspec.ui.editor import written
+from localspec.ui.pairs import PairChoice
 from localspec.ui.picker import Picker
 from localspec.ui.quoted import goes_on, unquoted
 from localspec.ui.sheets import ListSheet
@@ -163,11 +164,15 @@ def test_the_picker_asks_whether_a_model_is_meant_from_now_on(
     always: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("LOCALSPEC_CONFIG_DIR", str(tmp_path / "settings"))
+    pairs = [PairChoice("smollm2-135m", 1, True, True, "")]
+    monkeypatch.setattr("localspec.ui.picker.measured_choices", lambda: pairs)
 
     async def choose(chat: Chat) -> None:
         await chat.ready()
         await chat.press("f8")
-        await chat.until(lambda: isinstance(chat.app.screen, Picker) and chat.app.screen.marked)
+        await chat.until(
+            lambda: isinstance(chat.app.screen, Picker) and len(chat.app.screen.rows) == 1
+        )
         await chat.press("enter")
         await chat.until(lambda: type(chat.app.screen) is ListSheet)
         assert "every start from now on" in chat.text()
@@ -273,3 +278,17 @@ def test_the_system_prompt_is_a_setting(tmp_path: Path) -> None:
     assert "system is Be brief. now" in err
     assert "system             Be brief." in err
     assert err.endswith("localspec: system is - now\n")
+
+
+def test_page_up_where_nothing_scrolls_goes_on_following(tmp_path: Path) -> None:
+    async def look(chat: Chat) -> None:
+        await chat.begin("one")
+        await chat.press("pageup")
+        await chat.until(lambda: len(chat.contents) == 2 and not chat.session.busy)
+        await chat.pilot.pause()
+        assert chat.app.view.transcript.max_scroll_y > 0
+        assert chat.app.view.transcript.follows
+        await chat.press("pageup")
+        assert "↓" in chat.text()
+
+    drive(look, tmp_path, {"otherwise": ["line\n\n" * 40], "pass_s": 0.02})

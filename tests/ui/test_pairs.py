@@ -2,13 +2,13 @@ from pathlib import Path
 
 import pytest
 
+from localspec.models.recommend import Memory
 from localspec.models.registry import Registry, parse_registry
-from localspec.ui.model_switch import nothing_is_here
-from localspec.ui.pairs import choices, judged
+from localspec.ui.pairs import PairChoice, choices
 
 GB = 1_000_000_000
 REGISTRY = """
-default_pair = "small"
+default_pair = "toy"
 
 [models.tiny]
 size_bytes = 100000000
@@ -16,21 +16,38 @@ sha256 = "{0}"
 repo = "a/tiny"
 file = "tiny.gguf"
 
+[models.middle]
+size_bytes = 2000000000
+sha256 = "{1}"
+repo = "a/middle"
+file = "middle.gguf"
+
 [models.huge]
 size_bytes = 500000000000
-sha256 = "{1}"
+sha256 = "{2}"
 repo = "a/huge"
 file = "huge.gguf"
 
-[pairs.small]
+[pairs.toy]
 target = "tiny"
-good_for = "a first try"
+good_for = "a demonstration"
 
 [pairs.large]
 target = "huge"
 draft_model = "tiny"
 good_for = "much"
 caveat = "but slow"
+
+[pairs.plain]
+target = "tiny"
+good_for = "little"
+
+[pairs.best]
+target = "middle"
+draft_model = "tiny"
+good_for = "chat"
+caveat = "notes of maintainers"
+recommend = "chat"
 """
 
 
@@ -40,43 +57,49 @@ def registry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Registry:
     monkeypatch.setenv("HF_HOME", str(tmp_path / "hub"))
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     monkeypatch.setattr("localspec.ui.pairs.free_ram_bytes", lambda: 8 * GB)
-    return parse_registry(REGISTRY.format("a" * 64, "b" * 64), "test")
+    return parse_registry(REGISTRY.format("a" * 64, "b" * 64, "c" * 64), "test")
 
 
-def test_the_default_comes_first_and_what_does_not_fit_last(registry: Registry) -> None:
-    small, large = choices(registry)
-    assert (small.name, small.default, small.fits, small.here) == ("small", True, None, False)
-    assert (large.name, large.fits, large.size_bytes) == ("large", False, 500_100_000_000)
+def memory(speed: float | None) -> list[Memory]:
+    return [Memory("RAM", 8 * GB, speed)]
 
 
-def test_a_pair_tells_what_it_needs_and_why_it_does_not_fit(registry: Registry) -> None:
-    hints = [each.hint for each in choices(registry)]
-    assert hints == [
-        "100 MB to fetch · needs at least 100 MB of memory, 8.0 GB are free · a first try",
-        (
-            "500.1 GB to fetch · does not fit · "
-            "needs at least 500.1 GB of memory, 8.0 GB are free · much; but slow"
-        ),
+def test_what_suits_this_machine_comes_first_then_the_toy_and_what_does_not_fit(
+    registry: Registry,
+) -> None:
+    assert [each.name for each in choices((), registry)] == ["plain", "best", "toy", "large"]
+    found = choices(memory(28 * GB), registry)
+    assert [each.name for each in found] == ["best", "plain", "toy", "large"]
+    assert [each.recommended for each in found] == [True, False, False, False]
+    assert [each.tokens_per_s for each in found] == [14, 280, 280, None]
+    assert [each.fits for each in found] == [True, True, True, False]
+    assert [each.drafts for each in found] == [True, None, None, None]
+
+
+def test_one_line_has_all_that_matters_and_nothing_twice(registry: Registry) -> None:
+    rows = [each.row(5, loaded=each.name == "toy") for each in choices(memory(28 * GB), registry)]
+    assert rows == [
+        "best ★ 2.0 GB  14/s  chat",
+        "plain  100 MB 280/s  little",
+        "toy  ● 100 MB 280/s  a demonstration",
+        "large 500.0 GB        needs more memory than is free",
     ]
 
 
-def test_without_headers_a_choice_stays_as_it_was(registry: Registry) -> None:
-    assert list(judged(choices(registry), registry)) == []
-
-
-def test_a_pair_is_installed_when_all_of_its_files_are(registry: Registry, tmp_path: Path) -> None:
-    assert nothing_is_here(registry)
+def test_the_first_choice_is_told_in_full(registry: Registry, tmp_path: Path) -> None:
+    best = choices(memory(28 * GB), registry)[0]
+    assert (
+        best.hint == "2.0 GB to fetch · about 14 tokens/s here · chat · its draft model could pay"
+    )
     blobs = tmp_path / "data" / "blobs"
     blobs.mkdir(parents=True)
-    with (blobs / ("a" * 64)).open("wb") as file:
-        file.truncate(100_000_000)
-    assert not nothing_is_here(registry)
+    with (blobs / ("b" * 64)).open("wb") as file:
+        file.truncate(2 * GB)
+    best = choices(memory(None), registry)[0]
+    assert best.hint == "here · chat · its draft model could pay"
 
 
-@pytest.mark.weights
-def test_a_pair_that_is_here_is_predicted_from_its_header(smollm2_path: Path) -> None:
-    found = [each for each in choices() if each.name == "smollm2-135m"]
-    (judgement,) = judged(found)
-    assert judgement.here
-    assert judgement.fits
-    assert "needs RAM: " in judgement.why
+def test_rows_fit_into_forty_columns() -> None:
+    widest = max(choices(), key=lambda each: len(each.name))
+    row = PairChoice(widest.name, 120 * GB, False, True, "chat", True, 9.9).row(len(widest.name))
+    assert row.index("  chat") <= 34

@@ -3,7 +3,7 @@
 After a change that is meant: LOCALSPEC_UPDATE_SCREENS=1 pytest tests/ui/test_screens.py, and look at the diff.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -45,13 +45,10 @@ TOKENS = [
     tokens("."),
 ]
 PAIRS = [
-    PairChoice(
-        "tiny", 98_000_000, False, True, "needs RAM: 199 MB of 24 GB free", "a first try", True
-    ),
-    PairChoice(
-        "coder", 1_600_000_000, True, True, "needs RAM: 1.8 GB of 24 GB free", "code", False
-    ),
-    PairChoice("giant", 70_000_000_000, False, False, "needs at least 70.0 GB", "", False),
+    PairChoice("coder", 1_600_000_000, True, True, "code", True, 21.0, False),
+    PairChoice("tiny", 98_000_000, False, True, "a first try", True, 200.0),
+    PairChoice("other", 500_000_000, False, True, "chat", False, 40.0),
+    PairChoice("giant", 70_000_000_000, False, False, "much"),
 ]
 
 
@@ -201,28 +198,47 @@ def test_help(tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def _known_pairs(monkeypatch: pytest.MonkeyPatch) -> None:
-    def judged(found: Sequence[PairChoice]) -> Iterator[PairChoice]:
-        yield from found
-
-    pairs: Callable[[], list[PairChoice]] = lambda: list(PAIRS)  # noqa: E731 - of a type
-    monkeypatch.setattr(picker, "choices", pairs)
-    monkeypatch.setattr(picker, "judged", judged)
+def _known_pairs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("LOCALSPEC_CONFIG_DIR", str(tmp_path / "settings"))
+    monkeypatch.setattr(picker, "choices", lambda: list(PAIRS))
+    monkeypatch.setattr(picker, "measured_choices", lambda: list(PAIRS))
 
 
 @pytest.mark.usefixtures("_known_pairs")
 def test_first_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("localspec.ui.feed.nothing_is_here", lambda: True)
+    kept: list[object] = []
+
+    def keep(chosen: object) -> str:
+        kept.append(chosen)
+        return ""
+
+    monkeypatch.setattr("localspec.config.own.keep_model", keep)
+    # The registry has never heard of these.
+    monkeypatch.setattr("localspec.models.registry.Registry.require", lambda *_: None)
 
     async def look(chat: Chat) -> None:
         await chat.until(lambda: isinstance(chat.app.screen, Picker))
         await chat.pilot.pause(0.2)
         await assert_screen(chat, "first-run")
         await chat.press("enter")
-        await chat.until(lambda: type(chat.app.screen) is ListSheet)
-        await chat.press("enter")
         await chat.ready()
-        assert chat.session.models.name == "tiny"
+        assert chat.session.models.name == "coder"
+        assert kept == [{"target": "coder"}]
+
+    drive(look, tmp_path, pair=None)
+
+
+@pytest.mark.usefixtures("_known_pairs")
+def test_all_models_by_a_key(tmp_path: Path) -> None:
+    async def look(chat: Chat) -> None:
+        await chat.until(lambda: isinstance(chat.app.screen, Picker))
+        await chat.pilot.pause(0.2)
+        assert "giant" not in chat.text()
+        await chat.press("a")
+        await chat.pilot.pause(0.2)
+        await assert_screen(chat, "all-models")
+        await chat.press("n")
+        await chat.until(lambda: not chat.app.is_running)
 
     drive(look, tmp_path, pair=None)
 

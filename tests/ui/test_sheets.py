@@ -136,9 +136,9 @@ def test_a_setting_is_changed_and_a_wrong_one_refused(tmp_path: Path) -> None:
 def test_the_pair_is_switched_in_the_middle_of_a_conversation(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pairs = [PairChoice(name, 1, True, True, "", "", False) for name in ("toy", "other")]
+    pairs = [PairChoice(name, 1, True, True, "") for name in ("toy", "other")]
     monkeypatch.setattr("localspec.ui.picker.choices", lambda: pairs)
-    monkeypatch.setattr("localspec.ui.picker.judged", lambda _: iter(()))
+    monkeypatch.setattr("localspec.ui.picker.measured_choices", lambda: pairs)
 
     async def look(chat: Chat) -> None:
         await chat.ask("one?")
@@ -191,7 +191,7 @@ def test_esc_stops_a_race_before_it_closes_it(tmp_path: Path) -> None:
 def test_the_lens_tells_drafted_tokens_from_the_targets_own(tmp_path: Path) -> None:
     async def look(chat: Chat) -> None:
         await chat.run("/lens")
-        assert "there are no tokens to look at" in chat.text()
+        assert "nothing to show yet" in chat.text()
         await chat.ask("one?")
         await open_sheet(chat, "/lens", TextSheet)
         assert "the draft model proposed it" in chat.text()
@@ -333,15 +333,15 @@ def test_a_conversation_whose_model_is_gone_goes_on_with_what_is_loaded_and_says
 def test_the_picker_marks_what_is_loaded_and_begins_there(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pairs = [PairChoice(name, 1, True, True, "", "", False) for name in ("tiny", "toy", "other")]
+    pairs = [PairChoice(name, 1, True, True, "") for name in ("tiny", "toy", "other")]
     monkeypatch.setattr("localspec.ui.picker.choices", lambda: pairs)
-    monkeypatch.setattr("localspec.ui.picker.judged", lambda _: iter(pairs))
+    monkeypatch.setattr("localspec.ui.picker.measured_choices", lambda: pairs)
 
     async def look(chat: Chat) -> None:
         await chat.ready()
         await open_sheet(chat, "/model", Picker)
         await chat.pilot.pause(0.2)
-        assert "toy (loaded)" in chat.text()
+        assert "toy  ●" in chat.text()
         assert isinstance(chat.app.screen, Picker)
         assert chat.app.screen.marked is not None
         assert chat.app.screen.marked.key == "toy"

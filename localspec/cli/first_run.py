@@ -1,0 +1,94 @@
+"""The first run: where nobody chose a model yet and a person sits there, one is proposed; what they take is kept."""
+
+import shutil
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+import click
+
+from localspec.cli.settings import configured
+from localspec.errors import UsageError
+from localspec.models.registry import load_registry
+
+_NONE = (
+    "no model is chosen: name one with -m, or set one with `localspec config set model NAME`; "
+    "`localspec recommend` proposes some"
+)
+
+
+def with_model(flags: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the flags as `configured` does; where they name no model, with the one that a person takes.
+
+    Where nobody can be asked, one line says what is taken.
+
+    Raises:
+        UsageError: the person takes none.
+    """
+    found = configured(flags)
+    if not {"pair", "target"} <= set(found["unset"]):
+        return found
+    if flags["quiet"] or flags.get("json_"):  # which names the model that answered
+        return found
+    if sys.stdin.isatty() and sys.stderr.isatty():
+        return configured({**flags, "model": _taken()})
+    name = load_registry().default_pair
+    click.echo(
+        f"localspec: no model is chosen: took {name}, which is small and makes things up; "
+        "`localspec recommend` proposes others",
+        err=True,
+    )
+    return found
+
+
+def _taken() -> str:
+    """Return the model that a person takes, which is kept as their usual one."""
+    # llama.cpp comes with it, to say which devices there are.
+    from localspec.config.own import keep_model  # noqa: PLC0415
+    from localspec.ui.pairs import measured_choices  # noqa: PLC0415
+
+    every = measured_choices()
+    shown = [each for each in every if each.recommended] or every
+    click.echo("You have chosen no model yet. These suit this machine best:", err=True)
+    for number, each in enumerate(shown, 1):
+        text = f"{number}  {each.name}: {each.hint}"
+        width = shutil.get_terminal_size().columns
+        click.echo(click.wrap_text(text, width, "  ", " " * 5), err=True)
+    registry = load_registry()
+    while True:
+        answer = _asked("Enter takes 1 for good; a number or a name; a lists all; n leaves: ")
+        if answer is None or answer in {"n", "q"}:
+            raise UsageError(_NONE)
+        if answer == "a":
+            shown = every
+            width = max(len(each.name) for each in every)
+            for number, each in enumerate(every, 1):
+                click.echo(f"{number:>3} {each.row(width)}", err=True)
+            continue
+        if answer == "" or (answer.isdecimal() and 1 <= int(answer) <= len(shown)):
+            name = shown[int(answer or 1) - 1].name
+        elif registry.knows(answer):
+            name = answer
+        else:
+            click.echo(f"{answer[:40]!r} is neither a number of the list nor a name", err=True)
+            continue
+        overruled = keep_model(registry.chosen(name))
+        said = (
+            overruled
+            or f"{name} is your model from now on; `localspec config set model NAME` changes that"
+        )
+        click.echo(f"localspec: {said}", err=True)
+        return name
+
+
+def _asked(question: str) -> str | None:
+    """Return what a person types, in small letters; None where they leave."""
+    click.echo(question, nl=False, err=True)
+    try:
+        line = sys.stdin.readline()
+    except KeyboardInterrupt:
+        line = ""
+    if not line:
+        click.echo(err=True)
+        return None
+    return line.strip().lower()

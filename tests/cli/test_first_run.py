@@ -1,0 +1,102 @@
+"""The first run: what a person who chose no model is asked, and what holds where nobody can be."""
+
+import io
+import sys
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+
+from localspec import cli
+from localspec.cli.first_run import with_model
+from localspec.errors import UsageError
+from localspec.ui.pairs import PairChoice
+
+EVERY = [
+    PairChoice("gemma3-1b", 10**9, False, True, "chat", True, 14.0),
+    PairChoice("qwen3-4b", 10**9, True, True, "reasoning", True, 8.5, True),
+    PairChoice("smollm2-135m", 10**8, True, True, "a toy"),
+]
+FLAGS: dict[str, Any] = {"model": None, "pair": None, "target": None, "quiet": False}
+
+
+class Typed(io.StringIO):
+    """What a person types."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.fixture
+def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("LOCALSPEC_CONFIG_DIR", str(tmp_path))
+    monkeypatch.setattr("localspec.ui.pairs.measured_choices", lambda: EVERY)
+    return tmp_path / "config.toml"
+
+
+def taken(typed: str, monkeypatch: pytest.MonkeyPatch, **more: object) -> dict[str, Any]:
+    monkeypatch.setattr(sys, "stdin", Typed(typed))
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
+    with click.Context(click.Command("run")):
+        return with_model({**FLAGS, **more})
+
+
+@pytest.mark.parametrize(
+    ("typed", "name"),
+    [
+        ("\n", "gemma3-1b"),
+        ("2\n", "qwen3-4b"),
+        ("a\n3\n", "smollm2-135m"),
+        ("9\nqwen3-8b\n", "qwen3-8b"),
+    ],
+)
+def test_what_is_taken_is_kept(
+    typed: str,
+    name: str,
+    settings: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert taken(typed, monkeypatch)["pair"] == name
+    assert tomllib.loads(settings.read_text()) == {"pair": name}
+    told = capsys.readouterr().err
+    assert "1  gemma3-1b: 1.0 GB to fetch · about 14 tokens/s here · chat" in told
+    assert f"{name} is your model from now on" in told
+    assert taken("", monkeypatch)["pair"] == name  # nobody is asked again
+
+
+@pytest.mark.parametrize("typed", ["n\n", ""])
+def test_who_takes_none_is_told_in_one_line_how_to(
+    typed: str, settings: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(UsageError, match="localspec config set model NAME"):
+        taken(typed, monkeypatch)
+    assert not settings.exists()
+
+
+@pytest.mark.usefixtures("settings")
+def test_where_nobody_can_be_asked_one_line_says_what_is_taken(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "stdin", io.StringIO())
+    for more, lines in (
+        ({}, 1),
+        ({"quiet": True}, 0),
+        ({"json_": True}, 0),
+        ({"model": "demo"}, 0),
+    ):
+        with click.Context(click.Command("run")):
+            found = with_model({**FLAGS, **more})
+        assert found["pair"] in {None, "smollm2-135m"}
+        assert capsys.readouterr().err.count("no model is chosen: took smollm2-135m") == lines
+
+
+def test_the_name_of_the_program_alone_is_the_chat(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdin", Typed())
+    monkeypatch.setattr(sys, "stdout", Typed())
+    monkeypatch.setattr(sys, "argv", ["localspec"])
+    assert cli._implied() == ["chat"]
+    monkeypatch.setattr(sys, "argv", ["localspec", "--help"])
+    assert cli._implied() is None
