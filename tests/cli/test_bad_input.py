@@ -47,7 +47,7 @@ def test_stdin_that_is_no_utf8_names_the_byte_and_where_it_is(mark: bytes) -> No
 
 
 def test_a_missing_file_is_code_3(tmp_path: Path) -> None:
-    done = localspec("run", "--target", str(tmp_path / "none.gguf"), "Hi")
+    done = localspec("run", "--target", str(tmp_path / "none.gguf"), "Hi", cold=True)
     assert_one_complaint(done, 3)
     assert str(tmp_path / "none.gguf") in done.err
     assert "smollm2-135m" in done.err
