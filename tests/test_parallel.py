@@ -101,7 +101,7 @@ def test_auto_keeps_a_draft_model_that_pays_beside_the_others(
     for policy in assistant.policies:
         assert isinstance(policy, BatchPolicy)
         assert [each.name for each in policy.drafters] == (
-            ["lookup", "model"] if pays else ["lookup"]
+            ["lookup", "model", "forced"] if pays else ["lookup", "forced"]
         )
     assistant.close()
 

@@ -81,7 +81,10 @@ def start_chat(flags: dict[str, Any]) -> int:
     own_models, screens = not named(flags), not flags["plain"] and _has_screens()
     # Screens have a list to choose from, and a conversation has its models.
     asks = own_models and not screens and not flags["go_on"]
-    session = _session(with_model(flags) if asks else configured(flags), preferences)
+    found = with_model(flags) if asks else configured(flags)
+    session = _session(found, preferences)
+    if found.get("unasked"):
+        click.echo(f"localspec: {found['unasked']}", err=True)
     if flags["go_on"]:
         latest = session.talk.history.latest()
         if latest is None:

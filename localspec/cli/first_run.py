@@ -20,25 +20,23 @@ _NONE = (
 def with_model(flags: Mapping[str, Any]) -> dict[str, Any]:
     """Return the flags as `configured` does; where they name no model, with the one that a person takes.
 
-    Where nobody can be asked, one line says what is taken.
+    Where nobody can be asked, `unasked` says on one line what is taken; whoever runs tells it when nothing else is wrong.
 
     Raises:
         UsageError: the person takes none.
     """
     found = configured(flags)
     if not {"pair", "target"} <= set(found["unset"]):
-        return found
+        return {**found, "unasked": ""}
     if flags["quiet"] or flags.get("json_"):  # which names the model that answered
-        return found
+        return {**found, "unasked": ""}
     if sys.stdin.isatty() and sys.stderr.isatty():
-        return configured({**flags, "model": _taken()})
-    name = load_registry().default_pair
-    click.echo(
-        f"localspec: no model is chosen: took {name}, which is small and makes things up; "
-        "`localspec recommend` proposes others",
-        err=True,
+        return {**configured({**flags, "model": _taken()}), "unasked": ""}
+    told = (
+        f"no model is chosen: took {load_registry().default_pair}, which is small and makes things up; "
+        "`localspec recommend` proposes others"
     )
-    return found
+    return {**found, "unasked": told}
 
 
 def _taken() -> str:

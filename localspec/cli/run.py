@@ -103,7 +103,8 @@ def run(words: tuple[str, ...], **flags: Any) -> int:
             except Cancelled:
                 return INTERRUPTED
     assistant = runtime.assistant
-    for note in () if flags["quiet"] else assistant.notes:
+    unasked = (flags["unasked"],) if flags["unasked"] else ()
+    for note in () if flags["quiet"] else (*unasked, *assistant.notes):
         click.echo(f"localspec: {note}", err=True)
     conversation: str | Conversation = text
     if kept is not None and said is not None:

@@ -249,7 +249,7 @@ def test_a_chat_that_is_told_to_end_gives_the_terminal_back() -> None:
 
 @pytest.mark.usefixtures("own_history")
 def test_stdin_that_is_no_text_is_one_line() -> None:
-    done = localspec("chat", "--plain", "--offline", stdin=b"\xff\xfe\n")
+    done = localspec("chat", "--plain", "--offline", "-m", "demo", stdin=b"\xff\xfe\n")
     assert done.code == 1
     assert "stdin is not UTF-8 text" in done.err
     assert done.err.count("\n") == 1

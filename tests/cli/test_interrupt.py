@@ -51,6 +51,7 @@ def test_ctrl_c_in_prefill_ends_it_before_a_token_is_out() -> None:
     figures = ""
     for patience_s in (1, 2, 4, 8):  # until loading is over: then there are figures
         with started("run", *PLAIN, "--ctx", "8192", "--raw", prompt) as process:
+            _wait_for_python(process.pid)
             time.sleep(patience_s)
             out, figures = interrupt(process)
         assert out == ""
@@ -122,3 +123,13 @@ runpy.run_module("localspec", run_name="__main__")
 def test_ctrl_c_while_the_command_line_is_imported_is_as_silent() -> None:
     done = subprocess.run([sys.executable, "-c", SLOW_IMPORT], capture_output=True, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (130, b"", b"")
+
+
+def _wait_for_python(pid: int) -> None:
+    """Wait until a process handles Ctrl-C itself; on a busy machine that may take a while."""
+    status = Path(f"/proc/{pid}/status")
+    for _ in range(3000 if status.exists() else 0):
+        caught = next(line for line in status.read_text().splitlines() if "SigCgt" in line)
+        if int(caught.split()[1], 16) >> (signal.SIGINT - 1) & 1:
+            return
+        time.sleep(0.01)

@@ -194,7 +194,7 @@ def test_a_pair_of_ones_own_names_models_on_the_hub(machine: ToyMachine) -> None
     )
     listed = json.loads(machine.run("pair", "list", "--json").out)[-1]
     assert (listed["name"], listed["size_bytes"], listed["here"]) == ("mine", None, False)
-    done = machine.run("pull", "mine")
+    done = machine.run("pull", "mine", "--with-draft")
     assert done.code == 0, done.err
     listed = json.loads(machine.run("pair", "list", "--json").out)[-1]
     assert (listed["size_bytes"], listed["here"]) == (len(DATA) + len(draft_model), True)

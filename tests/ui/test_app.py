@@ -614,7 +614,7 @@ def test_the_default_pair_is_kept_by_its_name(tmp_path: Path) -> None:
         await chat.ask("one?")
         assert held_with(chat) == DEFAULT
 
-    drive(talk, tmp_path, load=LaunchOptions())
+    drive(talk, tmp_path, load=LaunchOptions(pair=DEFAULT))
 
 
 def test_what_never_answered_is_not_what_a_conversation_was_held_with(tmp_path: Path) -> None:

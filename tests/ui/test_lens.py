@@ -1,4 +1,4 @@
-from localspec.ui.lens import legend, marked, runs
+from localspec.ui.lens import MARKS, legend, marked, runs
 from tests.ui.answers import tokens
 
 TOKENS = [
@@ -19,7 +19,7 @@ def test_without_its_marks_the_lens_is_the_answer() -> None:
 
 def test_the_legend_counts_tokens_by_origin() -> None:
     counts = [int(line.split()[1]) for line in legend(TOKENS)]
-    assert counts == [2, 1, 1, 1, 2]
+    assert counts == [0, 2, 1, 1, 1, 2]
 
 
 def test_an_origin_that_is_not_known_yet_is_shown_as_the_targets_own() -> None:
@@ -33,3 +33,8 @@ def test_a_part_of_a_character_counts_with_the_token_that_completes_it() -> None
 
 def test_tokens_cannot_command_the_terminal() -> None:
     assert "\x1b" not in marked([tokens("\x1b[2J", by="model", drafted=1, accepted=1)])
+
+
+def test_no_two_origins_have_the_same_marks() -> None:
+    marks = [(mark.open, mark.close) for mark in MARKS.values()]
+    assert len(set(marks)) == len(marks)

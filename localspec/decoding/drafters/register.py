@@ -70,7 +70,7 @@ _ENTRIES = (
     ),
     DrafterEntry("model", "model", 3, True, "[]", "underline green", "the draft model proposed it"),
     DrafterEntry(
-        "forced", "forced", 15, False, "<>", "underline yellow", "the grammar allows nothing else"
+        "forced", "forced", 15, False, "()", "underline yellow", "the grammar allows nothing else"
     ),
 )
 DRAFTERS: Mapping[str, DrafterEntry] = {entry.name: entry for entry in _ENTRIES}
