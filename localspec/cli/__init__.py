@@ -134,6 +134,9 @@ def main() -> NoReturn:
         code = STDOUT_CLOSED if closed else code or _complain(_io_failure(error), 1, debug=False)
         # What is still in Python's buffer goes nowhere: it would be tried again at the end.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    if code == INTERRUPTED:
+        # Where Ctrl-C met an exec(), which makes every dataclass, Python ends itself by SIGINT, though it was caught.
+        _leave(code)
     sys.exit(code)
 
 
@@ -165,7 +168,11 @@ def _run() -> int:  # noqa: PLR0911 - one return for each way to end
 
 def _give_up(debug: bool) -> NoReturn:
     """End for want of memory, at once: an interpreter that tidies up without any fills the screen with complaints."""
-    code = _complain(_NO_MEMORY, 1, debug)
+    _leave(_complain(_NO_MEMORY, 1, debug))
+
+
+def _leave(code: int) -> NoReturn:
+    """End without the interpreter's own end."""
     for stream in (sys.stdout, sys.stderr):
         with suppress(OSError, MemoryError):
             stream.flush()

@@ -2,6 +2,7 @@
 
 import errno
 import os
+import subprocess
 import sys
 import warnings
 from collections.abc import Callable
@@ -145,3 +146,14 @@ def test_a_character_that_a_stream_has_not_is_replaced(
         cli._use_unbreakable_streams()
         print("é漢")
     assert (tmp_path / "out").read_bytes() == b"\xe9?\n"
+
+
+def test_an_interrupt_that_met_an_exec_is_code_130_too() -> None:
+    """Dataclasses are made by exec(), and Python would end itself by SIGINT afterwards, though it was caught."""
+    code = (
+        "from localspec import cli\n"
+        "cli._call = lambda: exec('raise KeyboardInterrupt')\n"
+        "cli.main()\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], check=False, timeout=60)
+    assert done.returncode == cli.INTERRUPTED
