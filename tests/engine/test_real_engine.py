@@ -98,7 +98,7 @@ def test_a_restart_in_the_middle_of_a_conversation_changes_nothing(
 
 
 def test_a_long_prompt_stops_in_the_middle_and_keeps_what_it_has(client: EngineClient) -> None:
-    long = [Message.user("The weather is nice today. " * 250)]
+    long = [Message.user("The weather is nice today. " * 120)]
     number = client.ask(long, GREEDY, keep=0)
     told = hear_event(client, Prefilling).events(Prefilling)[-1]
     client.cancel(number)
