@@ -87,8 +87,7 @@ async def _served(listener: socket.socket, keys: tuple[str, ...], flags: dict[st
     import uvicorn  # noqa: PLC0415
 
     from localspec.engine.client import COMMAND, EngineClient  # noqa: PLC0415
-    from localspec.engine.protocol import Downloading, EngineDied, Loading, Measuring, Notice  # noqa: PLC0415
-    from localspec.models.transfer import Progress  # noqa: PLC0415
+    from localspec.engine.protocol import Notice  # noqa: PLC0415
     from localspec.serve.answering import Service  # noqa: PLC0415
     from localspec.serve.app import application  # noqa: PLC0415
     from localspec.serve.backend import Backend, Refused  # noqa: PLC0415
@@ -100,15 +99,7 @@ async def _served(listener: socket.socket, keys: tuple[str, ...], flags: dict[st
 
     def see(notice: Notice) -> None:
         metrics.see(notice)
-        match notice:
-            case Downloading(name, done, total, source):
-                line.download(Progress(name, done, total, source))
-            case Loading(name, share):
-                line.load(name, share)
-            case Measuring(name, share):
-                line.measure(name, share)
-            case EngineDied(reason):
-                click.echo(f"localspec: {reason}", err=True)
+        _show(notice, line)
 
     parallel = "auto" if flags["parallel"] is None else str(flags["parallel"])
     backend = Backend(EngineClient((*COMMAND, parallel)), launch, flags["max_queue"], see)
@@ -145,6 +136,22 @@ async def _served(listener: socket.socket, keys: tuple[str, ...], flags: dict[st
     finally:
         await backend.close()
     return 0
+
+
+def _show(notice: object, line: ProgressLine) -> None:
+    """Show how far loading is, and that the engine died."""
+    from localspec.engine.protocol import Downloading, EngineDied, Loading, Measuring  # noqa: PLC0415
+    from localspec.models.transfer import Progress  # noqa: PLC0415
+
+    match notice:
+        case Downloading(name, done, total, source):
+            line.download(Progress(name, done, total, source))
+        case Loading(name, share):
+            line.load(name, share)
+        case Measuring(name, share):
+            line.measure(name, share)
+        case EngineDied(reason):
+            click.echo(f"localspec: {reason}", err=True)
 
 
 def _listener(host: str, port: int) -> socket.socket:

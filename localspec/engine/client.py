@@ -127,9 +127,12 @@ class EngineClient:
                 return notices
             notices.append(self._noted(notice))
 
-    def wait(self) -> Notice:
-        """Return the next notice as soon as it is there; for a thread that does nothing else."""
-        return self._noted(self._inbox.get())
+    def wait(self, timeout_s: float) -> Notice | None:
+        """Return the next notice as soon as it is there, None if none comes; for a thread that does nothing else."""
+        try:
+            return self._noted(self._inbox.get(timeout=timeout_s))
+        except Empty:
+            return None
 
     def _noted(self, notice: Notice) -> Notice:
         if isinstance(notice, Ready):

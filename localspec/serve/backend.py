@@ -29,7 +29,9 @@ from localspec.messages import Message
 from localspec.options import LaunchOptions, ReplyOptions
 
 _MOST_DEATHS, _WITHIN_S = 5, 60.0
-"""An engine that dies more often than that stays down."""
+"""An engine that dies so often, and never gets ready in between, stays down."""
+_LOOK_S = 0.5
+"""How often the thread that listens looks whether it is still needed."""
 
 
 class Busy(LocalspecError):
@@ -188,9 +190,10 @@ class Backend:
 
     def _listen(self) -> None:
         while not self._closed:
-            notice = self._client.wait()
-            with suppress(RuntimeError):  # the loop is closed: nobody is there any more
-                self._loop.call_soon_threadsafe(self._heard, notice)
+            notice = self._client.wait(_LOOK_S)
+            if notice is not None:
+                with suppress(RuntimeError):  # the loop is closed: nobody is there any more
+                    self._loop.call_soon_threadsafe(self._heard, notice)
 
     def _heard(self, notice: Notice) -> None:
         self._watch(notice)

@@ -1,7 +1,7 @@
 """What every request has to get past, and how errors are told: keys, hosts, origins, sizes, bodies."""
 
 import hmac
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -31,7 +31,7 @@ class Guard:
     Args:
         keys: API keys, of which a request has to bear one; empty lets everybody in.
         hosts: names that the Host header may have; None lets every name pass, as behind a key.
-        origins: web pages that may ask, as `https://host:port`; pages of the server's own hosts always may.
+        origins: web pages that may ask, as `https://host:port`; pages of `hosts` may, too.
     """
 
     keys: Collection[str] = ()
@@ -173,6 +173,3 @@ def _with_origin(send: Send, origin: str) -> Send:
         await send(message)
 
     return sending
-
-
-Handler = Callable[[Request], Any]

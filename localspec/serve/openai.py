@@ -21,13 +21,21 @@ from localspec.decoding.round import StopReason
 from localspec.engine.protocol import ReplyDone
 from localspec.errors import UsageError
 from localspec.messages import from_json
-from localspec.options import ReplyOptions, SamplingParams
+from localspec.options import ReplyOptions
 from localspec.serve.answering import Service, collected, merged, streamed
 from localspec.serve.backend import Question
 from localspec.serve.http import body_of
 
 _MOST_CHOICES = 16
-_SAMPLING = ("temperature", "top_p", "top_k", "min_p", "presence_penalty", "frequency_penalty")
+_SAMPLING = (
+    "temperature",
+    "top_p",
+    "top_k",
+    "min_p",
+    "presence_penalty",
+    "frequency_penalty",
+    "repeat_penalty",
+)
 _CUT = {StopReason.LENGTH, StopReason.CONTEXT_FULL, StopReason.LOOP}
 
 
@@ -240,22 +248,16 @@ def _event(value: Mapping[str, Any]) -> str:
 def _options(body: CompletionBody, usual: ReplyOptions, limit: int | None) -> ReplyOptions:
     """Return how to answer: as the body says, and else as the server was started."""
     given = {name: value for name in _SAMPLING if (value := getattr(body, name)) is not None}
-    if body.repeat_penalty is not None:
-        given["repeat_penalty"] = body.repeat_penalty
     if body.logit_bias:
         given["logit_bias"] = tuple(_biases(body.logit_bias))
     stop = (body.stop,) if isinstance(body.stop, str) else tuple(body.stop or ())
     return replace(
         usual,
-        sampling=_sampling(usual.sampling, given),
+        sampling=replace(usual.sampling, **given),
         seed=usual.seed if body.seed is None else body.seed,
         max_tokens=usual.max_tokens if limit is None else limit,
         stop=stop or usual.stop,
     )
-
-
-def _sampling(usual: SamplingParams, given: Mapping[str, Any]) -> SamplingParams:
-    return replace(usual, **given)
 
 
 def _biases(given: Mapping[str, float]) -> Iterator[tuple[int, float]]:

@@ -1,11 +1,16 @@
 """Who is let in, and what becomes of the others when a client, or the engine, goes away."""
 
+import asyncio
 import threading
 
 import httpx
 import pytest
 
+from localspec.engine.client import EngineClient
+from localspec.options import LaunchOptions
+from localspec.serve.backend import Backend, EngineLost
 from localspec.serve.http import Guard
+from tests.engine.double import command
 from tests.serve.serving import served
 
 STORY = "x" * 400
@@ -118,3 +123,20 @@ def test_wrong_addresses_are_told() -> None:
         assert server.client.get("/nope").status_code == 404
         assert server.client.get("/v1/chat/completions").status_code == 405
         assert server.client.get("/nope").json()["error"]["message"].startswith("there is no /nope")
+
+
+def test_an_engine_that_dies_while_it_loads_ends_the_server() -> None:
+    async def start() -> str:
+        engine = EngineClient(command({"death": {"on": "load"}}))
+        backend = Backend(engine, LaunchOptions(pair="a-pair"), 8)
+        with pytest.raises(EngineLost):
+            await backend.start()
+        lost = backend.lost
+        await backend.close()
+        return lost
+
+    assert "SIGKILL" in asyncio.run(start())
+    for thread in threading.enumerate():
+        if thread.name == "localspec-notices":
+            thread.join(30)
+            assert not thread.is_alive(), "whoever listens ends with the server"
