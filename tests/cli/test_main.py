@@ -148,12 +148,15 @@ def test_a_character_that_a_stream_has_not_is_replaced(
     assert (tmp_path / "out").read_bytes() == b"\xe9?\n"
 
 
-def test_an_interrupt_that_met_an_exec_is_code_130_too() -> None:
+def test_an_interrupt_that_met_an_exec_is_code_130_too(tmp_path: Path) -> None:
     """Dataclasses are made by exec(), and Python would end itself by SIGINT afterwards, though it was caught."""
     code = (
         "from localspec import cli\n"
         "cli._call = lambda: exec('raise KeyboardInterrupt')\n"
         "cli.main()\n"
     )
-    done = subprocess.run([sys.executable, "-c", code], check=False, timeout=60)
+    (tmp_path / "planted.py").write_text(code)
+    env = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+    command = [sys.executable, "-m", "planted"]
+    done = subprocess.run(command, cwd=tmp_path, env=env, check=False, timeout=60)
     assert done.returncode == cli.INTERRUPTED

@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+import time
 
 import httpx
 import pytest
@@ -30,6 +31,12 @@ def test_a_client_that_goes_away_ends_its_request() -> None:
             whole.post("/v1/chat/completions", json={**body, "stream": False})
         whole.close()
         server.wait_until(0)
+        ended = 'localspec_requests_total{outcome="cancelled"} 2.0'
+        for _ in range(1000):  # the engine was told, and did not go on to the end
+            if ended in server.client.get("/metrics").text:
+                break
+            time.sleep(0.01)
+        assert ended in server.client.get("/metrics").text
         assert server.chat("hello").json()["choices"][0]["message"]["content"] == "Hello."
 
 
