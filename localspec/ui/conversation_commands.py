@@ -73,7 +73,7 @@ async def branch(front: Front, argument: str) -> None:
     session.asking.require_rest()
     count = len(session.talk.messages)
     if not count:
-        raise UsageError("there is nothing to branch off from: ask something first")
+        raise UsageError("nothing to branch from yet: ask something first")
     session.save_state()
     session.talk.branch_off(number(argument, "message", count) if argument else count)
     await front.show_conversation(known=True)
@@ -111,7 +111,7 @@ async def rename(front: Front, argument: str) -> None:
     if not argument:
         raise UsageError("give a title: /rename TITLE")
     front.session.talk.rename(argument)
-    front.tell(f"this conversation is called {argument!r} now")
+    front.tell(f"renamed to {argument!r}")
 
 
 async def save(front: Front, argument: str) -> None:
@@ -164,7 +164,7 @@ def number(argument: str, what: str, most: int) -> int:
         UsageError: it is none, or above `most`.
     """
     if not argument.isdecimal() or not 1 <= int(argument) <= most:
-        raise UsageError(f"{argument[:40]!r} is no {what}: give a number from 1 to {most}")
+        raise UsageError(f"{argument[:40]!r} is not a {what}: give a number from 1 to {most}")
     return int(argument)
 
 
