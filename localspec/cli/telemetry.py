@@ -12,8 +12,6 @@ from localspec.storage.paths import data_dir, shown
 from localspec.telemetry.moments import day
 from localspec.telemetry.switch import Switch, read_switch, write_switch
 
-_DEBUG = click.option("--debug", is_flag=True, help="Show a traceback when something fails.")
-
 
 @click.group()
 def telemetry() -> None:
@@ -27,8 +25,7 @@ def telemetry() -> None:
 
 @telemetry.command()
 @click.option("--json", "json_", is_flag=True, help="Print one JSON object.")
-@_DEBUG
-def status(json_: bool, debug: bool) -> None:  # noqa: ARG001 - main() looks for --debug
+def status(json_: bool) -> None:
     """Show what is recorded, and how much there is."""
     from localspec.launch.observe import is_allowed  # noqa: PLC0415 - it brings all that answers
     from localspec.telemetry.log import read_sizes, said_of_before  # noqa: PLC0415
@@ -69,8 +66,7 @@ def status(json_: bool, debug: bool) -> None:  # noqa: ARG001 - main() looks for
 
 
 @telemetry.command()
-@_DEBUG
-def path(debug: bool) -> None:  # noqa: ARG001
+def path() -> None:
     """Print where the records are, or would be."""
     from localspec.telemetry.log import FILE  # noqa: PLC0415
 
@@ -78,16 +74,14 @@ def path(debug: bool) -> None:  # noqa: ARG001
 
 
 @telemetry.command()
-@_DEBUG
-def on(debug: bool) -> None:  # noqa: ARG001
+def on() -> None:
     """Record counts and times."""
     _set(on=True)
     click.echo("localspec: counts and times are recorded from now on", err=True)
 
 
 @telemetry.command()
-@_DEBUG
-def off(debug: bool) -> None:  # noqa: ARG001
+def off() -> None:
     """Record nothing from now on; what is there stays until it is wiped."""
     _set(on=False)
     click.echo("localspec: nothing is recorded from now on", err=True)
@@ -95,8 +89,7 @@ def off(debug: bool) -> None:  # noqa: ARG001
 
 @telemetry.command()
 @click.argument("wanted", type=click.Choice(["on", "off"]))
-@_DEBUG
-def text(wanted: str, debug: bool) -> None:  # noqa: ARG001
+def text(wanted: str) -> None:
     """Record what is said, too, or not any more.
 
     `export-proposals` needs it.
@@ -114,8 +107,7 @@ def text(wanted: str, debug: bool) -> None:  # noqa: ARG001
 
 @telemetry.command()
 @click.option("--text", "only_text", is_flag=True, help="Only what of it is text.")
-@_DEBUG
-def wipe(only_text: bool, debug: bool) -> None:  # noqa: ARG001
+def wipe(only_text: bool) -> None:
     """Remove what was recorded, with all of its bytes."""
     from localspec.telemetry.log import wipe as wiped  # noqa: PLC0415
 
@@ -129,8 +121,7 @@ def wipe(only_text: bool, debug: bool) -> None:  # noqa: ARG001
     "--megabytes", type=int, metavar="N", help="Most that the records take. Default: 128."
 )
 @click.option("--days", type=int, metavar="N", help="How long they are kept. Default: 365.")
-@_DEBUG
-def keep(megabytes: int | None, days: int | None, debug: bool) -> None:  # noqa: ARG001
+def keep(megabytes: int | None, days: int | None) -> None:
     """Set how much is kept; the oldest replies go first."""
     from localspec.telemetry.log import set_bounds  # noqa: PLC0415
 
