@@ -28,12 +28,14 @@ def telemetry() -> None:
 def status(json_: bool) -> None:
     """Show what is recorded, and how much there is."""
     from localspec.launch.observe import is_allowed  # noqa: PLC0415 - it brings all that answers
-    from localspec.telemetry.log import read_sizes, said_of_before  # noqa: PLC0415
+    from localspec.telemetry.log import read_records, said_of_before, size_bytes  # noqa: PLC0415
 
     directory = _directory()
     switch = read_switch(directory)
     recording = switch.on and is_allowed()
-    known = read_sizes(directory)
+    records, size = read_records(directory), size_bytes(directory)
+    rounds = {reply.id: reply.sums[0] for reply in records.replies.values()}
+    with_text = sum(rounds[each] for each in records.texts & rounds.keys())
     if json_:
         document = {
             "recording": recording,
@@ -42,10 +44,10 @@ def status(json_: bool) -> None:
             "text": switch.text and recording,
             "megabytes": switch.megabytes,
             "days": switch.days,
-            "bytes": known.size_bytes,
-            "rounds": known.rounds,
-            "replies": known.replies,
-            "rounds_with_text": known.rounds_with_text,
+            "bytes": size,
+            "rounds": sum(rounds.values()),
+            "replies": len(rounds),
+            "rounds_with_text": with_text,
         }
         click.echo(json.dumps(document))
         return
@@ -53,14 +55,12 @@ def status(json_: bool) -> None:
         click.echo("on: counts and times are recorded" + (", and the text" if switch.text else ""))
     else:
         click.echo(f"off: {_why_off(switch)}")
-    if known.first_s is not None:
-        with_text = known.rounds_with_text
+    if rounds:
         text = f", {with_text} of them with text" if with_text else ", none with text"
-        replies = "1 reply" if known.replies == 1 else f"{known.replies} replies"
-        click.echo(f"{known.rounds} rounds of {replies} since {day(known.first_s)}{text}")
-    click.echo(
-        f"{known.size_bytes / 2**20:.1f} of {switch.megabytes} MB, kept for {switch.days} days"
-    )
+        replies = "1 reply" if len(rounds) == 1 else f"{len(rounds)} replies"
+        first_s = min(reply.at for reply in records.replies.values())
+        click.echo(f"{sum(rounds.values())} rounds of {replies} since {day(first_s)}{text}")
+    click.echo(f"{size / 2**20:.1f} of {switch.megabytes} MB, kept for {switch.days} days")
     if (before := said_of_before(directory)) is not None:
         click.echo(before)
 
