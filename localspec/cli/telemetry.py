@@ -31,7 +31,8 @@ def status(json_: bool) -> None:
     from localspec.telemetry.log import read_records, said_of_before, size_bytes  # noqa: PLC0415
 
     directory = _directory()
-    switch = read_switch(directory)
+    readable = read_switch(directory)
+    switch = readable or Switch(on=False)
     recording = switch.on and is_allowed()
     records, size = read_records(directory), size_bytes(directory)
     rounds = {reply.id: reply.sums[0] for reply in records.replies.values()}
@@ -54,7 +55,7 @@ def status(json_: bool) -> None:
     if recording:
         click.echo("on: counts and times are recorded" + (", and the text" if switch.text else ""))
     else:
-        click.echo(f"off: {_why_off(switch)}")
+        click.echo(f"off: {_why_off(readable)}")
     if rounds:
         text = f", {with_text} of them with text" if with_text else ", none with text"
         replies = "1 reply" if len(rounds) == 1 else f"{len(rounds)} replies"
@@ -136,16 +137,15 @@ def _directory() -> Path:
 
 
 def _set(**changes: int) -> Switch:
-    before = read_switch(_directory())
     # What cannot be read is written anew, and records no more than it is now told to.
-    before = before if before.readable else Switch(on=False)
+    before = read_switch(_directory()) or Switch(on=False)
     switch = replace(before, **changes)  # type: ignore[arg-type]
     write_switch(_directory(), switch)
     return switch
 
 
-def _why_off(switch: Switch) -> str:
-    if not switch.readable:
+def _why_off(switch: Switch | None) -> str:
+    if switch is None:
         return f"{shown(_directory() / 'switch.json')} cannot be read; `localspec telemetry on` writes it anew"
     if not switch.on:
         return "`localspec telemetry on` switches it on"

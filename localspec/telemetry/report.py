@@ -86,14 +86,14 @@ class RoundSums(AcceptanceCounts):
     """Sums over rounds: `COUNTS`, and those of hours in which the price of a plain token is known.
 
     Attributes:
-        stages_us: microseconds of each of `STAGES`.
+        stages_s: seconds of each of `STAGES`.
         rounds_compared: rounds of such hours.
         compared_drafted: tokens that were drafted in them.
         compared_s: what they took.
         plain_s: what as many tokens would have taken without drafting.
     """
 
-    stages_us: tuple[int, ...] = (0,) * len(STAGES)
+    stages_s: dict[str, float] = field(default_factory=lambda: dict.fromkeys(STAGES, 0.0))
     rounds_compared: int = 0
     compared_drafted: int = 0
     compared_s: float = 0.0
@@ -106,7 +106,8 @@ class RoundSums(AcceptanceCounts):
         self.drafted += drafted
         self.accepted += accepted
         self.confirmed += confirmed
-        self.stages_us = tuple(map(add, self.stages_us, stages_us))
+        for stage, took_us in zip(STAGES, stages_us, strict=True):
+            self.stages_s[stage] += took_us / 1e6
         if plain_s is not None:
             self.rounds_compared += rounds
             self.compared_drafted += drafted
@@ -116,12 +117,7 @@ class RoundSums(AcceptanceCounts):
     @property
     def seconds(self) -> float:
         """What the rounds took."""
-        return sum(self.stages_us) / 1e6
-
-    @property
-    def stages_s(self) -> dict[str, float]:
-        """Seconds by stage."""
-        return {name: took / 1e6 for name, took in zip(STAGES, self.stages_us, strict=True)}
+        return sum(self.stages_s.values())
 
     @property
     def speed_up(self) -> float | None:
