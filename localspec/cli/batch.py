@@ -71,9 +71,6 @@ _SUFFIXES: dict[str, Format] = {".csv": "csv", ".jsonl": "jsonl", ".ndjson": "js
     help="Lines to answer at a time; auto takes what pays and the memory holds. Default: 1.",
 )
 @workload_option()
-@click.option(
-    "--debug", is_flag=True, help="Show a traceback and llama.cpp's log when something fails."
-)
 def batch(source: str, **flags: Any) -> int:
     """Answer every line of SOURCE, a file or `-` for stdin, each exactly once.
 

@@ -56,7 +56,6 @@ _PLAIN_HINT = "this is no terminal for screens: talking in lines, as with --plai
     fit="Give up what the free memory does not hold.",
 )
 @click.option("--quiet", is_flag=True, help="With --plain: no figures and no news.")
-@click.option("--debug", is_flag=True, help="Show a traceback when something fails.")
 def chat(word: str | None, **flags: Any) -> int:
     """Chat in the terminal, with MODEL or the one that is set.
 

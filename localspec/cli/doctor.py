@@ -17,8 +17,7 @@ _MARKS = {"ok": " ", "note": "-", "broken": "!"}
 @click.option("--json", "json_", is_flag=True, help="Print one JSON object.")
 @option_flags("offline")
 @click.option("--verify", is_flag=True, help="Read every stored model, and compare its sha256.")
-@click.option("--debug", is_flag=True, help="Show a traceback when something fails.")
-def doctor(json_: bool, offline: bool, verify: bool, debug: bool) -> int:  # noqa: ARG001 - main() looks for --debug
+def doctor(json_: bool, offline: bool, verify: bool) -> int:
     """Look this machine over: llama.cpp, devices, memory, files, settings, network.
 
     Tells no secrets, so that its answer can be shown to others. Exit code 1 where something is

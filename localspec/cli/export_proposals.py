@@ -27,12 +27,10 @@ from localspec.storage.paths import data_dir
     metavar="N",
     help="Cut contexts to their last N tokens. Default: whole.",
 )
-@click.option("--debug", is_flag=True, help="Show a traceback when something fails.")
 def export_proposals(
     since: str | None,
     drafters: tuple[str, ...],
     most_context: int | None,
-    debug: bool,  # noqa: ARG001 - main() looks for --debug
 ) -> None:
     """Print what was drafted and what became of it, as JSON lines, to train a better draft model on.
 

@@ -17,7 +17,6 @@ from localspec.ui.clean import clean, clean_line
 from localspec.ui.export import exported, write_export
 
 _JSON = click.option("--json", "json_", is_flag=True, help="Print JSON.")
-_DEBUG = click.option("--debug", is_flag=True, help="Show a traceback when something fails.")
 _NUMBER = click.argument("number", metavar="[NUMBER]", required=False)
 
 
@@ -35,8 +34,7 @@ def history(context: click.Context) -> None:
 @history.command("list")
 @click.option("-n", "--max", "most", type=click.IntRange(1), default=20, help="Default: 20.")
 @_JSON
-@_DEBUG
-def list_(most: int, json_: bool, debug: bool) -> None:  # noqa: ARG001 - main() looks for --debug
+def list_(most: int, json_: bool) -> None:
     """List the last conversations, newest first."""
     _print("", most, json_)
 
@@ -44,8 +42,7 @@ def list_(most: int, json_: bool, debug: bool) -> None:  # noqa: ARG001 - main()
 @history.command()
 @click.argument("words", nargs=-1, required=True)
 @_JSON
-@_DEBUG
-def search(words: tuple[str, ...], json_: bool, debug: bool) -> None:  # noqa: ARG001 - main() looks for --debug
+def search(words: tuple[str, ...], json_: bool) -> None:
     """List the conversations that hold all WORDS."""
     _print(" ".join(words), 200, json_)
 
@@ -53,8 +50,7 @@ def search(words: tuple[str, ...], json_: bool, debug: bool) -> None:  # noqa: A
 @history.command()
 @_NUMBER
 @_JSON
-@_DEBUG
-def show(number: str | None, json_: bool, debug: bool) -> None:  # noqa: ARG001 - main() looks for --debug
+def show(number: str | None, json_: bool) -> None:
     """Print conversation NUMBER, or the last one, as Markdown."""
     with _opened() as kept:
         text = exported(kept, _chosen(kept, number), "json" if json_ else "md").rstrip("\n")
@@ -64,8 +60,7 @@ def show(number: str | None, json_: bool, debug: bool) -> None:  # noqa: ARG001 
 @history.command()
 @click.argument("number")
 @click.argument("file", required=False, type=click.Path(path_type=Path))
-@_DEBUG
-def export(number: str, file: Path | None, debug: bool) -> None:  # noqa: ARG001 - main() looks for --debug
+def export(number: str, file: Path | None) -> None:
     """Write conversation NUMBER to FILE; .json has every branch and figure.
 
     Without FILE it is named after the title, in the working directory.

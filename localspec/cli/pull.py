@@ -21,14 +21,12 @@ from localspec.options import LoadOptions, changed
 )
 @click.option("--yes", is_flag=True, help="Do not ask, however large it is.")
 @click.option("--quiet", is_flag=True, help="Show no progress and no plan, and do not ask.")
-@click.option("--debug", is_flag=True, help="Show a traceback when something fails.")
 def pull(
     names: tuple[str, ...],
     offline: bool,
     with_draft: bool,
     yes: bool,
     quiet: bool,
-    debug: bool,  # noqa: ARG001 - main() looks for --debug
 ) -> None:
     """Fetch each NAME, verify it, and print where its files are.
 

@@ -17,8 +17,7 @@ from localspec.storage.files import size_text
 @click.command("recommend")
 @click.option("--code", is_flag=True, help="For code, not for chat.")
 @click.option("--json", "json_", is_flag=True, help="Print JSON.")
-@click.option("--debug", is_flag=True, help="Show a traceback when something fails.")
-def recommend_(code: bool, json_: bool, debug: bool) -> None:  # noqa: ARG001 - main() looks for --debug
+def recommend_(code: bool, json_: bool) -> None:
     """Propose models that suit this machine, the best first.
 
     That is the largest that takes at most 60 % of the free memory (85 % of a GPU's own) and writes

@@ -56,9 +56,6 @@ from localspec.options import ReplyOptions
 @option_flags("device")
 @workload_option()
 @click.option("--show-thinking", is_flag=True, help="Print a reasoning model's thoughts, too.")
-@click.option(
-    "--debug", is_flag=True, help="Show a traceback and llama.cpp's log when something fails."
-)
 def run(words: tuple[str, ...], **flags: Any) -> int:
     """Answer PROMPT, with MODEL or the one that is set.
 

@@ -21,14 +21,12 @@ from localspec.storage.paths import data_dir, shown
     metavar="REPLY=KIND",
     help="Say what kind of text a reply is: code, edit, chat, summarise, structured, creative.",
 )
-@click.option("--debug", is_flag=True, help="Show a traceback when something fails.")
 def stats(
     since: str | None,
     json_: bool,
     html: str | None,
     replies: int | None,
     retag: tuple[str, ...],
-    debug: bool,  # noqa: ARG001 - main() looks for --debug
 ) -> None:
     """Show what drafting did here: acceptance, speed and time, by pair, kind of text, drafter and depth.
 
