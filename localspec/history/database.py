@@ -154,10 +154,8 @@ class HistoryDatabase:
                 f"{told}: move {self._path} away and start again; nothing is saved until then"
             )
             return
-        advice = _ADVICE.get(reason, f"see to {self._path.parent}")
-        self.trouble = (
-            f"{told}: {advice}; it is tried again, and what is said meanwhile is kept in memory"
-        )
+        advice = _ADVICE.get(reason, f"check {self._path.parent}")
+        self.trouble = f"{told}: {advice}; localspec keeps trying, and holds the conversation in memory meanwhile"
         self._refuge = Refuge(self._connection)
 
 
