@@ -80,7 +80,7 @@ class FileOutput:
             with suppress(OSError):
                 os.ftruncate(self.fd, self.size)
             raise _unwritable(
-                self.name, error, "what it holds is whole; make room, and go on with --resume"
+                self.name, error, "its lines are complete; make room, then use --resume"
             ) from error
         self.size += len(record)
 
@@ -122,7 +122,7 @@ def open_output(name: str, *, resume: bool) -> StreamOutput | FileOutput:
         if _is_stream(Path(name)):
             if resume:
                 raise UsageError(
-                    f"{shown(name)} is no file that can be resumed: leave --resume out"
+                    f"{shown(name)} is not a file that can be resumed: remove --resume"
                 )
             return StreamOutput(os.open(name, os.O_WRONLY), shown(name))
         # A link stays one when the file behind it is rewritten.
@@ -150,7 +150,7 @@ def _opened(path: Path, name: str, *, resume: bool) -> FileOutput:
         fd = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | new, 0o666)
     except FileExistsError:
         raise UsageError(
-            f"{name} is there already: --resume goes on with it, or give another output"
+            f"{name} exists; use --resume to continue it, or choose another output"
         ) from None
     if not lock(fd) or not _is_still(path, fd):
         os.close(fd)

@@ -20,7 +20,7 @@ _JSON = click.option("--json", "json_", is_flag=True, help="Print JSON.")
 
 @click.group()
 def pair() -> None:
-    """Judge, list and suggest pairs of models."""
+    """Check, list and suggest pairs of models."""
 
 
 @pair.command()
@@ -28,10 +28,10 @@ def pair() -> None:
 @click.argument("draft_model", shell_complete=complete_models)
 @_JSON
 def check(target: str, draft_model: str, json_: bool) -> int:
-    """Judge whether DRAFT_MODEL can draft for TARGET.
+    """Check whether DRAFT_MODEL can draft for TARGET.
 
-    Both are known names, paths, or user/repo:QUANT on the hub. Of a file that is not here, only the
-    header is fetched. The exit code is 4 when they do not fit.
+    Both are names, paths, or user/repo:QUANT on the hub. If a file is not on this machine, only its
+    header is downloaded. The exit code is 4 if they do not fit.
     """
     report = check_pair(target, draft_model, load_registry())
     click.echo(_json(check_facts(report)) if json_ else "\n".join(_check_lines(report)))
@@ -41,7 +41,7 @@ def check(target: str, draft_model: str, json_: bool) -> int:
 @pair.command("list")
 @_JSON
 def list_(json_: bool) -> None:
-    """List the known pairs, the smallest first; `*` marks what is here."""
+    """List the known pairs, smallest first; `*` marks pairs on this machine."""
     registry = load_registry()
     pairs = sorted(registry.pairs.values(), key=lambda each: pair_size(each, registry) or 0)
     if json_:
@@ -78,7 +78,7 @@ def suggest_(target: str, json_: bool) -> None:
     if not found:
         raise PairMismatch(
             f"no known model can draft for {target}: use --draft lookup, "
-            "or judge one that you have with `localspec pair check`"
+            "or check one of your own with `localspec pair check`"
         )
 
 

@@ -15,11 +15,11 @@ from localspec.telemetry.switch import Switch, read_switch, write_switch
 
 @click.group()
 def telemetry() -> None:
-    """Show and change what is recorded of answers. Nothing of it leaves this machine.
+    """Show and change what is recorded about answers. Nothing leaves this machine.
 
-    By default each reply leaves counts and times: how many tokens were drafted and accepted, how
-    sure the drafter was, how long it took, of which pair and kind of text. No text, and no token
-    ids, which are text, unless `telemetry text on` asks for them.
+    By default, each reply records counts and times: tokens drafted and accepted, how sure the
+    drafter was, how long it took, the pair, and the kind of text. Text and token ids are recorded
+    only after `telemetry text on`.
     """
 
 
@@ -53,7 +53,7 @@ def status(json_: bool) -> None:
         click.echo(json.dumps(document))
         return
     if recording:
-        click.echo("on: counts and times are recorded" + (", and the text" if switch.text else ""))
+        click.echo("on: recording counts and times" + (", and text" if switch.text else ""))
     else:
         click.echo(f"off: {_why_off(readable)}")
     if rounds:
@@ -68,7 +68,7 @@ def status(json_: bool) -> None:
 
 @telemetry.command()
 def path() -> None:
-    """Print where the records are, or would be."""
+    """Print the path of the records."""
     from localspec.telemetry.log import FILE  # noqa: PLC0415
 
     click.echo(shown(_directory() / FILE))
@@ -78,58 +78,58 @@ def path() -> None:
 def on() -> None:
     """Record counts and times."""
     _set(on=True)
-    click.echo("localspec: counts and times are recorded from now on", err=True)
+    click.echo("localspec: recording counts and times from now on", err=True)
 
 
 @telemetry.command()
 def off() -> None:
-    """Record nothing from now on; what is there stays until it is wiped."""
+    """Stop recording; `telemetry wipe` removes what is there."""
     _set(on=False)
-    click.echo("localspec: nothing is recorded from now on", err=True)
+    click.echo("localspec: recording nothing from now on", err=True)
 
 
 @telemetry.command()
 @click.argument("wanted", type=click.Choice(["on", "off"]))
 def text(wanted: str) -> None:
-    """Record what is said, too, or not any more.
+    """Turn recording of prompts and answers on or off.
 
-    `export-proposals` needs it.
-
-    What was recorded with text until now stays: `telemetry wipe --text` removes it.
+    `export-proposals` needs it. Turning it off keeps the text recorded so far; `telemetry wipe
+    --text` removes it.
     """
     _set(text=wanted == "on")
     told = (
-        "prompts and answers are recorded, too, from now on"
+        "recording prompts and answers from now on"
         if wanted == "on"
-        else "no text is recorded from now on"
+        else "recording no text from now on"
     )
     click.echo(f"localspec: {told}", err=True)
 
 
 @telemetry.command()
-@click.option("--text", "only_text", is_flag=True, help="Only what of it is text.")
+@click.option("--text", "only_text", is_flag=True, help="Remove only the text.")
 def wipe(only_text: bool) -> None:
-    """Remove what was recorded, with all of its bytes."""
+    """Remove what was recorded, down to its last byte."""
     from localspec.telemetry.log import wipe as wiped  # noqa: PLC0415
 
     found = wiped(_directory(), only_text=only_text)
-    what = "the text" if only_text else "all of it"
-    click.echo(f"localspec: {f'{what} is gone' if found else 'there was nothing'}", err=True)
+    what = "the recorded text" if only_text else "everything that was recorded"
+    said = f"removed {what}" if found else "nothing was recorded"
+    click.echo(f"localspec: {said}", err=True)
 
 
 @telemetry.command()
 @click.option(
-    "--megabytes", type=int, metavar="N", help="Most that the records take. Default: 128."
+    "--megabytes", type=int, metavar="N", help="Largest size of the records. Default: 128."
 )
-@click.option("--days", type=int, metavar="N", help="How long they are kept. Default: 365.")
+@click.option("--days", type=int, metavar="N", help="How long to keep records. Default: 365.")
 def keep(megabytes: int | None, days: int | None) -> None:
-    """Set how much is kept; the oldest replies go first."""
+    """Set how much to keep; the oldest replies are removed first."""
     from localspec.telemetry.log import set_bounds  # noqa: PLC0415
 
     changes = {"megabytes": megabytes, "days": days}
     switch = _set(**{name: value for name, value in changes.items() if value is not None})
     set_bounds(_directory(), switch.megabytes, switch.days, time.time())
-    click.echo(f"localspec: {switch.megabytes} MB and {switch.days} days are kept", err=True)
+    click.echo(f"localspec: keeping up to {switch.megabytes} MB for {switch.days} days", err=True)
 
 
 def _directory() -> Path:
@@ -146,7 +146,7 @@ def _set(**changes: int) -> Switch:
 
 def _why_off(switch: Switch | None) -> str:
     if switch is None:
-        return f"{shown(_directory() / 'switch.json')} cannot be read; `localspec telemetry on` writes it anew"
+        return f"{shown(_directory() / 'switch.json')} cannot be read; `localspec telemetry on` writes a new one"
     if not switch.on:
-        return "`localspec telemetry on` switches it on"
-    return f"the setting `telemetry` says so ({os.environ.get('LOCALSPEC_TELEMETRY', '')})"
+        return "turn it on with `localspec telemetry on`"
+    return f"the setting `telemetry` turns it off ({os.environ.get('LOCALSPEC_TELEMETRY', '')})"

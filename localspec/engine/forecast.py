@@ -97,10 +97,10 @@ def _note(costs: PairCosts, chance: float | None) -> str:
     best = _best(costs, costs.draft_model, assumed)
     if best > 1 - _WORTH_A_WORD:
         return ""
-    basis = "usually" if chance is None else "so far"
+    basis = "the usual" if chance is None else "its"
     return (
-        f"drafting with the draft model is off: it would cost {1 - best:.0%} here, "
-        f"at {assumed:.0%} of its tokens accepted, as {basis}"
+        f"draft model not used: at {basis} {assumed:.0%} acceptance "
+        f"it would slow this machine down by {1 - best:.0%}"
     )
 
 

@@ -16,12 +16,12 @@ from localspec.engine.wire import MAX_FRAME_BYTES, NOTICES, FrameError, decode
 
 _WORDS = {
     "SIGKILL": "was killed (SIGKILL), most likely because memory ran out: "
-    "restart it with a smaller pair, or a smaller --ctx",
+    "try a smaller model, or a smaller --ctx",
     "SIGSEGV": "crashed (SIGSEGV)",
     "SIGBUS": "crashed (SIGBUS)",
     "SIGABRT": "gave up (SIGABRT)",
     "SIGILL": "crashed (SIGILL): llama.cpp was built for another CPU",
-    "SIGTERM": "was told to end (SIGTERM)",
+    "SIGTERM": "was terminated (SIGTERM)",
 }
 
 

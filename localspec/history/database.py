@@ -160,10 +160,8 @@ class HistoryDatabase:
                 f"{told}: move {self._path} away and start again; nothing is saved until then"
             )
             return
-        advice = _ADVICE.get(reason, f"see to {self._path.parent}")
-        self.trouble = (
-            f"{told}: {advice}; it is tried again, and what is said meanwhile is kept in memory"
-        )
+        advice = _ADVICE.get(reason, f"check {self._path.parent}")
+        self.trouble = f"{told}: {advice}; localspec keeps trying, and holds the conversation in memory meanwhile"
         (last,) = self._connection.execute("SELECT max(seq) FROM sqlite_sequence").fetchone()
         self._ids = count((last or 0) + _GAP * (1 + secrets.randbelow(_GAP)))
         self._pending = []

@@ -243,7 +243,9 @@ def _changing(directory: Path) -> Iterator[None]:
             yield
     except OSError as error:
         place = error.filename or directory
-        raise LocalspecError(f"{place} cannot be changed ({error.strerror}): see to it") from error
+        raise LocalspecError(
+            f"{place} cannot be changed ({error.strerror}): check its permissions"
+        ) from error
 
 
 def _keep(directory: Path, keeps: Callable[[LogLine], bool]) -> None:

@@ -75,7 +75,7 @@ class Recorder:
         """Record nothing any more, because of this."""
         reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
         reason = " ".join(reason.split())
-        self.trouble = f"telemetry is off for this run ({reason}): see to {self.directory}"
+        self.trouble = f"telemetry is off for this run ({reason}): check {self.directory}"
 
     def _write(self) -> None:
         while (trace := self._ended.get()) is not None:

@@ -65,5 +65,5 @@ def write_switch(directory: Path, switch: Switch) -> None:
         write_atomic(switch_file(directory), json.dumps(asdict(switch)).encode())
     except OSError as error:
         raise UsageError(
-            f"{switch_file(directory)} cannot be written ({error.strerror}): see to that folder"
+            f"{switch_file(directory)} cannot be written ({error.strerror}): check that folder"
         ) from error
