@@ -20,7 +20,7 @@ def line_structure(fields: Mapping[str, Any]) -> dict[str, Any]:
     if not given:
         return {}
     if len(given) > 1:
-        raise UsageError(f"{' and '.join(given)} exclude each other: give one of them")
+        raise UsageError(f"{' and '.join(given)} cannot be combined: give one of them")
     ((name, value),) = given.items()
     if name == "response_format":
         name, value = "json_schema", _of_format(value)

@@ -72,7 +72,7 @@ class BatchRun:
                     tally = self._answered(plan, rows, ready)
             except Cancelled:
                 if self._output.is_file:
-                    self._tell(f"stopped: --resume goes on with {self._output.name}")
+                    self._tell(f"stopped: use --resume to continue {self._output.name}")
                 return code_of(received[0]) if received else INTERRUPTED
         return SOME_FAILED if tally.failed else 0
 

@@ -16,13 +16,12 @@ _MARKS = {"ok": " ", "note": "-", "broken": "!"}
 @click.command()
 @click.option("--json", "json_", is_flag=True, help="Print one JSON object.")
 @option_flags("offline")
-@click.option("--verify", is_flag=True, help="Read every stored model, and compare its sha256.")
-@click.option("--debug", is_flag=True, help="Show a traceback when something fails.")
-def doctor(json_: bool, offline: bool, verify: bool, debug: bool) -> int:  # noqa: ARG001 - main() looks for --debug
-    """Look this machine over: llama.cpp, devices, memory, files, settings, network.
+@click.option("--verify", is_flag=True, help="Read every stored model and compare its sha256.")
+def doctor(json_: bool, offline: bool, verify: bool) -> int:
+    """Check this machine: llama.cpp, devices, memory, files, settings, network.
 
-    Tells no secrets, so that its answer can be shown to others. Exit code 1 where something is
-    broken; having no network is not.
+    The output holds no secrets and is safe to share. The exit code is 1 if something is broken;
+    having no network does not count.
     """
     facts = examine(offline=offline, verify=verify, progress=_tell_file)
     broken = [fact for fact in facts if fact.state == "broken"]
@@ -30,7 +29,7 @@ def doctor(json_: bool, offline: bool, verify: bool, debug: bool) -> int:  # noq
         click.echo(_as_json(facts))
     else:
         _print(facts)
-        click.echo(f"\n{len(broken)} to mend" if broken else "\nnothing to mend")
+        click.echo(f"\n{_problems(len(broken))} found")
     return 1 if broken else 0
 
 
@@ -48,6 +47,10 @@ def _print(facts: list[Fact]) -> None:
             section = fact.section
             click.echo(f"\n{section}")
         click.echo(f"{_MARKS[fact.state]} {fact.name:18} {printable(fact.value)}")
+
+
+def _problems(count: int) -> str:
+    return "no problems" if not count else "1 problem" if count == 1 else f"{count} problems"
 
 
 def _tell_file(name: str) -> None:

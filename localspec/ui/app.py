@@ -148,7 +148,7 @@ class ChatApp(App[None]):
             self._front.editing = None
         self.view.entry.composer.accept(typed)
         for name in unmatched(text, self.session.folder):
-            self._front.tell(f"no file {name} here: sent as text")
+            self._front.tell(f"no file matches {name}: sent as text")
         await self._front.show_answer()
 
     async def action_command(self, name: str) -> None:

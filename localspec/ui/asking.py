@@ -70,8 +70,8 @@ class Asking:
 
     def suit(self, usual: ChatSettings) -> None:
         """Answer as suits another model from now on, unless the user set something in this conversation."""
-        if self.settings == self.usual:
-            self.settings = usual
+        if replace(self.settings, n_ctx=None) == self.usual:
+            self.settings = replace(usual, n_ctx=self.settings.n_ctx)
         self.usual = usual
 
     def ask(self, text: str) -> None:

@@ -54,10 +54,10 @@ COMMANDS: Sequence[Command] = (
     Command(
         "edit",
         "[N] [TEXT]",
-        "edit your last question, or the N-th, as a new branch",
+        "edit your last or N-th question, in a new branch",
         talk.edit,
     ),
-    Command("branch", "[N]", "branch from the N-th message into a new conversation", talk.branch),
+    Command("branch", "[N]", "branch off into a new conversation after message N", talk.branch),
     Command("continue", "", "resume the last answer where it stopped", talk.go_on),
     Command(
         "copy",
@@ -69,13 +69,13 @@ COMMANDS: Sequence[Command] = (
     Command(
         "default",
         "[MODEL]",
-        "make a model the default: the loaded one, or another",
+        "make a model, or the one that is loaded, your default",
         program.default,
     ),
-    Command("history", "[WORDS|#N]", "list or search earlier conversations", talk.history),
-    Command("save", "[TITLE]", "give this conversation a title; it is kept anyway", talk.save),
+    Command("history", "[WORDS|#N]", "list, search or open earlier conversations", talk.history),
+    Command("save", "[TITLE]", "name this conversation; all conversations are kept", talk.save),
     Command("load", "[WORDS|#N|MODEL]", "open a conversation, or load a model", talk.load),
-    Command("rename", "TITLE", "give this conversation a title", talk.rename),
+    Command("rename", "TITLE", "rename this conversation", talk.rename),
     Command(
         "export",
         "[md|json] [FILE]",
@@ -96,15 +96,15 @@ COMMANDS: Sequence[Command] = (
     Command(
         "stats",
         "",
-        "show where the time goes and what drafting is worth",
+        "show where the time goes and what drafting gains",
         program.stats,
         while_busy=True,
     ),
     Command("lens", "", "show where every token of the last answer comes from", program.lens),
     Command("race", "[TEXT]", "answer with and without drafting, side by side", program.race),
     Command("drop", "", "drop the oldest turns when the context is full", talk.drop),
-    Command("stop", "", "stop the answer and keep what is there", program.stop, while_busy=True),
-    Command("restart", "", "start the engine again", program.restart, while_busy=True),
+    Command("stop", "", "stop the answer and keep what has arrived", program.stop, while_busy=True),
+    Command("restart", "", "restart the engine", program.restart, while_busy=True),
     Command("editor", "", "write the question in $EDITOR", program.editor, while_busy=True),
     Command("theme", "[NAME]", "show or change the colours", program.theme, while_busy=True),
     Command("help", "", "list commands and keys", program.help_, ("?",), while_busy=True),
@@ -147,7 +147,7 @@ async def run(front: Front, command: Command, argument: str) -> None:
         LocalspecError: it cannot be done; one line.
     """
     if front.session.busy and not command.while_busy:
-        raise StillAnswering(f"/{command.name} has to wait: still answering, Esc stops")
+        raise StillAnswering(f"still answering: wait before /{command.name}, or press Esc to stop")
     await command.do(front, argument)
 
 

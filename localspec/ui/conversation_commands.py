@@ -26,12 +26,12 @@ async def persona(front: Front, argument: str) -> None:
     """Take a named system prompt, or let the user choose one."""
     personas = front.preferences.personas
     if not personas:
-        raise UsageError("there are no personas: name some under [personas] in chat.toml")
+        raise UsageError("no personas yet: add some under [personas] in chat.toml")
     if argument in personas:
         await system(front, personas[argument])
     elif argument:
         known = ", ".join(personas)
-        raise UsageError(f"there is no persona {argument[:40]!r}: known are {known}")
+        raise UsageError(f"there is no persona {argument[:40]!r}: choose one of {known}")
     else:
         front.choose("Personas", personas, lambda name: system(front, personas[name]))
 
@@ -109,7 +109,7 @@ async def history(front: Front, argument: str) -> None:
 async def rename(front: Front, argument: str) -> None:
     """Give the conversation a title."""
     if not argument:
-        raise UsageError("give a title: /rename TITLE")
+        raise UsageError("usage: /rename TITLE")
     front.session.talk.rename(argument)
     front.tell(f"renamed to {argument!r}")
 
@@ -121,7 +121,7 @@ async def save(front: Front, argument: str) -> None:
         talk.rename(argument)
     if talk.conversation is None:
         raise UsageError("this conversation is empty: ask something before you save it")
-    front.tell(f"kept as {talk.title!r}, like every conversation; /export writes a file")
+    front.tell(f"saved as {talk.title!r}, like every conversation; /export writes a file")
 
 
 async def load(front: Front, argument: str) -> None:
@@ -152,7 +152,7 @@ async def export(front: Front, argument: str) -> None:
 
 async def drop(front: Front, argument: str) -> None:  # noqa: ARG001
     """Leave the oldest turns out of the context."""
-    front.tell("the oldest turns are left out of the context from now on; the system prompt stays")
+    front.tell("dropping the oldest turns from the context from now on; the system prompt stays")
     if front.session.asking.leave_out_oldest():
         await front.show_answer()
 

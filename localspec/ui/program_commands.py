@@ -10,7 +10,7 @@ async def model(front: Front, argument: str) -> None:
     if not argument:
         front.choose_model()
     elif argument == front.session.models.next_name:
-        front.tell(f"{argument} is loaded already")
+        front.tell(f"{argument} is already loaded")
     else:
         front.session.load(argument)
         front.show_loading()
@@ -22,12 +22,12 @@ async def default(front: Front, argument: str) -> None:
 
     name = argument or front.session.models.next_name
     if not name:
-        raise UsageError("no model loaded: give a name, /default NAME")
+        raise UsageError("no model loaded: name one, /default NAME")
     registry = load_registry()
     if "/" not in name:
         registry.require(name)
     overruled = keep_model(registry.chosen(name))
-    front.tell(overruled or f"{name} is your default model now")
+    front.tell(overruled or f"{name} is now your default model")
 
 
 async def editor(front: Front, argument: str) -> None:  # noqa: ARG001
@@ -40,7 +40,7 @@ async def set_(front: Front, argument: str) -> None:
     name, _, value = argument.partition(" ")
     if argument:
         front.session.set(name, value.strip())
-        front.tell(f"{name} is {front.session.setting(name)} now")
+        front.tell(f"{name} is now {front.session.setting(name)}")
     else:
         front.show_settings()
 

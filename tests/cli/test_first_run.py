@@ -82,7 +82,7 @@ def test_where_nobody_can_be_asked_one_line_says_what_is_taken(
 ) -> None:
     monkeypatch.setattr(sys, "stdin", io.StringIO())
     for more, told in (
-        ({}, "no model is chosen: took smollm2-135m"),
+        ({}, "no model chosen: using smollm2-135m"),
         ({"quiet": True}, ""),
         ({"json_": True}, ""),
         ({"model": "demo"}, ""),

@@ -219,7 +219,7 @@ def test_a_page_a_refusal_and_no_line_are_told_apart(
     hub.page = b"<html>please log in</html>"
     portal = check(files, *arguments, env=online)
     assert_one_complaint(portal, 3)
-    assert "but a page" in portal.err
+    assert "a web page came" in portal.err
 
 
 def test_the_known_pairs_are_listed(bare_machine: dict[str, str], tmp_path: Path) -> None:

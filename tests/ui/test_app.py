@@ -390,7 +390,7 @@ def test_a_command_that_must_wait_says_so(tmp_path: Path) -> None:
     async def wait(chat: Chat) -> None:
         await chat.begin("hello?")
         await chat.run("/new")
-        assert "/new has to wait" in chat.text()
+        assert "still answering: wait before /new" in chat.text()
         await chat.run("/stop")
         await chat.until(lambda: not chat.session.busy)
 

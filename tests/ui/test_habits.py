@@ -133,7 +133,7 @@ def test_undo_takes_the_last_question_back_and_loses_nothing(tmp_path: Path) -> 
 
 def test_a_conversation_is_saved_under_a_title_and_loaded_by_it(tmp_path: Path) -> None:
     _, out, err = said(tmp_path, "one?", "/save rivers", "/new", "two?", "/load river")
-    assert "kept as 'rivers', like every conversation" in err
+    assert "saved as 'rivers', like every conversation" in err
     assert "You: one?" in out
     _, _, err = said(tmp_path, "/load nothing such", "/load", "/save")
     assert "no conversation holds 'nothing such'" in err
@@ -151,7 +151,7 @@ def test_a_model_is_the_usual_one_from_now_on(
 ) -> None:
     monkeypatch.setenv("LOCALSPEC_CONFIG_DIR", str(tmp_path / "settings"))
     _, _, err = said(tmp_path, "/default qwen3:4b", "/default qwen3", pair="smollm2-135m")
-    assert "qwen3:4b is your default model now" in err
+    assert "qwen3:4b is now your default model" in err
     assert "did you mean qwen3-0.6b" in err
     file = tmp_path / "settings/config.toml"
     assert tomllib.loads(file.read_text()) == {"pair": "qwen3-4b"}
@@ -252,7 +252,7 @@ def test_a_question_is_written_in_an_editor(
 
 def test_what_mentions_no_file_is_said(tmp_path: Path) -> None:
     _, _, err = said(tmp_path, "what is @nothing?")
-    assert "no file @nothing here: sent as text" in err
+    assert "no file matches @nothing: sent as text" in err
 
 
 def test_a_program_of_the_machine_fills_its_clipboard(
@@ -276,7 +276,7 @@ def test_a_program_of_the_machine_fills_its_clipboard(
 
 def test_the_system_prompt_is_a_setting(tmp_path: Path) -> None:
     _, _, err = said(tmp_path, "/set system Be brief.", "/set", "/set system -", "/set system")
-    assert "system is Be brief. now" in err
+    assert "system is now Be brief." in err
     assert "system             Be brief." in err
     assert err.endswith("localspec: system is - now\n")
 

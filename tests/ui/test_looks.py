@@ -109,9 +109,9 @@ def test_news_goes_when_it_holds_no_more(tmp_path: Path) -> None:
         await chat.begin("one?")
         assert "Assistant" not in chat.text()
         await chat.run("/new")
-        assert "/new has to wait: still answering, Esc stops" in chat.text()
+        assert "still answering: wait before /new, or press Esc" in chat.text()
         await chat.until(lambda: not chat.session.busy)
-        await chat.until(lambda: "has to wait" not in chat.text())
+        await chat.until(lambda: "wait before" not in chat.text())
         await chat.press("ctrl+c")
         assert "Ctrl+C again quits" in chat.text()
         chat.app._told_s -= 10.0

@@ -109,7 +109,7 @@ def test_conversations_are_listed_opened_and_deleted_by_number(tmp_path: Path) -
 def test_a_conversation_is_taken_up(tmp_path: Path) -> None:
     said(tmp_path, "about rivers?")
     _, out, err = said(tmp_path, "/copy all", resume=1)
-    assert "taking up: about rivers?" in err
+    assert "continuing: about rivers?" in err
     assert "user: about rivers?" in out
 
 
@@ -163,7 +163,7 @@ def test_a_dead_engine_is_told_and_can_be_started_again(tmp_path: Path) -> None:
 def test_a_full_context_says_what_to_do_and_drop_does_it(tmp_path: Path) -> None:
     script = {"n_ctx": 450, "otherwise": ["ok"]}
     _, out, err = said(tmp_path, "one " * 40, "two " * 40, "three " * 20, "/drop", script=script)
-    assert "/drop leaves out the oldest turns" in err
+    assert "/drop drops the oldest turns" in err
     assert out == "ok\nok\nok\n"
 
 

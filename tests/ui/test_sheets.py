@@ -350,7 +350,7 @@ def test_the_picker_marks_what_is_loaded_and_begins_there(
         await chat.press("enter")
         await chat.until(lambda: type(chat.app.screen) is ListSheet)
         await chat.press("enter")
-        await chat.until(lambda: "toy is loaded already" in chat.text())
+        await chat.until(lambda: "toy is already loaded" in chat.text())
         assert chat.session.state.ready is loads
         await open_sheet(chat, "/model", Picker)
         await chat.press("down", "enter")
