@@ -93,7 +93,7 @@ def test_the_lens_and_the_race_keep_the_indentation_of_code(
             lane.finished = finished(number, INDENTED, tokens_per_s=speed)
             race.lanes.append(lane)
         chat.app.push_screen(RaceSheet(race))
-        await chat.until(lambda: "Esc closes" in chat.text())
+        await chat.until(lambda: "Esc closes" in chat.text() and chat.text().count("█") > 2)
         lines = chat.text().splitlines()
         first = next(at for at, line in enumerate(lines) if "def f()" in line)
         left = [line[2:20] for line in lines[first + 1 : first + 4]]
