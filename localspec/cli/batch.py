@@ -99,8 +99,9 @@ def batch(source: str, **flags: Any) -> int:
 
         localspec batch in.jsonl -o out.jsonl --resume
 
-    A line that cannot be answered (no JSON, not UTF-8, over 4 MB, too long for the context) gets
-    a record with an error, and the others go on; the exit code is then 5. Empty lines are nothing.
+    A line that cannot be answered (not valid JSON, not UTF-8, over 4 MB, too long for the context)
+    gets a record with an error, the others are answered, and the exit code is 5. Empty lines are
+    skipped.
     """
     asked = _asked(source, with_own(configured(flags)))
     cancel = CancelFlag()
