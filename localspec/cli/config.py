@@ -68,6 +68,7 @@ def set_(name: str, value: str, debug: bool) -> None:  # noqa: ARG001 - main() l
 
         chosen = load_registry().chosen(require_model(value))
         keep_model(chosen)
+        click.echo(f"{value} is now your default model", err=True)
         for each, given in chosen.items():
             _report(each, given)
     else:
