@@ -75,7 +75,9 @@ def _stops_at(policy: AdaptivePolicy) -> bool:
         policy.learn(Round(Draft(), Verdict(0, n), (n,), Spent(verify_s=TARGET.of(1))))
     stopping = policy.plan(list(range(60)), 390).stopping
     assert stopping is not None
-    return not stopping.goes_on([stopping.chance_of(gap) for gap in (1.6, 2.4)])
+    drafter, draft = policy.drafters[0], stopping.grow()
+    assert isinstance(drafter, ModelDrafter)
+    return not [draft.goes_on(drafter._chance(gap)) for gap in (1.6, 2.4)][-1]
 
 
 def test_what_was_rejected_before_is_given_up_sooner(directory: Path) -> None:

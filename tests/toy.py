@@ -372,7 +372,7 @@ class MadPolicy:
     def _terms(self) -> Terms:
         most = min(self.random.randrange(9), self.longest)
         row_s = self.random.choice((0.0, 0.1, 1.0))
-        return Terms(most, 1.0, lambda k: 1.0 + k * row_s, self.random.uniform(-9.0, 90.0))
+        return Terms([1.0 + k * row_s for k in range(most + 1)], self.random.uniform(-9.0, 90.0))
 
 
 class Stopwatch:

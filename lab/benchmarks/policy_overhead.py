@@ -1,30 +1,31 @@
-"""Processor time that the adaptive policy itself takes a round, in microseconds.
+"""Processor time that policy and scheduler take a round, in microseconds.
 
     python -m lab.benchmarks.policy_overhead [WORLD ...]
 
-Runs the real loop in simulated worlds, and times all that the policy does in a round: planning,
-deciding after each drafted token whether to go on, and learning. Wanted: 150 or less.
+Runs the real loop in simulated worlds. The policy plans, decides after each drafted token whether to
+go on, and learns; the scheduler does what lies between what asks for passes and the models that make
+them. Neither models nor choosing tokens are counted. Wanted: 150 or less.
 """
 
 import argparse
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass, field, fields, replace
+from collections.abc import Callable
+from contextlib import ExitStack
+from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 
 from lab.benchmarks.workbench import machine
+from lab.simulator.alone import Alone
 from lab.simulator.catalogue import build
 from lab.simulator.contenders import adaptive
-from lab.simulator.loop import run
+from lab.simulator.loop import Watched, run
 from lab.simulator.pair import VirtualModel
-from lab.simulator.world import World
-from localspec.decoding.choose import Chooser
-from localspec.decoding.drafters.backoff import Hindsight
-from localspec.decoding.drafters.drafter import Plan
-from localspec.decoding.drafters.early_stopping import EarlyStopping
-from localspec.decoding.policy.policy import Policy
+from localspec.decoding.drafters.early_stopping import EarlyStopping, Growth
+from localspec.decoding.policy.adaptive import AdaptivePolicy
 from localspec.decoding.round import Round
+from localspec.decoding.scheduler import Scheduler
 
 WORLDS = (
     "stationary-gpu-0.95", "bimodal-gpu", "bimodal-copy-gpu", "bimodal-copy-q4_k_m",
@@ -32,99 +33,111 @@ WORLDS = (
 )  # fmt: skip
 
 
-@dataclass(slots=True)
 class Stopwatch:
-    """Adds up the seconds of a round."""
+    """Adds up the seconds of a thread's processor in some functions; one that another of them calls is part of that."""
 
-    round_s: float = 0.0
-    rounds_s: list[float] = field(default_factory=list)
+    def __init__(self) -> None:
+        self.seconds = 0.0
+        self._inside = False
 
-    def close(self) -> None:
-        """End a round."""
-        self.rounds_s.append(self.round_s)
-        self.round_s = 0.0
+    def timed(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """Return the function, timed."""
 
+        def call(*args: Any, **kwargs: Any) -> Any:
+            if self._inside:
+                return function(*args, **kwargs)
+            self._inside, start = True, time.thread_time()
+            try:
+                return function(*args, **kwargs)
+            finally:
+                self.seconds += time.thread_time() - start - _READING_S
+                self._inside = False
 
-@dataclass(frozen=True, slots=True)
-class TimedStopping(EarlyStopping):
-    """An `EarlyStopping`, timed."""
-
-    watch: Stopwatch = field(default_factory=Stopwatch)
-
-    def begins(self, hindsight: Sequence[Hindsight]) -> bool:
-        """Ask it, and count the time."""
-        start = time.thread_time()
-        begins = EarlyStopping.begins(self, hindsight)
-        self.watch.round_s += time.thread_time() - start
-        return begins
-
-    def goes_on(self, chances: Sequence[float]) -> bool:
-        """Ask it, and count the time."""
-        start = time.thread_time()
-        goes_on = EarlyStopping.goes_on(self, chances)
-        self.watch.round_s += time.thread_time() - start
-        return goes_on
-
-    def keeps(self, chances: Sequence[float]) -> int:
-        """Ask it, and count the time."""
-        start = time.thread_time()
-        kept = EarlyStopping.keeps(self, chances)
-        self.watch.round_s += time.thread_time() - start
-        return kept
+        return call
 
 
-@dataclass(frozen=True, slots=True)
-class Timed:
-    """A policy, timed."""
+class Asking:
+    """What asks for passes, timed: its time is not the scheduler's.
 
-    policy: Policy
-    watch: Stopwatch
-    name: str = "auto"
+    Args:
+        asking: the generator.
+        watch: counts it, and the models that the scheduler asks.
+    """
 
-    def begin(self, tokens: Sequence[int], chooser: Chooser) -> None:
-        """Begin a reply."""
-        self.policy.begin(tokens, chooser)
+    def __init__(self, asking: Any, watch: Stopwatch) -> None:
+        self.send, self.throw = watch.timed(asking.send), watch.timed(asking.throw)
+        self.close = asking.close
+        self._next = watch.timed(asking.__next__)
 
-    def plan(self, tokens: Sequence[int], room: int) -> Plan:
-        """Plan a round, and count the time."""
-        start = time.thread_time()
-        plan = self.policy.plan(tokens, room)
-        self.watch.round_s += time.thread_time() - start
-        if plan.stopping is None:
-            return plan
-        known = {each.name: getattr(plan.stopping, each.name) for each in fields(plan.stopping)}
-        return replace(plan, stopping=TimedStopping(**known, watch=self.watch))
+    def __next__(self) -> Any:
+        """Return its first request."""
+        return self._next()
 
-    def learn(self, done: Round) -> None:
-        """Learn, count the time, and end the round."""
-        start = time.thread_time()
-        self.policy.learn(done)
-        self.watch.round_s += time.thread_time() - start
-        self.watch.close()
 
-    def end(self) -> None:
-        """End a reply."""
-        self.policy.end()
+def reading_s() -> float:
+    """Return the seconds that reading the clock adds to what is timed."""
+    start = time.thread_time()
+    for _ in range(9_999):
+        time.thread_time()
+    return (time.thread_time() - start) / 10_000
+
+
+_READING_S = reading_s()
+
+
+def overhead(world: str) -> tuple[list[float], list[float], float]:
+    """Return the seconds of policy and of scheduler in each round, and the drafted tokens a round."""
+    policy, stepping, outside = Stopwatch(), Stopwatch(), Stopwatch()
+    ended: list[tuple[float, float]] = []
+    drafted: list[int] = []
+    start, step, learn = Scheduler.start, Scheduler.step, Watched.learn
+
+    def timed_start(scheduler: Any, slot: int, asking: Any) -> Any:
+        return start(scheduler, slot, Asking(asking, outside))  # type: ignore[arg-type]
+
+    def counted(watched: Watched, done: Round) -> None:
+        learn(watched, done)
+        drafted.append(done.drafted)
+
+    timed_step = stepping.timed(step)
+
+    def one_step(scheduler: Any) -> Any:
+        done = timed_step(scheduler)
+        ended.append((policy.seconds, stepping.seconds - outside.seconds))
+        return done
+
+    places = [
+        (policy, AdaptivePolicy, "plan"), (policy, AdaptivePolicy, "learn"),
+        (policy, EarlyStopping, "begins"), (policy, Growth, "goes_on"),
+        (outside, Alone, "missing"), (outside, Alone, "evaluate"), (outside, Alone, "together"),
+        (outside, VirtualModel, "common_prefix"),
+    ]  # fmt: skip
+    with ExitStack() as patched:
+        for watch, owner, name in places:
+            timed = watch.timed(getattr(owner, name))
+            patched.enter_context(patch.object(owner, name, timed))
+        patched.enter_context(patch.object(Scheduler, "start", timed_start))
+        patched.enter_context(patch.object(Scheduler, "step", one_step))
+        patched.enter_context(patch.object(Watched, "learn", counted))
+        run(build(world, 0), adaptive)
+    spent = np.diff(np.array(ended), axis=0)
+    return list(spent[:, 0]), list(spent[:, 1]), float(np.mean(drafted))
 
 
 def main() -> None:
-    """Print mean and extremes by world."""
+    """Print medians by world."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("worlds", nargs="*", default=WORLDS)
     worlds = parser.parse_args().worlds
     print(machine())
-    print(f"{'world':24} {'rounds':>7} {'mean us':>8} {'median':>7} {'99 %':>7} {'worst':>7}")
+    print(f"{'world':24} {'drafted':>7} {'policy':>7} {'scheduler':>9} {'both':>7} {'90 %':>7}")
     for name in worlds:
-        watch = Stopwatch()
-
-        def timed(world: World, draft_model: VirtualModel, watch: Stopwatch = watch) -> Policy:
-            return Timed(adaptive(world, draft_model), watch)
-
-        run(build(name, 0), timed)
-        spent = 1e6 * np.array(watch.rounds_s)
+        policy, scheduler, drafted = (np.array(each) for each in overhead(name))
+        both = policy + scheduler
+        medians = [1e6 * np.median(each) for each in (policy, scheduler, both)]
         print(
-            f"{name:24} {spent.size:7} {spent.mean():8.0f} {np.median(spent):7.0f} "
-            f"{np.quantile(spent, 0.99):7.0f} {spent.max():7.0f}"
+            f"{name:24} {drafted:7.1f} {medians[0]:7.0f} {medians[1]:9.0f} {medians[2]:7.0f} "
+            f"{1e6 * np.quantile(both, 0.9):7.0f}"
         )
 
 

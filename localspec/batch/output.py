@@ -12,37 +12,9 @@ import stat
 import sys
 from contextlib import suppress
 from pathlib import Path
-from typing import Protocol
 
 from localspec.errors import LocalspecError, UsageError
 from localspec.storage.paths import shown
-
-
-class Output(Protocol):
-    """Takes records."""
-
-    @property
-    def name(self) -> str:
-        """What messages call it."""
-        ...
-
-    @property
-    def is_file(self) -> bool:
-        """Whether it can be taken up again."""
-        ...
-
-    def append(self, record: bytes) -> None:
-        """Write a record, so that whoever reads sees it.
-
-        Raises:
-            BrokenPipeError: nobody reads any more.
-            LocalspecError: it cannot be written.
-        """
-        ...
-
-    def close(self) -> None:
-        """Let go of it."""
-        ...
 
 
 class StreamOutput:
@@ -51,6 +23,9 @@ class StreamOutput:
     Args:
         fd: to write to; closed with this.
         name: what messages call it.
+
+    Attributes:
+        is_file: whether it can be taken up again.
     """
 
     is_file = False
@@ -60,7 +35,12 @@ class StreamOutput:
         self.name = name
 
     def append(self, record: bytes) -> None:
-        """Write a record; see `Output`."""
+        """Write a record, so that whoever reads sees it.
+
+        Raises:
+            BrokenPipeError: nobody reads any more.
+            LocalspecError: it cannot be written.
+        """
         try:
             _write_all(self._fd, record)
         except BrokenPipeError:
@@ -93,7 +73,7 @@ class FileOutput:
         self.size = os.fstat(fd).st_size
 
     def append(self, record: bytes) -> None:
-        """Write a record, or nothing of it; see `Output`."""
+        """Write a record, or nothing of it; raises as `StreamOutput` does."""
         try:
             _write_all(self.fd, record)
         except OSError as error:

@@ -55,6 +55,13 @@ _CLOSEST = {
 INTERRUPTED = 130
 STDOUT_CLOSED = 141
 _LONGEST_LINE = 1000
+# Every verb has it, and none is told: `_run` looks for it.
+_DEBUG = click.Option(
+    ["--debug"],
+    is_flag=True,
+    expose_value=False,
+    help="Show a traceback, and llama.cpp's log, when something fails.",
+)
 _NO_MEMORY = "out of memory: try a smaller model or a smaller --ctx"
 # Python's and the linker's words where there is no room for a thread's stack, or for a library.
 _NO_ROOM = ("can't start new thread", "failed to map segment", "annot allocate memory")
@@ -78,6 +85,9 @@ class LazyGroup(click.Group):
         # Names that Python has taken end in an underscore: `list_`, `import_`.
         name = cmd_name.replace("-", "_")
         command: click.Command = getattr(module, f"{name}_", None) or getattr(module, name)
+        for each in command.commands.values() if isinstance(command, click.Group) else [command]:
+            if _DEBUG not in each.params:
+                each.params.append(_DEBUG)
         return command
 
     def resolve_command(

@@ -20,8 +20,7 @@ _TABLE = "aliases"
 @click.argument("name", required=False)
 @click.argument("model", required=False, shell_complete=complete_models)
 @click.option("--remove", is_flag=True, help="Remove NAME.")
-@click.option("--debug", is_flag=True, help="Show a traceback if something fails.")
-def alias(name: str | None, model: str | None, remove: bool, debug: bool) -> None:  # noqa: ARG001 - main() looks for --debug
+def alias(name: str | None, model: str | None, remove: bool) -> None:
     """Make NAME another name for MODEL in every command; without MODEL, list all such names."""
     registry = load_registry()
     if remove or model is not None:

@@ -77,9 +77,6 @@ _SUFFIXES: dict[str, Format] = {".csv": "csv", ".jsonl": "jsonl", ".ndjson": "js
     help="Lines to answer at a time; auto: as many as pay off and fit memory. Default: 1.",
 )
 @workload_option()
-@click.option(
-    "--debug", is_flag=True, help="Show a traceback and llama.cpp's log if something fails."
-)
 def batch(source: str, **flags: Any) -> int:
     """Answer every line of SOURCE, a file or `-` for stdin, each exactly once.
 

@@ -57,7 +57,6 @@ _PLAIN_HINT = "not an interactive terminal: using --plain"
     seed="Same seed, same text. Default: random for each answer.",
 )
 @click.option("--quiet", is_flag=True, help="With --plain: print no figures and no notices.")
-@click.option("--debug", is_flag=True, help="Show a traceback if something fails.")
 def chat(word: str | None, **flags: Any) -> int:
     """Chat in the terminal with MODEL, or with your default model.
 

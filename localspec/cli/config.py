@@ -13,8 +13,6 @@ from localspec.config.resolve import resolve, with_recommended
 from localspec.storage.files import private_directory
 from localspec.storage.paths import shown
 
-_DEBUG = click.option("--debug", is_flag=True, help="Show a traceback if something fails.")
-
 
 @click.group()
 def config() -> None:
@@ -32,8 +30,7 @@ def config() -> None:
 
 @config.command()
 @click.option("--json", "json_", is_flag=True, help="Print one JSON object.")
-@_DEBUG
-def show(json_: bool, debug: bool) -> None:  # noqa: ARG001 - main() looks for --debug
+def show(json_: bool) -> None:
     """Print every setting, its value, and where it was set."""
     # Help does without it.
     from localspec.models.registry import load_registry  # noqa: PLC0415
@@ -59,8 +56,7 @@ def show(json_: bool, debug: bool) -> None:  # noqa: ARG001 - main() looks for -
 @config.command("set", context_settings={"ignore_unknown_options": True})
 @click.argument("name", shell_complete=complete_keys)
 @click.argument("value")
-@_DEBUG
-def set_(name: str, value: str, debug: bool) -> None:  # noqa: ARG001 - main() looks for --debug
+def set_(name: str, value: str) -> None:
     """Set NAME to VALUE in your own file; `model` is the model that `run` and `chat` load."""
     if name == MODEL:
         from localspec.cli.words import require_model  # noqa: PLC0415 - the registry of models
@@ -77,16 +73,14 @@ def set_(name: str, value: str, debug: bool) -> None:  # noqa: ARG001 - main() l
 
 @config.command()
 @click.argument("name", shell_complete=complete_keys)
-@_DEBUG
-def unset(name: str, debug: bool) -> None:  # noqa: ARG001 - main() looks for --debug
+def unset(name: str) -> None:
     """Remove NAME from your own file, which restores the default."""
     if not unset_own(name):
         click.echo(f"{name} was not set in {shown(user_file())}", err=True)
 
 
 @config.command()
-@_DEBUG
-def edit(debug: bool) -> None:  # noqa: ARG001 - main() looks for --debug
+def edit() -> None:
     """Open your own file in $VISUAL or $EDITOR, then check it."""
     file = user_file()
     private_directory(file.parent)
@@ -95,8 +89,7 @@ def edit(debug: bool) -> None:  # noqa: ARG001 - main() looks for --debug
 
 
 @config.command()
-@_DEBUG
-def path(debug: bool) -> None:  # noqa: ARG001 - main() looks for --debug
+def path() -> None:
     """Print the settings files: your own (even if missing), and the project's if there is one."""
     click.echo(shown(user_file()))
     project = project_file(Path.cwd(), Path.home())

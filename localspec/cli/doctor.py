@@ -17,8 +17,7 @@ _MARKS = {"ok": " ", "note": "-", "broken": "!"}
 @click.option("--json", "json_", is_flag=True, help="Print one JSON object.")
 @option_flags("offline")
 @click.option("--verify", is_flag=True, help="Read every stored model and compare its sha256.")
-@click.option("--debug", is_flag=True, help="Show a traceback if something fails.")
-def doctor(json_: bool, offline: bool, verify: bool, debug: bool) -> int:  # noqa: ARG001 - main() looks for --debug
+def doctor(json_: bool, offline: bool, verify: bool) -> int:
     """Check this machine: llama.cpp, devices, memory, files, settings, network.
 
     The output holds no secrets and is safe to share. The exit code is 1 if something is broken;

@@ -27,12 +27,10 @@ from localspec.storage.paths import data_dir
     metavar="N",
     help="Cut each context to its last N tokens. Default: not cut.",
 )
-@click.option("--debug", is_flag=True, help="Show a traceback if something fails.")
 def export_proposals(
     since: str | None,
     drafters: tuple[str, ...],
     most_context: int | None,
-    debug: bool,  # noqa: ARG001 - main() looks for --debug
 ) -> None:
     """Print recorded drafts and whether they were accepted, as JSON lines, to train a better draft model.
 

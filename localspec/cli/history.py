@@ -17,7 +17,6 @@ from localspec.ui.clean import clean, clean_line
 from localspec.ui.export import exported, write_export
 
 _JSON = click.option("--json", "json_", is_flag=True, help="Print JSON.")
-_DEBUG = click.option("--debug", is_flag=True, help="Show a traceback if something fails.")
 _NUMBER = click.argument("number", metavar="[NUMBER]", required=False)
 
 
@@ -42,8 +41,7 @@ def history(context: click.Context) -> None:
     help="Most conversations to list. Default: 20.",
 )
 @_JSON
-@_DEBUG
-def list_(most: int, json_: bool, debug: bool) -> None:  # noqa: ARG001 - main() looks for --debug
+def list_(most: int, json_: bool) -> None:
     """List the last conversations, newest first."""
     _print("", most, json_)
 
@@ -51,8 +49,7 @@ def list_(most: int, json_: bool, debug: bool) -> None:  # noqa: ARG001 - main()
 @history.command()
 @click.argument("words", nargs=-1, required=True)
 @_JSON
-@_DEBUG
-def search(words: tuple[str, ...], json_: bool, debug: bool) -> None:  # noqa: ARG001 - main() looks for --debug
+def search(words: tuple[str, ...], json_: bool) -> None:
     """List the conversations that contain all WORDS."""
     _print(" ".join(words), 200, json_)
 
@@ -60,8 +57,7 @@ def search(words: tuple[str, ...], json_: bool, debug: bool) -> None:  # noqa: A
 @history.command()
 @_NUMBER
 @_JSON
-@_DEBUG
-def show(number: str | None, json_: bool, debug: bool) -> None:  # noqa: ARG001 - main() looks for --debug
+def show(number: str | None, json_: bool) -> None:
     """Print conversation NUMBER, or the last one, as Markdown."""
     with _opened() as kept:
         text = exported(kept, _chosen(kept, number), "json" if json_ else "md").rstrip("\n")
@@ -71,8 +67,7 @@ def show(number: str | None, json_: bool, debug: bool) -> None:  # noqa: ARG001 
 @history.command()
 @click.argument("number")
 @click.argument("file", required=False, type=click.Path(path_type=Path))
-@_DEBUG
-def export(number: str, file: Path | None, debug: bool) -> None:  # noqa: ARG001 - main() looks for --debug
+def export(number: str, file: Path | None) -> None:
     """Write conversation NUMBER to FILE as Markdown, or with every branch if FILE ends in .json.
 
     Without FILE, the name is made from the title, in the current directory.

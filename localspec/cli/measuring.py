@@ -66,7 +66,6 @@ def output_options(
         options = (
             click.option("--json", "json_", is_flag=True, help=json_),
             click.option("--quiet", is_flag=True, help="Print only errors on stderr."),
-            click.option("--debug", is_flag=True, help="Show a traceback if something fails."),
         )
         for option in reversed(options):  # click shows first what was added last
             command = option(command)

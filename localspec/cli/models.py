@@ -16,14 +16,12 @@ from localspec.models.store import Store
 from localspec.storage.files import size_text
 from localspec.storage.paths import data_dir, shown
 
-_debug = click.option("--debug", is_flag=True, help="Show a traceback if something fails.")
 _json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 
 @click.command(name="list")
 @_json
-@_debug
-def list_(as_json: bool, debug: bool) -> None:  # noqa: ARG001 - main() looks for --debug
+def list_(as_json: bool) -> None:
     """List the models on this machine: name, size, and who owns the file.
 
     `store` is localspec's own file. `hub cache` and `link` point to files of others, which are
@@ -48,8 +46,7 @@ def list_(as_json: bool, debug: bool) -> None:  # noqa: ARG001 - main() looks fo
 @click.command()
 @click.argument("name", shell_complete=complete_models)
 @_json
-@_debug
-def show(name: str, as_json: bool, debug: bool) -> None:  # noqa: ARG001 - main() looks for --debug
+def show(name: str, as_json: bool) -> None:
     """Show what the registry and the file itself say about NAME, a model or a path."""
     facts = facts_of(name, load_registry(), Store(data_dir()))
     if as_json:
@@ -64,8 +61,7 @@ def show(name: str, as_json: bool, debug: bool) -> None:  # noqa: ARG001 - main(
 @click.command()
 @click.argument("names", metavar="NAME...", nargs=-1, required=True, shell_complete=complete_models)
 @click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
-@_debug
-def rm(names: tuple[str, ...], yes: bool, debug: bool) -> None:  # noqa: ARG001 - main() looks for --debug
+def rm(names: tuple[str, ...], yes: bool) -> None:
     """Remove each NAME, a pair, a model or an imported file, from this machine.
 
     Never deletes files that another model uses, files in the hub's cache, or files that you
@@ -90,8 +86,7 @@ def rm(names: tuple[str, ...], yes: bool, debug: bool) -> None:  # noqa: ARG001 
 @click.argument("path", type=click.Path(path_type=Path))
 @click.option("--name", help="Name of the model. Default: the file's name.")
 @click.option("--copy", is_flag=True, help="Copy the file instead of pointing to it.")
-@_debug
-def import_(path: Path, name: str | None, copy: bool, debug: bool) -> None:  # noqa: ARG001 - main() looks for --debug
+def import_(path: Path, name: str | None, copy: bool) -> None:
     """Check the GGUF file at PATH and give it a name that every command understands."""
     imported = import_file(path.expanduser(), name, load_registry(), Store(data_dir()), copy=copy)
     click.echo(imported.name)

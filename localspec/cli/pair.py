@@ -16,7 +16,6 @@ from localspec.models.registry import load_registry
 from localspec.storage.files import size_text
 
 _JSON = click.option("--json", "json_", is_flag=True, help="Print JSON.")
-_DEBUG = click.option("--debug", is_flag=True, help="Show a traceback if something fails.")
 
 
 @click.group()
@@ -28,8 +27,7 @@ def pair() -> None:
 @click.argument("target", shell_complete=complete_models)
 @click.argument("draft_model", shell_complete=complete_models)
 @_JSON
-@_DEBUG
-def check(target: str, draft_model: str, json_: bool, debug: bool) -> int:  # noqa: ARG001 - main() looks for --debug
+def check(target: str, draft_model: str, json_: bool) -> int:
     """Check whether DRAFT_MODEL can draft for TARGET.
 
     Both are names, paths, or user/repo:QUANT on the hub. If a file is not on this machine, only its
@@ -42,8 +40,7 @@ def check(target: str, draft_model: str, json_: bool, debug: bool) -> int:  # no
 
 @pair.command("list")
 @_JSON
-@_DEBUG
-def list_(json_: bool, debug: bool) -> None:  # noqa: ARG001 - main() looks for --debug
+def list_(json_: bool) -> None:
     """List the known pairs, smallest first; `*` marks pairs on this machine."""
     registry = load_registry()
     pairs = sorted(registry.pairs.values(), key=lambda each: pair_size(each, registry) or 0)
@@ -71,8 +68,7 @@ def list_(json_: bool, debug: bool) -> None:  # noqa: ARG001 - main() looks for 
 @pair.command("suggest")
 @click.argument("target", shell_complete=complete_models)
 @_JSON
-@_DEBUG
-def suggest_(target: str, json_: bool, debug: bool) -> None:  # noqa: ARG001 - main() looks for --debug
+def suggest_(target: str, json_: bool) -> None:
     """Suggest draft models for TARGET, best first."""
     found = suggest(target, load_registry())
     if json_:

@@ -23,14 +23,12 @@ from localspec.options import LoadOptions, changed
     "--yes", is_flag=True, help="Do not ask for confirmation, however large the download is."
 )
 @click.option("--quiet", is_flag=True, help="Show no progress and no forecast, and do not ask.")
-@click.option("--debug", is_flag=True, help="Show a traceback if something fails.")
 def pull(
     names: tuple[str, ...],
     offline: bool,
     with_draft: bool,
     yes: bool,
     quiet: bool,
-    debug: bool,  # noqa: ARG001 - main() looks for --debug
 ) -> None:
     """Download each NAME, verify it, and print where its files are.
 

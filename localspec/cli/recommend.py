@@ -17,8 +17,7 @@ from localspec.storage.files import size_text
 @click.command("recommend")
 @click.option("--code", is_flag=True, help="Recommend models for code instead of chat.")
 @click.option("--json", "json_", is_flag=True, help="Print JSON.")
-@click.option("--debug", is_flag=True, help="Show a traceback if something fails.")
-def recommend_(code: bool, json_: bool, debug: bool) -> None:  # noqa: ARG001 - main() looks for --debug
+def recommend_(code: bool, json_: bool) -> None:
     """Recommend models for this machine, best first.
 
     The best is the largest model, or one nearly as large and much faster, that takes at most 60 % of

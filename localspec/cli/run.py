@@ -60,9 +60,6 @@ from localspec.options import ReplyOptions
 @option_flags("device")
 @workload_option()
 @click.option("--show-thinking", is_flag=True, help="Also print a reasoning model's thoughts.")
-@click.option(
-    "--debug", is_flag=True, help="Show a traceback and llama.cpp's log if something fails."
-)
 def run(words: tuple[str, ...], **flags: Any) -> int:
     """Answer PROMPT with MODEL, or with your default model.
 

@@ -18,8 +18,7 @@ from localspec.storage.files import size_text
 @click.command()
 @click.argument("words", nargs=-1)
 @click.option("--json", "json_", is_flag=True, help="Print JSON.")
-@click.option("--debug", is_flag=True, help="Show a traceback if something fails.")
-def search(words: tuple[str, ...], json_: bool, debug: bool) -> None:  # noqa: ARG001 - main() looks for --debug
+def search(words: tuple[str, ...], json_: bool) -> None:
     """List the models that match all WORDS, or all models, smallest first.
 
     Searches names and what a model is good for. `*` marks models on this machine.

@@ -21,14 +21,12 @@ from localspec.storage.paths import data_dir, shown
     metavar="REPLY=KIND",
     help="Correct the kind of text of a reply: code, edit, chat, summarise, structured, creative.",
 )
-@click.option("--debug", is_flag=True, help="Show a traceback if something fails.")
 def stats(
     since: str | None,
     json_: bool,
     html: str | None,
     replies: int | None,
     retag: tuple[str, ...],
-    debug: bool,  # noqa: ARG001 - main() looks for --debug
 ) -> None:
     """Show what drafting did on this machine: acceptance, speed and time by pair, kind of text, drafter and depth.
 

@@ -12,8 +12,6 @@ from localspec.storage.paths import data_dir, shown
 from localspec.telemetry.moments import day
 from localspec.telemetry.switch import Switch, read_switch, write_switch
 
-_DEBUG = click.option("--debug", is_flag=True, help="Show a traceback if something fails.")
-
 
 @click.group()
 def telemetry() -> None:
@@ -27,16 +25,18 @@ def telemetry() -> None:
 
 @telemetry.command()
 @click.option("--json", "json_", is_flag=True, help="Print one JSON object.")
-@_DEBUG
-def status(json_: bool, debug: bool) -> None:  # noqa: ARG001 - main() looks for --debug
+def status(json_: bool) -> None:
     """Show what is recorded, and how much there is."""
     from localspec.launch.observe import is_allowed  # noqa: PLC0415 - it brings all that answers
-    from localspec.telemetry.log import read_sizes, said_of_before  # noqa: PLC0415
+    from localspec.telemetry.log import read_records, said_of_before, size_bytes  # noqa: PLC0415
 
     directory = _directory()
-    switch = read_switch(directory)
+    readable = read_switch(directory)
+    switch = readable or Switch(on=False)
     recording = switch.on and is_allowed()
-    known = read_sizes(directory)
+    records, size = read_records(directory), size_bytes(directory)
+    rounds = {reply.id: reply.sums[0] for reply in records.replies.values()}
+    with_text = sum(rounds[each] for each in records.texts & rounds.keys())
     if json_:
         document = {
             "recording": recording,
@@ -45,32 +45,29 @@ def status(json_: bool, debug: bool) -> None:  # noqa: ARG001 - main() looks for
             "text": switch.text and recording,
             "megabytes": switch.megabytes,
             "days": switch.days,
-            "bytes": known.size_bytes,
-            "rounds": known.rounds,
-            "replies": known.replies,
-            "rounds_with_text": known.rounds_with_text,
+            "bytes": size,
+            "rounds": sum(rounds.values()),
+            "replies": len(rounds),
+            "rounds_with_text": with_text,
         }
         click.echo(json.dumps(document))
         return
     if recording:
         click.echo("on: recording counts and times" + (", and text" if switch.text else ""))
     else:
-        click.echo(f"off: {_why_off(switch)}")
-    if known.first_s is not None:
-        with_text = known.rounds_with_text
+        click.echo(f"off: {_why_off(readable)}")
+    if rounds:
         text = f", {with_text} of them with text" if with_text else ", none with text"
-        replies = "1 reply" if known.replies == 1 else f"{known.replies} replies"
-        click.echo(f"{known.rounds} rounds of {replies} since {day(known.first_s)}{text}")
-    click.echo(
-        f"{known.size_bytes / 2**20:.1f} of {switch.megabytes} MB, kept for {switch.days} days"
-    )
+        replies = "1 reply" if len(rounds) == 1 else f"{len(rounds)} replies"
+        first_s = min(reply.at for reply in records.replies.values())
+        click.echo(f"{sum(rounds.values())} rounds of {replies} since {day(first_s)}{text}")
+    click.echo(f"{size / 2**20:.1f} of {switch.megabytes} MB, kept for {switch.days} days")
     if (before := said_of_before(directory)) is not None:
         click.echo(before)
 
 
 @telemetry.command()
-@_DEBUG
-def path(debug: bool) -> None:  # noqa: ARG001
+def path() -> None:
     """Print the path of the records."""
     from localspec.telemetry.log import FILE  # noqa: PLC0415
 
@@ -78,16 +75,14 @@ def path(debug: bool) -> None:  # noqa: ARG001
 
 
 @telemetry.command()
-@_DEBUG
-def on(debug: bool) -> None:  # noqa: ARG001
+def on() -> None:
     """Record counts and times."""
     _set(on=True)
     click.echo("localspec: recording counts and times from now on", err=True)
 
 
 @telemetry.command()
-@_DEBUG
-def off(debug: bool) -> None:  # noqa: ARG001
+def off() -> None:
     """Stop recording; `telemetry wipe` removes what is there."""
     _set(on=False)
     click.echo("localspec: recording nothing from now on", err=True)
@@ -95,8 +90,7 @@ def off(debug: bool) -> None:  # noqa: ARG001
 
 @telemetry.command()
 @click.argument("wanted", type=click.Choice(["on", "off"]))
-@_DEBUG
-def text(wanted: str, debug: bool) -> None:  # noqa: ARG001
+def text(wanted: str) -> None:
     """Turn recording of prompts and answers on or off.
 
     `export-proposals` needs it. Turning it off keeps the text recorded so far; `telemetry wipe
@@ -113,8 +107,7 @@ def text(wanted: str, debug: bool) -> None:  # noqa: ARG001
 
 @telemetry.command()
 @click.option("--text", "only_text", is_flag=True, help="Remove only the text.")
-@_DEBUG
-def wipe(only_text: bool, debug: bool) -> None:  # noqa: ARG001
+def wipe(only_text: bool) -> None:
     """Remove what was recorded, down to its last byte."""
     from localspec.telemetry.log import wipe as wiped  # noqa: PLC0415
 
@@ -129,8 +122,7 @@ def wipe(only_text: bool, debug: bool) -> None:  # noqa: ARG001
     "--megabytes", type=int, metavar="N", help="Largest size of the records. Default: 128."
 )
 @click.option("--days", type=int, metavar="N", help="How long to keep records. Default: 365.")
-@_DEBUG
-def keep(megabytes: int | None, days: int | None, debug: bool) -> None:  # noqa: ARG001
+def keep(megabytes: int | None, days: int | None) -> None:
     """Set how much to keep; the oldest replies are removed first."""
     from localspec.telemetry.log import set_bounds  # noqa: PLC0415
 
@@ -145,16 +137,15 @@ def _directory() -> Path:
 
 
 def _set(**changes: int) -> Switch:
-    before = read_switch(_directory())
     # What cannot be read is written anew, and records no more than it is now told to.
-    before = before if before.readable else Switch(on=False)
+    before = read_switch(_directory()) or Switch(on=False)
     switch = replace(before, **changes)  # type: ignore[arg-type]
     write_switch(_directory(), switch)
     return switch
 
 
-def _why_off(switch: Switch) -> str:
-    if not switch.readable:
+def _why_off(switch: Switch | None) -> str:
+    if switch is None:
         return f"{shown(_directory() / 'switch.json')} cannot be read; `localspec telemetry on` writes a new one"
     if not switch.on:
         return "turn it on with `localspec telemetry on`"

@@ -64,15 +64,23 @@ class RunningCosts:
         self.table = table
         self._factor = 1.0
         self._passes = 0
-        self._of_table: dict[int, float] = {}
         self._of_width: dict[int, float] = {}
+        # Of the first widths the table's seconds, with what only that width showed.
+        self._narrow: list[float] = []
 
     def of(self, width: int) -> float:
         """Return the seconds of a pass of this width, as of now."""
-        seconds = self._of_table.get(width) or self._of_table.setdefault(
-            width, self.table.of(width)
-        )
-        return seconds * self._factor * self._of_width.get(width, 1.0)
+        known = width <= len(self._narrow)
+        return (self._narrow[width - 1] if known else self._alone(width)) * self._factor
+
+    def upto(self, width: int) -> list[float]:
+        """Return the seconds of passes of 1 to `width` tokens, as of now."""
+        narrow, factor = self._narrow, self._factor
+        narrow += map(self._alone, range(len(narrow) + 1, width + 1))
+        return [seconds * factor for seconds in narrow[:width]]
+
+    def _alone(self, width: int) -> float:
+        return self.table.of(width) * self._of_width.get(width, 1.0)
 
     def add(self, width: int, seconds: float) -> None:
         """Take in what a pass took; one that was disturbed counts no more than half as long again."""
@@ -86,3 +94,5 @@ class RunningCosts:
         # What only one width shows stays with it, and more slowly.
         own = self._of_width.get(width, 1.0) * ratio ** (1 / (4 * _MEMORY))
         self._of_width[width] = min(max(own, 0.5), 2.0)
+        if width <= len(self._narrow):
+            self._narrow[width - 1] = self._alone(width)

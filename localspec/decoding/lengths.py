@@ -1,6 +1,6 @@
 """best_length: how many tokens to draft, from chances and costs."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 WORTH_TRYING = 1.1
@@ -28,7 +28,7 @@ class Worth:
 
 
 def best_length(
-    chances: Sequence[float], cost_s: Callable[[int], float], affordable_s: float = float("inf")
+    chances: Sequence[float], cost_s: Sequence[float], affordable_s: float = float("inf")
 ) -> Worth | None:
     """Return the length of 1 or more with the highest rate; None where none is affordable.
 
@@ -37,15 +37,14 @@ def best_length(
 
     Args:
         chances: of every drafted token, to be accepted when those before it were.
-        cost_s: seconds of a round by its draft length; infinite where it is not allowed.
+        cost_s: seconds of a round by its draft length, from 0 on; longer drafts are not considered.
         affordable_s: rounds that take longer are not considered.
     """
     best, rate = None, 0.0
     confirmed = reached = 1.0
-    for length, chance in enumerate(chances, start=1):
+    for length, (chance, seconds) in enumerate(zip(chances, cost_s[1:], strict=False), start=1):
         reached *= chance
         confirmed += reached
-        seconds = cost_s(length)
         if seconds <= affordable_s and confirmed / seconds > rate:
             best, rate = (length, confirmed, seconds), confirmed / seconds
     return None if best is None else Worth(*best)

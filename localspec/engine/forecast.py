@@ -12,7 +12,7 @@ from localspec.decoding.costs import PairCosts, PassCosts
 from localspec.decoding.drafters.register import asks_draft_model
 from localspec.decoding.round import Round
 from localspec.decoding.stats import expected_confirmed, expected_speed_up
-from localspec.engine.replies import Forecast
+from localspec.engine.protocol import Forecast
 
 # Where nothing was drafted yet: what drafts of a model are usually accepted with.
 USUAL_CHANCE = 0.75

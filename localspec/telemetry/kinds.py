@@ -2,9 +2,7 @@
 
 from localspec.errors import UsageError
 
-CODE, EDIT, CHAT = "code", "edit", "chat"
-SUMMARISE, STRUCTURED, CREATIVE = "summarise", "structured", "creative"
-WORKLOADS = (CODE, EDIT, CHAT, SUMMARISE, STRUCTURED, CREATIVE)
+WORKLOADS = ("code", "edit", "chat", "summarise", "structured", "creative")
 
 
 def required(workload: str) -> str:

@@ -8,7 +8,6 @@ import json
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,7 +20,7 @@ from localspec.telemetry.reply import ReplyRecord, checked
 FILE, STATE = "replies.jsonl", "drift.json"
 BEFORE = "telemetry.db"
 """What versions until November 2026 wrote; it is not read."""
-_HEAD = re.compile(rb'\{"kind": "(reply|text|retag|shift)", "at": (\d+(?:\.\d+)?),')
+_HEAD = re.compile(rb'\{"kind": "(\w+)", "at": (\d+(?:\.\d+)?),(?: "id": (\d{1,15}),)?')
 _MOST_LINE = 64 << 20
 _ENOUGH = 0.85
 """Share of the bound that is left once it was reached."""
@@ -32,10 +31,11 @@ DAMAGED = (TypeError, ValueError, LookupError, AttributeError, RecursionError)
 
 
 class LogLine(NamedTuple):
-    """One line, not parsed yet; `at` is in seconds since 1970."""
+    """One line, not parsed yet: its kind, when that was in seconds since 1970, and the reply that a `text` is of."""
 
     kind: str
     at: float
+    id: int
     raw: bytes
 
 
@@ -62,40 +62,20 @@ class Shift(NamedTuple):
 
 
 class Records(NamedTuple):
-    """Replies by number, oldest first, and changes of acceptance."""
+    """Replies by number, oldest first, changes of acceptance, and the numbers of replies with text."""
 
     replies: dict[int, ReplyRecord]
     shifts: list[Shift]
+    texts: set[int]
 
 
-class Sizes(NamedTuple):
-    """How much is there; `first_s` is when the oldest reply began, and the bytes are those of all files."""
-
-    replies: int
-    rounds: int
-    rounds_with_text: int
-    first_s: float | None
-    size_bytes: int
-
-
-def read_sizes(directory: Path) -> Sizes:
-    """Return how much is there.
-
-    Raises:
-        LocalspecError: the file cannot be read.
-    """
-    replies = list(read_records(directory).replies.values())
-    rounds = 0
-    for line in read_lines(directory):
-        if line.kind == "text":
-            with suppress(*DAMAGED):
-                rounds += len(parsed(line)["rounds"])
-    first_s = min((each.at for each in replies), default=None)
-    size_bytes = 0
+def size_bytes(directory: Path) -> int:
+    """Return what all files take."""
+    size = 0
     for path in _files(directory):
         with suppress(FileNotFoundError):  # what stood beside another, as that was written anew
-            size_bytes += path.stat().st_size
-    return Sizes(len(replies), sum(each.sums[0] for each in replies), rounds, first_s, size_bytes)
+            size += path.stat().st_size
+    return size
 
 
 def said_of_before(directory: Path) -> str | None:
@@ -134,7 +114,7 @@ def read_lines(directory: Path, tail_bytes: int | None = None) -> Iterator[LogLi
                 stream.seek(max(0, path.stat().st_size - tail_bytes))
             while raw := stream.readline(_MOST_LINE):
                 if head := _HEAD.match(raw):
-                    yield LogLine(head[1].decode(), float(head[2]), raw)
+                    yield LogLine(head[1].decode(), float(head[2]), int(head[3] or 0), raw)
     except FileNotFoundError:
         return
     except OSError as error:
@@ -156,12 +136,14 @@ def read_records(directory: Path, tail_bytes: int | None = None) -> Records:
     Raises:
         LocalspecError: the file cannot be read.
     """
-    replies, shifts = Records({}, [])
+    replies, shifts, texts = records = Records({}, [], set())
     for line in read_lines(directory, tail_bytes):
         with suppress(*DAMAGED):
             if line.kind == "reply":
                 reply = ReplyRecord.from_json(parsed(line))
                 replies[reply.id] = reply
+            elif line.kind == "text":
+                texts.add(line.id)
             elif line.kind == "retag":
                 values = parsed(line)
                 reply = replies[values["id"]]
@@ -170,7 +152,7 @@ def read_records(directory: Path, tail_bytes: int | None = None) -> Records:
                 shift = Shift(**parsed(line))
                 checked(shift[1:4], (), (shift.at, *shift[4:]))
                 shifts.append(shift)
-    return Records(replies, shifts)
+    return records
 
 
 def retag(directory: Path, reply: int, workload: str, now_s: float) -> bool:
@@ -215,17 +197,18 @@ def keep_within_bounds(
     for path in directory.glob(f"{BEFORE}*"):
         if path.stat().st_mtime < oldest_s:
             path.unlink()
-    path = directory / FILE
-    size = path.stat().st_size if path.exists() else 0
-    is_old = any(line.at < oldest_s - slack_s for line in islice(read_lines(directory), 1))
-    passed, start = 0, size - _ENOUGH * most if size > most else 0
+    first = next(read_lines(directory), None)
+    if first is None:
+        return
+    size, passed = (directory / FILE).stat().st_size, 0
+    start = size - _ENOUGH * most if size > most else 0
 
     def keeps(line: LogLine) -> bool:
         nonlocal passed
         passed += len(line.raw)
         return passed > start and line.at >= oldest_s
 
-    if is_old or size > most:
+    if start or first.at < oldest_s - slack_s:
         _keep(directory, keeps)
 
 

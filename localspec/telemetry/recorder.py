@@ -30,7 +30,6 @@ class Recorder:
         switch: what is wanted.
         spell: the bytes of an id; asked only where text is wanted.
         workload: what the user says all texts are; None guesses.
-        clock: seconds, monotonic.
         now: seconds since 1970.
 
     Attributes:
@@ -42,7 +41,6 @@ class Recorder:
     switch: Switch
     spell: Callable[[int], bytes]
     workload: str | None = None
-    clock: Callable[[], float] = time.perf_counter
     now: Callable[[], float] = time.time
     trouble: str | None = field(default=None, init=False)
     _ended: SimpleQueue[Optional["ReplyTrace"]] = field(default_factory=SimpleQueue, init=False)
@@ -58,7 +56,7 @@ class Recorder:
         """
         record = ReplyRecord(self.now(), self.pair, greedy, len(tokens))
         said = Said(list(tokens)) if self.switch.text else None
-        return ReplyTrace(self, asked, record, said, self.clock())
+        return ReplyTrace(self, asked, record, said, time.perf_counter())
 
     def put(self, trace: "ReplyTrace") -> None:
         """Have a reply that has ended written down; returns at once."""
@@ -97,7 +95,7 @@ class ReplyTrace:
         asked: what the user said last.
         record: counts.
         said: notes what is said; None where that is not wanted.
-        start_s: the recorder's clock at the beginning.
+        start_s: `time.perf_counter` at the beginning.
         text: all of the reply, once it has ended.
     """
 
@@ -126,7 +124,7 @@ class ReplyTrace:
             decode_s: seconds from there to the last token.
         """
         self.text, self.record.prefill_s, self.record.decode_s = text, prefill_s, decode_s
-        self.record.wall_s = self.recorder.clock() - self.start_s
+        self.record.wall_s = time.perf_counter() - self.start_s
         if self.said is not None:
             self.said.spell(self.recorder.spell)
         self.recorder.put(self)

@@ -11,41 +11,53 @@ def stopping(
 ) -> EarlyStopping:
     """A target whose pass costs one second and 0.05 a drafted token; gaps are chances."""
     verify_s = [1 + 0.05 * k for k in range(longest + 1)]
-    return EarlyStopping(lambda gap: gap, usual, step, verify_s, rate)
+    return EarlyStopping(usual, step, verify_s, rate)
+
+
+def goes_on(stopping: EarlyStopping, chances: list[float]) -> bool:
+    growth = stopping.grow()
+    return [growth.goes_on(chance) for chance in chances][-1]
+
+
+def kept(stopping: EarlyStopping, chances: list[float]) -> int:
+    growth = stopping.grow()
+    for chance in chances:
+        growth.goes_on(chance)
+    return growth.kept
 
 
 def test_sure_tokens_are_followed_by_more() -> None:
-    assert stopping().goes_on([0.99])
-    assert stopping().goes_on([0.99, 0.99, 0.99])
+    assert goes_on(stopping(), [0.99])
+    assert goes_on(stopping(), [0.99, 0.99, 0.99])
 
 
 def test_an_unlikely_token_ends_the_draft() -> None:
-    assert not stopping().goes_on([0.99, 0.1])
-    assert not stopping(usual=0.1).goes_on([0.9])
+    assert not goes_on(stopping(), [0.99, 0.1])
+    assert not goes_on(stopping(usual=0.1), [0.9])
 
 
 def test_the_longest_draft_is_an_end() -> None:
-    assert not stopping(longest=2).goes_on([1.0, 1.0])
+    assert not goes_on(stopping(longest=2), [1.0, 1.0])
 
 
 @pytest.mark.parametrize(
-    ("gaps", "kept"),
+    ("gaps", "count"),
     [([0.99, 0.9, 0.9], 3), ([0.99, 0.03], 1), ([0.02], 0), ([0.9, 0.01, 0.99], 1), ([], 0)],
 )
-def test_only_tokens_that_are_worth_their_width_are_verified(gaps: list[float], kept: int) -> None:
-    assert stopping().keeps(gaps) == kept
+def test_only_tokens_that_are_worth_their_width_are_verified(gaps: list[float], count: int) -> None:
+    assert kept(stopping(), gaps) == count
 
 
 def test_a_dearer_token_that_makes_the_pass_cheaper_is_kept() -> None:
-    stair = EarlyStopping(lambda gap: gap, 0.5, 0.1, (1.0, 2.0, 2.6, 2.1), 1.0)
-    assert stair.goes_on([0.99, 0.95])
-    assert stair.keeps([0.99, 0.95, 0.3]) == 3
+    stair = EarlyStopping(0.5, 0.1, (1.0, 2.0, 2.6, 2.1), 1.0)
+    assert goes_on(stair, [0.99, 0.95])
+    assert kept(stair, [0.99, 0.95, 0.3]) == 3
 
 
 def test_time_that_is_worth_more_makes_it_choosier() -> None:
     gaps = [0.9, 0.3]
-    assert stopping(rate=1.0).keeps(gaps) == 2
-    assert stopping(rate=6.0).keeps(gaps) < 2
+    assert kept(stopping(rate=1.0), gaps) == 2
+    assert kept(stopping(rate=6.0), gaps) < 2
 
 
 @pytest.mark.parametrize(("right", "begins"), [(0, False), (1, True), (6, True)])

@@ -62,7 +62,7 @@ def test_what_must_follow_is_drafted_and_never_rejected(mode: str, temperature: 
 def test_it_promises_no_more_than_pays_and_nothing_where_a_choice_is_left() -> None:
     drafter = ForcedDrafter()
     drafter.begin([3], chooser(0.0))
-    dear = Terms(31, 1.0, lambda drafted: 1.0 + 2.0 * (drafted > 1), budget=0.0)
+    dear = Terms([1.0 + 2.0 * (drafted > 1) for drafted in range(32)], budget=0.0)
     plan = drafter.promise([3, 9], dear)
     assert plan is not None
     assert plan.draft_length == 1

@@ -7,7 +7,7 @@ Q4_0 = PassCosts((1, 2, 3, 4, 5, 6, 8), (22.8, 43.0, 58.9, 48.4, 64.7, 80.0, 79.
 
 
 def best(chance: float, most: int, affordable: float = float("inf")) -> Worth | None:
-    return best_length([chance] * most, lambda k: Q4_0.of(k + 1), affordable)
+    return best_length([chance] * most, [Q4_0.of(k + 1) for k in range(most + 1)], affordable)
 
 
 def test_a_wider_pass_that_costs_less_is_found() -> None:
@@ -29,4 +29,4 @@ def test_what_is_not_affordable_is_not_considered() -> None:
     assert worth is not None
     assert worth.draft_length == 3
     assert best(1.0, 7, affordable=40) is None
-    assert best_length([], lambda _: 1.0) is None
+    assert best_length([], [1.0]) is None

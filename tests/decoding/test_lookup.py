@@ -41,7 +41,7 @@ def follow(drafter: LookupDrafter, *confirmed: int, steps: float = 1.0) -> None:
 
 
 def terms(most: int = 31, budget: float = 14.5, costs: PassCosts = Q4_K_M) -> Terms:
-    return Terms(most, costs.of(1), lambda drafted: costs.of(drafted + 1), budget)
+    return Terms([costs.of(drafted + 1) for drafted in range(most + 1)], budget)
 
 
 def propose(

@@ -108,11 +108,22 @@ class Stopping:
         self.seen[:] = hindsight
         return sum(each.hit for each in hindsight) > 1
 
-    def goes_on(self, chances: Sequence[float]) -> bool:
-        return len(chances) < self.after
+    def grow(self) -> "Growing":
+        return Growing(self)
 
-    def keeps(self, chances: Sequence[float]) -> int:
-        return min(self.kept, len(chances))
+
+@dataclass
+class Growing:
+    stopping: Stopping
+    length: int = 0
+
+    def goes_on(self, _: float) -> bool:
+        self.length += 1
+        return self.length < self.stopping.after
+
+    @property
+    def kept(self) -> int:
+        return min(self.stopping.kept, self.length)
 
 
 @pytest.mark.parametrize(("after", "kept"), [(1, 1), (3, 3), (3, 1), (3, 0), (9, 9)])
@@ -167,7 +178,7 @@ def test_it_looks_back_no_further_than_a_pass_has_rows() -> None:
 
 def test_what_is_looked_back_at_is_evaluated_once() -> None:
     model = CachedModel(always(3), 60)
-    sure = EarlyStopping(lambda _: 0.99, 0.99, 0.01, (1.0,) * 4, 1.0, (True,) * 4)
+    sure = EarlyStopping(0.99, 0.01, (1.0,) * 4, 1.0, (True,) * 4)
     propose(ModelDrafter(model, 6, ()), model, [3] * 30, 3, stopping=sure)
     assert model.asked == [Asked(0, 25, 25), Asked(5, 30, 5), Asked(1, 31, 1), Asked(1, 32, 1)]
 
@@ -288,7 +299,7 @@ def test_confirmed_tokens_are_not_changed() -> None:
 
 
 def terms(most: int = 8, budget: float = 14.5) -> Terms:
-    return Terms(most, 1.0, lambda drafted: 1 + 0.05 * drafted, budget)
+    return Terms([1 + 0.05 * drafted for drafted in range(most + 1)], budget)
 
 
 def drafting(costs: PassCosts | None = CHEAP) -> ModelDrafter:

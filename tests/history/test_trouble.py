@@ -54,6 +54,30 @@ def test_a_directory_that_cannot_be_made(tmp_path: Path) -> None:
     assert_a_chat_goes_on(history)
 
 
+def test_a_reply_that_grows_is_written_once_when_the_file_can_be_written_again(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "file").write_text("not a directory")
+    history = History(tmp_path / "file" / "history", stopwatch=iter(range(1000)).__next__)
+    number = history.create()
+    reply = history.begin_reply(number, history.add_user(number, None, Message.user("count")))
+    for each in range(100):
+        reply.feed(f"{each} ")
+    pending = history._database._pending
+    assert pending is not None
+    assert (
+        len(pending) == 6
+    )  # a conversation, two messages, each with the leaf after it, and the reply
+    reply.finish()
+    (tmp_path / "file").unlink()
+    history.mend(wait_s=0)
+    assert history.trouble is None
+    history.close()
+    again = History(tmp_path / "file" / "history")
+    assert said(again, number)[1].endswith("98 99 ")
+    again.close()
+
+
 def test_a_later_version_is_left_alone(tmp_path: Path) -> None:
     database = filled(tmp_path)
     with sqlite3.connect(database) as connection:

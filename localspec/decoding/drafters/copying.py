@@ -6,7 +6,7 @@ and every confirmed token shows whether the source foretold it.
 
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 _TRIED = 16
 _LONGEST = 32
@@ -16,8 +16,7 @@ _BEFORE, _BEHIND = 4, 24
 """How far from there, in tokens, an edited copy is expected to go on."""
 
 
-@dataclass(frozen=True, slots=True)
-class Foretold:
+class Foretold(NamedTuple):
     """What the source had to say of one confirmed token.
 
     Args:

@@ -1,6 +1,6 @@
 """Drafter: whoever proposes tokens, and says beforehand what that promises. Nothing here can change the text."""
 
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
@@ -18,16 +18,22 @@ class Terms:
     """What a drafted round costs now, and what may be lost by it.
 
     Args:
-        most: most tokens that may be drafted.
-        plain_s: seconds of a plain round.
-        verify_s: seconds of verifying so many drafted tokens.
+        verify_s: seconds of verifying a draft, by its tokens, from 0 (a plain round) to the most that may be drafted.
         budget: plain steps that drafting may lose from here on.
     """
 
-    most: int
-    plain_s: float
-    verify_s: Callable[[int], float]
+    verify_s: Sequence[float]
     budget: float
+
+    @property
+    def most(self) -> int:
+        """Most tokens that may be drafted."""
+        return len(self.verify_s) - 1
+
+    @property
+    def plain_s(self) -> float:
+        """Seconds of a plain round."""
+        return self.verify_s[0]
 
 
 class Drafter(Protocol):

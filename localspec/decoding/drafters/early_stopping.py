@@ -1,6 +1,6 @@
 """EarlyStopping: while a draft model drafts, whether the next token is worth its pass."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from localspec.decoding.drafters.backoff import Hindsight, own_of
@@ -16,7 +16,6 @@ class EarlyStopping:
     """Goes on as long as some further length has a greater surplus than stopping here.
 
     Args:
-        chance_of: chance that a token is accepted, by the gap that it was chosen with.
         usual: chance of a token that is not drafted yet.
         step_s: seconds of a pass of the draft model.
         verify_s: seconds of a target pass by the number of drafted tokens, from 0 to the most that a draft may have.
@@ -25,7 +24,6 @@ class EarlyStopping:
             those the draft model would have proposed shows what it is good for.
     """
 
-    chance_of: Callable[[float], float]
     usual: float
     step_s: float
     verify_s: Sequence[float]
@@ -36,6 +34,10 @@ class EarlyStopping:
     def look_back(self) -> int:
         """How many of the latest tokens are compared."""
         return len(self.compared)
+
+    def grow(self) -> "Growth":
+        """Return a draft without tokens."""
+        return Growth(self)
 
     def begins(self, hindsight: Sequence[Hindsight]) -> bool:
         """Say whether some length beats plain decoding, were every token as likely as those compared."""
@@ -51,32 +53,40 @@ class EarlyStopping:
                 return True
         return False
 
-    def goes_on(self, chances: Sequence[float]) -> bool:
-        """Say whether to propose another token after those with these `chances`, by `chance_of`."""
-        stopping, expected, reach = self._surpluses(chances)
-        best, rate, usual = max(stopping), self.rate, self.usual
-        for more, verify_s in enumerate(self.verify_s[len(chances) + 1 :], start=1):
+
+class Growth:
+    """A draft while it grows, and what verifying a part of it is worth; what is spent is spent.
+
+    Args:
+        stopping: how it is judged.
+
+    Attributes:
+        kept: how many of the proposed tokens the target is to verify.
+    """
+
+    def __init__(self, stopping: EarlyStopping) -> None:
+        self._stopping = stopping
+        self._length = self.kept = 0
+        self._reach, self._expected = 1.0, 0.0
+        self._best = -stopping.rate * stopping.verify_s[0]
+
+    def goes_on(self, chance: float) -> bool:
+        """Take in a proposed token, by the chance that it is accepted; say whether to propose another."""
+        stopping = self._stopping
+        rate, verify_s = stopping.rate, stopping.verify_s
+        self._length = length = self._length + 1
+        self._reach = reach = self._reach * chance
+        self._expected = expected = self._expected + reach
+        surplus = expected - rate * verify_s[length]
+        if surplus > self._best:
+            self._best, self.kept = surplus, length
+        step_s, usual, spent_s = stopping.step_s, stopping.usual, 0.0
+        for wider_s in verify_s[length + 1 :]:
             reach *= usual
             expected += reach
-            if expected - rate * (more * self.step_s + verify_s) > best:
+            spent_s += step_s
+            if expected - rate * (spent_s + wider_s) > self._best:
                 return True
             if reach < _HARDLY:
                 break
         return False
-
-    def keeps(self, chances: Sequence[float]) -> int:
-        """Say how many of the proposed tokens the target is to verify."""
-        surpluses, _, _ = self._surpluses(chances)
-        return surpluses.index(max(surpluses))
-
-    def _surpluses(self, chances: Sequence[float]) -> tuple[list[float], float, float]:
-        """Return what verifying 0, 1, … of the proposed tokens is worth, how many of all of them are
-        expected to be confirmed, and the chance of the last; what is spent is spent.
-        """
-        expected, reach, rate, verify_s = 0.0, 1.0, self.rate, self.verify_s
-        surpluses = [-rate * verify_s[0]]
-        for length, chance in enumerate(chances, start=1):
-            reach *= chance
-            expected += reach
-            surpluses.append(expected - rate * verify_s[length])
-        return surpluses, expected, reach

@@ -30,14 +30,14 @@ class Estimator:
         self._weight = weight
         self._kept = 1 - 1 / memory
         self._drift = drift
-        self._shift = 0.0
+        self._shift, self._odds = 0.0, 1.0
         self._prior = dict(prior)
         self._seen = {bucket: _Tally(0.0, 0.0) for bucket in prior}
 
     def add(self, bucket: int, *, hit: bool) -> None:
         """Count one observation."""
         surprise = hit - self.chance(bucket)
-        self._shift = min(max(self._shift + self._drift * surprise, -_FURTHEST), _FURTHEST)
+        self._move(min(max(self._shift + self._drift * surprise, -_FURTHEST), _FURTHEST))
         tally = self._seen[bucket]
         tally.hits = tally.hits * self._kept + hit
         tally.weight = tally.weight * self._kept + 1
@@ -48,13 +48,14 @@ class Estimator:
 
     def hope(self) -> None:
         """Forget that things looked worse lately than they usually do."""
-        self._shift = max(self._shift, 0.0)
+        self._move(max(self._shift, 0.0))
 
     def chance(self, bucket: int) -> float:
         """Return the chance of a hit, 0 to 1, neither of them reached."""
         tally = self._seen[bucket]
         prior = self._prior[bucket]
         own = (tally.hits + self._weight * prior) / (tally.weight + self._weight)
-        if self._shift == 0:
-            return own
-        return own / (own + (1 - own) * math.exp(-self._shift))
+        return own / (own + (1 - own) * self._odds)
+
+    def _move(self, shift: float) -> None:
+        self._shift, self._odds = shift, math.exp(-shift)

@@ -26,7 +26,7 @@ class ForcedDrafter:
     def promise(self, tokens: Sequence[int], terms: Terms) -> Plan | None:
         """Return how many of the tokens that are certain to draft; see `Drafter`."""
         certain = () if self._chooser is None else self._chooser.forced(tokens)
-        worth = best_length([1.0] * min(len(certain), terms.most), terms.verify_s)
+        worth = best_length([1.0] * len(certain), terms.verify_s)
         return None if worth is None else Plan(self, worth.draft_length, worth.rate)
 
     def propose(

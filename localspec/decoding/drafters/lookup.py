@@ -58,7 +58,8 @@ class LookupDrafter:
     def promise(self, tokens: Sequence[int], terms: Terms) -> Plan | None:  # noqa: ARG002 - likewise
         """Return how far to copy; see `Drafter`."""
         affordable = 1 + min(terms.budget, self._allowance)
-        worth = best_length(self._chances(terms.most), terms.verify_s, affordable * terms.plain_s)
+        chances = self._chances(terms.most)
+        worth = best_length(chances, terms.verify_s, affordable * terms.plain_s)
         return None if worth is None else Plan(self, worth.draft_length, worth.rate)
 
     def propose(
@@ -87,14 +88,14 @@ class LookupDrafter:
 
     def _chances(self, most: int) -> list[float]:
         """Return the chance of each of the next tokens, to be right when those before it were."""
-        source = self._source
-        if source.length == 0:
+        source, length = self._source, self._source.length
+        if length == 0:
             return []
         # Each token that comes true makes the match longer, and settles a dispute.
-        buckets = [
-            _bucket(source.length + i, near=source.near, disputed=source.disputed and i == 0)
-            for i in range(most)
-        ]
+        buckets = _BUCKETS[source.near][length : length + most]
+        buckets += [len(_SOLE) - 1] * (most - len(buckets))
+        if source.disputed and buckets:
+            buckets[0] = _bucket(length, near=source.near, disputed=True)
         chances = {bucket: self._estimator.chance(bucket) for bucket in set(buckets)}
         return [chances[bucket] for bucket in buckets]
 
@@ -104,6 +105,13 @@ def _bucket(length: int, *, near: bool, disputed: bool) -> int:
         return len(_SOLE) + len(_NEAR) + (length > 2)
     at = bisect(_LENGTHS, length) - 1
     return len(_SOLE) + at if near and at < len(_NEAR) else at
+
+
+_BUCKETS = [
+    [_bucket(length, near=near, disputed=False) for length in range(_LENGTHS[-1])]
+    for near in (False, True)
+]
+"""By whether the source is near, and by length; longer matches are in the last bucket of a sole source."""
 
 
 _FIXED_MATCH = 5

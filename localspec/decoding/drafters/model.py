@@ -28,8 +28,8 @@ _MOST_EARNED = 300.0
 _KNOWN, _GOOD = 50.0, 0.6
 """Tokens of earlier conversations, and the share of them accepted, that need not be shown again."""
 _OFTEN = (0.06, 0.05, 0.09, 0.12, 0.09, 0.08, 0.11, 0.11, 0.22, 0.07)
-"""How often each gap comes up at first; followed as `_OFTEN_MEMORY` tokens show."""
-_OFTEN_MEMORY = 64.0
+"""How often each gap comes up at first; followed as some 64 tokens show."""
+_OFTEN_KEPT = 1 - 1 / 64
 _SMALL_LAG = 16
 """Tokens up to which catching up is a part of the round, and not a prefill."""
 _HORIZON = 128
@@ -121,27 +121,26 @@ class ModelDrafter:
         if self._costs is None:
             return None
         lag = self._window.lag(tokens)
+        compared = self._backoff.look_back(lag)
+        if compared is None:
+            return None
         step_s, late_s = self._costs.of(1), self._late_s(lag)
         # A table may be wrong; before the first pass here says so, three times as much is allowed for.
         caution = 1.0 if self._seen else 3.0
         budget = terms.budget - (_TRIES_LEAVE if self._backoff.failed else 0.0)
         affordable_s = (1 + budget) * terms.plain_s
-        most = max(0, min(terms.most, int(affordable_s / (caution * step_s))))
-        verify_s = [terms.verify_s(drafted) for drafted in range(most + 1)]
-        length = max(
+        length = next(
             k
-            for k in range(most + 1)
-            if k == 0 or verify_s[k] + caution * (k * step_s + late_s) <= affordable_s
+            for k in range(terms.most, -1, -1)
+            if k == 0 or terms.verify_s[k] + caution * (k * step_s + late_s) <= affordable_s
         )
-        compared = self._backoff.look_back(lag)
-        if length == 0 or compared is None:
+        if length == 0:
             return None
         rate = self._yield(fresh=bool(compared)) / terms.plain_s
         stopping = EarlyStopping(
-            chance_of=self._chance,
             usual=self._usual(),
             step_s=step_s,
-            verify_s=verify_s[: length + 1],
+            verify_s=terms.verify_s[: length + 1],
             rate=max(rate, 1 / terms.plain_s),
             compared=compared,
         )
@@ -167,9 +166,9 @@ class ModelDrafter:
         if lag > _SMALL_LAG and plan.draft_length > 0:
             yield Pass(Role.DRAFT_MODEL, visible[: len(visible) - 1 - back], rows=0)
         prefix, start = list(tokens), len(tokens) - len(visible)
+        grown = None if stopping is None else stopping.grow()
         confidences: list[float] = []
         gaps: list[float] = []
-        chances: list[float] = []
         alternatives: list[tuple[int, ...]] = []
         for drafted in range(min(plan.draft_length, self._n_ctx - len(visible))):
             rows = 1 if drafted else 1 + back
@@ -184,13 +183,13 @@ class ModelDrafter:
                 break  # no shared id may follow, or the row is unusable: the target goes on alone
             confidences.append(confidence)
             gaps.append(gap)
-            chances.append(self._chance(gap))
             alternatives.append(others)
             prefix.append(token)
-            if token in self._eog or not (stopping is None or stopping.goes_on(chances)):
+            goes_on = grown is None or grown.goes_on(self._chance(gap))
+            if token in self._eog or not goes_on:
                 break
         last.tokens, last.gaps = tuple(prefix[len(tokens) :]), tuple(gaps)
-        kept = len(gaps) if stopping is None else stopping.keeps(chances)
+        kept = len(gaps) if grown is None else grown.kept
         return Draft(
             last.tokens[:kept],
             tuple(confidences[:kept]),
@@ -266,14 +265,14 @@ class ModelDrafter:
     def _see(self, bucket: int, *, hit: bool) -> None:
         """Take in what became of one token."""
         self._by_gap[self._greedy].add(bucket, hit=hit)
-        often = self._often[self._greedy]
-        for each in range(len(often)):
-            often[each] += ((each == bucket) - often[each]) / _OFTEN_MEMORY
+        often = [share * _OFTEN_KEPT for share in self._often[self._greedy]]
+        often[bucket] += 1 - _OFTEN_KEPT
+        self._often[self._greedy] = often
 
     def _usual(self) -> float:
         """Return the chance of a token that is not drafted yet, as the text is now."""
-        often, rates = self._often[self._greedy], self._by_gap[self._greedy]
-        return sum(share * rates.chance(bucket) for bucket, share in enumerate(often))
+        often, chance = self._often[self._greedy], self._by_gap[self._greedy].chance
+        return sum([share * chance(bucket) for bucket, share in enumerate(often)])
 
     def _chance(self, gap: float) -> float:
         """Return the chance that a token is accepted, by the gap that it was chosen with."""

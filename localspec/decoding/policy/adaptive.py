@@ -46,8 +46,8 @@ class AdaptivePolicy:
     def plan(self, tokens: Sequence[int], room: int) -> Plan:
         """Plan the round that promises most; see `Policy`."""
         most = min(room - 1, self._longest)
-        best, rate = PLAIN, 1 / self._terms(most).plain_s
-        for drafter in self.drafters:
+        best, rate = PLAIN, 1 / self._verify_s(0, None)
+        for drafter in self.drafters if most > 0 else ():
             terms = self._terms(most, drafter)
             promised = drafter.promise(tokens, terms) if terms.most > 0 else None
             if promised is not None and promised.rate > rate:
@@ -57,14 +57,14 @@ class AdaptivePolicy:
     def learn(self, done: Round) -> None:
         """Take in what the round confirmed and cost."""
         drafter = self._by_name.get(done.draft.drafter)
-        terms, steps = self._terms(self._longest, drafter), 1.0
+        steps = 1.0
         if drafter is None or not (done.drafted or drafter.shares_passes):
             self._sample_s += (done.spent.sample_s - self._sample_s) / _SAMPLE_MEMORY
         else:
-            foreseen_s = terms.verify_s(done.drafted) + drafter.foreseen_s()
+            foreseen_s = self._verify_s(done.drafted, drafter) + drafter.foreseen_s()
             # What takes the machine for a moment is no fault of the draft.
             took_s = max(done.spent.round_s, foreseen_s / _DISTURBED)
-            steps = min(took_s, foreseen_s * _DISTURBED) / terms.plain_s
+            steps = min(took_s, foreseen_s * _DISTURBED) / self._verify_s(0, drafter)
         self._budget.settle(done.verdict.accepted + 1, steps)
         for each in self.drafters:
             each.learn(done, steps)
@@ -73,10 +73,12 @@ class AdaptivePolicy:
     def end(self) -> None:
         """End a reply: nothing is to be done."""
 
-    def _terms(self, most: int, drafter: Drafter | None = None) -> Terms:  # noqa: ARG002 - by batches
-        """Return on what terms a drafter may draft; without one, those of plain decoding."""
-        return Terms(most, self._verify_s(0), self._verify_s, self._budget.steps)
+    def _terms(self, most: int, drafter: Drafter) -> Terms:  # noqa: ARG002 - by batches
+        """Return on what terms a drafter may draft."""
+        sample_s, verify_s = self._sample_s, self._target.upto(most + 1)
+        verify_s = [each + sample_s * width for width, each in enumerate(verify_s, start=1)]
+        return Terms(verify_s, self._budget.steps)
 
-    def _verify_s(self, drafted: int) -> float:
-        """Return the seconds of verifying so many drafted tokens; of none, those of a plain round."""
+    def _verify_s(self, drafted: int, drafter: Drafter | None) -> float:  # noqa: ARG002 - likewise
+        """Return the seconds of verifying so many tokens of a drafter's; of none, those of a plain round."""
         return self._target.of(drafted + 1) + self._sample_s * (drafted + 1)

@@ -169,19 +169,18 @@ class BatchPolicy(AdaptivePolicy):
     def learn(self, done: Round) -> None:
         """Take in what came of the round; it took what was foreseen."""
         drafter = self._by_name.get(done.draft.drafter)
-        foreseen_s = self._terms(self._longest, drafter).verify_s(done.drafted)
+        foreseen_s = self._verify_s(done.drafted, drafter)
         by_draft_model = drafter is not None and drafter.shares_passes
         self._batch.pass_made(self._slot, done.drafted + 1, by_draft_model=by_draft_model)
         super().learn(replace(done, spent=replace(done.spent, verify_s=foreseen_s)))
 
-    def _terms(self, most: int, drafter: Drafter | None = None) -> Terms:
+    def _terms(self, most: int, drafter: Drafter) -> Terms:
         if not self._batch.could_pay(self._longest):
             most = 0
-        seconds = self._batch.seconds
-        if drafter is not None and drafter.shares_passes:
-            seconds = self._batch.joint_s
+        verify_s = [self._verify_s(drafted, drafter) for drafted in range(most + 1)]
+        return Terms(verify_s, self._budget.steps)
 
-        def verify_s(drafted: int) -> float:
-            return seconds(self._slot, drafted + 1) + self._sample_s * (drafted + 1)
-
-        return Terms(most, verify_s(0), verify_s, self._budget.steps)
+    def _verify_s(self, drafted: int, drafter: Drafter | None) -> float:
+        joint = drafter is not None and drafter.shares_passes
+        seconds = self._batch.joint_s if joint else self._batch.seconds
+        return seconds(self._slot, drafted + 1) + self._sample_s * (drafted + 1)
