@@ -10,7 +10,7 @@ from types import FrameType
 from typing import NoReturn
 
 _INTERRUPTED = 130
-_NO_WINDOWS = "localspec: Windows is not supported: use Linux or macOS, or Linux inside WSL"
+_NO_WINDOWS = "localspec: Windows is not supported: use Linux or macOS"
 
 
 def main() -> NoReturn:

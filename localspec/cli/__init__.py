@@ -21,7 +21,7 @@ _VERBS = {
     "serve": ("localspec.cli.serve", "Serve a model to other programs over HTTP."),
     "history": ("localspec.cli.history", "List, show, search and export conversations."),
     "batch": ("localspec.cli.batch", "Answer a file of prompts, each exactly once."),
-    "bench": ("localspec.cli.bench", "Measure how much drafting speeds up this machine."),
+    "bench": ("localspec.cli.bench", "Measure how much drafting speeds up answers."),
     "ab": ("localspec.cli.ab", "Find out which of two settings is faster."),
     "stats": ("localspec.cli.stats", "Show what drafting did on this machine."),
     "telemetry": ("localspec.cli.telemetry", "Show and change what is recorded on this machine."),
@@ -123,7 +123,8 @@ class LazyGroup(click.Group):
 def localspec() -> None:
     """Run language models on this machine. A small model guesses ahead, a large one checks.
 
-    The text is exactly what the large model would write on its own.
+    The text is exactly what the large model would write on its own. On a terminal, `localspec` alone
+    starts the chat.
     """
 
 

@@ -61,7 +61,7 @@ def ab(prompts: str | None, **flags: Any) -> int:
     their weights; otherwise memory has to hold both.
 
     Both arms answer every prompt, one right after the other, in changing order. After twelve pairs,
-    the noise decides how many more are needed to detect a slow-down of 5 %. Not recorded.
+    the noise decides how many more are needed to detect a slow-down of 5 %. Nothing is recorded.
     """  # noqa: D301 - click keeps lines behind a \b
     flags = configured(flags)
     request = _request(prompts, flags)

@@ -87,17 +87,18 @@ def batch(source: str, **flags: Any) -> int:
     regex, lark, and OpenAI's response_format. With --template, fields of these names are data like
     any other; put a line's options into an object in the field reply_options.
 
-    Answers keep the order of the lines. Each is written at once, as a line with its id, figures,
-    and a receipt: the run's seed, sha256 of the models, build, and a digest of the options. A
-    line's seed comes from the run's and its id, or its number without one: redone alone it gets
-    the same answer, and lines of one id have one seed. To the bit it is the same with --exact.
+    Answers keep the order of the lines. Each is written as soon as it is ready, with its id,
+    figures, and a receipt: the run's seed, the models' sha256, the build, and a digest of the
+    options. A line's seed is derived from the run's seed and the line's id, or its number if it has
+    none. So a line that you answer again gets the same answer; with --exact, to the last bit.
 
-    An output that is there is never overwritten. A run that was stopped or killed goes on with
+    An existing output is never overwritten. Continue a run that was stopped or killed with
 
         localspec batch in.jsonl -o out.jsonl --resume
 
-    A line that cannot be answered (no JSON, not UTF-8, over 4 MB, too long for the context) gets
-    a record with an error, and the others go on; the exit code is then 5. Empty lines are nothing.
+    A line that cannot be answered (not valid JSON, not UTF-8, over 4 MB, too long for the context)
+    gets a record with an error, the others are answered, and the exit code is 5. Empty lines are
+    skipped.
     """
     asked = _asked(source, with_own(configured(flags)))
     cancel = CancelFlag()

@@ -75,11 +75,11 @@ _MAX_TOKENS = 160
     "context",
     "device",
     exact="Give the same bytes whatever is drafted.",
-    fit="Refuse to load what does not fit free memory (--no-fit: load anyway).",
+    fit="Refuse what does not fit free memory; --no-fit loads it anyway.",
 )
 @output_options(json_="Print one JSON object instead of a table.")
 def bench(**flags: Any) -> int:
-    """Measure how much drafting speeds up this machine: every mode on the same weights, in neighbouring runs.
+    """Measure how much drafting speeds up answers on this machine: every mode on the same weights, in neighbouring runs.
 
     Ctrl-C stops it and prints what it has measured so far.
     """

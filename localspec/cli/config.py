@@ -64,6 +64,7 @@ def set_(name: str, value: str) -> None:
 
         chosen = load_registry().chosen(require_model(value))
         keep_model(chosen)
+        click.echo(f"{value} is now your default model", err=True)
         for each, given in chosen.items():
             _report(each, given)
     else:

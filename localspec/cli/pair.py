@@ -97,7 +97,7 @@ def _check_lines(report: PairReport) -> Iterable[str]:
     )
     for note in () if different is not None else fit.notes:
         yield f"  note              {note}"
-    yield f"  ends of a reply   {'the same' if report.same_eog else 'different, the target decides'}"
+    yield f"  end tokens        {'the same' if report.same_eog else 'different; those of the target count'}"
     yield f"  chat templates    {report.templates}"
     yield f"  fingerprints      {target.fingerprint[:16]} and {draft_model.fingerprint[:16]}"
     fetched = target.fetched_bytes + draft_model.fetched_bytes

@@ -93,6 +93,6 @@ def _announce(progress: Progress) -> None:
     if progress.done_bytes:
         size += f", {progress.done_bytes / 1e6:.0f} MB already here"
     print(
-        f"localspec: downloading {shown(progress.name)} ({size}) from {progress.source}",
+        f"localspec: fetching {shown(progress.name)} ({size}) from {progress.source}",
         file=sys.stderr,
     )

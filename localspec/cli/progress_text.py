@@ -28,7 +28,7 @@ def download_text(moments: Sequence[Progress], rate: float, width: int) -> str:
     brief = f"{share:.0%}  {speed}  {left}"
     tails = [*(f"{_bar(share, cells)}  {sizes}" for cells in _BARS), sizes, f"{share:.0%}"]
     lines = [
-        f"downloading {name}  {tail}  {speed}  {left}" for name in _names(moments) for tail in tails
+        f"fetching {name}  {tail}  {speed}  {left}" for name in _names(moments) for tail in tails
     ]
     lines += [f"{name}  {brief}" for name in _names(moments)]
     lines += [brief, f"{share:.0%}  {left}", f"{share:.0%}"]

@@ -15,14 +15,14 @@ from localspec.storage.files import size_text
 
 
 @click.command("recommend")
-@click.option("--code", is_flag=True, help="For code, not for chat.")
+@click.option("--code", is_flag=True, help="Recommend models for code instead of chat.")
 @click.option("--json", "json_", is_flag=True, help="Print JSON.")
 def recommend_(code: bool, json_: bool) -> None:
     """Recommend models for this machine, best first.
 
     The best is the largest model, or one nearly as large and much faster, that takes at most 60 % of
     free memory (85 % of a GPU's own) and should write 8 tokens per second or more. Every token reads
-    the weights once, so the speed of memory predicts the speed of the model; it is measured here.
+    the weights once, so localspec predicts that from the speed of memory, which it measures.
     """
     registry = load_registry()
     purpose: Purpose = "code" if code else "chat"

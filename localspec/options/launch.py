@@ -102,7 +102,7 @@ class LaunchOptions:
     fit: bool = declared(
         True,
         Option(
-            "Reduce GPU layers, draft or context to fit free memory or refuse (--no-fit: load anyway).",
+            "Reduce GPU layers, draft or context to fit free memory, or refuse; --no-fit loads anyway.",
             group="device",
             key=True,
         ),

@@ -38,7 +38,7 @@ class SamplingParams:
     temperature: float = declared(
         0.8,
         Option(
-            "0 always takes the likeliest token. Default: the model's own, or 0.8.",
+            "Randomness; 0 always picks the likeliest token. Default: the model's own, or 0.8.",
             metavar="T",
             group="sampling",
             key=True,

@@ -117,7 +117,7 @@ def test_an_imported_file_that_is_gone_is_told(machine: ToyMachine, own: Path) -
     own.unlink()
     done = machine.run("show", "mine")
     assert done.code == 3
-    assert f"mine was imported from {own}, which is gone" in done.err
+    assert f"mine was imported from {own}, which has been moved" in done.err
     assert machine.run("list").out.split()[-1] == "gone"
     assert machine.run("rm", "mine").code == 0
     assert machine.run("list", "--json").out == "[]\n"

@@ -50,7 +50,7 @@ def test_a_setting_is_set_and_unset(call: Call, settings: Callable[[], dict[str,
 @pytest.mark.parametrize(
     ("words", "match"),
     [
-        (("temperture", "1"), "there is no setting 'temperture': known are model, pair"),
+        (("temperture", "1"), "there is no setting 'temperture': use one of model, pair"),
         (("temperature", "warm"), "temperature is 'warm', but takes a number"),
         (("temperature", "-1"), "temperature cannot be used: .* 0 or more"),
         (("model", "qwen3"), "did you mean qwen3-0.6b"),
@@ -92,7 +92,7 @@ def test_an_editor_opens_the_file_and_what_it_left_is_checked(
     editor.write_text('#!/bin/sh\necho "temprature = 1" > "$1"\n')
     editor.chmod(0o700)
     monkeypatch.setenv("VISUAL", str(editor))
-    with pytest.raises(UsageError, match="line 1: 'temprature' is not a known key"):
+    with pytest.raises(UsageError, match="line 1: 'temprature' is not a known setting"):
         call("config", "edit")
 
 

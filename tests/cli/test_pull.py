@@ -93,7 +93,7 @@ def test_the_plan_is_told_before_the_download_and_no_byte_is_fetched_twice(
     plan, fetching = done.err.splitlines()
     assert plan.startswith("localspec: toy needs RAM: ")
     assert plan.endswith(" free (context 4096 in f16)")
-    assert fetching.startswith("localspec: downloading toy (4 MB, 1 MB already here) from hub")
+    assert fetching.startswith("localspec: fetching toy (4 MB, 1 MB already here) from hub")
     assert machine.hub.sent_bytes == len(machine.models["toy"])
     machine.assert_only_verified()
 

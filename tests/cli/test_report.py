@@ -107,7 +107,7 @@ def test_the_line_for_people_tells_speed_drafting_and_seed() -> None:
 
 def test_the_line_for_people_tells_an_end_that_the_model_did_not_choose() -> None:
     endings = {
-        StopReason.LENGTH: "cut at --max-tokens",
+        StopReason.LENGTH: "cut off at --max-tokens",
         StopReason.CANCELLED: "interrupted",
         StopReason.CONTEXT_FULL: "raise --ctx",
     }

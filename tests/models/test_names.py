@@ -80,6 +80,6 @@ def test_an_imported_name_is_its_file(tmp_path: Path) -> None:
     assert found.resolve() == file
     file.unlink()
     with pytest.raises(
-        ModelUnavailable, match=r"mine was imported from .*own\.gguf, which is gone"
+        ModelUnavailable, match=r"mine was imported from .*own\.gguf, which has been moved"
     ):
         resolve("mine", REGISTRY)

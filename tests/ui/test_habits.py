@@ -277,7 +277,7 @@ def test_the_system_prompt_is_a_setting(tmp_path: Path) -> None:
     _, _, err = said(tmp_path, "/set system Be brief.", "/set", "/set system -", "/set system")
     assert "system is now Be brief." in err
     assert "system             Be brief." in err
-    assert err.endswith("localspec: system is - now\n")
+    assert err.endswith("localspec: system is now -\n")
 
 
 def test_page_up_where_nothing_scrolls_goes_on_following(tmp_path: Path) -> None:

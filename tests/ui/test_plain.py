@@ -31,6 +31,7 @@ def said(
     resume: int | None = None,
     pair: str | None = "toy",
     quiet: bool = False,
+    greets: bool = False,
 ) -> tuple[int, str, str]:
     """Talk in lines; return the exit code, the answers and the news."""
     talk = Talk(History(folder / "history"))
@@ -43,7 +44,7 @@ def said(
     if resume is not None:
         session.resume(resume)
     try:
-        return plain.run(front, lines), out.getvalue(), err.getvalue()
+        return plain.run(front, lines, greets=greets), out.getvalue(), err.getvalue()
     finally:
         session.close()
 
@@ -66,6 +67,23 @@ def test_a_terminal_is_sent_nothing_that_it_obeys(tmp_path: Path) -> None:
     script = {"otherwise": ["\x1b[2Jhi"]}
     assert said(tmp_path, "one?", script=script, terminal=True)[1] == "␛[2Jhi\n"
     assert said(tmp_path, "one?", script=script, terminal=False)[1] == "\x1b[2Jhi\n"
+
+
+def test_a_terminal_gets_lines_that_end_between_words(tmp_path: Path) -> None:
+    words = " ".join(["word"] * 30)
+    script = {"otherwise": [words]}
+    assert said(tmp_path, "one?", script=script, terminal=True)[1].split("\n") == [
+        " ".join(["word"] * 16),
+        " ".join(["word"] * 14),
+        "",
+    ]
+    assert said(tmp_path, "one?", script=script, terminal=False)[1] == words + "\n"
+
+
+def test_a_person_is_told_which_model_answers_and_how_to_get_help(tmp_path: Path) -> None:
+    greeting = "localspec: chatting with toy; /help lists the commands, Ctrl-D quits\n"
+    assert said(tmp_path, greets=True)[2] == greeting
+    assert said(tmp_path)[2] == ""
 
 
 def test_quiet_leaves_only_the_answer(tmp_path: Path) -> None:
