@@ -65,7 +65,7 @@ BUDGET: dict[str, tuple[str, int, set[str]]] = {
     "chat --help": (script("chat", "--help"), 71, {"platformdirs", "sqlite3"}),
     "first frame of chat": (
         _FIRST_FRAME,
-        100,
+        103,
         {"asyncio", "platformdirs", "rich", "sqlite3", "ssl", "textual"},
     ),
     "engine's process": (_ENGINE, 139, MODEL_LIBRARIES),
