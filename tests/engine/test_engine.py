@@ -248,7 +248,7 @@ def test_a_load_can_be_stopped_at_any_stage(stage: str) -> None:
         assert hear_of(engine, LoadCancelled)[-1] == LoadCancelled(None)
         number = engine.ask(turns("hello"))
         assert hear_all(engine, number)[-1] == Failed(
-            number, "UsageError", "no model loaded: choose one"
+            number, "UsageError", "no model loaded: choose one with F8 or /model"
         )
 
 
