@@ -8,13 +8,13 @@ from contextlib import contextmanager
 
 import click
 
-from localspec.batch.appender import Appender
 from localspec.batch.batch import Job, JobRun, Tally
 from localspec.batch.finished import FinishedLines
 from localspec.batch.output import FileOutput, StreamOutput
 from localspec.batch.read_ahead import ReadAhead
 from localspec.batch.receipt import Receipt
 from localspec.batch.resumed import read_finished, require_receipt, take_up
+from localspec.batch.rewriting import Appender
 from localspec.batch.rows import Row, read_rows
 from localspec.batch.source import Source
 from localspec.batch.window import ReorderBuffer

@@ -4,10 +4,10 @@ import os
 import sys
 import time
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -25,6 +25,9 @@ from localspec.storage.paths import data_dir
 from localspec.ui.preferences import Preferences, read_preferences
 from localspec.ui.session import Session
 from localspec.ui.talk import Talk
+
+if TYPE_CHECKING:
+    from localspec.ui.app import ChatApp
 
 # A second Ctrl-C within so many seconds leaves.
 _AGAIN_S = 2.0
@@ -99,10 +102,7 @@ def start_chat(flags: dict[str, Any]) -> int:
 
             with unwind_on_terminate():
                 return _in_lines(session, preferences, flags)
-        # Textual costs 0.12 s of CPU, which only screens should.
-        from localspec.ui.app import ChatApp  # noqa: PLC0415
-
-        app = ChatApp(session, preferences)
+        app = _app(session, preferences)
         app.run()
         if app.failure is not None:
             raise app.failure
@@ -119,6 +119,19 @@ def _session(flags: dict[str, Any], preferences: Preferences) -> Session:
         return reply_options(with_own(flags, name))
 
     return Session(EngineClient(), talk, launch, options, Path.cwd(), own)
+
+
+def _app(session: Session, preferences: Preferences) -> "ChatApp":
+    """Return the screens, in colours that suit the terminal unless the user chose some."""
+    from localspec.ui.ground import asking  # noqa: PLC0415
+
+    chosen = preferences.theme or os.environ.get("NO_COLOR")
+    with nullcontext(lambda: None) if chosen else asking(sys.stdin.fileno()) as answer:
+        # Textual costs 0.12 s of CPU, which only screens should; the terminal answers meanwhile.
+        from localspec.ui.app import ChatApp  # noqa: PLC0415
+
+        dark = answer()
+    return ChatApp(session, preferences, dark=dark is not False)
 
 
 def _has_screens() -> bool:

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from localspec.launch.observe import Telemetry
-from localspec.telemetry.kinds import WORKLOADS
+from localspec.telemetry.reply import WORKLOADS
 
 
 @contextmanager

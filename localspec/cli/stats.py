@@ -67,8 +67,8 @@ def stats(
 
 
 def _retag(directory: Path, wanted: tuple[str, ...]) -> None:
-    from localspec.telemetry.kinds import required  # noqa: PLC0415
     from localspec.telemetry.log import retag  # noqa: PLC0415
+    from localspec.telemetry.reply import required  # noqa: PLC0415
 
     asked = []
     for each in wanted:

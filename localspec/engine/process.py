@@ -15,8 +15,7 @@ from localspec.engine.protocol import EngineDied, Notice
 from localspec.engine.wire import MAX_FRAME_BYTES, NOTICES, FrameError, decode
 
 _WORDS = {
-    "SIGKILL": "was killed (SIGKILL), most likely because memory ran out: "
-    "try a smaller model, or a smaller --ctx",
+    "SIGKILL": "was killed (SIGKILL), most likely because memory ran out",
     "SIGSEGV": "crashed (SIGSEGV)",
     "SIGBUS": "crashed (SIGBUS)",
     "SIGABRT": "gave up (SIGABRT)",

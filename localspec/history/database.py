@@ -5,6 +5,7 @@ Whatever is wrong with the file (no right to write, a full disk, damage, a later
 list, and the list is done in the file when that takes it. Knows no conversations.
 """
 
+import os
 import secrets
 import sqlite3
 import threading
@@ -16,10 +17,10 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from localspec.errors import HistoryError
-from localspec.history.opening import copied, in_memory, opened
-from localspec.history.schema import VERSION, HistoryTooNewError
+from localspec.history.schema import VERSION, HistoryTooNewError, migrate
 
 RETRY_S = 10.0
+_BUSY_S, _CHECK_S = 5.0, 0.1
 _DAMAGE = {"database disk image is malformed", "file is not a database"}
 _ADVICE = {"database or disk is full": "free some space"}
 # A chat adds far fewer rows while another one is in trouble, and two in trouble rarely draw the same number.
@@ -181,3 +182,73 @@ def _of_the_statement(error: sqlite3.Error) -> bool:
     """Whether the file is sound, and only what was asked is impossible: a message that another chat deleted."""
     code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF
     return code in {sqlite3.SQLITE_ERROR, sqlite3.SQLITE_CONSTRAINT}
+
+
+def opened(path: Path) -> sqlite3.Connection:
+    """Open a file, made if it is missing; migrated and checked.
+
+    Raises:
+        OSError: it cannot be made or written.
+        sqlite3.Error: it cannot be used.
+        HistoryTooNewError: a later localspec wrote it.
+    """
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    # SQLite gives its log the same mode as the file.
+    os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
+    connection = _connected(path)
+    try:
+        connection.execute("PRAGMA journal_mode = WAL").fetchone()
+        connection.execute("PRAGMA synchronous = NORMAL")
+        connection.execute("PRAGMA secure_delete = ON").fetchone()
+        migrate(connection)
+        _check(connection)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _check(connection: sqlite3.Connection) -> None:
+    """Look for damage as long as nobody has to wait for it: all of a usual file, the beginning of a huge one."""
+    deadline_s = time.monotonic() + _CHECK_S
+    connection.set_progress_handler(lambda: int(time.monotonic() > deadline_s), 10_000)
+    try:
+        (verdict,) = connection.execute("PRAGMA quick_check(1)").fetchone()
+    except sqlite3.OperationalError as error:
+        if error.sqlite_errorcode != sqlite3.SQLITE_INTERRUPT:
+            raise
+        verdict = "ok"
+    finally:
+        connection.set_progress_handler(None, 0)
+    if verdict != "ok":
+        raise sqlite3.DatabaseError("database disk image is malformed")
+
+
+def _connected(place: Path | str, *, uri: bool = False) -> sqlite3.Connection:
+    connection = sqlite3.connect(
+        place, timeout=_BUSY_S, isolation_level=None, check_same_thread=False, uri=uri
+    )
+    connection.row_factory = sqlite3.Row
+    connection.execute("PRAGMA foreign_keys = ON")
+    return connection
+
+
+def in_memory() -> sqlite3.Connection:
+    """Open an empty database in memory."""
+    connection = _connected(":memory:")
+    migrate(connection)
+    return connection
+
+
+def copied(path: Path) -> sqlite3.Connection | None:
+    """Return a copy in memory of a file that can only be read; None where that is impossible, too."""
+    memory = _connected(":memory:")
+    try:
+        with closing(_connected(f"{path.absolute().as_uri()}?immutable=1", uri=True)) as source:
+            source.backup(memory)
+        migrate(memory)
+        _check(memory)
+    except (sqlite3.Error, HistoryTooNewError):
+        memory.close()
+        return None
+    return memory

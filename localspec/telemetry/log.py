@@ -1,7 +1,7 @@
 """Log: one file of JSON lines, to which every reply adds one; its bounds, and its end.
 
 A line is a `reply`, the `text` of one that was recorded with text, a `retag` of one, or a `shift` that drift found. Whoever
-writes holds the directory's lock. What is torn or damaged is left out.
+writes holds the directory's lock. What is torn or damaged is left out. Beside it stands what drift remembers.
 """
 
 import json
@@ -12,10 +12,15 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from localspec.errors import LocalspecError
-from localspec.storage.files import private_directory, private_opener, write_atomic
+from localspec.storage.files import (
+    private_directory,
+    private_opener,
+    read_bounded,
+    write_atomic,
+)
 from localspec.storage.locks import locked
-from localspec.telemetry.kinds import WORKLOADS
-from localspec.telemetry.reply import ReplyRecord, checked
+from localspec.telemetry.reply import WORKLOADS, ReplyRecord, checked
+from localspec.telemetry.switch import Switch
 
 FILE, STATE = "replies.jsonl", "drift.json"
 BEFORE = "telemetry.db"
@@ -25,6 +30,9 @@ _MOST_LINE = 64 << 20
 _ENOUGH = 0.85
 """Share of the bound that is left once it was reached."""
 _DAY_S = 86400.0
+_MOST_STATE_BYTES = 16 << 20
+_MOST_DRIFTS = 48
+"""Drafters on kinds of text that are followed: the latest. A state takes some 2 kB."""
 
 DAMAGED = (TypeError, ValueError, LookupError, AttributeError, RecursionError)
 """What comes of reading what nobody wrote like this."""
@@ -153,6 +161,67 @@ def read_records(directory: Path, tail_bytes: int | None = None) -> Records:
                 checked(shift[1:4], (), (shift.at, *shift[4:]))
                 shifts.append(shift)
     return records
+
+
+def store(
+    directory: Path, reply: ReplyRecord, said: dict[str, Any] | None, switch: Switch, now_s: float
+) -> None:
+    """Write a reply that has ended.
+
+    Args:
+        directory: of the records; made where it is missing.
+        reply: gets its number.
+        said: what was said; None where that is not recorded.
+        switch: the bounds.
+        now_s: seconds since 1970.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    private_directory(directory)
+    with locked(directory):
+        path = directory / STATE
+        last, drifts = _read_state(path)
+        if last is None:
+            last = max(read_records(directory).replies, default=0)
+        reply.id = last + 1
+        lines = [("reply", reply.to_json())]
+        if said is not None:
+            lines.append(("text", {"at": reply.at, "id": reply.id, **said}))
+        lines += [("shift", shift._asdict()) for shift in _shifts(reply, drifts)]
+        latest = dict(list(drifts.items())[-_MOST_DRIFTS:])
+        state = {"replies": reply.id, "drifts": latest}
+        write_atomic(path, json.dumps(state).encode())  # first: no number is given twice
+        append(directory, *lines)
+        keep_within_bounds(directory, switch.megabytes, switch.days, now_s)
+
+
+def _read_state(path: Path) -> tuple[int | None, dict[str, Any]]:
+    """Return the last reply's number, and the states of drift; nothing where they cannot be read."""
+    try:
+        state = json.loads(read_bounded(path, _MOST_STATE_BYTES))
+        return int(state["replies"]), dict(state["drifts"])
+    except (OSError, *DAMAGED):
+        return None, {}
+
+
+def _shifts(reply: ReplyRecord, drifts: dict[str, Any]) -> list[Shift]:
+    """Let drift see a reply; return what it found. The states that it used are the last ones then."""
+    from localspec.telemetry.drift import Drift  # noqa: PLC0415 - it brings numpy, which only this needs
+
+    found = []
+    for drafter, lots in reply.lots.items():
+        key = "\n".join((reply.pair.name, reply.workload, drafter))
+        try:
+            drift = Drift.from_json(drifts.pop(key))
+        except DAMAGED:
+            drift = Drift()
+        for lot in lots:
+            change = drift.add(reply.id, reply.at, *lot)
+            if change is not None:
+                found.append(Shift(reply.at, reply.pair.name, reply.workload, drafter, *change))
+        drifts[key] = drift.to_json()
+    return found
 
 
 def retag(directory: Path, reply: int, workload: str, now_s: float) -> bool:

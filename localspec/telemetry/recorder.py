@@ -7,7 +7,7 @@ Nothing here ever fails an answer, or makes it wait. Where something is impossib
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from queue import SimpleQueue
 from typing import Optional
@@ -136,10 +136,11 @@ class ReplyTrace:
             OSError: it cannot be written.
         """
         # What is imported here, no answer has to wait for.
-        from localspec.telemetry.storing import store  # noqa: PLC0415
+        from localspec.telemetry.log import store  # noqa: PLC0415
         from localspec.telemetry.workload import workload_of  # noqa: PLC0415
 
         recorder, record = self.recorder, self.record
         record.by_user = recorder.workload is not None
         record.workload = recorder.workload or workload_of(self.asked, self.text)
-        store(recorder.directory, record, self.said, recorder.switch, recorder.now())
+        said = None if self.said is None else asdict(self.said)
+        store(recorder.directory, record, said, recorder.switch, recorder.now())

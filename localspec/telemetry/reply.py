@@ -10,7 +10,10 @@ from typing import Any, Self
 from localspec.decoding.drafters.drafter import GAPS
 from localspec.decoding.drafters.register import asks_draft_model
 from localspec.decoding.round import OFF, Round
+from localspec.errors import UsageError
 
+WORKLOADS = ("code", "edit", "chat", "summarise", "structured", "creative")
+"""The kinds of text that are told apart."""
 STAGES = ("draft_prefill", "draft", "verify", "sample", "truncate", "other")
 COUNTS = ("rounds", "drafted", "accepted", "confirmed", *(f"{stage}_us" for stage in STAGES))
 NOTHING = (0,) * len(COUNTS)
@@ -170,3 +173,14 @@ def checked(texts: Iterable[Any], counts: Iterable[Any], numbers: Iterable[Any])
 def _depth_from(depth: int) -> int:
     """Return where the bucket of a depth begins: 0, 256, 512, 1024, and so on."""
     return 0 if depth < _LEAST_DEPTH else 1 << (depth.bit_length() - 1)
+
+
+def required(workload: str) -> str:
+    """Return a kind of text that a user named.
+
+    Raises:
+        UsageError: there is no such kind.
+    """
+    if workload not in WORKLOADS:
+        raise UsageError(f"workload {workload!r}: choose one of {', '.join(WORKLOADS)}")
+    return workload

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from localspec.errors import UsageError
 from localspec.ui import conversation_commands as talk
 from localspec.ui import program_commands as program
+from localspec.ui.asking import StillAnswering
 from localspec.ui.front import Front
 from localspec.ui.session import SETTINGS
 
@@ -99,7 +100,7 @@ COMMANDS: Sequence[Command] = (
         program.stats,
         while_busy=True,
     ),
-    Command("lens", "", "show where every token of the last answer came from", program.lens),
+    Command("lens", "", "show where every token of the last answer comes from", program.lens),
     Command("race", "[TEXT]", "answer with and without drafting, side by side", program.race),
     Command("drop", "", "drop the oldest turns when the context is full", talk.drop),
     Command("stop", "", "stop the answer and keep what has arrived", program.stop, while_busy=True),
@@ -146,7 +147,7 @@ async def run(front: Front, command: Command, argument: str) -> None:
         LocalspecError: it cannot be done; one line.
     """
     if front.session.busy and not command.while_busy:
-        raise UsageError(f"still answering: wait before /{command.name}, or press Esc to stop")
+        raise StillAnswering(f"still answering: wait before /{command.name}, or press Esc to stop")
     await command.do(front, argument)
 
 

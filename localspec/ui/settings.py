@@ -13,7 +13,9 @@ _NUMBERS: Mapping[str, Option] = {
 }
 _KEPT = tuple(name for name in _NUMBERS if name != "seed")
 NAMES = (*_NUMBERS, "draft")
-_OFF = {"", "-", "none", "off"}
+# How a setting reads that nobody set.
+_UNSET = {"seed": "random", "max_tokens": "unlimited"}
+_OFF = {"", "-", "none", "off", *_UNSET.values()}
 _CONTEXT = "ctx"
 
 
@@ -54,7 +56,7 @@ class ChatSettings:
             return "on" if self.draft else "off"
         value = values_of(self.options)[name]
         if value is None:
-            return "off"
+            return _UNSET.get(name, "off")
         return f"{value:g}" if isinstance(value, float) else str(value)
 
     def as_json(self) -> str:

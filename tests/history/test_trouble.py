@@ -50,7 +50,7 @@ def filled(directory: Path) -> Path:
 def test_a_directory_that_cannot_be_made(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("not a directory")
     history = History(tmp_path / "file" / "history")
-    assert_one_line(history.trouble, "Not a directory", "kept in memory")
+    assert_one_line(history.trouble, "Not a directory", "in memory")
     assert_a_chat_goes_on(history)
 
 
@@ -291,7 +291,7 @@ def test_a_directory_that_can_only_be_read_shows_what_it_has(open_to_all: Path) 
         "from tests.history.test_trouble import NOBODY, assert_a_chat_goes_on, assert_one_line\n"
         "if os.geteuid() == 0: os.setuid(NOBODY)\n"
         "history = History(Path(sys.argv[1]))\n"
-        "assert_one_line(history.trouble, 'cannot be saved', 'kept in memory')\n"
+        "assert_one_line(history.trouble, 'cannot be saved', 'in memory')\n"
         "assert len(history.conversations('old question')) == 30\n"
         "assert_a_chat_goes_on(history)\n"
     )

@@ -175,7 +175,7 @@ def test_the_picker_asks_whether_a_model_is_meant_from_now_on(
         )
         await chat.press("enter")
         await chat.until(lambda: type(chat.app.screen) is ListSheet)
-        assert "every start from now on" in chat.text()
+        assert "now and by default" in chat.text()
         await chat.press(*["down"] * always, "enter")
         await chat.until(lambda: chat.session.models.name == "smollm2-135m")
         await chat.pilot.pause()
@@ -188,8 +188,9 @@ def test_a_question_that_is_sent_while_another_is_answered_comes_next(tmp_path: 
     async def queue(chat: Chat) -> None:
         await chat.begin("one")
         await chat.run("two")
-        assert "1 asked next" in chat.text()
+        assert "1 question asked next" in chat.text()
         await chat.until(lambda: len(chat.contents) == 4)
+        assert "asked next" not in chat.text()
         assert chat.contents[::2] == ["one", "two"]
 
     drive(queue, tmp_path, SLOW)

@@ -154,7 +154,7 @@ def test_only_one_answer_at_a_time(session: Session) -> None:
         lambda: session.load("p"),
     ]
     for doing in doings:
-        with pytest.raises(UsageError, match="under way"):
+        with pytest.raises(UsageError, match="still answering"):
             doing()
 
 
