@@ -210,4 +210,4 @@ def _instance(kind: type[T], value: object, where: str, wanted: str) -> T:
 def _constant(name: str) -> float:
     if name == "-Infinity":  # the bias of a token that is forbidden
         return -math.inf
-    raise ValueError(f"{name} is no number")
+    raise ValueError(f"{name} is not a number")
