@@ -228,10 +228,10 @@ def reply(process: subprocess.Popen[bytes], kind: str) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("line", "told"),
     [
-        (b"hello\n", "a frame is no JSON"),
+        (b"hello\n", "a frame is not valid JSON"),
         (b'{"v": 2, "type": "Bye"}\n', f"a frame is of protocol 2, this side speaks {VERSION}"),
         (b'{"v": %d, "type": "Dance"}\n' % VERSION, "unknown type 'Dance'"),
-        (b"\n", "a frame is no JSON"),
+        (b"\n", "a frame is not valid JSON"),
         (b"x" * (MAX_FRAME_BYTES + 1) + b"yz\n", f"more than {MAX_FRAME_BYTES} bytes"),
         (b"x" * (2 * MAX_FRAME_BYTES + 3) + b"\n", f"more than {MAX_FRAME_BYTES} bytes"),
     ],
@@ -300,7 +300,7 @@ def test_a_stray_print_does_not_reach_the_pipe() -> None:
 @pytest.mark.parametrize(
     ("said", "told"),
     [
-        ("hello", "the engine speaks nonsense: a frame is no JSON"),
+        ("hello", "the engine speaks nonsense: a frame is not valid JSON"),
         ('{"v": 9, "type": "Hello"}', f"a frame is of protocol 9, this side speaks {VERSION}"),
         (f'{{"v": {VERSION}, "type": "Load"}}', "a frame is of unknown type 'Load'"),
     ],
