@@ -337,7 +337,7 @@ def test_a_full_context_is_the_users_choice(tmp_path: Path) -> None:
         await chat.press("enter")
         await chat.until(lambda: len(chat.contents) == 6 and not chat.session.busy)
         assert chat.contents[-1] == "ok"
-        assert "left out of the context" in chat.text()
+        assert "dropping the oldest turns" in chat.text()
 
     drive(choose, tmp_path, {"n_ctx": 450, "otherwise": ["ok"]})
 
