@@ -223,7 +223,7 @@ def from_json(value: Any, what: str = "the message") -> Message:
     role = value.get("role")
     if not isinstance(role, str) or role not in _ROLES:
         known = ", ".join(("system", "developer", "user", "assistant", "tool"))
-        raise UsageError(f"{what} has the role {str(role)[:40]!r}: known are {known}")
+        raise UsageError(f"{what} has the role {str(role)[:40]!r}: choose one of {known}")
     content = value.get("content")
     if isinstance(content, list):
         content = "".join(_text_of_part(each, what) for each in content)
