@@ -48,7 +48,6 @@ class Assistant:
         load_s: seconds that loading took.
         shared_chunk: most tokens of a prompt's chunk while others are answered; None cuts prompts as
             if they were alone.
-        clock: seconds, monotonic.
     """
 
     def __init__(
@@ -60,18 +59,16 @@ class Assistant:
         notes: tuple[str, ...] = (),
         load_s: float = 0.0,
         shared_chunk: int | None = None,
-        clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         self.models = models
         self.policies = tuple(policies)
         self.observers = tuple(observers)
         self.notes = notes
         self.load_s = load_s
-        self._clock = clock
         self._scheduler = Scheduler[Reply](
             models.by_role(),
             models.cancel,
-            clock,
+            time.perf_counter,
             shared_chunk=shared_chunk,
             on_chunk=self._prefilled,
         )
@@ -241,7 +238,7 @@ class Assistant:
         self.models.close()
 
     def _begin(self, request: Request, free: Sequence[int]) -> None:
-        start = self._clock()
+        start = time.perf_counter()
         try:
             prompt = _as_conversation(request)
             if isinstance(prompt, Conversation):
@@ -298,12 +295,14 @@ class Assistant:
             conversation=conversation,
             seed=seed,
             start=start,
-            generation=Generation(tokens, target, running.policy, chooser, limits, self._clock),
+            generation=Generation(
+                tokens, target, running.policy, chooser, limits, time.perf_counter
+            ),
             target=target,
             eog=models.eog,
             text=self._reply_text(conversation, options),
             drafter=running.policy.name,
-            clock=self._clock,
+            clock=time.perf_counter,
             emit=partial(self._emit, running),
         )
 

@@ -126,6 +126,7 @@ def test_thoughts_are_apart() -> None:
     assert heard.written == "<think>hm, hm</think>Yes."
 
 
+@pytest.mark.slow
 def test_at_most_fifteen_notices_a_second_stream() -> None:
     with double({"otherwise": ["x" * 1000], "pass_s": 0.001}) as engine:
         heard = hear_all(engine, engine.ask(turns("hello"), GREEDY))

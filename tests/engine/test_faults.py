@@ -157,6 +157,7 @@ time.sleep(60)
 """
 
 
+@pytest.mark.first(2)
 @pytest.mark.parametrize(
     ("stage", "load_s", "heir"),
     [("prefill", "0", ""), ("load", "30", ""), ("prefill", "0", "heir")],
@@ -249,6 +250,7 @@ def test_nonsense_gets_one_clear_answer_and_costs_nothing(line: bytes, told: str
         assert reply(process, "ReplyDone")["message"]["parts"][0]["text"] == "Hello **world**."
 
 
+@pytest.mark.slow
 def test_a_reader_that_does_not_read_stops_nothing(tmp_path: Path) -> None:
     state = tmp_path / "state"
     with raw({"otherwise": ["x" * 1500]}) as process:
@@ -381,6 +383,7 @@ def test_the_end_of_the_client_ends_a_prompt_in_the_middle(polite: bool) -> None
         assert process.wait(20) == 0  # by itself; 1 would be by force
 
 
+@pytest.mark.slow
 def test_what_watches_no_flag_is_ended_all_the_same() -> None:
     with raw({"stubborn_s": 60}) as process:
         say(process, encode(Load(LaunchOptions(pair="a-pair"))))

@@ -53,6 +53,7 @@ def test_the_trap_is_set_in_children(trap: dict[str, str]) -> None:
     assert "socket." in _noted(trap)
 
 
+@pytest.mark.first(5)
 @pytest.mark.parametrize(
     "arguments",
     [
