@@ -20,6 +20,8 @@ from localspec.engine.protocol import (
     Notice,
     ReplyDone,
     ReplyEvents,
+    Tokenize,
+    Tokens,
 )
 from localspec.errors import LocalspecError, UsageError
 from localspec.messages import Message, checked_text
@@ -146,6 +148,29 @@ class Answering:
     def count(self, messages: Sequence[Message]) -> tuple[int, int]:
         """Return how many tokens a conversation takes, and how many the context holds."""
         return self._length(_checked(messages)), self._assistant.models.target.n_ctx
+
+    def tokenize(self, asked: Tokenize) -> Tokens:
+        """Return the ids of a text."""
+        text = checked_text(asked.text, "the text")
+        tokenize = self._assistant.models.tokenizer.tokenize
+        ids = tokenize(text, add_special=asked.add_special, parse_special=True)
+        return self.spell(asked.id, ids)
+
+    def spell(self, number: int, tokens: Sequence[int]) -> Tokens:
+        """Return what ids stand for.
+
+        Raises:
+            UsageError: one is no id of the model.
+        """
+        models = self._assistant.models
+        wrong = next((each for each in tokens if not 0 <= each < models.target.n_vocab), None)
+        if wrong is not None:
+            most = models.target.n_vocab - 1
+            raise UsageError(
+                f"token {wrong} is none of {self.target_name}: give ids from 0 to {most}"
+            )
+        pieces = (models.tokenizer.piece(each, special=True) for each in tokens)
+        return Tokens(number, tuple(tokens), tuple(each.decode("latin-1") for each in pieces))
 
     def save(self, directory: Path) -> SavedState:
         """Write what is evaluated; raises StateLeftError."""

@@ -16,13 +16,16 @@ from localspec.engine.protocol import (
     Cancel,
     Command,
     Count,
+    Detokenize,
     EngineDied,
     Failed,
     Load,
     Notice,
+    Question,
     Ready,
     RestoreState,
     SaveState,
+    Tokenize,
 )
 from localspec.engine.wire import FrameError, encode
 from localspec.messages import Message
@@ -105,6 +108,14 @@ class EngineClient:
         """Ask how many tokens a conversation takes; return the id that the answer bears."""
         return self._numbered(Count(0, tuple(messages)))
 
+    def tokenize(self, text: str, *, add_special: bool = False) -> int:
+        """Ask for the ids of a text, see `Tokenize`; return the id that the answer bears."""
+        return self._numbered(Tokenize(0, text, add_special))
+
+    def detokenize(self, tokens: Sequence[int]) -> int:
+        """Ask what ids stand for; return the id that the answer bears."""
+        return self._numbered(Detokenize(0, tuple(tokens)))
+
     def cancel(self, id: int | None = None) -> None:  # noqa: A002 - the protocol's word
         """Stop a request; None stops a load."""
         self._say(Cancel(id))
@@ -146,7 +157,7 @@ class EngineClient:
             process.say(encode(Bye()))
             process.end(wait_s)
 
-    def _numbered(self, request: Ask | Count) -> int:
+    def _numbered(self, request: Question) -> int:
         number, self._next_id = self._next_id, self._next_id + 1
         self._say(replace(request, id=number))
         return number
@@ -158,5 +169,5 @@ class EngineClient:
         try:
             self._process.say(encode(command))
         except FrameError as error:
-            number = command.id if isinstance(command, Ask | Count) else None
+            number = command.id if isinstance(command, Question) else None
             self._inbox.put(Failed(number, "FrameError", str(error)))

@@ -52,6 +52,29 @@ class Count:
 
 
 @dataclass(frozen=True, slots=True)
+class Tokenize:
+    """Return the ids of a text: `Tokens`.
+
+    Args:
+        id: as for `Ask`.
+        text: any text; what spells a control token becomes that token.
+        add_special: add what the model's file wants around a text (a BOS, mostly).
+    """
+
+    id: int
+    text: str
+    add_special: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Detokenize:
+    """Return what ids stand for: `Tokens`."""
+
+    id: int
+    tokens: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Cancel:
     """Stop a request, running or waiting; None stops a load. Nothing answers but the request itself."""
 
@@ -77,4 +100,6 @@ class Bye:
     """Stop everything and end; the end of the pipe says the same."""
 
 
-Command = Load | Ask | Count | Cancel | SaveState | RestoreState | Bye
+Question = Ask | Count | Tokenize | Detokenize
+"""What bears an id, and can be answered beside others."""
+Command = Load | Question | Cancel | SaveState | RestoreState | Bye

@@ -84,6 +84,15 @@ class Counted:
 
 
 @dataclass(frozen=True, slots=True)
+class Tokens:
+    """Ids, and the bytes of each as text in Latin-1, control tokens as their file writes them."""
+
+    id: int
+    tokens: tuple[int, ...]
+    pieces: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class StateSaved:
     """The directory now holds what was evaluated."""
 
@@ -144,6 +153,7 @@ Notice = (
     | ReplyEvents
     | ReplyDone
     | Counted
+    | Tokens
     | StateSaved
     | StateRestored
     | StateLeft

@@ -15,9 +15,12 @@ from localspec.engine.commands import (
     Cancel,
     Command,
     Count,
+    Detokenize,
     Load,
+    Question,
     RestoreState,
     SaveState,
+    Tokenize,
 )
 from localspec.engine.notices import (
     Counted,
@@ -33,6 +36,7 @@ from localspec.engine.notices import (
     StateLeft,
     StateRestored,
     StateSaved,
+    Tokens,
 )
 from localspec.engine.replies import Forecast, ReplyDone, ReplyEvents
 
@@ -44,6 +48,7 @@ __all__ = [
     "Command",
     "Count",
     "Counted",
+    "Detokenize",
     "Downloading",
     "EngineDied",
     "Failed",
@@ -54,6 +59,7 @@ __all__ = [
     "Loading",
     "Measuring",
     "Notice",
+    "Question",
     "Ready",
     "ReplyDone",
     "ReplyEvents",
@@ -62,6 +68,8 @@ __all__ = [
     "StateLeft",
     "StateRestored",
     "StateSaved",
+    "Tokenize",
+    "Tokens",
 ]
 
-VERSION = 5
+VERSION = 6

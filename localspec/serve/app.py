@@ -12,7 +12,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from localspec.errors import LocalspecError
-from localspec.serve import anthropic, openai
+from localspec.serve import anthropic, llama_server, openai
 from localspec.serve.answering import Service
 from localspec.serve.http import Guard, Guarded, error_of, told
 from localspec.serve.metrics import CONTENT_TYPE, Metrics
@@ -23,6 +23,8 @@ _POSTS: dict[str, Handler] = {
     "/v1/completions": openai.completions,
     "/v1/messages": anthropic.messages,
     "/v1/messages/count_tokens": anthropic.count_tokens,
+    "/tokenize": llama_server.tokenize,
+    "/detokenize": llama_server.detokenize,
 }
 
 

@@ -23,6 +23,7 @@ from localspec.engine.protocol import (
     Ready,
     ReplyDone,
     ReplyEvents,
+    Tokens,
 )
 from localspec.errors import LocalspecError
 from localspec.messages import Message
@@ -158,11 +159,28 @@ class Backend:
 
     async def count(self, messages: Sequence[Message]) -> int:
         """Return how many tokens a conversation takes; raises as `reply` does."""
-        number = self._ask(lambda: self._client.count(messages))
+        notice = await self._told(lambda: self._client.count(messages))
+        assert isinstance(notice, Counted), notice  # noqa: S101 - the protocol says so
+        return notice.tokens
+
+    async def tokenize(self, text: str, *, add_special: bool) -> Tokens:
+        """Return the ids of a text, see `Tokenize`; raises as `reply` does."""
+        return await self._tokens(lambda: self._client.tokenize(text, add_special=add_special))
+
+    async def detokenize(self, tokens: Sequence[int]) -> Tokens:
+        """Return what ids stand for; raises as `reply` does."""
+        return await self._tokens(lambda: self._client.detokenize(tokens))
+
+    async def _tokens(self, ask: Callable[[], int]) -> Tokens:
+        notice = await self._told(ask)
+        assert isinstance(notice, Tokens), notice  # noqa: S101 - the protocol says so
+        return notice
+
+    async def _told(self, ask: Callable[[], int]) -> Notice:
+        """Return the one notice that answers a question."""
+        number = self._ask(ask)
         try:
-            notice = await self._next(number)
-            assert isinstance(notice, Counted), notice  # noqa: S101 - the protocol says so
-            return notice.tokens
+            return await self._next(number)
         finally:
             self._forget(number)
 
@@ -209,7 +227,7 @@ class Backend:
                 self._settle(Refused(notice.kind, notice.reason))
             case Failed(id=int(number)) | ReplyEvents(id=number) | ReplyDone(id=number):
                 self._tell(number, notice)
-            case Counted(id=number):
+            case Counted(id=number) | Tokens(id=number):
                 self._tell(number, notice)
 
     def _tell(self, number: int, notice: Notice) -> None:

@@ -17,6 +17,7 @@ from localspec.engine.protocol import (
     Command,
     Count,
     Counted,
+    Detokenize,
     Downloading,
     Failed,
     Forecast,
@@ -34,6 +35,8 @@ from localspec.engine.protocol import (
     StateLeft,
     StateRestored,
     StateSaved,
+    Tokenize,
+    Tokens,
 )
 from localspec.engine.wire import COMMANDS, NOTICES, decode, encode
 from localspec.messages import DocumentPart, Message, ToolCall, ToolResult
@@ -71,6 +74,9 @@ COMMAND_SAMPLES: tuple[Command, ...] = (
     ),
     Ask(3, SAID[:2], ReplyOptions(grammar='root ::= "a"')),
     Count(4, SAID),
+    Tokenize(5, "é"),
+    Tokenize(6, "<s>", add_special=True),
+    Detokenize(7, (1, 2)),
     Cancel(),
     Cancel(3),
     SaveState("/tmp/é"),
@@ -121,6 +127,8 @@ NOTICE_SAMPLES: tuple[Notice, ...] = (
     ReplyDone(1, PLAIN, Message.assistant("")),
     ReplyDone(1, REPLY, SAID[2], 2, Forecast(1.25, None, "What it would have cost.")),
     Counted(4, 10, 4096),
+    Tokens(5, (), ()),
+    Tokens(6, (1, 2), ("a", "\xc3")),
     StateSaved("/tmp/é", 10, 1 << 20),
     StateRestored("/tmp/é", 10),
     StateLeft("/tmp/é", "no reason"),

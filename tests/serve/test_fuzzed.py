@@ -9,12 +9,19 @@ import pytest
 
 from tests.serve.serving import Served, served
 
-_PATHS = ("/v1/chat/completions", "/v1/completions", "/v1/messages", "/v1/messages/count_tokens")
+_PATHS = (
+    "/v1/chat/completions",
+    "/v1/completions",
+    "/v1/messages",
+    "/v1/messages/count_tokens",
+    "/tokenize",
+    "/detokenize",
+)
 _KEYS = (
     *("model", "stream", "stream_options", "max_tokens", "max_completion_tokens", "n", "seed"),
     *("stop", "stop_sequences", "temperature", "top_p", "top_k", "min_p", "presence_penalty"),
     *("frequency_penalty", "repeat_penalty", "logit_bias", "logprobs", "localspec", "tools"),
-    *("response_format", "suffix", "system", "messages"),
+    *("response_format", "suffix", "system", "messages", "content", "tokens", "with_pieces"),
 )
 _INNER = ("role", "content", "type", "text", "schema", "json_schema", "include_usage", "draft", "5")
 _NUMBERS = (0, -1, 1, 5, 1e9, -1e308, 0.5, 2**70, True, False)
