@@ -12,9 +12,12 @@ from dataclasses import replace
 from functools import cached_property, partial
 from itertools import count
 
+import numpy as np
+from numpy.typing import NDArray
+
 from localspec.chat.answer_constraint import answer_constraint
 from localspec.chat.conversation import Conversation, raw_tokens
-from localspec.chat.events import Event, Finished, Prefilling, Reply, RequestFailed, Started
+from localspec.chat.events import Event, Finished, Prefilling, Reply, RequestFailed, Started, TokenLogprob
 from localspec.chat.loaded_models import LoadedModels
 from localspec.chat.reply import ReplyInProgress
 from localspec.chat.reply_text import ReplyText
@@ -24,6 +27,7 @@ from localspec.chat.template import ChatTemplate
 from localspec.chat.thinking import ThinkingFilter, tag_pieces, thinking_tags
 from localspec.decoding.choose import Chooser
 from localspec.decoding.generation import Generation, Limits
+from localspec.decoding.logprobs import logprobs
 from localspec.decoding.noise import Noise
 from localspec.decoding.policy.policy import Policy
 from localspec.decoding.round import StopReason
@@ -287,10 +291,12 @@ class Assistant:
         conversation = prompt if isinstance(prompt, Conversation) else None
         target = models.targets.views[running.slot]
         seed = secrets.randbits(_SEED_BITS) if options.seed is None else options.seed
+        chosen: list[TokenLogprob] = []
         chooser = Chooser(
             self._sampling(options.sampling),
             Noise(seed),
             answer_constraint(options, models, conversation, len(tokens)),
+            self._observing(running.request.logprobs, chosen),
         )
         limits = Limits(options.max_tokens, models.eog, options.stop_loops)
         return ReplyInProgress(
@@ -305,7 +311,25 @@ class Assistant:
             drafter=running.policy.name,
             clock=self._clock,
             emit=partial(self._emit, running),
+            logprobs=chosen,
         )
+
+    def _observing(
+        self, most: int | None, chosen: list[TokenLogprob]
+    ) -> Callable[[NDArray[np.float32], int], None] | None:
+        """Return what adds the target's choices to `chosen`; None where nobody asks."""
+        if most is None:
+            return None
+
+        def piece(token: int) -> str:
+            return self.models.tokenizer.piece(token, special=True).decode("latin-1")
+
+        def observe(row: NDArray[np.float32], token: int) -> None:
+            logprob, best = logprobs(row, token, most)
+            top = tuple((piece(each), others) for each, others in best)
+            chosen.append(TokenLogprob(piece(token), logprob, top))
+
+        return observe
 
     def _emit(self, running: "_Running", event: Event) -> None:
         self._happened.append((running.request.key, event))

@@ -25,6 +25,7 @@ class Request:
         keep: use so many of the cached tokens at most; None uses what fits.
         policy: drafts for this request alone; None takes the usual one.
         urgent: goes before requests that are not.
+        logprobs: tell how likely every token was, and so many of the likeliest beside it; None tells nothing.
     """
 
     key: int
@@ -35,6 +36,7 @@ class Request:
     keep: int | None = None
     policy: Policy | None = None
     urgent: bool = False
+    logprobs: int | None = None
 
     @property
     def asked(self) -> str:

@@ -114,9 +114,16 @@ class Answering:
 
     def _submit(self, ask: Ask, prompt: str | Conversation, dropped: int) -> None:
         self._asked[ask.id] = _Asked(ask, prompt, dropped)
-        policy, raw = None if ask.draft else plain_policy(), ask.raw is not None
         self._assistant.submit(
-            Request(ask.id, prompt, ask.options, raw=raw, keep=ask.keep, policy=policy)
+            Request(
+                ask.id,
+                prompt,
+                ask.options,
+                raw=ask.raw is not None,
+                keep=ask.keep,
+                policy=None if ask.draft else plain_policy(),
+                logprobs=ask.logprobs,
+            )
         )
 
     def cancel(self, number: int) -> None:

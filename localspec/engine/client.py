@@ -16,7 +16,6 @@ from localspec.engine.protocol import (
     Cancel,
     Command,
     Count,
-    Detokenize,
     EngineDied,
     Failed,
     Load,
@@ -25,7 +24,6 @@ from localspec.engine.protocol import (
     Ready,
     RestoreState,
     SaveState,
-    Tokenize,
 )
 from localspec.engine.wire import FrameError, encode
 from localspec.messages import Message
@@ -102,19 +100,17 @@ class EngineClient:
         """Ask for a reply, see `Ask`; return the id that its notices bear."""
         options = ReplyOptions() if options is None else options
         request = Ask(0, tuple(messages), options, draft, keep, aside, drop_oldest, raw)
-        return self._numbered(request)
+        return self.question(request)
 
     def count(self, messages: Sequence[Message]) -> int:
         """Ask how many tokens a conversation takes; return the id that the answer bears."""
-        return self._numbered(Count(0, tuple(messages)))
+        return self.question(Count(0, tuple(messages)))
 
-    def tokenize(self, text: str, *, add_special: bool = False) -> int:
-        """Ask for the ids of a text, see `Tokenize`; return the id that the answer bears."""
-        return self._numbered(Tokenize(0, text, add_special))
-
-    def detokenize(self, tokens: Sequence[int]) -> int:
-        """Ask what ids stand for; return the id that the answer bears."""
-        return self._numbered(Detokenize(0, tuple(tokens)))
+    def question(self, asked: Question) -> int:
+        """Ask something, whatever id it has; return the one that the answer bears."""
+        number, self._next_id = self._next_id, self._next_id + 1
+        self._say(replace(asked, id=number))
+        return number
 
     def cancel(self, id: int | None = None) -> None:  # noqa: A002 - the protocol's word
         """Stop a request; None stops a load."""
@@ -156,11 +152,6 @@ class EngineClient:
         if process is not None:
             process.say(encode(Bye()))
             process.end(wait_s)
-
-    def _numbered(self, request: Question) -> int:
-        number, self._next_id = self._next_id, self._next_id + 1
-        self._say(replace(request, id=number))
-        return number
 
     def _say(self, command: Command) -> None:
         if self._process is None:

@@ -31,6 +31,7 @@ class Ask:
         drop_oldest: where the conversation is too long, leave out its oldest messages, never the
             system prompt, instead of failing.
         raw: a text that goes to the model as it is, without the chat template; then there are no messages.
+        logprobs: tell how likely every token was, and so many of the likeliest beside it; None tells nothing.
     """
 
     id: int
@@ -41,6 +42,7 @@ class Ask:
     aside: bool = False
     drop_oldest: bool = False
     raw: str | None = None
+    logprobs: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

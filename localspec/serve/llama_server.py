@@ -9,6 +9,7 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
+from localspec.engine.protocol import Detokenize, Tokenize
 from localspec.serve.answering import Service, unless_gone
 from localspec.serve.http import body_of
 
@@ -30,8 +31,8 @@ class DetokenizeBody(msgspec.Struct):
 async def tokenize(request: Request, service: Service) -> Response:
     """Return the ids of a text; where asked, each with its piece, or the bytes of one that is no text by itself."""
     body = await body_of(request, TokenizeBody)
-    asked = service.backend.tokenize(body.content, add_special=body.add_special)
-    found = await unless_gone(request, asked)
+    asked = Tokenize(0, body.content, body.add_special)
+    found = await unless_gone(request, service.backend.tokens(asked))
     if not body.with_pieces:
         return JSONResponse({"tokens": found.tokens})
     pairs = zip(found.tokens, found.pieces, strict=True)
@@ -41,7 +42,7 @@ async def tokenize(request: Request, service: Service) -> Response:
 async def detokenize(request: Request, service: Service) -> Response:
     """Return what ids stand for, control tokens included."""
     body = await body_of(request, DetokenizeBody)
-    found = await unless_gone(request, service.backend.detokenize(body.tokens))
+    found = await unless_gone(request, service.backend.tokens(Detokenize(0, tuple(body.tokens))))
     whole = "".join(found.pieces).encode("latin-1")
     return JSONResponse({"content": whole.decode(errors="replace")})
 

@@ -18,15 +18,16 @@ from starlette.responses import JSONResponse, Response
 from localspec.chat.events import Reply, Text
 from localspec.chat.reply_figures import speculation, timings
 from localspec.decoding.round import StopReason
-from localspec.engine.protocol import ReplyDone
+from localspec.engine.protocol import Ask, ReplyDone
 from localspec.errors import UsageError
 from localspec.messages import from_json
 from localspec.options import ReplyOptions
 from localspec.serve.answering import Service, collected, merged, streamed
-from localspec.serve.backend import Question
 from localspec.serve.http import body_of
+from localspec.serve.openai_forms import Chat, Completion
 
 _MOST_CHOICES = 16
+_MOST_LOGPROBS = 20
 _SAMPLING = (
     "temperature",
     "top_p",
@@ -69,7 +70,6 @@ class CompletionBody(msgspec.Struct):
     frequency_penalty: float | None = None
     repeat_penalty: float | None = None
     logit_bias: dict[str, float] | None = None
-    logprobs: Any = None
     localspec: Own = msgspec.field(default_factory=Own)
 
 
@@ -79,7 +79,8 @@ class ChatBody(CompletionBody):
     messages: list[Any] = msgspec.field(default_factory=list)
     max_completion_tokens: int | None = None
     response_format: dict[str, Any] | None = None
-    top_logprobs: Any = None
+    logprobs: bool | None = None
+    top_logprobs: int | None = None
     tools: Any = None
     functions: Any = None
 
@@ -89,6 +90,7 @@ class TextBody(CompletionBody):
 
     prompt: str | list[str] = ""
     suffix: str | None = None
+    logprobs: int | None = None
     echo: bool = False
 
 
@@ -105,105 +107,68 @@ async def chat_completions(request: Request, service: Service) -> Response:
     """Answer a conversation."""
     body = await body_of(request, ChatBody)
     service.require(body.model)
-    _refuse(tools=body.tools or body.functions, logprobs=body.logprobs or body.top_logprobs)
-    prompt = Question(
-        tuple(from_json(each, f"message {at}") for at, each in enumerate(body.messages, 1))
-    )
+    _refuse(tools=body.tools or body.functions)
+    messages = tuple(from_json(each, f"message {at}") for at, each in enumerate(body.messages, 1))
     limit = body.max_completion_tokens or body.max_tokens
     options = replace(_options(body, service.options, limit), **_form(body.response_format))
-    return await _answered(request, service, body, [prompt], options, _Chat(service.name))
+    if body.top_logprobs and not body.logprobs:
+        raise UsageError("top_logprobs is given without logprobs: set logprobs to true, too")
+    most = _logprobs("top_logprobs", (body.top_logprobs or 0) if body.logprobs else None)
+    asked = [Ask(0, messages, options, logprobs=most)]
+    return await _answered(request, service, body, asked, Chat(service.name, most is not None))
 
 
 async def completions(request: Request, service: Service) -> Response:
     """Go on with a text as it is."""
     body = await body_of(request, TextBody)
     service.require(body.model)
-    _refuse(logprobs=body.logprobs, suffix=body.suffix, echo=body.echo)
+    _refuse(suffix=body.suffix, echo=body.echo)
     texts = [body.prompt] if isinstance(body.prompt, str) else body.prompt
     options = _options(body, service.options, body.max_tokens or 16)
+    most = _logprobs("logprobs", body.logprobs)
+    asked = [Ask(0, (), options, raw=each, logprobs=most) for each in texts]
     return await _answered(
-        request,
-        service,
-        body,
-        [Question(raw=each) for each in texts],
-        options,
-        _Completion(service.name),
+        request, service, body, asked, Completion(service.name, most is not None)
     )
-
-
-class _Chat:
-    """The forms of a chat completion."""
-
-    whole, chunk, prefix = "chat.completion", "chat.completion.chunk", "chatcmpl"
-
-    def __init__(self, model: str) -> None:
-        self.model = model
-
-    def choice(self, reply: Reply) -> dict[str, Any]:
-        thoughts = {"reasoning_content": reply.thinking} if reply.thinking else {}
-        message = {"role": "assistant", "content": reply.text, "refusal": None, **thoughts}
-        return {"message": message, "logprobs": None}
-
-    def opening(self) -> dict[str, Any]:
-        return {"delta": {"role": "assistant", "content": ""}}
-
-    def piece(self, text: Text | None) -> dict[str, Any]:
-        if text is None:
-            return {"delta": {}}
-        return {"delta": {"reasoning_content" if text.thinking else "content": text.text}}
-
-
-class _Completion:
-    """The forms of a completion."""
-
-    whole, chunk, prefix = "text_completion", "text_completion", "cmpl"
-
-    def __init__(self, model: str) -> None:
-        self.model = model
-
-    def choice(self, reply: Reply) -> dict[str, Any]:
-        return {"text": reply.text, "logprobs": None}
-
-    def opening(self) -> None:
-        return None
-
-    def piece(self, text: Text | None) -> dict[str, Any]:
-        return {"text": "" if text is None else text.text}
 
 
 async def _answered(
     request: Request,
     service: Service,
     body: CompletionBody,
-    prompts: list[Question],
-    options: ReplyOptions,
-    form: _Chat | _Completion,
+    prompts: list[Ask],
+    form: Chat | Completion,
 ) -> Response:
     each = body.n or 1
     if not prompts or not 1 <= each * len(prompts) <= _MOST_CHOICES:
         raise UsageError(
             f"{each * len(prompts)} answers are asked for: ask for 1 to {_MOST_CHOICES}"
         )
-    asked = [(prompt, _numbered(options, number)) for prompt in prompts for number in range(each)]
     draft = _drafts(body.localspec.draft)
+    asked = [
+        replace(prompt, options=_numbered(prompt.options, number), draft=draft)
+        for prompt in prompts
+        for number in range(each)
+    ]
     head = {
         "id": f"{form.prefix}-{secrets.token_hex(12)}",
         "created": int(time.time()),
         "model": form.model,
     }
-    replies = [service.backend.reply(prompt, options, draft=draft) for prompt, options in asked]
+    replies = [service.backend.reply(each) for each in asked]
     if body.stream:
         counted = body.stream_options is not None and body.stream_options.include_usage
         return await streamed(
             request, _chunks(replies, head, form, counted=counted), "data: [DONE]\n\n"
         )
-    done = await collected(request, replies)
+    whole = await collected(request, replies)
+    done = [each for each, _ in whole]
     answer: dict[str, Any] = {
         **head,
         "object": form.whole,
         "choices": [
-            {"index": at, **form.choice(each.reply), "finish_reason": _finish(each.reply)}
-            for at, each in enumerate(done)
+            {"index": at, **form.choice(each.reply, texts), "finish_reason": _finish(each.reply)}
+            for at, (each, texts) in enumerate(whole)
         ],
         "usage": _usage([each.reply for each in done]),
         **_figures(done),
@@ -214,7 +179,7 @@ async def _answered(
 async def _chunks(
     replies: list[AsyncGenerator[Text | ReplyDone]],
     head: Mapping[str, Any],
-    form: _Chat | _Completion,
+    form: Chat | Completion,
     *,
     counted: bool,
 ) -> AsyncGenerator[str]:
@@ -233,10 +198,10 @@ async def _chunks(
         opened.add(at)
         if isinstance(event, ReplyDone):
             done.append(event)
-            last = {"index": at, **form.piece(None), "finish_reason": _finish(event.reply)}
+            last = {"index": at, **form.piece(at, None), "finish_reason": _finish(event.reply)}
             yield line([last], **(_figures([event]) if len(replies) == 1 else {}))
         else:
-            yield line([{"index": at, **form.piece(event), "finish_reason": None}])
+            yield line([{"index": at, **form.piece(at, event), "finish_reason": None}])
     if counted:
         yield line([], usage=_usage([each.reply for each in done]))
 
@@ -283,6 +248,12 @@ def _form(wanted: dict[str, Any] | None) -> dict[str, Any]:
     raise UsageError(
         f"response_format is {str(kind)[:40]!r} without what it needs: give text, json_object, or json_schema with a schema"
     )
+
+
+def _logprobs(name: str, most: int | None) -> int | None:
+    if most is not None and not 0 <= most <= _MOST_LOGPROBS:
+        raise UsageError(f"{name} is {most}: give 0 to {_MOST_LOGPROBS}")
+    return most
 
 
 def _refuse(**asked: Any) -> None:

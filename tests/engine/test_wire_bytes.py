@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from localspec.chat.events import Prefilling, Reply, RoundDone, Started, Text
+from localspec.chat.events import Prefilling, Reply, RoundDone, Started, Text, TokenLogprob
 from localspec.decoding.round import Draft, Round, Spent, StopReason, Verdict
 from localspec.decoding.stats import AcceptanceStats
 from localspec.engine.protocol import (
@@ -71,6 +71,7 @@ COMMAND_SAMPLES: tuple[Command, ...] = (
         keep=7,
         aside=True,
         drop_oldest=True,
+        logprobs=3,
     ),
     Ask(3, SAID[:2], ReplyOptions(grammar='root ::= "a"')),
     Count(4, SAID),
@@ -121,7 +122,7 @@ NOTICE_SAMPLES: tuple[Notice, ...] = (
             RoundDone(FIRST, ("é",)),
             Text("é 🚀"),
             RoundDone(ROUND, ("", "🚀")),
-            Text("hm", thinking=True),
+            Text("hm", True, (TokenLogprob("hm", -0.5, (("hm", -0.5), ("\xc3", -1.5))),)),
         ),
     ),
     ReplyDone(1, PLAIN, Message.assistant("")),
