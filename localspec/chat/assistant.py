@@ -17,7 +17,15 @@ from numpy.typing import NDArray
 
 from localspec.chat.answer_constraint import answer_constraint
 from localspec.chat.conversation import Conversation, raw_tokens
-from localspec.chat.events import Event, Finished, Prefilling, Reply, RequestFailed, Started, TokenLogprob
+from localspec.chat.events import (
+    Event,
+    Finished,
+    Prefilling,
+    Reply,
+    RequestFailed,
+    Started,
+    TokenLogprob,
+)
 from localspec.chat.loaded_models import LoadedModels
 from localspec.chat.reply import ReplyInProgress
 from localspec.chat.reply_text import ReplyText

@@ -66,8 +66,7 @@ class Completion:
         return {"text": reply.text, "logprobs": self._likely(texts, 0)}
 
     def opening(self) -> None:
-        """Return what a stream begins with."""
-        return None
+        """Return what a stream begins with: nothing."""
 
     def piece(self, at: int, text: Text | None) -> dict[str, Any]:
         """Return a part of a stream; without a text its end."""

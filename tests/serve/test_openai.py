@@ -179,8 +179,15 @@ def test_a_completion_tells_it_in_its_own_form(client: openai.OpenAI) -> None:
     told = done.choices[0].logprobs
     text = done.choices[0].text
     assert "".join(told.tokens) == text == "It is 1233 km "
-    assert [text[at : at + len(each)] for at, each in zip(told.text_offset, told.tokens)] == told.tokens  # noqa: B905, E501
+    assert [
+        text[at : at + len(each)] for at, each in zip(told.text_offset, told.tokens, strict=True)
+    ] == told.tokens
     assert [list(each) for each in told.top_logprobs] == [[each] for each in told.tokens]
     stream = client.completions.create(**asked, stream=True)  # type: ignore[call-overload]
-    offsets = [at for each in stream if each.choices[0].logprobs for at in each.choices[0].logprobs.text_offset]  # noqa: E501
+    offsets = [
+        at
+        for each in stream
+        if each.choices[0].logprobs
+        for at in each.choices[0].logprobs.text_offset
+    ]
     assert offsets == told.text_offset
