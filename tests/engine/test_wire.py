@@ -146,7 +146,7 @@ def test_what_is_no_frame_is_refused_in_one_line(line: bytes, told: str) -> None
         (3, "events[0] is a int, not an object"),
         ({"text": "x"}, "events[0] is of unknown type 'None'"),
         ({"type": "Finished", "reply": {}}, "events[0] is of unknown type 'Finished'"),
-        ({"type": "Text"}, "events[0] lacks one of text, thinking"),
+        ({"type": "Text"}, "events[0] lacks one of text, thinking, logprobs"),
         ({"type": "Text", "text": "x", "more": 1}, "events[0] has no field 'more'"),
         (
             {"type": "RoundDone", "texts": [], "round": {"draft": {"drafter": None}}},
