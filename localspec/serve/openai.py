@@ -37,7 +37,8 @@ _SAMPLING = (
     "frequency_penalty",
     "repeat_penalty",
 )
-_CUT = {StopReason.LENGTH, StopReason.CONTEXT_FULL, StopReason.LOOP}
+CUT = {StopReason.LENGTH, StopReason.CONTEXT_FULL, StopReason.LOOP}
+"""Why an answer may end before its end."""
 
 
 class StreamOptions(msgspec.Struct):
@@ -107,13 +108,15 @@ async def chat_completions(request: Request, service: Service) -> Response:
     """Answer a conversation."""
     body = await body_of(request, ChatBody)
     service.require(body.model)
-    _refuse(tools=body.tools or body.functions)
+    refuse(tools=body.tools or body.functions)
     messages = tuple(from_json(each, f"message {at}") for at, each in enumerate(body.messages, 1))
     limit = body.max_completion_tokens or body.max_tokens
-    options = replace(_options(body, service.options, limit), **_form(body.response_format))
+    options = replace(
+        _options(body, service.options, limit), **format_options(body.response_format)
+    )
     if body.top_logprobs and not body.logprobs:
         raise UsageError("top_logprobs is given without logprobs: set logprobs to true, too")
-    most = _logprobs("top_logprobs", (body.top_logprobs or 0) if body.logprobs else None)
+    most = logprobs_asked("top_logprobs", (body.top_logprobs or 0) if body.logprobs else None)
     asked = [Ask(0, messages, options, logprobs=most)]
     return await _answered(request, service, body, asked, Chat(service.name, most is not None))
 
@@ -122,10 +125,10 @@ async def completions(request: Request, service: Service) -> Response:
     """Go on with a text as it is."""
     body = await body_of(request, TextBody)
     service.require(body.model)
-    _refuse(suffix=body.suffix, echo=body.echo)
+    refuse(suffix=body.suffix, echo=body.echo)
     texts = [body.prompt] if isinstance(body.prompt, str) else body.prompt
     options = _options(body, service.options, body.max_tokens or 16)
-    most = _logprobs("logprobs", body.logprobs)
+    most = logprobs_asked("logprobs", body.logprobs)
     asked = [Ask(0, (), options, raw=each, logprobs=most) for each in texts]
     return await _answered(
         request, service, body, asked, Completion(service.name, most is not None)
@@ -144,7 +147,7 @@ async def _answered(
         raise UsageError(
             f"{each * len(prompts)} answers are asked for: ask for 1 to {_MOST_CHOICES}"
         )
-    draft = _drafts(body.localspec.draft)
+    draft = drafts(body.localspec.draft)
     asked = [
         replace(prompt, options=_numbered(prompt.options, number), draft=draft)
         for prompt in prompts
@@ -171,7 +174,7 @@ async def _answered(
             for at, (each, texts) in enumerate(whole)
         ],
         "usage": _usage([each.reply for each in done]),
-        **_figures(done),
+        **figures(done),
     }
     return JSONResponse(answer)
 
@@ -199,7 +202,7 @@ async def _chunks(
         if isinstance(event, ReplyDone):
             done.append(event)
             last = {"index": at, **form.piece(at, None), "finish_reason": _finish(event.reply)}
-            yield line([last], **(_figures([event]) if len(replies) == 1 else {}))
+            yield line([last], **(figures([event]) if len(replies) == 1 else {}))
         else:
             yield line([{"index": at, **form.piece(at, event), "finish_reason": None}])
     if counted:
@@ -233,7 +236,7 @@ def _biases(given: Mapping[str, float]) -> Iterator[tuple[int, float]]:
         yield int(token), -math.inf if bias <= -100 else bias
 
 
-def _form(wanted: dict[str, Any] | None) -> dict[str, Any]:
+def format_options(wanted: dict[str, Any] | None) -> dict[str, Any]:
     """Return the option that a response format stands for."""
     kind = (wanted or {"type": "text"}).get("type")
     if kind == "text":
@@ -250,20 +253,22 @@ def _form(wanted: dict[str, Any] | None) -> dict[str, Any]:
     )
 
 
-def _logprobs(name: str, most: int | None) -> int | None:
+def logprobs_asked(name: str, most: int | None) -> int | None:
+    """Return how many of the likeliest tokens are asked for; None where no logprobs are."""
     if most is not None and not 0 <= most <= _MOST_LOGPROBS:
         raise UsageError(f"{name} is {most}: give 0 to {_MOST_LOGPROBS}")
     return most
 
 
-def _refuse(**asked: Any) -> None:
+def refuse(**asked: Any) -> None:
     """Raise UsageError where a body asks for what is not there yet, and the answer would not be what is expected."""
     name = next((name for name, value in asked.items() if value), None)
     if name is not None:
         raise UsageError(f"{name} is not supported by this server yet: leave it out")
 
 
-def _drafts(mode: str | None) -> bool:
+def drafts(mode: str | None) -> bool:
+    """Return whether a request is to be drafted for."""
     if mode not in {None, "auto", "off"}:
         raise UsageError(f"localspec.draft is {str(mode)[:40]!r}: give auto or off")
     return mode != "off"
@@ -277,7 +282,7 @@ def _numbered(options: ReplyOptions, number: int) -> ReplyOptions:
 
 
 def _finish(reply: Reply) -> str:
-    return "length" if reply.stop_reason in _CUT else "stop"
+    return "length" if reply.stop_reason in CUT else "stop"
 
 
 def _usage(replies: list[Reply]) -> dict[str, Any]:
@@ -293,7 +298,7 @@ def _usage(replies: list[Reply]) -> dict[str, Any]:
     }
 
 
-def _figures(done: list[ReplyDone]) -> dict[str, Any]:
+def figures(done: list[ReplyDone]) -> dict[str, Any]:
     """Return what only localspec tells: seed, where the time went, and how drafting went; of several answers, of the first."""
     first = done[0]
     note = {} if first.forecast is None else {"note": first.forecast.note}

@@ -38,17 +38,7 @@ class Chat:
     def _likely(self, texts: Sequence[Text]) -> dict[str, Any] | None:
         if not self._logprobs:
             return None
-        told = [each for text in texts if not text.thinking for each in text.logprobs]
-        return {
-            "content": [
-                {
-                    **_token(each.piece, each.logprob),
-                    "top_logprobs": [_token(*other) for other in each.top],
-                }
-                for each in told
-            ],
-            "refusal": None,
-        }
+        return {"content": likely(texts), "refusal": None}
 
 
 class Completion:
@@ -91,6 +81,19 @@ class Completion:
                 for spelled, _ in zip(before, told, strict=False)
             ],
         }
+
+
+def likely(texts: Sequence[Text]) -> list[dict[str, Any]]:
+    """Return the logprobs of an answer's tokens, those of thoughts not among them."""
+    return [
+        {
+            **_token(each.piece, each.logprob),
+            "top_logprobs": [_token(*other) for other in each.top],
+        }
+        for text in texts
+        if not text.thinking
+        for each in text.logprobs
+    ]
 
 
 def _bytes(piece: str) -> bytes:

@@ -12,6 +12,7 @@ from tests.serve.serving import Served, served
 _PATHS = (
     "/v1/chat/completions",
     "/v1/completions",
+    "/v1/responses",
     "/v1/messages",
     "/v1/messages/count_tokens",
     "/tokenize",
@@ -22,12 +23,16 @@ _KEYS = (
     *("stop", "stop_sequences", "temperature", "top_p", "top_k", "min_p", "presence_penalty"),
     *("frequency_penalty", "repeat_penalty", "logit_bias", "logprobs", "localspec", "tools"),
     *("response_format", "suffix", "system", "messages", "content", "tokens", "with_pieces"),
+    *("input", "instructions", "text", "include", "top_logprobs", "previous_response_id"),
 )
 _INNER = ("role", "content", "type", "text", "schema", "json_schema", "include_usage", "draft", "5")
 _NUMBERS = (0, -1, 1, 5, 1e9, -1e308, 0.5, 2**70, True, False)
 _TEXTS = ("", "x", "auto", "off", "\ud800", "é", "json_object", "json_schema", "user", "tool")
 _GOOD = {
     "messages": [{"role": "user", "content": "hello"}],
+    "input": "hello",
+    "content": "hello",
+    "tokens": [1],
     "prompt": "<|im_start|>user\nhello<|im_end|>\n<|im_start|>assistant\n",
     "max_tokens": 5,
 }
