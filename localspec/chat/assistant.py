@@ -26,6 +26,7 @@ from localspec.chat.events import (
     Started,
     TokenLogprob,
 )
+from localspec.chat.infill import Infill, infill_tokens
 from localspec.chat.loaded_models import LoadedModels
 from localspec.chat.reply import ReplyInProgress
 from localspec.chat.reply_text import ReplyText
@@ -256,7 +257,9 @@ class Assistant:
         start = self._clock()
         try:
             prompt = _as_conversation(request)
-            if isinstance(prompt, Conversation):
+            if request.infill is not None:
+                tokens = self._infill_tokens(request.infill, request.options)
+            elif isinstance(prompt, Conversation):
                 tokens = self.prompt_tokens(prompt)
             else:
                 tokens = raw_tokens(prompt, self.models.tokenizer)
@@ -283,6 +286,11 @@ class Assistant:
         self._emit(running, Started(len(tokens), cached))
         for ended in self._scheduler.start(slot, making.run(), urgent=request.urgent):
             self._end(ended)
+
+    def _infill_tokens(self, infill: Infill, options: ReplyOptions) -> list[int]:
+        models = self.models
+        n_ctx = models.target.n_ctx
+        return infill_tokens(infill, models.fim, models.tokenizer, n_ctx, options.max_tokens)
 
     def _cancel_if_asked(self, key: int) -> None:
         """Have a request that runs end if that was asked for; with one that is gone there is nothing to do."""

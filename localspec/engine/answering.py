@@ -101,6 +101,9 @@ class Answering:
     def ask(self, ask: Ask) -> None:
         """Have a conversation answered; see `Ask`."""
         options = ask.options
+        if ask.infill is not None:
+            self._submit(ask, ask.infill.prefix, 0)
+            return
         if ask.raw is not None:
             self._submit(ask, checked_text(ask.raw, "the prompt"), 0)
             return
@@ -119,9 +122,10 @@ class Answering:
                 ask.id,
                 prompt,
                 ask.options,
-                raw=ask.raw is not None,
+                raw=isinstance(prompt, str),
                 keep=ask.keep,
                 policy=None if ask.draft else plain_policy(),
+                infill=ask.infill,
                 logprobs=ask.logprobs,
             )
         )

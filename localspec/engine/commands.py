@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 
+from localspec.chat.infill import Infill
 from localspec.messages import Message
 from localspec.options import LaunchOptions, ReplyOptions
 
@@ -31,6 +32,7 @@ class Ask:
         drop_oldest: where the conversation is too long, leave out its oldest messages, never the
             system prompt, instead of failing.
         raw: a text that goes to the model as it is, without the chat template; then there are no messages.
+        infill: a gap to fill in, where the model can; then there are no messages.
         logprobs: tell how likely every token was, and so many of the likeliest beside it; None tells nothing.
     """
 
@@ -42,6 +44,7 @@ class Ask:
     aside: bool = False
     drop_oldest: bool = False
     raw: str | None = None
+    infill: Infill | None = None
     logprobs: int | None = None
 
 

@@ -188,6 +188,7 @@ class _Loading:
             cancel=self._cancel,
             close=self.close,
             grammar=Grammars(vocabulary),
+            fim=vocabulary.fim(),
         )
         known = plan.left_out or costs
         assistant = Assistant(

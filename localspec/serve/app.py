@@ -24,6 +24,7 @@ _POSTS: dict[str, Handler] = {
     "/v1/responses": responses.responses,
     "/v1/messages": anthropic.messages,
     "/v1/messages/count_tokens": anthropic.count_tokens,
+    "/infill": llama_server.infill,
     "/tokenize": llama_server.tokenize,
     "/detokenize": llama_server.detokenize,
 }

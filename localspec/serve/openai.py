@@ -16,6 +16,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from localspec.chat.events import Reply, Text
+from localspec.chat.infill import Infill
 from localspec.chat.reply_figures import speculation, timings
 from localspec.decoding.round import StopReason
 from localspec.engine.protocol import Ask, ReplyDone
@@ -112,7 +113,7 @@ async def chat_completions(request: Request, service: Service) -> Response:
     messages = tuple(from_json(each, f"message {at}") for at, each in enumerate(body.messages, 1))
     limit = body.max_completion_tokens or body.max_tokens
     options = replace(
-        _options(body, service.options, limit), **format_options(body.response_format)
+        completion_options(body, service.options, limit), **format_options(body.response_format)
     )
     if body.top_logprobs and not body.logprobs:
         raise UsageError("top_logprobs is given without logprobs: set logprobs to true, too")
@@ -125,11 +126,17 @@ async def completions(request: Request, service: Service) -> Response:
     """Go on with a text as it is."""
     body = await body_of(request, TextBody)
     service.require(body.model)
-    refuse(suffix=body.suffix, echo=body.echo)
+    refuse(echo=body.echo)
     texts = [body.prompt] if isinstance(body.prompt, str) else body.prompt
-    options = _options(body, service.options, body.max_tokens or 16)
+    options = completion_options(body, service.options, body.max_tokens or 16)
     most = logprobs_asked("logprobs", body.logprobs)
-    asked = [Ask(0, (), options, raw=each, logprobs=most) for each in texts]
+    gap = body.suffix
+    asked = [
+        Ask(0, (), options, raw=each, logprobs=most)
+        if gap is None
+        else Ask(0, (), options, infill=Infill(each, gap), logprobs=most)
+        for each in texts
+    ]
     return await _answered(
         request, service, body, asked, Completion(service.name, most is not None)
     )
@@ -213,7 +220,9 @@ def _event(value: Mapping[str, Any]) -> str:
     return f"data: {json.dumps(value, separators=(',', ':'))}\n\n"
 
 
-def _options(body: CompletionBody, usual: ReplyOptions, limit: int | None) -> ReplyOptions:
+def completion_options(
+    body: CompletionBody, usual: ReplyOptions, limit: int | None
+) -> ReplyOptions:
     """Return how to answer: as the body says, and else as the server was started."""
     given = {name: value for name in _SAMPLING if (value := getattr(body, name)) is not None}
     if body.logit_bias:

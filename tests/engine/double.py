@@ -11,6 +11,7 @@ A script is a dict; every field may be left out:
     chunk_s     seconds that 64 tokens of a prompt take (0)
     parallel    how many requests are answered at once (1)
     thinks      whether the template knows <think> (False)
+    fim         tokens for filling in the middle (none)
     drafts      tokens to draft a round (0); some are wrong, and the drafter calls itself model, or lookup
     fails       {part of a question: [where, at]}: answers that fail after `at` bytes: in a `pass` that llama.cpp refuses,
                 in the `draft` of this reply, or in the `model`, as nobody foresees
@@ -149,6 +150,7 @@ def loaded(name: str, document: dict[str, Any], cancel: CancelFlag) -> Loaded:
         draft_model_name=f"{name}-draft" if drafts else None,
         cancel=cancel,
         close=lambda: None,
+        fim=document.get("fim", {}),
     )
     policies = [
         FixedPolicy(KnowingDrafter(script), drafts) if drafts else plain_policy()

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from localspec.chat.events import Prefilling, Reply, RoundDone, Started, Text, TokenLogprob
+from localspec.chat.infill import Infill
 from localspec.decoding.round import Draft, Round, Spent, StopReason, Verdict
 from localspec.decoding.stats import AcceptanceStats
 from localspec.engine.protocol import (
@@ -71,6 +72,7 @@ COMMAND_SAMPLES: tuple[Command, ...] = (
         keep=7,
         aside=True,
         drop_oldest=True,
+        infill=Infill("a", "b", (("c.py", "d"),)),
         logprobs=3,
     ),
     Ask(3, SAID[:2], ReplyOptions(grammar='root ::= "a"')),
