@@ -54,7 +54,7 @@ def by_llama_cpp(path: Path, prompt: str, count: int, said: Sequence[int]) -> To
 def told_by(assistant: Assistant, *, drafting: bool) -> tuple[list[TokenLogprob], Finished]:
     sampling = SamplingParams(temperature=0.8, top_k=10, repeat_penalty=1.1)
     options = ReplyOptions(sampling, seed=5, max_tokens=24)
-    policy = None if drafting else plain_policy()
+    policy = None if drafting else lambda _slot: plain_policy()
     assistant.models.target.truncate(0)
     assistant.submit(Request(1, PROMPT, options, raw=True, policy=policy, logprobs=_TOP))
     told: list[TokenLogprob] = []

@@ -164,7 +164,8 @@ class Assistant:
         """
         key = next(self._own_keys)
         options = ReplyOptions() if options is None else options
-        self.submit(Request(key, prompt, options, raw=raw, policy=policy))
+        own = None if policy is None else lambda _slot: policy
+        self.submit(Request(key, prompt, options, raw=raw, policy=own))
         try:
             while True:
                 for _, event in self.take(key):
@@ -266,7 +267,8 @@ class Assistant:
             self._require_room(len(tokens))
             views = self.models.targets.views
             slot = max(free, key=lambda each: views[each].common_prefix(tokens))
-            running = _Running(request, slot, request.policy or self.policies[slot])
+            policy = self.policies[slot] if request.policy is None else request.policy(slot)
+            running = _Running(request, slot, policy)
             if request.afresh:
                 views[slot].truncate(0)
             if request.keep is not None:

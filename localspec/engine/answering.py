@@ -4,12 +4,12 @@ import sys
 import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from localspec.chat.conversation import Conversation, Segment
 from localspec.chat.events import Finished, RequestFailed, RoundDone
 from localspec.chat.requests import Request
-from localspec.decoding.policy.policy import plain_policy
 from localspec.decoding.round import Round
 from localspec.engine.factory import Loaded, SavedState
 from localspec.engine.forecast import by_draft_model, chance_of_acceptance, forecast
@@ -124,7 +124,7 @@ class Answering:
                 ask.options,
                 raw=isinstance(prompt, str),
                 keep=ask.keep,
-                policy=None if ask.draft else plain_policy(),
+                policy=None if ask.draft is None else partial(self._loaded.policy, ask.draft),
                 infill=ask.infill,
                 logprobs=ask.logprobs,
             )

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from queue import Empty, SimpleQueue
 
+from localspec.decoding.round import OFF
 from localspec.engine.process import EngineProcess
 from localspec.engine.protocol import (
     Ask,
@@ -99,7 +100,8 @@ class EngineClient:
     ) -> int:
         """Ask for a reply, see `Ask`; return the id that its notices bear."""
         options = ReplyOptions() if options is None else options
-        request = Ask(0, tuple(messages), options, draft, keep, aside, drop_oldest, raw)
+        mode = None if draft else OFF
+        request = Ask(0, tuple(messages), options, mode, keep, aside, drop_oldest, raw)
         return self.question(request)
 
     def count(self, messages: Sequence[Message]) -> int:

@@ -26,7 +26,7 @@ class Ask:
         messages: the whole conversation, system prompt first. Where it begins like the one before,
             nothing is evaluated twice. If its last message is the assistant's, that one goes on.
         options: how to answer.
-        draft: False answers without drafting; the text is the same.
+        draft: what drafts for this reply alone, as `--draft` has it; None takes what was loaded to. The text is the same.
         keep: use so many of the cached tokens at most, so that two runs evaluate the same; None uses what fits.
         aside: this is no part of the conversation: what was said in it before is remembered, and not this.
         drop_oldest: where the conversation is too long, leave out its oldest messages, never the
@@ -39,7 +39,7 @@ class Ask:
     id: int
     messages: tuple[Message, ...]
     options: ReplyOptions = field(default_factory=ReplyOptions)
-    draft: bool = True
+    draft: str | None = None
     keep: int | None = None
     aside: bool = False
     drop_oldest: bool = False

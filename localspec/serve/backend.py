@@ -96,6 +96,11 @@ class Backend:
         return self._loaded.result()
 
     @property
+    def exact(self) -> bool:
+        """Whether no bit depends on drafting, see `LaunchOptions`."""
+        return self._launch.exact
+
+    @property
     def lost(self) -> str:
         """Why the engine stays down; empty while it does not."""
         return self._lost

@@ -19,7 +19,7 @@ from localspec.decoding.round import StopReason
 from localspec.engine.protocol import Ask, Detokenize, ReplyDone, Tokenize
 from localspec.serve.answering import Service, collected, streamed, unless_gone
 from localspec.serve.http import body_of
-from localspec.serve.openai import CompletionBody, completion_options, drafts
+from localspec.serve.openai import CompletionBody, completion_options, own_draft
 
 _STOPS = {StopReason.EOG: "eos", StopReason.STOP_STRING: "word"}
 
@@ -67,7 +67,7 @@ async def infill(request: Request, service: Service) -> Response:
     if body.seed is not None and body.seed < 0:
         body.seed = None
     options = completion_options(body, service.options, None if wanted < 0 else max(1, wanted))
-    draft = drafts(body.localspec.draft)
+    draft = own_draft(body.localspec, service)
     reply = service.backend.reply(Ask(0, (), options, draft=draft, infill=gap))
     if body.stream:
         return await streamed(request, _filling(reply, body, service.name))

@@ -52,6 +52,7 @@ class Own(msgspec.Struct):
     """What only localspec knows."""
 
     draft: str | None = None
+    exact: bool | None = None
 
 
 class CompletionBody(msgspec.Struct):
@@ -154,7 +155,7 @@ async def _answered(
         raise UsageError(
             f"{each * len(prompts)} answers are asked for: ask for 1 to {_MOST_CHOICES}"
         )
-    draft = drafts(body.localspec.draft)
+    draft = own_draft(body.localspec, service)
     asked = [
         replace(prompt, options=_numbered(prompt.options, number), draft=draft)
         for prompt in prompts
@@ -276,11 +277,19 @@ def refuse(**asked: Any) -> None:
         raise UsageError(f"{name} is not supported by this server yet: leave it out")
 
 
-def drafts(mode: str | None) -> bool:
-    """Return whether a request is to be drafted for."""
-    if mode not in {None, "auto", "off"}:
-        raise UsageError(f"localspec.draft is {str(mode)[:40]!r}: give auto or off")
-    return mode != "off"
+def own_draft(own: Own, service: Service) -> str | None:
+    """Return what is to draft for a request; None takes what the server was started with.
+
+    Raises:
+        UsageError: `exact` is not as the server was started.
+    """
+    if own.exact is not None and own.exact != service.backend.exact:
+        started = "with" if service.backend.exact else "without"
+        raise UsageError(
+            f"localspec.exact is {str(own.exact).lower()}, and this server was started {started} --exact, "
+            "which holds for all requests: leave it out, or start another server"
+        )
+    return None if own.draft == "auto" else own.draft
 
 
 def _numbered(options: ReplyOptions, number: int) -> ReplyOptions:

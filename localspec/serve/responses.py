@@ -24,7 +24,15 @@ from localspec.messages import Message, from_json
 from localspec.options import ReplyOptions
 from localspec.serve.answering import Service, collected, streamed
 from localspec.serve.http import body_of
-from localspec.serve.openai import CUT, Own, drafts, figures, format_options, logprobs_asked, refuse
+from localspec.serve.openai import (
+    CUT,
+    Own,
+    figures,
+    format_options,
+    logprobs_asked,
+    own_draft,
+    refuse,
+)
 from localspec.serve.openai_forms import likely
 
 _LOGPROBS = "message.output_text.logprobs"
@@ -68,7 +76,7 @@ async def responses(request: Request, service: Service) -> Response:
     refuse(tools=body.tools, prompt=body.prompt, background=body.background)
     wanted = _LOGPROBS in (body.include or ()) or body.top_logprobs
     most = logprobs_asked("top_logprobs", (body.top_logprobs or 0) if wanted else None)
-    draft = drafts(body.localspec.draft)
+    draft = own_draft(body.localspec, service)
     options = _options(body, service.options)
     ask = Ask(0, _said(body), options, draft=draft, logprobs=most)
     shell = _shell(body, options, service.name)

@@ -45,10 +45,11 @@ from localspec.chat.conversation import Segment
 from localspec.chat.loaded_models import LoadedModels
 from localspec.decoding.cancel import CancelFlag
 from localspec.decoding.costs import PairCosts, PassCosts
-from localspec.decoding.policy.policy import FixedPolicy, plain_policy
+from localspec.decoding.policy.policy import FixedPolicy, Policy, plain_policy
 from localspec.engine.factory import Loaded, RestoredState, SavedState, StateLeftError
 from localspec.engine.protocol import Downloading, Loading, Measuring
 from localspec.engine.serving import serve
+from localspec.launch.drafting import draft_mode
 from localspec.options import LaunchOptions
 from tests import warm
 from tests.engine.scripted import (
@@ -176,7 +177,14 @@ def loaded(name: str, document: dict[str, Any], cancel: CancelFlag) -> Loaded:
         segments = tuple(Segment(text, tuple(tokens)) for text, tokens in remembered)
         return RestoredState(len(cells), segments)
 
-    return Loaded(assistant, save, restore, costs_of(document))
+    def policy(mode: str, slot: int) -> Policy:
+        if draft_mode(mode).kind == "off":
+            return plain_policy()
+        if not drafts:
+            raise errors.UsageError(f"draft mode {mode!r} needs a draft model: none is loaded")
+        return FixedPolicy(KnowingDrafter(script), drafts)
+
+    return Loaded(assistant, save, restore, policy, costs_of(document))
 
 
 def costs_of(document: dict[str, Any]) -> PairCosts | None:

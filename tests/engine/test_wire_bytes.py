@@ -68,7 +68,7 @@ COMMAND_SAMPLES: tuple[Command, ...] = (
         2,
         SAID,
         ReplyOptions(SAMPLING, 1 << 40, 9, ("a", "\n"), None, '{"type": "null"}'),
-        draft=False,
+        draft="lookup",
         keep=7,
         aside=True,
         drop_oldest=True,

@@ -117,7 +117,9 @@ def test_the_models_are_listed_and_no_other_is_answered_for(client: openai.OpenA
         ({"messages": [{"role": "robot", "content": "x"}]}, "robot"),
         ({"messages": []}, "say something"),
         ({"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}, "only texts"),
-        ({"localspec": {"draft": "often"}}, "auto or off"),
+        ({"localspec": {"draft": "often"}}, "choose off, auto"),
+        ({"localspec": {"draft": "model"}}, "needs a draft model"),
+        ({"localspec": {"exact": True}}, "started without --exact"),
         ({"seed": "x"}, "seed"),
     ],
 )
