@@ -5,14 +5,18 @@ Ctrl-C means code 130 from here on; while modules are being imported, nobody els
 
 import os
 import signal
+import sys
 from types import FrameType
 from typing import NoReturn
 
 _INTERRUPTED = 130
+_NO_WINDOWS = "localspec: Windows is not supported: use Linux or macOS"
 
 
 def main() -> NoReturn:
     """Import the command line and run it."""
+    if sys.platform == "win32":  # it has no fcntl, by which files are locked
+        sys.exit(_NO_WINDOWS)
     # numpy's BLAS multiplies nothing here, and its threads would take address space at every start.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     before = signal.getsignal(signal.SIGINT)

@@ -1,8 +1,20 @@
-"""Values as people read them, wherever a terminal shows them: text that it cannot obey, durations, bars."""
+"""Values as people read them, wherever a terminal shows them: text that it cannot obey, lines broken between words, durations, bars."""
 
-from collections.abc import Sequence
+import os
+import unicodedata
+from collections.abc import Callable, Sequence
+from typing import TextIO
 
 _BARS = "▁▂▃▄▅▆▇█"
+_USUAL_COLUMNS = 80
+_TAB = 8
+_LEAST_COLUMNS = 20
+_ZERO_WIDTH = {"Mn", "Me", "Cf"}
+_JOINER = "\u200d"
+_SKIN_TONES = "\U0001f3fb\U0001f3fc\U0001f3fd\U0001f3fe\U0001f3ff"
+# In scripts without blanks, what may not begin a line, and what may not end one.
+_NEVER_FIRST = set("!?,.;:)]}'\"%…’”»、。，．・：；？！）］｝」』】〉》ー々" + _SKIN_TONES)  # noqa: RUF001
+_NEVER_LAST = set("([{'\"‘“«（［｛「『【〈《" + _JOINER)  # noqa: RUF001
 
 
 def printable(text: str, kept: str = "") -> str:
@@ -30,3 +42,97 @@ def sparkline(values: Sequence[float | None], low: float, high: float) -> str:
         " " if value is None else _BARS[round((value - low) / span * top) if span else top]
         for value in values
     )
+
+
+def cells_of(text: str) -> int:
+    """Return how many cells of a terminal a text takes: ideographs two, combining marks and joiners none."""
+    return sum(
+        0
+        if unicodedata.category(each) in _ZERO_WIDTH
+        else 2
+        if unicodedata.east_asian_width(each) in "WF"
+        else 1
+        for each in text
+    )
+
+
+def columns_of(stream: TextIO) -> int:
+    """Return how many cells a line of a terminal has; 80 if the stream is none that says."""
+    try:
+        found = os.get_terminal_size(stream.fileno()).columns
+    except (OSError, ValueError):  # no file behind it
+        found = 0
+    return found or _USUAL_COLUMNS
+
+
+class Wrapping:
+    """Breaks the lines of a text that streams to a terminal, between words. What is out is never written again.
+
+    A word is held back until it ends, since only then is it known whether it fits. Code between fences is left as it is.
+
+    Args:
+        columns: returns how many cells a line has; asked again for every line.
+    """
+
+    def __init__(self, columns: Callable[[], int]) -> None:
+        self._columns = columns
+        self._room = columns()
+        self._cell = 0
+        self._gap = self._word = ""
+        self._in_code = self._is_torn = False
+
+    def feed(self, text: str) -> str:
+        """Return what can be written now that `text` follows."""
+        out = ""
+        for each in text:
+            if each == "\n":
+                out += self.flush() + each
+            elif each.isspace():
+                out += self._placed()
+                self._gap += each
+                self._is_torn = False
+            else:
+                if self._word and _may_break(self._word[-1], each):
+                    out += self._placed()
+                self._word += each
+                if cells_of(self._word) > self._room:  # on no line is there room for it
+                    out += self._placed()
+                    self._is_torn = True
+        return out
+
+    def flush(self) -> str:
+        """Return what was held back; the next text begins a line."""
+        out = self._placed()
+        self._gap, self._cell, self._is_torn = "", 0, False
+        self._room = self._columns()
+        return out
+
+    def _placed(self) -> str:
+        """Return the word behind the blanks before it, or on a new line in place of them."""
+        word, gap = self._word, self._gap
+        if not word:
+            return ""
+        self._word = self._gap = ""
+        if self._cell == 0 and word.startswith(("```", "~~~")):
+            self._in_code = not self._in_code
+        at = self._cell
+        for each in gap:
+            at += _TAB - at % _TAB if each == "\t" else 1
+        end = at + cells_of(word)
+        wraps = not (self._in_code or self._is_torn) and self._room >= _LEAST_COLUMNS
+        if wraps and self._cell and end > self._room:
+            gap, end = "\n", cells_of(word)
+        self._cell = end if end <= self._room else (end - 1) % self._room + 1
+        return gap + word
+
+
+def _may_break(before: str, after: str) -> bool:
+    """Return whether a line may end between two characters of a text without blanks: beside an ideograph."""
+    if unicodedata.category(after) in _ZERO_WIDTH or after in _NEVER_FIRST or before in _NEVER_LAST:
+        return False
+    return _is_ideograph(before) or _is_ideograph(after)
+
+
+def _is_ideograph(character: str) -> bool:
+    hangul = "\uac00" <= character <= "\ud7a3"  # which has blanks between its words
+    return unicodedata.east_asian_width(character) in "WF" and not hangul

@@ -219,7 +219,7 @@ def from_json(value: Any, what: str = "the message") -> Message:
         UsageError: it is no such message, or has no words where some are needed.
     """
     if not isinstance(value, dict):
-        raise UsageError(f"{what} is no object: write its role and its content")
+        raise UsageError(f"{what} is not an object: write its role and content")
     role = value.get("role")
     if not isinstance(role, str) or role not in _ROLES:
         known = ", ".join(("system", "developer", "user", "assistant", "tool"))
@@ -255,7 +255,7 @@ def checked_text(value: Any, what: str) -> str:
         UsageError: it is none, is empty, or has half of a character.
     """
     if not isinstance(value, str) or not value.strip():
-        raise UsageError(f"{what} is empty, or no text: write a prompt")
+        raise UsageError(f"{what} is empty or not text: write a prompt")
     return _string(value, what)
 
 
@@ -283,7 +283,7 @@ def _with_documents(text: str) -> Iterator[Part]:
 
 def _text_of_part(value: Any, what: str) -> str:
     if not isinstance(value, dict) or value.get("type") != "text":
-        raise UsageError(f"{what} has a part that is no text: only texts are read")
+        raise UsageError(f"{what} has a part that is not text: only text is supported")
     return checked_text(value.get("text"), f"a part of {what}")
 
 
@@ -291,7 +291,7 @@ def _calls(value: Any, what: str) -> Iterator[ToolCall]:
     if value is None:
         return
     if not isinstance(value, list):
-        raise UsageError(f"tool_calls of {what} is no list: write a list of calls")
+        raise UsageError(f"tool_calls of {what} is not a list: write a list of calls")
     for number, each in enumerate(value, 1):
         call = f"call {number} of {what}"
         function = each.get("function") if isinstance(each, dict) else None
@@ -306,9 +306,9 @@ def _calls(value: Any, what: str) -> Iterator[ToolCall]:
 
 def _string(value: Any, what: str) -> str:
     if not isinstance(value, str):
-        raise UsageError(f"{what} is no text: write one")
+        raise UsageError(f"{what} is not text: write some")
     try:
         value.encode()
     except UnicodeEncodeError:
-        raise UsageError(f"{what} has half of a character (a lone surrogate): mend it") from None
+        raise UsageError(f"{what} has half of a character (a lone surrogate): fix it") from None
     return value

@@ -56,5 +56,5 @@ def some(draw: st.DrawFn, kind: "type[T]") -> "T":
         try:
             options = changed(options, {option.name: draw(values(option))})
         except UsageError as error:
-            assert "exclude each other" in str(error) or "--exact" in str(error)  # noqa: PT017
+            assert "cannot be combined" in str(error) or "--exact" in str(error)  # noqa: PT017
     return options

@@ -129,12 +129,12 @@ def test_exact_loads_with_kernels_that_round_alike(target: Path) -> None:
     ready = make_plan(LaunchOptions(target=str(target), exact=True))
     assert ready.exact
     assert ready.options == replace(LoadOptions(max_rows=32).exact())
-    with pytest.raises(UsageError, match="--exact needs a bf16 cache, and --kv-type says q8_0"):
+    with pytest.raises(UsageError, match="--exact needs a bf16 cache, but --kv-type is q8_0"):
         LaunchOptions(exact=True, load=LoadOptions(kv_type="q8_0"))
 
 
 def test_a_pair_and_a_target_exclude_each_other() -> None:
-    with pytest.raises(UsageError, match="pair a and target b exclude each other"):
+    with pytest.raises(UsageError, match="pair a and target b cannot be combined"):
         LaunchOptions("a", target="b")
 
 

@@ -375,9 +375,9 @@ def test_a_value_of_the_wrong_type_is_refused_by_name(option: Option, value: Any
 @pytest.mark.parametrize(
     ("options", "reason"),
     [
-        ({"grammar": GBNF, "json_schema": {}}, "grammar and json_schema exclude each other"),
-        ({"regex": "a", "lark": LARK}, "regex and lark exclude each other"),
-        ({"json_schema": {"default": object()}}, "json_schema is no JSON"),
+        ({"grammar": GBNF, "json_schema": {}}, "grammar and json_schema cannot be combined"),
+        ({"regex": "a", "lark": LARK}, "regex and lark cannot be combined"),
+        ({"json_schema": {"default": object()}}, "json_schema is not valid JSON"),
         ({"stop": ("a", "")}, 'a stop string is ""'),
         ({"sampling": SamplingParams(), "max_tokens": 0}, "max_tokens is 0"),
     ],

@@ -73,7 +73,7 @@ def test_what_was_measured_here_decides(
     # Nothing is fetched unasked beside a target that is here; what could pay is told.
     told = worth.without_draft_model(CODER, target, draft_model)
     assert told is not None
-    assert ("could make answers faster here: `localspec pull" in told) is could
+    assert ("could make answers faster on this machine: `localspec pull" in told) is could
 
 
 @pytest.mark.parametrize(
@@ -120,7 +120,7 @@ def test_pull_leaves_out_what_would_not_pay_and_says_how_to_fetch_it(
     assert done.exit_code == 0, done.stderr
     assert pulled == fetched
     line = (
-        "localspec: the draft model qwen2.5-coder-0.5b (491 MB) is not fetched, since it would not pay "
-        f"here: `localspec pull {CODER} --with-draft` fetches it"
+        "localspec: the draft model qwen2.5-coder-0.5b (491 MB) is not downloaded, because it would not "
+        f"make this machine faster: `localspec pull {CODER} --with-draft` downloads it"
     )
     assert (line in done.stderr.splitlines()) is told

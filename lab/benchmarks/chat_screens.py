@@ -41,7 +41,10 @@ from localspec.ui.talk import Talk
 from tests.engine.double import command
 history = History(Path({folder!r}))
 session = Session(EngineClient(command({script!r})), Talk(history), LaunchOptions(pair="toy"), ReplyOptions(), Path("."))
-app = ChatApp(session, resume=history.latest())
+latest = history.latest()
+if latest is not None:
+    session.resume(latest)
+app = ChatApp(session)
 app.run()
 session.close()
 if app.failure:

@@ -7,7 +7,7 @@ _DAY = {"type": "string", "format": "date"}
 
 MORE = (
     Asked(
-        "tool-call",
+        "weather-tool",
         "Call the weather tool for Lisbon tomorrow, in metric units.",
         obj(
             tool_name={"const": "get_weather_forecast"},

@@ -113,7 +113,7 @@ def _told(fields: Mapping[str, Any], own: Mapping[str, Any], form: Form) -> Prom
     system = form.system if form.template is not None else fields.get("system", form.system)
     system = own.get("system", system)
     if system is not None and not isinstance(system, str):
-        raise UsageError("system is no text: write the system prompt as one")
+        raise UsageError("system is not text: write the system prompt as text")
     if form.template is not None:
         return _text(form.template.render(fields), system, form, "what the template made")
     if form.field is None and fields.get("body") is not None:
@@ -132,7 +132,7 @@ def _told(fields: Mapping[str, Any], own: Mapping[str, Any], form: Form) -> Prom
 
 def _turns(fields: Mapping[str, Any], system: str | None, form: Form) -> Prompted:
     if fields.get(DEFAULT_FIELD) is not None:
-        raise UsageError("prompt and messages exclude each other: a line has one of them")
+        raise UsageError("prompt and messages cannot be combined: a line has one of them")
     if form.raw:
         raise UsageError(_NO_TURNS)
     return Prompted(conversation_of(fields["messages"], system))

@@ -163,7 +163,7 @@ class JobRun:
         if digest is not None and digest != row.digest:
             raise UsageError(
                 f"line {row.number} of {self._job.source} is not the one that was answered: "
-                "the input has changed since, so give another output, or for mended lines --retry-failed"
+                "the input has changed since: choose another output, or use --retry-failed for corrected lines"
             )
         return digest is not None
 

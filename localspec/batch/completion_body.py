@@ -41,7 +41,7 @@ def body_prompt(fields: Mapping[str, Any], system: str | None) -> Prompted:
     """
     body, url = fields["body"], fields.get("url")
     if not isinstance(body, dict):
-        raise UsageError("body is no object: write what the API would be sent")
+        raise UsageError("body is not an object: write what you would send to the API")
     if url is not None and url not in _URLS:
         raise UsageError(f"url is {str(url)[:40]!r}: answered are {' and '.join(_URLS)}")
     given = {name: value for name, value in body.items() if value is not None}
@@ -66,4 +66,4 @@ def _require_known(given: Mapping[str, Any]) -> None:
                 f"body.{name} is {printable_line(str(value))[:40]}: of it there is only {_FIXED[name][0]}"
             )
         if name not in _FIXED and name not in _READ and name not in _IGNORED:
-            raise UsageError(f"body.{printable_line(name)[:40]} is not known here: leave it out")
+            raise UsageError(f"body.{printable_line(name)[:40]} is not supported: remove it")

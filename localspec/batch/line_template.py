@@ -38,7 +38,7 @@ class LineTemplate:
             line = getattr(error, "lineno", None)
             where = name if line is None else f"{name}:{line}"
             raise TemplateError(
-                f"{where}: is no jinja template ({_reason(error)}): mend it"
+                f"{where}: is not a Jinja template ({_reason(error)}): fix it"
             ) from None
 
     def render(self, fields: Mapping[str, Any]) -> str:

@@ -12,37 +12,9 @@ import stat
 import sys
 from contextlib import suppress
 from pathlib import Path
-from typing import Protocol
 
 from localspec.errors import LocalspecError, UsageError
 from localspec.storage.paths import shown
-
-
-class Output(Protocol):
-    """Takes records."""
-
-    @property
-    def name(self) -> str:
-        """What messages call it."""
-        ...
-
-    @property
-    def is_file(self) -> bool:
-        """Whether it can be taken up again."""
-        ...
-
-    def append(self, record: bytes) -> None:
-        """Write a record, so that whoever reads sees it.
-
-        Raises:
-            BrokenPipeError: nobody reads any more.
-            LocalspecError: it cannot be written.
-        """
-        ...
-
-    def close(self) -> None:
-        """Let go of it."""
-        ...
 
 
 class StreamOutput:
@@ -51,6 +23,9 @@ class StreamOutput:
     Args:
         fd: to write to; closed with this.
         name: what messages call it.
+
+    Attributes:
+        is_file: whether it can be taken up again.
     """
 
     is_file = False
@@ -60,7 +35,12 @@ class StreamOutput:
         self.name = name
 
     def append(self, record: bytes) -> None:
-        """Write a record; see `Output`."""
+        """Write a record, so that whoever reads sees it.
+
+        Raises:
+            BrokenPipeError: nobody reads any more.
+            LocalspecError: it cannot be written.
+        """
         try:
             _write_all(self._fd, record)
         except BrokenPipeError:
@@ -93,14 +73,14 @@ class FileOutput:
         self.size = os.fstat(fd).st_size
 
     def append(self, record: bytes) -> None:
-        """Write a record, or nothing of it; see `Output`."""
+        """Write a record, or nothing of it; raises as `StreamOutput` does."""
         try:
             _write_all(self.fd, record)
         except OSError as error:
             with suppress(OSError):
                 os.ftruncate(self.fd, self.size)
             raise _unwritable(
-                self.name, error, "what it holds is whole; make room, and go on with --resume"
+                self.name, error, "its lines are complete; make room, then use --resume"
             ) from error
         self.size += len(record)
 
@@ -142,7 +122,7 @@ def open_output(name: str, *, resume: bool) -> StreamOutput | FileOutput:
         if _is_stream(Path(name)):
             if resume:
                 raise UsageError(
-                    f"{shown(name)} is no file that can be resumed: leave --resume out"
+                    f"{shown(name)} is not a file that can be resumed: remove --resume"
                 )
             return StreamOutput(os.open(name, os.O_WRONLY), shown(name))
         # A link stays one when the file behind it is rewritten.
@@ -170,7 +150,7 @@ def _opened(path: Path, name: str, *, resume: bool) -> FileOutput:
         fd = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | new, 0o666)
     except FileExistsError:
         raise UsageError(
-            f"{name} is there already: --resume goes on with it, or give another output"
+            f"{name} exists; use --resume to continue it, or choose another output"
         ) from None
     if not lock(fd) or not _is_still(path, fd):
         os.close(fd)

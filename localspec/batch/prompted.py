@@ -35,7 +35,7 @@ def raw_prompt(text: Any, system: str | None, what: str) -> Prompted:
         UsageError: it is none, or there is a system prompt, for which raw text has no place.
     """
     if system is not None:
-        raise UsageError("raw text has no system prompt: leave one of them out")
+        raise UsageError("raw text has no system prompt: remove one of them")
     return Prompted(checked_text(text, what), raw=True)
 
 

@@ -70,13 +70,13 @@ def _json_row(line: Line, raw: bytes) -> Row:
     try:
         fields = json.loads(raw.decode())
         if not isinstance(fields, dict):
-            fields, problem = {}, 'the line is no object: write {"prompt": "…"}'
+            fields, problem = {}, 'the line is not an object: write {"prompt": "…"}'
     except UnicodeDecodeError as error:
         problem = _not_utf8(error)
     except json.JSONDecodeError as error:
-        problem = f"the line is no JSON ({error.msg}, column {error.colno}): write one object"
+        problem = f"not valid JSON ({error.msg}, column {error.colno}): write one object per line"
     except (ValueError, RecursionError) as error:  # a number of 5000 digits, a thousand brackets
-        problem = f"the line is no JSON that can be read ({error}): write one plain object"
+        problem = f"not valid JSON ({error}): write one plain object per line"
     return Row(line.number, line.digest, fields, problem)
 
 
@@ -101,7 +101,7 @@ def _csv_rows(
         except StopIteration:
             return
         except csv.Error as error:  # the next row begins at the next line
-            problem = f"the row is no CSV ({error}): check its quotes"
+            problem = f"not valid CSV ({error}): check its quotes"
         if any(line.raw is None for line in taken):
             problem = _TOO_LONG
         if cells or problem:

@@ -8,11 +8,10 @@ import stat
 import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Self
 
 from localspec.decoding.cancel import CancelFlag, Cancelled
-from localspec.errors import LocalspecError, ModelUnavailable
+from localspec.errors import LocalspecError, UsageError
 from localspec.storage.paths import shown
 
 MOST_LINE_BYTES = 4 << 20
@@ -50,7 +49,7 @@ class Source:
         waits: whether it may be slow to bring the next line, as pipes and terminals are.
 
     Raises:
-        ModelUnavailable: it cannot be read.
+        UsageError: it cannot be read.
     """
 
     def __init__(self, name: str, cancel: CancelFlag) -> None:
@@ -65,7 +64,7 @@ class Source:
             raise self._unreadable(error) from error
         if stat.S_ISDIR(state.st_mode):
             os.close(self._fd)
-            raise ModelUnavailable(f"{self.name} is a directory: give a file of JSON lines or CSV")
+            raise UsageError(f"{self.name} is a directory: give a file of JSON lines or CSV")
         self.waits = not stat.S_ISREG(state.st_mode)
         self.size_bytes = None if self.waits else state.st_size
         self.done_bytes = 0
@@ -73,12 +72,7 @@ class Source:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         os.close(self._fd)
 
     def lines(self) -> Iterator[Line]:
@@ -117,12 +111,12 @@ class Source:
             return os.read(self._fd, _CHUNK_BYTES)
         except OSError as error:
             raise LocalspecError(
-                f"{self.name} cannot be read further ({error.strerror}): check it, and go on with --resume"
+                f"{self.name} could not be read to its end ({error.strerror}): check it, then use --resume"
             ) from error
 
-    def _unreadable(self, error: OSError | ValueError) -> ModelUnavailable:
+    def _unreadable(self, error: OSError | ValueError) -> UsageError:
         reason = getattr(error, "strerror", None) or str(error)
-        return ModelUnavailable(f"{self.name} cannot be read ({reason}): check the path")
+        return UsageError(f"{self.name} cannot be read ({reason}): check the path")
 
 
 def split_lines(chunks: Iterable[bytes], most_bytes: int = MOST_LINE_BYTES) -> Iterator[Line]:

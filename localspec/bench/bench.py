@@ -1,5 +1,6 @@
 """One bench run from beginning to end: load, measure, work out."""
 
+import os
 import platform
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, ExitStack
@@ -10,7 +11,6 @@ from typing import Protocol
 import localspec
 from localspec.bench.instruments import instrument
 from localspec.bench.loading import RANDOM, BenchModels, Watchers, load, synthetic_models
-from localspec.bench.machine import machine, native_build
 from localspec.bench.measure import Runs, measure, prompt_tokens
 from localspec.bench.modes import is_peer
 from localspec.bench.own import OwnRuns
@@ -20,6 +20,7 @@ from localspec.bench.schedule import schedule
 from localspec.bench.trial import Trial
 from localspec.decoding.cancel import CancelFlag
 from localspec.errors import UsageError
+from localspec.llama.build import build
 from localspec.options import LaunchOptions, ReplyOptions
 from localspec.resources import default_threads
 
@@ -161,3 +162,28 @@ def _described(bench: Bench, loaded: BenchModels) -> dict[str, object]:
 
 def _file(name: str, path: Path, synthetic: int | None) -> dict[str, object]:
     return {"name": name, "bytes": path.stat().st_size, "synthetic": synthetic}
+
+
+def machine() -> str:
+    """Return processor, cores and system."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    return f"{_processor()}, {cores} cores, {platform.system()} {platform.machine()}"
+
+
+def native_build() -> dict[str, object]:
+    """Return what the loaded llama.cpp says of itself."""
+    native = build()
+    return {
+        "llama-cpp-python": native.version,
+        "backends": list(native.backends),
+        "features": list(native.features),
+    }
+
+
+def _processor(cpuinfo: Path = Path("/proc/cpuinfo")) -> str:
+    try:
+        lines = cpuinfo.read_text().splitlines()
+    except OSError:
+        lines = []
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.processor() or platform.machine()

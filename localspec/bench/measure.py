@@ -83,7 +83,7 @@ def prompt_tokens(assistant: Assistant, prompts: Sequence[BenchPrompt]) -> list[
         if len(tokens) >= n_ctx:
             raise ContextOverflow(
                 f"prompt {number} ({prompt.workload}) has {len(tokens)} tokens and the context "
-                f"holds {n_ctx}: leave it out, or raise --ctx"
+                f"holds {n_ctx}: remove it, or raise --ctx"
             )
         found.append(tokens)
     return found

@@ -27,10 +27,10 @@ def parse_modes(text: str) -> list[str]:
     """
     modes = [each.strip() for each in text.split(",") if each.strip()]
     if not modes:
-        raise UsageError("modes are empty: give some, such as off,auto")
+        raise UsageError("--modes is empty: write for example off,auto")
     for mode in modes:
         if mode.startswith(_PEER) and mode not in PEER_MODES:
-            raise UsageError(f"there is no mode {mode!r}: choose of {', '.join(PEER_MODES)}")
+            raise UsageError(f"there is no mode {mode!r}: choose one of {', '.join(PEER_MODES)}")
         if mode not in PEER_MODES:
             draft_mode(mode)
     return list(dict.fromkeys([OFF, *modes]))

@@ -17,8 +17,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from localspec.bench.student import quantile
-
 FIRST_PAIRS = 12
 MOST_PAIRS = 200
 _TRIMMED = 0.2
@@ -72,7 +70,7 @@ def compare(values: Sequence[float]) -> Comparison:
         values: logarithms of the ratios of speeds, b over a; at least five.
     """
     mean, error, freedom = _trimmed(values)
-    reach = quantile((1 + _NOMINAL) / 2, freedom) * error
+    reach = student_quantile((1 + _NOMINAL) / 2, freedom) * error
     ends = (math.exp(mean - reach), math.exp(mean + reach))
     return Comparison(math.exp(mean), *ends, len(values))
 
@@ -85,7 +83,7 @@ def pairs_needed(values: Sequence[float]) -> int:
     _, error, freedom = _trimmed(values)
     noise = error * math.sqrt(len(values))
     # What is measured of the noise is itself unsure: where it is underestimated, too few pairs would follow.
-    reach = quantile((1 + _NOMINAL) / 2, freedom) + quantile(_CHANCE, freedom)
+    reach = student_quantile((1 + _NOMINAL) / 2, freedom) + student_quantile(_CHANCE, freedom)
     return min(max(len(values), math.ceil((reach * noise / _FOUND) ** 2)), MOST_PAIRS)
 
 
@@ -99,3 +97,44 @@ def _trimmed(values: Sequence[float]) -> tuple[float, float, int]:
     left = n - 2 * cut
     squares = float(np.sum((winsorised - winsorised.mean()) ** 2))
     return float(kept.mean()), math.sqrt(squares / (left * (left - 1))), left - 1
+
+
+def student_quantile(share: float, freedom: int) -> float:
+    """Return the value that a share of all draws from Student's t distribution lies below.
+
+    Args:
+        share: from 0.5 on, below 1.
+        freedom: degrees of freedom, 1 or more.
+    """
+    low, high = 0.0, 1.0
+    while _below(high, freedom) < share:
+        low, high = high, 2 * high
+    for _ in range(60):
+        middle = (low + high) / 2
+        if _below(middle, freedom) < share:
+            low = middle
+        else:
+            high = middle
+    return (low + high) / 2
+
+
+def _below(value: float, freedom: int) -> float:
+    """Return the share of draws below a value that is not negative.
+
+    Source: Abramowitz and Stegun 1964, 26.7.3 and 26.7.4, the finite sums for whole degrees of freedom.
+    """
+    angle = math.atan(value / math.sqrt(freedom))
+    sine, cosine = math.sin(angle), math.cos(angle)
+    if freedom % 2 == 0:
+        term = total = 1.0
+        for k in range(1, freedom // 2):
+            term *= cosine * cosine * (2 * k - 1) / (2 * k)
+            total += term
+        return 0.5 + 0.5 * sine * total
+    total = 0.0
+    if freedom > 1:
+        term = total = cosine
+        for k in range(1, (freedom - 1) // 2):
+            term *= cosine * cosine * (2 * k) / (2 * k + 1)
+            total += term
+    return 0.5 + (angle + sine * total) / math.pi

@@ -68,9 +68,11 @@ def _parsed(line: str, where: str) -> BenchPrompt:
         value = json.loads(line)
     except (ValueError, RecursionError) as error:
         reason = getattr(error, "msg", None) or "nested too deeply"
-        raise UsageError(f"{where}: is no JSON ({reason}): write one object on each line") from None
+        raise UsageError(
+            f"{where}: is not valid JSON ({reason}): write one object on each line"
+        ) from None
     if not isinstance(value, dict):
-        raise UsageError(f"{where}: is no object: write {{'workload': …, 'prompt': …}}")
+        raise UsageError(f"{where}: is not an object: write {{'workload': …, 'prompt': …}}")
     unknown = sorted(value.keys() - _KEYS)
     if unknown:
         raise UsageError(f"{where}: has the unknown key {unknown[0]!r}: only workload and prompt")

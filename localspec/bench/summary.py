@@ -1,7 +1,7 @@
 """What a table and a program want to know of many runs: by kind of text, temperature and mode."""
 
 import zlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 
@@ -92,13 +92,11 @@ def summarise(
     return {**found, **_over_all(found, by_cell, pairs)}
 
 
-def paired_ratios(
-    pairs: Pairs, ratio: Callable[[Trial, Trial], float] = speed_ratio
-) -> dict[int, list[float]]:
+def paired_ratios(pairs: Pairs) -> dict[int, list[float]]:
     """Return ratios by prompt."""
     found: dict[int, list[float]] = {}
     for trial, other in pairs:
-        found.setdefault(trial.slot.prompt, []).append(ratio(trial, other))
+        found.setdefault(trial.slot.prompt, []).append(speed_ratio(trial, other))
     return found
 
 

@@ -152,5 +152,5 @@ class _Cache:
             self._mention(f"{shown(self._directory)}: {error.strerror}")
 
     def _mention(self, reason: str) -> None:
-        note = f"what was measured here cannot be kept ({reason})"
+        note = f"the calibration of this machine could not be saved ({reason})"
         self.notes = (f"{note}: it is measured again at every start",)

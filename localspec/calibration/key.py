@@ -8,7 +8,6 @@ foreign, or of another version counts as none: what it held can be measured agai
 import hashlib
 import json
 import platform
-import re
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -16,6 +15,7 @@ from typing import Any
 
 from localspec.llama.build import build
 from localspec.llama.devices import devices, supports_offload
+from localspec.models.store import place_hash, stored_sha256
 from localspec.options import LoadOptions
 from localspec.resources import default_threads
 from localspec.storage.files import private_directory, read_bounded, write_atomic
@@ -25,7 +25,6 @@ FORMAT = 1
 
 Key = dict[str, str | int | bool | list[str] | None]
 
-_SHA256 = re.compile(r"[0-9a-f]{64}")
 _ONLY_SIZES = ("n_ctx", "max_rows")
 
 
@@ -74,16 +73,10 @@ def digest_of(key: Key) -> str:
 def file_identity(file: Path) -> str:
     """Return what tells a model's file from others, without reading it.
 
-    The store calls its files by their sha256. Of others, place, size and time of the last change
-    are taken, as a hash: nothing in a cache tells where a user keeps things.
+    The store calls its files by their sha256.
     """
-    resolved = file.resolve()
-    for path in (file, resolved):
-        if path.parent.name == "blobs" and _SHA256.fullmatch(path.name):
-            return f"sha256 {path.name}"
-    status = resolved.stat()
-    seen = f"{resolved}\n{status.st_size}\n{status.st_mtime_ns}"
-    return f"seen {hashlib.sha256(seen.encode(errors='surrogateescape')).hexdigest()}"
+    sha256 = stored_sha256(file)
+    return f"sha256 {sha256}" if sha256 else f"seen {place_hash(file)}"
 
 
 def _on_gpu(options: LoadOptions) -> bool:

@@ -30,18 +30,18 @@ def answer_constraint(
         return None
     if options.stop:
         raise UsageError(
-            "a stop text would cut an answer that has a grammar: leave one of them out"
+            "a stop text would cut off an answer that follows a grammar: remove one of them"
         )
     if models.grammar is None or not models.eog:
         raise UsageError(
-            f"{models.target_name} takes no grammar: it has no token that ends an answer"
+            f"{models.target_name} cannot follow a grammar: it has no token that ends an answer"
         )
     rule = models.grammar(options)
     if conversation is None:
         return AnswerConstraint(rule, prompt_tokens)
     if conversation.goes_on:
         raise UsageError(
-            "a grammar binds a whole answer, and the last message has begun this one: leave that message out"
+            "a grammar applies to a whole answer, but the last message has begun this one: remove that message"
         )
     tags, opened = conversation.thinking_tags
     if not tags:

@@ -199,16 +199,8 @@ class Conversation:
         thinking, answer = split_thinking(prompt.begun + text, prompt.tags, prompt.opened)
         self._messages.append(Message.assistant(answer, thinking))
         written = prompt.guard.break_up(text, exempt=tag_texts(prompt.tags) if thinking else [])
-        # an empty text would match anywhere, also after `retract`
+        # An empty text would match anywhere.
         self._segments = (*prompt.segments, *([Segment(written, tuple(tokens))] if text else []))
-
-    def retract(self) -> Message:
-        """Take back the last message: a turn that failed, or that is to be said again.
-
-        Raises:
-            IndexError: nothing was said yet.
-        """
-        return self._messages.pop()
 
 
 def _for_template(message: Message, guard: ContentGuard) -> Message:

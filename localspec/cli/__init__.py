@@ -23,32 +23,47 @@ _VERBS = {
     "stop": ("localspec.cli.servers", "Stop a server."),
     "history": ("localspec.cli.history", "List, show, search and export conversations."),
     "batch": ("localspec.cli.batch", "Answer a file of prompts, each exactly once."),
-    "bench": ("localspec.cli.bench", "Measure what drafting earns here."),
+    "bench": ("localspec.cli.bench", "Measure how much drafting speeds up answers."),
     "ab": ("localspec.cli.ab", "Find out which of two settings is faster."),
     "stats": ("localspec.cli.stats", "Show what drafting did on this machine."),
-    "telemetry": ("localspec.cli.telemetry", "Show and change what is recorded here."),
+    "telemetry": ("localspec.cli.telemetry", "Show and change what is recorded on this machine."),
     "export-proposals": (
         "localspec.cli.export_proposals",
-        "Print drafts and verdicts to train on.",
+        "Print recorded drafts as training data.",
     ),
-    "search": ("localspec.cli.search", "List the models that there are to fetch."),
-    "pull": ("localspec.cli.pull", "Fetch pairs and models, and verify them."),
+    "search": ("localspec.cli.search", "List the models that you can download."),
+    "pull": ("localspec.cli.pull", "Download models and verify them."),
     "list": ("localspec.cli.models", "List the models on this machine."),
-    "show": ("localspec.cli.models", "Show what is known of a model."),
+    "show": ("localspec.cli.models", "Show what is known about a model."),
     "rm": ("localspec.cli.models", "Remove models from this machine."),
-    "import": ("localspec.cli.models", "Give a GGUF file of yours a name."),
+    "import": ("localspec.cli.models", "Name a GGUF file of your own."),
     "alias": ("localspec.cli.alias", "Give a model another name."),
-    "recommend": ("localspec.cli.recommend", "Propose models that suit this machine."),
-    "pair": ("localspec.cli.pair", "Judge, list and suggest pairs of models."),
+    "recommend": ("localspec.cli.recommend", "Recommend models for this machine."),
+    "pair": ("localspec.cli.pair", "Check, list and suggest pairs of models."),
     "config": ("localspec.cli.config", "Show and change settings."),
-    "doctor": ("localspec.cli.doctor", "Look this machine over."),
-    "completion": ("localspec.cli.completion", "Print what a shell needs to complete commands."),
+    "doctor": ("localspec.cli.doctor", "Check this machine."),
+    "completion": ("localspec.cli.completion", "Print the completion script of a shell."),
 }
-# What other programs call these.
+# What other programs call these, and what comes closest to what only they have.
 _ALIASES = {"ls": "list", "remove": "rm", "logs": "history"}
+_CLOSEST = {
+    "ps": ["list", "serve"],
+    "stop": ["serve"],
+    "download": ["pull"],
+    "install": ["pull"],
+    "delete": ["rm"],
+    "models": ["list", "search"],
+}
 INTERRUPTED = 130
 STDOUT_CLOSED = 141
 _LONGEST_LINE = 1000
+# Every verb has it, and none is told: `_run` looks for it.
+_DEBUG = click.Option(
+    ["--debug"],
+    is_flag=True,
+    expose_value=False,
+    help="Show a traceback, and llama.cpp's log, when something fails.",
+)
 _NO_MEMORY = "out of memory: try a smaller model or a smaller --ctx"
 # Python's and the linker's words where there is no room for a thread's stack, or for a library.
 _NO_ROOM = ("can't start new thread", "failed to map segment", "annot allocate memory")
@@ -72,6 +87,9 @@ class LazyGroup(click.Group):
         # Names that Python has taken end in an underscore: `list_`, `import_`.
         name = cmd_name.replace("-", "_")
         command: click.Command = getattr(module, f"{name}_", None) or getattr(module, name)
+        for each in command.commands.values() if isinstance(command, click.Group) else [command]:
+            if _DEBUG not in each.params:
+                each.params.append(_DEBUG)
         return command
 
     def resolve_command(
@@ -86,8 +104,10 @@ class LazyGroup(click.Group):
         if self.get_command(ctx, verb) is None and not verb.startswith("-"):
             import difflib  # noqa: PLC0415 - only who mistypes waits for it
 
-            like = difflib.get_close_matches(verb, [*_VERBS, *_ALIASES])
+            like = _CLOSEST.get(verb) or difflib.get_close_matches(verb, [*_VERBS, *_ALIASES])
             meant = f": did you mean {' or '.join(like)}?" if like else ""
+            if " " in verb:
+                meant = ": to ask something, use `localspec run`"
             ctx.fail(f"there is no command {verb[:40]!r}{meant}")
         return super().resolve_command(ctx, args)
 
@@ -103,17 +123,18 @@ class LazyGroup(click.Group):
 )
 @click.version_option(package_name="localspec")
 def localspec() -> None:
-    """Answer with two models: a small one guesses ahead, a large one checks.
+    """Run language models on this machine. A small model guesses ahead, a large one checks.
 
-    The text is the one that the large model alone would give for the same seed.
+    The text is exactly what the large model would write on its own. On a terminal, `localspec` alone
+    starts the chat.
     """
 
 
 @click.command("help")
-@click.argument("verb", required=False)
+@click.argument("verb", metavar="[COMMAND]", required=False)
 @click.pass_context
 def _help(context: click.Context, verb: str | None) -> None:
-    """Show this help, or that of a VERB."""
+    """Show this help, or the help of a command."""
     root = context.find_root()
     if verb is None:
         click.echo(root.get_help())
@@ -164,7 +185,7 @@ def _run() -> int:  # noqa: PLR0911 - one return for each way to end
     except Exception as error:  # the last net: a user is never shown a traceback unasked
         if any(words in str(error) for words in _NO_ROOM):
             return _give_up(debug)
-        text = f"{type(error).__name__}: {error}; a fault of localspec, --debug shows where"
+        text = f"{type(error).__name__}: {error}; this is a bug in localspec, --debug shows where"
         return _complain(text, 1, debug)
 
 
@@ -210,7 +231,7 @@ def _io_failure(error: OSError) -> str:
     reason = error.strerror or str(error)
     if error.filename:
         return f"{error.filename}: {reason}"
-    return f"reading or writing failed ({reason}): check the disk, and where the output goes"
+    return f"reading or writing failed ({reason}): check the disk and the output"
 
 
 def _complain(text: str, code: int, debug: bool) -> int:

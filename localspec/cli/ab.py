@@ -32,7 +32,10 @@ _MAX_TOKENS, _PER_WORKLOAD = 96, 4
 @click.option("--a", "arm_a", required=True, metavar="ARM", help="One setting, such as off.")
 @click.option("--b", "arm_b", required=True, metavar="ARM", help="The other, such as auto.")
 @click.option(
-    "--pairs", type=int, metavar="N", help="Pairs of runs. Default: as the noise asks for."
+    "--pairs",
+    type=int,
+    metavar="N",
+    help="Pairs of runs, 5 or more. Default: as many as the noise requires.",
 )
 @option_flags(
     "models",
@@ -40,25 +43,26 @@ _MAX_TOKENS, _PER_WORKLOAD = 96, 4
     "sampling",
     "context",
     "device",
-    draft="What drafts where an arm does not say.",
-    exact="Load and draft so that no bit depends on drafting.",
-    max_tokens="Tokens of an answer. Default: 96.",
-    seed="Of the first round. Default: 1.",
+    draft="How to draft if an arm does not say.",
+    exact="Give the same bytes whatever is drafted.",
+    max_tokens="Tokens per answer. Default: 96.",
+    seed="Seed of the first round. Default: 1.",
 )
 @output_options()
 def ab(prompts: str | None, **flags: Any) -> int:
-    """Compare two settings on PROMPTS, JSON lines of workload and prompt; or on some of our own.
+    """Compare two settings on PROMPTS, a file of JSON lines with workload and prompt, or on bundled prompts.
 
-    An arm is a draft mode (off, auto, lookup:8, model:3), or settings with commas between them:
-    draft=auto,pair=NAME; target=FILE; draft_model=FILE; kv_type, threads, ctx, exact. Two arms of
-    the same models share their weights; others have to fit into the memory together.
-
+    \b
         localspec ab --a off --b auto
         localspec ab --a target=q4.gguf --b target=q8.gguf prompts.jsonl
 
-    Every prompt is answered by both, one right after the other, in changing order. After twelve
-    pairs their noise tells how many it takes to find a slow-down of 5 %. Nothing of it is recorded.
-    """
+    An arm is a draft mode (off, auto, lookup:8, model:3), or settings separated by commas: draft,
+    pair, target, draft_model, kv_type, threads, ctx, exact. Two arms with the same models share
+    their weights; otherwise memory has to hold both.
+
+    Both arms answer every prompt, one right after the other, in changing order. After twelve pairs,
+    the noise decides how many more are needed to detect a slow-down of 5 %. Nothing is recorded.
+    """  # noqa: D301 - click keeps lines behind a \b
     flags = configured(flags)
     request = _request(prompts, flags)
     try:
@@ -96,11 +100,11 @@ def _lines(request: Ab, found: Outcome) -> Iterator[str]:
         by_kind.setdefault(pair.workload, []).append(pair.value)
     if len(by_kind) > 1:
         told = (f"{kind} {math.exp(median(values)):.2f}" for kind, values in by_kind.items())
-        yield f"median ratio by kind of text, a few pairs each: {', '.join(told)}"
+        yield f"median ratio by kind of text, from a few pairs each: {', '.join(told)}"
     same = sum(pair.a.tokens == pair.b.tokens for pair in found.pairs)
     yield f"the same text in {same} of {len(found.pairs)} pairs"
     if len(found.pairs) < found.planned:
-        yield f"interrupted: {found.planned} pairs were planned"
+        yield f"interrupted after {len(found.pairs)} of {found.planned} pairs"
 
 
 def _speed(trials: list[Trial]) -> float:
@@ -111,7 +115,7 @@ def _accepted(trials: list[Trial]) -> str:
     drafted = sum(trial.drafted for trial in trials)
     if drafted == 0:
         return "nothing drafted"
-    return f"{sum(trial.accepted for trial in trials) / drafted:.0%} of {drafted} drafted accepted"
+    return f"{sum(trial.accepted for trial in trials) / drafted:.0%} of {drafted} drafted tokens accepted"
 
 
 def _document(request: Ab, found: Outcome) -> dict[str, Any]:

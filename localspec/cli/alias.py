@@ -19,10 +19,9 @@ _TABLE = "aliases"
 @click.command()
 @click.argument("name", required=False)
 @click.argument("model", required=False, shell_complete=complete_models)
-@click.option("--remove", is_flag=True, help="Take the name away.")
-@click.option("--debug", is_flag=True, help="Show a traceback when something fails.")
-def alias(name: str | None, model: str | None, remove: bool, debug: bool) -> None:  # noqa: ARG001 - main() looks for --debug
-    """Let NAME mean MODEL in every command; without MODEL, list the names that there are."""
+@click.option("--remove", is_flag=True, help="Remove NAME.")
+def alias(name: str | None, model: str | None, remove: bool) -> None:
+    """Make NAME another name for MODEL in every command; without MODEL, list all such names."""
     registry = load_registry()
     if remove or model is not None:
         if name is None or (remove and model is not None):
@@ -30,7 +29,7 @@ def alias(name: str | None, model: str | None, remove: bool, debug: bool) -> Non
         if not remove and not re.fullmatch(MODEL_NAME, name):
             raise UsageError(f"{name[:80]!r} cannot be a name: use letters, digits, '.', '-', '_'")
         if not remove and name not in registry.aliases and registry.knows(name):
-            raise UsageError(f"{name} is a model: choose a name that none has")
+            raise UsageError(f"{name} is already the name of a model: choose another name")
         if remove and name not in registry.aliases:
             raise UsageError(f"there is no alias {name[:80]!r}: `localspec alias` lists them")
         _write(name, None if model is None else registry.name(require_model(model)))
@@ -46,7 +45,7 @@ def _write(name: str, meant: str | None) -> None:
         text = file.read_text(encoding="utf-8") if file.exists() else ""
         changed = with_key(text, name, meant, _TABLE)
         if changed == text:
-            raise UsageError(f"{name} is an alias of localspec's own: it stays")
+            raise UsageError(f"{name} is one of localspec's own aliases and cannot be removed")
         private_directory(file.parent)
         write_atomic(file.resolve(), changed.encode())
     except OSError as error:

@@ -41,7 +41,7 @@ def start_in_background(arguments: Sequence[str]) -> int:
         raise
     where = " and ".join(running.addresses)
     click.echo(
-        f"localspec: {running.model} is served at {where}; `localspec stop {process.pid}` ends it; log: {path}",
+        f"localspec: serving {running.model} at {where}; `localspec stop {process.pid}` ends it; log: {path}",
         err=True,
     )
     return 0

@@ -26,75 +26,79 @@ _SUFFIXES: dict[str, Format] = {".csv": "csv", ".jsonl": "jsonl", ".ndjson": "js
 @click.command()
 @click.argument("source")
 @click.option(
-    "-o", "--output", default="-", metavar="FILE", help="Where answers go. Default: -, stdout."
+    "-o",
+    "--output",
+    default="-",
+    metavar="FILE",
+    help="Where to write the answers. Default: -, stdout.",
 )
-@click.option("--resume", is_flag=True, help="Go on with an output that was begun, or begin it.")
-@click.option(
-    "--retry-failed", is_flag=True, help="Resume, and answer the lines again that failed."
-)
+@click.option("--resume", is_flag=True, help="Continue an unfinished output, or start it.")
+@click.option("--retry-failed", is_flag=True, help="Resume, and answer failed lines again.")
 @click.option(
     "--mix-receipts",
     is_flag=True,
-    help="Resume, whatever seed, target, options or build the answers there are of.",
+    help="Resume even if the seed, model, options or build have changed.",
 )
-@click.option("--unordered", is_flag=True, help="Write answers as they come, not as lines came.")
+@click.option(
+    "--unordered", is_flag=True, help="Write answers as they are ready, not in input order."
+)
 @click.option(
     "--format",
     "form",
     type=click.Choice(list(FORMATS)),
-    help="Of input and output whose names do not end in .jsonl or .csv. Default: jsonl.",
+    help="Format of files whose names do not end in .jsonl or .csv. Default: jsonl.",
 )
 @click.option(
     "--template",
     metavar="FILE",
-    help="jinja template that makes a prompt of a line's fields; all of them are data then.",
+    help="Jinja template that makes the prompt from a line's fields, which are then all data.",
 )
-@click.option("--field", metavar="NAME", help="The field that is the prompt. Default: prompt.")
+@click.option("--field", metavar="NAME", help="Field that holds the prompt. Default: prompt.")
 @option_flags(
     "models",
     "exact",
     "sampling",
     "structure",
-    exact="Let no bit depend on drafting, or on the lines before: slower kernels, nothing reused.",
-    seed="Seed of the run; each line has its own from it. Default: a fresh one.",
+    exact="Give the same bytes whatever is drafted or came before; slower, reuses nothing.",
+    seed="Seed of the run; every line derives its own from it. Default: random.",
 )
-@click.option("--system", metavar="TEXT", help="System prompt of lines without one.")
+@click.option("--system", metavar="TEXT", help="System prompt for lines without one.")
 @option_flags("context")
-@click.option("--raw", is_flag=True, help="Continue prompts as they are, without chat template.")
-@click.option("--quiet", is_flag=True, help="Print nothing on stderr but errors.")
+@click.option(
+    "--raw", is_flag=True, help="Complete prompts as plain text, without a chat template."
+)
+@click.option("--quiet", is_flag=True, help="Print only errors on stderr.")
 @option_flags("device")
 @click.option(
     "--parallel",
     default="1",
     callback=parallel_count,
     metavar="N|auto",
-    help="Lines to answer at a time; auto takes what pays and the memory holds. Default: 1.",
+    help="Lines to answer at a time; auto: as many as pay off and fit memory. Default: 1.",
 )
 @workload_option()
-@click.option(
-    "--debug", is_flag=True, help="Show a traceback and llama.cpp's log when something fails."
-)
 def batch(source: str, **flags: Any) -> int:
     """Answer every line of SOURCE, a file or `-` for stdin, each exactly once.
 
     A line is {"prompt": …}, {"messages": […]}, or OpenAI's batch form, {"custom_id": …, "body":
-    {…}}; or a row of a CSV with a header. It may have an id (a text or a whole number), a system
-    prompt, and of the options below temperature, top_k, top_p, min_p, repeat_penalty, max_tokens,
-    seed and stop of its own, also presence_penalty, frequency_penalty, penalty_last_n, logit_bias,
-    json_schema, grammar, regex, lark, and OpenAI's response_format. With --template, fields by these
-    names are data like all others; a line's options then are an object in the field reply_options.
+    {…}}; or a row of a CSV file with a header. It may have its own id (a text or a whole number),
+    system prompt, temperature, top_k, top_p, min_p, repeat_penalty, presence_penalty,
+    frequency_penalty, penalty_last_n, logit_bias, max_tokens, seed, stop, json_schema, grammar,
+    regex, lark, and OpenAI's response_format. With --template, fields of these names are data like
+    any other; put a line's options into an object in the field reply_options.
 
-    Answers keep the order of the lines. Each is written at once, as a line with its id, figures,
-    and a receipt: the run's seed, sha256 of the models, build, and a digest of the options. A
-    line's seed comes from the run's and its id, or its number without one: redone alone it gets
-    the same answer, and lines of one id have one seed. To the bit it is the same with --exact.
+    Answers keep the order of the lines. Each is written as soon as it is ready, with its id,
+    figures, and a receipt: the run's seed, the models' sha256, the build, and a digest of the
+    options. A line's seed is derived from the run's seed and the line's id, or its number if it has
+    none. So a line that you answer again gets the same answer; with --exact, to the last bit.
 
-    An output that is there is never overwritten. A run that was stopped or killed goes on with
+    An existing output is never overwritten. Continue a run that was stopped or killed with
 
         localspec batch in.jsonl -o out.jsonl --resume
 
-    A line that cannot be answered (no JSON, not UTF-8, over 4 MB, too long for the context) gets
-    a record with an error, and the others go on; the exit code is then 5. Empty lines are nothing.
+    A line that cannot be answered (not valid JSON, not UTF-8, over 4 MB, too long for the context)
+    gets a record with an error, the others are answered, and the exit code is 5. Empty lines are
+    skipped.
     """
     asked = _asked(source, with_own(configured(flags)))
     cancel = CancelFlag()
@@ -109,9 +113,9 @@ def batch(source: str, **flags: Any) -> int:
 
 def _asked(source: str, flags: dict[str, Any]) -> Asked:
     if flags["raw"] and flags["system"] is not None:
-        raise UsageError("--raw and --system exclude each other: raw text has no system prompt")
+        raise UsageError("--raw and --system cannot be combined: raw text has no system prompt")
     if flags["template"] is not None and flags["field"] is not None:
-        raise UsageError("--template and --field exclude each other: a template names its fields")
+        raise UsageError("--template and --field cannot be combined: a template names its fields")
     resumption = None
     if flags["resume"] or flags["retry_failed"] or flags["mix_receipts"]:
         resumption = Resumption(flags["retry_failed"], flags["mix_receipts"])

@@ -5,9 +5,8 @@ import time
 from collections.abc import Callable
 
 from localspec.batch.batch import Tally
-from localspec.cli.progress_text import cells_of
 from localspec.cli.redrawn_line import RedrawnLine, columns
-from localspec.display import duration_text
+from localspec.display import cells_of, duration_text
 
 _TOLD_EVERY_S = 30.0
 _DRAWN_EVERY_S = 0.1

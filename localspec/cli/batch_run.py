@@ -8,13 +8,13 @@ from contextlib import contextmanager
 
 import click
 
-from localspec.batch.appender import Appender
 from localspec.batch.batch import Job, JobRun, Tally
 from localspec.batch.finished import FinishedLines
 from localspec.batch.output import FileOutput, StreamOutput
 from localspec.batch.read_ahead import ReadAhead
 from localspec.batch.receipt import Receipt
 from localspec.batch.resumed import read_finished, require_receipt, take_up
+from localspec.batch.rewriting import Appender
 from localspec.batch.rows import Row, read_rows
 from localspec.batch.source import Source
 from localspec.batch.window import ReorderBuffer
@@ -72,7 +72,7 @@ class BatchRun:
                     tally = self._answered(plan, rows, ready)
             except Cancelled:
                 if self._output.is_file:
-                    self._tell(f"stopped: --resume goes on with {self._output.name}")
+                    self._tell(f"stopped: use --resume to continue {self._output.name}")
                 return code_of(received[0]) if received else INTERRUPTED
         return SOME_FAILED if tally.failed else 0
 

@@ -35,30 +35,34 @@ _MAX_TOKENS = 160
     "pair",
     "target",
     "draft_model",
-    draft_model="Draft model: a name, a GGUF, or `random` for one that knows nothing.",
+    draft_model="Draft model: a name, a GGUF file, or `random` for one that knows nothing.",
 )
 @click.option(
     "--modes",
     metavar="LIST",
-    help="What to compare: off, auto, lookup[:K], model[:K], and of a peer "
-    f"{', '.join(PEER_MODES)}. Default: off,auto,lookup, and model where there is one.",
+    help="Modes to compare: off, auto, lookup[:K], model[:K]; with --against also "
+    f"{', '.join(PEER_MODES)}. Default: off,auto,lookup, and model if there is one.",
 )
-@click.option("--prompts", metavar="FILE", help="JSON lines of workload and prompt; or our own 60.")
+@click.option(
+    "--prompts",
+    metavar="FILE",
+    help="File of JSON lines with workload and prompt. Default: 60 bundled prompts.",
+)
 @click.option("--per-workload", type=int, metavar="N", help="Prompts of each kind. Default: all.")
 @click.option(
     "--temperature",
     "temperatures",
     default="0,0.8",
     metavar="LIST",
-    help="At which temperatures; 0 is greedy. Default: 0,0.8.",
+    help="Temperatures to measure at; 0 is greedy. Default: 0,0.8.",
 )
-@option_flags("max_tokens", max_tokens="Tokens of an answer. Default: 160.")
-@click.option("--repeat", type=int, default=1, metavar="N", help="Runs of each. Default: 1.")
-@option_flags("seed", seed="Of the first repeat. Default: 1.")
+@option_flags("max_tokens", max_tokens="Tokens per answer. Default: 160.")
+@click.option("--repeat", type=int, default=1, metavar="N", help="Runs of each prompt. Default: 1.")
+@option_flags("seed", seed="Seed of the first run. Default: 1.")
 @click.option(
     "--against",
     metavar="llama-server=PATH",
-    help="Compare with llama.cpp's server: same files, prompts, threads. Needs a checkout.",
+    help="Compare with llama.cpp's server on the same files, prompts and threads. Needs a checkout.",
 )
 @click.option(
     "--synthetic",
@@ -70,16 +74,14 @@ _MAX_TOKENS = 160
     "exact",
     "context",
     "device",
-    exact="Load and draft so that no bit depends on drafting.",
-    kv_type="Type of the KV caches.",
-    gpu_layers="Layers on the GPU.",
-    fit="Refuse what the free memory does not hold.",
+    exact="Give the same bytes whatever is drafted.",
+    fit="Refuse what does not fit free memory; --no-fit loads it anyway.",
 )
 @output_options(json_="Print one JSON object instead of a table.")
 def bench(**flags: Any) -> int:
-    """Measure what drafting earns here: every mode on the same weights, in neighbouring runs.
+    """Measure how much drafting speeds up answers on this machine: every mode on the same weights, in neighbouring runs.
 
-    Ctrl-C ends it and prints what was measured until then.
+    Ctrl-C stops it and prints what it has measured so far.
     """
     request = _request(configured(flags))
     try:
@@ -124,6 +126,6 @@ def _temperatures(text: str) -> list[float]:
             found.append(SamplingParams(temperature=float(each)).temperature)
         except ValueError:
             raise UsageError(
-                f"temperature {each.strip()!r} is no number: give some, such as 0,0.8"
+                f"temperature {each.strip()!r} is not a number: write for example 0,0.8"
             ) from None
     return list(dict.fromkeys(found))

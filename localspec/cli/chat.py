@@ -4,10 +4,10 @@ import os
 import sys
 import time
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -26,24 +26,29 @@ from localspec.ui.preferences import Preferences, read_preferences
 from localspec.ui.session import Session
 from localspec.ui.talk import Talk
 
+if TYPE_CHECKING:
+    from localspec.ui.app import ChatApp
+
 # A second Ctrl-C within so many seconds leaves.
 _AGAIN_S = 2.0
 _RECALLED = 100
 # After so many lines it is not somebody who knows.
 _MANY = 3
 _EACH_LINE = (
-    "each line is a question of its own; `localspec run` takes all of stdin as one, "
-    'and """ encloses several lines'
+    "each line is a separate question; to ask one question about all of stdin, use `localspec run`, "
+    'or put """ around several lines'
 )
-_PLAIN_HINT = "this is no terminal for screens: talking in lines, as with --plain"
+_PLAIN_HINT = "not an interactive terminal: using --plain"
 
 
 @click.command()
 @click.argument("word", metavar="[MODEL]", required=False, shell_complete=complete_models)
-@option_flags("models", "exact", draft_length="Tokens to propose at a time.")
-@click.option("-c", "--continue", "go_on", is_flag=True, help="Take up the last conversation.")
+@option_flags("models", "exact", draft_length="Tokens to draft at a time.")
+@click.option("-c", "--continue", "go_on", is_flag=True, help="Continue the last conversation.")
 @click.option(
-    "--plain", is_flag=True, help="Talk in lines: for screen readers, pipes, dumb terminals."
+    "--plain",
+    is_flag=True,
+    help="Print lines, no screens: for screen readers, pipes and dumb terminals.",
 )
 @system_options
 @option_flags(
@@ -51,22 +56,21 @@ _PLAIN_HINT = "this is no terminal for screens: talking in lines, as with --plai
     "structure",
     "context",
     "device",
-    max_tokens="End answers after N tokens.",
-    seed="Same seed, same text. Default: fresh ones.",
-    fit="Give up what the free memory does not hold.",
+    max_tokens="Stop each answer after N tokens.",
+    seed="Same seed, same text. Default: random for each answer.",
 )
-@click.option("--quiet", is_flag=True, help="With --plain: no figures and no news.")
-@click.option("--debug", is_flag=True, help="Show a traceback when something fails.")
+@click.option("--quiet", is_flag=True, help="With --plain: print no figures and no notices.")
 def chat(word: str | None, **flags: Any) -> int:
-    """Chat in the terminal, with MODEL or the one that is set.
+    """Chat in the terminal with MODEL, or with your default model.
 
-    Conversations are kept, and `--continue` takes up the last one. F1 lists the keys, `/` the
-    commands. When piped, each line is a separate question, and three double quotes enclose one of
-    several lines; answers then go to stdout and the rest to stderr.
+    Conversations are kept; `--continue` resumes the last one. F1 lists the keys, `/` the commands.
+
+    When piped, each line is a separate question; put three double quotes around a question of
+    several lines. Answers then go to stdout, everything else to stderr.
     """
     if word is not None:
         if named(flags):
-            raise UsageError(f"{word!r} and an option name a model: give one of them")
+            raise UsageError(f"{word!r} and an option both name a model: give one of them")
         flags["model"] = require_model(word)
     return start_chat(flags)
 
@@ -88,11 +92,9 @@ def start_chat(flags: dict[str, Any]) -> int:
     if flags["go_on"]:
         latest = session.talk.history.latest()
         if latest is None:
-            raise UsageError(
-                "there is no conversation to continue yet: start one without --continue"
-            )
+            raise UsageError("no conversation to continue yet: start one without --continue")
         # Only flags are meant for this conversation; what is configured is meant for new ones.
-        session.resume(latest, own_models=own_models)
+        session.resume(latest, own_models=own_models, own_ctx=flags["ctx"] is None)
     try:
         if not screens:
             # Imported here: numpy comes with it, which the first frame of screens does not wait for.
@@ -100,10 +102,7 @@ def start_chat(flags: dict[str, Any]) -> int:
 
             with unwind_on_terminate():
                 return _in_lines(session, preferences, flags)
-        # Textual costs 0.12 s of CPU, which only screens should.
-        from localspec.ui.app import ChatApp  # noqa: PLC0415
-
-        app = ChatApp(session, preferences)
+        app = _app(session, preferences)
         app.run()
         if app.failure is not None:
             raise app.failure
@@ -122,6 +121,19 @@ def _session(flags: dict[str, Any], preferences: Preferences) -> Session:
     return Session(EngineClient(), talk, launch, options, Path.cwd(), own)
 
 
+def _app(session: Session, preferences: Preferences) -> "ChatApp":
+    """Return the screens, in colours that suit the terminal unless the user chose some."""
+    from localspec.ui.ground import asking  # noqa: PLC0415
+
+    chosen = preferences.theme or os.environ.get("NO_COLOR")
+    with nullcontext(lambda: None) if chosen else asking(sys.stdin.fileno()) as answer:
+        # Textual costs 0.12 s of CPU, which only screens should; the terminal answers meanwhile.
+        from localspec.ui.app import ChatApp  # noqa: PLC0415
+
+        dark = answer()
+    return ChatApp(session, preferences, dark=dark is not False)
+
+
 def _has_screens() -> bool:
     # Textual draws on stderr: redirected into a file, it would leave the terminal dark.
     streams = (sys.stdin, sys.stdout, sys.stderr)
@@ -138,9 +150,8 @@ def _in_lines(session: Session, preferences: Preferences, flags: dict[str, Any])
     terminal, quiet = sys.stdout.isatty(), flags["quiet"]
     front = Lines(session, preferences, sys.stdout, sys.stderr, terminal=terminal, quiet=quiet)
     if sys.stdin.isatty() and sys.stdout.isatty():
-        if not quiet:
-            click.echo("localspec: /help lists the commands, Ctrl-D quits", err=True)
-        return plain.run(front, _lines_of_a_person(session.talk.history.questions(_RECALLED)))
+        typed = _lines_of_a_person(session.talk.history.questions(_RECALLED))
+        return plain.run(front, typed, greets=not quiet)
     return plain.run(front, _typed_lines(quiet=quiet))
 
 

@@ -10,7 +10,7 @@ _VARIABLE = "_LOCALSPEC_COMPLETE"
 @click.command()
 @click.argument("shell", type=click.Choice(_SHELLS))
 def completion(shell: str) -> None:
-    """Print what SHELL has to run at its start to complete this program's commands.
+    """Print the completion script of SHELL. It completes commands, options and names of models.
 
     \b
         eval "$(localspec completion bash)"           in ~/.bashrc

@@ -13,28 +13,25 @@ from localspec.config.resolve import resolve, with_recommended
 from localspec.storage.files import private_directory
 from localspec.storage.paths import shown
 
-_DEBUG = click.option("--debug", is_flag=True, help="Show a traceback when something fails.")
-
 
 @click.group()
 def config() -> None:
     """Show and change settings.
 
     \b
-        localspec config set model qwen3-4b      what run and chat load from now on
+        localspec config set model qwen3-4b      load this model from now on
         localspec config set temperature 0.3
         localspec config unset temperature
 
-    Flags come before variables LOCALSPEC_*, those before the project's localspec.toml, and that
-    before the user's own file, which `set`, `unset` and `edit` change.
+    Command-line options override variables LOCALSPEC_*, these override the project's
+    localspec.toml, and that overrides your own file, which `set`, `unset` and `edit` change.
     """  # noqa: D301 - click keeps lines behind a \b
 
 
 @config.command()
 @click.option("--json", "json_", is_flag=True, help="Print one JSON object.")
-@_DEBUG
-def show(json_: bool, debug: bool) -> None:  # noqa: ARG001 - main() looks for --debug
-    """Print every setting, its value, and who set it."""
+def show(json_: bool) -> None:
+    """Print every setting, its value, and where it was set."""
     # Help does without it.
     from localspec.models.registry import load_registry  # noqa: PLC0415
 
@@ -59,15 +56,15 @@ def show(json_: bool, debug: bool) -> None:  # noqa: ARG001 - main() looks for -
 @config.command("set", context_settings={"ignore_unknown_options": True})
 @click.argument("name", shell_complete=complete_keys)
 @click.argument("value")
-@_DEBUG
-def set_(name: str, value: str, debug: bool) -> None:  # noqa: ARG001 - main() looks for --debug
-    """Set NAME to VALUE in the user's own file; `model` is the model that run and chat load."""
+def set_(name: str, value: str) -> None:
+    """Set NAME to VALUE in your own file; `model` is the model that `run` and `chat` load."""
     if name == MODEL:
         from localspec.cli.words import require_model  # noqa: PLC0415 - the registry of models
         from localspec.models.registry import load_registry  # noqa: PLC0415
 
         chosen = load_registry().chosen(require_model(value))
         keep_model(chosen)
+        click.echo(f"{value} is now your default model", err=True)
         for each, given in chosen.items():
             _report(each, given)
     else:
@@ -76,17 +73,15 @@ def set_(name: str, value: str, debug: bool) -> None:  # noqa: ARG001 - main() l
 
 @config.command()
 @click.argument("name", shell_complete=complete_keys)
-@_DEBUG
-def unset(name: str, debug: bool) -> None:  # noqa: ARG001 - main() looks for --debug
-    """Take NAME out of the user's own file, so that the default holds again."""
+def unset(name: str) -> None:
+    """Remove NAME from your own file, which restores the default."""
     if not unset_own(name):
         click.echo(f"{name} was not set in {shown(user_file())}", err=True)
 
 
 @config.command()
-@_DEBUG
-def edit(debug: bool) -> None:  # noqa: ARG001 - main() looks for --debug
-    """Open the user's own file in $VISUAL or $EDITOR, and check it."""
+def edit() -> None:
+    """Open your own file in $VISUAL or $EDITOR, then check it."""
     file = user_file()
     private_directory(file.parent)
     click.edit(filename=str(file))
@@ -94,9 +89,8 @@ def edit(debug: bool) -> None:  # noqa: ARG001 - main() looks for --debug
 
 
 @config.command()
-@_DEBUG
-def path(debug: bool) -> None:  # noqa: ARG001 - main() looks for --debug
-    """Print which files are read: the user's own, there or not, and the project's, if any."""
+def path() -> None:
+    """Print the settings files: your own (even if missing), and the project's if there is one."""
     click.echo(shown(user_file()))
     project = project_file(Path.cwd(), Path.home())
     if project is not None:

@@ -2,13 +2,21 @@
 
 import json
 import sys
+from collections.abc import Callable
 
 import click
 
 from localspec.cli.option_flags import option_flags
-from localspec.diagnosis.examine import examine
-from localspec.diagnosis.fact import Fact
+from localspec.diagnosis.fact import Fact, gathered
+from localspec.diagnosis.files import places, settings, store
+from localspec.diagnosis.gpu_builds import find_tools, gpu_build
+from localspec.diagnosis.hub import network
+from localspec.diagnosis.machine import hardware, software
+from localspec.diagnosis.passes import passes
 from localspec.display import printable
+from localspec.llama.build import build
+from localspec.llama.devices import devices
+from localspec.storage.paths import data_dir
 
 _MARKS = {"ok": " ", "note": "-", "broken": "!"}
 
@@ -16,13 +24,12 @@ _MARKS = {"ok": " ", "note": "-", "broken": "!"}
 @click.command()
 @click.option("--json", "json_", is_flag=True, help="Print one JSON object.")
 @option_flags("offline")
-@click.option("--verify", is_flag=True, help="Read every stored model, and compare its sha256.")
-@click.option("--debug", is_flag=True, help="Show a traceback when something fails.")
-def doctor(json_: bool, offline: bool, verify: bool, debug: bool) -> int:  # noqa: ARG001 - main() looks for --debug
-    """Look this machine over: llama.cpp, devices, memory, files, settings, network.
+@click.option("--verify", is_flag=True, help="Read every stored model and compare its sha256.")
+def doctor(json_: bool, offline: bool, verify: bool) -> int:
+    """Check this machine: llama.cpp, devices, memory, files, settings, network.
 
-    Tells no secrets, so that its answer can be shown to others. Exit code 1 where something is
-    broken; having no network is not.
+    The output holds no secrets and is safe to share. The exit code is 1 if something is broken;
+    having no network does not count.
     """
     facts = examine(offline=offline, verify=verify, progress=_tell_file)
     broken = [fact for fact in facts if fact.state == "broken"]
@@ -30,7 +37,7 @@ def doctor(json_: bool, offline: bool, verify: bool, debug: bool) -> int:  # noq
         click.echo(_as_json(facts))
     else:
         _print(facts)
-        click.echo(f"\n{len(broken)} to mend" if broken else "\nnothing to mend")
+        click.echo(f"\n{_problems(len(broken))} found")
     return 1 if broken else 0
 
 
@@ -50,6 +57,32 @@ def _print(facts: list[Fact]) -> None:
         click.echo(f"{_MARKS[fact.state]} {fact.name:18} {printable(fact.value)}")
 
 
+def _problems(count: int) -> str:
+    return "no problems" if not count else "1 problem" if count == 1 else f"{count} problems"
+
+
 def _tell_file(name: str) -> None:
     if sys.stderr.isatty():
         click.echo(f"localspec: reading {name[:12]}…", err=True)
+
+
+def examine(
+    *, offline: bool, verify: bool, progress: Callable[[str], None] = lambda _: None
+) -> list[Fact]:
+    """Look this machine over.
+
+    Args:
+        offline: use no network.
+        verify: re-hash every stored model.
+        progress: called with the name of a file that is about to be read.
+    """
+    return [
+        *gathered("software", lambda: software(build())),
+        *gathered("hardware", lambda: hardware(devices())),
+        *gathered("GPU build", lambda: gpu_build(build(), find_tools())),
+        *gathered("places", places),
+        *gathered("settings", settings),
+        *gathered("network", lambda: network(offline=offline)),
+        *gathered("store", lambda: store(data_dir(), verify=verify, progress=progress)),
+        *gathered("passes", lambda: passes(data_dir())),
+    ]

@@ -12,33 +12,31 @@ from localspec.storage.paths import data_dir
 
 
 @click.command()
-@click.option("--since", metavar="WHEN", help="Only since then: 2026-11-20, 12h, 7d, 4w.")
+@click.option("--since", metavar="WHEN", help="Only since this time: 2026-11-20, 12h, 7d, 4w.")
 @click.option(
     "--drafter",
     "drafters",
     multiple=True,
     type=click.Choice([*DRAFTERS, OFF]),
-    help="Only rounds of this drafter; repeatable. Default: all that drafted.",
+    help="Only rounds of this drafter; can be repeated. Default: every drafter.",
 )
 @click.option(
     "--context",
     "most_context",
     type=click.IntRange(1),
     metavar="N",
-    help="Cut contexts to their last N tokens. Default: whole.",
+    help="Cut each context to its last N tokens. Default: not cut.",
 )
-@click.option("--debug", is_flag=True, help="Show a traceback when something fails.")
 def export_proposals(
     since: str | None,
     drafters: tuple[str, ...],
     most_context: int | None,
-    debug: bool,  # noqa: ARG001 - main() looks for --debug
 ) -> None:
-    """Print what was drafted and what became of it, as JSON lines, to train a better draft model on.
+    """Print recorded drafts and whether they were accepted, as JSON lines, to train a better draft model.
 
-    Each line is a round: context, draft, how many of its tokens were accepted, and the target's own
-    token after them; as ids of the target's vocabulary, and as text. Only replies that were
-    recorded with text are there: `localspec telemetry text on`.
+    Each line is a round: the context, the draft, how many of its tokens were accepted, and the
+    target's own next token, both as ids of the target's vocabulary and as text. Only replies
+    recorded with text are included; turn that on with `localspec telemetry text on`.
     """
     from localspec.telemetry.moments import since as moment  # noqa: PLC0415 - `--help` needs none of it
     from localspec.telemetry.text import proposals  # noqa: PLC0415
@@ -49,6 +47,6 @@ def export_proposals(
         count += 1
     if count == 0:
         raise LocalspecError(
-            "no round with text fits: `localspec telemetry text on` has text recorded from then on"
+            "no matching round was recorded with text: `localspec telemetry text on` records text from now on"
         )
     click.echo(f"localspec: {count} proposals", err=True)

@@ -12,8 +12,8 @@ from localspec.errors import UsageError
 from localspec.models.registry import load_registry
 
 _NONE = (
-    "no model is chosen: name one with -m, or set one with `localspec config set model NAME`; "
-    "`localspec recommend` proposes some"
+    "no model chosen: name one with -m, or set one with `localspec config set model NAME`; "
+    "`localspec recommend` suggests some"
 )
 
 
@@ -33,8 +33,8 @@ def with_model(flags: Mapping[str, Any]) -> dict[str, Any]:
     if sys.stdin.isatty() and sys.stderr.isatty():
         return {**configured({**flags, "model": _taken()}), "unasked": ""}
     told = (
-        f"no model is chosen: took {load_registry().default_pair}, which is small and makes things up; "
-        "`localspec recommend` proposes others"
+        f"no model chosen: using {load_registry().default_pair}, a tiny demo model that makes things up; "
+        "`localspec recommend` suggests better ones"
     )
     return {**found, "unasked": told}
 
@@ -47,14 +47,14 @@ def _taken() -> str:
 
     every = measured_choices()
     shown = [each for each in every if each.recommended] or every
-    click.echo("You have chosen no model yet. These suit this machine best:", err=True)
+    click.echo("You have not chosen a model yet. These suit this machine best:", err=True)
     for number, each in enumerate(shown, 1):
         text = f"{number}  {each.name}: {each.hint}"
         width = shutil.get_terminal_size().columns
         click.echo(click.wrap_text(text, width, "  ", " " * 5), err=True)
     registry = load_registry()
     while True:
-        answer = _asked("Enter takes 1 for good; a number or a name; a lists all; n leaves: ")
+        answer = _asked("Enter for 1, or type a number or a name (a: list all, n: cancel): ")
         if answer is None or answer in {"n", "q"}:
             raise UsageError(_NONE)
         if answer == "a":
@@ -68,12 +68,14 @@ def _taken() -> str:
         elif registry.knows(answer):
             name = answer
         else:
-            click.echo(f"{answer[:40]!r} is neither a number of the list nor a name", err=True)
+            click.echo(
+                f"{answer[:40]!r} is neither a number in the list nor the name of a model", err=True
+            )
             continue
         overruled = keep_model(registry.chosen(name))
         said = (
             overruled
-            or f"{name} is your model from now on; `localspec config set model NAME` changes that"
+            or f"{name} is now your default model; `localspec config set model NAME` changes it"
         )
         click.echo(f"localspec: {said}", err=True)
         return name

@@ -17,7 +17,6 @@ from localspec.ui.clean import clean, clean_line
 from localspec.ui.export import exported, write_export
 
 _JSON = click.option("--json", "json_", is_flag=True, help="Print JSON.")
-_DEBUG = click.option("--debug", is_flag=True, help="Show a traceback when something fails.")
 _NUMBER = click.argument("number", metavar="[NUMBER]", required=False)
 
 
@@ -26,17 +25,23 @@ _NUMBER = click.argument("number", metavar="[NUMBER]", required=False)
 def history(context: click.Context) -> None:
     """List, show, search and export conversations.
 
-    `localspec chat --continue` and `localspec run --continue` go on with the last one.
+    `localspec chat --continue` and `localspec run --continue` resume the last one.
     """
     if context.invoked_subcommand is None:
         context.invoke(list_)
 
 
 @history.command("list")
-@click.option("-n", "--max", "most", type=click.IntRange(1), default=20, help="Default: 20.")
+@click.option(
+    "-n",
+    "--max",
+    "most",
+    type=click.IntRange(1),
+    default=20,
+    help="Most conversations to list. Default: 20.",
+)
 @_JSON
-@_DEBUG
-def list_(most: int, json_: bool, debug: bool) -> None:  # noqa: ARG001 - main() looks for --debug
+def list_(most: int, json_: bool) -> None:
     """List the last conversations, newest first."""
     _print("", most, json_)
 
@@ -44,17 +49,15 @@ def list_(most: int, json_: bool, debug: bool) -> None:  # noqa: ARG001 - main()
 @history.command()
 @click.argument("words", nargs=-1, required=True)
 @_JSON
-@_DEBUG
-def search(words: tuple[str, ...], json_: bool, debug: bool) -> None:  # noqa: ARG001 - main() looks for --debug
-    """List the conversations that hold all WORDS."""
+def search(words: tuple[str, ...], json_: bool) -> None:
+    """List the conversations that contain all WORDS."""
     _print(" ".join(words), 200, json_)
 
 
 @history.command()
 @_NUMBER
 @_JSON
-@_DEBUG
-def show(number: str | None, json_: bool, debug: bool) -> None:  # noqa: ARG001 - main() looks for --debug
+def show(number: str | None, json_: bool) -> None:
     """Print conversation NUMBER, or the last one, as Markdown."""
     with _opened() as kept:
         text = exported(kept, _chosen(kept, number), "json" if json_ else "md").rstrip("\n")
@@ -64,11 +67,10 @@ def show(number: str | None, json_: bool, debug: bool) -> None:  # noqa: ARG001 
 @history.command()
 @click.argument("number")
 @click.argument("file", required=False, type=click.Path(path_type=Path))
-@_DEBUG
-def export(number: str, file: Path | None, debug: bool) -> None:  # noqa: ARG001 - main() looks for --debug
-    """Write conversation NUMBER to FILE; .json has every branch and figure.
+def export(number: str, file: Path | None) -> None:
+    """Write conversation NUMBER to FILE as Markdown, or with every branch if FILE ends in .json.
 
-    Without FILE it is named after the title, in the working directory.
+    Without FILE, the name is made from the title, in the current directory.
     """
     with _opened() as kept:
         path = write_export(kept, _chosen(kept, number), "" if file is None else str(file), Path())
@@ -89,12 +91,14 @@ def _opened() -> Iterator[History]:
 def _chosen(kept: History, number: str | None) -> int:
     latest = kept.latest()
     if latest is None:
-        raise UsageError("nothing was kept yet: chat, or `run` on a terminal")
+        raise UsageError("no conversations yet: `chat`, and `run` on a terminal, keep theirs")
     if number is None:
         return latest
     text = number.removeprefix("#")
     if not text.isdecimal():
-        raise UsageError(f"{number[:40]!r} is not a number: `localspec history` lists them")
+        raise UsageError(
+            f"{number[:40]!r} is not a number of a conversation: `localspec history` lists them"
+        )
     return kept.conversation(int(text)).id
 
 
@@ -105,7 +109,7 @@ def _print(words: str, most: int, json_: bool) -> None:
         click.echo(json.dumps([_document(each) for each in found], indent=2))
         return
     if not found:
-        click.echo("nothing fits" if words else "nothing was kept yet", err=True)
+        click.echo("nothing matches" if words else "no conversations yet", err=True)
     for each in found:
         day = datetime.fromtimestamp(each.updated_s).astimezone().strftime("%Y-%m-%d %H:%M")
         parts = [clean_line(each.title) or "untitled", each.pair, clean_line(each.excerpt)]

@@ -33,7 +33,7 @@ class Kept:
         if go_on:
             latest = self._talk.history.latest()
             if latest is None:
-                raise UsageError("there is no conversation to continue yet: ask without --continue")
+                raise UsageError("no conversation to continue yet: ask without --continue")
             self._talk.open(latest)
         self.model = self._talk.pair
 

@@ -47,7 +47,7 @@ def _at_port(host: str, port: int) -> socket.socket:
     except OSError as error:
         reason = error.strerror or str(error)
         raise UsageError(
-            f"cannot listen at {host}, port {port}: {reason}; give another --port"
+            f"cannot listen on {host}, port {port}: {reason}; give another --port"
         ) from None
 
 
@@ -63,7 +63,7 @@ def _at_path(path: str) -> socket.socket:
         listener.close()
         reason = getattr(error, "strerror", None) or str(error)
         raise UsageError(
-            f"cannot listen at --socket {path[:200]!r}: {reason}; give another path"
+            f"cannot listen on --socket {path[:200]!r}: {reason}; give another path"
         ) from None
     finally:
         os.umask(mask)

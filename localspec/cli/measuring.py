@@ -65,8 +65,7 @@ def output_options(
     def add(command: Callable[..., Any]) -> Callable[..., Any]:
         options = (
             click.option("--json", "json_", is_flag=True, help=json_),
-            click.option("--quiet", is_flag=True, help="Print nothing on stderr but errors."),
-            click.option("--debug", is_flag=True, help="Show a traceback when something fails."),
+            click.option("--quiet", is_flag=True, help="Print only errors on stderr."),
         )
         for option in reversed(options):  # click shows first what was added last
             command = option(command)

@@ -16,18 +16,16 @@ from localspec.models.store import Store
 from localspec.storage.files import size_text
 from localspec.storage.paths import data_dir, shown
 
-_debug = click.option("--debug", is_flag=True, help="Show a traceback when something fails.")
 _json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 
 @click.command(name="list")
 @_json
-@_debug
-def list_(as_json: bool, debug: bool) -> None:  # noqa: ARG001 - main() looks for --debug
-    """List the models that are here: name, size, and whose file it is.
+def list_(as_json: bool) -> None:
+    """List the models on this machine: name, size, and who owns the file.
 
-    `store` is a file of localspec's own; `hub cache` and `link` point to files of others, which
-    are never removed; `unfinished` goes on with the next pull.
+    `store` is localspec's own file. `hub cache` and `link` point to files of others, which are
+    never deleted. `unfinished` resumes with the next pull.
     """
     registry = load_registry()
     items = inventory(registry, Store(data_dir()))
@@ -36,8 +34,8 @@ def list_(as_json: bool, debug: bool) -> None:  # noqa: ARG001 - main() looks fo
         return
     if not items:
         click.echo(
-            "no model is here yet: `localspec pull NAME` fetches one, for example "
-            f"{registry.default_pair}",
+            "no models yet: download one with `localspec pull NAME`; "
+            "`localspec recommend` suggests some",
             err=True,
         )
     width = max((len(item.name) for item in items), default=0)
@@ -48,9 +46,8 @@ def list_(as_json: bool, debug: bool) -> None:  # noqa: ARG001 - main() looks fo
 @click.command()
 @click.argument("name", shell_complete=complete_models)
 @_json
-@_debug
-def show(name: str, as_json: bool, debug: bool) -> None:  # noqa: ARG001 - main() looks for --debug
-    """Show what the registry and the file's own header say of NAME, a model or a path."""
+def show(name: str, as_json: bool) -> None:
+    """Show what the registry and the file itself say about NAME, a model or a path."""
     facts = facts_of(name, load_registry(), Store(data_dir()))
     if as_json:
         click.echo(json.dumps(facts, indent=2))
@@ -63,13 +60,12 @@ def show(name: str, as_json: bool, debug: bool) -> None:  # noqa: ARG001 - main(
 
 @click.command()
 @click.argument("names", metavar="NAME...", nargs=-1, required=True, shell_complete=complete_models)
-@click.option("--yes", is_flag=True, help="Do not ask.")
-@_debug
-def rm(names: tuple[str, ...], yes: bool, debug: bool) -> None:  # noqa: ARG001 - main() looks for --debug
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
+def rm(names: tuple[str, ...], yes: bool) -> None:
     """Remove each NAME, a pair, a model or an imported file, from this machine.
 
-    A file that another model or pair uses stays, and so do files in the hub's cache and files that
-    were imported by link: only the pointer to them goes.
+    Never deletes files that another model uses, files in the hub's cache, or files that you
+    imported by link: for these, only the name is removed.
     """
     store = Store(data_dir())
     removal = plan_removal(names, load_registry(), store)
@@ -82,17 +78,16 @@ def rm(names: tuple[str, ...], yes: bool, debug: bool) -> None:  # noqa: ARG001 
         click.echo(line)
     click.echo(f"freed {freed} bytes ({size_text(freed)})")
     if removal.kept:
-        reasons = "; ".join(f"{item.name} stays, since {why}" for item, why in removal.kept)
-        raise LocalspecError(f"{reasons}: name that, too, to remove both")
+        reasons = "; ".join(f"{item.name} stays, because {why}" for item, why in removal.kept)
+        raise LocalspecError(f"{reasons}: name that as well to remove both")
 
 
 @click.command(name="import")
 @click.argument("path", type=click.Path(path_type=Path))
-@click.option("--name", help="What to call it; by default, the file's name.")
+@click.option("--name", help="Name of the model. Default: the file's name.")
 @click.option("--copy", is_flag=True, help="Copy the file instead of pointing to it.")
-@_debug
-def import_(path: Path, name: str | None, copy: bool, debug: bool) -> None:  # noqa: ARG001 - main() looks for --debug
-    """Check the GGUF file at PATH and give it a name that every command takes."""
+def import_(path: Path, name: str | None, copy: bool) -> None:
+    """Check the GGUF file at PATH and give it a name that every command understands."""
     imported = import_file(path.expanduser(), name, load_registry(), Store(data_dir()), copy=copy)
     click.echo(imported.name)
 
@@ -125,7 +120,7 @@ def _text(key: str, value: object) -> str:
 
 def _what_stays(item: Item, removal: Removal) -> str:
     if item.entry.sha256 in removal.shared:
-        return ", the name; another one has the same file"
+        return "; another name has the same file, which stays"
     if item.where == "hub cache" and item.path is not None:
         return f"; its file stays in the hub's cache, at {shown(item.path.resolve())}"
     if item.where == "link" and item.path is not None:

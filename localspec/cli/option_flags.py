@@ -21,7 +21,7 @@ _model_flag = click.option(
     "--model",
     metavar="NAME",
     shell_complete=complete_models,
-    help="Model: the name of a pair or a model, a GGUF, or user/repo:QUANT.",
+    help="Model: a name, a GGUF file, or user/repo:QUANT.",
 )
 _MOST_AT_ONCE = 64
 _TYPES = {"whole": int, "number": float, "text": str, "texts": str}

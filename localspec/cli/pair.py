@@ -16,24 +16,22 @@ from localspec.models.registry import load_registry
 from localspec.storage.files import size_text
 
 _JSON = click.option("--json", "json_", is_flag=True, help="Print JSON.")
-_DEBUG = click.option("--debug", is_flag=True, help="Show a traceback when something fails.")
 
 
 @click.group()
 def pair() -> None:
-    """Judge, list and suggest pairs of models."""
+    """Check, list and suggest pairs of models."""
 
 
 @pair.command()
 @click.argument("target", shell_complete=complete_models)
 @click.argument("draft_model", shell_complete=complete_models)
 @_JSON
-@_DEBUG
-def check(target: str, draft_model: str, json_: bool, debug: bool) -> int:  # noqa: ARG001 - main() looks for --debug
-    """Judge whether DRAFT_MODEL can draft for TARGET.
+def check(target: str, draft_model: str, json_: bool) -> int:
+    """Check whether DRAFT_MODEL can draft for TARGET.
 
-    Both are known names, paths, or user/repo:QUANT on the hub. Of a file that is not here, only the
-    header is fetched. The exit code is 4 when they do not fit.
+    Both are names, paths, or user/repo:QUANT on the hub. If a file is not on this machine, only its
+    header is downloaded. The exit code is 4 if they do not fit.
     """
     report = check_pair(target, draft_model, load_registry())
     click.echo(_json(check_facts(report)) if json_ else "\n".join(_check_lines(report)))
@@ -42,9 +40,8 @@ def check(target: str, draft_model: str, json_: bool, debug: bool) -> int:  # no
 
 @pair.command("list")
 @_JSON
-@_DEBUG
-def list_(json_: bool, debug: bool) -> None:  # noqa: ARG001 - main() looks for --debug
-    """List the known pairs, the smallest first; `*` marks what is here."""
+def list_(json_: bool) -> None:
+    """List the known pairs, smallest first; `*` marks pairs on this machine."""
     registry = load_registry()
     pairs = sorted(registry.pairs.values(), key=lambda each: pair_size(each, registry) or 0)
     if json_:
@@ -71,8 +68,7 @@ def list_(json_: bool, debug: bool) -> None:  # noqa: ARG001 - main() looks for 
 @pair.command("suggest")
 @click.argument("target", shell_complete=complete_models)
 @_JSON
-@_DEBUG
-def suggest_(target: str, json_: bool, debug: bool) -> None:  # noqa: ARG001 - main() looks for --debug
+def suggest_(target: str, json_: bool) -> None:
     """Suggest draft models for TARGET, best first."""
     found = suggest(target, load_registry())
     if json_:
@@ -82,7 +78,7 @@ def suggest_(target: str, json_: bool, debug: bool) -> None:  # noqa: ARG001 - m
     if not found:
         raise PairMismatch(
             f"no known model can draft for {target}: use --draft lookup, "
-            "or judge one that you have with `localspec pair check`"
+            "or check one of your own with `localspec pair check`"
         )
 
 
@@ -101,7 +97,7 @@ def _check_lines(report: PairReport) -> Iterable[str]:
     )
     for note in () if different is not None else fit.notes:
         yield f"  note              {note}"
-    yield f"  ends of a reply   {'the same' if report.same_eog else 'different, the target decides'}"
+    yield f"  end tokens        {'the same' if report.same_eog else 'different; those of the target count'}"
     yield f"  chat templates    {report.templates}"
     yield f"  fingerprints      {target.fingerprint[:16]} and {draft_model.fingerprint[:16]}"
     fetched = target.fetched_bytes + draft_model.fetched_bytes

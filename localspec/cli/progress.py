@@ -2,7 +2,6 @@
 
 import sys
 import time
-from types import TracebackType
 from typing import Self
 
 from localspec.cli.progress_text import download_text
@@ -32,12 +31,7 @@ class ProgressLine:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._line.clear()
 
     def download(self, progress: Progress) -> None:
@@ -71,15 +65,15 @@ class ProgressLine:
     def measure(self, name: str, share: float) -> None:
         """Show how much of a model's passes is measured; elsewhere than on a terminal, that it is."""
         if self._speaking and not self._line.drawn and name not in self._measured:
-            print(f"localspec: measuring {shown(name)}, once on this machine", file=sys.stderr)
+            print(f"localspec: calibrating {shown(name)} (once per machine)", file=sys.stderr)
         self._measured.add(name)
         if self._due(time.monotonic()):
-            self._line.draw(_named("measuring ", name, f", once on this machine  {share:.0%}"))
+            self._line.draw(_named("calibrating ", name, f" (once per machine)  {share:.0%}"))
 
     def hash(self, name: str, share: float) -> None:
         """Show how much of a model's file is hashed."""
         if self._due(time.monotonic()):
-            self._line.draw(_named("hashing ", name, f", once for this file  {share:.0%}"))
+            self._line.draw(_named("hashing ", name, f" (once per file)  {share:.0%}"))
 
     def _due(self, now: float) -> bool:
         if not self._line.drawn or now - self._last_s < _REDRAW_S:
@@ -97,7 +91,7 @@ def _named(before: str, name: str, after: str) -> str:
 def _announce(progress: Progress) -> None:
     size = f"{progress.total_bytes / 1e6:.0f} MB"
     if progress.done_bytes:
-        size += f", {progress.done_bytes / 1e6:.0f} MB are here already"
+        size += f", {progress.done_bytes / 1e6:.0f} MB already here"
     print(
         f"localspec: fetching {shown(progress.name)} ({size}) from {progress.source}",
         file=sys.stderr,

@@ -1,9 +1,8 @@
 """One line that says how far downloads are, as wide as there is room. Pure: draws nothing."""
 
-import unicodedata
 from collections.abc import Iterator, Sequence
 
-from localspec.display import duration_text
+from localspec.display import cells_of, duration_text
 from localspec.models.transfer import Progress
 from localspec.storage.paths import shown
 
@@ -47,14 +46,6 @@ def cut(text: str, width: int) -> str:
             break
         kept.append(character)
     return "".join(kept) + "…" if width > 0 else ""
-
-
-def cells_of(text: str) -> int:
-    """Return how many cells of a terminal a text takes: ideographs two, combining marks none."""
-    return sum(
-        0 if unicodedata.combining(each) else 2 if unicodedata.east_asian_width(each) in "WF" else 1
-        for each in text
-    )
 
 
 def _names(moments: Sequence[Progress]) -> Iterator[str]:

@@ -16,7 +16,7 @@ def read_prompt(argument: str | None) -> str:
     """Return the prompt: the argument, what stdin brings, or the argument about what stdin brings.
 
     An argument `-`, or none, reads stdin. With an argument, stdin is read only where it is a pipe
-    or a file: it is the material that the prompt speaks about.
+    or a file: it is context for the prompt.
 
     Raises:
         UsageError: there is no prompt.
@@ -24,18 +24,18 @@ def read_prompt(argument: str | None) -> str:
     """
     if argument is None or argument == "-":
         if sys.stdin.isatty():
-            click.echo("Type the prompt; end it with Ctrl-D on a line of its own.", err=True)
+            click.echo("Type the prompt, then press Ctrl-D on an empty line.", err=True)
         text = _read_stdin()
         if not text.strip():
-            raise UsageError("stdin is empty: give a prompt there or as an argument")
+            raise UsageError("stdin is empty: give a prompt on stdin or as an argument")
         return text
     if not argument.strip():
-        raise UsageError("the prompt is empty: write something, or leave it away to read stdin")
-    material = _read_stdin() if _stdin_brings_material() else ""
-    return f"{argument}\n\n{material}" if material.strip() else argument
+        raise UsageError("the prompt is empty: write something, or leave it out to read stdin")
+    context = _read_stdin() if _stdin_has_context() else ""
+    return f"{argument}\n\n{context}" if context.strip() else argument
 
 
-def _stdin_brings_material() -> bool:
+def _stdin_has_context() -> bool:
     try:
         mode = os.fstat(sys.stdin.fileno()).st_mode
     except (AttributeError, OSError, ValueError):  # closed, or replaced by something unreal
@@ -52,7 +52,7 @@ def _read_stdin() -> str:
         ) from None
     if len(raw) > _MOST_BYTES:
         raise LocalspecError(
-            f"stdin brings more than {_MOST_BYTES >> 20} MB, more than any context holds: shorten it"
+            f"stdin has more than {_MOST_BYTES >> 20} MB, more than any context holds: shorten it"
         )
     raw = raw.removeprefix(codecs.BOM_UTF8)
     try:

@@ -13,32 +13,32 @@ from localspec.options import LoadOptions, changed
 
 @click.command()
 @click.argument("names", metavar="NAME...", nargs=-1, required=True, shell_complete=complete_models)
-@option_flags("offline", offline="Use no network: only what is on this machine.")
+@option_flags("offline", offline="Do not use the network, only what is on this machine.")
 @click.option(
     "--with-draft",
     is_flag=True,
-    help="Fetch draft models, too, that would not pay on this machine.",
+    help="Also download draft models that would not pay off on this machine.",
 )
-@click.option("--yes", is_flag=True, help="Do not ask, however large it is.")
-@click.option("--quiet", is_flag=True, help="Show no progress and no plan, and do not ask.")
-@click.option("--debug", is_flag=True, help="Show a traceback when something fails.")
+@click.option(
+    "--yes", is_flag=True, help="Do not ask for confirmation, however large the download is."
+)
+@click.option("--quiet", is_flag=True, help="Show no progress and no forecast, and do not ask.")
 def pull(
     names: tuple[str, ...],
     offline: bool,
     with_draft: bool,
     yes: bool,
     quiet: bool,
-    debug: bool,  # noqa: ARG001 - main() looks for --debug
 ) -> None:
-    """Fetch each NAME, verify it, and print where its files are.
+    """Download each NAME, verify it, and print where its files are.
 
-    A NAME is a pair, a model, or a model on the Hugging Face hub: user/repo:QUANT. A pair brings its
-    draft model along where that could make answers faster on this machine.
+    A NAME is a model or a pair that `localspec search` lists, or user/repo:QUANT on the Hugging
+    Face hub. A pair's draft model comes along if it can make answers faster on this machine.
 
-    What is here already is not fetched again, and a download that was cut goes on where it
-    stopped. Before a large file is fetched, its header tells whether it will fit into the
-    memory that is free; on a terminal, more than 4 GB, more than half of the free disk, or what
-    will not run, is asked about.
+    Files that you already have are not downloaded again, and an interrupted download resumes.
+    Before a large download, the file's header shows whether the model will fit free memory. On a
+    terminal, `pull` asks before it downloads more than 4 GB, more than half of the free disk, or
+    something that will not run.
     """
     flags = configured({"offline": offline})
     with unwind_on_terminate():

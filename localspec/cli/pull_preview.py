@@ -101,12 +101,12 @@ class Preview:
 
     def _ask(self, to_fetch: int, *, ask: bool) -> None:
         free = free_bytes(self._store.root)
-        sizes = f"{size_text(to_fetch)} to fetch, {size_text(free)} free on the disk"
+        sizes = f"{size_text(to_fetch)} to download, {size_text(free)} free on the disk"
         large = to_fetch > LARGE_BYTES or to_fetch > free // 2
         if not ask or not (large or self._problems):
             self._say(sizes)
             return
-        question = "fetch it all the same?" if self._problems else "fetch it?"
+        question = "download it anyway?" if self._problems else "download it?"
         click.confirm(
             f"localspec: {sizes}: {question}", default=not self._problems, abort=True, err=True
         )

@@ -23,7 +23,7 @@ def system_options(command: Function) -> Function:
         "--persona",
         metavar="NAME",
         shell_complete=complete_personas,
-        help="System prompt by its name in chat.toml.",
+        help="Named system prompt from chat.toml.",
     )
     return click.option("-s", "--system", metavar="TEXT", help="System prompt.")(persona(command))
 
@@ -38,14 +38,14 @@ def question_options(command: Function) -> Function:
             nargs=2,
             multiple=True,
             metavar="NAME VALUE",
-            help="A field of the template; repeatable.",
+            help="Value of a template field; can be repeated.",
         ),
         click.option(
             "-t",
             "--template",
             metavar="NAME",
             shell_complete=complete_personas,
-            help="Prompt by its name in chat.toml, in jinja.",
+            help="Named prompt template from chat.toml.",
         ),
         click.option(
             "-f",
@@ -53,7 +53,7 @@ def question_options(command: Function) -> Function:
             "files",
             multiple=True,
             metavar="FILE",
-            help="Attach a text file, as @FILE in the prompt does; repeatable.",
+            help="Attach a text file, like @FILE in the prompt; can be repeated.",
         ),
     ):
         command = add(command)
@@ -74,7 +74,7 @@ def system_prompt(flags: Mapping[str, Any], preferences: Preferences | None = No
     if name is None:
         return flags["usual_system"] if system is None else system  # type: ignore[no-any-return]
     if system is not None:
-        raise UsageError("--system and --persona exclude each other: give one of them")
+        raise UsageError("--system and --persona cannot be combined: give one of them")
     return _named("persona", name, (preferences or read_preferences()).personas)
 
 
@@ -117,12 +117,13 @@ def question(text: str, flags: Mapping[str, Any], typed: str = "") -> Message:
     documents += attached(typed, folder)
     if not flags["quiet"]:
         for name in unmatched(typed, folder):
-            click.echo(f"localspec: there is no file {name} here: sent as text", err=True)
+            click.echo(f"localspec: no file matches {name}: sent as text", err=True)
     return Message.user(text, {each.name: each for each in documents}.values())
 
 
 def _named(what: str, name: str, texts: Mapping[str, str]) -> str:
     if name not in texts:
-        known = ", ".join(texts) or f"none, write some under [{what}s] in {FILE}"
-        raise UsageError(f"there is no {what} {name[:40]!r}: known are {known}")
+        known = ", ".join(texts)
+        hint = f"choose one of {known}" if texts else f"add it under [{what}s] in {FILE}"
+        raise UsageError(f"there is no {what} {name[:40]!r}: {hint}")
     return texts[name]

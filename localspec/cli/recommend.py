@@ -15,15 +15,14 @@ from localspec.storage.files import size_text
 
 
 @click.command("recommend")
-@click.option("--code", is_flag=True, help="For code, not for chat.")
+@click.option("--code", is_flag=True, help="Recommend models for code instead of chat.")
 @click.option("--json", "json_", is_flag=True, help="Print JSON.")
-@click.option("--debug", is_flag=True, help="Show a traceback when something fails.")
-def recommend_(code: bool, json_: bool, debug: bool) -> None:  # noqa: ARG001 - main() looks for --debug
-    """Propose models that suit this machine, the best first.
+def recommend_(code: bool, json_: bool) -> None:
+    """Recommend models for this machine, best first.
 
-    That is the largest that takes at most 60 % of the free memory (85 % of a GPU's own) and writes
-    8 tokens a second or more, as far as the memory's speed tells: every token reads the weights
-    once. The speed comes from passes that were measured here, or from reading memory for a moment.
+    The best is the largest model, or one nearly as large and much faster, that takes at most 60 % of
+    free memory (85 % of a GPU's own) and should write 8 tokens per second or more. Every token reads
+    the weights once, so localspec predicts that from the speed of memory, which it measures.
     """
     registry = load_registry()
     purpose: Purpose = "code" if code else "chat"
@@ -37,17 +36,17 @@ def recommend_(code: bool, json_: bool, debug: bool) -> None:  # noqa: ARG001 - 
         click.echo(f"{place.name}: {size_text(place.free_bytes)} free{speed}", err=True)
     others = taken_by_others()
     if others is not None and others[0] >= GIVES_WAY:
-        told = f"other programs take {others[0]:.1f} of {others[1]} cores"
-        click.echo(f"localspec: {told}: the speed may be measured too low", err=True)
+        told = f"other programs are using {others[0]:.1f} of {others[1]} cores"
+        click.echo(f"localspec: {told}; the measured speed may be too low", err=True)
     if not found:
         raise ModelUnavailable(
-            f"no model for {purpose} fits the free memory: end other programs, or take "
-            f"{registry.default_pair}, which is a toy"
+            f"no model for {purpose} fits free memory: close other programs, or try "
+            f"{registry.default_pair}, a tiny demo model"
         )
     width = max(len(each.pair) for each in found)
     for proposal in found:
         click.echo(f"{proposal.pair:<{width}}  {_reason(proposal, registry)}")
-    click.echo(f"`localspec pull {found[0].pair}` fetches the first", err=True)
+    click.echo(f"download the first with `localspec pull {found[0].pair}`", err=True)
 
 
 def _reason(proposal: Proposal, registry: Registry) -> str:
@@ -56,7 +55,7 @@ def _reason(proposal: Proposal, registry: Registry) -> str:
     note = {
         Suits.WELL: "",
         Suits.SLOW: ", which is slow",
-        Suits.TIGHT: f", more than {memory.most:.0%} of what is free",
+        Suits.TIGHT: f", more than {memory.most:.0%} of free memory",
     }[proposal.suits]
     takes = f"{size_text(proposal.needed_bytes)} of {memory.name}{note}"
     return f"{foreseen}, {takes}: {registry.pairs[proposal.pair].good_for}"

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from localspec.launch.observe import Telemetry
-from localspec.telemetry.kinds import WORKLOADS
+from localspec.telemetry.reply import WORKLOADS
 
 
 @contextmanager
@@ -27,5 +27,5 @@ def workload_option() -> Callable[[Callable[..., Any]], Callable[..., Any]]:
         "--workload",
         type=click.Choice(list(WORKLOADS)),
         metavar="KIND",
-        help=f"What kind of text it is, for `stats`: {', '.join(WORKLOADS)}. Default: guessed.",
+        help=f"Kind of text, for `stats`: {', '.join(WORKLOADS)}. Default: guessed.",
     )

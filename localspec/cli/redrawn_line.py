@@ -4,8 +4,7 @@ import os
 import sys
 
 from localspec.cli.progress_text import cut
-
-_USUAL_COLUMNS = 80
+from localspec.display import columns_of
 
 
 class RedrawnLine:
@@ -33,8 +32,4 @@ class RedrawnLine:
 
 def columns() -> int:
     """Return how many cells a line may take; the last one is left free, since some terminals wrap there."""
-    try:
-        found = os.get_terminal_size(sys.stderr.fileno()).columns
-    except (OSError, ValueError):  # no file behind it
-        found = 0
-    return (found or _USUAL_COLUMNS) - 1
+    return columns_of(sys.stderr) - 1

@@ -9,10 +9,10 @@ from localspec.decoding.round import StopReason
 from localspec.storage.paths import shown
 
 _ENDINGS = {
-    StopReason.LENGTH: "cut at --max-tokens",
-    StopReason.LOOP: "stopped, it went round in circles",
+    StopReason.LENGTH: "cut off at --max-tokens",
+    StopReason.LOOP: "stopped, it repeated itself",
     StopReason.CANCELLED: "interrupted",
-    StopReason.CONTEXT_FULL: "cut, the context is full: raise --ctx",
+    StopReason.CONTEXT_FULL: "cut off, the context is full: raise --ctx",
 }
 
 
@@ -43,7 +43,7 @@ def as_json(assistant: Assistant, reply: Reply, workload: str, *, only_ascii: bo
 def not_whole(reply: Reply) -> str:
     """Return what to know of an answer that ended before its grammar did, on one line."""
     ending = _ENDINGS.get(reply.stop_reason, "ended by a stop text")
-    return f"the answer is not whole, so it does not keep its grammar: {ending}"
+    return f"the answer is incomplete, so it does not follow its grammar: {ending}"
 
 
 def one_line(assistant: Assistant, reply: Reply) -> str:
@@ -53,7 +53,7 @@ def one_line(assistant: Assistant, reply: Reply) -> str:
         parts.append(f"{reply.tokens_per_s:.1f} tokens/s")
     if reply.acceptance.drafted:
         parts.append(
-            f"{reply.drafter}: {reply.acceptance.accepted} of {reply.acceptance.drafted} drafted accepted"
+            f"{reply.drafter}: {reply.acceptance.accepted} of {reply.acceptance.drafted} drafted tokens accepted"
         )
     else:
         parts.append("nothing drafted")

@@ -43,35 +43,36 @@ from localspec.options import ReplyOptions
 @option_flags("models", "exact", "sampling", "structure")
 @system_options
 @question_options
-@click.option("-c", "--continue", "go_on", is_flag=True, help="Go on with the last conversation.")
+@click.option("-c", "--continue", "go_on", is_flag=True, help="Continue the last conversation.")
 @click.option(
     "--keep/--no-keep",
     default=None,
-    help="Keep it in the history, for --continue. Default: on a terminal.",
+    help="Keep the answer in the history, for --continue. Default: only on a terminal.",
 )
 @option_flags("context")
-@click.option("--raw", is_flag=True, help="Continue the prompt as it is, without chat template.")
-@click.option("--json", "json_", is_flag=True, help="Print one JSON object with text and figures.")
-@click.option("--quiet", is_flag=True, help="Print nothing on stderr but errors.")
+@click.option(
+    "--raw", is_flag=True, help="Complete the prompt as plain text, without a chat template."
+)
+@click.option(
+    "--json", "json_", is_flag=True, help="Print one JSON object with the text and figures."
+)
+@click.option("--quiet", is_flag=True, help="Print only errors on stderr.")
 @option_flags("device")
 @workload_option()
-@click.option("--show-thinking", is_flag=True, help="Print a reasoning model's thoughts, too.")
-@click.option(
-    "--debug", is_flag=True, help="Show a traceback and llama.cpp's log when something fails."
-)
+@click.option("--show-thinking", is_flag=True, help="Also print a reasoning model's thoughts.")
 def run(words: tuple[str, ...], **flags: Any) -> int:
-    """Answer PROMPT, with MODEL or the one that is set.
+    """Answer PROMPT with MODEL, or with your default model.
 
     \b
         localspec run "Why is the sky blue?"
         localspec run qwen2.5-coder:1.5b "Reverse a list in Go."
         git diff | localspec run "Write a commit message for this."
 
-    The first word is the model if it is the name of one, as `localspec search` lists them, a .gguf
-    file, or user/repo:QUANT. With -m NAME all words are the prompt.
+    The first word is the model if it is a name that `localspec search` lists, a .gguf file, or
+    user/repo:QUANT. With -m NAME, all words are the prompt.
 
-    With a prompt, a pipe or file on stdin is attached to it. Without one, or with `-`, stdin is the
-    prompt; on a terminal, `run` without a prompt is the chat.
+    A pipe or file on stdin is attached to the prompt as context. Without a prompt, or with `-`,
+    stdin is the prompt. On a terminal, `run` without a prompt starts the chat.
     """  # noqa: D301 - click keeps lines behind a \b
     model, prompt = model_and_prompt(words, chosen=named(flags) is not None)
     flags["model"] = flags["model"] or model
@@ -123,15 +124,13 @@ def run(words: tuple[str, ...], **flags: Any) -> int:
 
 
 def _check(flags: dict[str, Any]) -> None:
-    """Raise UsageError where flags exclude each other."""
+    """Raise UsageError where flags cannot be combined."""
     if flags["raw"] and (flags["system"], flags["persona"]) != (None, None):
-        raise UsageError("--raw and --system exclude each other: raw text has no system prompt")
+        raise UsageError("--raw and --system cannot be combined: raw text has no system prompt")
     if flags["raw"] and (flags["go_on"] or flags["keep"] or flags["files"]):
-        raise UsageError("--raw takes a text alone: leave --continue, --keep and --file out")
+        raise UsageError("--raw takes only a prompt: remove --continue, --keep and --file")
     if flags["go_on"] and (flags["system"], flags["persona"]) != (None, None):
-        raise UsageError(
-            "--continue keeps the conversation's own system prompt: leave --system out"
-        )
+        raise UsageError("--continue keeps the conversation's own system prompt: remove --system")
 
 
 def _is_chat(flags: dict[str, Any]) -> bool:

@@ -18,17 +18,16 @@ from localspec.storage.files import size_text
 @click.command()
 @click.argument("words", nargs=-1)
 @click.option("--json", "json_", is_flag=True, help="Print JSON.")
-@click.option("--debug", is_flag=True, help="Show a traceback when something fails.")
-def search(words: tuple[str, ...], json_: bool, debug: bool) -> None:  # noqa: ARG001 - main() looks for --debug
-    """List the models that all WORDS fit, or all, the smallest first.
+def search(words: tuple[str, ...], json_: bool) -> None:
+    """List the models that match all WORDS, or all models, smallest first.
 
-    Words are looked for in names and in what a model is good for. `*` marks what is here.
+    Searches names and what a model is good for. `*` marks models on this machine.
     """
     registry = load_registry()
     found = matching(" ".join(words).lower(), registry)
     if not found:
         registry.require(" ".join(words))
-        raise ModelUnavailable(f"nothing fits {' '.join(words)[:80]!r}: try fewer words")
+        raise ModelUnavailable(f"nothing matches {' '.join(words)[:80]!r}: try fewer words")
     if json_:
         click.echo(json.dumps([pair_facts(each, registry) for each in found], indent=2))
         return

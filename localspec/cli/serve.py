@@ -28,54 +28,56 @@ _MOST_WAITING = 10_000
 @click.argument("name", metavar="[MODEL]", required=False, shell_complete=complete_models)
 @option_flags("models", "exact", "sampling")
 @option_flags("context")
-@click.option("--host", metavar="ADDRESS", help="Address to listen at. Default: 127.0.0.1.")
+@click.option("--host", metavar="ADDRESS", help="Address to listen on. Default: 127.0.0.1.")
 @click.option(
     "--port",
     type=click.IntRange(0, 65535),
-    help="Port; 0 takes a free one. Default: 8080, or none with --socket.",
+    help="Port to listen on; 0 picks a free one. Default: 8080, or none with --socket.",
 )
 @click.option(
-    "--socket", metavar="PATH", help="Unix socket to listen at; only you may connect to it."
+    "--socket", metavar="PATH", help="Unix socket to listen on; only you can connect to it."
 )
-@click.option("--background", is_flag=True, help="Return once it is ready; see ps and stop.")
+@click.option(
+    "--background", is_flag=True, help="Return when ready, and keep serving; see ps and stop."
+)
 @click.option(
     "--api-key-file",
     metavar="FILE",
-    help="Keys, one a line, of which every request has to bear one. Needed beyond this machine.",
+    help="File of keys, one per line; every request must carry one. Required for other machines.",
 )
 @click.option(
     "--cors",
     multiple=True,
     metavar="ORIGIN",
-    help="Let web pages of https://HOST:PORT ask; repeatable.",
+    help="Allow web pages from this origin, https://HOST:PORT; can be repeated.",
 )
 @click.option(
     "--parallel",
     default="4",
     callback=parallel_count,
     metavar="N|auto",
-    help="Requests to answer at a time; auto takes what pays and the memory holds. Default: 4.",
+    help="Requests to answer at a time; auto: as many as pay off and fit memory. Default: 4.",
 )
 @click.option(
     "--max-queue",
     default=64,
     type=click.IntRange(1, _MOST_WAITING),
     metavar="N",
-    help="Requests that may run or wait; more are told to try later. Default: 64.",
+    help="Requests that may run or wait; more get 429. Default: 64.",
 )
 @option_flags("device")
-@click.option("--quiet", is_flag=True, help="Print nothing on stderr but errors.")
+@click.option("--quiet", is_flag=True, help="Print only errors on stderr.")
 def serve(name: str | None, **flags: Any) -> int:
-    """Serve MODEL, or the one that is set, to other programs over HTTP.
+    """Serve MODEL, or your default model, to other programs over HTTP.
 
     \b
         localspec serve qwen2.5-coder-1.5b
         curl localhost:8080/v1/chat/completions -H 'Content-Type: application/json' \\
              -d '{"messages": [{"role": "user", "content": "Hello"}]}'
 
-    Speaks OpenAI's chat completions and completions under /v1, Anthropic's messages, /health and
-    /metrics. Sampling flags hold where a request does not say otherwise. Only this machine may ask,
-    unless --host and --api-key-file say more.
+    Offers OpenAI's chat completions and completions, and Anthropic's messages, under /v1; also
+    /health and /metrics. Sampling options apply if a request does not set its own. Only this
+    machine can connect, unless you give --host and --api-key-file.
     """  # noqa: D301 - click keeps lines behind a \b
     if flags.pop("background"):
         from localspec.cli.background import start_in_background  # noqa: PLC0415
@@ -85,7 +87,7 @@ def serve(name: str | None, **flags: Any) -> int:
     keys = _keys(flags["api_key_file"])
     if flags["host"] not in {None, *_LOOPBACK} and not keys:
         raise UsageError(
-            f"--host {flags['host']} lets other machines ask: give --api-key-file, too"
+            f"--host {flags['host']} lets other machines connect: give --api-key-file as well"
         )
     flags = with_own(configured(flags))
     # Whoever stops it from outside ends it as Ctrl-C does.
@@ -142,7 +144,7 @@ async def _served(
             for note in ready.notes:
                 click.echo(f"localspec: {note}", err=True)
             where = " and ".join(addresses)
-            click.echo(f"localspec: {service.name} is served at {where}; Ctrl-C stops it", err=True)
+            click.echo(f"localspec: serving {service.name} at {where}; Ctrl-C stops it", err=True)
         config = uvicorn.Config(
             application(service, metrics, guard),
             log_level="critical",
@@ -188,8 +190,8 @@ def _keys(file: str | None) -> tuple[str, ...]:
     try:
         lines = Path(file).read_text().split()
     except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or "it is no text"
+        reason = getattr(error, "strerror", None) or "not text"
         raise UsageError(f"--api-key-file {file} cannot be read: {reason}") from None
     if not lines:
-        raise UsageError(f"--api-key-file {file} holds no key: write one a line")
+        raise UsageError(f"--api-key-file {file} has no keys: write one per line")
     return tuple(lines)

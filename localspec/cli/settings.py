@@ -64,7 +64,7 @@ def _chosen(flags: Mapping[str, Any]) -> dict[str, str]:
     for other in ("pair", "target"):
         if flags[other]:
             raise UsageError(
-                f"model {name} and --{other} {flags[other]} exclude each other: give one of them"
+                f"model {name} and --{other} {flags[other]} cannot be combined: give one of them"
             )
     from localspec.models.registry import load_registry  # noqa: PLC0415 - few verbs name models
 

@@ -11,29 +11,27 @@ from localspec.storage.paths import data_dir, shown
 
 
 @click.command()
-@click.option("--since", metavar="WHEN", help="Only since then: 2026-11-20, 12h, 7d, 4w.")
+@click.option("--since", metavar="WHEN", help="Only since this time: 2026-11-20, 12h, 7d, 4w.")
 @click.option("--json", "json_", is_flag=True, help="Print one JSON object.")
-@click.option("--html", metavar="FILE", help="Write one page with plots; it needs no network.")
+@click.option("--html", metavar="FILE", help="Write a page with plots, which needs no network.")
 @click.option("--replies", type=click.IntRange(1), metavar="N", help="List the last N replies.")
 @click.option(
     "--retag",
     multiple=True,
     metavar="REPLY=KIND",
-    help="Say what kind of text a reply is: code, edit, chat, summarise, structured, creative.",
+    help="Correct the kind of text of a reply: code, edit, chat, summarise, structured, creative.",
 )
-@click.option("--debug", is_flag=True, help="Show a traceback when something fails.")
 def stats(
     since: str | None,
     json_: bool,
     html: str | None,
     replies: int | None,
     retag: tuple[str, ...],
-    debug: bool,  # noqa: ARG001 - main() looks for --debug
 ) -> None:
-    """Show what drafting did here: acceptance, speed and time, by pair, kind of text, drafter and depth.
+    """Show what drafting did on this machine: acceptance, speed and time by pair, kind of text, drafter and depth.
 
-    Counts and times are recorded as answers are given, and stay on this machine; see `localspec
-    telemetry --help`. What `bench` and `ab` run is not recorded.
+    Answers record counts and times, which stay on this machine; see `localspec telemetry --help`.
+    `bench` and `ab` record nothing.
     """
     # Imported here: `localspec stats --help` needs none of it.
     from localspec.telemetry.document import as_json  # noqa: PLC0415
@@ -65,18 +63,18 @@ def stats(
     elif html is None:
         click.echo(terminal_view(report), nl=False)
     else:
-        click.echo(f"localspec: {shown(html)} is written", err=True)
+        click.echo(f"localspec: wrote {shown(html)}", err=True)
 
 
 def _retag(directory: Path, wanted: tuple[str, ...]) -> None:
-    from localspec.telemetry.kinds import required  # noqa: PLC0415
     from localspec.telemetry.log import retag  # noqa: PLC0415
+    from localspec.telemetry.reply import required  # noqa: PLC0415
 
     asked = []
     for each in wanted:
         number, equals, workload = each.partition("=")
         if not (equals and number.isdecimal() and len(number) < 19):
-            raise UsageError(f"--retag {each[:40]!r}: give it like 12=code")
+            raise UsageError(f"--retag {each[:40]!r}: write it like 12=code")
         asked.append((int(number), required(workload)))
     for reply, kind in asked:
         if not retag(directory, reply, kind, time.time()):

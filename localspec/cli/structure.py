@@ -48,7 +48,9 @@ def _read(path: Path, option: str) -> str:
     except OSError as error:
         raise UsageError(f"{option} {path} cannot be read: {error.strerror}") from None
     except ValueError:  # of a name with a NUL in it, too
-        raise UsageError(f"{option} {str(path)!r} is no UTF-8 text") from None
+        raise UsageError(
+            f"{option} {str(path)!r} is not UTF-8 text: convert it, for example with iconv"
+        ) from None
     if len(raw) > _MOST_BYTES:
         raise UsageError(f"{option} {path} has more than {_MOST_BYTES >> 20} MB: shorten it")
     return text

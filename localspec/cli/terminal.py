@@ -3,6 +3,7 @@
 import sys
 
 from localspec.chat.events import Text
+from localspec.display import Wrapping, columns_of
 
 # What a terminal would obey instead of show: C0 controls but tab and newline, DEL, and C1.
 _OBEYED = {code: None for code in (*range(32), *range(127, 160)) if chr(code) not in "\t\n"}
@@ -11,7 +12,7 @@ _OBEYED = {code: None for code in (*range(32), *range(127, 160)) if chr(code) no
 class AnswerStream:
     """Writes chunks as they come.
 
-    A pipe or a file gets every character; a terminal gets none that it would obey.
+    A pipe or a file gets every character; a terminal gets none that it would obey, and lines that end between words.
 
     Args:
         silent: write nothing.
@@ -21,7 +22,9 @@ class AnswerStream:
     def __init__(self, *, silent: bool, show_thinking: bool) -> None:
         self._silent = silent
         self._show_thinking = show_thinking
-        self._to_terminal = sys.stdout.isatty()
+        self._wrapping: Wrapping | None = None
+        if sys.stdout.isatty():
+            self._wrapping = Wrapping(lambda: columns_of(sys.stdout))
         self._in_thoughts = False
         self._last = "\n"
 
@@ -32,18 +35,25 @@ class AnswerStream:
         if chunk.thinking != self._in_thoughts:
             self._emit("<think>\n" if chunk.thinking else "\n</think>\n\n")
             self._in_thoughts = chunk.thinking
-        self._emit(chunk.text.translate(_OBEYED) if self._to_terminal else chunk.text)
+        self._emit(chunk.text)
         sys.stdout.flush()
 
     def end(self) -> None:
         """Close what is open, and end the last line."""
         if self._in_thoughts:
             self._emit("\n</think>")
+        if self._wrapping is not None:
+            self._write(self._wrapping.flush())
         if not self._silent and self._last != "\n":
-            self._emit("\n")
+            self._write("\n")
         sys.stdout.flush()
 
     def _emit(self, text: str) -> None:
+        if self._wrapping is not None:
+            text = self._wrapping.feed(text.translate(_OBEYED))
+        self._write(text)
+
+    def _write(self, text: str) -> None:
         if text:
             sys.stdout.write(text)
             self._last = text[-1]

@@ -40,11 +40,11 @@ def model_and_prompt(
     meant = f" (did you mean {', '.join(likely)}?)" if likely else ""
     if rest:
         raise UsageError(
-            f"{first[:80]!r} is not a model{meant}: put a prompt of several words into quotes"
+            f"{first[:80]!r} is not a model{meant}: put quotes around a prompt of several words"
         )
     if likely and (_is_family(first, likely) or any(each.isdigit() for each in first)):
         raise UsageError(
-            f"{first!r} is not a model{meant}; if it is your prompt, name a model with -m"
+            f"{first!r} is not a model{meant}; if it is your prompt, name the model with -m"
         )
     return None, first
 

@@ -54,13 +54,13 @@ def read_settings(file: Path, *, trusted: bool) -> dict[str, Setting]:
             return {}
         raw = read_bounded(file, _MOST_BYTES)
     except OSError as error:
-        raise UsageError(f"{shown(file)} cannot be read ({error.strerror}): mend it") from error
+        raise UsageError(f"{shown(file)} cannot be read ({error.strerror}): fix it") from error
     try:
         text = raw.decode()
         values = tomllib.loads(text)
     except (ValueError, RecursionError) as error:  # ValueError: also numbers of 5,000 digits
         reason = "too deeply nested" if isinstance(error, RecursionError) else str(error)[:200]
-        raise UsageError(f"{shown(file)} is not TOML ({reason}): mend it") from error
+        raise UsageError(f"{shown(file)} is not TOML ({reason}): fix it") from error
     return _checked(values, file, key_lines(text), trusted)
 
 
@@ -73,7 +73,7 @@ def _checked(
         where = f"{shown(file)}{line}: {name[:60]!r}"
         key = KEYS.get(name)
         if key is None:
-            raise UsageError(f"{where} is not a known key; known are {', '.join(KEYS)}")
+            raise UsageError(f"{where} is not a known setting: use one of {', '.join(KEYS)}")
         try:
             found[name] = from_file(key, value)
         except ValueError as problem:

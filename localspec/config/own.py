@@ -68,7 +68,7 @@ def overruled(name: str) -> str:
 
 def unknown_key(name: str) -> UsageError:
     """Return the error for a key that there is not."""
-    return UsageError(f"there is no setting {name[:40]!r}: known are {MODEL}, {', '.join(KEYS)}")
+    return UsageError(f"there is no setting {name[:40]!r}: use one of {MODEL}, {', '.join(KEYS)}")
 
 
 def _write(changes: Mapping[str, Setting]) -> None:

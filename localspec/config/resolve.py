@@ -55,7 +55,7 @@ def resolve(
 ) -> dict[str, Resolved]:
     """Return what every key is set to.
 
-    A pair and a target exclude each other, so whichever was set on the higher level puts the other
+    A pair and a target cannot be combined, so whichever was set on the higher level puts the other
     aside; and with it a draft model of a lower level, which was meant for another target.
 
     Args:

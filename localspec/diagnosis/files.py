@@ -26,14 +26,14 @@ def places() -> Iterator[Fact]:
     free = shutil.disk_usage(data).free
     yield Fact("places", "data", f"{shown(data)} ({size_text(free)} free)")
     if not os.access(data, os.W_OK):
-        yield Fact("places", "data", "cannot be written to: mend its permissions", "broken")
+        yield Fact("places", "data", "cannot be written to: fix its permissions", "broken")
     hub = os.environ.get("HF_HUB_CACHE") or os.path.join(  # noqa: PTH118 - may hold a `~`
         os.environ.get("HF_HOME") or "~/.cache/huggingface", "hub"
     )
     yield Fact("places", "hub's cache", shown(hub))
     for name, file in (("user", user_file()), ("project", project_file(Path.cwd(), Path.home()))):
         there = file is not None and file.exists()
-        text = "none" if file is None else shown(file) + ("" if there else " (not there)")
+        text = "none" if file is None else shown(file) + ("" if there else " (does not exist)")
         yield Fact("places", f"{name}'s settings", text)
 
 

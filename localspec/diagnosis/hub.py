@@ -30,7 +30,7 @@ def network(*, offline: bool, deadline_s: float = DEADLINE_S) -> Iterator[Fact]:
     parts = urlsplit(endpoint)
     name = f"hub {parts.hostname}"
     if parts.scheme not in {"http", "https"} or not parts.hostname:
-        text = "HF_ENDPOINT is no address: set it to one that begins with https://, or not at all"
+        text = "HF_ENDPOINT is not an address: unset it, or start it with https://"
         yield Fact("network", "hub", text, "broken")
     elif offline:
         yield Fact("network", name, "not asked, offline", "note")

@@ -32,19 +32,19 @@ def software(build: Build) -> Iterator[Fact]:
 def hardware(devices: list[Device]) -> Iterator[Fact]:
     """Yield CPU, memory and devices."""
     yield Fact("hardware", "CPU", platform.processor() or platform.machine())
-    yield Fact("hardware", "CPU features", ", ".join(cpu_features()) or "not told")
+    yield Fact("hardware", "CPU features", ", ".join(cpu_features()) or "unknown")
     yield Fact(
         "hardware",
         "threads",
-        f"{default_threads()}, one for each physical core, as far as this process may use them",
+        f"{default_threads()} (physical cores available to this process)",
     )
     others = taken_by_others()
     if others is not None and others[0] >= GIVES_WAY:
-        told = f"take {others[0]:.1f} of {others[1]} cores now: answers are slower meanwhile"
+        told = f"using {others[0]:.1f} of {others[1]} cores; expect slower answers"
         yield Fact("hardware", "other programs", told, "note")
     free = free_ram_bytes()
     if free is None:
-        yield Fact("hardware", "free RAM", "not told: plans for memory are not made", "note")
+        yield Fact("hardware", "free RAM", "unknown: localspec cannot plan for memory", "note")
     else:
         yield Fact("hardware", "free RAM", size_text(free))
     for device in devices:

@@ -5,7 +5,7 @@ screen.
 """
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from queue import Empty, SimpleQueue
 
@@ -39,14 +39,10 @@ class EngineClient:
 
     Args:
         command: starts the engine's process.
-        env: its environment; None hands on this one's.
     """
 
-    def __init__(
-        self, command: Sequence[str] = COMMAND, *, env: Mapping[str, str] | None = None
-    ) -> None:
+    def __init__(self, command: Sequence[str] = COMMAND) -> None:
         self._command = tuple(command)
-        self._env = env
         self._inbox: SimpleQueue[Notice] = SimpleQueue()
         self._process: EngineProcess | None = None
         self._asked_load: LaunchOptions | None = None
@@ -66,7 +62,7 @@ class EngineClient:
     def start(self) -> None:
         """Start the process; `Hello` comes when it is there. Trouble becomes `EngineDied`."""
         try:
-            self._process = EngineProcess(self._command, self._env, self._inbox)
+            self._process = EngineProcess(self._command, self._inbox)
         except OSError as error:
             reason = error.strerror or str(error)
             self._inbox.put(EngineDied(f"the engine cannot be started: {reason}"))

@@ -12,7 +12,7 @@ from localspec.decoding.costs import PairCosts, PassCosts
 from localspec.decoding.drafters.register import asks_draft_model
 from localspec.decoding.round import Round
 from localspec.decoding.stats import expected_confirmed, expected_speed_up
-from localspec.engine.replies import Forecast
+from localspec.engine.protocol import Forecast
 
 # Where nothing was drafted yet: what drafts of a model are usually accepted with.
 USUAL_CHANCE = 0.75
@@ -97,10 +97,10 @@ def _note(costs: PairCosts, chance: float | None) -> str:
     best = _best(costs, costs.draft_model, assumed)
     if best > 1 - _WORTH_A_WORD:
         return ""
-    basis = "usually" if chance is None else "so far"
+    basis = "the usual" if chance is None else "its"
     return (
-        f"drafting with the draft model is off: it would cost {1 - best:.0%} here, "
-        f"at {assumed:.0%} of its tokens accepted, as {basis}"
+        f"draft model not used: at {basis} {assumed:.0%} acceptance "
+        f"it would slow this machine down by {1 - best:.0%}"
     )
 
 

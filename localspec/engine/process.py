@@ -7,7 +7,7 @@ import os
 import signal
 import subprocess
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from queue import SimpleQueue
 
 from localspec.display import printable
@@ -15,13 +15,12 @@ from localspec.engine.protocol import EngineDied, Notice
 from localspec.engine.wire import MAX_FRAME_BYTES, NOTICES, FrameError, decode
 
 _WORDS = {
-    "SIGKILL": "was killed (SIGKILL), most likely because memory ran out: "
-    "restart it with a smaller pair, or a smaller --ctx",
+    "SIGKILL": "was killed (SIGKILL), most likely because memory ran out",
     "SIGSEGV": "crashed (SIGSEGV)",
     "SIGBUS": "crashed (SIGBUS)",
     "SIGABRT": "gave up (SIGABRT)",
     "SIGILL": "crashed (SIGILL): llama.cpp was built for another CPU",
-    "SIGTERM": "was told to end (SIGTERM)",
+    "SIGTERM": "was terminated (SIGTERM)",
 }
 
 
@@ -55,16 +54,13 @@ class EngineProcess:
 
     Args:
         command: starts it.
-        env: its environment; None hands on this one's.
         inbox: gets what it tells, and in the end `EngineDied`, unless it was ended from here.
 
     Raises:
         OSError: it cannot be started.
     """
 
-    def __init__(
-        self, command: Sequence[str], env: Mapping[str, str] | None, inbox: SimpleQueue[Notice]
-    ) -> None:
+    def __init__(self, command: Sequence[str], inbox: SimpleQueue[Notice]) -> None:
         self._inbox = inbox
         self._outbox: SimpleQueue[bytes | None] = SimpleQueue()
         self._stderr = b""
@@ -74,7 +70,6 @@ class EngineProcess:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            env=None if env is None else dict(env),
             start_new_session=True,
         )
         # The reader waits for the listener in the end, so the listener is started before it: the child may be dead already.

@@ -9,67 +9,327 @@ asked ends in exactly one of the notices that the command names, or in `Failed`;
 is waiting.
 """
 
-from localspec.engine.commands import (
-    Ask,
-    Bye,
-    Cancel,
-    Command,
-    Count,
-    Detokenize,
-    Load,
-    Question,
-    RestoreState,
-    SaveState,
-    Tokenize,
-)
-from localspec.engine.notices import (
-    Counted,
-    Downloading,
-    EngineDied,
-    Failed,
-    Hello,
-    LoadCancelled,
-    Loading,
-    Measuring,
-    Notice,
-    Ready,
-    StateLeft,
-    StateRestored,
-    StateSaved,
-    Tokens,
-)
-from localspec.engine.replies import Forecast, ReplyDone, ReplyEvents
+from dataclasses import dataclass, field
 
-__all__ = [
-    "VERSION",
-    "Ask",
-    "Bye",
-    "Cancel",
-    "Command",
-    "Count",
-    "Counted",
-    "Detokenize",
-    "Downloading",
-    "EngineDied",
-    "Failed",
-    "Forecast",
-    "Hello",
-    "Load",
-    "LoadCancelled",
-    "Loading",
-    "Measuring",
-    "Notice",
-    "Question",
-    "Ready",
-    "ReplyDone",
-    "ReplyEvents",
-    "RestoreState",
-    "SaveState",
-    "StateLeft",
-    "StateRestored",
-    "StateSaved",
-    "Tokenize",
-    "Tokens",
-]
+from localspec.chat.events import Reply, StreamEvent
+from localspec.chat.infill import Infill
+from localspec.messages import Message
+from localspec.options import LaunchOptions, ReplyOptions
 
 VERSION = 6
+
+# What a screen says to the engine.
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """Load a pair in place of the one that is loaded: `Ready`, or `LoadCancelled`.
+
+    What was loaded before is kept until the new files are here and checked.
+    """
+
+    options: LaunchOptions = field(default_factory=LaunchOptions)
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """Answer the last message: `ReplyEvents`, as they happen, and in the end `ReplyDone`.
+
+    Args:
+        id: chosen by the client, new for every request.
+        messages: the whole conversation, system prompt first. Where it begins like the one before,
+            nothing is evaluated twice. If its last message is the assistant's, that one goes on.
+        options: how to answer.
+        draft: what drafts for this reply alone, as `--draft` has it; None takes what was loaded to. The text is the same.
+        keep: use so many of the cached tokens at most, so that two runs evaluate the same; None uses what fits.
+        aside: this is no part of the conversation: what was said in it before is remembered, and not this.
+        drop_oldest: where the conversation is too long, leave out its oldest messages, never the
+            system prompt, instead of failing.
+        raw: a text that goes to the model as it is, without the chat template; then there are no messages.
+        infill: a gap to fill in, where the model can; then there are no messages.
+        logprobs: tell how likely every token was, and so many of the likeliest beside it; None tells nothing.
+    """
+
+    id: int
+    messages: tuple[Message, ...]
+    options: ReplyOptions = field(default_factory=ReplyOptions)
+    draft: str | None = None
+    keep: int | None = None
+    aside: bool = False
+    drop_oldest: bool = False
+    raw: str | None = None
+    infill: Infill | None = None
+    logprobs: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Count:
+    """Count the tokens that a conversation takes: `Counted`."""
+
+    id: int
+    messages: tuple[Message, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Tokenize:
+    """Return the ids of a text: `Tokens`.
+
+    Args:
+        id: as for `Ask`.
+        text: any text; what spells a control token becomes that token.
+        add_special: add what the model's file wants around a text (a BOS, mostly).
+    """
+
+    id: int
+    text: str
+    add_special: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Detokenize:
+    """Return what ids stand for: `Tokens`."""
+
+    id: int
+    tokens: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Cancel:
+    """Stop a request, running or waiting; None stops a load. Nothing answers but the request itself."""
+
+    id: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SaveState:
+    """Write what the models have evaluated into a directory: `StateSaved`, or `StateLeft`."""
+
+    directory: str
+
+
+@dataclass(frozen=True, slots=True)
+class RestoreState:
+    """Put back what `SaveState` wrote, where it fits: `StateRestored`, or `StateLeft`."""
+
+    directory: str
+
+
+@dataclass(frozen=True, slots=True)
+class Bye:
+    """Stop everything and end; the end of the pipe says the same."""
+
+
+Question = Ask | Count | Tokenize | Detokenize
+"""What bears an id, and can be answered beside others."""
+Command = Load | Question | Cancel | SaveState | RestoreState | Bye
+
+
+# What the engine says of a reply: while it is made, and when it is done.
+
+
+@dataclass(frozen=True, slots=True)
+class Forecast:
+    """Speed-ups over plain decoding, 1 is nothing; None where nothing was drafted.
+
+    Args:
+        predicted: by the costs of this machine and the acceptance of this reply.
+        measured: by costs and the clock.
+        note: what the draft model would cost where it is off; empty where it is on, or there is none.
+    """
+
+    predicted: float | None
+    measured: float | None
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ReplyEvents:
+    """What happened of a reply since the last one; at most ten a second, and the last comes before `ReplyDone`.
+
+    Args:
+        id: of the request.
+        events: in their order; neighbouring texts are joined.
+    """
+
+    id: int
+    events: tuple[StreamEvent, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ReplyDone:
+    """A reply is complete, or was stopped.
+
+    Args:
+        id: of the request.
+        reply: what is new, and its figures.
+        message: the assistant's whole turn, the part that a continued one had before included. Sent back
+            unchanged in the next `Ask`, its tokens are known.
+        dropped_turns: how many of the oldest turns were left out.
+        forecast: what drafting was to gain, and what it came to; None if costs are not known.
+    """
+
+    id: int
+    reply: Reply
+    message: Message
+    dropped_turns: int = 0
+    forecast: Forecast | None = None
+
+
+# What else it says to a screen.
+
+
+@dataclass(frozen=True, slots=True)
+class Hello:
+    """The process is there and reads; nothing is loaded."""
+
+    version: str
+    pid: int
+
+
+@dataclass(frozen=True, slots=True)
+class Downloading:
+    """A model is being fetched; bytes count from 0 again when another source is tried."""
+
+    name: str
+    done_bytes: int
+    total_bytes: int
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class Loading:
+    """A model is being loaded; `share` is 0 to 1."""
+
+    model: str
+    share: float
+
+
+@dataclass(frozen=True, slots=True)
+class Measuring:
+    """A loaded model's passes are measured, once on every machine; `share` is 0 to 1."""
+
+    model: str
+    share: float
+
+
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """The models are loaded.
+
+    Args:
+        target: the target's name.
+        draft_model: the draft model's, where one is loaded.
+        drafter: what drafts: off, lookup, model, or what a policy calls itself.
+        n_ctx: tokens of context.
+        notes: what the user should know of how it was set up, a sentence each.
+        load_s: seconds that loading took.
+        thinks: whether the target's template knows thinking blocks.
+        plain_round_s: what a round without a draft takes here, in a short text; None where that was not measured.
+        break_even: from which chance of acceptance on the draft model pays, 0 to 1; None where it never does, or is
+            not there, or was not measured.
+    """
+
+    target: str
+    draft_model: str | None
+    drafter: str
+    n_ctx: int
+    notes: tuple[str, ...]
+    load_s: float
+    thinks: bool
+    plain_round_s: float | None = None
+    break_even: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LoadCancelled:
+    """A load was stopped; `target` is what is still loaded, None if nothing is."""
+
+    target: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """A conversation takes so many tokens of a context of `n_ctx`."""
+
+    id: int
+    tokens: int
+    n_ctx: int
+
+
+@dataclass(frozen=True, slots=True)
+class Tokens:
+    """Ids, and the bytes of each as text in Latin-1, control tokens as their file writes them."""
+
+    id: int
+    tokens: tuple[int, ...]
+    pieces: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class StateSaved:
+    """The directory now holds what was evaluated."""
+
+    directory: str
+    tokens: int
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class StateRestored:
+    """So many tokens need not be evaluated again."""
+
+    directory: str
+    tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class StateLeft:
+    """A state was not written, or does not fit and was left alone; the text is evaluated as usual."""
+
+    directory: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """A request could not be done; the engine goes on.
+
+    Args:
+        id: of the request; None for a load, a state, or a frame that nobody understood.
+        kind: name of the error's class in `localspec.errors`, or `FrameError`.
+        reason: one line: what, which value, and what to do.
+    """
+
+    id: int | None
+    kind: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class EngineDied:
+    """The process is gone, and nobody had asked it to. Made by the client: it never travels.
+
+    Args:
+        reason: one line: by which signal or code, in words, and what to do.
+    """
+
+    reason: str
+
+
+Notice = (
+    Hello
+    | Downloading
+    | Loading
+    | Measuring
+    | Ready
+    | LoadCancelled
+    | ReplyEvents
+    | ReplyDone
+    | Counted
+    | Tokens
+    | StateSaved
+    | StateRestored
+    | StateLeft
+    | Failed
+    | EngineDied
+)

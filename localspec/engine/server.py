@@ -164,7 +164,7 @@ class Server:
 
     def _loaded(self) -> Answering:
         if self._answering is None:
-            raise UsageError("no model is loaded: load a pair first")
+            raise UsageError("no model loaded: choose one with F8 or /model")
         return self._answering
 
     def _drop(self) -> None:

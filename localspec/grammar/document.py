@@ -53,9 +53,7 @@ class Document:
                 path, f"{shown} points out of the schema, or to a name: write it as #/$defs/name"
             )
         if self._has_address(path):
-            raise schema_error(
-                path, f"{shown} stands within a part with an $id of its own: leave that $id out"
-            )
+            raise schema_error(path, f"{shown} is inside a part with its own $id: remove that $id")
         pointer = unquote(reference[1:])
         try:
             self.at(pointer)

@@ -91,7 +91,7 @@ def _rewritten_token(match: re.Match[str], error: _Error) -> str:
         return _count(match["count"], error)
     other = match["other"] or ""
     if other and other not in _OPERATORS:
-        raise error(f"{other!r} is no part of a grammar of texts")
+        raise error(f"{other!r} is not supported in a grammar of text")
     return '(""' if other == "(" else other
 
 
@@ -139,10 +139,10 @@ def _renamed(name: str) -> str:
 def _count(source: str, error: _Error) -> str:
     found = _COUNT.fullmatch(source)
     if found is None:
-        raise error(f"{source} is no count: write {{2}}, {{2,}} or {{2,5}}")
+        raise error(f"{source} is not a count: write {{2}}, {{2,}} or {{2,5}}")
     least, comma, most = found.groups()
     if most is not None and int(least) > int(most):
-        raise error(f"{source} is no count: the first number is the smaller one")
+        raise error(f"{source} is not a count: put the smaller number first")
     return f"{{{least}{comma or ''}{most or ''}}}"
 
 
@@ -156,7 +156,7 @@ def _class(source: str, error: _Error) -> str:
         low, high = (ord("-") if code == -1 else code for code in (codes[0], codes[2 * ranged]))
         del codes[: 3 if ranged else 1]
         if low > high:
-            raise error(f"{chr(low)!r}-{chr(high)!r} is no range")
+            raise error(f"{chr(low)!r}-{chr(high)!r} is not a range")
         found.append(f"{_written(low)}-{_written(high)}")
     if not found:
         raise error("a class needs a character")
@@ -169,7 +169,7 @@ def _codes(source: str, error: _Error, hyphen: int = ord("-")) -> list[int]:
     for two, four, eight, named, itself, plain, wrong in _CHARACTER.findall(source):
         code = int(two or four or eight or "0", 16)
         if wrong or code > _LAST or 0xD800 <= code < 0xE000:
-            raise error(r"there is no such escape: known are \n \r \t \x41 \u0041 \U00000041")
+            raise error(r"unknown escape: use \n \r \t \x41 \u0041 \U00000041")
         if two or four or eight:
             found.append(code)
         else:

@@ -77,7 +77,7 @@ class Grammars:
             try:
                 matcher = compiled(source, self._tokenizer)
             except GrammarRefused as error:
-                raise UsageError(f"the {grammar[0]} cannot be kept: {error}") from None
+                raise UsageError(f"the {grammar[0]} cannot be enforced: {error}") from None
         self._matchers[grammar] = matcher  # what was asked for last stays longest
         if len(self._matchers) > _KEPT:
             del self._matchers[next(iter(self._matchers))]
@@ -104,7 +104,7 @@ def source_of(kind: str, text: str) -> str:
             f"the {kind} has {len(text)} characters, more than {_MAX_CHARS}: shorten it"
         )
     if any("\ud800" <= each <= "\udfff" for each in text):
-        raise UsageError(f"the {kind} has half of a character, which is no text")
+        raise UsageError(f"the {kind} has half of a character, which is not text")
     if kind == "json_schema":
         return _of_schema(normal_form(_parsed(text)))
     if kind == "grammar":
@@ -127,7 +127,7 @@ def _require_text(lark: str) -> None:
         if match["special"]:
             line = lark.count("\n", 0, match.start()) + 1
             raise UsageError(
-                f"the lark is wrong in line {line}: {one_line(match['special'][:40])} is a token, and an answer is text; write it in quotes"
+                f"the lark is wrong in line {line}: {one_line(match['special'][:40])} is a token, but an answer is text: put it in quotes"
             )
 
 
@@ -136,16 +136,16 @@ def _parsed(text: str) -> Any:
         return json.loads(text, parse_constant=_no_constant)
     except json.JSONDecodeError as error:
         raise UsageError(
-            f"the JSON schema is no JSON in line {error.lineno}, column {error.colno}: {error.msg}"
+            f"the JSON schema is not valid JSON in line {error.lineno}, column {error.colno}: {error.msg}"
         ) from None
     except (ValueError, RecursionError) as error:
         raise UsageError(
-            f"the JSON schema is no JSON: {' '.join(str(error).split())[:120]}"
+            f"the JSON schema is not valid JSON: {' '.join(str(error).split())[:120]}"
         ) from None
 
 
 def _no_constant(name: str) -> None:
-    raise ValueError(f"{name} is no JSON")
+    raise ValueError(f"{name} is not valid JSON")
 
 
 def _of_schema(normal: NormalForm) -> str:

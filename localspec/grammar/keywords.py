@@ -45,7 +45,7 @@ def schema_error(path: str, what: str) -> UsageError:
     text = " ".join(what.split())
     shown = text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
     where = path if len(path) <= _LONGEST else f"{path[:_LONGEST]}…"
-    line = f"the JSON schema cannot be kept at {where or 'its root'}: {shown}"
+    line = f"the JSON schema cannot be enforced at {where or 'its root'}: {shown}"
     # A schema may come from anywhere, and a terminal obeys some characters.
     return UsageError(printable(line))
 
@@ -65,10 +65,10 @@ def canonical(schema: object, path: str) -> Schema:
     if isinstance(schema, bool):
         return {} if schema else {"enum": []}
     if not isinstance(schema, dict):
-        raise schema_error(path, f"{str(schema)[:40]!r} is no schema: it takes an object")
+        raise schema_error(path, f"{str(schema)[:40]!r} is not a schema: write an object")
     for keyword in _REFUSED:
         if keyword in schema:
-            raise schema_error(path, f"a grammar cannot keep {keyword!r}: leave it out")
+            raise schema_error(path, f"{keyword!r} is not supported: remove it")
     found = {keyword: value for keyword, value in schema.items() if keyword in ASSERTIONS}
     _modernise(found, schema)
     for keyword in COUNTS:

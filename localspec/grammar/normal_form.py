@@ -134,7 +134,7 @@ class _Writer:
         # Of two properties by the same name one is lost, so only the first one that is not named counts for sure.
         if least > len(required) + 1:
             raise schema_error(
-                path, f"minProperties {least} cannot be kept: require properties by name"
+                path, f"minProperties {least} cannot be enforced: require properties by name"
             )
         # A name that only one of two readers of a pattern matches may not be taken for one of the others.
         others = flat.get("additionalProperties", not context.whole or applies(flat))
@@ -252,7 +252,7 @@ class _Writer:
             rest[keyword] = flat.get(keyword, True)
             if rest[keyword] is not True and known.choices:
                 raise schema_error(
-                    path, f"{keyword} beside alternatives cannot be kept: leave it out"
+                    path, f"{keyword} beside alternatives cannot be enforced: remove it"
                 )
             if rest[keyword] is not True:
                 rest[keyword] = self._written(flat[keyword], member(path, keyword), context.below())

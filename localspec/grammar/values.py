@@ -50,7 +50,7 @@ def plain_pattern(source: object, path: str, *, clear: bool = False) -> str:
         UsageError: it has what cannot be kept.
     """
     if not isinstance(source, str):
-        raise schema_error(path, f"pattern {str(source)[:40]!r} is no text")
+        raise schema_error(path, f"pattern {str(source)[:40]!r} is not text")
     try:
         found = translated(source)
         if not clear or found == translated(source, wide=True):
@@ -75,7 +75,7 @@ def different(flat: Schema, path: str) -> dict[str, Any]:
     values = items.get("enum") if isinstance(items, dict) else None
     if not isinstance(values, list) or "prefixItems" in flat:
         raise schema_error(
-            path, "uniqueItems cannot be kept but for items out of a short enum: leave it out"
+            path, "uniqueItems can only be enforced for items from a short enum: remove it"
         )
     known: list[Any] = []
     for value in values:
@@ -89,7 +89,8 @@ def different(flat: Schema, path: str) -> dict[str, Any]:
             found.append({"type": "array", **firsts, "minItems": size, "maxItems": size})
             if len(found) > _MOST_SUBSETS:
                 raise schema_error(
-                    path, "uniqueItems over so many values cannot be kept: set a smaller maxItems"
+                    path,
+                    "uniqueItems cannot be enforced over so many values: set a smaller maxItems",
                 )
     return {"anyOf": found}
 
@@ -101,7 +102,7 @@ def _of_strings(flat: Schema, path: str) -> dict[str, Any]:
         whole = f"^(?:{FORMATS[name]})$"
         return {"allOf": [{"pattern": whole}], **found} if found else {"pattern": whole}
     if not isinstance(name, str | None) or name in NOT_KEPT:
-        raise schema_error(path, f"a grammar cannot keep format {str(name)[:40]!r}: leave it out")
+        raise schema_error(path, f"format {str(name)[:40]!r} is not supported: remove it")
     return found
 
 
@@ -124,7 +125,7 @@ def _require_doubles(value: object, path: str) -> None:
     elif isinstance(value, int | float):
         _require_finite(value, path)
         if float(value) != value:
-            raise schema_error(path, f"the number {value} cannot be kept: no double is that number")
+            raise schema_error(path, f"the number {value} cannot be written: no double equals it")
 
 
 def _require_writable(value: object, path: str) -> None:
@@ -134,10 +135,10 @@ def _require_writable(value: object, path: str) -> None:
             _require_writable(each, path)
     elif isinstance(value, str) and NEVER_WRITTEN.search(value):
         raise schema_error(
-            path, f"the text {value[:40]!r} cannot be kept: it has a control character"
+            path, f"the text {value[:40]!r} cannot be written: it has a control character"
         )
 
 
 def _require_finite(value: float, path: str) -> None:
     if not abs(value) < 1.7e308:
-        raise schema_error(path, f"the number {str(value)[:40]} cannot be kept: it is too large")
+        raise schema_error(path, f"the number {str(value)[:40]} cannot be written: it is too large")

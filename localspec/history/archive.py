@@ -4,7 +4,6 @@ Nothing here fails a chat, see `HistoryDatabase`: where the history is in troubl
 """
 
 import shutil
-import sqlite3
 import time
 from collections.abc import Callable
 from functools import partial
@@ -19,6 +18,15 @@ from localspec.messages import Message
 
 _TITLE_CHARS = 60
 _CHANGEABLE = frozenset({"title", "system", "pair", "settings"})
+_ADD = """
+INSERT INTO message(id, conversation, parent, role, content, state, created_s, model)
+VALUES (:id, :conversation, :parent, :role, :content, :state, :now, :model)
+"""
+# What was just added is the newest message of all.
+_FOLLOW = """
+UPDATE conversation SET leaf = (SELECT max(id) FROM message WHERE conversation = :id), updated_s = :now,
+title = CASE title WHEN '' THEN :title ELSE title END WHERE id = :id
+"""
 
 
 class History:
@@ -59,14 +67,13 @@ class History:
 
     def create(self, *, system: str | None = None, pair: str = "", settings: str = "") -> int:
         """Begin a conversation; return its id."""
-        now = self._clock()
         statement = (
-            "INSERT INTO conversation(system, pair, settings, created_s, updated_s) "
-            "VALUES (?, ?, ?, ?, ?)"
+            "INSERT INTO conversation(id, system, pair, settings, created_s, updated_s) "
+            "VALUES (:id, :system, :pair, :settings, :now, :now)"
         )
         system = None if system is None else storable(system)
-        values = (system, pair, storable(settings), now, now)
-        return self._database.write(lambda c: _inserted(c.execute(statement, values)))
+        values = {"system": system, "pair": pair, "settings": storable(settings)}
+        return self._database.write((statement, {"id": None, "now": self._clock(), **values}))
 
     def add_user(self, conversation: int, parent: int | None, message: Message) -> int:
         """Add what the user says after `parent`, None at the beginning; return its id. It becomes the leaf.
@@ -122,20 +129,15 @@ class History:
         Raises:
             HistoryError: there is no such message.
         """
-
-        def switch(connection: sqlite3.Connection) -> None:
-            leaf = queries.newest_leaf(connection, queries.message(connection, message)["id"])
-            connection.execute(
-                "UPDATE conversation SET leaf = ? WHERE id = ?", (leaf, conversation)
-            )
-
-        self._database.write(switch)
+        self._database.read(partial(queries.message, number=message))
+        leaf = self._database.read(partial(queries.newest_leaf, number=message))
+        self.go_back(conversation, leaf)
         return self.branch(conversation)
 
     def go_back(self, conversation: int, message: int | None) -> None:
         """Show a conversation up to a message, or none of it; what follows stays."""
-        statement = "UPDATE conversation SET leaf = ? WHERE id = ?"
-        self._database.write(lambda c: c.execute(statement, (message, conversation)))
+        statement = "UPDATE conversation SET leaf = :leaf WHERE id = :id"
+        self._database.write((statement, {"id": conversation, "leaf": message}))
 
     def questions(self, most: int) -> list[str]:
         """Return what the user asked last, each once, oldest first; without the files that went along."""
@@ -153,7 +155,7 @@ class History:
         columns = ", ".join(f"{name} = :{name}" for name in changes)
         statement = f"UPDATE conversation SET {columns} WHERE id = :id"  # noqa: S608 - of known names
         values = {name: value and storable(value) for name, value in changes.items()}
-        self._database.write(lambda c: c.execute(statement, {**values, "id": conversation}))
+        self._database.write((statement, {**values, "id": conversation}))
 
     def delete(self, conversation: int) -> None:
         """Remove a conversation, what the search knows of it, and the models' state of it.
@@ -161,15 +163,14 @@ class History:
         Its bytes are overwritten in the database (`secure_delete`); the state is a file that is unlinked.
         """
         shutil.rmtree(self._states / str(conversation), ignore_errors=True)
-
-        def remove(c: sqlite3.Connection) -> None:
-            c.execute("UPDATE conversation SET leaf = NULL WHERE id = ?", (conversation,))
-            c.execute("DELETE FROM message WHERE conversation = ?", (conversation,))
-            c.execute("DELETE FROM conversation WHERE id = ?", (conversation,))
+        gone = {"id": conversation}
+        self._database.write(
+            ("UPDATE conversation SET leaf = NULL WHERE id = :id", gone),
+            ("DELETE FROM message WHERE conversation = :id", gone),
+            ("DELETE FROM conversation WHERE id = :id", gone),
             # The index only marks what is deleted, until its parts are merged.
-            c.execute("INSERT INTO found(found) VALUES ('optimize')")
-
-        self._database.write(remove)
+            ("INSERT INTO found(found) VALUES ('optimize')", {}),
+        )
         self._database.shrink_log()
 
     def state_directory(self, conversation: int) -> Path | None:
@@ -185,7 +186,7 @@ class History:
         streaming = "SELECT 1 FROM message WHERE state = 'streaming'"
         if self._database.read(lambda c: c.execute(streaming).fetchone()):
             cut = "UPDATE message SET state = 'cut' WHERE state = 'streaming'"
-            self._database.write(lambda c: c.execute(cut))
+            self._database.write((cut, {}))
 
     def _add(
         self,
@@ -195,26 +196,20 @@ class History:
         state: State,
         model: str = "",
     ) -> int:
-        now = self._clock()
-        content = storable(message.text)
         title = cut_at_word(" ".join(storable(message.typed or message.text).split()), _TITLE_CHARS)
-
-        def insert(c: sqlite3.Connection) -> int:
-            added = _inserted(
-                c.execute(
-                    "INSERT INTO message(conversation, parent, role, content, state, created_s, model) "
-                    "VALUES (?, ?, ?, ?, ?, ?, ?)",
-                    (conversation, parent, message.role, content, state, now, model),
-                )
-            )
-            c.execute(
-                "UPDATE conversation SET leaf = ?, updated_s = ?, "
-                "title = CASE title WHEN '' THEN ? ELSE title END WHERE id = ?",
-                (added, now, title, conversation),
-            )
-            return added
-
-        return self._database.write(insert)
+        added = {
+            "id": None,
+            "conversation": conversation,
+            "parent": parent,
+            "role": message.role,
+            "content": storable(message.text),
+            "state": state,
+            "now": self._clock(),
+            "model": model,
+        }
+        return self._database.write(
+            (_ADD, added), (_FOLLOW, {**added, "id": conversation, "title": title})
+        )
 
 
 def cut_at_word(text: str, most: int) -> str:
@@ -224,8 +219,3 @@ def cut_at_word(text: str, most: int) -> str:
     start = text[: most - 1]
     whole, _, _ = start.rpartition(" ") if text[most - 1] != " " else (start, "", "")
     return (whole if len(whole) > most // 2 else start).rstrip() + "…"
-
-
-def _inserted(cursor: sqlite3.Cursor) -> int:
-    assert cursor.lastrowid is not None  # noqa: S101 - an INSERT has a row
-    return cursor.lastrowid

@@ -64,16 +64,17 @@ class ReplyRecorder:
         self._content, self._thinking = ["".join(self._content)], ["".join(self._thinking)]
         self._flushed_s, self._dirty = self._clock(), False
         statement = (
-            "UPDATE message SET content = ?, thinking = ?, state = ?, figures = ? WHERE id = ?"
+            "UPDATE message SET content = :content, thinking = :thinking, state = :state, figures = :figures "
+            "WHERE id = :id"
         )
-        values = (
-            storable(self._content[0]),
-            storable(self._thinking[0]),
-            state,
-            figures,
-            self.message,
-        )
-        self._database.write(lambda connection: connection.execute(statement, values))
+        values = {
+            "id": self.message,
+            "content": storable(self._content[0]),
+            "thinking": storable(self._thinking[0]),
+            "state": state,
+            "figures": figures,
+        }
+        self._database.write((statement, values))
 
 
 def storable(text: str) -> str:

@@ -49,16 +49,14 @@ class Telemetry:
 
     Args:
         workload: what kind of text all of it is; None guesses.
-        now: seconds since 1970.
 
     Attributes:
         recorder: writes down; None before models are loaded, where it is switched off, or if there
             is no place for it.
     """
 
-    def __init__(self, workload: str | None = None, now: Callable[[], float] = time.time) -> None:
+    def __init__(self, workload: str | None = None) -> None:
         self._workload = workload
-        self._now = now
         self._known: dict[tuple[str, bool], Mapping[int, tuple[float, float]]] = {}
         self.recorder: Recorder | None = None
 
@@ -79,7 +77,7 @@ class Telemetry:
         except LocalspecError:
             return ()
         switch = read_switch(directory)
-        if not (switch.on and is_allowed()):
+        if switch is None or not (switch.on and is_allowed()):
             return ()
         plain_s = None if costs is None or count > 1 else costs.target.of(1)
         pair = Pair(
@@ -126,7 +124,7 @@ class Telemetry:
             kind = (self._workload or workload_of(asked), greedy)
             if kind not in self._known:
                 directory, pair = self.recorder.directory, self.recorder.pair
-                found = read_prior(directory, pair, kind[0], greedy=greedy, now_s=self._now())
+                found = read_prior(directory, pair, kind[0], greedy=greedy, now_s=time.time())
                 self._known[kind] = found.get(drafter.name, {})
             drafter.expect(self._known[kind], greedy=greedy)
 

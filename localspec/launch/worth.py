@@ -71,7 +71,7 @@ def why_idle(
     models = _absent(target, draft_model)
     if models is None or draft_model_could_pay(*models, options):
         return None
-    return f"{_told(models[1])} is not fetched, since it would not pay here: {_how(name)}"
+    return f"{_told(models[1])} is not downloaded, because it would not make this machine faster: {_how(name)}"
 
 
 def without_draft_model(
@@ -92,7 +92,7 @@ def without_draft_model(
         return why_idle(name, target, draft_model, options)
     if not draft_model_could_pay(*models, options):
         return ""
-    return f"{_told(models[1])} could make answers faster here: {_how(name)}"
+    return f"{_told(models[1])} could make answers faster on this machine: {_how(name)}"
 
 
 def _absent(
@@ -110,7 +110,7 @@ def _told(draft_model: ModelEntry) -> str:
 
 
 def _how(name: str) -> str:
-    return f"`localspec pull {name} --with-draft` fetches it"
+    return f"`localspec pull {name} --with-draft` downloads it"
 
 
 def _costs(target: ModelEntry, options: LoadOptions) -> PassCosts | None:

@@ -81,7 +81,7 @@ def select(names: Sequence[str]) -> ctypes.Array[ctypes.c_void_p] | None:
         if device is None:
             listed = ", ".join(device.name for device in known.values())
             raise UsageError(
-                f"device {name!r} is not in this build of llama.cpp: choose of {listed}"
+                f"device {name!r} is not in this build of llama.cpp: choose one of {listed}"
             )
         if device.is_gpu:
             chosen.append(device.handle)

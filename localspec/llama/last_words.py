@@ -15,8 +15,8 @@ from localspec.display import printable
 
 _ADVICE = "most likely memory ran out: try a smaller model or a smaller --ctx"
 _LOST_PAGE = (
-    "a page of a file is gone while it was mapped (SIGBUS): a model's file was cut, or its disk failed; "
-    "see to the file, then start again"
+    "a mapped page of a file is gone (SIGBUS): a model's file was truncated, or its disk failed; "
+    "check the file, then start again"
 )
 _LONGEST = 300
 
@@ -79,5 +79,5 @@ def _lost_page(number: int) -> None:
 
 # ctypes drops a callback that nothing refers to.
 _on_abort = _ABORT(lambda text: _tell(text.decode(errors="replace")))
-_on_terminate = _TERMINATE(lambda: _tell("an exception that nobody caught"))
+_on_terminate = _TERMINATE(lambda: _tell("an uncaught exception"))
 _on_lost_page = _SIGNAL(_lost_page)

@@ -234,8 +234,8 @@ def _dropped(draft_model: ModelShape, settings: Settings, machine: Machine) -> s
     settings = replace(settings, n_ctx=_at_most(settings.n_ctx, draft_model))
     needed = size_text(predict(draft_model, settings)[0].total_bytes)
     return (
-        "the draft model is left out, which costs speed and changes no text: it needs "
-        f"{needed} more, and {machine.ram.name} has {size_text(machine.ram.free_bytes)} free in all"
+        "running without the draft model, which costs speed but changes no text: it needs "
+        f"{needed} more, and {machine.ram.name} has {size_text(machine.ram.free_bytes)} free in total"
     )
 
 
@@ -271,5 +271,5 @@ def _refusal(
     return (
         f"{target.name} does not fit, even {what}: it needs {size_text(tight.needed_bytes)} and "
         f"{tight.place.name} has {size_text(tight.place.usable_bytes)} to spare: {advice}, "
-        "or free memory (--no-fit loads it all the same)"
+        "or free memory (--no-fit loads it anyway)"
     )

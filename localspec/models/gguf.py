@@ -101,7 +101,7 @@ def read_header(path: Path) -> GgufHeader:
         if path.is_dir():
             raise ModelUnavailable(f"{name} is a directory: give the .gguf file in it")
         if path.exists() and not path.is_file():  # opening a named pipe would wait for ever
-            raise ModelUnavailable(f"{name} is no regular file: give a .gguf file")
+            raise ModelUnavailable(f"{name} is not a regular file: give a .gguf file")
         with path.open("rb") as file:
             size = file.seek(0, 2)
             if size == 0:

@@ -104,16 +104,21 @@ def _failure(error: Exception) -> tuple[str, str]:
     status = _status_of(error)
     if status in {401, 403, 404}:  # the hub answers 401 for what does not exist, too
         why = f"HTTP {status}: no such repository, or a gated or private one"
-        return why, "check the name, and set HF_TOKEN where it needs one"
+        return why, "check the name, or set HF_TOKEN if it needs one"
     if status is not None:
         return f"HTTP {status}", "try again later"
     if isinstance(error, ValueError):
-        return "no answer of a hub came, but a page", "log in to the network, or check HF_ENDPOINT"
+        return (
+            "a web page came instead of the hub's answer",
+            "log in to the network, or check HF_ENDPOINT",
+        )
     return f"no connection, {type(error).__name__}", "go online, or give a .gguf file"
 
 
 def _unavailable(name: str, reason: str, advice: str) -> ModelUnavailable:
-    return ModelUnavailable(f"{name[:200]} cannot be looked up on the hub ({reason}): {advice}")
+    return ModelUnavailable(
+        f"{name[:200]} was not found locally or on the hub ({reason}): {advice}"
+    )
 
 
 class HubFile(RemoteFile):

@@ -84,7 +84,7 @@ def _resolve(reference: str, registry: Registry) -> ModelEntry | Path | HubName:
     if not path.exists():
         known = name_list(registry.models)
         raise ModelUnavailable(
-            f"there is no file {shown(path)}: check the path, or give a known name ({known})"
+            f"there is no file {shown(path)}: check the path, or use a known name ({known})"
         )
     return path
 
@@ -138,8 +138,8 @@ def imported_path(imported: ModelEntry, store: Store) -> Path:
     path = store.path_of(imported)
     if path is None:
         raise ModelUnavailable(
-            f"{imported.name} was imported from {imported.origin}, which is gone or another "
-            f"file now: pull or import it again, or `localspec rm {imported.name}`"
+            f"{imported.name} was imported from {imported.origin}, which has been moved or "
+            f"replaced: pull or import it again, or `localspec rm {imported.name}`"
         )
     return path
 

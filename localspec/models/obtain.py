@@ -96,12 +96,12 @@ def obtain(
         except (SourceFailedError, OSError) as error:
             reason = getattr(error, "strerror", None) or str(error)
             reasons.append(f"{name}: {reason}")
-    advice = "go online and run" if offline else "when that is mended, run"
+    advice = "once online, run" if offline else "to try again, run"
     told = f"{advice} `localspec pull {entry.name}`, or give the path of a .gguf file"
     if entry.pin is not None:
-        told += f"; what it has to be was learnt on {entry.pin.date}: `localspec rm {entry.name}` forgets that"
+        told += f"; its size and sha256 were pinned on {entry.pin.date}: `localspec rm {entry.name}` removes the pin"
     raise kind(
-        f"{entry.name} ({size_text(entry.size_bytes)}) is not on this machine and could not be fetched "
+        f"{entry.name} ({size_text(entry.size_bytes)}) could not be downloaded "
         f"({'; '.join(reasons)}): {told}"
     )
 
@@ -162,7 +162,7 @@ def mirrors_from_environment() -> tuple[str, ...]:
         return tuple(shlex.split(value))
     except ValueError as error:
         raise UsageError(
-            f"{MIRRORS_VARIABLE} is {value!r}, which cannot be taken apart ({error}): close the quote"
+            f"{MIRRORS_VARIABLE} is {value!r}, which cannot be parsed ({error}): close the quote"
         ) from error
 
 
@@ -196,10 +196,10 @@ def _from_folder(
     folder: Path, entry: ModelEntry, store: Store, report: Callable[[int], None]
 ) -> Path:
     if not folder.is_dir():
-        raise SourceFailedError("there is no such folder")
+        raise SourceFailedError("no such folder")
     file = next((folder / name for name in _names(entry) if (folder / name).is_file()), None)
     if file is None:
-        raise SourceFailedError("not there")
+        raise SourceFailedError("no such file")
     require_space(store.root, entry.size_bytes - store.partial_bytes(entry))
     return store.copy(entry, file, report)  # since a folder may be a stick that is pulled out
 

@@ -122,7 +122,7 @@ def read_ledger(path: Path, before: str, remedy: str) -> dict[str, ModelEntry]:
     except (OSError, ValueError, UsageError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise LocalspecError(
-            f"{shown(path)} cannot be read ({reason}): mend or remove it, and {remedy}"
+            f"{shown(path)} cannot be read ({reason}): fix or remove it, and {remedy}"
         ) from error
     return {model.name: model for model in models}
 

@@ -1,4 +1,4 @@
-"""What to propose to somebody who chose no model: the largest that fits the free memory and is fast enough.
+"""What to propose to somebody who chose no model: the largest that fits and is fast enough, or one nearly as large and much faster.
 
 Pure: a registry, and memories with what is free of them and how fast it is read; proposals out. A pass
 of one token reads its weights once, and everything else of it takes little time beside that.
@@ -19,6 +19,10 @@ MOST_OF_GPU = 0.85
 """Of a memory that nothing but a GPU uses."""
 BESIDE_BYTES = 600 << 20
 """For the context and the buffers of passes, beside the weights."""
+SPEED_COUNTS = 0.1
+"""How much speed counts beside size: ten times the speed makes up for a fifth less size."""
+UNKNOWN_PER_S = 100.0
+"""A memory that nobody measured is a GPU's, and fast."""
 PROPOSALS = 3
 
 
@@ -77,7 +81,7 @@ class Proposal:
 def recommend(
     registry: Registry, memories: Sequence[Memory], purpose: Purpose = "chat"
 ) -> tuple[Proposal, ...]:
-    """Return what to propose, best first: of what suits well, the largest.
+    """Return what to propose, best first: of what suits well, the largest, or one nearly as large and much faster.
 
     Where too little suits well, what is too slow follows, the fastest first, and then what takes most
     of the free memory, the smallest first. Empty where nothing fits.
@@ -126,7 +130,7 @@ def _rank(proposal: Proposal) -> tuple[int, float]:
     size = proposal.target.size_bytes
     match proposal.suits:
         case Suits.WELL:
-            return proposal.suits, -size
+            return proposal.suits, -size * (proposal.tokens_per_s or UNKNOWN_PER_S) ** SPEED_COUNTS
         case Suits.SLOW:
             return proposal.suits, -(proposal.tokens_per_s or 0)
         case _:

@@ -178,7 +178,7 @@ def _text(path: Path) -> str:
         return read_bounded(path, _MOST_BYTES).decode()
     except (OSError, ValueError) as error:  # ValueError: no UTF-8, or a NUL in the path
         reason = getattr(error, "strerror", None) or "it is not UTF-8 text"
-        raise UsageError(f"registry {shown(path)} cannot be read ({reason}): mend it") from error
+        raise UsageError(f"registry {shown(path)} cannot be read ({reason}): fix it") from error
 
 
 def _identity(entry: ModelEntry) -> str:
@@ -202,7 +202,7 @@ def _named(entries: Iterable[ModelEntry]) -> dict[str, ModelEntry]:
 def _unknown(what: str, name: str, known: Iterable[str]) -> str:
     names = list(known)
     meant = like(name[:_LONGEST_NAME], names)
-    said = f"did you mean {_either(meant)}?" if meant else f"known are {name_list(names)}"
+    said = f"did you mean {_either(meant)}?" if meant else f"choose one of {name_list(names)}"
     return f"there is no {what} {name[:_LONGEST_NAME]!r}: {said}"
 
 

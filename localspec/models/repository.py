@@ -53,16 +53,16 @@ def learn(found: ModelEntry | Path | HubName, *, offline: bool = False) -> Model
     if isinstance(found, Path) or (isinstance(found, ModelEntry) and found.is_known):
         return found
     if offline:
-        name = found.name if isinstance(found, ModelEntry) else f"{found.text} is no file here, and"
+        name = found.name if isinstance(found, ModelEntry) else found.text
         raise ModelUnavailable(
-            f"{name} cannot be looked up on the hub, offline: go online and pull it first, "
-            "or give a known name"
+            f"{name} was not found locally, and localspec is offline: go online and pull it first, "
+            "or use the name of a known model"
         )
     return _of_repository(found) if isinstance(found, HubName) else _of_entry(found)
 
 
 def _of_repository(wanted: HubName) -> ModelEntry:
-    commit, files = files_on_hub(f"{wanted.text} is no file here, and", wanted.repo, None)
+    commit, files = files_on_hub(wanted.text, wanted.repo, None)
     chosen = choose_files(wanted.text, wanted.quant, DEFAULT_QUANT, files)
     quant = quant_of(chosen[0].name)
     if wanted.quant is not None and (quant or "").lower() != wanted.quant.lower():
@@ -85,7 +85,7 @@ def _of_entry(entry: ModelEntry) -> ModelEntry:
         if file is None:
             raise ModelUnavailable(
                 f"{entry.name} cannot be learnt: {repo} has no {source.file[:120]} with a sha256 "
-                f"at {revision or 'its main branch'}: mend its entry in models.toml"
+                f"at {revision or 'its main branch'}: fix its entry in models.toml"
             )
         for what, promised, found in (
             ("size", shard.size_bytes, file.size_bytes),
@@ -94,7 +94,7 @@ def _of_entry(entry: ModelEntry) -> ModelEntry:
             if promised and promised != found:
                 raise IntegrityError(
                     f"{entry.name}: the hub has a {source.file[:120]} of {what} {found}, and models.toml "
-                    f"promises {promised}: mend its entry, or name a revision"
+                    f"promises {promised}: fix its entry, or name a revision"
                 )
         shards.append(replace(file, name=shard.name))
     learnt = replace(of_shards(entry.name, shards), pin=_today(commit, revision))
@@ -121,7 +121,9 @@ def choose_files(
     """
     models = _models(files)
     if not models:
-        raise ModelUnavailable(f"{name[:120]} has no GGUF of a model: give another repository")
+        raise ModelUnavailable(
+            f"{name[:120]} has no GGUF file of a model: choose another repository"
+        )
     fitting = [stem for stem in models if _is_of(quant or default_quant, stem)]
     if not fitting and quant is None and len(models) == 1:
         fitting = list(models)

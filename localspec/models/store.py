@@ -269,11 +269,11 @@ def model_sha256(
     Raises:
         LocalspecError: a file cannot be read.
     """
-    digests = [_stored(each) or _kept(each, root, on_share) for each in files]
+    digests = [stored_sha256(each) or _kept(each, root, on_share) for each in files]
     return digests[0] if len(digests) == 1 else joint_sha256(digests)
 
 
-def _stored(file: Path) -> str | None:
+def stored_sha256(file: Path) -> str | None:
     """Return the sha256 by which the store, or the hub's cache, calls a file; None if neither has it."""
     for _ in range(_MOST_LINKS):
         if file.parent.name == "blobs" and re.fullmatch(SHA256, file.name):
@@ -285,7 +285,7 @@ def _stored(file: Path) -> str | None:
 
 
 def _kept(file: Path, root: Path, on_share: Callable[[float], None]) -> str:
-    key = _place(file)
+    key = place_hash(file)
     known = _index(root).get(key)
     if isinstance(known, str) and re.fullmatch(SHA256, known):
         return known
@@ -302,7 +302,12 @@ def _index(root: Path) -> dict[str, object]:
     return {}
 
 
-def _place(file: Path) -> str:
+def place_hash(file: Path) -> str:
+    """Return what tells a file from others without reading it: its place, size and time of the last change.
+
+    Raises:
+        OSError: it is not there.
+    """
     status = file.resolve().stat()
     # As a hash: nothing in a cache tells where a user keeps things.
     text = f"{file.resolve()}\n{status.st_size}\n{status.st_mtime_ns}"

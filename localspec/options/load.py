@@ -39,7 +39,7 @@ class LoadOptions:
     n_ctx: int | None = declared(
         None,
         Option(
-            "Tokens of context. Default: up to 4096.",
+            "Context size in tokens. Default: up to 4096.",
             name="ctx",
             metavar="N",
             group="context",
@@ -53,7 +53,7 @@ class LoadOptions:
     kv_type: str = declared(
         "f16",
         Option(
-            "Type of the KV caches; another one rounds differently.",
+            "Type of the KV cache; changes rounding.",
             group="context",
             key=True,
             by_project="yes",
@@ -64,7 +64,7 @@ class LoadOptions:
     threads: int | None = declared(
         None,
         Option(
-            "CPU threads. Default: the physical cores.",
+            "CPU threads. Default: one per physical core.",
             metavar="N",
             group="device",
             key=True,
@@ -76,7 +76,7 @@ class LoadOptions:
     gpu_layers: int | None = declared(
         None,
         Option(
-            "Layers on the GPU. Default: auto, all.",
+            "Layers to put on the GPU. Default: auto, which is all.",
             metavar="N|auto",
             group="device",
             key=True,
@@ -89,7 +89,11 @@ class LoadOptions:
     devices: tuple[str, ...] = declared(
         (),
         Option(
-            "Device to use; repeatable.", name="device", metavar="NAME", group="device", key=True
+            "Device to use; can be repeated.",
+            name="device",
+            metavar="NAME",
+            group="device",
+            key=True,
         ),
     )
     threads_batch: int | None = declared(None, Option(least=1, most=512))

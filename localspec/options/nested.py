@@ -47,7 +47,7 @@ def changed(options: T, values: Mapping[str, Any]) -> T:
         values: by the names that users know; other names are nobody's, and left alone.
 
     Raises:
-        UsageError: a value is of the wrong type, or out of its range, or two exclude each other.
+        UsageError: a value is of the wrong type, or out of its range, or two cannot be combined.
     """
     changes: dict[str, Any] = {}
     own = {each.field: each for each in own_options(type(options))}

@@ -132,7 +132,7 @@ class Option:
         if not self._fits(value):
             return f"{self.field} is {cut(value)}: it takes {self.takes}"
         if self.choices and not self.open_choice and value not in self.choices:
-            return f"{self.field} is {cut(value)}: choose of {', '.join(self.choices)}"
+            return f"{self.field} is {cut(value)}: choose one of {', '.join(self.choices)}"
         if self.kind not in {"whole", "number"}:
             return None
         assert isinstance(value, int | float), value  # noqa: S101 - it fits

@@ -11,7 +11,7 @@ from localspec.errors import UsageError
 from localspec.options.option import Option, check, declared
 
 GRAMMARS = ("grammar", "json_schema", "regex", "lark")
-"""The options that say what an answer has to look like; they exclude each other."""
+"""The options that say what an answer has to look like; they cannot be combined."""
 # Far beyond any logit, and far from where float32 would lose the logits beside it.
 _MOST = 10_000
 
@@ -38,7 +38,7 @@ class SamplingParams:
     temperature: float = declared(
         0.8,
         Option(
-            "0 is greedy. Default: the model's own, else 0.8.",
+            "Randomness; 0 always picks the likeliest token. Default: the model's own, or 0.8.",
             metavar="T",
             group="sampling",
             key=True,
@@ -51,7 +51,7 @@ class SamplingParams:
     top_k: int = declared(
         40,
         Option(
-            "0 is off. Default: the model's own, else 40.",
+            "Sample from the K likeliest tokens; 0 is off. Default: the model's own, or 40.",
             metavar="K",
             group="sampling",
             key=True,
@@ -63,7 +63,7 @@ class SamplingParams:
     top_p: float = declared(
         0.95,
         Option(
-            "1 is off. Default: the model's own, else 0.95.",
+            "Sample from the likeliest tokens that add up to P; 1 is off. Default: the model's own, or 0.95.",
             metavar="P",
             group="sampling",
             key=True,
@@ -77,7 +77,7 @@ class SamplingParams:
     min_p: float = declared(
         0.05,
         Option(
-            "0 is off. Default: the model's own, else 0.05.",
+            "Drop tokens less likely than P times the likeliest; 0 is off. Default: the model's own, or 0.05.",
             metavar="P",
             group="sampling",
             key=True,
@@ -90,7 +90,7 @@ class SamplingParams:
     repeat_penalty: float = declared(
         1.0,
         Option(
-            "1 is off. Default: the model's own, else 1.",
+            "Penalise recent tokens; 1 is off. Default: the model's own, or 1.",
             metavar="R",
             group="sampling",
             key=True,
@@ -151,12 +151,12 @@ class ReplyOptions:
 
     sampling: SamplingParams = field(default_factory=SamplingParams)
     seed: int | None = declared(
-        None, Option("Same seed, same text. Default: a fresh one.", metavar="S", group="sampling")
+        None, Option("Same seed, same text. Default: random.", metavar="S", group="sampling")
     )
     max_tokens: int | None = declared(
         None,
         Option(
-            "End after N tokens.",
+            "Stop after N tokens.",
             short="n",
             metavar="N",
             group="sampling",
@@ -168,7 +168,7 @@ class ReplyOptions:
     stop: tuple[str, ...] = declared(
         (),
         Option(
-            "End before this text; repeatable.",
+            "Stop before this text; can be repeated.",
             metavar="TEXT",
             group="structure",
             takes="a text, or a list of texts",
@@ -176,12 +176,12 @@ class ReplyOptions:
     )
     grammar: str | None = declared(
         None,
-        Option("Answer as this grammar says, in GBNF.", metavar="FILE", group="structure"),
+        Option("Make the answer follow this GBNF grammar.", metavar="FILE", group="structure"),
     )
     json_schema: str | Mapping[str, Any] | bool | None = declared(
         None,
         Option(
-            "Answer with JSON that is valid under this schema; '{}' is any JSON.",
+            "Answer with JSON that is valid under this schema; '{}' allows any JSON.",
             metavar="FILE|JSON",
             group="structure",
             takes="an object",
@@ -190,19 +190,19 @@ class ReplyOptions:
     regex: str | None = declared(
         None,
         Option(
-            "Answer with a text that this regular expression matches as a whole.",
+            "Make this regular expression match the whole answer.",
             metavar="REGEX",
             group="structure",
         ),
     )
     lark: str | None = declared(
         None,
-        Option("Answer as this grammar says, in Lark.", metavar="FILE", group="structure"),
+        Option("Make the answer follow this Lark grammar.", metavar="FILE", group="structure"),
     )
     stop_loops: bool = declared(
         False,
         Option(
-            "End an answer that goes round in circles.",
+            "Stop an answer that repeats itself.",
             group="sampling",
             key=True,
         ),
@@ -214,7 +214,7 @@ class ReplyOptions:
             raise UsageError('a stop string is "": give it at least one character')
         given = [name for name in GRAMMARS if getattr(self, name) is not None]
         if len(given) > 1:
-            raise UsageError(f"{' and '.join(given)} exclude each other: give one of them")
+            raise UsageError(f"{' and '.join(given)} cannot be combined: give one of them")
         if self.json_schema is not None and not isinstance(self.json_schema, str):
             object.__setattr__(self, "json_schema", _as_text(self.json_schema))
 
@@ -229,4 +229,6 @@ def _as_text(schema: object) -> str:
     try:
         return json.dumps(schema)
     except (TypeError, ValueError, RecursionError) as error:
-        raise UsageError(f"json_schema is no JSON: {' '.join(str(error).split())[:120]}") from None
+        raise UsageError(
+            f"json_schema is not valid JSON: {' '.join(str(error).split())[:120]}"
+        ) from None

@@ -121,7 +121,7 @@ def _event(kind: str, **fields: Any) -> str:
 
 def _said(body: CountBody) -> tuple[Message, ...]:
     if body.tools:
-        raise UsageError("tools is not supported by this server yet: leave it out")
+        raise UsageError("tools is not supported by this server yet: remove it")
     system = [{"role": "system", "content": body.system}] if body.system else []
     return tuple(
         from_json(each, f"message {at}") for at, each in enumerate([*system, *body.messages], 1)

@@ -111,7 +111,7 @@ async def body_of(request: Request, kind: type[T]) -> T:
     except RecursionError:
         raise UsageError("the body is nested too deeply: send a flatter one") from None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise UsageError(f"the body is not as it should be: {error}") from None
+        raise UsageError(f"the body is not valid: {error}") from None
 
 
 def status_of(error: LocalspecError) -> int:

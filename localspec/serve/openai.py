@@ -152,9 +152,7 @@ async def _answered(
 ) -> Response:
     each = body.n or 1
     if not prompts or not 1 <= each * len(prompts) <= _MOST_CHOICES:
-        raise UsageError(
-            f"{each * len(prompts)} answers are asked for: ask for 1 to {_MOST_CHOICES}"
-        )
+        raise UsageError(f"{each * len(prompts)} answers requested: request 1 to {_MOST_CHOICES}")
     draft = own_draft(body.localspec, service)
     asked = [
         replace(prompt, options=_numbered(prompt.options, number), draft=draft)
@@ -259,7 +257,7 @@ def format_options(wanted: dict[str, Any] | None) -> dict[str, Any]:
         if isinstance(schema, dict | bool):
             return {"json_schema": schema}
     raise UsageError(
-        f"response_format is {str(kind)[:40]!r} without what it needs: give text, json_object, or json_schema with a schema"
+        f"response_format is {str(kind)[:40]!r} is not supported: use text, json_object, or json_schema with a schema"
     )
 
 
@@ -274,7 +272,7 @@ def refuse(**asked: Any) -> None:
     """Raise UsageError where a body asks for what is not there yet, and the answer would not be what is expected."""
     name = next((name for name, value in asked.items() if value), None)
     if name is not None:
-        raise UsageError(f"{name} is not supported by this server yet: leave it out")
+        raise UsageError(f"{name} is not supported by this server yet: remove it")
 
 
 def own_draft(own: Own, service: Service) -> str | None:

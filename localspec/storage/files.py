@@ -58,7 +58,7 @@ def read_bounded(path: Path, most_bytes: int) -> bytes:
         OSError: it cannot be read, is no regular file, or is longer; `strerror` says which.
     """
     if path.exists() and not path.is_file():  # opening a named pipe would wait for ever
-        raise OSError(errno.EINVAL, "it is no regular file", str(path))
+        raise OSError(errno.EINVAL, "not a regular file", str(path))
     with path.open("rb") as stream:
         content = stream.read(most_bytes + 1)
     if len(content) > most_bytes:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import platformdirs
 
-from localspec.errors import ModelUnavailable, UsageError
+from localspec.errors import UsageError
 from localspec.storage.files import private_directory
 
 DATA_DIR_VARIABLE = "LOCALSPEC_DATA_DIR"
@@ -63,8 +63,7 @@ def read_named(path: Path, most_bytes: int, advice: str) -> str:
     """Return the text of a file that a user named, without a byte order mark; of a pipe, too.
 
     Raises:
-        ModelUnavailable: it cannot be read.
-        UsageError: it is longer, with advice, or no UTF-8.
+        UsageError: it cannot be read, is longer than that, or is not UTF-8.
     """
     name = shown(path)
     try:
@@ -72,7 +71,7 @@ def read_named(path: Path, most_bytes: int, advice: str) -> str:
             raw = stream.read(most_bytes + 1)
     except (OSError, ValueError) as error:  # ValueError: a NUL in the path
         reason = getattr(error, "strerror", None) or str(error)
-        raise ModelUnavailable(f"{name} cannot be read ({reason}): check the path") from error
+        raise UsageError(f"{name} cannot be read ({reason}): check the path") from error
     if len(raw) > most_bytes:
         raise UsageError(f"{name} has more than {most_bytes >> 20} MB: {advice}")
     try:

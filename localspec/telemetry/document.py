@@ -18,26 +18,21 @@ def as_json(report: Report) -> str:
     rows = {
         group: {str(name): _row(its) for name, its in by.items()} for group, by in report.by.items()
     }
-    for name, row in rows.get("pair", {}).items():
+    for name, row in rows["pair"].items():
         row["plain"] = _plain(report.plain.get(name))
-    for name, row in rows.get("drafter", {}).items():
-        row["positions"] = _buckets(report.tallies.get("position", {}).get(name, []))
-        row["confidences"] = _buckets(report.tallies.get("confidence", {}).get(name, []))
-        ranks = report.tallies.get("rank", {}).get(name, [])
-        row["correction_ranks"] = {
-            str(at or "farther"): count for at, (count, _) in enumerate(ranks) if count
-        }
+    for name, row in rows["drafter"].items():
+        for kind in ("position", "confidence"):
+            row[f"{kind}s"] = _buckets(report.tallies[kind].get(name, []))
+        ranks = enumerate(report.tallies["rank"].get(name, []))
+        row["correction_ranks"] = {str(at or "farther"): its[0] for at, its in ranks if its[0]}
     return json.dumps(
         {
             "since": report.since_s,
             "first": report.first_s,
             "replies": report.replies,
             "total": _row(report.total),
-            "pairs": rows.get("pair", {}),
-            "workloads": rows.get("workload", {}),
-            "drafters": rows.get("drafter", {}),
-            "depths": rows.get("depth", {}),
-            "trend": [{"start": at, **_row(its)} for at, its in report.by.get("time", {}).items()],
+            **{f"{group}s": rows[group] for group in ("pair", "workload", "drafter", "depth")},
+            "trend": [{"start": at, **_row(its)} for at, its in report.by["time"].items()],
             "trend_step_s": report.step_s,
             "changes": [_change(each) for each in report.shifts],
         }
@@ -52,13 +47,8 @@ def _row(its: RoundSums) -> dict[str, Any]:
 def _plain(cost: PlainCost | None) -> dict[str, Any] | None:
     if cost is None:
         return None
-    slope_s = cost.slope_s
-    return {
-        "source": cost.source,
-        "rounds": cost.rounds,
-        "base_s": _rounded(cost.base_s),
-        "slope_s_per_token": slope_s,
-    }
+    known = {"source": cost.source, "rounds": cost.rounds, "base_s": _rounded(cost.base_s)}
+    return {**known, "slope_s_per_token": cost.slope_s}
 
 
 def _change(shift: Shift) -> dict[str, Any]:

@@ -1,41 +1,49 @@
 """Log: one file of JSON lines, to which every reply adds one; its bounds, and its end.
 
 A line is a `reply`, the `text` of one that was recorded with text, a `retag` of one, or a `shift` that drift found. Whoever
-writes holds the directory's lock. What is torn or damaged is left out.
+writes holds the directory's lock. What is torn or damaged is left out. Beside it stands what drift remembers.
 """
 
 import json
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from localspec.errors import LocalspecError
-from localspec.storage.files import private_directory, private_opener, write_atomic
+from localspec.storage.files import (
+    private_directory,
+    private_opener,
+    read_bounded,
+    write_atomic,
+)
 from localspec.storage.locks import locked
-from localspec.telemetry.kinds import WORKLOADS
-from localspec.telemetry.reply import ReplyRecord, checked
+from localspec.telemetry.reply import WORKLOADS, ReplyRecord, checked
+from localspec.telemetry.switch import Switch
 
 FILE, STATE = "replies.jsonl", "drift.json"
 BEFORE = "telemetry.db"
 """What versions until November 2026 wrote; it is not read."""
-_HEAD = re.compile(rb'\{"kind": "(reply|text|retag|shift)", "at": (\d+(?:\.\d+)?),')
+_HEAD = re.compile(rb'\{"kind": "(\w+)", "at": (\d+(?:\.\d+)?),(?: "id": (\d{1,15}),)?')
 _MOST_LINE = 64 << 20
 _ENOUGH = 0.85
 """Share of the bound that is left once it was reached."""
 _DAY_S = 86400.0
+_MOST_STATE_BYTES = 16 << 20
+_MOST_DRIFTS = 48
+"""Drafters on kinds of text that are followed: the latest. A state takes some 2 kB."""
 
 DAMAGED = (TypeError, ValueError, LookupError, AttributeError, RecursionError)
 """What comes of reading what nobody wrote like this."""
 
 
 class LogLine(NamedTuple):
-    """One line, not parsed yet; `at` is in seconds since 1970."""
+    """One line, not parsed yet: its kind, when that was in seconds since 1970, and the reply that a `text` is of."""
 
     kind: str
     at: float
+    id: int
     raw: bytes
 
 
@@ -62,40 +70,20 @@ class Shift(NamedTuple):
 
 
 class Records(NamedTuple):
-    """Replies by number, oldest first, and changes of acceptance."""
+    """Replies by number, oldest first, changes of acceptance, and the numbers of replies with text."""
 
     replies: dict[int, ReplyRecord]
     shifts: list[Shift]
+    texts: set[int]
 
 
-class Sizes(NamedTuple):
-    """How much is there; `first_s` is when the oldest reply began, and the bytes are those of all files."""
-
-    replies: int
-    rounds: int
-    rounds_with_text: int
-    first_s: float | None
-    size_bytes: int
-
-
-def read_sizes(directory: Path) -> Sizes:
-    """Return how much is there.
-
-    Raises:
-        LocalspecError: the file cannot be read.
-    """
-    replies = list(read_records(directory).replies.values())
-    rounds = 0
-    for line in read_lines(directory):
-        if line.kind == "text":
-            with suppress(*DAMAGED):
-                rounds += len(parsed(line)["rounds"])
-    first_s = min((each.at for each in replies), default=None)
-    size_bytes = 0
+def size_bytes(directory: Path) -> int:
+    """Return what all files take."""
+    size = 0
     for path in _files(directory):
         with suppress(FileNotFoundError):  # what stood beside another, as that was written anew
-            size_bytes += path.stat().st_size
-    return Sizes(len(replies), sum(each.sums[0] for each in replies), rounds, first_s, size_bytes)
+            size += path.stat().st_size
+    return size
 
 
 def said_of_before(directory: Path) -> str | None:
@@ -134,7 +122,7 @@ def read_lines(directory: Path, tail_bytes: int | None = None) -> Iterator[LogLi
                 stream.seek(max(0, path.stat().st_size - tail_bytes))
             while raw := stream.readline(_MOST_LINE):
                 if head := _HEAD.match(raw):
-                    yield LogLine(head[1].decode(), float(head[2]), raw)
+                    yield LogLine(head[1].decode(), float(head[2]), int(head[3] or 0), raw)
     except FileNotFoundError:
         return
     except OSError as error:
@@ -156,12 +144,14 @@ def read_records(directory: Path, tail_bytes: int | None = None) -> Records:
     Raises:
         LocalspecError: the file cannot be read.
     """
-    replies, shifts = Records({}, [])
+    replies, shifts, texts = records = Records({}, [], set())
     for line in read_lines(directory, tail_bytes):
         with suppress(*DAMAGED):
             if line.kind == "reply":
                 reply = ReplyRecord.from_json(parsed(line))
                 replies[reply.id] = reply
+            elif line.kind == "text":
+                texts.add(line.id)
             elif line.kind == "retag":
                 values = parsed(line)
                 reply = replies[values["id"]]
@@ -170,7 +160,68 @@ def read_records(directory: Path, tail_bytes: int | None = None) -> Records:
                 shift = Shift(**parsed(line))
                 checked(shift[1:4], (), (shift.at, *shift[4:]))
                 shifts.append(shift)
-    return Records(replies, shifts)
+    return records
+
+
+def store(
+    directory: Path, reply: ReplyRecord, said: dict[str, Any] | None, switch: Switch, now_s: float
+) -> None:
+    """Write a reply that has ended.
+
+    Args:
+        directory: of the records; made where it is missing.
+        reply: gets its number.
+        said: what was said; None where that is not recorded.
+        switch: the bounds.
+        now_s: seconds since 1970.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    private_directory(directory)
+    with locked(directory):
+        path = directory / STATE
+        last, drifts = _read_state(path)
+        if last is None:
+            last = max(read_records(directory).replies, default=0)
+        reply.id = last + 1
+        lines = [("reply", reply.to_json())]
+        if said is not None:
+            lines.append(("text", {"at": reply.at, "id": reply.id, **said}))
+        lines += [("shift", shift._asdict()) for shift in _shifts(reply, drifts)]
+        latest = dict(list(drifts.items())[-_MOST_DRIFTS:])
+        state = {"replies": reply.id, "drifts": latest}
+        write_atomic(path, json.dumps(state).encode())  # first: no number is given twice
+        append(directory, *lines)
+        keep_within_bounds(directory, switch.megabytes, switch.days, now_s)
+
+
+def _read_state(path: Path) -> tuple[int | None, dict[str, Any]]:
+    """Return the last reply's number, and the states of drift; nothing where they cannot be read."""
+    try:
+        state = json.loads(read_bounded(path, _MOST_STATE_BYTES))
+        return int(state["replies"]), dict(state["drifts"])
+    except (OSError, *DAMAGED):
+        return None, {}
+
+
+def _shifts(reply: ReplyRecord, drifts: dict[str, Any]) -> list[Shift]:
+    """Let drift see a reply; return what it found. The states that it used are the last ones then."""
+    from localspec.telemetry.drift import Drift  # noqa: PLC0415 - it brings numpy, which only this needs
+
+    found = []
+    for drafter, lots in reply.lots.items():
+        key = "\n".join((reply.pair.name, reply.workload, drafter))
+        try:
+            drift = Drift.from_json(drifts.pop(key))
+        except DAMAGED:
+            drift = Drift()
+        for lot in lots:
+            change = drift.add(reply.id, reply.at, *lot)
+            if change is not None:
+                found.append(Shift(reply.at, reply.pair.name, reply.workload, drafter, *change))
+        drifts[key] = drift.to_json()
+    return found
 
 
 def retag(directory: Path, reply: int, workload: str, now_s: float) -> bool:
@@ -215,17 +266,18 @@ def keep_within_bounds(
     for path in directory.glob(f"{BEFORE}*"):
         if path.stat().st_mtime < oldest_s:
             path.unlink()
-    path = directory / FILE
-    size = path.stat().st_size if path.exists() else 0
-    is_old = any(line.at < oldest_s - slack_s for line in islice(read_lines(directory), 1))
-    passed, start = 0, size - _ENOUGH * most if size > most else 0
+    first = next(read_lines(directory), None)
+    if first is None:
+        return
+    size, passed = (directory / FILE).stat().st_size, 0
+    start = size - _ENOUGH * most if size > most else 0
 
     def keeps(line: LogLine) -> bool:
         nonlocal passed
         passed += len(line.raw)
         return passed > start and line.at >= oldest_s
 
-    if is_old or size > most:
+    if start or first.at < oldest_s - slack_s:
         _keep(directory, keeps)
 
 
@@ -260,7 +312,9 @@ def _changing(directory: Path) -> Iterator[None]:
             yield
     except OSError as error:
         place = error.filename or directory
-        raise LocalspecError(f"{place} cannot be changed ({error.strerror}): see to it") from error
+        raise LocalspecError(
+            f"{place} cannot be changed ({error.strerror}): check its permissions"
+        ) from error
 
 
 def _keep(directory: Path, keeps: Callable[[LogLine], bool]) -> None:

@@ -37,5 +37,5 @@ def since(text: str, now_s: float | None = None) -> float:
         return datetime.fromisoformat(text.strip()).timestamp()
     except (ValueError, OverflowError, OSError):
         raise UsageError(
-            f"{text[:40]!r} is no moment: give a date like 2026-11-20, or 12h, 7d, 4w"
+            f"{text[:40]!r} is not a time: write a date like 2026-11-20, or 12h, 7d, 4w"
         ) from None

@@ -30,16 +30,16 @@ def read_prior(
         now_s: seconds since 1970.
     """
     try:
-        replies, shifts = read_records(directory, _TAIL_BYTES)
+        records = read_records(directory, _TAIL_BYTES)
     except LocalspecError:
         return {}
     since = {
         each.drafter: each.since_s
-        for each in shifts
+        for each in records.shifts
         if (each.pair, each.workload) == (pair.name, workload)
     }
     sums: dict[str, dict[int, tuple[float, float]]] = {}
-    for reply in replies.values():
+    for reply in records.replies.values():
         if (reply.pair.name, reply.workload, reply.greedy) != (pair.name, workload, greedy):
             continue
         weight = 0.5 ** (max(0.0, now_s - reply.at) / _HALF_LIFE_S)

@@ -7,7 +7,7 @@ Nothing here ever fails an answer, or makes it wait. Where something is impossib
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from queue import SimpleQueue
 from typing import Optional
@@ -30,7 +30,6 @@ class Recorder:
         switch: what is wanted.
         spell: the bytes of an id; asked only where text is wanted.
         workload: what the user says all texts are; None guesses.
-        clock: seconds, monotonic.
         now: seconds since 1970.
 
     Attributes:
@@ -42,7 +41,6 @@ class Recorder:
     switch: Switch
     spell: Callable[[int], bytes]
     workload: str | None = None
-    clock: Callable[[], float] = time.perf_counter
     now: Callable[[], float] = time.time
     trouble: str | None = field(default=None, init=False)
     _ended: SimpleQueue[Optional["ReplyTrace"]] = field(default_factory=SimpleQueue, init=False)
@@ -58,7 +56,7 @@ class Recorder:
         """
         record = ReplyRecord(self.now(), self.pair, greedy, len(tokens))
         said = Said(list(tokens)) if self.switch.text else None
-        return ReplyTrace(self, asked, record, said, self.clock())
+        return ReplyTrace(self, asked, record, said, time.perf_counter())
 
     def put(self, trace: "ReplyTrace") -> None:
         """Have a reply that has ended written down; returns at once."""
@@ -77,7 +75,7 @@ class Recorder:
         """Record nothing any more, because of this."""
         reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
         reason = " ".join(reason.split())
-        self.trouble = f"telemetry is off for this run ({reason}): see to {self.directory}"
+        self.trouble = f"telemetry is off for this run ({reason}): check {self.directory}"
 
     def _write(self) -> None:
         while (trace := self._ended.get()) is not None:
@@ -97,7 +95,7 @@ class ReplyTrace:
         asked: what the user said last.
         record: counts.
         said: notes what is said; None where that is not wanted.
-        start_s: the recorder's clock at the beginning.
+        start_s: `time.perf_counter` at the beginning.
         text: all of the reply, once it has ended.
     """
 
@@ -126,7 +124,7 @@ class ReplyTrace:
             decode_s: seconds from there to the last token.
         """
         self.text, self.record.prefill_s, self.record.decode_s = text, prefill_s, decode_s
-        self.record.wall_s = self.recorder.clock() - self.start_s
+        self.record.wall_s = time.perf_counter() - self.start_s
         if self.said is not None:
             self.said.spell(self.recorder.spell)
         self.recorder.put(self)
@@ -138,10 +136,11 @@ class ReplyTrace:
             OSError: it cannot be written.
         """
         # What is imported here, no answer has to wait for.
-        from localspec.telemetry.storing import store  # noqa: PLC0415
+        from localspec.telemetry.log import store  # noqa: PLC0415
         from localspec.telemetry.workload import workload_of  # noqa: PLC0415
 
         recorder, record = self.recorder, self.record
         record.by_user = recorder.workload is not None
         record.workload = recorder.workload or workload_of(self.asked, self.text)
-        store(recorder.directory, record, self.said, recorder.switch, recorder.now())
+        said = None if self.said is None else asdict(self.said)
+        store(recorder.directory, record, said, recorder.switch, recorder.now())

@@ -10,10 +10,13 @@ from typing import Any, Self
 from localspec.decoding.drafters.drafter import GAPS
 from localspec.decoding.drafters.register import asks_draft_model
 from localspec.decoding.round import OFF, Round
-from localspec.telemetry.kinds import CHAT
+from localspec.errors import UsageError
 
+WORKLOADS = ("code", "edit", "chat", "summarise", "structured", "creative")
+"""The kinds of text that are told apart."""
 STAGES = ("draft_prefill", "draft", "verify", "sample", "truncate", "other")
 COUNTS = ("rounds", "drafted", "accepted", "confirmed", *(f"{stage}_us" for stage in STAGES))
+NOTHING = (0,) * len(COUNTS)
 LOT = 5
 """Consecutive rounds of one drafter whose sums drift is told."""
 _SPENT_S = attrgetter(*(f"{stage}_s" for stage in STAGES))
@@ -74,7 +77,7 @@ class ReplyRecord:
     pair: Pair
     greedy: bool
     prompt: int
-    workload: str = CHAT
+    workload: str = "chat"
     by_user: bool = False
     id: int = 0
     tokens: int = 0
@@ -88,7 +91,7 @@ class ReplyRecord:
     @property
     def sums(self) -> list[int]:
         """Sums of `COUNTS` over all rounds."""
-        return [sum(column) for column in zip(*self.cells.values(), strict=True)] or [0] * 10
+        return [sum(column) for column in zip(*self.cells.values(), strict=True)] or [*NOTHING]
 
     def add(self, done: Round) -> None:
         """Count a round. The prompt's own token is a token, and no round."""
@@ -99,16 +102,15 @@ class ReplyRecord:
             key = (drafter, _depth_from(self.prompt + self.tokens))
             spent_us = (max(0, round(1e6 * each)) for each in _SPENT_S(done.spent))
             counts = (1, done.drafted, accepted, len(done.confirmed), *spent_us)
-            self.cells[key] = tuple(map(add, self.cells.get(key, (0,) * len(counts)), counts))
+            self.cells[key] = tuple(map(add, self.cells.get(key, NOTHING), counts))
             if done.drafted:
                 self._judge(drafter, done)
         self.tokens += len(done.confirmed)
 
     def _judge(self, drafter: str, done: Round) -> None:
         draft, accepted = done.draft, done.verdict.accepted
-        judged = min(
-            accepted + 1, done.drafted
-        )  # those behind the first that was not accepted tell nothing
+        # Those behind the first that was not accepted tell nothing.
+        judged = min(accepted + 1, done.drafted)
         tenths = [min(int(10 * each), 9) for each in draft.confidences[:judged]]
         gaps = [bisect(GAPS, each) for each in draft.gaps[:judged]]
         kinds = self.tallies.setdefault(drafter, {})
@@ -171,3 +173,14 @@ def checked(texts: Iterable[Any], counts: Iterable[Any], numbers: Iterable[Any])
 def _depth_from(depth: int) -> int:
     """Return where the bucket of a depth begins: 0, 256, 512, 1024, and so on."""
     return 0 if depth < _LEAST_DEPTH else 1 << (depth.bit_length() - 1)
+
+
+def required(workload: str) -> str:
+    """Return a kind of text that a user named.
+
+    Raises:
+        UsageError: there is no such kind.
+    """
+    if workload not in WORKLOADS:
+        raise UsageError(f"workload {workload!r}: choose one of {', '.join(WORKLOADS)}")
+    return workload

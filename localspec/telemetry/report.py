@@ -4,6 +4,7 @@ A machine is busy in one hour and idle in another. Rounds are therefore compared
 and pair, and with none where that hour has too few of them: else a quiet hour would look like a speed-up.
 """
 
+from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from operator import add
@@ -12,14 +13,14 @@ from typing import Any, Literal, NamedTuple
 from localspec.decoding.round import OFF
 from localspec.decoding.stats import AcceptanceCounts
 from localspec.telemetry.log import Records, Shift
-from localspec.telemetry.reply import COUNTS, STAGES, Pairs
+from localspec.telemetry.reply import NOTHING, STAGES, Pairs
 
 _FEW_ROUNDS, LEAST_ROUNDS = 5, 20
 """Plain rounds at one depth before they count, and before they are believed: in all, or there as they are."""
 _HOUR_S = 3600
 _STEPS_H = (1, 24, 7 * 24, 28 * 24, 365 * 24)
 _MOST_POINTS = 60
-_NOTHING = (0,) * len(COUNTS)
+_GROUPS = ("pair", "workload", "drafter", "depth", "time")
 
 Measured = Mapping[int, tuple[int, float]]
 """By where a bucket of depths begins: how many plain rounds, and their seconds."""
@@ -85,14 +86,14 @@ class RoundSums(AcceptanceCounts):
     """Sums over rounds: `COUNTS`, and those of hours in which the price of a plain token is known.
 
     Attributes:
-        stages_us: microseconds of each of `STAGES`.
+        stages_s: seconds of each of `STAGES`.
         rounds_compared: rounds of such hours.
         compared_drafted: tokens that were drafted in them.
         compared_s: what they took.
         plain_s: what as many tokens would have taken without drafting.
     """
 
-    stages_us: tuple[int, ...] = (0,) * len(STAGES)
+    stages_s: dict[str, float] = field(default_factory=lambda: dict.fromkeys(STAGES, 0.0))
     rounds_compared: int = 0
     compared_drafted: int = 0
     compared_s: float = 0.0
@@ -105,7 +106,8 @@ class RoundSums(AcceptanceCounts):
         self.drafted += drafted
         self.accepted += accepted
         self.confirmed += confirmed
-        self.stages_us = tuple(map(add, self.stages_us, stages_us))
+        for stage, took_us in zip(STAGES, stages_us, strict=True):
+            self.stages_s[stage] += took_us / 1e6
         if plain_s is not None:
             self.rounds_compared += rounds
             self.compared_drafted += drafted
@@ -115,12 +117,7 @@ class RoundSums(AcceptanceCounts):
     @property
     def seconds(self) -> float:
         """What the rounds took."""
-        return sum(self.stages_us) / 1e6
-
-    @property
-    def stages_s(self) -> dict[str, float]:
-        """Seconds by stage."""
-        return {name: took / 1e6 for name, took in zip(STAGES, self.stages_us, strict=True)}
+        return sum(self.stages_s.values())
 
     @property
     def speed_up(self) -> float | None:
@@ -156,9 +153,11 @@ class Report:
     replies: int
     shifts: list[Shift]
     total: RoundSums = field(default_factory=RoundSums)
-    by: dict[str, dict[Any, RoundSums]] = field(default_factory=dict)
+    by: dict[str, dict[Any, RoundSums]] = field(
+        default_factory=lambda: {each: {} for each in _GROUPS}
+    )
     step_s: int = _HOUR_S
-    tallies: dict[str, dict[str, Pairs]] = field(default_factory=dict)
+    tallies: dict[str, dict[str, Pairs]] = field(default_factory=lambda: defaultdict(dict))
     plain: dict[str, PlainCost] = field(default_factory=dict)
 
 
@@ -172,80 +171,57 @@ class _Place(NamedTuple):
     depth: int
 
 
-_Cells = dict[_Place, tuple[int, ...]]
-_Plain = dict[tuple[int | None, str], dict[int, tuple[int, float]]]
-
-
 def make_report(records: Records, since_s: float | None = None) -> Report:
     """Return the report of the replies that began since a moment."""
     replies = [each for each in records.replies.values() if each.at >= (since_s or 0.0)]
     shifts = [each for each in reversed(records.shifts) if each.at >= (since_s or 0.0)]
     first_s = min((each.at for each in replies), default=None)
     report = Report(since_s, first_s, len(replies), shifts)
-    cells: _Cells = {}
+    cells: dict[_Place, tuple[int, ...]] = {}
+    # Plain rounds of an hour and a pair, and of all hours, which is None.
+    plain: dict[tuple[int | None, str], dict[int, tuple[int, float]]] = {}
     for reply in replies:
         hour, name = int(reply.at // _HOUR_S), reply.pair.name
         for (drafter, depth), counts in reply.cells.items():
             place = _Place(hour, name, reply.workload, drafter, depth)
-            cells[place] = tuple(map(add, cells.get(place, _NOTHING), counts))
+            cells[place] = tuple(map(add, cells.get(place, NOTHING), counts))
+            for when in (hour, None) if drafter == OFF else ():
+                by_depth = plain.setdefault((when, name), {})
+                rounds, seconds = by_depth.get(depth, (0, 0.0))
+                by_depth[depth] = (rounds + counts[0], seconds + sum(counts[4:]) / 1e6)
         for drafter, kinds in reply.tallies.items():
             for kind, pairs in kinds.items():
-                whole = report.tallies.setdefault(kind, {}).setdefault(drafter, [])
+                whole = report.tallies[kind].setdefault(drafter, [])
                 whole += [[0, 0] for _ in pairs[len(whole) :]]
-                for sums, (tried, accepted) in zip(whole, pairs, strict=False):
-                    sums[0] += tried
-                    sums[1] += accepted
-    pairs_ = {each.pair.name: each.pair for each in replies if each.pair.at_once == 1}
-    measured = _plain_rounds(cells)
+                for sums, its in zip(whole, pairs, strict=False):
+                    sums[:] = map(add, sums, its)
+    calibrated_s = {each.pair.name: each.pair.plain_s for each in replies if each.pair.at_once == 1}
     report.plain = {
-        name: plain_cost(measured.get((None, name), {}), pair.plain_s)
-        for name, pair in pairs_.items()
+        name: plain_cost(plain.get((None, name), {}), its) for name, its in calibrated_s.items()
     }
-    _sum(report, cells, measured)
+    drafted = {(place.hour, place.pair) for place, counts in cells.items() if counts[1]}
+    loads = {key: report.plain.get(key[1], PlainCost()).load(plain.get(key, {})) for key in drafted}
+    _sum_up(report, cells, loads)
     return report
 
 
-def _plain_rounds(cells: _Cells) -> _Plain:
-    """Return plain rounds by hour and pair, and those of all hours by None and pair."""
-    measured: _Plain = {}
-    for place, (rounds, _, _, _, *stages_us) in cells.items():
-        if place.drafter == OFF:
-            for hour in (place.hour, None):
-                by_depth = measured.setdefault((hour, place.pair), {})
-                before, seconds = by_depth.get(place.depth, (0, 0.0))
-                by_depth[place.depth] = (before + rounds, seconds + sum(stages_us) / 1e6)
-    return measured
-
-
-def _sum(report: Report, cells: _Cells, measured: _Plain) -> None:
-    """Sum cells up by all that they belong to."""
-    span = max((each.hour for each in cells), default=0) - min(
-        (each.hour for each in cells), default=0
-    )
+def _sum_up(
+    report: Report,
+    cells: Mapping[_Place, tuple[int, ...]],
+    loads: Mapping[tuple[int, str], float | None],
+) -> None:
+    """Sum cells up by all that they belong to; `loads` are those of hours and pairs with drafts."""
+    hours = [place.hour for place in cells]
+    span = max(hours, default=0) - min(hours, default=0)
     step = next((each for each in _STEPS_H if span / each < _MOST_POINTS), _STEPS_H[-1])
     report.step_s = step * _HOUR_S
-    with_drafts = {(place.hour, place.pair) for place, counts in cells.items() if counts[1]}
     for place, counts in cells.items():
-        hour, pair, workload, drafter, depth = place
-        cost = report.plain.get(pair, PlainCost())
-        load = cost.load(measured.get((hour, pair), {})) if (hour, pair) in with_drafts else None
-        plain_s = None if load is None else counts[3] * load * cost.of(depth)
+        load = loads.get((place.hour, place.pair))
+        plain_s = load and counts[3] * load * report.plain[place.pair].of(place.depth)
+        period = place.hour // step * report.step_s
         report.total.add(counts, plain_s)
-        period = hour // step * report.step_s
-        groups = {
-            "pair": pair,
-            "workload": workload,
-            "drafter": drafter,
-            "depth": depth,
-            "time": period,
-        }
-        for name, key in groups.items():
-            group = report.by.setdefault(name, {})
-            if key not in group:
-                group[key] = RoundSums()
-            group[key].add(counts, plain_s)
+        for group, key in zip(report.by.values(), (*place[1:], period), strict=True):
+            group.setdefault(key, RoundSums()).add(counts, plain_s)
     for name, group in report.by.items():
-        in_order = name in {"depth", "time"}
-        report.by[name] = dict(
-            sorted(group.items(), key=lambda its: its[0] if in_order else -its[1].rounds)
-        )
+        key = (lambda its: its[0]) if name in {"depth", "time"} else (lambda its: -its[1].rounds)
+        report.by[name] = dict(sorted(group.items(), key=key))

@@ -21,14 +21,12 @@ class Switch:
         text: token ids and their bytes, too: what was said.
         megabytes: most that the records take.
         days: how long they are kept.
-        readable: whether the file makes sense; where it does not, nothing is recorded.
     """
 
     on: bool = True
     text: bool = False
     megabytes: int = 128
     days: int = 365
-    readable: bool = True
 
     def __post_init__(self) -> None:
         if not LEAST_MEGABYTES <= self.megabytes <= MOST_MEGABYTES:
@@ -39,25 +37,21 @@ class Switch:
             raise UsageError(f"days is {self.days}: give 1 to 36500")
 
 
-UNREADABLE = Switch(on=False, readable=False)
-
-
 def switch_file(directory: Path) -> Path:
     """Return where the switch is."""
     return directory / "switch.json"
 
 
-def read_switch(directory: Path) -> Switch:
-    """Return how it is set. What cannot be understood records nothing: it may have said no."""
+def read_switch(directory: Path) -> Switch | None:
+    """Return how it is set; None where that cannot be understood: it may have said no, so nothing is recorded."""
     try:
         values = json.loads(read_bounded(switch_file(directory), _MOST_BYTES))
-        if {name: type(value) for name, value in values.items()} != _KINDS:
-            return UNREADABLE
-        return Switch(**values)
+        understood = {name: type(value) for name, value in values.items()} == _KINDS
+        return Switch(**values) if understood else None
     except FileNotFoundError:
         return Switch()
     except (OSError, ValueError, AttributeError, RecursionError, UsageError):
-        return UNREADABLE
+        return None
 
 
 def write_switch(directory: Path, switch: Switch) -> None:
@@ -66,12 +60,10 @@ def write_switch(directory: Path, switch: Switch) -> None:
     Raises:
         UsageError: the directory does not take it.
     """
-    values = asdict(switch)
-    del values["readable"]
     try:
         private_directory(directory)
-        write_atomic(switch_file(directory), json.dumps(values).encode())
+        write_atomic(switch_file(directory), json.dumps(asdict(switch)).encode())
     except OSError as error:
         raise UsageError(
-            f"{switch_file(directory)} cannot be written ({error.strerror}): see to that folder"
+            f"{switch_file(directory)} cannot be written ({error.strerror}): check that folder"
         ) from error

@@ -17,11 +17,16 @@ target says, so each line gives `accepted + 1` positions with the right token, a
 """
 
 from collections.abc import Callable, Collection, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from localspec.decoding.round import Round
+from localspec.telemetry.reply import ReplyRecord
+
+_NEXT_IS = {(False, True): "plain", (True, True): "bonus", (True, False): "correction"}
+"""By whether something was drafted, and all of it accepted."""
 
 
 @dataclass(slots=True)
@@ -77,30 +82,21 @@ def proposals(
     Raises:
         LocalspecError: the records cannot be read.
     """
-    from localspec.telemetry.log import parsed, read_lines, read_records  # noqa: PLC0415 - an answer needs none of it
+    # An answer needs none of it.
+    from localspec.telemetry.log import DAMAGED, parsed, read_lines, read_records  # noqa: PLC0415
 
     replies = read_records(directory).replies
     for line in read_lines(directory):
-        if line.kind != "text" or line.at < since_s:
-            continue
-        try:
-            said = parsed(line)
-            reply = replies[said["id"]]
-            of_reply = {
-                "target": reply.pair.target,
-                "draft_model": reply.pair.draft_model or None,
-                "workload": reply.workload,
-                "greedy": reply.greedy,
-                "reply": reply.id,
-            }
-            for each in _of_reply(said, most_context):
-                if each["drafter"] in drafters if drafters else each["draft_ids"]:
-                    yield {**each, **of_reply}
-        except (TypeError, ValueError, LookupError, AttributeError):
-            continue  # it is damaged
+        if line.kind == "text" and line.at >= since_s and line.id in replies:
+            with suppress(*DAMAGED):
+                for each in _of_reply(replies[line.id], parsed(line), most_context):
+                    if each["drafter"] in drafters if drafters else each["draft_ids"]:
+                        yield each
 
 
-def _of_reply(said: dict[str, Any], most_context: int) -> Iterator[dict[str, Any]]:
+def _of_reply(
+    reply: ReplyRecord, said: dict[str, Any], most_context: int
+) -> Iterator[dict[str, Any]]:
     pieces = {int(token): bytes.fromhex(piece) for token, piece in said["pieces"].items()}
     context = list(said["prompt"])
 
@@ -115,13 +111,14 @@ def _of_reply(said: dict[str, Any], most_context: int) -> Iterator[dict[str, Any
             "context": text(seen),
             "draft": text(done["draft_ids"]),
             "next": text([done["next_id"]]),
-            "next_is": _kind(len(done["draft_ids"]), done["accepted"]),
+            "next_is": _NEXT_IS[
+                bool(done["draft_ids"]), done["accepted"] == len(done["draft_ids"])
+            ],
             "round": n,
+            "target": reply.pair.target,
+            "draft_model": reply.pair.draft_model or None,
+            "workload": reply.workload,
+            "greedy": reply.greedy,
+            "reply": reply.id,
         }
         context += confirmed
-
-
-def _kind(n_drafted: int, accepted: int) -> str:
-    if n_drafted == 0:
-        return "plain"
-    return "bonus" if accepted == n_drafted else "correction"

@@ -70,11 +70,11 @@ def view(report: Report, *, wide: bool = False, bars: bool = True) -> Iterator[R
     yield from _section("by depth of the context", depths, wide)
     tallies = report.tallies
     title = "accepted by place in the draft, of those that were judged"
-    yield from _rates(title, tallies.get("position", {}), lambda at: str(at + 1), wide)
+    yield from _rates(title, tallies["position"], lambda at: str(at + 1), wide)
     title = "accepted by how sure the drafter was, from so much on"
-    yield from _rates(title, tallies.get("confidence", {}), lambda at: f"{10 * at}%", wide)
+    yield from _rates(title, tallies["confidence"], lambda at: f"{10 * at}%", wide)
     title = "corrections by their place among the drafter's choices"
-    ranks = {name: _shares(pairs) for name, pairs in tallies.get("rank", {}).items()}
+    ranks = {name: _shares(pairs) for name, pairs in tallies["rank"].items()}
     yield from _rates(title, ranks, lambda at: str(at or "farther"), wide)
     yield from _stages(total, wide)
     if bars:
@@ -145,11 +145,9 @@ def _section(title: str, rows: Mapping[str, RoundSums], wide: bool) -> Iterator[
     cells = []
     for name, its in rows.items():
         saved = "" if its.saved_s is None else duration_text(its.saved_s, 1)
-        length, speed_up = _formed("{:.2f}", its.mean_acceptance_length, its.speed_up)
+        figures = _formed("{:.2f}", its.mean_acceptance_length, its.speed_up)
         rate, bar = _formed("{:.0%}", its.acceptance_rate), _bar(its.acceptance_rate or 0.0, wide)
-        cells.append(
-            (name, str(its.rounds), str(its.confirmed), *rate, length, speed_up, saved, bar)
-        )
+        cells.append((name, str(its.rounds), str(its.confirmed), *rate, *figures, saved, bar))
     yield from _table(title, (*_HEADERS, ""), cells)
 
 
@@ -212,13 +210,11 @@ def _trend(report: Report) -> Iterator[RenderableType]:
     points = report.by["time"]
     if len(points) < 2 or report.total.drafted == 0:
         return
-    period = _PERIODS.get(report.step_s, "period")
-    yield _title(f"trend, a bar for each {period} with rounds, from {minute(min(points))} on")
-    rates = [its.acceptance_rate for its in points.values()]
-    for name, values in (
-        ("acceptance", rates),
-        ("speed-up  ", [its.speed_up for its in points.values()]),
-    ):
+    yield _title(
+        f"trend, a bar for each {_PERIODS.get(report.step_s, 'period')} with rounds, from {minute(min(points))} on"
+    )
+    for name, figure in (("acceptance", "acceptance_rate"), ("speed-up  ", "speed_up")):
+        values = [getattr(its, figure) for its in points.values()]
         if known := [value for value in values if value is not None]:
             low, high = min(known), max(known)
             yield f"  {name} {sparkline(values, low, high)}  {low:.2f} to {high:.2f}"

@@ -16,9 +16,10 @@ from textual.filter import LineFilter, NoColor
 from textual.screen import Screen
 
 from localspec.ui.attach import unmatched
+from localspec.ui.colours import DARK, LIGHT, THEMES
 from localspec.ui.commands import BY_NAME, COMMANDS, Command, parse
 from localspec.ui.composer import Composer
-from localspec.ui.copying import copied
+from localspec.ui.copying import code_blocks
 from localspec.ui.feed import Feed
 from localspec.ui.guard import LineGuard
 from localspec.ui.keys import IN_APP
@@ -40,14 +41,21 @@ class ChatApp(App[None]):
     Args:
         session: what it shows.
         preferences: how the user likes it.
+        dark: whether the terminal's background is; decides where the user has not.
     """
 
     CSS_PATH = "app.tcss"
     TITLE = "localspec"
     BINDINGS: ClassVar[list[BindingType]] = IN_APP
+    HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (110, "-wide")]  # noqa: RUF012 - as Textual has it
 
-    def __init__(self, session: Session, preferences: Preferences | None = None) -> None:
+    def __init__(
+        self, session: Session, preferences: Preferences | None = None, *, dark: bool = True
+    ) -> None:
         super().__init__()
+        for each in THEMES:
+            self.register_theme(each)
+        self.theme = DARK if dark else LIGHT
         self.session = session
         self.preferences = preferences or Preferences()
         self._early = ""
@@ -70,7 +78,8 @@ class ChatApp(App[None]):
         self.set_keymap(dict(self.preferences.keys))
         if self.preferences.theme:
             self._front.choose_theme(self.preferences.theme)
-        self.theme_changed_signal.subscribe(self, lambda _: self.view.colours_changed())
+        self._front.theme = self.theme
+        self.theme_changed_signal.subscribe(self, lambda each: self._front.theme_changed(each.name))
         await self.view.show_messages()
         self.view.entry.composer.focus()
         self.view.tell_state()
@@ -128,7 +137,9 @@ class ChatApp(App[None]):
             waiting = self.session.asking.waiting
             waiting.append(text)
             self.view.entry.composer.accept(typed)
-            self._front.tell(f"{len(waiting)} asked next; Esc stops this answer, and takes it back")
+            many = f"{len(waiting)} question{'' if len(waiting) == 1 else 's'}"
+            told = f"{many} asked next; Esc stops this answer and gives back what waits"
+            self._front.tell(told, lambda: waiting)
             return
         if self._front.editing is None:
             self.session.asking.ask(text)
@@ -137,7 +148,7 @@ class ChatApp(App[None]):
             self._front.editing = None
         self.view.entry.composer.accept(typed)
         for name in unmatched(text, self.session.folder):
-            self._front.tell(f"there is no file {name} here: sent as text")
+            self._front.tell(f"no file matches {name}: sent as text")
         await self._front.show_answer()
 
     async def action_command(self, name: str) -> None:
@@ -162,7 +173,9 @@ class ChatApp(App[None]):
             case "copy":
                 front.copy(message.message.typed)
             case "code":
-                front.copy(copied([message], "code"))
+                blocks = code_blocks(message.message.text)
+                front.copy(blocks[-1 - view.copied % len(blocks)])
+                view.copied += 1
             case "branch":
                 await front.run("branch", str(talk.messages.index(message) + 1))
             case "edit" if message.message.role == "user":
@@ -207,13 +220,18 @@ class ChatApp(App[None]):
             elif time.monotonic() - self._told_s < _AGAIN_S:
                 self.exit()
             else:
-                self._told_s = time.monotonic()
-                self._front.tell("Ctrl+C again quits, and so do Ctrl+D and /bye")
+                told_s = self._told_s = time.monotonic()
+                told = "Ctrl+C again quits, and so do Ctrl+D and /bye"
+                self._front.tell(told, lambda: time.monotonic() - told_s < _AGAIN_S)
 
     def on_message_view_chosen(self, event: MessageView.Chosen) -> None:
         """Give the focus to a message that was clicked on, unless something was selected, or is being written."""
         if not self.screen.get_selected_text() and not self.view.entry.composer.text:
             event.view.focus(scroll_visible=False)
+
+    def on_message_view_code_chosen(self, event: MessageView.CodeChosen) -> None:
+        """Copy a block of code."""
+        self._front.copy(event.code)
 
     def on_descendant_focus(self) -> None:
         """Show the keys of a message that has the focus."""

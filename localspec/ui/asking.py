@@ -18,6 +18,10 @@ from localspec.ui.settings import ChatSettings
 from localspec.ui.talk import Talk
 
 
+class StillAnswering(UsageError):
+    """What was asked for has to wait until nothing is under way."""
+
+
 class Asking:
     """Requests answers, one at a time.
 
@@ -66,8 +70,8 @@ class Asking:
 
     def suit(self, usual: ChatSettings) -> None:
         """Answer as suits another model from now on, unless the user set something in this conversation."""
-        if self.settings == self.usual:
-            self.settings = usual
+        if replace(self.settings, n_ctx=None) == self.usual:
+            self.settings = replace(usual, n_ctx=self.settings.n_ctx)
         self.usual = usual
 
     def ask(self, text: str) -> None:
@@ -165,7 +169,7 @@ class Asking:
     def require_rest(self) -> None:
         """Raise UsageError while an answer is under way."""
         if self.busy:
-            raise UsageError("an answer is under way: stop it first (Esc)")
+            raise StillAnswering("still answering: Esc stops")
 
     def _is_refused_too_early(self, message: Notice) -> bool:
         """Return whether nothing was loaded to answer, while something else is being loaded now."""

@@ -3,20 +3,30 @@
 from collections.abc import Callable, Sequence
 
 from rich.cells import cell_len, set_cell_size
+from textual.containers import VerticalScroll
 from textual.content import Content
 from textual.widgets import Static
 
-from localspec.ui.clean import clean, clean_line
+from localspec.ui.clean import clean_line
+from localspec.ui.colours import Line, content_of
 
 _GAP = "  "
+# With less of it, nobody would know what it says.
+_LEAST_LEFT = 8
 
 
 def fitted(left: str, right: Sequence[str], width: int) -> str:
-    """Return what fits into a line: all that is wanted most, `left` cut if even that is too long."""
-    parts = list(right)
-    while parts and cell_len(left) + len(_GAP) + cell_len(" · ".join(parts)) > width:
-        parts.pop()
-    figures = " · ".join(parts)
+    """Return a line of a width.
+
+    Args:
+        left: begins it; cut where even the shortest form of the other is too long.
+        right: ends it: forms of one thing, the longest first, of which the first that fits is taken.
+        width: in cells.
+    """
+    least = min(cell_len(left), _LEAST_LEFT) + len(_GAP)
+    short = right[-1] if right and least + cell_len(right[-1]) <= width else ""
+    whole = width - cell_len(left) - len(_GAP)
+    figures = next((each for each in right if cell_len(each) <= whole), short)
     room = width - cell_len(figures) - (len(_GAP) if figures else 0)
     if cell_len(left) > room:
         left = set_cell_size(left, max(room - 1, 0)) + "…"
@@ -24,7 +34,7 @@ def fitted(left: str, right: Sequence[str], width: int) -> str:
 
 
 class StatusLine(Static):
-    """State to the left, figures to the right; what does not fit is left out, the least wanted first."""
+    """State to the left, figures to the right, in a form that fits."""
 
     def __init__(self) -> None:
         super().__init__(id="status", markup=False)
@@ -32,7 +42,7 @@ class StatusLine(Static):
         self._right: tuple[str, ...] = ()
 
     def tell(self, left: str, right: Sequence[str]) -> None:
-        """Show state and figures; nothing is drawn where nothing changed."""
+        """Show state and the forms of the figures; nothing is drawn where nothing changed."""
         if (left, tuple(right)) != (self._left, self._right):
             self._left, self._right = left, tuple(right)
             self.refresh()
@@ -80,19 +90,22 @@ class KeyHint(Static):
         self.display = bool(text)
 
 
-class StatsPanel(Static):
-    """What drafting does, as it does it."""
+class StatsPanel(VerticalScroll, can_focus=False):
+    """What drafting does, as it does it; beside the conversation where there is room, else below it."""
 
     def __init__(self) -> None:
-        super().__init__(id="stats", markup=False)
+        self._text = Static(markup=False)
+        super().__init__(self._text, id="stats")
         self.display = False
-        self._lines: Callable[[int], Sequence[str]] = lambda _: ()
+        self._lines: Callable[[int], Sequence[Line]] = lambda _: ()
+        self._width = 0
 
-    def tell(self, lines: Callable[[int], Sequence[str]]) -> None:
+    def tell(self, lines: Callable[[int], Sequence[Line]]) -> None:
         """Show the lines that are made for its width."""
-        self._lines = lines
-        self.update("\n".join(clean(each) for each in lines(self.content_size.width)))
+        self._lines, self._width = lines, self.scrollable_content_region.width
+        self._text.update(content_of(lines(self._width)))
 
     def on_resize(self) -> None:
         """Make them for another width."""
-        self.tell(self._lines)
+        if self.scrollable_content_region.width != self._width:
+            self.tell(self._lines)

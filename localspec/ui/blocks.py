@@ -7,6 +7,11 @@ its fence, too. The pieces are only for the time of streaming: a finished messag
 import re
 from dataclasses import dataclass
 
+FRAME = "frame"
+"""Meta of a style: what is drawn round code and is no part of it."""
+CODE = "code"
+"""Meta of a style: the code that a click copies."""
+
 _FENCE = re.compile(r" {0,3}(`{3,}|~{3,})\s*([^\s`]*)")
 # What belongs to the block before it although an empty line lies between: list items, and what is indented.
 _GOES_ON = re.compile(r"\s+\S|([-*+]|\d{1,9}[.)])\s")

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from localspec.errors import UsageError
 from localspec.ui import conversation_commands as talk
 from localspec.ui import program_commands as program
+from localspec.ui.asking import StillAnswering
 from localspec.ui.front import Front
 from localspec.ui.session import SETTINGS
 
@@ -46,20 +47,18 @@ class Command:
 
 COMMANDS: Sequence[Command] = (
     Command("new", "", "start a new conversation", talk.new, ("clear",)),
-    Command("system", "[TEXT]", "show or set the system prompt; `-` takes it away", talk.system),
-    Command("persona", "[NAME]", "take a named system prompt from the settings", talk.persona),
+    Command("system", "[TEXT]", "show or set the system prompt; `-` removes it", talk.system),
+    Command("persona", "[NAME]", "use a named system prompt from chat.toml", talk.persona),
     Command("regenerate", "[SEED]", "answer the last question again", talk.regenerate, ("retry",)),
-    Command("undo", "", "take the last question back, and its answer", talk.undo),
+    Command("undo", "", "take back the last question and its answer", talk.undo),
     Command(
         "edit",
         "[N] [TEXT]",
-        "change a question of yours, the last or the N-th, in a branch",
+        "edit your last or N-th question, in a new branch",
         talk.edit,
     ),
-    Command(
-        "branch", "[N]", "go on from the N-th message in a conversation of its own", talk.branch
-    ),
-    Command("continue", "", "let the last answer go on where it stopped", talk.go_on),
+    Command("branch", "[N]", "branch off into a new conversation after message N", talk.branch),
+    Command("continue", "", "resume the last answer where it stopped", talk.go_on),
     Command(
         "copy",
         "[N|code|all]",
@@ -70,13 +69,13 @@ COMMANDS: Sequence[Command] = (
     Command(
         "default",
         "[MODEL]",
-        "load a model at every start from now on, the one that is loaded or another",
+        "make a model, or the one that is loaded, your default",
         program.default,
     ),
-    Command("history", "[WORDS|#N]", "list or search earlier conversations", talk.history),
-    Command("save", "[TITLE]", "give this conversation a title; it is kept anyway", talk.save),
+    Command("history", "[WORDS|#N]", "list, search or open earlier conversations", talk.history),
+    Command("save", "[TITLE]", "name this conversation; all conversations are kept", talk.save),
     Command("load", "[WORDS|#N|MODEL]", "open a conversation, or load a model", talk.load),
-    Command("rename", "TITLE", "give this conversation a title", talk.rename),
+    Command("rename", "TITLE", "rename this conversation", talk.rename),
     Command(
         "export",
         "[md|json] [FILE]",
@@ -97,19 +96,19 @@ COMMANDS: Sequence[Command] = (
     Command(
         "stats",
         "",
-        "show where the time goes and what drafting is worth",
+        "show where the time goes and what drafting gains",
         program.stats,
         while_busy=True,
     ),
-    Command("lens", "", "show where every token of the last answer came from", program.lens),
+    Command("lens", "", "show where every token of the last answer comes from", program.lens),
     Command("race", "[TEXT]", "answer with and without drafting, side by side", program.race),
-    Command("drop", "", "leave the oldest turns out where the context is full", talk.drop),
-    Command("stop", "", "stop the answer and keep what is there", program.stop, while_busy=True),
-    Command("restart", "", "start the engine again", program.restart, while_busy=True),
+    Command("drop", "", "drop the oldest turns when the context is full", talk.drop),
+    Command("stop", "", "stop the answer and keep what has arrived", program.stop, while_busy=True),
+    Command("restart", "", "restart the engine", program.restart, while_busy=True),
     Command("editor", "", "write the question in $EDITOR", program.editor, while_busy=True),
     Command("theme", "[NAME]", "show or change the colours", program.theme, while_busy=True),
     Command("help", "", "list commands and keys", program.help_, ("?",), while_busy=True),
-    Command("quit", "", "leave", program.quit_, ("bye", "exit"), while_busy=True),
+    Command("quit", "", "quit", program.quit_, ("bye", "exit"), while_busy=True),
 )
 BY_NAME = {command.name: command for command in COMMANDS}
 _BY_ALIAS = {alias: command for command in COMMANDS for alias in command.aliases}
@@ -148,7 +147,7 @@ async def run(front: Front, command: Command, argument: str) -> None:
         LocalspecError: it cannot be done; one line.
     """
     if front.session.busy and not command.while_busy:
-        raise UsageError(f"/{command.name} has to wait: an answer is under way, Esc stops it")
+        raise StillAnswering(f"still answering: wait before /{command.name}, or press Esc to stop")
     await command.do(front, argument)
 
 

@@ -26,12 +26,12 @@ async def persona(front: Front, argument: str) -> None:
     """Take a named system prompt, or let the user choose one."""
     personas = front.preferences.personas
     if not personas:
-        raise UsageError("there are no personas: name some under [personas] in chat.toml")
+        raise UsageError("no personas yet: add some under [personas] in chat.toml")
     if argument in personas:
         await system(front, personas[argument])
     elif argument:
         known = ", ".join(personas)
-        raise UsageError(f"there is no persona {argument[:40]!r}: known are {known}")
+        raise UsageError(f"there is no persona {argument[:40]!r}: choose one of {known}")
     else:
         front.choose("Personas", personas, lambda name: system(front, personas[name]))
 
@@ -73,7 +73,7 @@ async def branch(front: Front, argument: str) -> None:
     session.asking.require_rest()
     count = len(session.talk.messages)
     if not count:
-        raise UsageError("there is nothing to branch off from: ask something first")
+        raise UsageError("nothing to branch from yet: ask something first")
     session.save_state()
     session.talk.branch_off(number(argument, "message", count) if argument else count)
     await front.show_conversation(known=True)
@@ -109,9 +109,9 @@ async def history(front: Front, argument: str) -> None:
 async def rename(front: Front, argument: str) -> None:
     """Give the conversation a title."""
     if not argument:
-        raise UsageError("give a title: /rename TITLE")
+        raise UsageError("usage: /rename TITLE")
     front.session.talk.rename(argument)
-    front.tell(f"this conversation is called {argument!r} now")
+    front.tell(f"renamed to {argument!r}")
 
 
 async def save(front: Front, argument: str) -> None:
@@ -121,7 +121,7 @@ async def save(front: Front, argument: str) -> None:
         talk.rename(argument)
     if talk.conversation is None:
         raise UsageError("this conversation is empty: ask something before you save it")
-    front.tell(f"kept as {talk.title!r}, like every conversation; /export writes a file")
+    front.tell(f"saved as {talk.title!r}, like every conversation; /export writes a file")
 
 
 async def load(front: Front, argument: str) -> None:
@@ -152,7 +152,7 @@ async def export(front: Front, argument: str) -> None:
 
 async def drop(front: Front, argument: str) -> None:  # noqa: ARG001
     """Leave the oldest turns out of the context."""
-    front.tell("the oldest turns are left out of the context from now on; the system prompt stays")
+    front.tell("dropping the oldest turns from the context from now on; the system prompt stays")
     if front.session.asking.leave_out_oldest():
         await front.show_answer()
 
@@ -164,7 +164,7 @@ def number(argument: str, what: str, most: int) -> int:
         UsageError: it is none, or above `most`.
     """
     if not argument.isdecimal() or not 1 <= int(argument) <= most:
-        raise UsageError(f"{argument[:40]!r} is no {what}: give a number from 1 to {most}")
+        raise UsageError(f"{argument[:40]!r} is not a {what}: give a number from 1 to {most}")
     return int(argument)
 
 

@@ -23,16 +23,26 @@ def copied(messages: Sequence[StoredMessage], what: str) -> str:
         return "\n\n".join(f"{each.message.role}: {each.message.typed}" for each in messages)
     answers = [each.message.text for each in messages if each.message.role == "assistant"]
     if not answers:
-        raise UsageError("there is no answer to copy yet")
+        raise UsageError("no answer to copy yet")
     if not what:
         return answers[-1]
-    blocks = [match[2].rstrip("\n") for match in _CODE.finditer(answers[-1])]
-    if not blocks:
-        raise UsageError("the last answer has no block of code: /copy takes all of it")
+    blocks = code_blocks(answers[-1])
     if what == "code":
         return blocks[-1]
     if not what.isdecimal() or not 1 <= int(what) <= len(blocks):
         raise UsageError(
-            f"{what[:20]!r} is no block of code: give a number from 1 to {len(blocks)}"
+            f"{what[:20]!r} is not a block of code: give a number from 1 to {len(blocks)}"
         )
     return blocks[int(what) - 1]
+
+
+def code_blocks(text: str) -> list[str]:
+    """Return the blocks of code in an answer.
+
+    Raises:
+        UsageError: there are none.
+    """
+    blocks = [match[2].rstrip("\n") for match in _CODE.finditer(text)]
+    if not blocks:
+        raise UsageError("this answer has no block of code: /copy takes all of it")
+    return blocks

@@ -63,7 +63,7 @@ class EngineState:
             case Loading():
                 self._at(f"loading {message.model}: {message.share:.0%}")
             case Measuring():
-                self._at(f"measuring {message.model}, once on this machine: {message.share:.0%}")
+                self._at(f"calibrating {message.model}, once per machine: {message.share:.0%}")
             case Ready():
                 self.phase, self.ready, self.trouble = Phase.READY, message, ""
             case LoadCancelled():
@@ -85,7 +85,7 @@ class EngineState:
             case Phase.DEAD:
                 return "the engine has ended: /restart"
             case Phase.IDLE:
-                return "no model is loaded: /model"
+                return "no model loaded: F8 chooses one"
             case _:
                 return self.progress or "starting the engine"
 

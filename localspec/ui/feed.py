@@ -8,6 +8,7 @@ from textual.timer import Timer
 
 from localspec.decoding.round import StopReason
 from localspec.engine.protocol import EngineDied, Failed, Notice, Ready, ReplyDone
+from localspec.ui.engine_state import Phase
 from localspec.ui.model_switch import DEMONSTRATION
 from localspec.ui.screens import Screens
 from localspec.ui.shown import SAVED_AGAIN, shown
@@ -20,6 +21,7 @@ _EAGER_S = 0.02
 # Text that scrolls has the whole screen composed again: a tenth of a core at ten times a second.
 _REDRAW_S = 0.25
 _RESTART_AGAIN_S = 60.0
+_LESS_MEMORY = "a smaller model (F8) or context (/set ctx) needs less memory"
 
 
 class Feed:
@@ -96,6 +98,8 @@ class Feed:
                 await self._settle()
                 if message.reply.stop_reason is StopReason.CANCELLED:
                     self._front.take_back_waiting()
+                    if not message.reply.text and not message.reply.thinking:
+                        self._view.tell("stopped before the first token; F5 asks again")
                 else:
                     await self._front.attempt(self._front.ask_next())
             case Failed() if self._is_answer(message):
@@ -130,10 +134,10 @@ class Feed:
 
     def _mourn(self, message: EngineDied) -> None:
         """Say that the engine died, and start it again unless it has just been started again."""
-        now = time.monotonic()
+        now, state = time.monotonic(), self._session.state
         again = now - self._died_s >= _RESTART_AGAIN_S
         self._died_s = now
         if again:
             self._session.restart()
-        then = "it is being started again" if again else "/restart starts it again"
-        self._view.tell(f"{message.reason}; {then}")
+        then = "starting it again" if again else f"/restart starts it again; {_LESS_MEMORY}"
+        self._view.tell(f"{message.reason}; {then}", lambda: state.phase is not Phase.READY)

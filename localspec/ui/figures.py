@@ -1,22 +1,44 @@
-"""What drafting did, in words, bars and a gauge that need no colour. Pure: rounds in, lines out."""
+"""What drafting did, in words, bars and a gauge. Pure: rounds in, lines with meanings out; colours come later."""
 
+import math
 import statistics
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import groupby
 
 from localspec.decoding.round import Round
 from localspec.display import sparkline
 from localspec.ui.exchange import Exchange
-from localspec.ui.speed_up import measure
+from localspec.ui.speed_up import SpeedUp, measure
 
 TIMES = "\u00d7"
-_GAUGE_LEAST, _GAUGE_MOST = 0.5, 2.0
+_GAUGE_LEAST, _GAUGE_MOST = 0.5, 4.0
 _CONTEXT_CELLS = 8
+_LABEL = 10
+_STACKED_BELOW = 56
+_MOST_BAR = 72
+_SPEED, _ROUNDS, _TIME, _DRAFTS = "speed-up", "rounds", "time", "drafts"
+
+Span = tuple[str, str]
 
 
-def lengths_bar(rounds: Sequence[Round], width: int) -> str:
-    """Return the confirmed length of the last rounds, a bar each; the highest bar is the longest."""
-    lengths = [len(each.confirmed) for each in rounds[-width:]]
-    return sparkline(lengths, 1, max([2, *lengths]))
+@dataclass(frozen=True, slots=True)
+class Section:
+    """One figure of the stats: its name, what is to be said of it, and a bar."""
+
+    label: str
+    words: Sequence[Sequence[Span]]
+    bar: Sequence[Span] = ()
+
+
+def ribbon(rounds: Sequence[Round], width: int) -> list[Span]:
+    """Return the confirmed length of the last rounds, a bar each, by who drafted them; the highest is the longest."""
+    last = rounds[-width:]
+    most = max([2, *(len(each.confirmed) for each in last)])
+    return [
+        (sparkline([len(each.confirmed) for each in group], 1, most), name)
+        for name, group in groupby(last, lambda each: each.draft.drafter)
+    ]
 
 
 def split(rounds: Iterable[Round]) -> tuple[float, float, float] | None:
@@ -31,37 +53,48 @@ def split(rounds: Iterable[Round]) -> tuple[float, float, float] | None:
     return None if total <= 0 else (parts[0] / total, parts[1] / total, parts[2] / total)
 
 
-def split_bar(shares: tuple[float, float, float], width: int) -> str:
+def split_bar(shares: tuple[float, float, float], width: int) -> list[Span]:
     """Return the three shares as one bar: `█` draft, `▒` verify, `░` other."""
     draft = round(shares[0] * width)
     verify = round((shares[0] + shares[1]) * width) - draft
-    return "█" * draft + "▒" * verify + "░" * (width - draft - verify)
+    rest = width - draft - verify
+    return [("█" * draft, "draft"), ("▒" * verify, "verify"), ("░" * rest, "other")]
 
 
-def gauge(predicted: float | None, measured: float | None, width: int) -> str:
-    """Return speed-ups on a scale from half to twice: `│` break-even, `◇` predicted, `◆` measured."""
+def gauge(predicted: float | None, measured: float | None, width: int) -> list[Span]:
+    """Return speed-ups on a scale from half to four times, doublings equally far: `│` break-even, `◇` predicted, `◆` measured.
+
+    The scale is filled from break-even to what was measured.
+    """
     line = ["─"] * width
+    even = _place(1.0, width)
+    meanings = ["dim"] * width
+    if measured is not None:
+        at = _place(measured, width)
+        for each in range(min(even, at), max(even, at) + 1):
+            line[each], meanings[each] = "━", "gain" if measured >= 1 else "loss"
     for value, mark in ((1.0, "│"), (predicted, "◇"), (measured, "◆")):
         if value is not None:
-            share = (min(max(value, _GAUGE_LEAST), _GAUGE_MOST) - _GAUGE_LEAST) / (
-                _GAUGE_MOST - _GAUGE_LEAST
-            )
-            line[round(share * (width - 1))] = mark
-    return f"{TIMES}½ {''.join(line)} {TIMES}2"
+            line[_place(value, width)] = mark
+    spans = [
+        ("".join(mark for mark, _ in group), meaning)
+        for meaning, group in groupby(zip(line, meanings, strict=True), lambda each: each[1])
+    ]
+    return [(f"{TIMES}½ ", "dim"), *spans, (f" {TIMES}4", "dim")]
 
 
 def status(exchange: Exchange | None, n_ctx: int | None, context_tokens: int) -> list[str]:
-    """Return what the status line tells, the most wanted first."""
-    parts = []
-    if exchange is not None and exchange.tokens_per_s is not None:
-        parts.append(f"{exchange.tokens_per_s:.1f} tokens/s")
-    if exchange is not None and exchange.acceptance is not None:
-        parts.append(f"{exchange.acceptance:.0%} accepted")
-    if n_ctx:
-        parts.append(
-            f"context {context_tokens / n_ctx:.0%} of {n_ctx} {filled(context_tokens / n_ctx)}"
-        )
-    return parts
+    """Return what the status line tells, the longest form first; each shorter one gives up what is wanted least."""
+    speed = None if exchange is None else exchange.tokens_per_s
+    told = [] if speed is None else [f"{speed:.1f} tokens/s"]
+    if not n_ctx:
+        return told
+    share = context_tokens / n_ctx
+    short = f"context {share:.0%}"
+    sized = f"{short} of {n_ctx}"
+    bars = [f"{sized} {filled(share, cells)}" for cells in (_CONTEXT_CELLS, _CONTEXT_CELLS // 2)]
+    forms = [" · ".join([*told, each]) for each in (*bars, sized, short)]
+    return list(dict.fromkeys([*forms, short]))
 
 
 def filled(share: float, width: int = _CONTEXT_CELLS) -> str:
@@ -70,63 +103,112 @@ def filled(share: float, width: int = _CONTEXT_CELLS) -> str:
     return "█" * full + "░" * (width - full)
 
 
-def stats_lines(exchange: Exchange | None, width: int) -> list[str]:
-    """Return the stats of an answer, streaming or done.
+def stats(exchange: Exchange | None, width: int) -> list[list[Span]]:
+    """Return the stats of an answer, streaming or done, in lines with meanings.
 
     Args:
         exchange: the answer; None before the first.
-        width: cells that a line may have.
+        width: cells that a line may have; where there are few, every figure gets a heading of its own.
     """
     rounds = [] if exchange is None else exchange.rounds
     if exchange is None or not rounds:
-        return ["Nothing was measured yet: ask something."]
-    bar = max(width - 18, 8)
-    lines = _speed(exchange, bar)
-    if exchange.forecast is not None and exchange.forecast.note:
-        lines.append(exchange.forecast.note)
-    mean = sum(len(each.confirmed) for each in rounds) / len(rounds)
-    lines += [
-        f"{len(rounds)} rounds, {mean:.2f} tokens confirmed in each",
-        f"  {lengths_bar(rounds, bar)}",
-    ]
+        return [[("Nothing was measured yet: ask something.", "dim")]]
+    stacked = width < _STACKED_BELOW
+    room = min(width if stacked else width - _LABEL, _MOST_BAR)
+    measured = measure(rounds)
+    lines: list[list[Span]] = []
+    for section in _sections(exchange, measured, max(room, 8)):
+        lines += _stacked(section) if stacked else _in_a_row(section)
+    return lines + [[(each, "")] for each in _why(exchange, measured)]
+
+
+def stats_lines(exchange: Exchange | None, width: int) -> list[str]:
+    """Return the stats as plain lines."""
+    return ["".join(text for text, _ in line) for line in stats(exchange, width)]
+
+
+def _stacked(section: Section) -> list[list[Span]]:
+    lines: list[list[Span]] = [[(section.label, "title")], *map(list, section.words)]
+    if section.bar:
+        lines.insert(1, list(section.bar))
+    return [*lines, []]
+
+
+def _in_a_row(section: Section) -> list[list[Span]]:
+    line: list[Span] = [(f"{section.label:<{_LABEL}}", "title")]
+    for at, words in enumerate(section.words):
+        line += [(" · ", "dim")] if at else []
+        line += words
+    return [line, [(" " * _LABEL, ""), *section.bar]] if section.bar else [line]
+
+
+def _sections(exchange: Exchange, measured: SpeedUp | None, room: int) -> list[Section]:
+    rounds = exchange.rounds
+    found = []
+    predicted = None if exchange.forecast is None else exchange.forecast.predicted
+    if predicted is not None or measured is not None:
+        found.append(_speed(predicted, measured, room))
+    mean = statistics.fmean(len(each.confirmed) for each in rounds)
+    many = f"the last {room} of {len(rounds)}" if len(rounds) > room else f"all {len(rounds)}"
+    words = [[(many, "")], [(f"{mean:.2f} tokens each", "")]]
+    found.append(Section(_ROUNDS, words, ribbon(rounds, room)))
+    drafts = _drafts(rounds)
+    if drafts:
+        found.append(Section(_DRAFTS, drafts))
     shares = split(rounds)
     if shares is not None:
-        lines += [
-            f"time: draft {shares[0]:.0%}, verify {shares[1]:.0%}, other {shares[2]:.0%}",
-            f"  {split_bar(shares, bar)}",
+        words = [
+            [(f"{mark} ", name), (f"{name} {share:.0%}", "")]
+            for mark, name, share in zip("█▒░", ("draft", "verify", "other"), shares, strict=True)
         ]
-    return lines + _drafting(rounds)
+        found.append(Section(_TIME, words, split_bar(shares, room)))
+    return found
 
 
-def _drafting(rounds: Sequence[Round]) -> list[str]:
-    lines = []
+def _speed(predicted: float | None, measured: SpeedUp | None, room: int) -> Section:
+    words: list[list[Span]] = []
+    if measured is not None:
+        meaning = "good" if measured.low > 1 else "bad" if measured.high < 1 else "title"
+        interval = f" ({measured.low:.2f} to {measured.high:.2f})"
+        words.append(
+            [("◆ ", meaning), (f"{TIMES}{measured.estimate:.2f}", meaning), (interval, "")]
+        )
+    if predicted is not None:
+        words.append([(f"◇ {TIMES}{predicted:.2f} predicted", "")])
+    words.append([("│ break-even", "dim")])
+    ends = len(f"{TIMES}½  {TIMES}4")
+    estimate = None if measured is None else measured.estimate
+    return Section(_SPEED, words, gauge(predicted, estimate, max(room - ends, 3)))
+
+
+def _drafts(rounds: Sequence[Round]) -> list[list[Span]]:
+    words: list[list[Span]] = []
     for name in dict.fromkeys(each.draft.drafter for each in rounds if each.drafted):
         mine = [each for each in rounds if each.draft.drafter == name]
         drafted, accepted = sum(each.drafted for each in mine), sum(each.accepted for each in mine)
-        lines.append(
-            f"{name}: {accepted} of {drafted} drafted tokens accepted ({accepted / drafted:.0%})"
-        )
-    return lines or ["nothing was drafted"]
+        told = f"{name}: {accepted} of {drafted} accepted ({accepted / drafted:.0%})"
+        words.append([("■ ", name), (told, "")])
+    return words
 
 
-def _speed(exchange: Exchange, bar: int) -> list[str]:
-    rounds, forecast = exchange.rounds, exchange.forecast
-    predicted = None if forecast is None else forecast.predicted
-    measured = measure(rounds)
-    words = [] if predicted is None else [f"predicted ◇ {TIMES} {predicted:.2f}"]
+def _why(exchange: Exchange, measured: SpeedUp | None) -> list[str]:
+    """Return why drafting gained what it did, in a sentence or two."""
+    note = "" if exchange.forecast is None else exchange.forecast.note
+    drafted = [len(each.confirmed) for each in exchange.rounds if each.drafted]
     if measured is not None:
-        interval = f"({measured.low:.2f} to {measured.high:.2f})"
-        words.append(f"measured ◆ {TIMES} {measured.estimate:.2f} {interval}")
-    lines = []
-    if words:
-        shown = gauge(predicted, None if measured is None else measured.estimate, bar)
-        lines = [f"speed-up: {', '.join(words)}", f"  {shown}"]
-    drafted = [len(each.confirmed) for each in rounds if each.drafted]
-    if measured is not None:
-        lines.append(
-            f"break-even: a drafted round costs {measured.round_cost:.2f} plain ones; "
-            f"it confirms {statistics.fmean(drafted):.2f}"
+        reason = (
+            f"A drafted pass must yield {measured.round_cost:.1f} tokens to pay off; "
+            f"it yielded {statistics.fmean(drafted):.1f}."
         )
     elif drafted:
-        lines.append("too few rounds to compare drafted with plain ones: /race measures both")
-    return lines
+        reason = "Too few passes to compare drafted with plain ones; /race measures both."
+    else:
+        reason = "Nothing was drafted."
+    return [each for each in (reason, note) if each]
+
+
+def _place(value: float, width: int) -> int:
+    share = math.log2(min(max(value, _GAUGE_LEAST), _GAUGE_MOST) / _GAUGE_LEAST) / math.log2(
+        _GAUGE_MOST / _GAUGE_LEAST
+    )
+    return round(share * (width - 1))

@@ -40,7 +40,7 @@ class HistorySheet(ListSheet):
     Args:
         history: where they are.
         query: what to search for to begin with.
-        export: writes a conversation to a file.
+        export: writes a conversation to a file, and returns what to say of it.
         delete: deletes a conversation.
         clock: seconds since 1970.
     """
@@ -55,7 +55,7 @@ class HistorySheet(ListSheet):
         self,
         history: History,
         query: str,
-        export: Callable[[int], None],
+        export: Callable[[int], str],
         delete: Callable[[int], None],
         clock: Callable[[], float] = time.time,
     ) -> None:
@@ -105,4 +105,4 @@ class HistorySheet(ListSheet):
     def action_export(self) -> None:
         """Write the marked conversation to a file."""
         if self.marked is not None and self.marked.key:
-            self._export(int(self.marked.key))
+            self.say(self._export(int(self.marked.key)))

@@ -37,19 +37,19 @@ IN_COMPOSER: list[BindingType] = [
     Binding("ctrl+j,shift+enter,alt+enter", "newline", "New line", id="newline"),
     Binding("ctrl+d", "leave_or_delete", "Quit, when nothing is written", id="leave"),
     Binding("ctrl+underscore", "undo", "Undo what was typed", id="undo"),
-    Binding("pageup", "app.page(-1)", "Scroll back", id="page_back"),
-    Binding("pagedown", "app.page(1)", "Scroll on", id="page_on"),
+    Binding("pageup", "app.page(-1)", "Scroll up", id="page_back"),
+    Binding("pagedown", "app.page(1)", "Scroll down", id="page_on"),
 ]
 
 ON_MESSAGE: list[BindingType] = [
-    Binding("up", "app.focus_previous", "Message before", id="message_up", show=False),
+    Binding("up", "app.focus_previous", "Previous message", id="message_up", show=False),
     Binding("down", "app.focus_next", "Next message", id="message_down", show=False),
     _message("left", "earlier", "Earlier version"),
     _message("right", "later", "Later version"),
-    _message("e", "edit", "Edit in a branch"),
-    _message("b", "branch", "Branch off"),
+    _message("e", "edit", "Edit as a new branch"),
+    _message("b", "branch", "Branch into a new conversation"),
     _message("c", "copy", "Copy"),
-    _message("k", "code", "Copy code"),
+    _message("k", "code", "Copy its last code, again: the one before"),
     _message("t,enter", "think", "Fold or unfold"),
 ]
 
@@ -88,7 +88,7 @@ def message_hint(chosen: Mapping[str, str], *, question: bool, versions: bool) -
 
 
 def key_list(chosen: Mapping[str, str]) -> list[tuple[str, str, str]]:
-    """Return keys, what they do, and the name under which they can be changed.
+    """Return keys, what they do, and the name under which they can be changed, with a slash where that is a command, too.
 
     Args:
         chosen: the user's own keys by name.
@@ -97,5 +97,6 @@ def key_list(chosen: Mapping[str, str]) -> list[tuple[str, str, str]]:
     for each in (*IN_APP, *IN_COMPOSER, *ON_MESSAGE):
         if isinstance(each, Binding) and each.id is not None:
             keys = chosen.get(each.id, each.key).replace(",", ", ")
-            rows.append((keys, each.description, each.id))
+            is_command = each.action.startswith("command(") or each.action in {"stop", "quit"}
+            rows.append((keys, each.description, f"/{each.id}" if is_command else each.id))
     return rows

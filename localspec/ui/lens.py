@@ -1,4 +1,4 @@
-"""The token lens: an answer with the origin of every token, by marks, and by styles where there are any."""
+"""The token lens: an answer with the origin of every token, by colours, or by marks where there are none."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -11,22 +11,22 @@ from localspec.ui.clean import clean
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """How one origin is shown: what opens and closes a run of its tokens, and a Rich style."""
+    """How one origin is shown: what opens and closes a run of its tokens, or a colour of the theme instead."""
 
     open: str
     close: str
-    style: str
+    colour: str
     meaning: str
 
 
 MARKS = {
     **{
-        name: Mark(entry.marks[0], entry.marks[1], entry.style, entry.says)
+        name: Mark(entry.marks[0], entry.marks[1], entry.colour, entry.says)
         for name, entry in reversed(list(DRAFTERS.items()))
     },
-    "correction": Mark("<", ">", "bold reverse", "the target's correction of a draft"),
-    "bonus": Mark("+", "+", "bold magenta", "the target's, after a whole accepted draft"),
-    "plain": Mark("", "", "", "the target's own, without a draft"),
+    "correction": Mark("<", ">", "error", "corrected by the target"),
+    "bonus": Mark("+", "+", "accent", "added by the target to a whole draft"),
+    "plain": Mark("", "", "", "written by the target, nothing drafted"),
 }
 
 
@@ -58,13 +58,17 @@ def marked(happened: Iterable[RoundDone]) -> str:
     return "".join(f"{run.mark.open}{run.text}{run.mark.close}" for run in runs(happened))
 
 
-def legend(happened: Sequence[RoundDone]) -> list[str]:
-    """Return a line for every origin: its mark, how many tokens it has, what it means."""
-    counts = {mark.meaning: 0 for mark in MARKS.values()}
+def counts(happened: Iterable[RoundDone]) -> list[tuple[Mark, int]]:
+    """Return every origin that an answer has, and how many of its tokens come from there."""
+    found = dict.fromkeys(MARKS.values(), 0)
     for run in runs(happened):
-        counts[run.mark.meaning] += run.tokens
+        found[run.mark] += run.tokens
+    return [(mark, count) for mark, count in found.items() if count]
+
+
+def legend(happened: Sequence[RoundDone]) -> list[str]:
+    """Return a line for every origin of an answer: its marks, how many tokens it has, what it means."""
     return [
-        f"{mark.open or ' '}{'text' if mark.open else 'text '}{mark.close or ''}  "
-        f"{counts[mark.meaning]:>4}  {mark.meaning}"
-        for mark in MARKS.values()
+        f"{mark.open or ' '}text{mark.close or ' '}  {count:>4}  {mark.meaning}"
+        for mark, count in counts(happened)
     ]

@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TextIO
 
+from localspec.display import Wrapping, columns_of
 from localspec.ui.clean import clean, clean_line
 from localspec.ui.commands import COMMANDS
 from localspec.ui.editor import written
@@ -48,12 +49,16 @@ class Lines:
     leaving: bool = False
     _trouble: str | None = None
     _reply: ReplyLines = field(init=False)
+    _wrapping: Wrapping = field(init=False)
 
     def __post_init__(self) -> None:
+        self._wrapping = Wrapping(lambda: columns_of(self.out))
         self._reply = ReplyLines(self.session, self._write, self.tell, self.quiet, self.sleep)
 
     def tell(self, text: str) -> None:
         """Write one line of news."""
+        self.out.write(self._wrapping.flush())
+        self.out.flush()
         print(f"localspec: {clean_line(text)}", file=self.err, flush=True)
 
     def tell_trouble(self) -> None:
@@ -75,7 +80,7 @@ class Lines:
                 f"{'You' if each.message.role == 'user' else each.model}: {each.message.text}\n\n"
             )
         if not known and not messages:
-            self.tell("a new conversation")
+            self.tell("new conversation")
 
     async def show_answer(self) -> None:
         """Write the answer as it comes. Ctrl-C stops it and keeps what is there."""
@@ -90,7 +95,7 @@ class Lines:
     def edit(self, number: int, text: str) -> None:
         """Write a question, and how to change it."""
         self.tell(f"question {number}: {text}")
-        self.tell(f"to ask something else instead: /edit {number} TEXT")
+        self.tell(f"to change it: /edit {number} TEXT")
 
     async def open_editor(self) -> None:
         """Ask what the user writes in an editor of their own."""
@@ -117,11 +122,11 @@ class Lines:
         width = max(len(each.name) for each in found)
         for each in found:
             print(each.row(width, loaded=each.name == loaded), file=self.err)
-        self.tell("/model NAME takes one now, /default NAME from now on")
+        self.tell("/model NAME loads one now, /default NAME makes it your default")
 
     def choose_theme(self, name: str) -> None:  # noqa: ARG002 - there is no other
         """Say that there is no choice."""
-        self.tell("there are no colours here: those of the terminal are used")
+        self.tell("no themes without screens: the terminal's colours are used")
 
     def show_history(self, words: str) -> None:
         """List conversations, with the numbers that open and delete them."""
@@ -129,7 +134,7 @@ class Lines:
         for stored in found:
             self.tell(f"#{stored.id} {stored.title or 'untitled'} {stored.excerpt}")
         self.tell(
-            "/history #N opens one, /history delete #N deletes it" if found else "nothing fits"
+            "/history #N opens one, /history delete #N deletes it" if found else "nothing matches"
         )
 
     def show_settings(self) -> None:
@@ -176,5 +181,5 @@ class Lines:
         self.leaving = True
 
     def _write(self, text: str) -> None:
-        self.out.write(clean(text) if self.terminal else text)
+        self.out.write(self._wrapping.feed(clean(text)) if self.terminal else text)
         self.out.flush()

@@ -1,25 +1,26 @@
 """MainView: the parts of the main screen, and what they show of the session. Decides nothing."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 from textual.app import App
+from textual.containers import Container
 from textual.widget import Widget
 
 from localspec.ui.bars import Below, KeyHint, Notice, StatsPanel, StatusLine
 from localspec.ui.clean import clean_line
 from localspec.ui.entry import Entry
-from localspec.ui.figures import stats_lines, status
+from localspec.ui.figures import stats, status
 from localspec.ui.keys import message_hint
 from localspec.ui.message_view import MessageView
 from localspec.ui.session import Session
 from localspec.ui.shown import Shown, growing, shown
 from localspec.ui.transcript import Transcript, TranscriptItem
-from localspec.ui.typeset import Typesetter, code_theme
+from localspec.ui.typeset import Typesetter, code_theme, speaker_styles
 
 _WELCOME = """\
-Ask something. What the draft proposes and the target confirms is shown as it comes.
+Ask something. The answer streams as it is written; F2 shows what drafting saves.
 
-/ lists the commands, @ puts a file into the context, F1 lists the keys.
+/ lists the commands, @ attaches a file, F1 lists the keys.
 Esc stops an answer and keeps what is there."""
 
 
@@ -39,11 +40,11 @@ class MainView:
         self.entry = Entry(session.folder)
         self._notice, self._below, self._keys = Notice(), Below(), KeyHint()
         self._stats, self._status = StatsPanel(), StatusLine()
+        self._holds: Callable[[], object] | None = None
 
     def widgets(self) -> Iterator[Widget]:
         """Yield the parts, from top to bottom."""
-        yield self._stats
-        yield self.transcript
+        yield Container(self.transcript, self._stats, id="body")
         yield self._below
         yield self._notice
         yield self._keys
@@ -54,7 +55,8 @@ class MainView:
         """Return what lays text out in the colours of now."""
         if self._typesetter is None:
             style = code_theme(self._app.current_theme, self._app.no_color)
-            self._typesetter = Typesetter(self._app.console, style)
+            speakers = speaker_styles(self._app.theme_variables)
+            self._typesetter = Typesetter(self._app.console, style, speakers)
         return self._typesetter
 
     def colours_changed(self) -> None:
@@ -62,13 +64,21 @@ class MainView:
         self._typesetter = None
         self.transcript.lay_out_again()
 
-    def tell(self, text: str) -> None:
-        """Show one line of news above the composer; an empty text takes it away."""
+    def tell(self, text: str, holds: Callable[[], object] | None = None) -> None:
+        """Show one line of news above the composer; an empty text takes it away.
+
+        Args:
+            text: the news.
+            holds: asked from time to time; the news goes when it says no. None leaves it until there are others.
+        """
+        self._holds = holds
         self._notice.tell(text)
 
     def tell_state(self) -> None:
-        """Show what the engine is at, and figures of the last answer."""
+        """Show what the engine is at, and figures of the last answer; take away news that hold no more."""
         session = self._session
+        if self._holds is not None and not self._holds():
+            self.tell("")
         left = session.state.line() + (" · answering, Esc stops" if session.busy else "")
         if session.talk.system:
             left += " · system prompt"
@@ -77,7 +87,7 @@ class MainView:
         n_ctx = None if session.state.ready is None else session.state.ready.n_ctx
         self._status.tell(left, status(session.exchange, n_ctx, session.context_tokens()))
         if self._stats.display:
-            self._stats.tell(lambda width: stats_lines(session.exchange, width))
+            self._stats.tell(lambda width: stats(session.exchange, width))
 
     def tell_place(self) -> None:
         """Say where the end is while it is out of sight."""
@@ -127,5 +137,6 @@ class MainView:
     def _growing(self) -> Shown:
         assert self._session.exchange is not None  # noqa: S101 - something is being answered
         ready = self._session.state.ready
-        name = "" if ready is None else clean_line(ready.target)
-        return growing(self._session.exchange, name, self._session.asking.answering.continued)
+        name = self._session.models.next_name if ready is None else ready.target
+        continued = self._session.asking.answering.continued
+        return growing(self._session.exchange, clean_line(name), continued)

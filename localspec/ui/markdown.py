@@ -1,11 +1,20 @@
-"""Markdown and code as Rich lays them out, without links and without a ground of their own."""
+"""Markdown and code as Rich lays them out, without links and without a ground of their own; code in a frame."""
 
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from rich.cells import cell_len
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.markdown import CodeBlock, Markdown
-from rich.padding import Padding
+from rich.segment import Segment
+from rich.style import Style
 from rich.syntax import Syntax
 
-_CODE_INDENT = 2
+from localspec.ui.blocks import CODE, FRAME
+
+_COPY = " k copy "
+# Narrower than this, lines around code would take too much of it.
+_LEAST = 16
 
 
 def markdown(text: str, theme: str) -> Markdown:
@@ -13,17 +22,74 @@ def markdown(text: str, theme: str) -> Markdown:
     return _Message(text, theme, hyperlinks=False)
 
 
-def code(text: str, language: str, theme: str) -> Padding:
-    """Return lines of code, set in a little; their ground is that of the screen."""
-    syntax = Syntax(
-        text, language or "text", theme=theme, word_wrap=True, background_color="default"
-    )
-    return Padding(syntax, (0, 0, 0, _CODE_INDENT))
+@dataclass(frozen=True, slots=True)
+class Code:
+    """Lines of code; their ground is that of the screen.
+
+    Args:
+        text: the code.
+        language: of it; empty where that is not said.
+        theme: pygments style.
+        begins: whether the frame begins above.
+        ends: whether it ends below; what streams in has an end only when all of it is there.
+    """
+
+    text: str
+    language: str
+    theme: str
+    begins: bool = True
+    ends: bool = True
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """Yield the lines."""
+        width = options.max_width
+        language = self.language or "text"
+        syntax = Syntax(
+            self.text, language, theme=self.theme, word_wrap=True, background_color="default"
+        )
+        if width < _LEAST:
+            yield syntax
+            return
+        if self.begins:
+            yield from self._head(width)
+        inner = options.update(width=width - 4, height=None)
+        for line in console.render_lines(syntax, inner, pad=True):
+            yield Segment("│ ", _EDGE)
+            yield from line
+            yield Segment(" │", _EDGE)
+            yield Segment.line()
+        if self.ends:
+            yield from foot(width)
+
+    def _head(self, width: int) -> Iterator[Segment]:
+        label = f" {self.language} " if self.language else ""
+        copy = _COPY if self.ends else ""
+        if cell_len(label) + len(copy) + 6 > width:
+            label = ""
+        rest = width - cell_len(label) - len(copy) - 4
+        yield Segment("╭─", _EDGE)
+        yield Segment(label, _LABEL)
+        yield Segment("─" * rest, _EDGE)
+        yield Segment(copy, _EDGE + Style(meta={CODE: self.text}))
+        yield Segment("─╮", _EDGE)
+        yield Segment.line()
+
+
+def foot(width: int) -> Iterator[Segment]:
+    """Yield the end of a frame that `Code` began; none where there was no room for one."""
+    if width >= _LEAST:
+        yield Segment(f"╰{'─' * (width - 2)}╯", _EDGE)
+        yield Segment.line()
+
+
+_EDGE = Style(dim=True, meta={FRAME: True})
+_LABEL = Style(bold=True, dim=True, meta={FRAME: True})
 
 
 class _Fence(CodeBlock):
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        yield code(str(self.text).rstrip(), self.lexer_name, str(self.theme))
+        language = "" if self.lexer_name == "text" else self.lexer_name
+        yield Code(str(self.text).rstrip(), language, str(self.theme))
 
 
 class _Message(Markdown):

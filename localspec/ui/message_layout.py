@@ -11,7 +11,8 @@ from localspec.ui.blocks import Block, BlockCutter
 from localspec.ui.shown import Shown
 from localspec.ui.typeset import Typesetter
 
-_FOLDED_LINES = 12
+# Of a long question, so many lines stay at its beginning and at its end: what is asked may stand behind a paste.
+_FIRST_LINES, _LAST_LINES = 8, 4
 
 
 class MessageLayout:
@@ -93,32 +94,43 @@ class MessageLayout:
         self.strips += self._foot(width)
 
     def _question(self, width: int) -> list[Strip]:
-        """Lay out a question; of a long one, a paste say, only the beginning until it is unfolded."""
+        """Lay out a question; of a long one, only the beginning and the end until it is unfolded."""
         typesetter = self._typesetter()
         lines = self.shown.text.split("\n")
-        if self.unfolded or len(lines) <= _FOLDED_LINES + 1:
+        left_out = len(lines) - _FIRST_LINES - _LAST_LINES
+        if self.unfolded or left_out <= 1:
             return typesetter.plain(self.shown.text, width)
-        more = f"▸ {len(lines) - _FOLDED_LINES} more lines"
-        shown = typesetter.plain("\n".join(lines[:_FOLDED_LINES]), width)
-        return shown + typesetter.plain(more, width, "dim italic")
+        first = typesetter.plain("\n".join(lines[:_FIRST_LINES]), width)
+        more = typesetter.plain(f"▸ {left_out} more lines", width, "dim italic")
+        return first + more + typesetter.plain("\n".join(lines[-_LAST_LINES:]), width)
 
     def _extend(self, cutter: BlockCutter, width: int) -> None:
         """Lay out the blocks that are done since, and the one that is not."""
         del self.strips[self._settled :]
-        for index in range(self._blocks, len(cutter.done)):
-            self.strips += self._block(cutter.done[index], width, first=index == 0)
+        before = cutter.done[self._blocks - 1] if self._blocks else None
+        for block in cutter.done[self._blocks :]:
+            self.strips += self._block(before, block, width)
+            before = block
         self._blocks, self._settled = len(cutter.done), len(self.strips)
         if cutter.open.text.strip():
-            self.strips += self._block(cutter.open, width, first=not cutter.done)
-        self.strips += self._foot(width)
+            self.strips += self._block(before, cutter.open, width)
+            before = cutter.open
+        self.strips += self._edge(before, width) + self._foot(width)
 
-    def _block(self, block: Block, width: int, *, first: bool) -> list[Strip]:
-        apart = [] if first or block.goes_on else [Strip.blank(width)]
-        return apart + self._typesetter().block(block, width)
+    def _block(self, before: Block | None, block: Block, width: int) -> list[Strip]:
+        strips = self._typesetter().block(block, width)
+        if before is None or block.goes_on:
+            return strips
+        return [*self._edge(before, width), Strip.blank(width), *strips]
+
+    def _edge(self, before: Block | None, width: int) -> list[Strip]:
+        """End the frame of code that does not go on."""
+        is_code = before is not None and before.language is not None
+        return self._typesetter().edge(width) if is_code else []
 
     def _head(self, width: int) -> list[Strip]:
         typesetter, shown = self._typesetter(), self.shown
-        lines = typesetter.plain(shown.heading, width, "bold")
+        lines = typesetter.heading(shown.heading, shown.kind, width)
         if not shown.thoughts:
             return lines
         words = len(shown.thoughts.split())

@@ -10,13 +10,14 @@ from typing import ClassVar
 from rich.style import Style
 from textual import events
 from textual.binding import BindingType
-from textual.geometry import Region, Size
+from textual.geometry import Offset, Region, Size
 from textual.message import Message
 from textual.reactive import Reactive
 from textual.selection import Selection
 from textual.strip import Strip
 from textual.widget import Widget
 
+from localspec.ui.blocks import CODE, FRAME
 from localspec.ui.composer import Composer
 from localspec.ui.keys import ON_MESSAGE
 from localspec.ui.message_layout import MessageLayout
@@ -32,12 +33,22 @@ class MessageView(Widget, can_focus=True):
         typesetter: returns what lays it out; another one after the colours changed.
         message_id: of the message in the history; None until it has one.
         growing: whether more text is to come.
+
+    Attributes:
+        copied: how many times its key copied a block of code, the last one first.
     """
 
     BINDINGS: ClassVar[list[BindingType]] = ON_MESSAGE
     FOCUS_ON_CLICK = False  # whoever hears `Chosen` decides
     # As Textual has it, but without having the screen laid out and drawn a second time for every new line.
     virtual_size: Reactive[Size] = Reactive(Size(0, 0), repaint=False)
+
+    class CodeChosen(Message):
+        """The user clicked on what copies a block of code."""
+
+        def __init__(self, code: str) -> None:
+            self.code = code
+            super().__init__()
 
     class Chosen(Message):
         """The user clicked on the message."""
@@ -56,6 +67,7 @@ class MessageView(Widget, can_focus=True):
     ) -> None:
         super().__init__(classes=shown.kind)
         self.message_id = message_id
+        self.copied = 0
         self._layout = MessageLayout(shown, typesetter, growing=growing)
         self._drawn: dict[int, Strip] = {}
         self._drawn_like: tuple[object, ...] = ()
@@ -112,6 +124,7 @@ class MessageView(Widget, can_focus=True):
     def render_lines(self, crop: Region) -> list[Strip]:
         """Return the lines of a region; what was drawn before, and like this, is not drawn again."""
         self._style = self.rich_style  # walks up the tree: once for all lines
+        self._fit(self.size.width)  # may forget what was drawn
         like = (
             crop.column_span,
             self._style,
@@ -149,19 +162,26 @@ class MessageView(Widget, can_focus=True):
         return strip.adjust_cell_length(width).apply_style(style).apply_offsets(0, y)
 
     def get_selection(self, selection: Selection) -> tuple[str, str] | None:
-        """Return the text that is selected."""
-        return selection.extract(
-            "\n".join(strip.text.rstrip() for strip in self._layout.strips)
-        ), "\n"
+        """Return the text that is selected, without the frames of code."""
+        return selection.extract("\n".join(map(_text, self._layout.strips))), "\n"
 
     def selection_updated(self, selection: Selection | None) -> None:  # noqa: ARG002 - Textual's signature
         """Show another selection."""
         self.refresh()
 
     def on_click(self, event: events.Click) -> None:
-        """Tell that it was clicked on."""
+        """Tell that it was clicked on, or what copies a block of code."""
         event.stop()
-        self.post_message(self.Chosen(self))
+        code = self._code_at(event.get_content_offset(self))
+        self.post_message(self.Chosen(self) if code is None else self.CodeChosen(code))
+
+    def _code_at(self, at: Offset | None) -> str | None:
+        """Return the code that a click at a place copies."""
+        if at is None or at.y >= len(self._layout.strips):
+            return None
+        segments = list(self._layout.strips[at.y].crop(at.x, at.x + 1))
+        style = segments[0].style if segments else None
+        return None if style is None else style.meta.get(CODE)
 
     def on_key(self, event: events.Key) -> None:
         """Hand on what is typed and no command of a message, also if the focus went on in the meantime."""
@@ -186,3 +206,12 @@ class MessageView(Widget, can_focus=True):
     def _forget_drawn(self, first: int) -> None:
         """Forget how the lines from one on were drawn."""
         self._drawn = {y: strip for y, strip in self._drawn.items() if y < first}
+
+
+def _text(strip: Strip) -> str:
+    """Return a line as it is copied."""
+    parts = (
+        " " * segment.cell_length if segment.style and FRAME in segment.style.meta else segment.text
+        for segment in strip
+    )
+    return "".join(parts).rstrip()

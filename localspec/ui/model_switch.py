@@ -74,14 +74,18 @@ class ModelSwitch:
         """Load a pair, or else a target, by its name; where that fails, what is loaded stays."""
         self._begin(_Attempt(named(self.usual, name)))
 
-    def load_again(self, name: str, *, fetch: bool) -> None:
+    def load_again(self, name: str, *, fetch: bool, n_ctx: int | None = None) -> None:
         """Load what a conversation was held with; where that fails and nothing is loaded, the usual models.
 
         Args:
             name: of a pair or a target.
             fetch: whether files that are not here may be fetched.
+            n_ctx: tokens of its context; None as is usual.
         """
-        self._begin(_Attempt(named(self.usual, name), with_names(self.usual)), fetch=fetch)
+        otherwise = with_names(self.usual)
+        if n_ctx is not None:
+            self.usual = _sized(self.usual, n_ctx)
+        self._begin(_Attempt(named(self.usual, name), otherwise), fetch=fetch)
 
     def resize(self, n_ctx: int | None) -> None:
         """Load what is loaded with so many tokens of context, and whatever is loaded later; None as by default.
@@ -89,10 +93,9 @@ class ModelSwitch:
         Raises:
             UsageError: no context has so many.
         """
-        size = replace(self.usual.load, n_ctx=n_ctx)
-        request = replace(self.loaded or with_names(self.usual), load=size)
-        self.usual = replace(self.usual, load=size)
-        self._begin(_Attempt(request))
+        before = self.loaded or with_names(self.usual)
+        self.usual = _sized(self.usual, n_ctx)
+        self._begin(_Attempt(_sized(before, n_ctx), before))
 
     def restart(self) -> None:
         """Start the engine again, and load what worked last; where nothing did, what was to be loaded."""
@@ -140,6 +143,7 @@ class ModelSwitch:
             self.loaded = None
             self._state.unload(message.reason)
             return False
+        self.usual = replace(self.usual, load=other.load)  # whose context could be had
         self.instead = f"{clean_line(message.reason)}; {name_of(other)} answers instead"
         if kept:
             self._state.trouble = self.instead
@@ -156,6 +160,10 @@ class ModelSwitch:
         if died_of is not None and other is not None and other != died_of.request:
             self.instead = f"{clean_line(message.reason)}; {name_of(other)} answers instead"
             self._again = _Attempt(other)
+
+
+def _sized(load: LaunchOptions, n_ctx: int | None) -> LaunchOptions:
+    return replace(load, load=replace(load.load, n_ctx=n_ctx))
 
 
 def name_of(load: LaunchOptions) -> str:

@@ -11,17 +11,21 @@ from localspec.ui.quoted import QUOTES, goes_on, unquoted
 _INTERRUPTED = 130
 
 
-def run(front: Lines, typed: Iterable[str | None]) -> int:
+def run(front: Lines, typed: Iterable[str | None], *, greets: bool = False) -> int:
     """Talk until the lines end, or the user leaves; return the exit code.
 
     Args:
         front: writes.
         typed: what the user types, without line ends; None where it was taken back.
+        greets: whether a person is told which model answers, and how to get help.
     """
     front.tell_trouble()
     if front.session.talk.conversation is not None:
-        front.tell(f"taking up: {front.session.talk.title}")
+        front.tell(f"continuing: {front.session.talk.title}")
     front.session.start()
+    if greets:
+        name = front.session.models.next_name
+        front.tell(f"chatting with {name}; /help lists the commands, Ctrl-D quits")
     for text in _texts(typed):
         try:
             _at_once(_send(front, text))
@@ -47,7 +51,7 @@ async def _send(front: Lines, text: str) -> None:
     else:
         front.session.asking.ask(unquoted(text))
         for name in unmatched(text, front.session.folder):
-            front.tell(f"there is no file {name} here: sent as text")
+            front.tell(f"no file matches {name}: sent as text")
         await front.show_answer()
 
 

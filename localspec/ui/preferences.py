@@ -21,12 +21,14 @@ class Preferences:
         keys: keys by the name of what they do, several separated by commas.
         personas: system prompts by name.
         templates: prompts by name, in jinja.
+        file: where a change is kept; None keeps none.
     """
 
     theme: str = ""
     keys: Mapping[str, str] = field(default_factory=dict)
     personas: Mapping[str, str] = field(default_factory=dict)
     templates: Mapping[str, str] = field(default_factory=dict)
+    file: Path | None = field(default=None, compare=False)
 
 
 def read_preferences(path: Path | None = None) -> Preferences:
@@ -37,13 +39,13 @@ def read_preferences(path: Path | None = None) -> Preferences:
     """
     path = path or config_dir() / FILE
     if not path.is_file():
-        return Preferences()
+        return Preferences(file=path)
     try:
         with path.open("rb") as stream:
             values = tomllib.loads(stream.read(_MOST_BYTES).decode())
     except (OSError, ValueError, RecursionError) as error:
         reason = getattr(error, "strerror", None) or str(error)
-        raise UsageError(f"{shown(path)} cannot be used ({reason}): mend it") from error
+        raise UsageError(f"{shown(path)} cannot be read ({reason}): correct it") from error
     tables = ("keys", "personas", "templates")
     unknown = values.keys() - {"theme", *tables}
     if unknown:
@@ -54,7 +56,30 @@ def read_preferences(path: Path | None = None) -> Preferences:
     theme = values.get("theme", "")
     if not isinstance(theme, str):
         raise UsageError(f"{shown(path)}: theme is {theme!r}, but takes the name of one")
-    return Preferences(theme, *(_texts(values, each, path) for each in tables))
+    texts = {each: _texts(values, each, path) for each in tables}
+    return Preferences(theme=theme, file=path, **texts)
+
+
+def keep_theme(preferences: Preferences, name: str) -> None:
+    """Write the name of a theme to the file, where it is not there already; the rest of the file stays.
+
+    Raises:
+        UsageError: it cannot be written.
+    """
+    from localspec.models.toml import with_key  # noqa: PLC0415 - not for the first frame
+    from localspec.storage.files import private_directory, write_atomic  # noqa: PLC0415
+
+    file = preferences.file
+    if file is None or name == preferences.theme:
+        return
+    try:
+        text = file.read_text(encoding="utf-8") if file.exists() else ""
+        private_directory(file.parent)
+        write_atomic(file.resolve(), with_key(text, "theme", name).encode())
+    except OSError as error:
+        raise UsageError(
+            f"{shown(file)} cannot be written ({error.strerror}): the theme is not kept"
+        ) from error
 
 
 def _texts(values: Mapping[str, object], name: str, path: Path) -> Mapping[str, str]:

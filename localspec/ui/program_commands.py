@@ -10,7 +10,7 @@ async def model(front: Front, argument: str) -> None:
     if not argument:
         front.choose_model()
     elif argument == front.session.models.next_name:
-        front.tell(f"{argument} is loaded already")
+        front.tell(f"{argument} is already loaded")
     else:
         front.session.load(argument)
         front.show_loading()
@@ -22,12 +22,12 @@ async def default(front: Front, argument: str) -> None:
 
     name = argument or front.session.models.next_name
     if not name:
-        raise UsageError("no model is loaded: give the name of one, /default NAME")
+        raise UsageError("no model loaded: name one, /default NAME")
     registry = load_registry()
     if "/" not in name:
         registry.require(name)
     overruled = keep_model(registry.chosen(name))
-    front.tell(overruled or f"{name} is the model of every start from now on")
+    front.tell(overruled or f"{name} is now your default model")
 
 
 async def editor(front: Front, argument: str) -> None:  # noqa: ARG001
@@ -40,7 +40,7 @@ async def set_(front: Front, argument: str) -> None:
     name, _, value = argument.partition(" ")
     if argument:
         front.session.set(name, value.strip())
-        front.tell(f"{name} is {front.session.setting(name)} now")
+        front.tell(f"{name} is now {front.session.setting(name)}")
     else:
         front.show_settings()
 
@@ -70,14 +70,14 @@ async def race(front: Front, argument: str) -> None:
 
 async def stop(front: Front, argument: str) -> None:  # noqa: ARG001
     """Stop what runs."""
-    front.tell("stopped" if front.session.stop() else "nothing is under way")
+    front.tell("stopped" if front.session.stop() else "nothing to stop")
 
 
 async def restart(front: Front, argument: str) -> None:  # noqa: ARG001
     """Start the engine again."""
     front.session.restart()
     await front.show_conversation(known=True)
-    front.tell("the engine is being started again")
+    front.tell("restarting the engine")
     front.show_loading()
 
 

@@ -2,19 +2,22 @@
 
 from typing import ClassVar
 
-from rich.text import Text
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical, VerticalScroll
+from textual.content import Content
 from textual.screen import ModalScreen
 from textual.widgets import Static
 
 from localspec.ui.clean import clean, clean_line
 from localspec.ui.exchange import Exchange
+from localspec.ui.hanging import Hanging
 from localspec.ui.race import Race
 
 _REDRAW_S = 0.2
 _NAMES = ("with drafting", "without")
+_COLOURS = ("$success", "$primary")
+_FIGURES = len(" 1234.5 tokens/s")
 
 
 class RaceSheet(ModalScreen[None]):
@@ -29,13 +32,15 @@ class RaceSheet(ModalScreen[None]):
     def __init__(self, race: Race) -> None:
         super().__init__()
         self._race = race
-        self._lanes = [Static(markup=False), Static(markup=False)]
+        self._lanes = [Hanging(), Hanging()]
         self._heads = [Static(markup=False, classes="head"), Static(markup=False, classes="head")]
+        self._sheet = Vertical(classes="sheet race")
+        self._sheet.border_title = "Race"
         self._verdict = Static(classes="hint", markup=False)
 
     def compose(self) -> ComposeResult:
         """Return two lanes and a verdict."""
-        with Vertical(classes="sheet race"):
+        with self._sheet:
             with Horizontal(classes="heads"):
                 yield from self._heads
             with VerticalScroll(classes="lanes"), Horizontal(classes="texts"):
@@ -50,13 +55,18 @@ class RaceSheet(ModalScreen[None]):
 
     def draw(self) -> None:
         """Show what there is."""
-        fork = self._race.fork() if self._race.done else None
+        race = self._race
+        fork = race.fork() if race.done else None
+        fastest = max((each.tokens_per_s or 0.0 for each in race.lanes), default=0.0)
         for index, head in enumerate(self._heads):
-            lane = self._race.lanes[index] if index < len(self._race.lanes) else None
-            head.update(head_line(_NAMES[index], lane))
-            self._lanes[index].update(text_of(lane, fork))
-        self._verdict.update(clean_line(self._race.verdict()))
-        if not self._race.done:
+            lane = race.lanes[index] if index < len(race.lanes) else None
+            room = head.content_size.width - _FIGURES
+            bar = speed_bar(lane, fastest, room, _COLOURS[index])
+            head.update(Content("\n").join([head_line(_NAMES[index], lane), bar]))
+            self._lanes[index].show(text_of(lane, fork))
+        self._sheet.border_subtitle = "Esc closes" if race.done else "Esc stops"
+        self._verdict.update(clean_line(race.verdict()))
+        if not race.done:
             self.query_one(VerticalScroll).scroll_end(animate=False)
 
     def action_leave(self) -> None:
@@ -67,26 +77,32 @@ class RaceSheet(ModalScreen[None]):
             self._race.stop()
 
 
-def head_line(name: str, lane: Exchange | None) -> str:
-    """Return what stands above a lane."""
+def head_line(name: str, lane: Exchange | None) -> Content:
+    """Return what stands above a lane: its name, and how long it wrote."""
     if lane is None:
-        return f"{name} · waits"
-    parts = [name]
-    if lane.finished is not None:
-        seconds = lane.finished.reply.decode_s + lane.finished.reply.prefill_s
-        parts.append(f"{seconds:.1f} s")
-    if lane.tokens_per_s is not None:
-        parts.append(f"{lane.tokens_per_s:.1f} tokens/s")
-    return " · ".join(parts)
+        return Content.assemble((name, "bold"), " · waits")
+    if lane.finished is None:
+        return Content.assemble((name, "bold"), f" · {lane.tokens} tokens")
+    seconds = lane.finished.reply.decode_s
+    return Content.assemble((name, "bold"), f" · {lane.tokens} tokens in {seconds:.1f} s")
 
 
-def text_of(lane: Exchange | None, fork: int | None) -> Text:
+def speed_bar(lane: Exchange | None, fastest: float, width: int, colour: str) -> Content:
+    """Return the speed of a lane, as a bar and in figures; that of the fastest fills the width."""
+    speed = None if lane is None else lane.tokens_per_s
+    if not speed or not fastest:
+        return Content("")
+    bar = "█" * max(round(speed / fastest * width), 1)
+    return Content.assemble((bar, colour), f" {speed:.1f} tokens/s")
+
+
+def text_of(lane: Exchange | None, fork: int | None) -> Content:
     """Return a lane's text, with a mark where it forks from the other's."""
     if lane is None:
-        return Text("")
+        return Content("")
     text = lane.thoughts + lane.answer
     if fork is None:
-        return Text(clean(text))
-    return Text.assemble(
+        return Content(clean(text))
+    return Content.assemble(
         clean(text[:fork]), ("⑂", "bold reverse"), (clean(text[fork:]), "underline")
     )

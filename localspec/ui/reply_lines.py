@@ -98,9 +98,7 @@ class ReplyLines:
             case Failed():
                 # Where nothing could be loaded, that is the reason, and not that nothing is loaded.
                 ended, self._refused = self._refused or ended, None
-                advice = (
-                    "; /drop leaves out the oldest turns" if ended.kind == "ContextOverflow" else ""
-                )
+                advice = "; /drop drops the oldest turns" if ended.kind == "ContextOverflow" else ""
                 self.tell(ended.reason + advice)
                 return int(getattr(getattr(errors, ended.kind, LocalspecError), "exit_code", 1))
         self.tell(f"{ended.reason}; /restart starts it again")

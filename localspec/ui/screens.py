@@ -8,15 +8,18 @@ from textual.app import App, SuspendNotSupported
 from localspec.engine.protocol import Failed
 from localspec.errors import LocalspecError
 from localspec.storage.files import size_text
+from localspec.ui.asking import StillAnswering
+from localspec.ui.colours import DARK, LIGHT
 from localspec.ui.commands import BY_NAME, COMMANDS, run
 from localspec.ui.export import write_export
 from localspec.ui.history_sheet import HistorySheet
+from localspec.ui.lens_sheet import LensSheet
 from localspec.ui.main_view import MainView
-from localspec.ui.preferences import Preferences
+from localspec.ui.preferences import Preferences, keep_theme
 from localspec.ui.race_sheet import RaceSheet
 from localspec.ui.session import CONTEXT, SETTINGS, Session
 from localspec.ui.sheets import LineSheet, ListSheet, SheetRow, TextSheet
-from localspec.ui.texts import help_text, lens_text
+from localspec.ui.texts import help_text
 
 if TYPE_CHECKING:
     from localspec.ui.larger_context import LargerContext
@@ -34,8 +37,8 @@ _CONTEXT_IS_FULL = (
 NO_MODEL = "localspec: no model is chosen: `localspec chat NAME` takes one, `localspec recommend` proposes some"
 
 _WHEN = (
-    SheetRow("model", "now", "the next start loads what this one did"),
-    SheetRow("default", "now, and at every start from now on"),
+    SheetRow("model", "now", "your default model stays as it is"),
+    SheetRow("default", "now and by default", "every start loads it"),
 )
 
 
@@ -50,6 +53,7 @@ class Screens:
 
     Attributes:
         editing: the number of the question that is being changed; None while none is.
+        theme: name of the colours that are shown.
     """
 
     def __init__(
@@ -58,6 +62,7 @@ class Screens:
         self._app = app
         self.session, self.preferences, self.view = session, preferences, view
         self.editing: int | None = None
+        self.theme = ""
 
     async def run(self, name: str, argument: str = "") -> None:
         """Run a command; what cannot be done is told."""
@@ -68,12 +73,14 @@ class Screens:
         """Do something that may fail; if it does, tell why."""
         try:
             await doing
+        except StillAnswering as error:
+            self.tell(str(error), lambda: self.session.busy)
         except (LocalspecError, OSError) as error:
             self.tell(str(error))
 
-    def tell(self, text: str) -> None:
-        """Show one line of news above the composer."""
-        self.view.tell(text)
+    def tell(self, text: str, holds: Callable[[], object] | None = None) -> None:
+        """Show one line of news above the composer, as long as it holds; see `MainView.tell`."""
+        self.view.tell(text, holds)
 
     async def show_conversation(self, *, known: bool = False) -> None:  # noqa: ARG002 - of lines
         """Show the messages as they stand."""
@@ -119,7 +126,8 @@ class Screens:
         composer.put_aside()
         composer.fill(text)
         composer.focus()
-        self.tell(f"editing question {number}: Enter sends it as a new branch, Esc cancels")
+        told = f"editing question {number}: Enter sends it as a new branch, Esc cancels"
+        self.tell(told, lambda: self.editing is not None)
 
     def leave_edited(self) -> None:
         """Leave the question that is being changed as it was, if one is."""
@@ -185,20 +193,32 @@ class Screens:
         elif name in self._app.available_themes:
             self._app.theme = name
         else:
-            known = ", ".join(self._app.available_themes)
+            known = ", ".join([DARK, LIGHT, *sorted({*self._app.available_themes} - {DARK, LIGHT})])
             self.tell(f"there is no theme {name[:40]!r}: known are {known}")
+
+    def theme_changed(self, name: str) -> None:
+        """Lay everything out in other colours, and keep them for the next time.
+
+        Textual tells of the first ones, too.
+        """
+        if name == self.theme:
+            return
+        self.theme = name
+        self.view.colours_changed()
+        try:
+            keep_theme(self.preferences, name)
+        except LocalspecError as error:
+            self.tell(str(error))
 
     def show_history(self, words: str) -> None:
         """Show earlier conversations, to be searched, taken up and more."""
         session, history = self.session, self.session.talk.history
 
-        def export(conversation: int) -> None:
+        def export(conversation: int) -> str:
             try:
-                path = write_export(history, conversation, "", session.folder)
+                return f"written to {write_export(history, conversation, '', session.folder)}"
             except LocalspecError as error:
-                self.tell(str(error))
-            else:
-                self.tell(f"written to {path}")
+                return str(error)
 
         async def take_up(conversation: str | None) -> None:
             if conversation:
@@ -240,7 +260,7 @@ class Screens:
         """Show the last answer with the origin of every token."""
         exchange = self.session.exchange
         happened = [] if exchange is None else exchange.happened
-        self._app.push_screen(TextSheet("Token lens", lens_text(happened)))
+        self._app.push_screen(LensSheet(happened))
 
     def show_race(self, text: str) -> None:
         """Start a race, and show it."""

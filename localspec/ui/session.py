@@ -4,10 +4,11 @@ Nothing here waits: `poll`, called ten times a second, takes what came in. No Te
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 from localspec.engine.client import EngineClient
-from localspec.engine.protocol import Counted, Notice, Ready
+from localspec.engine.protocol import Counted, Failed, Notice, Ready
 from localspec.errors import UsageError
 from localspec.options import LaunchOptions, ReplyOptions
 from localspec.ui.asking import Asking
@@ -57,6 +58,8 @@ class Session:
         self._own = own
         self._counted = 0
         self._resumed = ""
+        self._resumed_ctx: int | None = None
+        self._resizing = False
 
     @property
     def settings(self) -> ChatSettings:
@@ -87,7 +90,7 @@ class Session:
         """Start the engine, and load: the models of the conversation that was resumed, or the usual ones."""
         self.engine.start()
         if self._resumed:
-            self.models.load_again(self._resumed, fetch=True)
+            self.models.load_again(self._resumed, fetch=True, n_ctx=self._resumed_ctx)
         else:
             self.models.load_usual()
         self._restore_state()
@@ -140,6 +143,9 @@ class Session:
             self.talk.hold_with(self.models.name)
         elif isinstance(message, Counted):
             self._counted = message.tokens
+        if isinstance(message, Ready | Failed) and self._resizing:
+            self._resizing = False
+            self._keep_context()
 
     def new(self) -> None:
         """Begin another conversation."""
@@ -148,23 +154,27 @@ class Session:
         self.forget()
         self.asking.settings = self.asking.usual
 
-    def resume(self, conversation: int, *, own_models: bool = True) -> None:
+    def resume(self, conversation: int, *, own_models: bool = True, own_ctx: bool = True) -> None:
         """Take up a conversation of the history before the engine is started.
 
         Args:
             conversation: its id.
             own_models: whether `start` loads what it was held with, and not the usual models.
+            own_ctx: whether it does so with the context that it was held with.
         """
         self._take_up(conversation)
         self._resumed = self.talk.pair if own_models else ""
+        self._resumed_ctx = self.settings.n_ctx if own_ctx else None
 
     def open(self, conversation: int) -> None:
         """Take up a conversation of the history, with the settings and the models that it was held with."""
         self.asking.require_rest()
         self.save_state()
         self._take_up(conversation)
-        if self.talk.pair and self.talk.pair != self.models.next_name:
-            self.models.load_again(self.talk.pair, fetch=False)
+        n_ctx, name = self.settings.n_ctx, self.talk.pair or self.models.next_name
+        other_size = n_ctx is not None and n_ctx != self.models.usual.load.n_ctx
+        if name and (name != self.models.next_name or other_size):
+            self.models.load_again(name, fetch=False, n_ctx=n_ctx)
         self._restore_state()
 
     def _take_up(self, conversation: int) -> None:
@@ -198,15 +208,26 @@ class Session:
             self._resize(value)
             return
         self.asking.settings = self.settings.changed(name, value)
+        self._keep_settings()
+
+    def _keep_settings(self) -> None:
         if self.talk.conversation is not None:
             kept = self.settings.as_json()
             self.talk.history.update(self.talk.conversation, settings=kept)
+
+    def _keep_context(self) -> None:
+        """Keep the size of the context with the conversation, now that it could be had."""
+        if not self.models.instead:
+            n_ctx = self.models.usual.load.n_ctx
+            self.asking.settings = replace(self.settings, n_ctx=n_ctx)
+            self._keep_settings()
 
     def _resize(self, value: str) -> None:
         self.asking.require_rest()
         if value not in {"", "-", "off"} and not value.isdecimal():
             raise UsageError(f"ctx is {value[:40]!r}: it takes a number of tokens, or off")
         self.models.resize(int(value) if value.isdecimal() else None)
+        self._resizing = True
         self._restore_state()
 
     def setting(self, name: str) -> str:

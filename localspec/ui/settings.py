@@ -1,4 +1,4 @@
-"""How answers are made in a conversation: numbers as they are typed and kept, and whether to draft."""
+"""How answers are made in a conversation: numbers as they are typed and kept, whether to draft, and how large a context."""
 
 import json
 from collections.abc import Mapping
@@ -6,14 +6,17 @@ from dataclasses import dataclass, field, replace
 from typing import Self
 
 from localspec.errors import UsageError
-from localspec.options import Option, ReplyOptions, changed, options_of, values_of
+from localspec.options import LoadOptions, Option, ReplyOptions, changed, options_of, values_of
 
 _NUMBERS: Mapping[str, Option] = {
     each.name: each for each in options_of(ReplyOptions) if each.kind in {"whole", "number"}
 }
 _KEPT = tuple(name for name in _NUMBERS if name != "seed")
 NAMES = (*_NUMBERS, "draft")
-_OFF = {"", "-", "none", "off"}
+# How a setting reads that nobody set.
+_UNSET = {"seed": "random", "max_tokens": "unlimited"}
+_OFF = {"", "-", "none", "off", *_UNSET.values()}
+_CONTEXT = "ctx"
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,10 +26,12 @@ class ChatSettings:
     Args:
         options: of every answer.
         draft: False answers without drafting.
+        n_ctx: tokens of context that were asked for in this conversation; None if none were.
     """
 
     options: ReplyOptions = field(default_factory=ReplyOptions)
     draft: bool = True
+    n_ctx: int | None = None
 
     def changed(self, name: str, value: str) -> Self:
         """Return the settings with one of them read from its text.
@@ -41,7 +46,7 @@ class ChatSettings:
         setting = _NUMBERS.get(name)
         if setting is None:
             raise UsageError(
-                f"there is no setting {name[:40]!r}: known are {', '.join(NAMES)}, system"
+                f"there is no setting {name[:40]!r}: choose one of {', '.join(NAMES)}, system, ctx"
             )
         return replace(self, options=changed(self.options, {name: _value(setting, value)}))
 
@@ -51,13 +56,15 @@ class ChatSettings:
             return "on" if self.draft else "off"
         value = values_of(self.options)[name]
         if value is None:
-            return "off"
+            return _UNSET.get(name, "off")
         return f"{value:g}" if isinstance(value, float) else str(value)
 
     def as_json(self) -> str:
         """Return the settings as they are kept with a conversation; the seed is no setting of it."""
         values = values_of(self.options)
-        return json.dumps({**{name: values[name] for name in _KEPT}, "draft": self.draft})
+        size = {} if self.n_ctx is None else {_CONTEXT: self.n_ctx}
+        kept = {name: values[name] for name in _KEPT}
+        return json.dumps({**kept, "draft": self.draft, **size})
 
     def from_json(self, text: str) -> Self:
         """Return kept settings; where they are damaged, or of another version, these."""
@@ -69,6 +76,7 @@ class ChatSettings:
                 self,
                 options=changed(self.options, kept),
                 draft=draft if isinstance(draft, bool) else self.draft,
+                n_ctx=LoadOptions(n_ctx=values.get(_CONTEXT)).n_ctx,
             )
         except (ValueError, TypeError, AttributeError, UsageError):
             return self

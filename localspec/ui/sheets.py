@@ -58,6 +58,8 @@ class ListSheet(ModalScreen[str | None]):
         self.rows = list(rows)
         self._begin_at = next((at for at, row in enumerate(rows) if row.key == marked), 0)
         self.list = OptionList(compact=True)
+        self._said = Static(classes="said", markup=False)
+        self._said.display = False
 
     def compose(self) -> ComposeResult:
         """Return the sheet."""
@@ -67,7 +69,13 @@ class ListSheet(ModalScreen[str | None]):
                 yield Static(Content(clean(self._note)), classes="hint")
             if self._search is not None:
                 yield Input(placeholder="type to search", compact=True)
+            yield self._said
             yield self.list
+
+    def say(self, text: str) -> None:
+        """Show one line of news: the chat's own is out of sight."""
+        self._said.update(clean_line(text))
+        self._said.display = True
 
     def on_mount(self) -> None:
         """Fill the list."""

@@ -11,8 +11,8 @@ from localspec.ui.exchange import Exchange
 
 _ENDINGS = {
     "cancelled": "stopped",
-    "length": "cut at max_tokens, /continue goes on",
-    "loop": "stopped, it went round in circles",
+    "length": "cut at max_tokens, /continue resumes",
+    "loop": "stopped, it repeated itself",
     "context_full": "the context is full",
 }
 
@@ -79,13 +79,11 @@ def _note(message: StoredMessage) -> str:
         parts.append(f"{tokens} token{'' if tokens == 1 else 's'}")
     if isinstance(speed := figures.get("tokens_per_s"), float):
         parts.append(f"{speed:.1f} tokens/s")
-    if isinstance(accepted := figures.get("accepted"), float):
-        parts.append(f"{accepted:.0%} of drafts accepted")
     if isinstance(left_out := figures.get("left_out"), int) and left_out:
         parts.append(f"{left_out} oldest turns left out")
     ending = _ENDINGS.get(str(figures.get("stop")), "")
     if message.state == "cut" and not ending:
-        ending = "cut off, /continue goes on"
+        ending = "interrupted, /continue resumes"
     return " · ".join([*parts, *([ending] if ending else [])])
 
 

@@ -95,7 +95,7 @@ class Talk:
             UsageError: the last message is none.
         """
         if not self.messages or self.messages[-1].message.role != "assistant":
-            raise UsageError("there is no answer yet: ask something first")
+            raise UsageError("no answer yet: ask something first")
         return self.messages[-1]
 
     def numbers(self) -> dict[int, int]:

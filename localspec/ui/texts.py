@@ -1,15 +1,18 @@
-"""The longer texts of the screens, as Rich lays them out: the help, and an answer under the token lens."""
+"""The longer texts of the screens: the help, and an answer under the token lens."""
 
 from collections.abc import Mapping, Sequence
 
 from rich.console import Group
 from rich.table import Table
 from rich.text import Text
+from textual.content import Content
+from textual.theme import Theme
 
 from localspec.chat.events import RoundDone
+from localspec.ui.colours import tint_of
 from localspec.ui.commands import Command
 from localspec.ui.keys import key_list
-from localspec.ui.lens import legend, runs
+from localspec.ui.lens import Mark, counts, runs
 
 
 def help_text(keys: Mapping[str, str], commands: Sequence[Command]) -> Group:
@@ -25,17 +28,32 @@ def help_text(keys: Mapping[str, str], commands: Sequence[Command]) -> Group:
     by_name = Table.grid("name", "text", padding=(0, 2, 0, 0))
     for command in commands:
         by_name.add_row(Text(f"/{command.name} {command.usage}"), command.about)
-    told = "\nKeys; the word behind each is its name under \\[keys] in chat.toml.\n"
+    told = (
+        "\nKey, action, and its name for [keys] in chat.toml; what has a slash is a command, too.\n"
+    )
     way = "\nShift+Tab goes from the composer to the messages, Esc back.\n\nCommands\n"
-    return Group(told, by_key, way, by_name)
+    return Group(Text(told), by_key, way, by_name)
 
 
-def lens_text(happened: Sequence[RoundDone]) -> Text:
-    """Return an answer whose tokens have marks and styles of their origins, and what these mean."""
-    body = Text()
-    for run in runs(happened):
-        body.append(run.mark.open, "dim")
-        body.append(run.text, run.mark.style)
-        body.append(run.mark.close, "dim")
-    body.append("\n\n" + "\n".join(legend(happened)))
-    return body
+def lens_text(happened: Sequence[RoundDone], theme: Theme | None) -> Content:
+    """Return an answer whose tokens show where they come from.
+
+    Args:
+        happened: its rounds.
+        theme: whose colours show it; None for marks instead.
+    """
+    return Content("").join(_shown(run.text, run.mark, theme) for run in runs(happened))
+
+
+def lens_legend(happened: Sequence[RoundDone], theme: Theme | None) -> Content:
+    """Return what the colours mean, or the marks, and how many tokens come from there; a line each."""
+    return Content("\n").join(
+        Content.assemble(_shown("text", mark, theme), f"  {count:>4}  {mark.meaning}")
+        for mark, count in counts(happened)
+    )
+
+
+def _shown(text: str, mark: Mark, theme: Theme | None) -> Content:
+    if theme is None:
+        return Content.assemble((mark.open, "dim"), text, (mark.close, "dim"))
+    return Content.styled(text, tint_of(mark.colour, theme) if mark.colour else "")

@@ -1,13 +1,15 @@
 """Markdown and code become strips of a given width. Everything is laid out here, so it is cleaned here."""
 
 import io
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import lru_cache
 
 from rich.console import Console, RenderableType
-from rich.segment import Segment
+from rich.segment import Segment, Segments
 from rich.style import Style
 from rich.text import Text
+from textual.color import Color
 from textual.strip import Strip
 from textual.theme import Theme
 
@@ -22,6 +24,19 @@ def code_theme(theme: Theme, no_color: bool) -> str:
     return "monokai" if theme.dark else "default"
 
 
+def speaker_styles(variables: Mapping[str, str]) -> Mapping[str, Style]:
+    """Return how names of speakers look, by the kind of their message.
+
+    Args:
+        variables: colours of a theme, by name.
+    """
+    colours = {"question": "text-accent", "reply": "text-primary", "greeting": "text-primary"}
+    return {
+        kind: Style(bold=True, color=Color.parse(variables[name]).rich_color)
+        for kind, name in colours.items()
+    }
+
+
 @dataclass(frozen=True, slots=True)
 class Typesetter:
     """Lays text out.
@@ -29,10 +44,12 @@ class Typesetter:
     Args:
         console: knows colours and widths.
         code_theme: pygments style of code.
+        speakers: how names look, by kind of message; bold where it is not said.
     """
 
     console: Console
     code_theme: str
+    speakers: Mapping[str, Style] = field(default_factory=dict)
 
     def markdown(self, text: str, width: int) -> list[Strip]:
         """Lay out a whole message, or a block of one."""
@@ -42,12 +59,26 @@ class Typesetter:
         return self.strips(markdown(clean(text), self.code_theme), width)
 
     def block(self, block: Block, width: int) -> list[Strip]:
-        """Lay out a piece of a message that is still growing."""
+        """Lay out a piece of a message that is still growing; `edge` ends the frame of code."""
         if block.language is None:
             return self.markdown(block.text, width)
-        from localspec.ui.markdown import code  # noqa: PLC0415
+        from localspec.ui.markdown import Code  # noqa: PLC0415
 
-        return self.strips(code(clean(block.text), block.language, self.code_theme), width)
+        begins, text = not block.goes_on, clean(block.text)
+        code = Code(text, clean(block.language), self.code_theme, begins=begins, ends=False)
+        return self.strips(code, width)
+
+    def edge(self, width: int) -> list[Strip]:
+        """Lay out the end of the frame of code."""
+        from localspec.ui.markdown import foot  # noqa: PLC0415
+
+        return self.strips(Segments(foot(width)), width)
+
+    def heading(self, text: str, kind: str, width: int) -> list[Strip]:
+        """Lay out who speaks, and with less weight what else stands there."""
+        name, dot, rest = clean(text).partition(" · ")
+        speaker = self.speakers.get(kind, Style(bold=True))
+        return self.strips(Text.assemble((name, speaker), (dot + rest, "dim")), width)
 
     def plain(self, text: str, width: int, style: str | Style = "") -> list[Strip]:
         """Lay out text as it is, wrapped."""
@@ -62,10 +93,10 @@ class Typesetter:
 
 def prepare() -> None:
     """Import what Markdown and code need, which the first frame did not wait for."""
-    from localspec.ui.markdown import code, markdown  # noqa: PLC0415
+    from localspec.ui.markdown import Code, markdown  # noqa: PLC0415
 
     console = Console(file=io.StringIO(), width=20)
-    console.print(markdown("*text*", "monokai"), code("x = 1", "python", "monokai"))
+    console.print(markdown("*text*", "monokai"), Code("x = 1", "python", "monokai"))
 
 
 def _on_any_ground(segment: Segment) -> Segment:

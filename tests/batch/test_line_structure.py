@@ -48,10 +48,10 @@ def test_a_line_that_says_nothing_keeps_that_of_the_run() -> None:
 @pytest.mark.parametrize(
     ("fields", "reason"),
     [
-        ({"grammar": "x", "json_schema": {}}, "exclude each other"),
+        ({"grammar": "x", "json_schema": {}}, "cannot be combined"),
         ({"grammar": 1}, "grammar is 1"),
         ({"regex": ["a"]}, "it takes a text"),
-        ({"regex": "a", "lark": "b"}, "exclude each other"),
+        ({"regex": "a", "lark": "b"}, "cannot be combined"),
         ({"json_schema": [1]}, "it takes an object"),
         ({"response_format": "json"}, "response_format is json"),
         ({"response_format": {"type": "json_schema"}}, "response_format is"),

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from localspec.batch.line_template import LineTemplate, read_template
-from localspec.errors import LocalspecError, ModelUnavailable, TemplateError, UsageError
+from localspec.errors import LocalspecError, TemplateError, UsageError
 
 
 @pytest.mark.parametrize(
@@ -39,13 +39,13 @@ def test_json_in_a_prompt_is_plain() -> None:
 
 def test_a_broken_template_names_its_line(tmp_path: Path) -> None:
     (tmp_path / "t.txt").write_text("a\n{{ b")
-    with pytest.raises(TemplateError, match=r"t\.txt:2: is no jinja"):
+    with pytest.raises(TemplateError, match=r"t\.txt:2: is not a Jinja"):
         read_template(tmp_path / "t.txt")
 
 
 @pytest.mark.parametrize(
     ("content", "error"),
-    [(None, ModelUnavailable), (b"caf\xe9", UsageError), (b"x" * (1 << 21), UsageError)],
+    [(None, UsageError), (b"caf\xe9", UsageError), (b"x" * (1 << 21), UsageError)],
 )
 def test_what_is_no_template_is_refused(
     tmp_path: Path, content: bytes | None, error: type[LocalspecError]

@@ -22,7 +22,7 @@ def opened(path: Path, *, resume: bool = False) -> FileOutput:
 
 def test_a_file_that_is_there_is_not_touched(tmp_path: Path) -> None:
     (tmp_path / "out").write_bytes(b"mine")
-    with pytest.raises(UsageError, match="is there already: --resume"):
+    with pytest.raises(UsageError, match="exists; use --resume"):
         opened(tmp_path / "out")
     assert (tmp_path / "out").read_bytes() == b"mine"
 
@@ -99,7 +99,7 @@ def test_a_full_disk_leaves_whole_records(tmp_path: Path) -> None:
         check=True,
         env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"},
     )
-    assert "out.jsonl cannot be written (File too large): what it holds is whole" in done.stdout
+    assert "out.jsonl cannot be written (File too large): its lines are complete" in done.stdout
     content = output.read_text()
     assert 0 < len(content) <= 10_000
     assert [json.loads(line)["line"] for line in content.splitlines()] == [

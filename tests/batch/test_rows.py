@@ -14,13 +14,13 @@ def rows(content: bytes, form: Format = "jsonl", needed: str | None = "prompt") 
 @pytest.mark.parametrize(
     ("line", "problem"),
     [
-        (b"{", "no JSON (Expecting property name"),
-        (b"[1]", "no object"),
-        (b"null", "no object"),
+        (b"{", "not valid JSON (Expecting property name"),
+        (b"[1]", "not an object"),
+        (b"null", "not an object"),
         (b'{"prompt": "caf\xe9"}', "not UTF-8 (byte 0xe9 at offset 15)"),
-        (b"[" * 190, "no JSON"),
+        (b"[" * 190, "not valid JSON"),
         (b'{"prompt": "' + b"x" * 200 + b'"}', "more than 4 MB"),
-        (b"\x00", "no JSON"),
+        (b"\x00", "not valid JSON"),
     ],
 )
 def test_a_line_that_cannot_be_read_says_why_and_the_next_goes_on(
@@ -33,7 +33,7 @@ def test_a_line_that_cannot_be_read_says_why_and_the_next_goes_on(
 
 def test_nesting_beyond_what_python_follows_is_one_bad_line() -> None:
     (row,) = read_rows(split_lines([b"[" * 200_000]), "jsonl", "in", None)
-    assert "no JSON that can be read" in row.problem
+    assert "not valid JSON" in row.problem
 
 
 def test_empty_lines_count_and_say_nothing() -> None:
@@ -65,7 +65,7 @@ def test_a_csv_has_fields_and_numbers_where_options_are_named() -> None:
     ("row", "problem"),
     [
         (b"only one", "1 cells and the header 2"),
-        (b'a,"b"c', "no CSV"),
+        (b'a,"b"c', "not valid CSV"),
         (b"a,caf\xe9", "not UTF-8"),
         (b"a," + b"x" * 200, "more than 4 MB"),
     ],
@@ -78,7 +78,7 @@ def test_a_bad_row_says_why_and_the_next_goes_on(row: bytes, problem: str) -> No
 
 def test_a_quote_that_is_never_closed_is_one_bad_row() -> None:
     (row,) = rows(b'id,prompt\na,"b\nc,d\n', "csv")
-    assert "no CSV (unexpected end of data)" in row.problem
+    assert "not valid CSV (unexpected end of data)" in row.problem
 
 
 def test_rows_over_several_lines_differ_when_any_of_them_does() -> None:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from localspec.batch.source import MOST_LINE_BYTES, Source, split_lines
 from localspec.decoding.cancel import CancelFlag, Cancelled
-from localspec.errors import ModelUnavailable
+from localspec.errors import UsageError
 
 
 @given(st.lists(st.binary(max_size=5)), st.integers(0, 4))
@@ -70,5 +70,5 @@ def test_a_pipe_that_brings_nothing_can_be_left(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["none", ".", "nul\0"])
 def test_what_cannot_be_read_is_named(tmp_path: Path, name: str) -> None:
-    with pytest.raises(ModelUnavailable, match=r"check the path|is a directory"):
+    with pytest.raises(UsageError, match=r"check the path|is a directory"):
         Source(f"{tmp_path}/{name}", CancelFlag())

@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 
-from localspec.batch.appender import Appender
 from localspec.batch.ask import Form
 from localspec.batch.batch import Job, JobRun, Tally
 from localspec.batch.finished import FinishedLines
@@ -13,6 +12,7 @@ from localspec.batch.output import FileOutput, open_output
 from localspec.batch.receipt import Receipt
 from localspec.batch.record import Record
 from localspec.batch.resumed import Resumption, read_finished, require_receipt, take_up
+from localspec.batch.rewriting import Appender
 from localspec.batch.rows import Format, read_rows
 from localspec.batch.source import Source
 from localspec.batch.window import ReorderBuffer

@@ -6,8 +6,14 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from localspec.bench.paired import FIRST_PAIRS, MOST_PAIRS, Comparison, compare, pairs_needed
-from localspec.bench.student import quantile
+from localspec.bench.paired import (
+    FIRST_PAIRS,
+    MOST_PAIRS,
+    Comparison,
+    compare,
+    pairs_needed,
+    student_quantile,
+)
 
 _RUNS = 2000
 
@@ -53,7 +59,7 @@ def test_of_2000_slow_downs_of_5_percent_at_least_90_percent_are_found(
     [(0.975, 1, 12.7062), (0.975, 2, 4.3027), (0.975, 7, 2.3646), (0.95, 10, 1.8125), (0.995, 30, 2.75)],
 )  # fmt: skip
 def test_quantiles_are_those_of_the_tables(share: float, freedom: int, value: float) -> None:
-    assert quantile(share, freedom) == pytest.approx(value, abs=5e-4)
+    assert student_quantile(share, freedom) == pytest.approx(value, abs=5e-4)
 
 
 def test_more_noise_asks_for_more_pairs_up_to_a_limit() -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from localspec.bench.prompts import BenchPrompt, bundled, per_workload, read
-from localspec.errors import ModelUnavailable, UsageError
+from localspec.errors import UsageError
 
 GOOD = '{"workload": "code", "prompt": "Write a loop."}'
 
@@ -67,9 +67,9 @@ def test_a_file_without_prompts_is_refused(tmp_path: Path, content: str) -> None
 
 
 def test_a_file_that_is_not_there_or_a_directory_is_one_complaint(tmp_path: Path) -> None:
-    with pytest.raises(ModelUnavailable, match="cannot be read"):
+    with pytest.raises(UsageError, match="cannot be read"):
         read(tmp_path / "none.jsonl")
-    with pytest.raises(ModelUnavailable, match="directory"):
+    with pytest.raises(UsageError, match="directory"):
         read(tmp_path)
 
 

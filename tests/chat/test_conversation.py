@@ -253,16 +253,6 @@ def test_asking_twice_gives_the_same_prompt() -> None:
     assert conversation.prompt_tokens(template(), TOY) == first
 
 
-def test_a_retracted_reply_leaves_no_ids_behind() -> None:
-    chat, conversation = template(), Conversation()
-    conversation.append_user("hi")
-    prompt = conversation.prompt_tokens(chat, TOY)
-    for reply in ("hello", ""):
-        conversation.append_reply(reply, [IM_END])
-        assert conversation.retract().role == "assistant"
-        assert conversation.prompt_tokens(chat, TOY) == prompt
-
-
 def test_a_template_error_leaves_the_conversation_as_it_was() -> None:
     conversation = Conversation()
     conversation.append_user("hi")

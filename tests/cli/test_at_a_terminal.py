@@ -61,7 +61,7 @@ def test_many_lines_on_a_pipe_are_warned_of(
     for quiet, said in ((False, 1), (True, 0)):
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"a\nb\nc\nd\n")))
         assert list(chat._typed_lines(quiet=quiet)) == ["a", "b", "c", "d"]
-        assert capsys.readouterr().err.count("each line is a question of its own") == said
+        assert capsys.readouterr().err.count("each line is a separate question") == said
 
 
 def test_ctrl_c_takes_a_line_back_and_twice_it_leaves(
@@ -94,5 +94,5 @@ def test_ctrl_c_takes_a_line_back_and_twice_it_leaves(
     "words", [["--raw", "--keep"], ["--raw", "-c"], ["--raw", "-f", "x"], ["-c", "-s", "Be brief."]]
 )
 def test_options_that_exclude_each_other_are_refused(words: list[str]) -> None:
-    with pytest.raises(UsageError, match=r"leave .* out"):
+    with pytest.raises(UsageError, match=r"remove --"):
         CliRunner().invoke(localspec, ["run", "Hi", *words], catch_exceptions=False)

@@ -48,17 +48,17 @@ def write(*lines: object, to: str = "in.jsonl") -> None:
 @pytest.mark.parametrize(
     ("arguments", "code", "complaint"),
     [
-        (["none.jsonl"], 3, "none.jsonl cannot be read (No such file or directory)"),
-        (["."], 3, ". is a directory"),
-        (["in.jsonl", "-o", "there.jsonl"], 2, "there.jsonl is there already: --resume"),
+        (["none.jsonl"], 2, "none.jsonl cannot be read (No such file or directory)"),
+        (["."], 2, ". is a directory"),
+        (["in.jsonl", "-o", "there.jsonl"], 2, "there.jsonl exists; use --resume"),
         (["in.jsonl", "-o", "no/out.jsonl"], 1, "no/out.jsonl cannot be written"),
         (["in.jsonl", "--resume"], 2, "stdout cannot be resumed"),
         (["in.jsonl", "-o", "in.jsonl", "--resume"], 2, "in.jsonl is input and output"),
         (["in.jsonl", "-o", "there.jsonl", "--resume"], 2, "is not an output of batch"),
-        (["in.jsonl", "--template", "none"], 3, "none cannot be read"),
-        (["in.jsonl", "--template", "broken"], 1, "broken:1: is no jinja template"),
-        (["in.jsonl", "--template", "t", "--field", "f"], 2, "exclude each other"),
-        (["in.jsonl", "--raw", "--system", "x"], 2, "--raw and --system exclude"),
+        (["in.jsonl", "--template", "none"], 2, "none cannot be read"),
+        (["in.jsonl", "--template", "broken"], 1, "broken:1: is not a Jinja template"),
+        (["in.jsonl", "--template", "t", "--field", "f"], 2, "cannot be combined"),
+        (["in.jsonl", "--raw", "--system", "x"], 2, "--raw and --system cannot"),
         (["in.jsonl", "--temperature", "-1"], 2, "temperature is -1.0"),
         (["in.jsonl", "--format", "xml"], 2, "'xml' is not one of"),
         ([], 2, "Missing argument 'SOURCE'"),
@@ -223,7 +223,7 @@ def test_told_to_stop_it_leaves_whole_records_and_says_how_to_go_on(
     out = Path("out.jsonl")
     ended, err = stopped(number, lambda: out.exists() and out.stat().st_size > 0)
     assert ended == code
-    assert err.endswith("localspec: stopped: --resume goes on with out.jsonl\n")
+    assert err.endswith("localspec: stopped: use --resume to continue out.jsonl\n")
     assert "Traceback" not in err
     assert 0 < len(read()) < 4
     assert (

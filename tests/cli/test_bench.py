@@ -183,5 +183,5 @@ def test_a_broken_line_of_a_prompt_file_is_named(
 
 def test_a_prompt_file_that_is_not_there_is_told(bare_machine: dict[str, str]) -> None:
     done = localspec("bench", "--prompts", "none.jsonl", env=bare_machine)
-    assert_one_complaint(done, 3)
+    assert_one_complaint(done, 2)
     assert "none.jsonl cannot be read" in done.err

@@ -199,7 +199,7 @@ def test_a_conversation_on_a_screen(own_history: Path) -> None:
 @pytest.mark.usefixtures("smollm2_path", "own_history")
 def test_a_dumb_terminal_gets_lines() -> None:
     with terminal(*GREEDY, TERM="dumb") as screen:
-        screen.until("talking in lines")
+        screen.until("using --plain")
         screen.type("Hello?\n")
         screen.until("tokens/s")
         screen.type("\x04")
@@ -219,7 +219,7 @@ def test_with_stderr_in_a_file_nothing_is_drawn_into_it(tmp_path: Path) -> None:
             assert screen.end() == 0
         file.seek(0)
         told = file.read()
-    assert b"talking in lines" in told
+    assert b"using --plain" in told
     assert b"\x1b" not in told
 
 

@@ -14,7 +14,7 @@ def test_a_bare_machine_has_nothing_to_mend_and_no_secret_is_told(
     done = localspec("doctor", env={**bare_machine, **SECRETS}, cwd=tmp_path)
     assert (done.code, done.err) == (0, "")
     assert "s3cret" not in done.out
-    assert done.out.endswith("\nnothing to mend\n")
+    assert done.out.endswith("\nno problems found\n")
     sections = [line for line in done.out.splitlines() if line and line[0] not in " -!"]
     assert sections[:-1] == [
         "software",
@@ -52,4 +52,4 @@ def test_settings_that_cannot_be_are_told_beside_everything_else(
     done = localspec("doctor", "--offline", env=env, cwd=tmp_path)
     assert done.code == 1
     assert "! failed             environment variable LOCALSPEC_CTX is 'many'" in done.out
-    assert done.out.endswith("\n1 to mend\n")
+    assert done.out.endswith("\n1 problem found\n")

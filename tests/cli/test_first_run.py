@@ -63,7 +63,7 @@ def test_what_is_taken_is_kept(
     assert tomllib.loads(settings.read_text()) == {"pair": name}
     told = capsys.readouterr().err
     assert "1  gemma3-1b: 1.0 GB to fetch · about 14 tokens/s here · chat" in told
-    assert f"{name} is your model from now on" in told
+    assert f"{name} is now your default model" in told
     assert taken("", monkeypatch)["pair"] == name  # nobody is asked again
 
 
@@ -82,7 +82,7 @@ def test_where_nobody_can_be_asked_one_line_says_what_is_taken(
 ) -> None:
     monkeypatch.setattr(sys, "stdin", io.StringIO())
     for more, told in (
-        ({}, "no model is chosen: took smollm2-135m"),
+        ({}, "no model chosen: using smollm2-135m"),
         ({"quiet": True}, ""),
         ({"json_": True}, ""),
         ({"model": "demo"}, ""),

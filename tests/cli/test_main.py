@@ -94,7 +94,7 @@ def test_a_message_cannot_command_the_terminal_nor_fill_it(end: End) -> None:
         (MemoryError(), "out of memory: try a smaller model"),
         (RuntimeError("can't start new thread"), "out of memory: try a smaller model"),
         (ImportError("x.so: failed to map segment from shared object"), "out of memory: try"),
-        (ZeroDivisionError("by 0"), "ZeroDivisionError: by 0; a fault of localspec, --debug"),
+        (ZeroDivisionError("by 0"), "ZeroDivisionError: by 0; this is a bug in localspec, --debug"),
     ],
 )
 def test_a_failure_around_us_is_one_line_and_code_1(end: End, error: Exception, told: str) -> None:
@@ -160,3 +160,26 @@ def test_an_interrupt_that_met_an_exec_is_code_130_too(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "planted"]
     done = subprocess.run(command, cwd=tmp_path, env=env, check=False, timeout=60)
     assert done.returncode == cli.INTERRUPTED
+
+
+def test_on_windows_one_line_says_that_it_is_not_supported(
+    tmp_path: Path,
+) -> None:
+    """There is no fcntl there, and importing it would be a traceback."""
+    code = (
+        "import sys\n"
+        "sys.platform = 'win32'\n"
+        "sys.modules['fcntl'] = None\n"
+        "sys.argv = ['localspec', 'list']\n"
+        "from localspec.__main__ import main\n"
+        "main()\n"
+    )
+    (tmp_path / "planted.py").write_text(code)
+    env = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+    command = [sys.executable, "-m", "planted"]
+    done = subprocess.run(
+        command, cwd=tmp_path, env=env, check=False, timeout=60, capture_output=True, text=True
+    )
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith("localspec: Windows is not supported: ")
+    assert done.stderr.count("\n") == 1

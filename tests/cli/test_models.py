@@ -88,7 +88,7 @@ def test_rm_says_what_was_freed_and_what_stays(machine: ToyMachine) -> None:
     machine.run("pull", "--with-draft", "both")
     done = machine.run("rm", "small")
     assert (done.code, done.out) == (1, "freed 0 bytes (0 MB)\n")
-    assert "small stays, since pair both uses it" in done.err
+    assert "small stays, because pair both uses it" in done.err
     done = machine.run("rm", "both")
     assert done.code == 0
     assert "removed large; its file stays in the hub's cache, at " in done.out
@@ -117,7 +117,7 @@ def test_an_imported_file_that_is_gone_is_told(machine: ToyMachine, own: Path) -
     own.unlink()
     done = machine.run("show", "mine")
     assert done.code == 3
-    assert f"mine was imported from {own}, which is gone" in done.err
+    assert f"mine was imported from {own}, which has been moved" in done.err
     assert machine.run("list").out.split()[-1] == "gone"
     assert machine.run("rm", "mine").code == 0
     assert machine.run("list", "--json").out == "[]\n"

@@ -50,7 +50,7 @@ def test_a_setting_is_set_and_unset(call: Call, settings: Callable[[], dict[str,
 @pytest.mark.parametrize(
     ("words", "match"),
     [
-        (("temperture", "1"), "there is no setting 'temperture': known are model, pair"),
+        (("temperture", "1"), "there is no setting 'temperture': use one of model, pair"),
         (("temperature", "warm"), "temperature is 'warm', but takes a number"),
         (("temperature", "-1"), "temperature cannot be used: .* 0 or more"),
         (("model", "qwen3"), "did you mean qwen3-0.6b"),
@@ -92,7 +92,7 @@ def test_an_editor_opens_the_file_and_what_it_left_is_checked(
     editor.write_text('#!/bin/sh\necho "temprature = 1" > "$1"\n')
     editor.chmod(0o700)
     monkeypatch.setenv("VISUAL", str(editor))
-    with pytest.raises(UsageError, match="line 1: 'temprature' is not a known key"):
+    with pytest.raises(UsageError, match="line 1: 'temprature' is not a known setting"):
         call("config", "edit")
 
 
@@ -100,9 +100,9 @@ def test_an_alias_is_another_name(call: Call) -> None:
     call("alias", "fast", "qwen3:4b")
     assert "fast = qwen3-4b\n" in call("alias").stdout
     call("config", "set", "model", "fast")
-    with pytest.raises(UsageError, match="qwen3-8b is a model"):
+    with pytest.raises(UsageError, match="qwen3-8b is already the name"):
         call("alias", "qwen3-8b", "fast")
-    with pytest.raises(UsageError, match="demo is an alias of localspec's own"):
+    with pytest.raises(UsageError, match="demo is one of localspec's own aliases"):
         call("alias", "--remove", "demo")
     call("alias", "--remove", "fast")
     assert "fast" not in call("alias").stdout
@@ -122,8 +122,8 @@ def test_search_lists_what_fits_the_smallest_first(call: Call) -> None:
 
 
 def test_history_is_listed_searched_shown_and_exported(call: Call, tmp_path: Path) -> None:
-    assert call("history").stderr == "nothing was kept yet\n"
-    with pytest.raises(UsageError, match="nothing was kept yet"):
+    assert call("history").stderr == "no conversations yet\n"
+    with pytest.raises(UsageError, match="no conversations yet"):
         call("history", "show")
     history = History(tmp_path / "data/history")
     for river in ("Douro", "Tejo"):
@@ -151,7 +151,7 @@ def test_history_is_listed_searched_shown_and_exported(call: Call, tmp_path: Pat
 
 
 def test_verbs_have_the_names_that_other_programs_give_them(call: Call) -> None:
-    assert "no model is here yet" in call("ls").stderr
+    assert "no models yet" in call("ls").stderr
     assert call("help", "ls").stdout.startswith("Usage: localspec ls [OPTIONS]")
     assert call("help").stdout == call("--help").stdout
     with pytest.raises(click.UsageError, match=r"no command 'pul': did you mean pull\?"):

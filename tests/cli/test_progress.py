@@ -135,7 +135,7 @@ def test_a_log_is_told_what_is_here_already(monkeypatch: pytest.MonkeyPatch) -> 
     watched = Watched(monkeypatch, terminal=False)
     watched.line.download(at(30_000_000))
     assert watched.err.getvalue() == (
-        "localspec: fetching toy (50 MB, 30 MB are here already) from hub a/b\n"
+        "localspec: fetching toy (50 MB, 30 MB already here) from hub a/b\n"
     )
 
 

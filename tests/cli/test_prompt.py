@@ -86,7 +86,7 @@ def test_without_a_prompt_a_terminal_is_told_how_to_end_one(
     capfd: pytest.CaptureFixture[str],
 ) -> None:
     assert read_prompt(None) == "a tree"
-    assert "end it with Ctrl-D" in capfd.readouterr().err
+    assert "press Ctrl-D" in capfd.readouterr().err
 
 
 def test_the_null_device_brings_no_material(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -93,7 +93,7 @@ def test_the_plan_is_told_before_the_download_and_no_byte_is_fetched_twice(
     plan, fetching = done.err.splitlines()
     assert plan.startswith("localspec: toy needs RAM: ")
     assert plan.endswith(" free (context 4096 in f16)")
-    assert fetching.startswith("localspec: fetching toy (4 MB, 1 MB are here already) from hub")
+    assert fetching.startswith("localspec: fetching toy (4 MB, 1 MB already here) from hub")
     assert machine.hub.sent_bytes == len(machine.models["toy"])
     machine.assert_only_verified()
 
@@ -143,7 +143,7 @@ def test_a_pair_that_cannot_draft_is_told_before_it_is_fetched(machine: ToyMachi
         machine.offer(name, model_file(tokens=list(tokens), merges=None))
     machine.pairs = '[pairs.odd]\ntarget = "large"\ndraft_model = "small"\n'
     with on_a_terminal(machine, "pull", "odd", "--with-draft", **SMALL) as terminal:
-        terminal.wait_for("fetch it all the same? [y/N]:")
+        terminal.wait_for("download it anyway? [y/N]:")
         terminal.type("\n")
         assert terminal.end() == (130, "")
     assert "warning: token 4 is 'e' in large and 'x' in small" in terminal.text
@@ -156,8 +156,8 @@ def test_on_a_terminal_a_no_fetches_nothing_but_a_header(machine: ToyMachine, an
         terminal.wait_for("[Y/n]:")
         terminal.type(answer)
         assert terminal.end() == (130, "")
-    assert "localspec: 4 MB to fetch, " in terminal.text
-    assert " free on the disk: fetch it? [Y/n]:" in terminal.text
+    assert "localspec: 4 MB to download, " in terminal.text
+    assert " free on the disk: download it? [Y/n]:" in terminal.text
     assert machine.blobs == machine.partials == []
     assert machine.hub.sent_bytes <= 1 << 20
     assert not (machine.data / "learnt.json").exists()
@@ -187,7 +187,7 @@ def test_a_large_download_is_asked_about_unless_told_otherwise(
         assert terminal.text == ""
     else:
         assert "toy needs RAM" in terminal.text
-        assert "4 MB to fetch, " in terminal.text
+        assert "4 MB to download, " in terminal.text
 
 
 def test_what_is_here_is_not_asked_about(machine: ToyMachine) -> None:

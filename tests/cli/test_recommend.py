@@ -33,7 +33,7 @@ def test_proposals_have_a_speed_and_a_size() -> None:
         (
             1.5,
             [
-                "gemma3-1b  ≈ 74 tokens/s, 1.4 GB of RAM, more than 60% of what is free: chat with 4 GB of memory"
+                "gemma3-1b  ≈ 74 tokens/s, 1.4 GB of RAM, more than 60% of free memory: chat with 4 GB of memory"
             ],
         ),
     ],

@@ -101,13 +101,13 @@ def test_json_is_one_line_of_utf8_or_of_ascii() -> None:
 
 def test_the_line_for_people_tells_speed_drafting_and_seed() -> None:
     assert one_line(assistant(), reply()) == (
-        "localspec: big · 6 tokens · 2.5 tokens/s · model: 3 of 6 drafted accepted · seed 7"
+        "localspec: big · 6 tokens · 2.5 tokens/s · model: 3 of 6 drafted tokens accepted · seed 7"
     )
 
 
 def test_the_line_for_people_tells_an_end_that_the_model_did_not_choose() -> None:
     endings = {
-        StopReason.LENGTH: "cut at --max-tokens",
+        StopReason.LENGTH: "cut off at --max-tokens",
         StopReason.CANCELLED: "interrupted",
         StopReason.CONTEXT_FULL: "raise --ctx",
     }

@@ -46,7 +46,7 @@ def test_a_lark_grammar_is_a_file_and_a_regular_expression_is_written_out(tmp_pa
     ("content", "reason"),
     [
         (None, "cannot be read: No such file"),
-        (b"\xff", "is no UTF-8 text"),
+        (b"\xff", "is not UTF-8 text"),
         (b'root ::= "a', "answer.gbnf: the grammar is wrong in line 1, column 10"),
         (b"x" * (5 << 20), "has more than 4 MB"),
     ],
@@ -72,9 +72,9 @@ def test_a_folder_and_a_strange_name_are_no_file(tmp_path: Path) -> None:
 def test_two_at_once_are_refused(tmp_path: Path) -> None:
     file = tmp_path / "answer"
     file.write_text('root ::= "a"')
-    with pytest.raises(UsageError, match="grammar and json_schema exclude each other"):
+    with pytest.raises(UsageError, match="grammar and json_schema cannot be combined"):
         asked(json_schema="{}", grammar=str(file))
-    with pytest.raises(UsageError, match="regex and lark exclude each other"):
+    with pytest.raises(UsageError, match="regex and lark cannot be combined"):
         asked(regex="a", lark=str(file))
 
 
@@ -86,6 +86,6 @@ def test_run_answers_under_a_schema_and_says_where_it_was_cut() -> None:
     assert set(json.loads(whole.out)) == {"city"}
     assert "not whole" not in whole.err
     cut = answer("Where is the Eiffel tower?", *flags, "--max-tokens", "3")
-    assert "localspec: the answer is not whole" in cut.err
+    assert "localspec: the answer is incomplete" in cut.err
     quiet = answer("Where is the Eiffel tower?", *flags, "--max-tokens", "3", "--quiet")
     assert quiet.err == ""

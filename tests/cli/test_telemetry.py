@@ -25,7 +25,7 @@ def elsewhere(tmp_path: Path) -> dict[str, str]:
 
 
 def test_status_path_off_and_on(tmp_path: Path, elsewhere: dict[str, str]) -> None:
-    assert localspec("telemetry", "status", env=elsewhere).out.startswith("on: counts and times")
+    assert localspec("telemetry", "status", env=elsewhere).out.startswith("on: recording counts")
     path = localspec("telemetry", "path", env=elsewhere).out.strip()
     assert path == str(tmp_path / "telemetry" / FILE)
     assert localspec("telemetry", "off", env=elsewhere).code == 0
@@ -36,7 +36,7 @@ def test_status_path_off_and_on(tmp_path: Path, elsewhere: dict[str, str]) -> No
     status = json.loads(localspec("telemetry", "status", "--json", env=elsewhere).out)
     assert (status["recording"], status["text"]) == (True, True)
     by_setting = localspec("telemetry", "status", env={**elsewhere, "LOCALSPEC_TELEMETRY": "off"})
-    assert "off: the setting `telemetry` says so" in by_setting.out
+    assert "off: the setting `telemetry` turns it off" in by_setting.out
 
 
 def test_stats_of_what_was_recorded(tmp_path: Path, elsewhere: dict[str, str]) -> None:
@@ -91,8 +91,11 @@ def test_records_that_are_nonsense_are_told_and_wiped(
     (tmp_path / "telemetry").mkdir()
     (tmp_path / "telemetry" / FILE).write_bytes(b"no record at all, not even nearly" * 99)
     assert_one_complaint(localspec("stats", env=elsewhere), 1)
-    assert localspec("telemetry", "wipe", env=elsewhere).err == "localspec: all of it is gone\n"
-    assert localspec("telemetry", "wipe", env=elsewhere).err == "localspec: there was nothing\n"
+    assert (
+        localspec("telemetry", "wipe", env=elsewhere).err
+        == "localspec: removed everything that was recorded\n"
+    )
+    assert localspec("telemetry", "wipe", env=elsewhere).err == "localspec: nothing was recorded\n"
 
 
 def test_what_an_earlier_version_left_is_retired_with_a_sentence(

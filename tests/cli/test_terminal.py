@@ -32,8 +32,10 @@ def stdout(monkeypatch: pytest.MonkeyPatch, *, terminal: bool = False) -> Stdout
 
 def test_a_terminal_gets_nothing_that_it_would_obey(monkeypatch: pytest.MonkeyPatch) -> None:
     out = stdout(monkeypatch, terminal=True)
-    AnswerStream(silent=False, show_thinking=False).write(Text(NASTY))
-    assert out.flushed == "a[31mred]0;title2J\tb\nc é 漢"
+    stream = AnswerStream(silent=False, show_thinking=False)
+    stream.write(Text(NASTY))
+    stream.end()
+    assert out.flushed == "a[31mred]0;title2J\tb\nc é 漢\n"
 
 
 def test_a_pipe_gets_every_character_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -91,3 +93,20 @@ def test_thoughts_without_an_answer_are_closed(monkeypatch: pytest.MonkeyPatch) 
     stream.write(CHUNKS[0])
     stream.end()
     assert out.flushed == "<think>\nhm\n</think>\n"
+
+
+def test_a_terminal_gets_lines_that_end_between_words_and_a_pipe_does_not(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("localspec.cli.terminal.columns_of", lambda _: 24)
+    chunks = ["Here is some help", "ful in", "formation about", " tea."]
+    for terminal, printed in (
+        (True, "Here is some helpful\ninformation about tea.\n"),
+        (False, "Here is some helpful information about tea.\n"),
+    ):
+        out = stdout(monkeypatch, terminal=terminal)
+        stream = AnswerStream(silent=False, show_thinking=False)
+        for chunk in chunks:
+            stream.write(Text(chunk))
+        stream.end()
+        assert out.flushed == printed

@@ -24,16 +24,16 @@ def complaint(settings: Settings) -> str:
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ("tempreature = 1", "'tempreature' is not a known key; known are pair, "),
+        ("tempreature = 1", "'tempreature' is not a known setting: use one of pair, "),
         ("ctx = true", "'ctx' is True, but takes a whole number"),
         ("ctx = 1.5", "'ctx' is 1.5, but takes a whole number"),
         ("temperature = 'hot'", "'temperature' is 'hot', but takes a number"),
         ("temperature = nan", "'temperature' is nan, but takes a number"),
         ("draft = 'maybe'", "'draft' is 'maybe', but takes one of auto, off, lookup, model"),
         ("pair = ''", "'pair' is '', but takes a text"),
-        ("[run]\nctx = 1", "'run' is not a known key"),
+        ("[run]\nctx = 1", "'run' is not a known setting"),
         ("ctx =", "is not TOML (Invalid value"),
-        ('"a\\nb" = 1', r"'a\nb' is not a known key"),
+        ('"a\\nb" = 1', r"'a\nb' is not a known setting"),
     ],
 )
 @pytest.mark.parametrize("whose", ["user", "project"])
@@ -55,10 +55,10 @@ def test_a_file_that_is_a_directory_a_pipe_or_endless_is_refused(
     settings: Settings, user: Path
 ) -> None:
     user.mkdir()
-    assert "is no regular file" in complaint(settings)
+    assert "not a regular file" in complaint(settings)
     user.rmdir()
     os.mkfifo(user)
-    assert "is no regular file" in complaint(settings)
+    assert "not a regular file" in complaint(settings)
     user.unlink()
     user.write_text("#" * 70_000)
     assert "is longer than 64 KB" in complaint(settings)

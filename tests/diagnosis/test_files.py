@@ -105,4 +105,4 @@ def test_places_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     facts = {fact.name: fact.value for fact in places()}
     assert facts["data"].startswith(f"{tmp_path / 'data'} (")
     assert facts["hub's cache"] == str(tmp_path / "hub/hub")
-    assert facts["user's settings"] == f"{tmp_path / 'settings/config.toml'} (not there)"
+    assert facts["user's settings"] == f"{tmp_path / 'settings/config.toml'} (does not exist)"

@@ -53,4 +53,4 @@ def test_other_programs_that_slow_answers_are_told(
     monkeypatch.setattr(machine, "taken_by_others", lambda: taken)
     told = [fact for fact in hardware([]) if fact.name == "other programs"]
     assert len(told) == noted
-    assert all(fact.value.startswith("take 1.3 of 2 cores") for fact in told)
+    assert all(fact.value.startswith("using 1.3 of 2 cores") for fact in told)

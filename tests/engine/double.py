@@ -81,8 +81,7 @@ def popen(line: Sequence[str], **options: Any) -> "subprocess.Popen[bytes] | war
     """Start a double in a warm process, and everything else as `subprocess.Popen` does."""
     if line[:-1] != command()[:-1]:
         return subprocess.Popen(line, **options)
-    env = options["env"] or os.environ
-    return warm.Process("tests.engine.double", (line[-1],), env, own_session=True)
+    return warm.Process("tests.engine.double", (line[-1],), os.environ, own_session=True)
 
 
 WARM = SimpleNamespace(Popen=popen, PIPE=subprocess.PIPE, TimeoutExpired=subprocess.TimeoutExpired)

@@ -108,8 +108,8 @@ def test_what_drafting_gained_is_told_and_what_it_would_cost() -> None:
     assert drafted.note == ""
     assert plain is not None
     assert plain.predicted is plain.measured is None
-    assert "drafting with the draft model is off: it would cost" in plain.note
-    assert "as so far" in plain.note
+    assert "draft model not used: at" in plain.note
+    assert "at its" in plain.note
 
 
 def test_without_costs_nothing_is_forecast() -> None:
@@ -248,7 +248,7 @@ def test_a_load_can_be_stopped_at_any_stage(stage: str) -> None:
         assert hear_of(engine, LoadCancelled)[-1] == LoadCancelled(None)
         number = engine.ask(turns("hello"))
         assert hear_all(engine, number)[-1] == Failed(
-            number, "UsageError", "no model is loaded: load a pair first"
+            number, "UsageError", "no model loaded: choose one"
         )
 
 

@@ -56,7 +56,7 @@ def died(engine: EngineClient) -> str:
         ("SIGKILL", OUT_OF_MEMORY),
         ("SIGSEGV", "crashed (SIGSEGV)"),
         ("SIGABRT", "gave up (SIGABRT)"),
-        ("SIGTERM", "was told to end (SIGTERM)"),
+        ("SIGTERM", "was terminated (SIGTERM)"),
         (3, "ended by itself (exit code 3)"),
     ],
 )

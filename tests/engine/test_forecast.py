@@ -73,10 +73,9 @@ def test_where_drafting_is_off_its_price_is_told() -> None:
     costs = PairCosts(TARGET, DEAR)
     # One token, accepted three times in four: 1.75 tokens for 2.1 steps.
     assert forecast([PLAIN], costs, None).note == (
-        "drafting with the draft model is off: it would cost 17% here, "
-        "at 75% of its tokens accepted, as usually"
+        "draft model not used: at the usual 75% acceptance it would slow this machine down by 17%"
     )
-    assert "cost 5% here, at 100% of its tokens accepted, as so far" in (
+    assert "at its 100% acceptance it would slow this machine down by 5%" in (
         forecast([PLAIN], costs, 1.0).note
     )
     assert USUAL_CHANCE == 0.75
@@ -99,7 +98,7 @@ def test_the_break_even_point_is_where_nothing_is_gained() -> None:
 def test_the_price_of_the_draft_model_is_told_beside_what_lookup_gained() -> None:
     looked_back = forecast([drafted(3, 3, 0.0, 2.5, by="lookup")], PairCosts(TARGET, DEAR), None)
     assert looked_back.measured == pytest.approx(4 / 2.5)
-    assert "it would cost 17% here" in looked_back.note
+    assert "slow this machine down by 17%" in looked_back.note
 
 
 def test_a_machine_that_is_busy_for_a_while_gains_as_much() -> None:

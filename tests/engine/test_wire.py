@@ -126,7 +126,7 @@ def said(part: object) -> bytes:
         (frame(type="Ask", messages=[], options={"max_tokens": 0}), "max_tokens is 0"),
         (
             b'{"v": 6, "type": "Load", "options": {"pair": "a\\n", "target": "b"}}',
-            "Load.options cannot be: pair a and target b exclude each other",
+            "Load.options cannot be: pair a and target b cannot be combined",
         ),
         (b'{"v": 6, "type": "Ask", "id": NaN}', "no JSON: NaN is no number"),
         (b'{"v": 6, "type": "Cancel", "id": ' + b"9" * 10_000 + b"}", "no JSON"),

@@ -166,7 +166,7 @@ def test_a_disk_that_fills_up_is_told_and_all_is_saved_once_there_is_room(tmp_pa
                 await chat.ask(f"{asked}?")
                 asked += 1
                 assert asked < 40, "the disk is not full"
-            await until_told(chat, "cannot be saved", "kept in memory")
+            await until_told(chat, "cannot be saved", "in memory")
             await chat.ask("in memory?")
             assert chat.contents[-2:] == ["in memory?", "Yes."]
         history._database._tried_s -= 60

@@ -37,9 +37,9 @@ def test_each_of_them_binds_it(said: dict[str, Any]) -> None:
         ({"regex": "(a"}, "unclosed group"),
         ({"lark": "start: b"}, "unknown name"),
         ({"json_schema": False}, "allows nothing"),
-        ({"json_schema": "{"}, "is no JSON in line 1"),
-        ({"json_schema": {"not": {}}}, "cannot keep 'not'"),
-        ({"json_schema": {"default": float("nan")}}, "NaN is no JSON"),
+        ({"json_schema": "{"}, "is not valid JSON in line 1"),
+        ({"json_schema": {"not": {}}}, "'not' is not supported"),
+        ({"json_schema": {"default": float("nan")}}, "NaN is not valid JSON"),
     ],
 )
 def test_what_cannot_be_kept_is_refused(said: dict[str, Any], reason: str) -> None:

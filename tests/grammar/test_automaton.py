@@ -278,7 +278,7 @@ def test_a_grammar_that_gives_no_mask_ends_in_one_line() -> None:
 
 def test_a_token_in_a_grammar_is_refused_whatever_the_vocabulary_has() -> None:
     for lark in ("start: <think>", "start: <[12]>", 'start: "a" <[*]>  // x'):
-        with pytest.raises(UsageError, match="is a token, and an answer is text"):
+        with pytest.raises(UsageError, match="is a token, but an answer is text"):
             require_sound(ReplyOptions(lark=lark))
     require_sound(ReplyOptions(lark='start: "<think>" /<[a]>/ # <think>'))
 

@@ -50,8 +50,32 @@ def filled(directory: Path) -> Path:
 def test_a_directory_that_cannot_be_made(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("not a directory")
     history = History(tmp_path / "file" / "history")
-    assert_one_line(history.trouble, "Not a directory", "kept in memory")
+    assert_one_line(history.trouble, "Not a directory", "in memory")
     assert_a_chat_goes_on(history)
+
+
+def test_a_reply_that_grows_is_written_once_when_the_file_can_be_written_again(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "file").write_text("not a directory")
+    history = History(tmp_path / "file" / "history", stopwatch=iter(range(1000)).__next__)
+    number = history.create()
+    reply = history.begin_reply(number, history.add_user(number, None, Message.user("count")))
+    for each in range(100):
+        reply.feed(f"{each} ")
+    pending = history._database._pending
+    assert pending is not None
+    assert (
+        len(pending) == 6
+    )  # a conversation, two messages, each with the leaf after it, and the reply
+    reply.finish()
+    (tmp_path / "file").unlink()
+    history.mend(wait_s=0)
+    assert history.trouble is None
+    history.close()
+    again = History(tmp_path / "file" / "history")
+    assert said(again, number)[1].endswith("98 99 ")
+    again.close()
 
 
 def test_a_later_version_is_left_alone(tmp_path: Path) -> None:
@@ -133,7 +157,7 @@ for _ in range(200):
     reply.feed("words that find no room any more " * 100)
 reply.finish()
 talk(history, "next", "x" * 400_000, number)
-assert_one_line(history.trouble, "cannot be saved", "it is tried again", "kept in memory")
+assert_one_line(history.trouble, "cannot be saved", "keeps trying", "in memory")
 shown = said(history, number)
 assert shown[: len(before) + 1] == [*before, "and now?"]
 assert len(shown[len(before) + 1]) == 200 * 3300
@@ -267,7 +291,7 @@ def test_a_directory_that_can_only_be_read_shows_what_it_has(open_to_all: Path) 
         "from tests.history.test_trouble import NOBODY, assert_a_chat_goes_on, assert_one_line\n"
         "if os.geteuid() == 0: os.setuid(NOBODY)\n"
         "history = History(Path(sys.argv[1]))\n"
-        "assert_one_line(history.trouble, 'cannot be saved', 'kept in memory')\n"
+        "assert_one_line(history.trouble, 'cannot be saved', 'in memory')\n"
         "assert len(history.conversations('old question')) == 30\n"
         "assert_a_chat_goes_on(history)\n"
     )

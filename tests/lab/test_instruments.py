@@ -9,12 +9,14 @@ import pytest
 
 import lab.peers
 import lab.synthetic
+from lab import recommendations
 from lab.peers.setting import PEER_FLAGS
 from localspec.bench.bench import Peers, peers
 from localspec.bench.instruments import instrument
 from localspec.bench.loading import SyntheticModels, synthetic_models
 from localspec.bench.modes import PEER_MODES
 from localspec.errors import UsageError
+from localspec.models.registry import load_registry
 from tests.cli.command import environment
 
 # Type checkers see here that the packages are what `bench` takes them for.
@@ -98,3 +100,9 @@ def test_what_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("localspec.bench.instruments._LAB", Path("/elsewhere/lab"))
     with pytest.raises(UsageError, match="--against needs an instrument"):
         peers()
+
+
+def test_the_recommendations_in_the_measurements_are_those_of_today() -> None:
+    document = (ROOT / "docs/measurements/recommendations.md").read_text()
+    today = "\n".join(recommendations.table(load_registry()))
+    assert today in document, "print them anew with `python -m lab.recommendations`"

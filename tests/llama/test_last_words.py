@@ -28,7 +28,7 @@ _TERMINATE = (
         (_ABORT, "llama.cpp gave up (ggml.c:7: no room); most likely memory ran out"),
         pytest.param(
             _TERMINATE,
-            "llama.cpp gave up (an exception that nobody caught); most likely memory ran out",
+            "llama.cpp gave up (an uncaught exception); most likely memory ran out",
             marks=pytest.mark.skipif(sys.platform != "linux", reason="GNU's C++ library"),
         ),
     ],

@@ -47,8 +47,8 @@ TRIES = 4
 @pytest.mark.parametrize(
     ("faults", "told"),
     [
-        ([Fault("cut")] * TRIES, "the line was cut"),
-        ([Fault("cut", 5000)] * TRIES, "the line was cut)"),
+        ([Fault("cut")] * TRIES, "the connection broke"),
+        ([Fault("cut", 5000)] * TRIES, "the connection broke)"),
         (
             [Fault("cut", 1_200_000)] + [Fault("cut")] * 3,
             "cut (1 MB of 2 MB are kept: the next try",

@@ -65,7 +65,7 @@ def test_the_draft_model_goes_before_any_context_does(big: ModelShape, small: Mo
     plan = fit(big, small, WISH, machine(need_mb(big)))
     assert kept(plan) == (4096, 0, None)
     assert len(plan.given_up) == 1
-    assert "draft model is left out" in plan.given_up[0]
+    assert "without the draft model" in plan.given_up[0]
 
 
 def test_context_that_nobody_asked_for_is_halved_until_it_fits(big: ModelShape) -> None:

@@ -332,7 +332,7 @@ def test_a_part_of_a_file_is_read_alone(storage: LoopbackHub) -> None:
 
 def test_a_redirect_that_is_no_web_address_is_not_followed(hub: LoopbackHub, store: Store) -> None:
     hub.storage = "file://localhost"
-    with pytest.raises(SourceFailedError, match="redirects to something that is no web address"):
+    with pytest.raises(SourceFailedError, match="redirects to something that is not a web address"):
         fetch(store)
 
 

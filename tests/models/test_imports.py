@@ -44,7 +44,7 @@ def test_a_copy_survives_its_origin(store: Store, file: Path) -> None:
 def test_a_file_that_is_gone_has_no_path(store: Store, file: Path) -> None:
     imported = import_file(file, "mine", EMPTY, store)
     file.unlink()
-    with pytest.raises(ModelUnavailable, match=r"mine was imported from .*, which is gone"):
+    with pytest.raises(ModelUnavailable, match=r"mine was imported from .*, which has been moved"):
         imported_path(imported, store)
     assert list(load_imports(store.root)) == ["mine"]
 

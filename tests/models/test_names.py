@@ -47,8 +47,8 @@ def test_a_file_does_not_hide_a_known_name(tmp_path: Path, monkeypatch: pytest.M
 @pytest.mark.parametrize(
     ("reference", "match"),
     [
-        ("gone.gguf", r"no file gone.gguf: check the path, or give a known name \(.*smollm2-135m"),
-        ("gone/model", "gone/model is no file here, and cannot be looked up on the hub, offline"),
+        ("gone.gguf", r"no file gone.gguf: check the path, or use a known name \(.*smollm2-135m"),
+        ("gone/model", "gone/model was not found locally, and localspec is offline"),
         (".", "no model '.'"),
         ("./", "is a directory: give the .gguf file in it"),
         ("smolm2-135m", "did you mean smollm2-135m, "),
@@ -80,6 +80,6 @@ def test_an_imported_name_is_its_file(tmp_path: Path) -> None:
     assert found.resolve() == file
     file.unlink()
     with pytest.raises(
-        ModelUnavailable, match=r"mine was imported from .*own\.gguf, which is gone"
+        ModelUnavailable, match=r"mine was imported from .*own\.gguf, which has been moved"
     ):
         resolve("mine", REGISTRY)

@@ -79,8 +79,8 @@ def test_when_all_fail_one_line_says_what_each_answered(store: Store, sources: U
         obtain(ENTRY, store)
     assert type(caught.value) is ModelUnavailable
     assert str(caught.value) == (
-        "toy (0 MB) is not on this machine and could not be fetched (hub owner/toy-GGUF: "
-        "no connection; wheels toy-part…==1.0: No space left): when that is mended, run "
+        "toy (0 MB) could not be downloaded (hub owner/toy-GGUF: "
+        "no connection; wheels toy-part…==1.0: No space left): to try again, run "
         "`localspec pull toy`, or give the path of a .gguf file"
     )
 
@@ -100,7 +100,7 @@ def test_offline_is_passed_on_and_advised(store: Store, sources: Use) -> None:
         raise SourceFailedError("offline")
 
     sources(source, source)
-    with pytest.raises(ModelUnavailable, match="go online and run `localspec pull toy`"):
+    with pytest.raises(ModelUnavailable, match="once online, run `localspec pull toy`"):
         obtain(ENTRY, store, offline=True)
     assert asked == [True, True]
 

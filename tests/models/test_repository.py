@@ -63,7 +63,7 @@ def test_the_only_model_needs_no_quantisation() -> None:
     assert choose(None, "mmproj.gguf", "only.gguf") == ["only.gguf"]
     with pytest.raises(ModelUnavailable, match="has no Q4_K_M: it has other files"):
         choose(None, "one.gguf", "two.gguf")
-    with pytest.raises(ModelUnavailable, match="has no GGUF of a model"):
+    with pytest.raises(ModelUnavailable, match="has no GGUF file of a model"):
         choose("Q4_K_M", "README.md")
 
 

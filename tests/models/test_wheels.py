@@ -124,7 +124,7 @@ def test_a_damaged_wheel_is_told_apart(wheels: Path, store: Store) -> None:
     damaged[start : start + 20] = bytes(20)
     path.write_bytes(damaged)
     with pytest.raises(
-        SourceFailedError, match=r"toy_model-1.0-py3-none-any.whl is no intact wheel"
+        SourceFailedError, match=r"toy_model-1.0-py3-none-any.whl is not an intact wheel"
     ):
         fetch(ONE, store)
     assert nothing_is_left(store)

@@ -116,7 +116,7 @@ def test_the_models_are_listed_and_no_other_is_answered_for(client: openai.OpenA
         ({"logit_bias": {"x": 1}}, "logit_bias"),
         ({"messages": [{"role": "robot", "content": "x"}]}, "robot"),
         ({"messages": []}, "say something"),
-        ({"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}, "only texts"),
+        ({"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}, "only text is"),
         ({"localspec": {"draft": "often"}}, "choose off, auto"),
         ({"localspec": {"draft": "model"}}, "needs a draft model"),
         ({"localspec": {"exact": True}}, "started without --exact"),

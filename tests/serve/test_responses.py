@@ -90,7 +90,7 @@ def test_logprobs_are_told(client: openai.OpenAI) -> None:
         ({"input": [{"type": "function_call_output", "output": "x"}]}, "only messages"),
         ({"input": []}, "say something"),
         ({"input": [3]}, "item 1"),
-        ({"input": [{"role": "user", "content": [{"type": "input_image"}]}]}, "only texts"),
+        ({"input": [{"role": "user", "content": [{"type": "input_image"}]}]}, "only text is"),
         ({"text": {"format": {"type": "json_schema"}}}, "schema"),
         ({"top_logprobs": 99}, "0 to 20"),
         ({"temperature": -1}, "temperature"),

@@ -120,7 +120,7 @@ def test_a_port_that_is_taken_is_told_before_anything_is_loaded(
     [
         (("--host", "0.0.0.0"), "--api-key-file"),
         (("--api-key-file", "none.txt"), "none.txt"),
-        (("--api-key-file", "empty.txt"), "holds no key"),
+        (("--api-key-file", "empty.txt"), "has no keys"),
         (("--port", "99999"), "99999"),
         (("--max-queue", "0"), "0"),
         (("--host", "no.such.host.invalid", "--api-key-file", "keys.txt"), "no.such.host.invalid"),

@@ -13,10 +13,10 @@ from localspec.telemetry.log import (
     STATE,
     read_lines,
     read_records,
-    read_sizes,
     retag,
     said_of_before,
     set_bounds,
+    size_bytes,
     wipe,
 )
 from localspec.telemetry.switch import Switch
@@ -27,8 +27,13 @@ def ids(directory: Path) -> list[int]:
     return list(read_records(directory).replies)
 
 
-def size_of(directory: Path) -> int:
-    return read_sizes(directory).size_bytes
+def rounds_of(directory: Path, *, with_text: bool) -> list[int]:
+    records = read_records(directory)
+    return [
+        each.sums[0]
+        for each in records.replies.values()
+        if not with_text or each.id in records.texts
+    ]
 
 
 def test_torn_line_is_left_out_and_the_next_begins_afresh(tmp_path: Path) -> None:
@@ -122,9 +127,9 @@ def test_oldest_go_where_it_gets_too_big(tmp_path: Path, monkeypatch: pytest.Mon
     with recording(tmp_path, Switch(megabytes=1, text=True)) as talk:
         for _ in range(60):
             talk.reply(rounds=200)
-            most = max(most, size_of(tmp_path))
+            most = max(most, size_bytes(tmp_path))
     assert most < 2.5 * 2**20  # the old file stands beside the new one until that is whole
-    assert size_of(tmp_path) <= 1.1 * 2**20
+    assert size_bytes(tmp_path) <= 1.1 * 2**20
     kept = ids(tmp_path)
     assert min(kept) > 1
     assert kept == list(range(min(kept), 61))
@@ -175,11 +180,10 @@ def test_wiping_takes_what_a_killed_process_has_left_beside(tmp_path: Path) -> N
 def test_wiping_text_keeps_counts(tmp_path: Path) -> None:
     with recording(tmp_path, Switch(text=True)) as talk:
         talk.reply(rounds=6)
-    sizes = read_sizes(tmp_path)
-    assert (sizes.replies, sizes.rounds, sizes.rounds_with_text) == (1, 6, 6)
+    assert rounds_of(tmp_path, with_text=False) == rounds_of(tmp_path, with_text=True) == [6]
     assert wipe(tmp_path, only_text=True)
-    sizes = read_sizes(tmp_path)
-    assert (sizes.replies, sizes.rounds, sizes.rounds_with_text) == (1, 6, 0)
+    assert rounds_of(tmp_path, with_text=False) == [6]
+    assert rounds_of(tmp_path, with_text=True) == []
     assert not wipe(tmp_path, only_text=True)
 
 
@@ -197,7 +201,7 @@ def test_what_an_earlier_version_left_is_named_and_goes_with_age_and_text(tmp_pa
         for name in (BEFORE, f"{BEFORE}-wal", f"{BEFORE}-123.spool"):
             (tmp_path / name).write_text("a database, perhaps with text")
         assert "earlier localspec" in str(said_of_before(tmp_path))
-        assert read_sizes(tmp_path).size_bytes > 0
+        assert size_bytes(tmp_path) > 0
         assert wipe(tmp_path, only_text=only_text)
         assert list(tmp_path.iterdir()) == []
     (tmp_path / BEFORE).write_text("a database")

@@ -11,6 +11,7 @@ from localspec.messages import Message
 from localspec.models.registry import load_registry
 from localspec.options import LaunchOptions
 from localspec.ui.engine_state import Phase
+from localspec.ui.lens_sheet import LensSheet
 from localspec.ui.message_view import MessageView
 from localspec.ui.preferences import Preferences
 from localspec.ui.sheets import ListSheet, TextSheet
@@ -46,7 +47,7 @@ def test_an_answer_is_shown_as_markdown_and_kept_as_text(tmp_path: Path) -> None
     async def ask(chat: Chat) -> None:
         await chat.ask("hello?")
         assert chat.contents == ["hello?", CODE]
-        assert "  x = 1" in chat.text()
+        assert "│ x = 1 " in chat.text()
         assert "```" not in chat.text()
         assert "日本語" in chat.text()
         assert chat.app.view.entry.composer.text == ""
@@ -176,7 +177,7 @@ def test_an_engine_that_dies_again_is_left_to_the_user(tmp_path: Path) -> None:
 def test_what_cannot_be_loaded_is_told_in_the_chat(tmp_path: Path) -> None:
     async def look(chat: Chat) -> None:
         await chat.until(lambda: "no such pair, take another" in chat.text())
-        assert "no model is loaded" in chat.text()
+        assert "no model loaded" in chat.text()
 
     drive(look, tmp_path, {"refuses": {"toy": ["ModelUnavailable", "no such pair, take another"]}})
 
@@ -216,7 +217,7 @@ def test_nothing_that_a_terminal_obeys_reaches_it(tmp_path: Path) -> None:
         assert "␛]0;title␇␛[2J" in chat.text()
         assert obeyed(chat.text()) == []
         await chat.run("/lens")
-        await chat.until(lambda: isinstance(chat.app.screen, TextSheet))
+        await chat.until(lambda: isinstance(chat.app.screen, LensSheet))
         assert obeyed(chat.text()) == []
 
     drive(look, tmp_path, {"answers": {"evil": evil}})
@@ -389,7 +390,7 @@ def test_a_command_that_must_wait_says_so(tmp_path: Path) -> None:
     async def wait(chat: Chat) -> None:
         await chat.begin("hello?")
         await chat.run("/new")
-        assert "/new has to wait" in chat.text()
+        assert "still answering: wait before /new" in chat.text()
         await chat.run("/stop")
         await chat.until(lambda: not chat.session.busy)
 

@@ -133,7 +133,7 @@ def test_undo_takes_the_last_question_back_and_loses_nothing(tmp_path: Path) -> 
 
 def test_a_conversation_is_saved_under_a_title_and_loaded_by_it(tmp_path: Path) -> None:
     _, out, err = said(tmp_path, "one?", "/save rivers", "/new", "two?", "/load river")
-    assert "kept as 'rivers', like every conversation" in err
+    assert "saved as 'rivers', like every conversation" in err
     assert "You: one?" in out
     _, _, err = said(tmp_path, "/load nothing such", "/load", "/save")
     assert "no conversation holds 'nothing such'" in err
@@ -151,7 +151,7 @@ def test_a_model_is_the_usual_one_from_now_on(
 ) -> None:
     monkeypatch.setenv("LOCALSPEC_CONFIG_DIR", str(tmp_path / "settings"))
     _, _, err = said(tmp_path, "/default qwen3:4b", "/default qwen3", pair="smollm2-135m")
-    assert "qwen3:4b is the model of every start from now on" in err
+    assert "qwen3:4b is now your default model" in err
     assert "did you mean qwen3-0.6b" in err
     file = tmp_path / "settings/config.toml"
     assert tomllib.loads(file.read_text()) == {"pair": "qwen3-4b"}
@@ -175,7 +175,7 @@ def test_the_picker_asks_whether_a_model_is_meant_from_now_on(
         )
         await chat.press("enter")
         await chat.until(lambda: type(chat.app.screen) is ListSheet)
-        assert "every start from now on" in chat.text()
+        assert "now and by default" in chat.text()
         await chat.press(*["down"] * always, "enter")
         await chat.until(lambda: chat.session.models.name == "smollm2-135m")
         await chat.pilot.pause()
@@ -188,8 +188,9 @@ def test_a_question_that_is_sent_while_another_is_answered_comes_next(tmp_path: 
     async def queue(chat: Chat) -> None:
         await chat.begin("one")
         await chat.run("two")
-        assert "1 asked next" in chat.text()
+        assert "1 question asked next" in chat.text()
         await chat.until(lambda: len(chat.contents) == 4)
+        assert "asked next" not in chat.text()
         assert chat.contents[::2] == ["one", "two"]
 
     drive(queue, tmp_path, SLOW)
@@ -251,7 +252,7 @@ def test_a_question_is_written_in_an_editor(
 
 def test_what_mentions_no_file_is_said(tmp_path: Path) -> None:
     _, _, err = said(tmp_path, "what is @nothing?")
-    assert "there is no file @nothing here: sent as text" in err
+    assert "no file matches @nothing: sent as text" in err
 
 
 def test_a_program_of_the_machine_fills_its_clipboard(
@@ -275,9 +276,9 @@ def test_a_program_of_the_machine_fills_its_clipboard(
 
 def test_the_system_prompt_is_a_setting(tmp_path: Path) -> None:
     _, _, err = said(tmp_path, "/set system Be brief.", "/set", "/set system -", "/set system")
-    assert "system is Be brief. now" in err
+    assert "system is now Be brief." in err
     assert "system             Be brief." in err
-    assert err.endswith("localspec: system is - now\n")
+    assert err.endswith("localspec: system is now -\n")
 
 
 def test_page_up_where_nothing_scrolls_goes_on_following(tmp_path: Path) -> None:

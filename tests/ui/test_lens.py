@@ -1,3 +1,6 @@
+from textual.content import Content
+
+from localspec.ui.hanging import hanging
 from localspec.ui.lens import MARKS, legend, marked, runs
 from tests.ui.answers import tokens
 
@@ -18,8 +21,13 @@ def test_without_its_marks_the_lens_is_the_answer() -> None:
 
 
 def test_the_legend_counts_tokens_by_origin() -> None:
-    counts = [int(line.split()[1]) for line in legend(TOKENS)]
-    assert counts == [0, 2, 1, 1, 1, 2]
+    assert legend(TOKENS) == [
+        "[text]     2  proposed by the draft model",
+        "{text}     1  looked up in the text so far",
+        "<text>     1  corrected by the target",
+        "+text+     1  added by the target to a whole draft",
+        " text      2  written by the target, nothing drafted",
+    ]
 
 
 def test_an_origin_that_is_not_known_yet_is_shown_as_the_targets_own() -> None:
@@ -38,3 +46,16 @@ def test_tokens_cannot_command_the_terminal() -> None:
 def test_no_two_origins_have_the_same_marks() -> None:
     marks = [(mark.open, mark.close) for mark in MARKS.values()]
     assert len(set(marks)) == len(marks)
+
+
+def test_code_that_wraps_keeps_its_indentation() -> None:
+    code = "def f():\n    return some_function(argument, another)\n\n  日本語 日本語 日本語"
+    assert hanging(Content(code), 24).plain.split("\n") == [
+        "def f():",
+        "    return",
+        "    some_function(argume",
+        "    nt, another)",
+        "",
+        "  日本語 日本語 日本語",
+    ]
+    assert hanging(Content(" " * 30 + "x"), 24).plain.strip() == "x"

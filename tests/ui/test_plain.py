@@ -31,6 +31,7 @@ def said(
     resume: int | None = None,
     pair: str | None = "toy",
     quiet: bool = False,
+    greets: bool = False,
 ) -> tuple[int, str, str]:
     """Talk in lines; return the exit code, the answers and the news."""
     talk = Talk(History(folder / "history"))
@@ -43,7 +44,7 @@ def said(
     if resume is not None:
         session.resume(resume)
     try:
-        return plain.run(front, lines), out.getvalue(), err.getvalue()
+        return plain.run(front, lines, greets=greets), out.getvalue(), err.getvalue()
     finally:
         session.close()
 
@@ -66,6 +67,23 @@ def test_a_terminal_is_sent_nothing_that_it_obeys(tmp_path: Path) -> None:
     script = {"otherwise": ["\x1b[2Jhi"]}
     assert said(tmp_path, "one?", script=script, terminal=True)[1] == "␛[2Jhi\n"
     assert said(tmp_path, "one?", script=script, terminal=False)[1] == "\x1b[2Jhi\n"
+
+
+def test_a_terminal_gets_lines_that_end_between_words(tmp_path: Path) -> None:
+    words = " ".join(["word"] * 30)
+    script = {"otherwise": [words]}
+    assert said(tmp_path, "one?", script=script, terminal=True)[1].split("\n") == [
+        " ".join(["word"] * 16),
+        " ".join(["word"] * 14),
+        "",
+    ]
+    assert said(tmp_path, "one?", script=script, terminal=False)[1] == words + "\n"
+
+
+def test_a_person_is_told_which_model_answers_and_how_to_get_help(tmp_path: Path) -> None:
+    greeting = "localspec: chatting with toy; /help lists the commands, Ctrl-D quits\n"
+    assert said(tmp_path, greets=True)[2] == greeting
+    assert said(tmp_path)[2] == ""
 
 
 def test_quiet_leaves_only_the_answer(tmp_path: Path) -> None:
@@ -109,7 +127,7 @@ def test_conversations_are_listed_opened_and_deleted_by_number(tmp_path: Path) -
 def test_a_conversation_is_taken_up(tmp_path: Path) -> None:
     said(tmp_path, "about rivers?")
     _, out, err = said(tmp_path, "/copy all", resume=1)
-    assert "taking up: about rivers?" in err
+    assert "continuing: about rivers?" in err
     assert "user: about rivers?" in out
 
 
@@ -127,8 +145,8 @@ def test_a_conversation_whose_model_is_gone_goes_on_with_the_default_pair(tmp_pa
 
 def test_lens_stats_and_race_in_lines(tmp_path: Path) -> None:
     _, out, err = said(tmp_path, "one?", "/lens", "/stats", "/race", script=DRAFTING)
-    assert "the draft model proposed it" in err
-    assert "tokens confirmed in each" in err
+    assert "looked up in the text so far" in err
+    assert "tokens each" in err
     assert "the texts are equal" in err
     assert out.count("some answer that is drafted") == 3
     assert "[with drafting]" in out
@@ -163,7 +181,7 @@ def test_a_dead_engine_is_told_and_can_be_started_again(tmp_path: Path) -> None:
 def test_a_full_context_says_what_to_do_and_drop_does_it(tmp_path: Path) -> None:
     script = {"n_ctx": 450, "otherwise": ["ok"]}
     _, out, err = said(tmp_path, "one " * 40, "two " * 40, "three " * 20, "/drop", script=script)
-    assert "/drop leaves out the oldest turns" in err
+    assert "/drop drops the oldest turns" in err
     assert out == "ok\nok\nok\n"
 
 

@@ -14,6 +14,7 @@ from localspec.messages import Message
 from localspec.options import ReplyOptions
 from localspec.ui import picker
 from localspec.ui.history_sheet import HistorySheet
+from localspec.ui.lens_sheet import LensSheet
 from localspec.ui.pairs import PairChoice
 from localspec.ui.picker import Picker
 from localspec.ui.preferences import Preferences
@@ -125,7 +126,7 @@ def test_lens(tmp_path: Path) -> None:
         await chat.ready()
         settled(chat, TOKENS)
         await chat.press("f3")
-        await chat.until(lambda: isinstance(chat.app.screen, TextSheet))
+        await chat.until(lambda: isinstance(chat.app.screen, LensSheet))
         await assert_screen(chat, "lens")
         await assert_picture(chat, "lens")
 

@@ -1,6 +1,7 @@
 """The session with a real history, and an engine whose messages the test writes."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -153,7 +154,7 @@ def test_only_one_answer_at_a_time(session: Session) -> None:
         lambda: session.load("p"),
     ]
     for doing in doings:
-        with pytest.raises(UsageError, match="under way"):
+        with pytest.raises(UsageError, match="still answering"):
             doing()
 
 
@@ -292,3 +293,46 @@ def test_taking_up_a_conversation_fetches_nothing(session: Session, engine: Engi
     session.load("q")
     loads = [each for each in engine.told if each.startswith("load ")]
     assert "offline=False" in loads[-1], "that was for one conversation"
+
+
+def loads(session: Session) -> int | None:
+    """Return the tokens of context that were asked for last."""
+    return session.models.usual.load.n_ctx
+
+
+def test_a_context_that_was_asked_for_is_kept_with_the_conversation(
+    session: Session, engine: Engine, tmp_path: Path
+) -> None:
+    session.set("ctx", "6000")
+    hear(session, replace(READY, n_ctx=6000))
+    session.asking.ask("one?")
+    answer(session, "One.")
+    session.set("ctx", "8000")
+    hear(session, replace(READY, n_ctx=8000))
+    conversation = session.talk.conversation
+    assert conversation is not None
+    for flag, n_ctx in ((True, 8000), (False, None)):
+        later = Session(engine, session.talk, LaunchOptions(), ReplyOptions(), tmp_path)  # type: ignore[arg-type]
+        later.resume(conversation, own_ctx=flag)
+        later.start()
+        assert loads(later) == n_ctx
+    session.new()
+    session.set("ctx", "off")
+    hear(session, READY)
+    assert loads(session) is None
+    session.open(conversation)
+    assert loads(session) == 8000
+
+
+def test_a_context_that_could_not_be_had_is_not_kept(session: Session) -> None:
+    session.asking.ask("one?")
+    answer(session, "One.")
+    session.set("ctx", "9000000")
+    hear(session, Failed(None, "ContextOverflow", "too large"))
+    assert loads(session) is None
+    assert session.models.instead == "too large; p answers instead"
+    conversation = session.talk.conversation
+    assert conversation is not None
+    assert session.talk.history.conversation(conversation).settings == ""
+    hear(session, READY)
+    assert session.talk.history.conversation(conversation).settings == ""

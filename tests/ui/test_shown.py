@@ -39,11 +39,11 @@ def test_figures_of_an_answer() -> None:
         {"tokens": 12, "tokens_per_s": 20.04, "accepted": 0.5, "stop": "cancelled"}
     )
     told = shown(message(figures=figures, state="cut"))
-    assert told.note == "12 tokens · 20.0 tokens/s · 50% of drafts accepted · stopped"
+    assert told.note == "12 tokens · 20.0 tokens/s · stopped"
 
 
 def test_an_answer_whose_writer_died_says_how_to_go_on() -> None:
-    assert shown(message(state="cut")).note == "cut off, /continue goes on"
+    assert shown(message(state="cut")).note == "interrupted, /continue resumes"
 
 
 def test_figures_of_another_version_are_left_out() -> None:

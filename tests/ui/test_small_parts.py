@@ -11,7 +11,7 @@ from localspec.ui.copying import copied
 from localspec.ui.engine_state import EngineState
 from localspec.ui.history_sheet import age
 from localspec.ui.keys import IN_APP, IN_COMPOSER, ON_MESSAGE, key_list
-from localspec.ui.preferences import Preferences, read_preferences
+from localspec.ui.preferences import Preferences, keep_theme, read_preferences
 from localspec.ui.settings import ChatSettings
 from tests.ui.test_shown import message
 
@@ -19,16 +19,21 @@ ANSWER = "Look:\n\n```python\nx = 1\n```\n\nand\n\n~~~\ny\n~~~\n"
 
 
 def test_a_line_keeps_what_is_wanted_most() -> None:
-    right = ["20 tokens/s", "50% accepted", "context 3%"]
-    assert fitted("model", right, 60).endswith("20 tokens/s · 50% accepted · context 3%")
-    assert fitted("model", right, 35).endswith("  20 tokens/s · 50% accepted")
+    right = ["20 tokens/s · context 3% ░░", "20 tokens/s · context 3%", "context 3%"]
+    assert fitted("model", right, 35).endswith("  20 tokens/s · context 3% ░░")
+    assert fitted("model", right, 32).endswith("  20 tokens/s · context 3%")
+    assert fitted("a very long name of a model", right, 30) == "a very long name …  context 3%"
     assert fitted("a very long name of a model", right, 12) == "a very long…"
+    assert fitted("model", [], 12) == "model       "
 
 
 @pytest.mark.parametrize("width", range(1, 70))
 def test_a_line_is_never_wider_than_the_screen(width: int) -> None:
     assert (
-        cell_len(fitted("日本語モデル · answering", ["20 tokens/s", "context 3%"], width)) <= width
+        cell_len(
+            fitted("日本語モデル · answering", ["20 tokens/s · context 3%", "context 3%"], width)
+        )
+        <= width
     )
 
 
@@ -94,7 +99,8 @@ def test_damaged_settings_change_nothing(text: str) -> None:
 def test_every_setting_has_a_text() -> None:
     settings = ChatSettings()
     assert settings.text_of("temperature") == "0.8"
-    assert settings.text_of("seed") == "off"
+    assert settings.text_of("seed") == "random"
+    assert settings.changed("seed", "3").changed("seed", "random") == settings
     assert settings.text_of("draft") == "on"
 
 
@@ -105,6 +111,16 @@ def test_preferences_are_read(tmp_path: Path) -> None:
         "nord", {"stats": "ctrl+s"}, {"brief": "Be brief."}
     )
     assert read_preferences(tmp_path / "none") == Preferences()
+
+
+def test_a_theme_is_kept_and_the_rest_of_the_file_stays(tmp_path: Path) -> None:
+    file = tmp_path / "settings/chat.toml"
+    keep_theme(read_preferences(file), "light")
+    assert read_preferences(file).theme == "light"
+    file.write_text('# mine\ntheme = "light"\n[keys]\nstats = "ctrl+s"\n')
+    keep_theme(read_preferences(file), "nord")
+    assert file.read_text() == '# mine\ntheme = "nord"\n[keys]\nstats = "ctrl+s"\n'
+    keep_theme(Preferences(), "light")  # nowhere to keep it
 
 
 @pytest.mark.parametrize(
@@ -126,7 +142,12 @@ def test_every_key_has_a_name_of_its_own_and_no_two_share_one() -> None:
 
 
 def test_chosen_keys_are_listed() -> None:
-    assert ("ctrl+s", "Stats", "stats") in key_list({"stats": "ctrl+s"})
+    rows = key_list({"stats": "ctrl+s"})
+    assert ("ctrl+s", "Stats", "/stats") in rows
+    assert ("pageup", "Scroll up", "page_back") in rows
+    assert ("ctrl+underscore", "Undo what was typed", "undo") in rows, (
+        "the command /undo is another"
+    )
 
 
 def test_ages() -> None:
@@ -142,4 +163,4 @@ def test_measuring_is_told_since_it_takes_a_while() -> None:
     state = EngineState()
     state.expect_load()
     state.take(Measuring("toy", 0.4))
-    assert state.line() == "measuring toy, once on this machine: 40%"
+    assert state.line() == "calibrating toy, once per machine: 40%"

@@ -1,7 +1,9 @@
 import pytest
 from rich.console import Console
 
-from localspec.ui.blocks import Block, BlockCutter
+from localspec.ui.blocks import Block
+from localspec.ui.message_layout import MessageLayout
+from localspec.ui.shown import Shown
 from localspec.ui.typeset import Typesetter
 from tests.ui.test_clean import EVIL, obeyed
 
@@ -38,23 +40,48 @@ def test_no_line_is_wider_than_asked(typesetter: Typesetter) -> None:
         )
 
 
-def test_code_stands_on_the_ground_of_the_screen(typesetter: Typesetter) -> None:
-    strips = typesetter.block(Block("x = 1  # one", "python"), 60)
-    assert [strip.text.strip() for strip in strips] == ["x = 1  # one"]
+def test_code_stands_in_a_frame_on_the_ground_of_the_screen(typesetter: Typesetter) -> None:
+    strips = typesetter.markdown("```python\nx = 1  # one\n```", 40)
+    assert [strip.text for strip in strips] == [
+        "╭─ python ──────────────────── k copy ─╮",
+        "│ x = 1  # one                         │",
+        "╰──────────────────────────────────────╯",
+    ]
     styles = [segment.style for strip in strips for segment in strip if segment.style]
     assert any(style.color for style in styles)
     assert not any(style.bgcolor for style in styles)
+    assert {style.meta["code"] for style in styles if "code" in style.meta} == {"x = 1  # one"}
+    assert [strip.text for strip in typesetter.markdown("```\nx\n```", 12)] == ["x"]
 
 
-def test_a_growing_message_reads_like_the_finished_one(typesetter: Typesetter) -> None:
-    def words(strips: object) -> list[str]:
-        return " ".join(strip.text for strip in strips).split()  # type: ignore[attr-defined]
+@pytest.mark.parametrize("code", ["x = [1, 2]\n", "x = 1\n" * 16, "x = 1\n\n" * 20])
+def test_a_growing_message_reads_like_the_finished_one(code: str, typesetter: Typesetter) -> None:
+    def words(layout: MessageLayout) -> list[str]:
+        text = "\n".join(strip.text for strip in layout.strips).replace("k copy", "")
+        return text.replace("─", "").replace("│", "").split()
 
-    cutter = BlockCutter()
-    cutter.feed(MESSAGE)
-    blocks = [*cutter.done, cutter.open]
-    pieces = [strip for block in blocks for strip in typesetter.block(block, 60)]
-    assert words(pieces) == words(typesetter.markdown(MESSAGE, 60))
+    text = MESSAGE.replace("x = [1, 2]\n", code)
+    growing = MessageLayout(Shown("toy", "", kind="reply"), lambda: typesetter, growing=True)
+    growing.fit(60)
+    for end in range(1, len(text) + 1):
+        growing.grow(Shown("toy", text[:end], kind="reply"))
+        lines = "".join(strip.text for strip in growing.strips)
+        assert lines.count("╭") == lines.count("╰")
+    whole = MessageLayout(Shown("toy", text, kind="reply"), lambda: typesetter, growing=False)
+    whole.fit(60)
+    assert words(growing) == words(whole)
+
+
+def test_a_long_question_is_folded_between_its_first_and_its_last_lines(
+    typesetter: Typesetter,
+) -> None:
+    text = "\n".join(f"line {each}" for each in range(100))
+    layout = MessageLayout(Shown("You", text), lambda: typesetter, growing=False)
+    layout.fit(60)
+    lines = [strip.text for strip in layout.strips]
+    assert lines[1:3] == ["line 0", "line 1"]
+    assert lines[-5:-3] == ["▸ 88 more lines", "line 96"]
+    assert lines[-1] == "line 99"
 
 
 def test_a_link_is_text(typesetter: Typesetter) -> None:

@@ -4,8 +4,17 @@ from collections.abc import Mapping
 from typing import Any
 
 from lab.fuzz.target import FoundError, check_message
-from localspec.engine.commands import Ask, Cancel, Load, SaveState
-from localspec.engine.notices import Counted, Failed, Hello, Loading, Ready
+from localspec.engine.protocol import (
+    Ask,
+    Cancel,
+    Counted,
+    Failed,
+    Hello,
+    Load,
+    Loading,
+    Ready,
+    SaveState,
+)
 from localspec.engine.wire import COMMANDS, NOTICES, FrameError, decode, encode
 from localspec.messages import Message
 from localspec.options import LaunchOptions, LoadOptions, ReplyOptions

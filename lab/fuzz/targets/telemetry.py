@@ -4,7 +4,7 @@ import shutil
 
 from lab.fuzz.scratch import scratch
 from localspec.telemetry.document import as_json
-from localspec.telemetry.log import FILE, read_records, read_sizes
+from localspec.telemetry.log import FILE, read_records, size_bytes
 from localspec.telemetry.prior import read_prior
 from localspec.telemetry.reply import Pair
 from localspec.telemetry.report import make_report
@@ -49,7 +49,7 @@ def run(data: bytes) -> None:
     folder.mkdir()
     (folder / FILE).write_bytes(data)
     records = read_records(folder)
-    read_sizes(folder)
+    size_bytes(folder)
     report = make_report(records)
     terminal_view(report)
     as_json(report)

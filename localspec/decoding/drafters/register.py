@@ -45,7 +45,7 @@ class DrafterEntry:
         usual_length: tokens that it drafts a round where nobody says how many.
         needs_draft_model: whether it is of use only with one.
         marks: what opens and closes its tokens in the token lens, two characters.
-        style: a Rich style for them.
+        colour: how screens show them: the name of a colour that every theme has.
         says: where such a token comes from, in a few words.
     """
 
@@ -54,7 +54,7 @@ class DrafterEntry:
     usual_length: int
     needs_draft_model: bool
     marks: str
-    style: str
+    colour: str
     says: str
 
     def make(self, material: Material) -> "Drafter":
@@ -65,13 +65,9 @@ class DrafterEntry:
 
 
 _ENTRIES = (
-    DrafterEntry(
-        "lookup", "lookup", 15, False, "{}", "underline2 cyan", "looked up in the text so far"
-    ),
-    DrafterEntry("model", "model", 3, True, "[]", "underline green", "the draft model proposed it"),
-    DrafterEntry(
-        "forced", "forced", 15, False, "()", "underline yellow", "the grammar allows nothing else"
-    ),
+    DrafterEntry("lookup", "lookup", 15, False, "{}", "primary", "looked up in the text so far"),
+    DrafterEntry("model", "model", 3, True, "[]", "success", "proposed by the draft model"),
+    DrafterEntry("forced", "forced", 15, False, "()", "warning", "all that the grammar allows"),
 )
 DRAFTERS: Mapping[str, DrafterEntry] = {entry.name: entry for entry in _ENTRIES}
 """By name, in the order in which a policy weighs them."""

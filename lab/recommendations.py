@@ -1,0 +1,121 @@
+"""What `localspec recommend` proposes on ten made-up machines, as a Markdown table with reasons.
+
+    python -m lab.recommendations
+
+The proposals come from the function that ships; the machines are invented, with the share of their memory's
+nominal speed that passes usually reach: two thirds, on a GPU three quarters.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from localspec.models.entries import Purpose
+from localspec.models.recommend import (
+    ENOUGH_PER_S,
+    MOST_OF_GPU,
+    MOST_OF_RAM,
+    Memory,
+    Proposal,
+    Suits,
+    best,
+    recommend,
+    rounded,
+)
+from localspec.models.registry import Registry, load_registry
+
+GB = 1e9
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """A machine that nobody has.
+
+    Args:
+        text: what it is.
+        memories: as `localspec.launch.memories` finds them on a real one.
+    """
+
+    text: str
+    memories: tuple[Memory, ...]
+
+
+def _ram(free_gb: float, gb_per_s: float) -> Memory:
+    return Memory("RAM", round(free_gb * GB), gb_per_s * GB)
+
+
+def _gpu(free_gb: float, gb_per_s: float, most: float = MOST_OF_GPU) -> Memory:
+    return Memory("GPU", round(free_gb * GB), gb_per_s * GB, most)
+
+
+MACHINES = (
+    Machine("single-board computer, 2 GB", (_ram(1.4, 9),)),
+    Machine("old laptop, 4 GB, DDR3", (_ram(2.6, 13),)),
+    Machine("laptop, 8 GB, one channel of DDR4", (_ram(5.5, 15),)),
+    Machine("laptop, 16 GB, two channels of DDR4", (_ram(12, 30),)),
+    Machine("desktop, 32 GB, two channels of DDR5", (_ram(27, 55),)),
+    Machine("workstation, 128 GB, eight channels of DDR5", (_ram(120, 200),)),
+    Machine("desktop, 16 GB, GPU with 8 GB", (_gpu(7.4, 200), _ram(12, 30))),
+    Machine("desktop, 64 GB, GPU with 24 GB", (_gpu(23.3, 700), _ram(57, 55))),
+    Machine("Apple M2, 8 GB", (_gpu(5, 70, MOST_OF_RAM), _ram(5, 60))),
+    Machine("Apple M4 Pro, 48 GB", (_gpu(34, 190, MOST_OF_RAM), _ram(40, 150))),
+)
+
+
+def table(registry: Registry) -> Iterator[str]:
+    """Yield the lines of the table."""
+    yield "| machine | free, read at | chat | code | why not the next larger for chat |"
+    yield "|---|---|---|---|---|"
+    for machine in MACHINES:
+        free = "; ".join(
+            f"{each.name} {each.free_bytes / GB:.3g} GB, {(each.bytes_per_s or 0) / GB:.0f} GB/s"
+            for each in machine.memories
+        )
+        cells = [
+            machine.text,
+            free,
+            *(_named(recommend(registry, machine.memories, each)) for each in ("chat", "code")),
+            _why(machine, registry, "chat"),
+        ]
+        yield f"| {' | '.join(cells)} |"
+
+
+def _named(proposals: tuple[Proposal, ...]) -> str:
+    return "<br>".join(map(_told, proposals)) or "nothing fits: the demo model"
+
+
+def _told(proposal: Proposal) -> str:
+    note = {Suits.WELL: "", Suits.SLOW: ", slow", Suits.TIGHT: ", tight"}[proposal.suits]
+    where = f"{proposal.needed_bytes / GB:.1f} GB of {proposal.memory.name}"
+    return f"`{proposal.pair}` ≈ {rounded(proposal.tokens_per_s or 0)}/s, {where}{note}"
+
+
+def _why(machine: Machine, registry: Registry, purpose: Purpose) -> str:
+    """Return why the smallest model that is larger than the first proposal is not proposed in its place."""
+    chosen = recommend(registry, machine.memories, purpose)
+    least = chosen[0].target.size_bytes if chosen else 0
+    larger = sorted(
+        (target.size_bytes, pair.name)
+        for pair in registry.pairs.values()
+        if pair.recommend == purpose
+        and (target := registry.find(pair.target)) is not None
+        and target.size_bytes > least
+    )
+    if not larger:
+        return "there is none"
+    name = larger[0][1]
+    found = best(registry.pairs[name], registry, machine.memories)
+    if found is None:
+        return f"`{name}` does not fit"
+    if found.suits is Suits.TIGHT:
+        share = found.needed_bytes / found.memory.free_bytes
+        return (
+            f"`{name}` takes {share:.0%} of {found.memory.name}, more than {found.memory.most:.0%}"
+        )
+    speed = f"≈ {rounded(found.tokens_per_s or 0)}/s"
+    if found.suits is Suits.WELL:
+        return f"`{name}` is hardly larger, and much slower: {speed}"
+    return f"`{name}` {speed}, less than {ENOUGH_PER_S:.0f}"
+
+
+if __name__ == "__main__":
+    print("\n".join(table(load_registry())))

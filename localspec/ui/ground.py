@@ -1,0 +1,59 @@
+"""Whether the terminal's background is dark, as the terminal itself says (OSC 11)."""
+
+import os
+import re
+import select
+import termios
+import time
+import tty
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+# What nearly every terminal answers stands behind what some do not: nobody waits for an answer that will not come.
+_QUESTION = b"\x1b]11;?\x1b\\\x1b[c"
+_COLOUR = re.compile(rb"\x1b\]11;rgba?:([0-9a-fA-F]+)/([0-9a-fA-F]+)/([0-9a-fA-F]+)")
+_END = re.compile(rb"\x1b\[\?[\d;]*c")
+_PATIENCE_S = 0.2
+# How bright red, green and blue are to the eye (ITU-R BT.601).
+_WEIGHTS = (0.299, 0.587, 0.114)
+
+
+@contextmanager
+def asking(terminal: int) -> Iterator[Callable[[], bool | None]]:
+    """Ask a terminal, and yield what waits for its answer: True for dark, None where it does not say.
+
+    Args:
+        terminal: descriptor of one that nobody else reads meanwhile.
+    """
+    try:
+        before = termios.tcgetattr(terminal)
+    except termios.error:
+        yield lambda: None
+        return
+    try:
+        tty.setcbreak(terminal, termios.TCSANOW)
+        os.write(terminal, _QUESTION)
+        yield lambda: is_dark(_answer(terminal))
+    finally:
+        termios.tcsetattr(terminal, termios.TCSANOW, before)
+
+
+def is_dark(answer: bytes) -> bool | None:
+    """Return whether the colour in a terminal's answer is dark; None without one."""
+    found = _COLOUR.search(answer)
+    if found is None:
+        return None
+    parts = [int(each, 16) / (16 ** len(each) - 1) for each in found.groups()]
+    bright = sum(weight * part for weight, part in zip(_WEIGHTS, parts, strict=True))
+    return bool(bright < 0.5)
+
+
+def _answer(terminal: int) -> bytes:
+    """Return what the terminal answered, or what it said in the time that it has."""
+    end_s, said = time.monotonic() + _PATIENCE_S, b""
+    while not _END.search(said):
+        left_s = end_s - time.monotonic()
+        if left_s <= 0 or not select.select([terminal], [], [], left_s)[0]:
+            break
+        said += os.read(terminal, 1024)
+    return said

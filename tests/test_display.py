@@ -1,0 +1,73 @@
+"""Lines for a terminal end between words, and what is out is never written again."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from localspec.display import Wrapping, cells_of
+
+
+def wrapped(text: str, columns: int, *, chunk: int = 1) -> str:
+    """Return what a terminal of so many columns gets of a text that comes in chunks."""
+    wrapping = Wrapping(lambda: columns)
+    pieces = [text[at : at + chunk] for at in range(0, len(text), chunk)]
+    return "".join(map(wrapping.feed, pieces)) + wrapping.flush()
+
+
+@pytest.mark.parametrize(
+    ("text", "lines"),
+    [
+        ("short enough", ["short enough"]),
+        ("exactly twenty cells", ["exactly twenty cells"]),
+        ("it gives helpful information", ["it gives helpful", "information"]),
+        ("  * an item that is too long", ["  * an item that is", "too long"]),
+        ("one\n\ntwo", ["one", "", "two"]),
+        ("an https://host.example/a/long/path", ["an", "https://host.example/a/long/path"]),
+        ("a\tb\tc\tdddddd", ["a\tb\tc", "dddddd"]),
+        # Scripts without blanks: beside any ideograph, but for the marks that close and open.
+        ("今日は天気がいいから散歩しましょう。", ["今日は天気がいいから", "散歩しましょう。"]),
+        ("今日は天気がいいか。散歩", ["今日は天気がいいか。", "散歩"]),
+        ("今日は天気がいいから「散歩」", ["今日は天気がいいから", "「散歩」"]),
+        ("과학 기술이 발전하였습니다", ["과학 기술이", "발전하였습니다"]),
+        ("nineteen cells here 👩‍👩‍👧 ok", ["nineteen cells here", "👩‍👩‍👧 ok"]),
+        ("e\u0301e\u0301e\u0301 e\u0301 is four and so on", ["e\u0301e\u0301e\u0301 e\u0301 is four and so", "on"]),
+        ("```\nx = a_long_line(of, code, kept)\n```", ["```", "x = a_long_line(of, code, kept)", "```"]),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("chunk", [1, 3, 100])
+def test_lines_end_between_words(text: str, lines: list[str], chunk: int) -> None:
+    assert wrapped(text, 20, chunk=chunk).split("\n") == lines
+
+
+def test_a_word_is_written_when_it_ends_and_never_again() -> None:
+    wrapping = Wrapping(lambda: 20)
+    assert [wrapping.feed(each) for each in ("one two", " thr", "ee", " ")] == ["one", " two", "", " three"]  # fmt: skip
+
+
+def test_after_code_lines_are_broken_again_and_in_it_its_indentation_stays() -> None:
+    text = "~~~\n    def f(a, b, c, d, e, g): pass\n~~~\nand then words that go on"
+    assert wrapped(text, 20).split("\n")[1:] == [
+        "    def f(a, b, c, d, e, g): pass",
+        "~~~",
+        "and then words that",
+        "go on",
+    ]
+
+
+def test_the_width_is_asked_before_every_line() -> None:
+    widths = iter([30, 30, 20])
+    wrapping = Wrapping(lambda: next(widths, 20))
+    assert wrapping.feed("a line of words that fits\na line of words that fits ") == (
+        "a line of words that fits\na line of words that fits"
+    )
+    assert wrapping.feed("\na line of words that fits ") == "\na line of words that\nfits"
+
+
+@given(st.text(st.sampled_from("ab 漢。(\u0301\t\n`~👩"), max_size=120), st.integers(1, 40))
+def test_nothing_but_blanks_is_lost_and_no_line_is_too_long(text: str, columns: int) -> None:
+    out = wrapped(text, columns)
+    assert "".join(out.split()) == "".join(text.split())
+    if columns >= 20 and "``" not in text and "~~" not in text:
+        for line in out.split("\n"):
+            words = line.split()
+            assert cells_of(line.replace("\t", " ")) <= columns or len(words) <= 1 or "\t" in line
