@@ -12,9 +12,21 @@ from dataclasses import replace
 from functools import cached_property, partial
 from itertools import count
 
+import numpy as np
+from numpy.typing import NDArray
+
 from localspec.chat.answer_constraint import answer_constraint
 from localspec.chat.conversation import Conversation, raw_tokens
-from localspec.chat.events import Event, Finished, Prefilling, Reply, RequestFailed, Started
+from localspec.chat.events import (
+    Event,
+    Finished,
+    Prefilling,
+    Reply,
+    RequestFailed,
+    Started,
+    TokenLogprob,
+)
+from localspec.chat.infill import Infill, infill_tokens
 from localspec.chat.loaded_models import LoadedModels
 from localspec.chat.reply import ReplyInProgress
 from localspec.chat.reply_text import ReplyText
@@ -24,6 +36,7 @@ from localspec.chat.template import ChatTemplate
 from localspec.chat.thinking import ThinkingFilter, tag_pieces, thinking_tags
 from localspec.decoding.choose import Chooser
 from localspec.decoding.generation import Generation, Limits
+from localspec.decoding.logprobs import logprobs
 from localspec.decoding.noise import Noise
 from localspec.decoding.policy.policy import Policy
 from localspec.decoding.round import StopReason
@@ -148,7 +161,8 @@ class Assistant:
         """
         key = next(self._own_keys)
         options = ReplyOptions() if options is None else options
-        self.submit(Request(key, prompt, options, raw=raw, policy=policy))
+        own = None if policy is None else lambda _slot: policy
+        self.submit(Request(key, prompt, options, raw=raw, policy=own))
         try:
             while True:
                 for _, event in self.take(key):
@@ -241,14 +255,17 @@ class Assistant:
         start = time.perf_counter()
         try:
             prompt = _as_conversation(request)
-            if isinstance(prompt, Conversation):
+            if request.infill is not None:
+                tokens = self._infill_tokens(request.infill, request.options)
+            elif isinstance(prompt, Conversation):
                 tokens = self.prompt_tokens(prompt)
             else:
                 tokens = raw_tokens(prompt, self.models.tokenizer)
             self._require_room(len(tokens))
             views = self.models.targets.views
             slot = max(free, key=lambda each: views[each].common_prefix(tokens))
-            running = _Running(request, slot, request.policy or self.policies[slot])
+            policy = self.policies[slot] if request.policy is None else request.policy(slot)
+            running = _Running(request, slot, policy)
             if request.afresh:
                 views[slot].truncate(0)
             if request.keep is not None:
@@ -269,6 +286,11 @@ class Assistant:
         for ended in self._scheduler.start(slot, making.run(), urgent=request.urgent):
             self._end(ended)
 
+    def _infill_tokens(self, infill: Infill, options: ReplyOptions) -> list[int]:
+        models = self.models
+        n_ctx = models.target.n_ctx
+        return infill_tokens(infill, models.fim, models.tokenizer, n_ctx, options.max_tokens)
+
     def _cancel_if_asked(self, key: int) -> None:
         """Have a request that runs end if that was asked for; with one that is gone there is nothing to do."""
         if key in self._cancelled:
@@ -284,10 +306,12 @@ class Assistant:
         conversation = prompt if isinstance(prompt, Conversation) else None
         target = models.targets.views[running.slot]
         seed = secrets.randbits(_SEED_BITS) if options.seed is None else options.seed
+        chosen: list[TokenLogprob] = []
         chooser = Chooser(
             self._sampling(options.sampling),
             Noise(seed),
             answer_constraint(options, models, conversation, len(tokens)),
+            self._observing(running.request.logprobs, chosen),
         )
         limits = Limits(options.max_tokens, models.eog, options.stop_loops)
         return ReplyInProgress(
@@ -304,7 +328,25 @@ class Assistant:
             drafter=running.policy.name,
             clock=time.perf_counter,
             emit=partial(self._emit, running),
+            logprobs=chosen,
         )
+
+    def _observing(
+        self, most: int | None, chosen: list[TokenLogprob]
+    ) -> Callable[[NDArray[np.float32], int], None] | None:
+        """Return what adds the target's choices to `chosen`; None where nobody asks."""
+        if most is None:
+            return None
+
+        def piece(token: int) -> str:
+            return self.models.tokenizer.piece(token, special=True).decode("latin-1")
+
+        def observe(row: NDArray[np.float32], token: int) -> None:
+            logprob, best = logprobs(row, token, most)
+            top = tuple((piece(each), others) for each, others in best)
+            chosen.append(TokenLogprob(piece(token), logprob, top))
+
+        return observe
 
     def _emit(self, running: "_Running", event: Event) -> None:
         self._happened.append((running.request.key, event))

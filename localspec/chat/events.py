@@ -46,16 +46,33 @@ class RoundDone:
 
 
 @dataclass(frozen=True, slots=True)
+class TokenLogprob:
+    """How likely the target held a token of the text to be, see `decoding.logprobs`.
+
+    Args:
+        piece: the token's bytes, as text in Latin-1.
+        logprob: natural logarithm of its probability.
+        top: the likeliest tokens in its place, likewise, the best first.
+    """
+
+    piece: str
+    logprob: float
+    top: tuple[tuple[str, float], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Text:
     """Confirmed text, ready to be shown: it will never be taken back.
 
     Args:
         text: never empty, never a part of a character.
         thinking: whether it belongs to a thinking block instead of the answer.
+        logprobs: of the tokens that it completes, where they were asked for.
     """
 
     text: str
     thinking: bool = False
+    logprobs: tuple[TokenLogprob, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

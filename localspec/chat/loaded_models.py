@@ -1,7 +1,7 @@
 """LoadedModels: what an assistant needs of the models, whoever loaded them."""
 
-from collections.abc import Callable, Collection
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from localspec.chat.tokenizer import Tokenizer
@@ -28,6 +28,7 @@ class LoadedModels:
         cancel: stops whatever pass is running.
         close: frees everything.
         grammar: makes the automaton over the target's ids that a reply's options ask for; None where nobody can.
+        fim: the target's tokens for filling in the middle, see `infill_tokens`; empty where it cannot.
     """
 
     targets: Sequences
@@ -41,6 +42,7 @@ class LoadedModels:
     cancel: CancelFlag
     close: Callable[[], None]
     grammar: Callable[[ReplyOptions], Automaton[Any]] | None = None
+    fim: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def target(self) -> SequenceView:

@@ -1,10 +1,10 @@
 """ReplyInProgress: a reply that is being made. It asks for passes and makes none itself, so that several can be made at once."""
 
 from collections.abc import Callable, Collection, Generator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from localspec.chat.conversation import Conversation
-from localspec.chat.events import Event, Reply, RoundDone, Text
+from localspec.chat.events import Event, Reply, RoundDone, Text, TokenLogprob
 from localspec.chat.reply_text import ReplyText
 from localspec.decoding.generation import Generation
 from localspec.decoding.model import LanguageModel, Pass, Passed
@@ -29,6 +29,7 @@ class ReplyInProgress:
         drafter: what drafts, in one word.
         clock: seconds, monotonic.
         emit: takes the events.
+        logprobs: gets one for every choice of the target's, in their order; stays empty where nobody asks.
     """
 
     prompt: Sequence[int]
@@ -42,6 +43,8 @@ class ReplyInProgress:
     drafter: str
     clock: Callable[[], float]
     emit: Callable[[Event], None]
+    logprobs: list[TokenLogprob] = field(default_factory=list)
+    _untold: list[TokenLogprob] = field(default_factory=list)
     _acceptance: AcceptanceStats = field(default_factory=AcceptanceStats)
     _spent: Spent = field(default_factory=Spent)
     _completion_tokens: int = 0
@@ -54,7 +57,7 @@ class ReplyInProgress:
             if done is None:
                 break
             self._take(done)
-        for text in self.text.flush(may_go_on=self._reason() is not StopReason.EOG):
+        for text in self._told(self.text.flush(may_go_on=self._reason() is not StopReason.EOG)):
             self.emit(text)
         return self._finished()
 
@@ -66,17 +69,26 @@ class ReplyInProgress:
         self._acceptance.add(done)
         texts: list[str] = []
         shown: list[Text] = []
-        for token in done.confirmed:
+        for at, token in enumerate(done.confirmed):
             self._completion_tokens += 1
             if token not in self.eog:
+                self._untold += self.logprobs[at : at + 1]
                 text, chunks = self.text.feed(token)
                 texts.append(text)
-                shown += chunks
+                shown += self._told(chunks)
             if self.text.stopped:
                 break
+        self.logprobs.clear()
         self.emit(RoundDone(done, tuple(texts)))
         for chunk in shown:
             self.emit(chunk)
+
+    def _told(self, chunks: list[Text]) -> list[Text]:
+        """Return texts of which the last has the logprobs of all tokens since the one before."""
+        if chunks and self._untold:
+            chunks[-1] = replace(chunks[-1], logprobs=tuple(self._untold))
+            self._untold.clear()
+        return chunks
 
     def _finished(self) -> Reply:
         text, generation = self.text, self.generation

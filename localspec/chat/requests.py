@@ -6,6 +6,7 @@ from typing import Protocol
 
 from localspec.chat.conversation import Conversation
 from localspec.chat.events import Event, Reply
+from localspec.chat.infill import Infill
 from localspec.decoding.policy.policy import Policy
 from localspec.errors import LocalspecError
 from localspec.options import ReplyOptions
@@ -23,8 +24,10 @@ class Request:
         afresh: start with nothing cached, so that the prompt is evaluated in the same chunks whatever
             was answered before.
         keep: use so many of the cached tokens at most; None uses what fits.
-        policy: drafts for this request alone; None takes the usual one.
+        policy: makes what drafts for this request alone, for the sequence that answers it; None takes the usual one.
         urgent: goes before requests that are not.
+        infill: fill in a gap instead; then the prompt is not read.
+        logprobs: tell how likely every token was, and so many of the likeliest beside it; None tells nothing.
     """
 
     key: int
@@ -33,8 +36,10 @@ class Request:
     raw: bool = False
     afresh: bool = False
     keep: int | None = None
-    policy: Policy | None = None
+    policy: Callable[[int], Policy] | None = None
     urgent: bool = False
+    infill: Infill | None = None
+    logprobs: int | None = None
 
     @property
     def asked(self) -> str:

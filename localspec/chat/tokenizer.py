@@ -16,8 +16,8 @@ class Tokenizer(Protocol):
         """Return the ids of `text`, as `llama_tokenize` does with these two flags."""
         ...
 
-    def piece(self, token: int) -> bytes:
-        """Return the bytes of a token; b"" for a control token."""
+    def piece(self, token: int, *, special: bool = False) -> bytes:
+        """Return the bytes of a token; b"" for a control token, unless `special` asks for its text."""
         ...
 
     def special_texts(self) -> Collection[str]:

@@ -1,8 +1,12 @@
 """`localspec serve`: the models behind HTTP, until it is interrupted."""
 
 import asyncio
+import os
+import signal
 import socket
+import sys
 import time
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +14,7 @@ import click
 
 from localspec import errors
 from localspec.cli.completions import complete_models
+from localspec.cli.listening import listening
 from localspec.cli.option_flags import launch_options, option_flags, parallel_count, reply_options
 from localspec.cli.progress import ProgressLine
 from localspec.cli.settings import configured, with_own
@@ -23,12 +28,17 @@ _MOST_WAITING = 10_000
 @click.argument("name", metavar="[MODEL]", required=False, shell_complete=complete_models)
 @option_flags("models", "exact", "sampling")
 @option_flags("context")
-@click.option("--host", default="127.0.0.1", metavar="ADDRESS", help="Address to listen on.")
+@click.option("--host", metavar="ADDRESS", help="Address to listen on. Default: 127.0.0.1.")
 @click.option(
     "--port",
-    default=8080,
     type=click.IntRange(0, 65535),
-    help="Port to listen on; 0 picks a free one.",
+    help="Port to listen on; 0 picks a free one. Default: 8080, or none with --socket.",
+)
+@click.option(
+    "--socket", metavar="PATH", help="Unix socket to listen on; only you can connect to it."
+)
+@click.option(
+    "--background", is_flag=True, help="Return when ready, and keep serving; see ps and stop."
 )
 @click.option(
     "--api-key-file",
@@ -69,23 +79,33 @@ def serve(name: str | None, **flags: Any) -> int:
     /health and /metrics. Sampling options apply if a request does not set its own. Only this
     machine can connect, unless you give --host and --api-key-file.
     """  # noqa: D301 - click keeps lines behind a \b
+    if flags.pop("background"):
+        from localspec.cli.background import start_in_background  # noqa: PLC0415
+
+        return start_in_background([each for each in sys.argv[1:] if each != "--background"])
     flags["model"] = flags["model"] or name
     keys = _keys(flags["api_key_file"])
-    if flags["host"] not in _LOOPBACK and not keys:
+    if flags["host"] not in {None, *_LOOPBACK} and not keys:
         raise UsageError(
             f"--host {flags['host']} lets other machines connect: give --api-key-file as well"
         )
     flags = with_own(configured(flags))
-    listener = _listener(flags["host"], flags["port"])
-    try:
-        return asyncio.run(_served(listener, keys, flags))
-    except KeyboardInterrupt:
-        return 0
-    finally:
-        listener.close()
+    # Whoever stops it from outside ends it as Ctrl-C does.
+    signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
+    where = listening(flags["host"], flags["port"], flags["socket"])
+    with where as listeners, ExitStack() as seen:  # until the engine is gone, too
+        try:
+            return asyncio.run(_served(listeners, seen, keys, flags))
+        except KeyboardInterrupt:
+            return 0
 
 
-async def _served(listener: socket.socket, keys: tuple[str, ...], flags: dict[str, Any]) -> int:
+async def _served(
+    listeners: list[socket.socket],
+    seen: ExitStack,
+    keys: tuple[str, ...],
+    flags: dict[str, Any],
+) -> int:
     # Imported here: no other verb needs them.
     import uvicorn  # noqa: PLC0415
 
@@ -96,6 +116,7 @@ async def _served(listener: socket.socket, keys: tuple[str, ...], flags: dict[st
     from localspec.serve.backend import Backend, Refused  # noqa: PLC0415
     from localspec.serve.http import Guard  # noqa: PLC0415
     from localspec.serve.metrics import Metrics  # noqa: PLC0415
+    from localspec.serve.running import Running, announced  # noqa: PLC0415
 
     launch, metrics = launch_options(flags), Metrics()
     line = ProgressLine(enabled=not flags["quiet"])
@@ -112,21 +133,18 @@ async def _served(listener: socket.socket, keys: tuple[str, ...], flags: dict[st
                 ready = await backend.start()
             except Refused as error:  # with the exit code that the same error has elsewhere
                 raise getattr(errors, error.kind, LocalspecError)(str(error)) from None
-        host, port = listener.getsockname()[:2]
         names = dict.fromkeys(
             each for each in (launch.pair, launch.target, ready.target) if each is not None
         )
         service = Service(backend, tuple(names), reply_options(flags), int(time.time()))
-        hosts = None if keys else {*_LOOPBACK, "[::1]", flags["host"]}
+        hosts = None if keys else {*_LOOPBACK, "[::1]", flags["host"] or "localhost"}
+        addresses = tuple(map(_address, listeners))
         guard = Guard(keys, hosts, flags["cors"])
         if not flags["quiet"]:
             for note in ready.notes:
                 click.echo(f"localspec: {note}", err=True)
-            shown = f"[{host}]" if ":" in host else host
-            click.echo(
-                f"localspec: serving {service.name} at http://{shown}:{port}/v1; Ctrl-C stops it",
-                err=True,
-            )
+            where = " and ".join(addresses)
+            click.echo(f"localspec: serving {service.name} at {where}; Ctrl-C stops it", err=True)
         config = uvicorn.Config(
             application(service, metrics, guard),
             log_level="critical",
@@ -135,10 +153,19 @@ async def _served(listener: socket.socket, keys: tuple[str, ...], flags: dict[st
             timeout_graceful_shutdown=2,
             server_header=False,
         )
-        await uvicorn.Server(config).serve(sockets=[listener])
+        running = Running(os.getpid(), service.name, addresses, service.since)
+        seen.enter_context(announced(running))
+        await uvicorn.Server(config).serve(sockets=listeners)
     finally:
         await backend.close()
     return 0
+
+
+def _address(listener: socket.socket) -> str:
+    if listener.family == socket.AF_UNIX:
+        return str(Path(listener.getsockname()).absolute())
+    host, port = listener.getsockname()[:2]
+    return f"http://{f'[{host}]' if ':' in host else host}:{port}/v1"
 
 
 def _show(notice: object, line: ProgressLine) -> None:
@@ -155,18 +182,6 @@ def _show(notice: object, line: ProgressLine) -> None:
             line.measure(name, share)
         case EngineDied(reason):
             click.echo(f"localspec: {reason}", err=True)
-
-
-def _listener(host: str, port: int) -> socket.socket:
-    """Return a socket that listens: a port that is taken is told before gigabytes are loaded."""
-    try:
-        family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
-        return socket.create_server((host, port), family=family, backlog=256)
-    except OSError as error:
-        reason = error.strerror or str(error)
-        raise UsageError(
-            f"cannot listen on {host}, port {port}: {reason}; give another --port"
-        ) from None
 
 
 def _keys(file: str | None) -> tuple[str, ...]:

@@ -1,6 +1,6 @@
 """choose: the token that a position gets, fixed by seed and position before any draft exists."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -70,11 +70,19 @@ class Chooser:
     """Everything that fixes a choice but the logits: parameters, noise, constraint.
 
     Target and draft model are asked through the same chooser; that is why they agree so often.
+
+    Args:
+        params: every sampling transform.
+        noise: the seed's Gumbel numbers.
+        constraint: what may follow at all; None lets everything.
+        observe: sees the target's row and the token for every choice of the target's, in their order; the row
+            is valid only until it returns.
     """
 
     params: SamplingParams
     noise: Noise
     constraint: Constraint | None = None
+    observe: Callable[[NDArray[np.float32], int], None] | None = None
 
     @property
     def greedy(self) -> bool:
@@ -119,5 +127,8 @@ class Chooser:
         return None if self.constraint is None else partial(self.constraint.allows, prefix)
 
     def choose(self, row: NDArray[np.float32], prefix: Sequence[int]) -> int:
-        """Return the token that follows `prefix`, of which `row` holds the logits."""
-        return choose(self.candidates(row, prefix), self.noise, len(prefix))
+        """Return the target's token that follows `prefix`, of which `row` holds the target's logits."""
+        token = choose(self.candidates(row, prefix), self.noise, len(prefix))
+        if self.observe is not None:
+            self.observe(row, token)
+        return token

@@ -4,12 +4,12 @@ import sys
 import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from localspec.chat.conversation import Conversation, Segment
 from localspec.chat.events import Finished, RequestFailed, RoundDone
 from localspec.chat.requests import Request
-from localspec.decoding.policy.policy import plain_policy
 from localspec.decoding.round import Round
 from localspec.engine.factory import Loaded, SavedState
 from localspec.engine.forecast import by_draft_model, chance_of_acceptance, forecast
@@ -20,6 +20,8 @@ from localspec.engine.protocol import (
     Notice,
     ReplyDone,
     ReplyEvents,
+    Tokenize,
+    Tokens,
 )
 from localspec.errors import LocalspecError, UsageError
 from localspec.messages import Message, checked_text
@@ -99,6 +101,9 @@ class Answering:
     def ask(self, ask: Ask) -> None:
         """Have a conversation answered; see `Ask`."""
         options = ask.options
+        if ask.infill is not None:
+            self._submit(ask, ask.infill.prefix, 0)
+            return
         if ask.raw is not None:
             self._submit(ask, checked_text(ask.raw, "the prompt"), 0)
             return
@@ -112,9 +117,17 @@ class Answering:
 
     def _submit(self, ask: Ask, prompt: str | Conversation, dropped: int) -> None:
         self._asked[ask.id] = _Asked(ask, prompt, dropped)
-        policy, raw = None if ask.draft else plain_policy(), ask.raw is not None
         self._assistant.submit(
-            Request(ask.id, prompt, ask.options, raw=raw, keep=ask.keep, policy=policy)
+            Request(
+                ask.id,
+                prompt,
+                ask.options,
+                raw=isinstance(prompt, str),
+                keep=ask.keep,
+                policy=None if ask.draft is None else partial(self._loaded.policy, ask.draft),
+                infill=ask.infill,
+                logprobs=ask.logprobs,
+            )
         )
 
     def cancel(self, number: int) -> None:
@@ -146,6 +159,29 @@ class Answering:
     def count(self, messages: Sequence[Message]) -> tuple[int, int]:
         """Return how many tokens a conversation takes, and how many the context holds."""
         return self._length(_checked(messages)), self._assistant.models.target.n_ctx
+
+    def tokenize(self, asked: Tokenize) -> Tokens:
+        """Return the ids of a text."""
+        text = checked_text(asked.text, "the text")
+        tokenize = self._assistant.models.tokenizer.tokenize
+        ids = tokenize(text, add_special=asked.add_special, parse_special=True)
+        return self.spell(asked.id, ids)
+
+    def spell(self, number: int, tokens: Sequence[int]) -> Tokens:
+        """Return what ids stand for.
+
+        Raises:
+            UsageError: one is no id of the model.
+        """
+        models = self._assistant.models
+        wrong = next((each for each in tokens if not 0 <= each < models.target.n_vocab), None)
+        if wrong is not None:
+            most = models.target.n_vocab - 1
+            raise UsageError(
+                f"token {wrong} is none of {self.target_name}: give ids from 0 to {most}"
+            )
+        pieces = (models.tokenizer.piece(each, special=True) for each in tokens)
+        return Tokens(number, tuple(tokens), tuple(each.decode("latin-1") for each in pieces))
 
     def save(self, directory: Path) -> SavedState:
         """Write what is evaluated; raises StateLeftError."""

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from queue import Empty, SimpleQueue
 
+from localspec.decoding.round import OFF
 from localspec.engine.process import EngineProcess
 from localspec.engine.protocol import (
     Ask,
@@ -20,6 +21,7 @@ from localspec.engine.protocol import (
     Failed,
     Load,
     Notice,
+    Question,
     Ready,
     RestoreState,
     SaveState,
@@ -94,12 +96,19 @@ class EngineClient:
     ) -> int:
         """Ask for a reply, see `Ask`; return the id that its notices bear."""
         options = ReplyOptions() if options is None else options
-        request = Ask(0, tuple(messages), options, draft, keep, aside, drop_oldest, raw)
-        return self._numbered(request)
+        mode = None if draft else OFF
+        request = Ask(0, tuple(messages), options, mode, keep, aside, drop_oldest, raw)
+        return self.question(request)
 
     def count(self, messages: Sequence[Message]) -> int:
         """Ask how many tokens a conversation takes; return the id that the answer bears."""
-        return self._numbered(Count(0, tuple(messages)))
+        return self.question(Count(0, tuple(messages)))
+
+    def question(self, asked: Question) -> int:
+        """Ask something, whatever id it has; return the one that the answer bears."""
+        number, self._next_id = self._next_id, self._next_id + 1
+        self._say(replace(asked, id=number))
+        return number
 
     def cancel(self, id: int | None = None) -> None:  # noqa: A002 - the protocol's word
         """Stop a request; None stops a load."""
@@ -142,11 +151,6 @@ class EngineClient:
             process.say(encode(Bye()))
             process.end(wait_s)
 
-    def _numbered(self, request: Ask | Count) -> int:
-        number, self._next_id = self._next_id, self._next_id + 1
-        self._say(replace(request, id=number))
-        return number
-
     def _say(self, command: Command) -> None:
         if self._process is None:
             self._inbox.put(EngineDied("the engine is not running: restart it"))
@@ -154,5 +158,5 @@ class EngineClient:
         try:
             self._process.say(encode(command))
         except FrameError as error:
-            number = command.id if isinstance(command, Ask | Count) else None
+            number = command.id if isinstance(command, Question) else None
             self._inbox.put(Failed(number, "FrameError", str(error)))

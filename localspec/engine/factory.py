@@ -9,6 +9,7 @@ from localspec.chat.assistant import Assistant
 from localspec.chat.conversation import Segment
 from localspec.decoding.cancel import CancelFlag
 from localspec.decoding.costs import PairCosts
+from localspec.decoding.policy.policy import Policy
 from localspec.engine.protocol import Downloading, Loading, Measuring
 from localspec.options import LaunchOptions
 
@@ -41,12 +42,14 @@ class Loaded:
         assistant: answers.
         save: writes the state into a directory, with what is remembered of texts; raises StateLeftError.
         restore: puts it back where it fits; raises StateLeftError, and leaves nothing half restored.
+        policy: makes what drafts by a mode, as `--draft` has it, for a sequence; raises UsageError where nothing can.
         costs: what passes take, where that was measured.
     """
 
     assistant: Assistant
     save: Callable[[Path, tuple[Segment, ...]], SavedState]
     restore: Callable[[Path], RestoredState]
+    policy: Callable[[str, int], Policy]
     costs: PairCosts | None = None
 
 

@@ -49,7 +49,8 @@ class _Happened:
             self._text = len(self._events)
             self._events.append(event)
         else:
-            self._events[self._text] = Text(said.text + event.text, event.thinking)
+            logprobs = (*said.logprobs, *event.logprobs)
+            self._events[self._text] = Text(said.text + event.text, event.thinking, logprobs)
 
 
 class Outbox:

@@ -12,10 +12,11 @@ is waiting.
 from dataclasses import dataclass, field
 
 from localspec.chat.events import Reply, StreamEvent
+from localspec.chat.infill import Infill
 from localspec.messages import Message
 from localspec.options import LaunchOptions, ReplyOptions
 
-VERSION = 5
+VERSION = 6
 
 # What a screen says to the engine.
 
@@ -39,22 +40,26 @@ class Ask:
         messages: the whole conversation, system prompt first. Where it begins like the one before,
             nothing is evaluated twice. If its last message is the assistant's, that one goes on.
         options: how to answer.
-        draft: False answers without drafting; the text is the same.
+        draft: what drafts for this reply alone, as `--draft` has it; None takes what was loaded to. The text is the same.
         keep: use so many of the cached tokens at most, so that two runs evaluate the same; None uses what fits.
         aside: this is no part of the conversation: what was said in it before is remembered, and not this.
         drop_oldest: where the conversation is too long, leave out its oldest messages, never the
             system prompt, instead of failing.
         raw: a text that goes to the model as it is, without the chat template; then there are no messages.
+        infill: a gap to fill in, where the model can; then there are no messages.
+        logprobs: tell how likely every token was, and so many of the likeliest beside it; None tells nothing.
     """
 
     id: int
     messages: tuple[Message, ...]
     options: ReplyOptions = field(default_factory=ReplyOptions)
-    draft: bool = True
+    draft: str | None = None
     keep: int | None = None
     aside: bool = False
     drop_oldest: bool = False
     raw: str | None = None
+    infill: Infill | None = None
+    logprobs: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +68,29 @@ class Count:
 
     id: int
     messages: tuple[Message, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Tokenize:
+    """Return the ids of a text: `Tokens`.
+
+    Args:
+        id: as for `Ask`.
+        text: any text; what spells a control token becomes that token.
+        add_special: add what the model's file wants around a text (a BOS, mostly).
+    """
+
+    id: int
+    text: str
+    add_special: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Detokenize:
+    """Return what ids stand for: `Tokens`."""
+
+    id: int
+    tokens: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +119,9 @@ class Bye:
     """Stop everything and end; the end of the pipe says the same."""
 
 
-Command = Load | Ask | Count | Cancel | SaveState | RestoreState | Bye
+Question = Ask | Count | Tokenize | Detokenize
+"""What bears an id, and can be answered beside others."""
+Command = Load | Question | Cancel | SaveState | RestoreState | Bye
 
 
 # What the engine says of a reply: while it is made, and when it is done.
@@ -227,6 +257,15 @@ class Counted:
 
 
 @dataclass(frozen=True, slots=True)
+class Tokens:
+    """Ids, and the bytes of each as text in Latin-1, control tokens as their file writes them."""
+
+    id: int
+    tokens: tuple[int, ...]
+    pieces: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class StateSaved:
     """The directory now holds what was evaluated."""
 
@@ -287,6 +326,7 @@ Notice = (
     | ReplyEvents
     | ReplyDone
     | Counted
+    | Tokens
     | StateSaved
     | StateRestored
     | StateLeft

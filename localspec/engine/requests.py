@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import BinaryIO
 
 from localspec.decoding.cancel import CancelFlag
-from localspec.engine.protocol import Ask, Bye, Cancel, Command, Count, Load, SaveState
+from localspec.engine.protocol import Ask, Bye, Cancel, Command, Load, Question, SaveState
 from localspec.engine.wire import COMMANDS, MAX_FRAME_BYTES, FrameError, decode
 
 
@@ -67,7 +67,7 @@ class Requests:
             self._current = None
             while not busy and not self._waiting and not self._ended:
                 self._changed.wait()
-            if not self._waiting or (busy and not isinstance(self._waiting[0], Ask | Count)):
+            if not self._waiting or (busy and not isinstance(self._waiting[0], Question)):
                 return None
             self._current = self._waiting.popleft()
             if isinstance(self._current, Load):

@@ -18,15 +18,18 @@ from localspec.engine.protocol import (
     Command,
     Count,
     Counted,
+    Detokenize,
     Load,
     LoadCancelled,
     Notice,
+    Question,
     Ready,
     RestoreState,
     SaveState,
     StateLeft,
     StateRestored,
     StateSaved,
+    Tokenize,
 )
 from localspec.engine.requests import Requests
 from localspec.errors import TemplateError, UsageError
@@ -91,7 +94,7 @@ class Server:
         try:
             self._tried(command)
         except Exception as error:  # one request must not cost the models, nor the chat
-            number = command.id if isinstance(command, Ask | Count) else None
+            number = command.id if isinstance(command, Question) else None
             self.tell(failure(number, error))
 
     def _tried(self, command: Command) -> None:
@@ -106,6 +109,10 @@ class Server:
             case Count():
                 tokens, n_ctx = self._loaded().count(command.messages)
                 self.tell(Counted(command.id, tokens, n_ctx))
+            case Tokenize():
+                self.tell(self._loaded().tokenize(command))
+            case Detokenize():
+                self.tell(self._loaded().spell(command.id, command.tokens))
             case SaveState():
                 self._save(command)
             case RestoreState():

@@ -89,7 +89,7 @@ def _loaded(runtime: Runtime, path: Path) -> Loaded:
             context.truncate(0)
             raise StateLeftError("it is damaged") from None
 
-    return Loaded(runtime.assistant, save, restore, runtime.costs)
+    return Loaded(runtime.assistant, save, restore, runtime.drafting.policy, runtime.costs)
 
 
 def _segments(remembered: list[Any]) -> tuple[Segment, ...]:

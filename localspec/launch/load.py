@@ -181,6 +181,7 @@ class _Loading:
             cancel=self.cancel,
             close=self.close,
             grammar=Grammars(vocabulary),
+            fim=vocabulary.fim(),
         )
         known = plan.left_out or costs
         assistant = Assistant(

@@ -7,6 +7,7 @@ from typing import Any
 import llama_cpp.llama_cpp as native
 import numpy as np
 
+_FIM = ("pre", "suf", "mid", "rep", "sep")
 _NORMAL = 1 << 2  # LLAMA_TOKEN_ATTR_NORMAL
 _WIDTH = 32
 """Bytes of nearly all tokens; a few hundred have more."""
@@ -49,6 +50,11 @@ class Vocabulary:
         count = ctypes.c_int32(0)
         ids = native.llama_vocab_get_suppress_tokens(self._handle, ctypes.byref(count))
         return tuple(ids[: count.value]) if count.value else ()
+
+    def fim(self) -> dict[str, int]:
+        """Return the tokens for filling in the middle, as far as there are such: pre, suf, mid, rep, sep."""
+        found = {name: getattr(native, f"llama_vocab_fim_{name}")(self._handle) for name in _FIM}
+        return {name: token for name, token in found.items() if token >= 0}
 
     @property
     def bos_text(self) -> str:

@@ -85,13 +85,19 @@ async def merged(
 
 async def collected(
     request: Request, replies: Sequence[AsyncGenerator[Text | ReplyDone]]
-) -> list[ReplyDone]:
-    """Return whole answers; where the client goes away, all of them end."""
+) -> list[tuple[ReplyDone, list[Text]]]:
+    """Return whole answers, and the texts that each came in; where the client goes away, all of them end."""
 
-    async def whole() -> list[ReplyDone]:
+    async def whole() -> list[tuple[ReplyDone, list[Text]]]:
+        texts: list[list[Text]] = [[] for _ in replies]
+        done: dict[int, ReplyDone] = {}
         async with aclosing(merged(replies)) as events:
-            done = {at: event async for at, event in events if isinstance(event, ReplyDone)}
-        return [done[at] for at in sorted(done)]
+            async for at, event in events:
+                if isinstance(event, ReplyDone):
+                    done[at] = event
+                else:
+                    texts[at].append(event)
+        return [(done[at], texts[at]) for at in sorted(done)]
 
     return await unless_gone(request, whole())
 

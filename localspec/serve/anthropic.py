@@ -17,12 +17,11 @@ from starlette.responses import JSONResponse, Response
 from localspec.chat.events import Reply, Text
 from localspec.chat.reply_figures import speculation, timings
 from localspec.decoding.round import StopReason
-from localspec.engine.protocol import ReplyDone
+from localspec.engine.protocol import Ask, ReplyDone
 from localspec.errors import UsageError
 from localspec.messages import Message, from_json
 from localspec.options import ReplyOptions
 from localspec.serve.answering import Service, collected, streamed, unless_gone
-from localspec.serve.backend import Question
 from localspec.serve.http import body_of
 
 _SAMPLING = ("temperature", "top_p", "top_k")
@@ -58,12 +57,12 @@ async def messages(request: Request, service: Service) -> Response:
     """Answer a conversation."""
     body = await body_of(request, MessagesBody)
     service.require(body.model)
-    prompt, options = Question(_said(body)), _options(body, service.options)
-    reply = service.backend.reply(prompt, options)
+    options = _options(body, service.options)
+    reply = service.backend.reply(Ask(0, _said(body), options))
     head = {"id": f"msg_{secrets.token_hex(12)}", "type": "message", "role": "assistant"}
     if body.stream:
         return await streamed(request, _events(reply, {**head, "model": service.name}, options))
-    (done,) = await collected(request, [reply])
+    ((done, _),) = await collected(request, [reply])
     answer = {
         **head,
         "model": service.name,

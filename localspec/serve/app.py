@@ -12,7 +12,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from localspec.errors import LocalspecError
-from localspec.serve import anthropic, openai
+from localspec.serve import anthropic, llama_server, openai, responses
 from localspec.serve.answering import Service
 from localspec.serve.http import Guard, Guarded, error_of, told
 from localspec.serve.metrics import CONTENT_TYPE, Metrics
@@ -21,8 +21,12 @@ Handler = Callable[[Request, Service], Awaitable[Response]]
 _POSTS: dict[str, Handler] = {
     "/v1/chat/completions": openai.chat_completions,
     "/v1/completions": openai.completions,
+    "/v1/responses": responses.responses,
     "/v1/messages": anthropic.messages,
     "/v1/messages/count_tokens": anthropic.count_tokens,
+    "/infill": llama_server.infill,
+    "/tokenize": llama_server.tokenize,
+    "/detokenize": llama_server.detokenize,
 }
 
 

@@ -10,23 +10,28 @@ import time
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 
 from localspec.chat.events import Text
 from localspec.engine.client import EngineClient
 from localspec.engine.protocol import (
+    Ask,
+    Count,
     Counted,
+    Detokenize,
     EngineDied,
     Failed,
     LoadCancelled,
     Notice,
+    Question,
     Ready,
     ReplyDone,
     ReplyEvents,
+    Tokenize,
+    Tokens,
 )
 from localspec.errors import LocalspecError
 from localspec.messages import Message
-from localspec.options import LaunchOptions, ReplyOptions
+from localspec.options import LaunchOptions
 
 _MOST_DEATHS, _WITHIN_S = 5, 60.0
 """An engine that dies so often, and never gets ready in between, stays down."""
@@ -53,14 +58,6 @@ class Refused(LocalspecError):
     def __init__(self, kind: str, reason: str) -> None:
         super().__init__(reason)
         self.kind = kind
-
-
-@dataclass(frozen=True, slots=True)
-class Question:
-    """What is to be answered: a conversation, or a text as it is."""
-
-    messages: tuple[Message, ...] = ()
-    raw: str | None = None
 
 
 class Backend:
@@ -99,6 +96,11 @@ class Backend:
         return self._loaded.result()
 
     @property
+    def exact(self) -> bool:
+        """Whether no bit depends on drafting, see `LaunchOptions`."""
+        return self._launch.exact
+
+    @property
     def lost(self) -> str:
         """Why the engine stays down; empty while it does not."""
         return self._lost
@@ -126,9 +128,7 @@ class Backend:
         self._end_all("the server stops")
         await asyncio.to_thread(self._client.close)
 
-    async def reply(
-        self, prompt: Question, options: ReplyOptions, *, draft: bool = True
-    ) -> AsyncGenerator[Text | ReplyDone]:
+    async def reply(self, asked: Ask) -> AsyncGenerator[Text | ReplyDone]:
         """Yield the pieces of an answer, and in the end the whole.
 
         Closing the iterator ends the request.
@@ -138,9 +138,7 @@ class Backend:
             Refused: it cannot be answered.
             EngineLost: the engine died meanwhile.
         """
-        number = self._ask(
-            lambda: self._client.ask(prompt.messages, options, draft=draft, raw=prompt.raw)
-        )
+        number = self._ask(asked)
         try:
             while True:
                 notice = await self._next(number)
@@ -158,20 +156,30 @@ class Backend:
 
     async def count(self, messages: Sequence[Message]) -> int:
         """Return how many tokens a conversation takes; raises as `reply` does."""
-        number = self._ask(lambda: self._client.count(messages))
+        notice = await self._told(Count(0, tuple(messages)))
+        assert isinstance(notice, Counted), notice  # noqa: S101 - the protocol says so
+        return notice.tokens
+
+    async def tokens(self, asked: Tokenize | Detokenize) -> Tokens:
+        """Return the ids of a text, or what ids stand for; raises as `reply` does."""
+        notice = await self._told(asked)
+        assert isinstance(notice, Tokens), notice  # noqa: S101 - the protocol says so
+        return notice
+
+    async def _told(self, asked: Question) -> Notice:
+        """Return the one notice that answers a question."""
+        number = self._ask(asked)
         try:
-            notice = await self._next(number)
-            assert isinstance(notice, Counted), notice  # noqa: S101 - the protocol says so
-            return notice.tokens
+            return await self._next(number)
         finally:
             self._forget(number)
 
-    def _ask(self, ask: Callable[[], int]) -> int:
+    def _ask(self, asked: Question) -> int:
         if self._lost or self._closed:
             raise EngineLost(self._lost or "the server stops")
         if len(self._asked) >= self._most:
             raise Busy(f"{len(self._asked)} requests are under way, as many as may be: try later")
-        number = ask()
+        number = self._client.question(asked)
         self._asked[number] = asyncio.Queue()
         return number
 
@@ -209,7 +217,7 @@ class Backend:
                 self._settle(Refused(notice.kind, notice.reason))
             case Failed(id=int(number)) | ReplyEvents(id=number) | ReplyDone(id=number):
                 self._tell(number, notice)
-            case Counted(id=number):
+            case Counted(id=number) | Tokens(id=number):
                 self._tell(number, notice)
 
     def _tell(self, number: int, notice: Notice) -> None:

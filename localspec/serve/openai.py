@@ -16,17 +16,19 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from localspec.chat.events import Reply, Text
+from localspec.chat.infill import Infill
 from localspec.chat.reply_figures import speculation, timings
 from localspec.decoding.round import StopReason
-from localspec.engine.protocol import ReplyDone
+from localspec.engine.protocol import Ask, ReplyDone
 from localspec.errors import UsageError
 from localspec.messages import from_json
 from localspec.options import ReplyOptions
 from localspec.serve.answering import Service, collected, merged, streamed
-from localspec.serve.backend import Question
 from localspec.serve.http import body_of
+from localspec.serve.openai_forms import Chat, Completion
 
 _MOST_CHOICES = 16
+_MOST_LOGPROBS = 20
 _SAMPLING = (
     "temperature",
     "top_p",
@@ -36,7 +38,8 @@ _SAMPLING = (
     "frequency_penalty",
     "repeat_penalty",
 )
-_CUT = {StopReason.LENGTH, StopReason.CONTEXT_FULL, StopReason.LOOP}
+CUT = {StopReason.LENGTH, StopReason.CONTEXT_FULL, StopReason.LOOP}
+"""Why an answer may end before its end."""
 
 
 class StreamOptions(msgspec.Struct):
@@ -49,6 +52,7 @@ class Own(msgspec.Struct):
     """What only localspec knows."""
 
     draft: str | None = None
+    exact: bool | None = None
 
 
 class CompletionBody(msgspec.Struct):
@@ -69,7 +73,6 @@ class CompletionBody(msgspec.Struct):
     frequency_penalty: float | None = None
     repeat_penalty: float | None = None
     logit_bias: dict[str, float] | None = None
-    logprobs: Any = None
     localspec: Own = msgspec.field(default_factory=Own)
 
 
@@ -79,7 +82,8 @@ class ChatBody(CompletionBody):
     messages: list[Any] = msgspec.field(default_factory=list)
     max_completion_tokens: int | None = None
     response_format: dict[str, Any] | None = None
-    top_logprobs: Any = None
+    logprobs: bool | None = None
+    top_logprobs: int | None = None
     tools: Any = None
     functions: Any = None
 
@@ -89,6 +93,7 @@ class TextBody(CompletionBody):
 
     prompt: str | list[str] = ""
     suffix: str | None = None
+    logprobs: int | None = None
     echo: bool = False
 
 
@@ -105,106 +110,77 @@ async def chat_completions(request: Request, service: Service) -> Response:
     """Answer a conversation."""
     body = await body_of(request, ChatBody)
     service.require(body.model)
-    _refuse(tools=body.tools or body.functions, logprobs=body.logprobs or body.top_logprobs)
-    prompt = Question(
-        tuple(from_json(each, f"message {at}") for at, each in enumerate(body.messages, 1))
-    )
+    refuse(tools=body.tools or body.functions)
+    messages = tuple(from_json(each, f"message {at}") for at, each in enumerate(body.messages, 1))
     limit = body.max_completion_tokens or body.max_tokens
-    options = replace(_options(body, service.options, limit), **_form(body.response_format))
-    return await _answered(request, service, body, [prompt], options, _Chat(service.name))
+    options = replace(
+        completion_options(body, service.options, limit), **format_options(body.response_format)
+    )
+    if body.top_logprobs and not body.logprobs:
+        raise UsageError("top_logprobs is given without logprobs: set logprobs to true, too")
+    most = logprobs_asked("top_logprobs", (body.top_logprobs or 0) if body.logprobs else None)
+    asked = [Ask(0, messages, options, logprobs=most)]
+    return await _answered(request, service, body, asked, Chat(service.name, most is not None))
 
 
 async def completions(request: Request, service: Service) -> Response:
     """Go on with a text as it is."""
     body = await body_of(request, TextBody)
     service.require(body.model)
-    _refuse(logprobs=body.logprobs, suffix=body.suffix, echo=body.echo)
+    refuse(echo=body.echo)
     texts = [body.prompt] if isinstance(body.prompt, str) else body.prompt
-    options = _options(body, service.options, body.max_tokens or 16)
+    options = completion_options(body, service.options, body.max_tokens or 16)
+    most = logprobs_asked("logprobs", body.logprobs)
+    gap = body.suffix
+    asked = [
+        Ask(0, (), options, raw=each, logprobs=most)
+        if gap is None
+        else Ask(0, (), options, infill=Infill(each, gap), logprobs=most)
+        for each in texts
+    ]
     return await _answered(
-        request,
-        service,
-        body,
-        [Question(raw=each) for each in texts],
-        options,
-        _Completion(service.name),
+        request, service, body, asked, Completion(service.name, most is not None)
     )
-
-
-class _Chat:
-    """The forms of a chat completion."""
-
-    whole, chunk, prefix = "chat.completion", "chat.completion.chunk", "chatcmpl"
-
-    def __init__(self, model: str) -> None:
-        self.model = model
-
-    def choice(self, reply: Reply) -> dict[str, Any]:
-        thoughts = {"reasoning_content": reply.thinking} if reply.thinking else {}
-        message = {"role": "assistant", "content": reply.text, "refusal": None, **thoughts}
-        return {"message": message, "logprobs": None}
-
-    def opening(self) -> dict[str, Any]:
-        return {"delta": {"role": "assistant", "content": ""}}
-
-    def piece(self, text: Text | None) -> dict[str, Any]:
-        if text is None:
-            return {"delta": {}}
-        return {"delta": {"reasoning_content" if text.thinking else "content": text.text}}
-
-
-class _Completion:
-    """The forms of a completion."""
-
-    whole, chunk, prefix = "text_completion", "text_completion", "cmpl"
-
-    def __init__(self, model: str) -> None:
-        self.model = model
-
-    def choice(self, reply: Reply) -> dict[str, Any]:
-        return {"text": reply.text, "logprobs": None}
-
-    def opening(self) -> None:
-        return None
-
-    def piece(self, text: Text | None) -> dict[str, Any]:
-        return {"text": "" if text is None else text.text}
 
 
 async def _answered(
     request: Request,
     service: Service,
     body: CompletionBody,
-    prompts: list[Question],
-    options: ReplyOptions,
-    form: _Chat | _Completion,
+    prompts: list[Ask],
+    form: Chat | Completion,
 ) -> Response:
     each = body.n or 1
     if not prompts or not 1 <= each * len(prompts) <= _MOST_CHOICES:
         raise UsageError(f"{each * len(prompts)} answers requested: request 1 to {_MOST_CHOICES}")
-    asked = [(prompt, _numbered(options, number)) for prompt in prompts for number in range(each)]
-    draft = _drafts(body.localspec.draft)
+    draft = own_draft(body.localspec, service)
+    asked = [
+        replace(prompt, options=_numbered(prompt.options, number), draft=draft)
+        for prompt in prompts
+        for number in range(each)
+    ]
     head = {
         "id": f"{form.prefix}-{secrets.token_hex(12)}",
         "created": int(time.time()),
         "model": form.model,
     }
-    replies = [service.backend.reply(prompt, options, draft=draft) for prompt, options in asked]
+    replies = [service.backend.reply(each) for each in asked]
     if body.stream:
         counted = body.stream_options is not None and body.stream_options.include_usage
         return await streamed(
             request, _chunks(replies, head, form, counted=counted), "data: [DONE]\n\n"
         )
-    done = await collected(request, replies)
+    whole = await collected(request, replies)
+    done = [each for each, _ in whole]
     answer: dict[str, Any] = {
         **head,
         "object": form.whole,
         "choices": [
-            {"index": at, **form.choice(each.reply), "finish_reason": _finish(each.reply)}
-            for at, each in enumerate(done)
+            {"index": at, **form.choice(each.reply, texts), "finish_reason": _finish(each.reply)}
+            for at, (each, texts) in enumerate(whole)
         ],
         "usage": _usage([each.reply for each in done]),
-        **_figures(done),
+        **figures(done),
     }
     return JSONResponse(answer)
 
@@ -212,7 +188,7 @@ async def _answered(
 async def _chunks(
     replies: list[AsyncGenerator[Text | ReplyDone]],
     head: Mapping[str, Any],
-    form: _Chat | _Completion,
+    form: Chat | Completion,
     *,
     counted: bool,
 ) -> AsyncGenerator[str]:
@@ -231,10 +207,10 @@ async def _chunks(
         opened.add(at)
         if isinstance(event, ReplyDone):
             done.append(event)
-            last = {"index": at, **form.piece(None), "finish_reason": _finish(event.reply)}
-            yield line([last], **(_figures([event]) if len(replies) == 1 else {}))
+            last = {"index": at, **form.piece(at, None), "finish_reason": _finish(event.reply)}
+            yield line([last], **(figures([event]) if len(replies) == 1 else {}))
         else:
-            yield line([{"index": at, **form.piece(event), "finish_reason": None}])
+            yield line([{"index": at, **form.piece(at, event), "finish_reason": None}])
     if counted:
         yield line([], usage=_usage([each.reply for each in done]))
 
@@ -243,7 +219,9 @@ def _event(value: Mapping[str, Any]) -> str:
     return f"data: {json.dumps(value, separators=(',', ':'))}\n\n"
 
 
-def _options(body: CompletionBody, usual: ReplyOptions, limit: int | None) -> ReplyOptions:
+def completion_options(
+    body: CompletionBody, usual: ReplyOptions, limit: int | None
+) -> ReplyOptions:
     """Return how to answer: as the body says, and else as the server was started."""
     given = {name: value for name in _SAMPLING if (value := getattr(body, name)) is not None}
     if body.logit_bias:
@@ -266,7 +244,7 @@ def _biases(given: Mapping[str, float]) -> Iterator[tuple[int, float]]:
         yield int(token), -math.inf if bias <= -100 else bias
 
 
-def _form(wanted: dict[str, Any] | None) -> dict[str, Any]:
+def format_options(wanted: dict[str, Any] | None) -> dict[str, Any]:
     """Return the option that a response format stands for."""
     kind = (wanted or {"type": "text"}).get("type")
     if kind == "text":
@@ -283,17 +261,33 @@ def _form(wanted: dict[str, Any] | None) -> dict[str, Any]:
     )
 
 
-def _refuse(**asked: Any) -> None:
+def logprobs_asked(name: str, most: int | None) -> int | None:
+    """Return how many of the likeliest tokens are asked for; None where no logprobs are."""
+    if most is not None and not 0 <= most <= _MOST_LOGPROBS:
+        raise UsageError(f"{name} is {most}: give 0 to {_MOST_LOGPROBS}")
+    return most
+
+
+def refuse(**asked: Any) -> None:
     """Raise UsageError where a body asks for what is not there yet, and the answer would not be what is expected."""
     name = next((name for name, value in asked.items() if value), None)
     if name is not None:
         raise UsageError(f"{name} is not supported by this server yet: remove it")
 
 
-def _drafts(mode: str | None) -> bool:
-    if mode not in {None, "auto", "off"}:
-        raise UsageError(f"localspec.draft is {str(mode)[:40]!r}: give auto or off")
-    return mode != "off"
+def own_draft(own: Own, service: Service) -> str | None:
+    """Return what is to draft for a request; None takes what the server was started with.
+
+    Raises:
+        UsageError: `exact` is not as the server was started.
+    """
+    if own.exact is not None and own.exact != service.backend.exact:
+        started = "with" if service.backend.exact else "without"
+        raise UsageError(
+            f"localspec.exact is {str(own.exact).lower()}, and this server was started {started} --exact, "
+            "which holds for all requests: leave it out, or start another server"
+        )
+    return None if own.draft == "auto" else own.draft
 
 
 def _numbered(options: ReplyOptions, number: int) -> ReplyOptions:
@@ -304,7 +298,7 @@ def _numbered(options: ReplyOptions, number: int) -> ReplyOptions:
 
 
 def _finish(reply: Reply) -> str:
-    return "length" if reply.stop_reason in _CUT else "stop"
+    return "length" if reply.stop_reason in CUT else "stop"
 
 
 def _usage(replies: list[Reply]) -> dict[str, Any]:
@@ -320,7 +314,7 @@ def _usage(replies: list[Reply]) -> dict[str, Any]:
     }
 
 
-def _figures(done: list[ReplyDone]) -> dict[str, Any]:
+def figures(done: list[ReplyDone]) -> dict[str, Any]:
     """Return what only localspec tells: seed, where the time went, and how drafting went; of several answers, of the first."""
     first = done[0]
     note = {} if first.forecast is None else {"note": first.forecast.note}

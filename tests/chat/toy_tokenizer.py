@@ -38,10 +38,11 @@ class ToyTokenizer:
                 ids += spelled(part)
         return ids
 
-    def piece(self, token: int) -> bytes:
+    def piece(self, token: int, *, special: bool = False) -> bytes:
         if token >= FIRST_BYTE:
             return bytes([token - FIRST_BYTE])
-        return (*("" for _ in CONTROL), *USER_DEFINED, *WORDS)[token].encode()
+        hidden = CONTROL if special else ("",) * len(CONTROL)
+        return (*hidden, *USER_DEFINED, *WORDS)[token].encode()
 
     def special_texts(self) -> Collection[str]:
         return CONTROL + USER_DEFINED
@@ -55,5 +56,4 @@ def spelled(text: str) -> list[int]:
 def shown(ids: list[int]) -> str:
     """What ids stand for, control tokens included."""
     toy = ToyTokenizer()
-    texts = (CONTROL[i].encode() if i < len(CONTROL) else toy.piece(i) for i in ids)
-    return b"".join(texts).decode()
+    return b"".join(toy.piece(i, special=True) for i in ids).decode()

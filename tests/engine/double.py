@@ -11,6 +11,7 @@ A script is a dict; every field may be left out:
     chunk_s     seconds that 64 tokens of a prompt take (0)
     parallel    how many requests are answered at once (1)
     thinks      whether the template knows <think> (False)
+    fim         tokens for filling in the middle (none)
     drafts      tokens to draft a round (0); some are wrong, and the drafter calls itself model, or lookup
     fails       {part of a question: [where, at]}: answers that fail after `at` bytes: in a `pass` that llama.cpp refuses,
                 in the `draft` of this reply, or in the `model`, as nobody foresees
@@ -44,10 +45,11 @@ from localspec.chat.conversation import Segment
 from localspec.chat.loaded_models import LoadedModels
 from localspec.decoding.cancel import CancelFlag
 from localspec.decoding.costs import PairCosts, PassCosts
-from localspec.decoding.policy.policy import FixedPolicy, plain_policy
+from localspec.decoding.policy.policy import FixedPolicy, Policy, plain_policy
 from localspec.engine.factory import Loaded, RestoredState, SavedState, StateLeftError
 from localspec.engine.protocol import Downloading, Loading, Measuring
 from localspec.engine.serving import serve
+from localspec.launch.drafting import draft_mode
 from localspec.options import LaunchOptions
 from tests import warm
 from tests.engine.scripted import (
@@ -148,6 +150,7 @@ def loaded(name: str, document: dict[str, Any], cancel: CancelFlag) -> Loaded:
         draft_model_name=f"{name}-draft" if drafts else None,
         cancel=cancel,
         close=lambda: None,
+        fim=document.get("fim", {}),
     )
     policies = [
         FixedPolicy(KnowingDrafter(script), drafts) if drafts else plain_policy()
@@ -173,7 +176,14 @@ def loaded(name: str, document: dict[str, Any], cancel: CancelFlag) -> Loaded:
         segments = tuple(Segment(text, tuple(tokens)) for text, tokens in remembered)
         return RestoredState(len(cells), segments)
 
-    return Loaded(assistant, save, restore, costs_of(document))
+    def policy(mode: str, slot: int) -> Policy:
+        if draft_mode(mode).kind == "off":
+            return plain_policy()
+        if not drafts:
+            raise errors.UsageError(f"draft mode {mode!r} needs a draft model: none is loaded")
+        return FixedPolicy(KnowingDrafter(script), drafts)
+
+    return Loaded(assistant, save, restore, policy, costs_of(document))
 
 
 def costs_of(document: dict[str, Any]) -> PairCosts | None:

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from localspec.chat.events import Prefilling, Reply, RoundDone, Started, Text
+from localspec.chat.events import Prefilling, Reply, RoundDone, Started, Text, TokenLogprob
+from localspec.chat.infill import Infill
 from localspec.decoding.round import Draft, Round, Spent, StopReason, Verdict
 from localspec.decoding.stats import AcceptanceStats
 from localspec.engine.protocol import (
@@ -17,6 +18,7 @@ from localspec.engine.protocol import (
     Command,
     Count,
     Counted,
+    Detokenize,
     Downloading,
     Failed,
     Forecast,
@@ -34,6 +36,8 @@ from localspec.engine.protocol import (
     StateLeft,
     StateRestored,
     StateSaved,
+    Tokenize,
+    Tokens,
 )
 from localspec.engine.wire import COMMANDS, NOTICES, decode, encode
 from localspec.messages import DocumentPart, Message, ToolCall, ToolResult
@@ -64,13 +68,18 @@ COMMAND_SAMPLES: tuple[Command, ...] = (
         2,
         SAID,
         ReplyOptions(SAMPLING, 1 << 40, 9, ("a", "\n"), None, '{"type": "null"}'),
-        draft=False,
+        draft="lookup",
         keep=7,
         aside=True,
         drop_oldest=True,
+        infill=Infill("a", "b", (("c.py", "d"),)),
+        logprobs=3,
     ),
     Ask(3, SAID[:2], ReplyOptions(grammar='root ::= "a"')),
     Count(4, SAID),
+    Tokenize(5, "é"),
+    Tokenize(6, "<s>", add_special=True),
+    Detokenize(7, (1, 2)),
     Cancel(),
     Cancel(3),
     SaveState("/tmp/é"),
@@ -115,12 +124,14 @@ NOTICE_SAMPLES: tuple[Notice, ...] = (
             RoundDone(FIRST, ("é",)),
             Text("é 🚀"),
             RoundDone(ROUND, ("", "🚀")),
-            Text("hm", thinking=True),
+            Text("hm", True, (TokenLogprob("hm", -0.5, (("hm", -0.5), ("\xc3", -1.5))),)),
         ),
     ),
     ReplyDone(1, PLAIN, Message.assistant("")),
     ReplyDone(1, REPLY, SAID[2], 2, Forecast(1.25, None, "What it would have cost.")),
     Counted(4, 10, 4096),
+    Tokens(5, (), ()),
+    Tokens(6, (1, 2), ("a", "\xc3")),
     StateSaved("/tmp/é", 10, 1 << 20),
     StateRestored("/tmp/é", 10),
     StateLeft("/tmp/é", "no reason"),

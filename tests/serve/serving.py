@@ -23,6 +23,8 @@ from tests.engine.double import command
 
 GREEDY = ReplyOptions(SamplingParams(temperature=0))
 _PATIENCE = 2000
+FIM = {"pre": 4, "suf": 5, "mid": 2}
+"""Tokens for filling in the middle; the last begins a turn, so that the script is told from its last two letters on."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

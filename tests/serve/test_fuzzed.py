@@ -7,20 +7,34 @@ from typing import Any
 
 import pytest
 
-from tests.serve.serving import Served, served
+from tests.serve.serving import FIM, Served, served
 
-_PATHS = ("/v1/chat/completions", "/v1/completions", "/v1/messages", "/v1/messages/count_tokens")
+_PATHS = (
+    "/v1/chat/completions",
+    "/v1/completions",
+    "/v1/responses",
+    "/v1/messages",
+    "/v1/messages/count_tokens",
+    "/infill",
+    "/tokenize",
+    "/detokenize",
+)
 _KEYS = (
     *("model", "stream", "stream_options", "max_tokens", "max_completion_tokens", "n", "seed"),
     *("stop", "stop_sequences", "temperature", "top_p", "top_k", "min_p", "presence_penalty"),
     *("frequency_penalty", "repeat_penalty", "logit_bias", "logprobs", "localspec", "tools"),
-    *("response_format", "suffix", "system", "messages"),
+    *("response_format", "suffix", "system", "messages", "content", "tokens", "with_pieces"),
+    *("input_prefix", "input_suffix", "input_extra", "n_predict", "response_fields"),
+    *("input", "instructions", "text", "include", "top_logprobs", "previous_response_id"),
 )
 _INNER = ("role", "content", "type", "text", "schema", "json_schema", "include_usage", "draft", "5")
 _NUMBERS = (0, -1, 1, 5, 1e9, -1e308, 0.5, 2**70, True, False)
 _TEXTS = ("", "x", "auto", "off", "\ud800", "é", "json_object", "json_schema", "user", "tool")
 _GOOD = {
     "messages": [{"role": "user", "content": "hello"}],
+    "input": "hello",
+    "content": "hello",
+    "tokens": [1],
     "prompt": "<|im_start|>user\nhello<|im_end|>\n<|im_start|>assistant\n",
     "max_tokens": 5,
 }
@@ -69,5 +83,5 @@ def bombard(server: Served, seed: int, count: int) -> None:
 
 @pytest.mark.parametrize("count", [50, pytest.param(4000, marks=pytest.mark.slow)])
 def test_whatever_a_body_holds_it_is_answered_or_refused(count: int) -> None:
-    with served({"otherwise": ["Hello."], "parallel": 2}) as server:
+    with served({"otherwise": ["Hello."], "parallel": 2, "fim": FIM}) as server:
         bombard(server, seed=count, count=count)

@@ -108,14 +108,18 @@ def test_the_models_are_listed_and_no_other_is_answered_for(client: openai.OpenA
         ({"max_tokens": 0}, "max_tokens"),
         ({"n": 99}, "1 to 16"),
         ({"stop": [""]}, "stop"),
-        ({"logprobs": True}, "logprobs"),
+        ({"logprobs": "yes"}, "logprobs"),
+        ({"logprobs": True, "top_logprobs": 21}, "0 to 20"),
+        ({"top_logprobs": 2}, "without logprobs"),
         ({"tools": [{"type": "function"}]}, "tools"),
         ({"response_format": {"type": "yaml"}}, "response_format"),
         ({"logit_bias": {"x": 1}}, "logit_bias"),
         ({"messages": [{"role": "robot", "content": "x"}]}, "robot"),
         ({"messages": []}, "say something"),
         ({"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}, "only text is"),
-        ({"localspec": {"draft": "often"}}, "auto or off"),
+        ({"localspec": {"draft": "often"}}, "choose off, auto"),
+        ({"localspec": {"draft": "model"}}, "needs a draft model"),
+        ({"localspec": {"exact": True}}, "started without --exact"),
         ({"seed": "x"}, "seed"),
     ],
 )
@@ -150,3 +154,42 @@ def test_a_text_goes_on_as_it_is(server: Served) -> None:
     assert (done.choices[0].text, done.choices[0].finish_reason) == ("It is", "length")
     stream = client.completions.create(model="a-pair", prompt=prompt, max_tokens=99, stream=True)
     assert "".join(each.choices[0].text for each in stream) == "It is 1233 km long."
+
+
+def test_every_token_is_told_how_likely_it_was_streamed_or_not(client: openai.OpenAI) -> None:
+    def asked(stream: bool) -> dict[str, object]:
+        return {"model": "a-pair", "messages": said("Rhine"), "logprobs": True, "top_logprobs": 2}
+
+    done = client.chat.completions.create(**asked(False))  # type: ignore[call-overload]
+    told = done.choices[0].logprobs.content
+    assert bytes(byte for each in told for byte in each.bytes).decode() == "It is 1233 km long."
+    # The script is sure of itself: exp(50) against 355 times 1.
+    assert all(-1e-9 < each.logprob <= 0 for each in told)
+    assert all(len(each.top_logprobs) == 2 for each in told)
+    assert all(each.top_logprobs[0].token == each.token for each in told)
+    assert all(abs(each.top_logprobs[1].logprob + 50) < 1e-6 for each in told)
+    stream = client.chat.completions.create(**asked(True), stream=True)  # type: ignore[call-overload]
+    chunks = [each.choices[0] for each in stream if each.choices]
+    streamed = [one for each in chunks if each.logprobs for one in each.logprobs.content]
+    assert streamed == told
+
+
+def test_a_completion_tells_it_in_its_own_form(client: openai.OpenAI) -> None:
+    prompt = "<|im_start|>user\nthe Rhine<|im_end|>\n<|im_start|>assistant\n"
+    asked = {"model": "a-pair", "prompt": prompt, "max_tokens": 99, "logprobs": 1, "stop": "long"}
+    done = client.completions.create(**asked)  # type: ignore[call-overload]
+    told = done.choices[0].logprobs
+    text = done.choices[0].text
+    assert "".join(told.tokens) == text == "It is 1233 km "
+    assert [
+        text[at : at + len(each)] for at, each in zip(told.text_offset, told.tokens, strict=True)
+    ] == told.tokens
+    assert [list(each) for each in told.top_logprobs] == [[each] for each in told.tokens]
+    stream = client.completions.create(**asked, stream=True)  # type: ignore[call-overload]
+    offsets = [
+        at
+        for each in stream
+        if each.choices[0].logprobs
+        for at in each.choices[0].logprobs.text_offset
+    ]
+    assert offsets == told.text_offset

@@ -73,6 +73,20 @@ def test_several_are_answered_at_once_each_its_own() -> None:
         assert 'localspec_requests_total{outcome="eog"} 6.0' in text
 
 
+def test_a_request_says_what_drafts_for_it() -> None:
+    with served({"answers": {"story": STORY}, "drafts": 4, "parallel": 2}) as server:
+
+        def drafted(**own: object) -> int:
+            answer = server.chat("a story", localspec=own).json()
+            assert answer["choices"][0]["message"]["content"] == STORY
+            count: int = answer["speculation"]["drafted"]
+            return count
+
+        assert drafted() == drafted(draft="auto", exact=False) > 0
+        assert drafted(draft="off") == 0
+        assert drafted(draft="model") > 0
+
+
 def test_an_engine_that_dies_costs_what_it_was_answering_and_no_more() -> None:
     script = {**SLOW, "death": {"on": "token", "at": 50}}
     with served(script) as server:

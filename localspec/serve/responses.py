@@ -1,0 +1,290 @@
+"""OpenAI's responses, without a memory: every request holds the whole conversation, and nothing is stored.
+
+Source: the API reference of OpenAI, and what its Python client sends and reads.
+"""
+
+import json
+import secrets
+import time
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
+from dataclasses import replace
+from itertools import count
+from typing import Any
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+
+from localspec.chat.events import Reply, Text
+from localspec.decoding.round import StopReason
+from localspec.engine.protocol import Ask, ReplyDone
+from localspec.errors import UsageError
+from localspec.messages import Message, from_json
+from localspec.options import ReplyOptions
+from localspec.serve.answering import Service, collected, streamed
+from localspec.serve.http import body_of
+from localspec.serve.openai import (
+    CUT,
+    Own,
+    figures,
+    format_options,
+    logprobs_asked,
+    own_draft,
+    refuse,
+)
+from localspec.serve.openai_forms import likely
+
+_LOGPROBS = "message.output_text.logprobs"
+_PARTS = {"input_text": "text", "output_text": "text"}
+
+
+class TextSettings(msgspec.Struct):
+    """What the text has to look like."""
+
+    format: dict[str, Any] | None = None
+
+
+class ResponsesBody(msgspec.Struct):
+    """What is asked for. What is not named here is ignored, but for what would change the answer."""
+
+    input: str | list[Any]
+    model: str = ""
+    instructions: str | None = None
+    max_output_tokens: int | None = None
+    temperature: float | None = None
+    top_p: float | None = None
+    text: TextSettings = msgspec.field(default_factory=TextSettings)
+    stream: bool | None = None
+    include: list[str] | None = None
+    top_logprobs: int | None = None
+    metadata: dict[str, Any] | None = None
+    previous_response_id: Any = None
+    conversation: Any = None
+    prompt: Any = None
+    background: Any = None
+    tools: Any = None
+    localspec: Own = msgspec.field(default_factory=Own)
+
+
+async def responses(request: Request, service: Service) -> Response:
+    """Answer a conversation."""
+    body = await body_of(request, ResponsesBody)
+    service.require(body.model)
+    if body.previous_response_id is not None or body.conversation is not None:
+        raise UsageError("nothing is stored here: send the whole conversation as input")
+    refuse(tools=body.tools, prompt=body.prompt, background=body.background)
+    wanted = _LOGPROBS in (body.include or ()) or body.top_logprobs
+    most = logprobs_asked("top_logprobs", (body.top_logprobs or 0) if wanted else None)
+    draft = own_draft(body.localspec, service)
+    options = _options(body, service.options)
+    ask = Ask(0, _said(body), options, draft=draft, logprobs=most)
+    shell = _shell(body, options, service.name)
+    reply = service.backend.reply(ask)
+    if body.stream:
+        return await streamed(request, _events(reply, shell))
+    ((done, texts),) = await collected(request, [reply])
+    thoughts = [_reasoning(_id("rs"), done.reply.thinking)] if done.reply.thinking else []
+    answer = _message(_id("msg"), done.reply.text, _status(done.reply), likely(texts))
+    return JSONResponse(_ended(shell, done, [*thoughts, answer]))
+
+
+async def _events(
+    reply: AsyncGenerator[Text | ReplyDone], shell: dict[str, Any]
+) -> AsyncGenerator[str]:
+    """Yield the events of a stream: an item of thoughts, where there are some, and one of text."""
+    numbers = count()
+    begun: _Item | None = None
+    items: list[dict[str, Any]] = []
+
+    def event(kind: str, **fields: Any) -> str:
+        body = {"type": kind, "sequence_number": next(numbers), **fields}
+        return f"event: {kind}\ndata: {json.dumps(body, separators=(',', ':'))}\n\n"
+
+    started = False
+    async with aclosing(reply):
+        async for each in reply:
+            if not started:
+                started = True
+                yield event("response.created", response=shell)
+                yield event("response.in_progress", response=shell)
+            thinking = isinstance(each, Text) and each.thinking
+            # An answer without a word is an item, too.
+            if begun is None or begun.thinking != thinking:
+                for kind, fields in begun.ending("completed") if begun else ():
+                    yield event(kind, **fields)
+                    items = [*items, fields["item"]] if "item" in fields else items
+                begun = _Item(thinking, len(items))
+                for kind, fields in begun.beginning():
+                    yield event(kind, **fields)
+            if isinstance(each, Text):
+                kind, fields = begun.delta(each)
+                yield event(kind, **fields)
+                continue
+            for kind, fields in begun.ending(_status(each.reply)):
+                yield event(kind, **fields)
+                items = [*items, fields["item"]] if "item" in fields else items
+            ended = _ended(shell, each, items)
+            yield event(f"response.{ended['status']}", response=ended)
+            return
+
+
+class _Item:
+    """An item of a stream, and the events that it is told by.
+
+    Args:
+        thinking: whether it is thoughts.
+        index: its place in the output.
+    """
+
+    def __init__(self, thinking: bool, index: int) -> None:
+        self.thinking = thinking
+        self._id = _id("rs" if thinking else "msg")
+        self._at = {"item_id": self._id, "output_index": index, "content_index": 0}
+        self._index = index
+        self._texts: list[Text] = []
+        self._kind = "response.reasoning_text" if thinking else "response.output_text"
+
+    def beginning(self) -> list[tuple[str, dict[str, Any]]]:
+        item = self._whole("in_progress")
+        item["content"] = []
+        added = ("response.output_item.added", {"output_index": self._index, "item": item})
+        if self.thinking:
+            return [added]
+        return [added, ("response.content_part.added", {**self._at, "part": _part("", [])})]
+
+    def delta(self, text: Text) -> tuple[str, dict[str, Any]]:
+        self._texts.append(text)
+        told = {} if self.thinking else {"logprobs": likely([text])}
+        return f"{self._kind}.delta", {**self._at, "delta": text.text, **told}
+
+    def ending(self, status: str) -> list[tuple[str, dict[str, Any]]]:
+        item = self._whole(status)
+        text = "".join(each.text for each in self._texts)
+        done = ("response.output_item.done", {"output_index": self._index, "item": item})
+        if self.thinking:
+            return [(f"{self._kind}.done", {**self._at, "text": text}), done]
+        logprobs = likely(self._texts)
+        part = _part(text, logprobs)
+        return [
+            (f"{self._kind}.done", {**self._at, "text": text, "logprobs": logprobs}),
+            ("response.content_part.done", {**self._at, "part": part}),
+            done,
+        ]
+
+    def _whole(self, status: str) -> dict[str, Any]:
+        text = "".join(each.text for each in self._texts)
+        if self.thinking:
+            return _reasoning(self._id, text, status)
+        return _message(self._id, text, status, likely(self._texts))
+
+
+def _said(body: ResponsesBody) -> tuple[Message, ...]:
+    given: Sequence[Any] = body.input
+    if isinstance(body.input, str):
+        given = [{"role": "user", "content": body.input}]
+    system = [{"role": "system", "content": body.instructions}] if body.instructions else []
+    # Thoughts of earlier answers, which clients send back, are not read again.
+    items = [each for each in given if not (isinstance(each, dict) and _kind(each) == "reasoning")]
+    said = [*system, *map(_as_message, items)]
+    return tuple(from_json(each, f"item {at}") for at, each in enumerate(said, 1))
+
+
+def _as_message(item: Any) -> Any:
+    """Return an item as a chat's message."""
+    if not isinstance(item, dict):
+        return item
+    if _kind(item) != "message":
+        raise UsageError(f"an item is of type {str(_kind(item))[:40]!r}: only messages are read")
+    content = item.get("content")
+    if isinstance(content, list):
+        content = [
+            {**each, "type": _PARTS.get(str(each.get("type")), each.get("type"))}
+            if isinstance(each, dict)
+            else each
+            for each in content
+        ]
+    return {"role": item.get("role"), "content": content}
+
+
+def _kind(item: dict[str, Any]) -> Any:
+    return item.get("type", "message")
+
+
+def _options(body: ResponsesBody, usual: ReplyOptions) -> ReplyOptions:
+    names = ("temperature", "top_p")
+    given = {name: value for name in names if (value := getattr(body, name)) is not None}
+    form = body.text.format
+    if form is not None and form.get("type") == "json_schema":
+        form = {"type": "json_schema", "json_schema": form}
+    return replace(
+        usual,
+        sampling=replace(usual.sampling, **given),
+        max_tokens=usual.max_tokens if body.max_output_tokens is None else body.max_output_tokens,
+        **format_options(form),
+    )
+
+
+def _shell(body: ResponsesBody, options: ReplyOptions, model: str) -> dict[str, Any]:
+    """Return a response of which nothing is there yet."""
+    return {
+        "id": _id("resp"),
+        "object": "response",
+        "created_at": int(time.time()),
+        "status": "in_progress",
+        "error": None,
+        "incomplete_details": None,
+        "instructions": body.instructions,
+        "max_output_tokens": options.max_tokens,
+        "metadata": body.metadata or {},
+        "model": model,
+        "output": [],
+        "parallel_tool_calls": False,
+        "previous_response_id": None,
+        "store": False,
+        "temperature": options.sampling.temperature,
+        "text": {"format": body.text.format or {"type": "text"}},
+        "tool_choice": "none",
+        "tools": [],
+        "top_p": options.sampling.top_p,
+        "truncation": "disabled",
+        "usage": None,
+    }
+
+
+def _ended(shell: dict[str, Any], done: ReplyDone, output: list[dict[str, Any]]) -> dict[str, Any]:
+    reply, status = done.reply, _status(done.reply)
+    cut = {"reason": "max_output_tokens"} if status == "incomplete" else None
+    usage = {
+        "input_tokens": reply.prompt_tokens,
+        "input_tokens_details": {"cached_tokens": reply.cached_tokens},
+        "output_tokens": reply.completion_tokens,
+        "output_tokens_details": {"reasoning_tokens": 0},
+        "total_tokens": reply.prompt_tokens + reply.completion_tokens,
+    }
+    told = {"status": status, "incomplete_details": cut, "output": output, "usage": usage}
+    return {**shell, **told, **figures([done])}
+
+
+def _status(reply: Reply) -> str:
+    cut = reply.stop_reason in CUT or reply.stop_reason is StopReason.CANCELLED
+    return "incomplete" if cut else "completed"
+
+
+def _reasoning(name: str, text: str, status: str = "completed") -> dict[str, Any]:
+    content = [{"type": "reasoning_text", "text": text}]
+    return {"type": "reasoning", "id": name, "summary": [], "content": content, "status": status}
+
+
+def _message(name: str, text: str, status: str, logprobs: list[dict[str, Any]]) -> dict[str, Any]:
+    content = [_part(text, logprobs)]
+    head = {"type": "message", "id": name, "role": "assistant", "status": status}
+    return {**head, "content": content}
+
+
+def _part(text: str, logprobs: list[dict[str, Any]]) -> dict[str, Any]:
+    return {"type": "output_text", "text": text, "annotations": [], "logprobs": logprobs}
+
+
+def _id(prefix: str) -> str:
+    return f"{prefix}_{secrets.token_hex(12)}"

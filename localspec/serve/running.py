@@ -1,0 +1,102 @@
+"""Which servers of this user run: a small file for each, locked as long as its process lives. Knows no HTTP.
+
+A file that nobody locks is of a server that is gone, however it went: the lock goes with the process, and a number
+that another process has got since is not mistaken for it.
+"""
+
+import fcntl
+import json
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from localspec.storage.files import private_directory
+from localspec.storage.paths import data_dir
+
+_MOST_BYTES = 1 << 16
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """A server.
+
+    Args:
+        pid: its process.
+        model: the usual name of its models.
+        addresses: where it listens: URLs, and paths of sockets.
+        since: when it was ready, in Unix seconds.
+    """
+
+    pid: int
+    model: str
+    addresses: tuple[str, ...]
+    since: int
+
+
+def directory() -> Path:
+    """Return where the files and the logs of servers are.
+
+    Raises:
+        UsageError: it cannot be made.
+    """
+    path = data_dir() / "servers"
+    private_directory(path)
+    return path
+
+
+@contextmanager
+def announced(running: Running) -> Iterator[None]:
+    """Let others see a server while this lasts."""
+    place = directory()
+    descriptor, name = tempfile.mkstemp(dir=place)
+    path = place / f"{running.pid}.json"
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        os.write(descriptor, json.dumps(asdict(running)).encode())
+        Path(name).rename(path)
+        yield
+    finally:
+        path.unlink(missing_ok=True)
+        os.close(descriptor)
+
+
+def servers() -> list[Running]:
+    """Return the servers that run, the oldest first; what is left of others is removed."""
+    found = []
+    for path in directory().glob("*.json"):
+        running = _read(path)
+        if running is None:
+            path.unlink(missing_ok=True)
+        else:
+            found.append(running)
+    return sorted(found, key=lambda each: each.since)
+
+
+def runs(pid: int) -> Running | None:
+    """Return the server that a process is, as soon as it is ready; None if it is none."""
+    return _read(directory() / f"{pid}.json")
+
+
+def clear_logs() -> None:
+    """Remove the logs of servers that are gone."""
+    for path in directory().glob("*.log"):
+        with suppress(OSError, ValueError):
+            os.kill(int(path.stem), 0)  # it may be loading, and not be announced yet
+            continue
+        path.unlink(missing_ok=True)
+
+
+def _read(path: Path) -> Running | None:
+    """Return what a file says; None where nobody locks it, or it is none of ours."""
+    try:
+        with path.open("rb") as stream:
+            with suppress(BlockingIOError):
+                fcntl.flock(stream, fcntl.LOCK_SH | fcntl.LOCK_NB)
+                return None
+            told = json.loads(stream.read(_MOST_BYTES))
+        return Running(**{**told, "addresses": tuple(told["addresses"])})
+    except (OSError, ValueError, TypeError, KeyError):
+        return None
