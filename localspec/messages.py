@@ -181,6 +181,21 @@ class Message:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class Infill:
+    """A gap in a text to be filled in, and what is around it.
+
+    Args:
+        prefix: before the gap.
+        suffix: behind it.
+        files: names and texts of what else is of use, the most useful last.
+    """
+
+    prefix: str
+    suffix: str
+    files: tuple[tuple[str, str], ...] = ()
+
+
 def to_json(message: Message) -> dict[str, Any]:
     """Return a message as OpenAI's chat bodies and chat templates have it.
 
@@ -223,7 +238,7 @@ def from_json(value: Any, what: str = "the message") -> Message:
     role = value.get("role")
     if not isinstance(role, str) or role not in _ROLES:
         known = ", ".join(("system", "developer", "user", "assistant", "tool"))
-        raise UsageError(f"{what} has the role {str(role)[:40]!r}: known are {known}")
+        raise UsageError(f"{what} has the role {str(role)[:40]!r}: choose one of {known}")
     content = value.get("content")
     if isinstance(content, list):
         content = "".join(_text_of_part(each, what) for each in content)

@@ -3,7 +3,10 @@
 import os
 import signal
 import threading
+from collections import Counter
+from functools import cache
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -34,6 +37,42 @@ os.environ.setdefault("GOMP_SPINCOUNT", "1000")
 if threading.current_thread() is threading.main_thread():
     signal.signal(signal.SIGINT, signal.default_int_handler)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
+
+
+_WEIGHTS = {"smollm2_path", "vocabularies"}
+_STARTERS = (
+    "tests.warm",
+    "tests.cli.command",
+    "tests.engine.double",
+    "tests.engine.talking",
+    "tests.serve.serving",
+    "tests.ui.driving",
+)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Set the marks that follow from others, from fixtures, and from what a module imports."""
+    seen: Counter[str] = Counter()
+    for item in items:
+        first = item.get_closest_marker("first")
+        if first is not None:
+            case = item.nodeid.partition("[")[0]
+            if seen[case] >= first.args[0]:
+                item.add_marker("slow")
+            seen[case] += 1
+        if _WEIGHTS & set(getattr(item, "fixturenames", ())):
+            item.add_marker("weights")
+        if isinstance(item, pytest.Function) and _starts_processes(item.module):
+            item.add_marker("process")
+
+
+@cache
+def _starts_processes(module: ModuleType) -> bool:
+    """Say whether a module imports what starts processes."""
+    names = {getattr(each, "__module__", None) for each in vars(module).values()}
+    modules = {each.__name__ for each in vars(module).values() if isinstance(each, ModuleType)}
+    return bool({*_STARTERS, "subprocess", "multiprocessing"} & (names | modules))
 
 
 @pytest.fixture(scope="session")

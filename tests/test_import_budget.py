@@ -53,22 +53,22 @@ def script(*words: str) -> str:
 MODEL_LIBRARIES = {"jinja2", "llama_cpp", "multiprocessing", "numpy", "platformdirs", "sqlite3"}
 BUDGET: dict[str, tuple[str, int, set[str]]] = {
     "--help": (script("--help"), 5, set()),
-    "run --help": (script("run", "--help"), 163, MODEL_LIBRARIES),
-    "batch --help": (script("batch", "--help"), 179, MODEL_LIBRARIES),
+    "run --help": (script("run", "--help"), 147, MODEL_LIBRARIES),
+    "batch --help": (script("batch", "--help"), 159, MODEL_LIBRARIES),
     "stats --help": (script("stats", "--help"), 9, {"platformdirs"}),
-    "bench --help": (script("bench", "--help"), 164, {*MODEL_LIBRARIES, "ssl"}),
-    "pull --help": (script("pull", "--help"), 56, {"numpy", "platformdirs"}),
-    "list --help": (script("list", "--help"), 46, {"numpy", "platformdirs"}),
-    "pair --help": (script("pair", "--help"), 47, {"numpy", "platformdirs"}),
-    "config --help": (script("config", "--help"), 27, {"platformdirs"}),
-    "doctor --help": (script("doctor", "--help"), 81, {*MODEL_LIBRARIES, "ssl"}),
-    "chat --help": (script("chat", "--help"), 79, {"platformdirs", "sqlite3"}),
+    "bench --help": (script("bench", "--help"), 149, MODEL_LIBRARIES),
+    "pull --help": (script("pull", "--help"), 48, {"numpy", "platformdirs"}),
+    "list --help": (script("list", "--help"), 33, {"numpy", "platformdirs"}),
+    "pair --help": (script("pair", "--help"), 33, {"numpy", "platformdirs"}),
+    "config --help": (script("config", "--help"), 26, {"platformdirs"}),
+    "doctor --help": (script("doctor", "--help"), 72, {*MODEL_LIBRARIES, "ssl"}),
+    "chat --help": (script("chat", "--help"), 71, {"platformdirs", "sqlite3"}),
     "first frame of chat": (
         _FIRST_FRAME,
-        108,
+        103,
         {"asyncio", "platformdirs", "rich", "sqlite3", "ssl", "textual"},
     ),
-    "engine's process": (_ENGINE, 158, MODEL_LIBRARIES),
+    "engine's process": (_ENGINE, 139, MODEL_LIBRARIES),
 }
 
 

@@ -106,6 +106,7 @@ def test_lookup_changes_no_byte(smollm2_path: Path, prompts: list[str]) -> None:
     assistant.close()
 
 
+@pytest.mark.slow
 @pytest.mark.weights
 def test_a_second_turn_evaluates_only_what_is_new(exact_smollm2: Assistant) -> None:
     exact_smollm2.models.target.truncate(0)
@@ -129,6 +130,7 @@ def test_the_public_api_answers(smollm2_path: Path) -> None:
     assistant.close()
 
 
+@pytest.mark.slow
 @pytest.mark.weights
 def test_a_full_context_ends_the_answer(smollm2_path: Path) -> None:
     assistant = localspec.load(target=str(smollm2_path), options=LoadOptions(n_ctx=256))

@@ -40,7 +40,7 @@ def _finish(machine: ToyMachine) -> None:
 def _complaint(ended: Ended) -> str:
     assert ended.code > 0, ended.err
     assert "Traceback" not in ended.err
-    assert "fault of localspec" not in ended.err
+    assert "bug in localspec" not in ended.err
     lines = [line for line in ended.err.splitlines() if not line.startswith("localspec: fetching")]
     assert len(lines) == 1, ended.err
     return lines[0]

@@ -9,7 +9,7 @@ from pathlib import Path
 from lab.faults.ground import Ended, Ground
 from localspec.telemetry.log import read_lines, read_records
 
-_ABOUT_A_FAULT = ("Traceback", "fault of localspec", "Exception ", "core dumped")
+_ABOUT_A_FAULT = ("Traceback", "bug in localspec", "Exception ", "core dumped")
 
 
 def assert_clear(ended: Ended) -> str:

@@ -49,7 +49,7 @@ def own_options(fields: Mapping[str, Any]) -> Mapping[str, Any]:
         raise UsageError(f"{OWN} is {cut(value)}: it takes an object")
     for name in value:
         if name not in _OWN_NAMES:
-            raise UsageError(f"{OWN} has {cut(name)}: known are {', '.join(_OWN_NAMES)}")
+            raise UsageError(f"{OWN} has {cut(name)}: choose one of {', '.join(_OWN_NAMES)}")
     return value
 
 

@@ -74,7 +74,7 @@ def _message(value: Any, number: int) -> Message:
         role = value.get("role")
         if role not in _ROLES:  # no line has tools
             raise UsageError(
-                f"{what} has the role {str(role)[:40]!r}: known are {', '.join(_ROLES)}"
+                f"{what} has the role {str(role)[:40]!r}: choose one of {', '.join(_ROLES)}"
             )
         if value.get("tool_calls"):
             raise UsageError(f"{what} calls tools, which no line has: leave tool_calls out")

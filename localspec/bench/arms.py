@@ -49,7 +49,7 @@ def parse_arm(text: str, usual: LaunchOptions) -> Arm:
         if name not in KEYS or not value.strip() or name in values:
             raise UsageError(
                 f"arm {text[:80]!r}: give a draft mode like off or model:3, or settings like "
-                f"draft=auto,target=FILE; known are {', '.join(KEYS)}"
+                f"draft=auto,target=FILE; use one of {', '.join(KEYS)}"
             )
         values[name] = value.strip()
     mode = values.pop("draft", usual.draft)

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from localspec.bench.modes import OFF
 from localspec.bench.prompts import BenchPrompt
@@ -22,6 +22,7 @@ def slot_options(asked: ReplyOptions, slot: Slot) -> ReplyOptions:
     return replace(asked, sampling=sampling, seed=(asked.seed or 0) + slot.repeat)
 
 
+@dataclass(slots=True, eq=False)
 class OwnRuns:
     """Answers prompts in a mode, each from empty caches and without memories of earlier ones.
 
@@ -33,19 +34,11 @@ class OwnRuns:
         clock: seconds, monotonic.
     """
 
-    def __init__(
-        self,
-        assistant: Assistant,
-        policy: Callable[[str], Policy],
-        prompts: Sequence[BenchPrompt],
-        asked: ReplyOptions,
-        clock: Callable[[], float] = time.perf_counter,
-    ) -> None:
-        self._assistant = assistant
-        self._policy = policy
-        self._prompts = prompts
-        self._asked = asked
-        self._clock = clock
+    assistant: Assistant
+    policy: Callable[[str], Policy]
+    prompts: Sequence[BenchPrompt]
+    asked: ReplyOptions
+    clock: Callable[[], float] = time.perf_counter
 
     def run(self, slot: Slot) -> Trial:
         """Answer, and return what came of it.
@@ -54,19 +47,19 @@ class OwnRuns:
             Cancelled: the models' cancel flag was set.
             ContextOverflow: the prompt leaves no room for an answer.
         """
-        models = self._assistant.models
+        models = self.assistant.models
         for model in (models.target, models.draft_model):
             if model is not None:
                 model.truncate(0)
-        prompt, options = self._prompts[slot.prompt].prompt, slot_options(self._asked, slot)
-        policy, start = self._policy(slot.mode), self._clock()
+        prompt, options = self.prompts[slot.prompt].prompt, slot_options(self.asked, slot)
+        policy, start = self.policy(slot.mode), self.clock()
         arrivals: list[Arrival] = []
         rounds: list[Round] = []
-        for event in self._assistant.stream(prompt, options, policy=policy):
+        for event in self.assistant.stream(prompt, options, policy=policy):
             if isinstance(event, RoundDone):
                 before = arrivals[-1].n_tokens if arrivals else 0
                 n_tokens = before + len(event.round.confirmed)
-                arrivals.append(Arrival(n_tokens, self._clock() - start))
+                arrivals.append(Arrival(n_tokens, self.clock() - start))
                 rounds.append(event.round)
             elif isinstance(event, Finished):
                 if event.reply.stop_reason is StopReason.CANCELLED:
@@ -78,10 +71,10 @@ class OwnRuns:
         """Answer one short prompt in every mode: the first pass of a width costs more."""
         for mode in dict.fromkeys([OFF, *modes]):
             brief = OwnRuns(
-                self._assistant,
-                self._policy,
+                self.assistant,
+                self.policy,
                 [BenchPrompt("", "Count from one to ten, twice.")],
-                replace(self._asked, max_tokens=min(24, self._asked.max_tokens or 24)),
+                replace(self.asked, max_tokens=min(24, self.asked.max_tokens or 24)),
             )
             brief.run(Slot(0, 0.0, 0, mode, 0))
 

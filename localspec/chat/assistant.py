@@ -26,7 +26,6 @@ from localspec.chat.events import (
     Started,
     TokenLogprob,
 )
-from localspec.chat.infill import Infill, infill_tokens
 from localspec.chat.loaded_models import LoadedModels
 from localspec.chat.reply import ReplyInProgress
 from localspec.chat.reply_text import ReplyText
@@ -34,14 +33,16 @@ from localspec.chat.requests import Answered, Observer, Request, at_once
 from localspec.chat.stop_strings import StopStrings
 from localspec.chat.template import ChatTemplate
 from localspec.chat.thinking import ThinkingFilter, tag_pieces, thinking_tags
+from localspec.chat.tokenizer import infill_tokens
 from localspec.decoding.choose import Chooser
 from localspec.decoding.generation import Generation, Limits
-from localspec.decoding.logprobs import logprobs
 from localspec.decoding.noise import Noise
 from localspec.decoding.policy.policy import Policy
 from localspec.decoding.round import StopReason
+from localspec.decoding.sampling import logprobs
 from localspec.decoding.scheduler import Ended, Scheduler
 from localspec.errors import ContextOverflow, LocalspecError, UsageError
+from localspec.messages import Infill
 from localspec.options import ReplyOptions, SamplingParams
 
 _SEED_BITS = 32  # short enough to be copied by hand
@@ -61,7 +62,6 @@ class Assistant:
         load_s: seconds that loading took.
         shared_chunk: most tokens of a prompt's chunk while others are answered; None cuts prompts as
             if they were alone.
-        clock: seconds, monotonic.
     """
 
     def __init__(
@@ -73,18 +73,16 @@ class Assistant:
         notes: tuple[str, ...] = (),
         load_s: float = 0.0,
         shared_chunk: int | None = None,
-        clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         self.models = models
         self.policies = tuple(policies)
         self.observers = tuple(observers)
         self.notes = notes
         self.load_s = load_s
-        self._clock = clock
         self._scheduler = Scheduler[Reply](
             models.by_role(),
             models.cancel,
-            clock,
+            time.perf_counter,
             shared_chunk=shared_chunk,
             on_chunk=self._prefilled,
         )
@@ -255,7 +253,7 @@ class Assistant:
         self.models.close()
 
     def _begin(self, request: Request, free: Sequence[int]) -> None:
-        start = self._clock()
+        start = time.perf_counter()
         try:
             prompt = _as_conversation(request)
             if request.infill is not None:
@@ -322,12 +320,14 @@ class Assistant:
             conversation=conversation,
             seed=seed,
             start=start,
-            generation=Generation(tokens, target, running.policy, chooser, limits, self._clock),
+            generation=Generation(
+                tokens, target, running.policy, chooser, limits, time.perf_counter
+            ),
             target=target,
             eog=models.eog,
             text=self._reply_text(conversation, options),
             drafter=running.policy.name,
-            clock=self._clock,
+            clock=time.perf_counter,
             emit=partial(self._emit, running),
             logprobs=chosen,
         )

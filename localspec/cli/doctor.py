@@ -69,7 +69,7 @@ def _tell_file(name: str) -> None:
 def examine(
     *, offline: bool, verify: bool, progress: Callable[[str], None] = lambda _: None
 ) -> list[Fact]:
-    """Look this machine over.
+    """Check this machine.
 
     Args:
         offline: use no network.

@@ -236,7 +236,7 @@ def failure(number: int | None, error: Exception) -> Failed:
         return Failed(number, type(error).__name__, str(error))
     traceback.print_exception(error, file=sys.stderr)
     reason = " ".join(f"{type(error).__name__}: {error}".split())[:300]
-    return Failed(number, "Fault", f"this is a fault of localspec, report it ({reason})")
+    return Failed(number, "Fault", f"this is a bug in localspec, report it ({reason})")
 
 
 def _checked(messages: Sequence[Message]) -> tuple[Message, ...]:

@@ -4,6 +4,7 @@ Whatever goes wrong with a request becomes one `Failed`, and the next request is
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from localspec.chat.thinking import thinking_tags
@@ -35,6 +36,7 @@ from localspec.errors import TemplateError, UsageError
 from localspec.options import LaunchOptions
 
 
+@dataclass(slots=True, eq=False)
 class Server:
     """Serves one client.
 
@@ -46,29 +48,21 @@ class Server:
         tell: says something to the client; never waits.
     """
 
-    def __init__(
-        self,
-        factory: Factory,
-        requests: Requests,
-        cancel: CancelFlag,
-        interruption: Interruption,
-        tell: Callable[[Notice], None],
-    ) -> None:
-        self._factory = factory
-        self._requests = requests
-        self._cancel = cancel
-        self._interruption = interruption
-        self._tell = tell
-        self._answering: Answering | None = None
+    factory: Factory
+    requests: Requests
+    cancel: CancelFlag
+    interruption: Interruption
+    tell: Callable[[Notice], None]
+    answering: Answering | None = field(default=None, init=False)
 
     def serve(self) -> None:
         """Serve until the client ends it.
 
         Answers go on between two commands; what changes the models waits until none is left.
         """
-        self._requests.start(self._cancel_reply)
+        self.requests.start(self._cancel_reply)
         while True:
-            command = self._requests.next(busy=self._busy)
+            command = self.requests.next(busy=self._busy)
             if command is not None:
                 self._do(command)
             elif self._busy:
@@ -78,22 +72,22 @@ class Server:
 
     @property
     def _busy(self) -> bool:
-        return self._answering is not None and self._answering.busy
+        return self.answering is not None and self.answering.busy
 
     def _step(self) -> None:
         """Go on with what is being answered; a fault in a pass ends all of it, and not the models."""
-        assert self._answering is not None, "it is busy"  # noqa: S101
-        if self._requests.ended:
-            self._cancel.set()
+        assert self.answering is not None, "it is busy"  # noqa: S101
+        if self.requests.ended:
+            self.cancel.set()
         try:
-            self._answering.step()
+            self.answering.step()
         except Exception as error:
-            self._answering.abandon(error)
+            self.answering.abandon(error)
 
     def _cancel_reply(self, number: int) -> None:
         """End one answer; called by the thread that reads."""
-        if self._answering is not None:
-            self._answering.cancel(number)
+        if self.answering is not None:
+            self.answering.cancel(number)
 
     def _do(self, command: Command) -> None:
         """Do it; whatever goes wrong becomes one `Failed`, and the next command is served."""
@@ -101,7 +95,7 @@ class Server:
             self._tried(command)
         except Exception as error:  # one request must not cost the models, nor the chat
             number = command.id if isinstance(command, Question) else None
-            self._tell(failure(number, error))
+            self.tell(failure(number, error))
 
     def _tried(self, command: Command) -> None:
         match command:
@@ -110,15 +104,15 @@ class Server:
             case Ask():
                 answering = self._loaded()
                 answering.ask(command)
-                if self._requests.is_cancelled(command.id):
+                if self.requests.is_cancelled(command.id):
                     answering.cancel(command.id)
             case Count():
                 tokens, n_ctx = self._loaded().count(command.messages)
-                self._tell(Counted(command.id, tokens, n_ctx))
+                self.tell(Counted(command.id, tokens, n_ctx))
             case Tokenize():
-                self._tell(self._loaded().tokenize(command))
+                self.tell(self._loaded().tokenize(command))
             case Detokenize():
-                self._tell(self._loaded().spell(command.id, command.tokens))
+                self.tell(self._loaded().spell(command.id, command.tokens))
             case SaveState():
                 self._save(command)
             case RestoreState():
@@ -129,48 +123,46 @@ class Server:
             self._fetch(options)
             # Only now does the old pair go, and its memory is free before the new one is planned.
             self._drop()
-            loaded = self._factory.load(options, self._cancel, self._tell)
+            loaded = self.factory.load(options, self.cancel, self.tell)
         except (Cancelled, KeyboardInterrupt):
-            kept = self._answering
-            self._tell(LoadCancelled(None if kept is None else kept.target_name))
+            kept = self.answering
+            self.tell(LoadCancelled(None if kept is None else kept.target_name))
             return
-        self._answering = Answering(loaded, self._tell)
-        self._tell(_ready(loaded))
+        self.answering = Answering(loaded, self.tell)
+        self.tell(_ready(loaded))
 
     def _fetch(self, options: LaunchOptions) -> None:
-        with self._interruption.allowed():
-            if not self._cancel.is_set:
-                self._factory.fetch(options, self._tell)
-        if (
-            self._cancel.is_set
-        ):  # also where a library took the interruption for an error of its own
+        with self.interruption.allowed():
+            if not self.cancel.is_set:
+                self.factory.fetch(options, self.tell)
+        if self.cancel.is_set:  # also where a library took the interruption for an error of its own
             raise Cancelled
 
     def _save(self, command: SaveState) -> None:
         try:
             saved = self._loaded().save(Path(command.directory))
         except (StateLeftError, UsageError) as error:  # also where no model is loaded
-            self._tell(StateLeft(command.directory, str(error)))
+            self.tell(StateLeft(command.directory, str(error)))
         else:
-            self._tell(StateSaved(command.directory, saved.tokens, saved.size_bytes))
+            self.tell(StateSaved(command.directory, saved.tokens, saved.size_bytes))
 
     def _restore(self, command: RestoreState) -> None:
         try:
             tokens = self._loaded().restore(Path(command.directory))
         except (StateLeftError, UsageError) as error:  # also where no model is loaded
-            self._tell(StateLeft(command.directory, str(error)))
+            self.tell(StateLeft(command.directory, str(error)))
         else:
-            self._tell(StateRestored(command.directory, tokens))
+            self.tell(StateRestored(command.directory, tokens))
 
     def _loaded(self) -> Answering:
-        if self._answering is None:
+        if self.answering is None:
             raise UsageError("no model loaded: choose one with F8 or /model")
-        return self._answering
+        return self.answering
 
     def _drop(self) -> None:
-        if self._answering is not None:
-            self._answering.close()
-            self._answering = None
+        if self.answering is not None:
+            self.answering.close()
+            self.answering = None
 
 
 def _ready(loaded: Loaded) -> Ready:

@@ -67,7 +67,9 @@ def decode(line: bytes, kinds: Mapping[str, type[T]]) -> T:
     try:
         document = json.loads(line, parse_constant=_constant)
     except (ValueError, RecursionError) as error:
-        raise FrameError(f"a frame is no JSON: {' '.join(str(error).split())[:120]}") from None
+        raise FrameError(
+            f"a frame is not valid JSON: {' '.join(str(error).split())[:120]}"
+        ) from None
     if not isinstance(document, dict):
         raise FrameError(f"a frame is a {type(document).__name__}, not an object")
     version = document.pop("v", None)
@@ -208,4 +210,4 @@ def _instance(kind: type[T], value: object, where: str, wanted: str) -> T:
 def _constant(name: str) -> float:
     if name == "-Infinity":  # the bias of a token that is forbidden
         return -math.inf
-    raise ValueError(f"{name} is no number")
+    raise ValueError(f"{name} is not a number")

@@ -2,6 +2,7 @@
 
 from collections import deque
 from collections.abc import Collection
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -16,6 +17,7 @@ _KEPT = 96
 """Masks that are kept: more than any draft is long."""
 
 
+@dataclass(slots=True, eq=False)
 class GrammarState:
     """Where an answer is in its grammar: behind a token, which follows another state. Never changed.
 
@@ -26,22 +28,15 @@ class GrammarState:
         ended: whether an EOG was among the tokens.
     """
 
-    __slots__ = ("before", "cursor", "ended", "length", "mask", "token")
+    cursor: "_Cursor"
+    before: "GrammarState | None" = None
+    token: int = -1
+    ended: bool = False
+    mask: NDArray[np.bool_] | None = None  # the cursor's: kept for a while
+    length: int = field(init=False)
 
-    def __init__(
-        self,
-        cursor: "_Cursor",
-        before: "GrammarState | None" = None,
-        token: int = -1,
-        *,
-        ended: bool = False,
-    ) -> None:
-        self.cursor = cursor
-        self.before = before
-        self.token = token
-        self.ended = ended
-        self.length: int = 0 if before is None else before.length + 1
-        self.mask: NDArray[np.bool_] | None = None  # the cursor's: kept for a while
+    def __post_init__(self) -> None:
+        self.length = 0 if self.before is None else self.before.length + 1
 
 
 class GrammarAutomaton:

@@ -59,7 +59,7 @@ def _rewritten(gbnf: str) -> Iterator[str]:
     names: set[str] = set()
     for match in _TOKEN.finditer(gbnf):
         if match["rule"] and match["name"] in names:
-            raise _error_at(gbnf, match.start())(f"the rule {match['name']} is there already")
+            raise _error_at(gbnf, match.start())(f"the rule {match['name']} is defined twice")
         names |= {match["name"]} if match["rule"] else set()
     if _ROOT not in names:
         raise UsageError("the grammar is wrong: it has no rule root")

@@ -162,7 +162,7 @@ class HistoryDatabase:
             )
             return
         advice = _ADVICE.get(reason, f"check {self._path.parent}")
-        self.trouble = f"{told}: {advice}; localspec keeps trying, and holds the conversation in memory meanwhile"
+        self.trouble = f"{told}: {advice}; localspec keeps trying; until then the conversation is kept in memory"
         (last,) = self._connection.execute("SELECT max(seq) FROM sqlite_sequence").fetchone()
         self._ids = count((last or 0) + _GAP * (1 + secrets.randbelow(_GAP)))
         self._pending = []

@@ -5,11 +5,12 @@ Its argument is the number of requests to answer at once, or `auto`; without one
 
 import sys
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import astuple, replace
 from pathlib import Path
 from typing import Any
 
 import localspec
+from localspec.calibration.key import file_identity
 from localspec.chat.assistant import Assistant
 from localspec.chat.conversation import Segment
 from localspec.decoding.cancel import CancelFlag
@@ -20,7 +21,6 @@ from localspec.launch.load import HOLD_UP_S, Runtime, load
 from localspec.launch.observe import Telemetry
 from localspec.launch.plan import make_plan
 from localspec.llama.state import StateUnfitError, restore_state, save_state
-from localspec.models.transfer import Progress
 from localspec.options import LaunchOptions
 
 
@@ -37,15 +37,9 @@ class RuntimeFactory:
 
     def fetch(self, options: LaunchOptions, tell: Callable[[Downloading], None]) -> None:
         """Obtain the files and check them; the memory is not looked at, another pair may still be in it."""
-
-        def report(progress: Progress) -> None:
-            tell(
-                Downloading(
-                    progress.name, progress.done_bytes, progress.total_bytes, progress.source
-                )
-            )
-
-        make_plan(replace(options, fit=False), report)
+        make_plan(
+            replace(options, fit=False), lambda progress: tell(Downloading(*astuple(progress)))
+        )
 
     def load(
         self,
@@ -74,7 +68,7 @@ class RuntimeFactory:
 
 
 def _loaded(runtime: Runtime, path: Path) -> Loaded:
-    context, identity = runtime.target, _identity(path)
+    context, identity = runtime.target, file_identity(path)
 
     def save(directory: Path, remembered: tuple[Segment, ...]) -> SavedState:
         extra = {"remembered": [[each.text, each.tokens] for each in remembered]}
@@ -104,14 +98,6 @@ def _segments(remembered: list[Any]) -> tuple[Segment, ...]:
         if type(each.text) is not str or not all(type(token) is int for token in each.tokens):
             raise TypeError(each)
     return segments
-
-
-def _identity(path: Path) -> str:
-    """Return what tells a model's file from all others: its sha256 where the store knows it."""
-    if path.parent.name == "blobs":
-        return f"sha256 {path.name}"
-    status = path.stat()
-    return f"{path}, {path.resolve()} of {status.st_size} bytes, changed at {status.st_mtime_ns}"
 
 
 if __name__ == "__main__":

@@ -167,9 +167,7 @@ class NativeContext:
         """Return the rows of the last pass as an array that shares their memory."""
         address = ctypes.cast(native.llama_get_logits(self.handle), ctypes.c_void_p).value
         if address is None:
-            raise PassFailed(
-                "llama.cpp returned no logits: this is a fault of localspec, report it"
-            )
+            raise PassFailed("llama.cpp returned no logits: this is a bug in localspec, report it")
         view = self._views.get((address, count))
         if view is None:
             size = ctypes.c_float * (count * self.n_vocab)
@@ -211,7 +209,7 @@ class NativeContext:
         if code == _NO_SLOT:
             return f"no room in the KV cache for {where} (context {self.n_ctx}): raise --ctx"
         if code == _BAD_BATCH:
-            return f"llama.cpp refused a pass of {where}: this is a fault of localspec, report it"
+            return f"llama.cpp refused a pass of {where}: this is a bug in localspec, report it"
         detail = last_complaint() or f"code {code}"
         return (
             f"llama.cpp failed in a pass of {where} ({detail}): try a smaller --ctx or --gpu-layers"

@@ -362,5 +362,5 @@ def _reference(
         return on_hub.text
     entry = find(text)
     if entry is None:
-        raise table.error(key, f"is {text[:80]!r}, known are {', '.join(names)}")
+        raise table.error(key, f"is {text[:80]!r}: choose one of {', '.join(names)}")
     return entry.name

@@ -39,19 +39,13 @@ class Wanted:
         return (self.target,) if self.draft_model is None else (self.target, self.draft_model)
 
 
-def pull(
-    *names: str,
-    progress: Report = lambda _: None,
-    offline: bool = False,
-    mirrors: Sequence[str] | None = None,
-) -> list[Path]:
+def pull(*names: str) -> list[Path]:
     """Fetch pairs and models, and return the verified files; what is here is not fetched again.
 
     Raises:
         ModelUnavailable: no such name, or no source delivers it.
     """
-    models = models_of_all(wanted(names, offline=offline))
-    return fetch(models, offline=offline, progress=progress, mirrors=mirrors)
+    return fetch(models_of_all(wanted(names)))
 
 
 def wanted(names: Sequence[str], *, offline: bool = False) -> list[Wanted]:

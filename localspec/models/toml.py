@@ -154,7 +154,7 @@ class Table:
         """Take a string that is among those known."""
         value, names = self._take(key), list(known)
         if not isinstance(value, str) or value not in names:
-            raise self.error(key, f"is {brief(value)}, known are {', '.join(names)}")
+            raise self.error(key, f"is {brief(value)}: choose one of {', '.join(names)}")
         return value
 
     def tables(self, key: str, name_pattern: str) -> Iterator[tuple[str, "Table"]]:
@@ -174,7 +174,7 @@ class Table:
         inner = self.table(key)
         for name, given in inner.rest.items():
             if name not in known:
-                raise inner.error(name, f"is not a known option; known are {', '.join(known)}")
+                raise inner.error(name, f"is not a known option: use one of {', '.join(known)}")
             problem = known[name].problem(given)
             if problem is not None:
                 raise inner.error(name, f"cannot be used: {problem}")

@@ -81,5 +81,5 @@ async def _wrong_address(request: Request, error: Exception) -> Response:
 
 async def _fault(request: Request, error: Exception) -> Response:
     traceback.print_exception(error, file=sys.stderr)
-    reason = f"this is a fault of localspec, report it ({type(error).__name__})"
+    reason = f"this is a bug in localspec, report it ({type(error).__name__})"
     return error_of(request.url.path, 500, reason)

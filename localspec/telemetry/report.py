@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from operator import add
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 from localspec.decoding.round import OFF
 from localspec.decoding.stats import AcceptanceCounts
@@ -24,6 +24,8 @@ _GROUPS = ("pair", "workload", "drafter", "depth", "time")
 
 Measured = Mapping[int, tuple[int, float]]
 """By where a bucket of depths begins: how many plain rounds, and their seconds."""
+_Cells = dict[tuple[int, str, str, str, int], tuple[int, ...]]
+"""By hour, pair, kind of text, drafter and depth: sums of `COUNTS`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,29 +163,19 @@ class Report:
     plain: dict[str, PlainCost] = field(default_factory=dict)
 
 
-class _Place(NamedTuple):
-    """Where rounds belong."""
-
-    hour: int
-    pair: str
-    workload: str
-    drafter: str
-    depth: int
-
-
 def make_report(records: Records, since_s: float | None = None) -> Report:
     """Return the report of the replies that began since a moment."""
     replies = [each for each in records.replies.values() if each.at >= (since_s or 0.0)]
     shifts = [each for each in reversed(records.shifts) if each.at >= (since_s or 0.0)]
     first_s = min((each.at for each in replies), default=None)
     report = Report(since_s, first_s, len(replies), shifts)
-    cells: dict[_Place, tuple[int, ...]] = {}
+    cells: _Cells = {}
     # Plain rounds of an hour and a pair, and of all hours, which is None.
     plain: dict[tuple[int | None, str], dict[int, tuple[int, float]]] = {}
     for reply in replies:
         hour, name = int(reply.at // _HOUR_S), reply.pair.name
         for (drafter, depth), counts in reply.cells.items():
-            place = _Place(hour, name, reply.workload, drafter, depth)
+            place = (hour, name, reply.workload, drafter, depth)
             cells[place] = tuple(map(add, cells.get(place, NOTHING), counts))
             for when in (hour, None) if drafter == OFF else ():
                 by_depth = plain.setdefault((when, name), {})
@@ -199,28 +191,24 @@ def make_report(records: Records, since_s: float | None = None) -> Report:
     report.plain = {
         name: plain_cost(plain.get((None, name), {}), its) for name, its in calibrated_s.items()
     }
-    drafted = {(place.hour, place.pair) for place, counts in cells.items() if counts[1]}
+    drafted = {(hour, name) for (hour, name, *_), counts in cells.items() if counts[1]}
     loads = {key: report.plain.get(key[1], PlainCost()).load(plain.get(key, {})) for key in drafted}
     _sum_up(report, cells, loads)
     return report
 
 
-def _sum_up(
-    report: Report,
-    cells: Mapping[_Place, tuple[int, ...]],
-    loads: Mapping[tuple[int, str], float | None],
-) -> None:
+def _sum_up(report: Report, cells: _Cells, loads: Mapping[tuple[int, str], float | None]) -> None:
     """Sum cells up by all that they belong to; `loads` are those of hours and pairs with drafts."""
-    hours = [place.hour for place in cells]
+    hours = [hour for hour, *_ in cells]
     span = max(hours, default=0) - min(hours, default=0)
     step = next((each for each in _STEPS_H if span / each < _MOST_POINTS), _STEPS_H[-1])
     report.step_s = step * _HOUR_S
-    for place, counts in cells.items():
-        load = loads.get((place.hour, place.pair))
-        plain_s = load and counts[3] * load * report.plain[place.pair].of(place.depth)
-        period = place.hour // step * report.step_s
+    for (hour, pair, workload, drafter, depth), counts in cells.items():
+        load = loads.get((hour, pair))
+        plain_s = load and counts[3] * load * report.plain[pair].of(depth)
         report.total.add(counts, plain_s)
-        for group, key in zip(report.by.values(), (*place[1:], period), strict=True):
+        keys = (pair, workload, drafter, depth, hour // step * report.step_s)
+        for group, key in zip(report.by.values(), keys, strict=True):
             group.setdefault(key, RoundSums()).add(counts, plain_s)
     for name, group in report.by.items():
         key = (lambda its: its[0]) if name in {"depth", "time"} else (lambda its: -its[1].rounds)

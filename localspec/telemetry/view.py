@@ -104,11 +104,11 @@ def _head(report: Report) -> Iterator[str]:
         f"{_said_of_saving(total)}"
     )
     for name, cost in report.plain.items():
-        yield f"a plain token of {name}: {_said_of_plain(cost)}"
+        yield f"a token of {name} without drafting: {_said_of_plain(cost)}"
     if total.saved_s is not None and total.rounds_compared < total.rounds:
         yield (
-            f"speed-up and time saved hold for {total.rounds_compared} of {total.rounds} rounds: those of hours with "
-            f"drafts, and with {LEAST_ROUNDS} rounds or more without"
+            f"speed-up and time saved are of {total.rounds_compared} of {total.rounds} rounds: only hours with "
+            f"drafts and at least {LEAST_ROUNDS} rounds without count"
         )
 
 
@@ -116,7 +116,7 @@ def _said_of_saving(total: RoundSums) -> str:
     if total.drafted == 0:
         return "nothing was drafted"
     if total.saved_s is None:
-        return "what drafting saved is not known: too few rounds ran without a draft"
+        return "how much drafting saved is unknown: too few rounds ran without a draft"
     plain = duration_text(total.plain_s, 1)
     if total.saved_s >= 0:
         return f"drafting saved {duration_text(total.saved_s, 1)} of {plain}"
@@ -125,11 +125,11 @@ def _said_of_saving(total: RoundSums) -> str:
 
 def _said_of_plain(cost: PlainCost) -> str:
     if cost.source == "unknown":
-        return "unknown: hardly a round ran without a draft, and nothing was calibrated"
+        return "unknown: too few rounds ran without a draft, and nothing was calibrated"
     known = f"{1000 * cost.base_s:.1f} ms, "
     if cost.source == "measured":
-        return f"{known}measured in {cost.rounds} rounds without a draft; compared by the hour, and by depth"
-    return f"{known}as calibrated at a shallow depth: hardly a round ran without a draft"
+        return f"{known}measured in {cost.rounds} rounds; compared within the hour, at the same depth of the context"
+    return f"{known}as calibrated in a short context: too few rounds ran without a draft"
 
 
 def said_of_shift(shift: Shift) -> str:

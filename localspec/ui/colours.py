@@ -27,6 +27,7 @@ THEMES = (
         background="#14161b",
         surface="#1b1e25",
         panel="#242832",
+        variables={"scrollbar": "#3b4252", "scrollbar-background": "#181b21"},
         dark=True,
     ),
     Theme(
@@ -41,6 +42,7 @@ THEMES = (
         background="#fcfcfa",
         surface="#f2f2ee",
         panel="#e5e5df",
+        variables={"scrollbar": "#c4c4bc", "scrollbar-background": "#f2f2ee"},
         dark=False,
     ),
 )
@@ -54,7 +56,7 @@ _MEANINGS: Mapping[str, str] = {
     "gain": "$success",
     "loss": "$error",
     "draft": "$success",
-    "verify": "$primary",
+    "verify": "$secondary",
     "other": "dim",
     OFF: "dim",
 }

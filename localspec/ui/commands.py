@@ -91,7 +91,7 @@ COMMANDS: Sequence[Command] = (
         arguments=SETTINGS,
     ),
     Command(
-        "think", "", "fold or unfold thoughts and long questions", program.think, while_busy=True
+        "think", "", "show or hide thoughts and long questions", program.think, while_busy=True
     ),
     Command(
         "stats",

@@ -14,6 +14,8 @@ _QUESTION = b"\x1b]11;?\x1b\\\x1b[c"
 _COLOUR = re.compile(rb"\x1b\]11;rgba?:([0-9a-fA-F]+)/([0-9a-fA-F]+)/([0-9a-fA-F]+)")
 _END = re.compile(rb"\x1b\[\?[\d;]*c")
 _PATIENCE_S = 0.2
+# What comes later would be taken for keys; over a slow line it may.
+_PATIENCE_FROM_AFAR_S = 1.0
 # How bright red, green and blue are to the eye (ITU-R BT.601).
 _WEIGHTS = (0.299, 0.587, 0.114)
 
@@ -50,7 +52,8 @@ def is_dark(answer: bytes) -> bool | None:
 
 def _answer(terminal: int) -> bytes:
     """Return what the terminal answered, or what it said in the time that it has."""
-    end_s, said = time.monotonic() + _PATIENCE_S, b""
+    patience_s = _PATIENCE_FROM_AFAR_S if "SSH_CONNECTION" in os.environ else _PATIENCE_S
+    end_s, said = time.monotonic() + patience_s, b""
     while not _END.search(said):
         left_s = end_s - time.monotonic()
         if left_s <= 0 or not select.select([terminal], [], [], left_s)[0]:

@@ -44,8 +44,8 @@ IN_COMPOSER: list[BindingType] = [
 ON_MESSAGE: list[BindingType] = [
     Binding("up", "app.focus_previous", "Previous message", id="message_up", show=False),
     Binding("down", "app.focus_next", "Next message", id="message_down", show=False),
-    _message("left", "earlier", "Earlier version"),
-    _message("right", "later", "Later version"),
+    _message("left", "earlier", "Previous version"),
+    _message("right", "later", "Next version"),
     _message("e", "edit", "Edit as a new branch"),
     _message("b", "branch", "Branch into a new conversation"),
     _message("c", "copy", "Copy"),

@@ -1,6 +1,6 @@
 """The token lens: an answer with the origin of every token, by colours, or by marks where there are none."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
@@ -53,9 +53,24 @@ def runs(happened: Iterable[RoundDone]) -> list[Run]:
     return found
 
 
+def pieces(happened: Iterable[RoundDone]) -> Iterator[tuple[str, Mark]]:
+    """Yield an answer in pieces with their marks, of one line each; line ends and indentation are `plain`."""
+    begins = True
+    for run in runs(happened):
+        for at, line in enumerate(run.text.split("\n")):
+            if at:
+                yield "\n", MARKS["plain"]
+                begins = True
+            text = line.lstrip(" ") if begins else line
+            yield line[: len(line) - len(text)], MARKS["plain"]
+            if text:
+                yield text, run.mark
+                begins = False
+
+
 def marked(happened: Iterable[RoundDone]) -> str:
-    """Return an answer with marks around its runs, as plain text."""
-    return "".join(f"{run.mark.open}{run.text}{run.mark.close}" for run in runs(happened))
+    """Return an answer with marks around its pieces, as plain text."""
+    return "".join(f"{mark.open}{text}{mark.close}" for text, mark in pieces(happened))
 
 
 def counts(happened: Iterable[RoundDone]) -> list[tuple[Mark, int]]:

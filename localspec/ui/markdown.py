@@ -9,6 +9,7 @@ from rich.markdown import CodeBlock, Markdown
 from rich.segment import Segment
 from rich.style import Style
 from rich.syntax import Syntax
+from rich.text import Text
 
 from localspec.ui.blocks import CODE, FRAME
 
@@ -44,16 +45,18 @@ class Code:
         """Yield the lines."""
         width = options.max_width
         language = self.language or "text"
-        syntax = Syntax(
-            self.text, language, theme=self.theme, word_wrap=True, background_color="default"
-        )
-        if width < _LEAST:
-            yield syntax
+        framed = width >= _LEAST
+        inner = width - 4 if framed else width
+        syntax = Syntax("", language, theme=self.theme, background_color="default")
+        text = syntax.highlight(self.text)
+        text.rstrip()
+        text = _hanging(text, console, inner)
+        if not framed:
+            yield text
             return
         if self.begins:
             yield from self._head(width)
-        inner = options.update(width=width - 4, height=None)
-        for line in console.render_lines(syntax, inner, pad=True):
+        for line in console.render_lines(text, options.update(width=inner, height=None), pad=True):
             yield Segment("│ ", _EDGE)
             yield from line
             yield Segment(" │", _EDGE)
@@ -73,6 +76,19 @@ class Code:
         yield Segment(copy, _EDGE + Style(meta={CODE: self.text}))
         yield Segment("─╮", _EDGE)
         yield Segment.line()
+
+
+def _hanging(text: Text, console: Console, width: int) -> Text:
+    """Break lines at words; what goes on is indented like its line."""
+    lines: list[Text] = []
+    for line in text.split("\n", allow_blank=True):
+        indent = len(line.plain) - len(line.plain.lstrip(" "))
+        if line.cell_len <= width or indent > width // 2:
+            lines += line.wrap(console, width) if line.cell_len > width else [line]
+        else:
+            blanks, rest = line.divide([indent])
+            lines += [blanks + each for each in rest.wrap(console, width - indent)]
+    return Text("\n").join(lines)
 
 
 def foot(width: int) -> Iterator[Segment]:

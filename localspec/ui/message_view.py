@@ -24,6 +24,11 @@ from localspec.ui.message_layout import MessageLayout
 from localspec.ui.shown import Shown
 from localspec.ui.typeset import Typesetter
 
+# Longer lines are hard to read.
+_WIDEST = 108
+# Columns between text and the scroll bar.
+_APART = 1
+
 
 class MessageView(Widget, can_focus=True):
     """One message; its keys are those of `keys.ON_MESSAGE`.
@@ -200,7 +205,8 @@ class MessageView(Widget, can_focus=True):
         self.screen.query_one(Composer).type(text)
 
     def _fit(self, width: int) -> None:
-        if self._layout.fit(width):
+        # Not by margins: Textual would cut every line where the message ends, at every drawing.
+        if self._layout.fit(min(max(width - _APART, 1), _WIDEST)):
             self._forget_drawn(0)
 
     def _forget_drawn(self, first: int) -> None:

@@ -12,7 +12,7 @@ from localspec.chat.events import RoundDone
 from localspec.ui.colours import tint_of
 from localspec.ui.commands import Command
 from localspec.ui.keys import key_list
-from localspec.ui.lens import Mark, counts, runs
+from localspec.ui.lens import Mark, counts, pieces
 
 
 def help_text(keys: Mapping[str, str], commands: Sequence[Command]) -> Group:
@@ -42,7 +42,7 @@ def lens_text(happened: Sequence[RoundDone], theme: Theme | None) -> Content:
         happened: its rounds.
         theme: whose colours show it; None for marks instead.
     """
-    return Content("").join(_shown(run.text, run.mark, theme) for run in runs(happened))
+    return Content("").join(_shown(text, mark, theme) for text, mark in pieces(happened))
 
 
 def lens_legend(happened: Sequence[RoundDone], theme: Theme | None) -> Content:

@@ -159,7 +159,7 @@ def test_another_field_may_have_the_prompt() -> None:
         ({"prompt": "Hi", "logit_bias": {"a": 1}}, "logit_bias is"),
         ({"prompt": "Hi", "reply_options": [1]}, "reply_options is [1]: it takes an object"),
         ({"prompt": "Hi", "reply_options": "{"}, "it takes a JSON object"),
-        ({"prompt": "Hi", "reply_options": {"prompt": 1}}, "reply_options has 'prompt': known"),
+        ({"prompt": "Hi", "reply_options": {"prompt": 1}}, "reply_options has 'prompt': choose"),
         ({"prompt": "Hi", "reply_options": {"top_k": "a"}}, "top_k is 'a'"),
         ({"prompt": "Hi", "id": [1]}, "id is neither"),
         ({"prompt": "Hi", "id": "x" * 513}, "id is neither"),

@@ -276,6 +276,7 @@ def test_a_run_that_is_cut_anywhere_and_taken_up_ends_as_if_nothing_had_happened
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("resumption", [None, RESUME])
 def test_memory_does_not_grow_with_the_lines(
     source: Path, output: Path, resumption: Resumption | None

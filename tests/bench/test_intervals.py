@@ -29,6 +29,7 @@ def test_repeats_of_one_prompt_say_nothing_of_other_prompts() -> None:
     assert found.interval == pytest.approx((0.8, 1.25))
 
 
+@pytest.mark.slow
 def test_the_interval_holds_the_truth_about_as_often_as_it_says() -> None:
     """Over 300 fixed worlds of 12 prompts, 95 % nominal; the percentile bootstrap is a little narrow.
 

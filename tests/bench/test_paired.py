@@ -39,12 +39,14 @@ def verdicts(kind: str, size: float, effect: float) -> list[Comparison]:
     return found
 
 
+@pytest.mark.first(1)
 @pytest.mark.parametrize("size", [0.02, 0.05, 0.1])
 @pytest.mark.parametrize("kind", ["normal", "heavy tails", "spikes"])
 def test_of_2000_equal_arms_at_most_5_percent_are_called_different(kind: str, size: float) -> None:
     assert sum(each.differs for each in verdicts(kind, size, 0.0)) <= 0.05 * _RUNS
 
 
+@pytest.mark.first(1)
 @pytest.mark.parametrize("size", [0.02, 0.05, 0.1])
 @pytest.mark.parametrize("kind", ["normal", "heavy tails", "spikes"])
 def test_of_2000_slow_downs_of_5_percent_at_least_90_percent_are_found(

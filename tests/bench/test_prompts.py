@@ -34,9 +34,9 @@ def test_a_file_is_read_in_order_and_empty_lines_are_skipped(tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("line", "complaint"),
     [
-        ("{", "is no JSON"),
-        ("[" * 100_000, "is no JSON"),
-        ("[1]", "is no object"),
+        ("{", "is not valid JSON"),
+        ("[" * 100_000, "is not valid JSON"),
+        ("[1]", "is not an object"),
         ('{"workload": "code"}', "'prompt' is missing"),
         ('{"workload": "", "prompt": "a"}', "'workload' is missing, empty"),
         ('{"workload": "code", "prompt": 3}', "no text"),

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from localspec.chat.assistant import Assistant
@@ -21,6 +21,7 @@ from localspec.decoding.round import StopReason
 from localspec.errors import ContextOverflow, TemplateError, UsageError
 from localspec.options import ReplyOptions, SamplingParams
 from tests.chat.toy_tokenizer import ToyTokenizer, spelled
+from tests.examples import examples
 from tests.toy import ScriptedDrafter
 
 TEMPLATE = (
@@ -268,7 +269,7 @@ WORDS = st.lists(st.sampled_from(["ab", "a", "b", "世", "🙂", " ", "abab"]), 
 )
 
 
-@settings(max_examples=300)
+@examples(300)
 @given(
     script=WORDS,
     thoughts=st.none() | WORDS,

@@ -151,6 +151,11 @@ def test_small_repetitions_and_products_are_fine() -> None:
     assert render("{{ '-' * 3 }}{{ 6 * 7 }}") == "---42"
 
 
+def _slow(source: str) -> object:
+    """What takes seconds to run into its limit."""
+    return pytest.param(source, marks=pytest.mark.slow)
+
+
 _HASHED = "{% set ns = namespace(x=('ab',)) %}{% for i in range(14) %}{% set ns.x = (ns.x, ns.x) %}{% endfor %}"
 
 
@@ -160,8 +165,12 @@ _HASHED = "{% set ns = namespace(x=('ab',)) %}{% for i in range(14) %}{% set ns.
         "{% for i in range(99999) %}{% for j in range(99999) %}{{ j }}{% endfor %}{% endfor %}",
         "{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}",
         "{% for i in range(99999) %}{% for j in range(99999) if j < 0 %}{% endfor %}{% endfor %}",
-        "{% macro m(n) %}{% if n %}{{ m(n - 1) }}{{ m(n - 1) }}{% endif %}{% endmacro %}{{ m(60) }}",
-        "{% for i in range(9999) recursive %}{{ loop(range(9999)) if loop.depth < 4 }}{% endfor %}",
+        _slow(
+            "{% macro m(n) %}{% if n %}{{ m(n - 1) }}{{ m(n - 1) }}{% endif %}{% endmacro %}{{ m(60) }}"
+        ),
+        _slow(
+            "{% for i in range(9999) recursive %}{{ loop(range(9999)) if loop.depth < 4 }}{% endfor %}"
+        ),
         _HASHED + "{% for i in range(99999) %}{% if {}[ns.x] %}{% endif %}{% endfor %}",
         _HASHED + "{% for i in range(99999) %}{% if {}.get(ns.x) %}{% endif %}{% endfor %}",
         _HASHED + "{% for i in range(99999) %}{% if loop.changed(ns.x) %}{% endif %}{% endfor %}",
@@ -185,8 +194,8 @@ _DOUBLED = "{% set ns = namespace(x='ab') %}{% for i in range(40) %}{% set ns.x 
     [
         _DOUBLED,
         _DOUBLED.replace("ns.x + ns.x", "ns.x ~ ns.x"),
-        _DOUBLED.replace("ns.x + ns.x", "[ns.x, ns.x]"),
-        _DOUBLED.replace("ns.x + ns.x", "{1: ns.x, 2: ns.x}"),
+        _slow(_DOUBLED.replace("ns.x + ns.x", "[ns.x, ns.x]")),
+        _slow(_DOUBLED.replace("ns.x + ns.x", "{1: ns.x, 2: ns.x}")),
         _DOUBLED.replace("ns.x + ns.x", "ns.x|replace('a', 'aab')|replace('b', 'bba')"),
         _DOUBLED.replace("ns.x + ns.x", "'-'.join([ns.x, ns.x])"),
         _DOUBLED.replace("'ab'", "3").replace("ns.x + ns.x", "ns.x * ns.x"),
@@ -198,7 +207,7 @@ _DOUBLED = "{% set ns = namespace(x='ab') %}{% for i in range(40) %}{% set ns.x 
         "{% macro m() %}{% for i in range(9999) %}"
         + "x" * 9999
         + "{% endfor %}{% endmacro %}{{ m() }}",
-        "{% set x = 'x' * 999999 %}{{ [" + "x[1:]," * 999 + "] }}",
+        _slow("{% set x = 'x' * 999999 %}{{ [" + "x[1:]," * 999 + "] }}"),
         "{% set x = 'x' * 999999 %}{{ ('{0}' * 999).format(x) }}",
         "{% set x = 'x' * 999999 %}{{ ('%(a)s' * 999) % {'a': x} }}",
         "{% set x = 'x' * 999999 %}{{ ('%(a)s' * 999)|format(a=x) }}",

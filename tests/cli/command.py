@@ -99,4 +99,4 @@ def assert_one_complaint(done: Done, code: int) -> None:
     assert done.err.startswith("localspec: ")
     assert done.err.count("\n") == 1
     assert done.err.endswith("\n")
-    assert "fault of localspec" not in done.err
+    assert "bug in localspec" not in done.err

@@ -121,6 +121,7 @@ def test_without_stderr_the_code_still_tells() -> None:
     assert (done.code, done.out, done.err) == (2, "", "")
 
 
+@pytest.mark.slow
 @pytest.mark.weights
 @pytest.mark.usefixtures("smollm2_path")
 def test_without_stderr_there_is_still_an_answer() -> None:

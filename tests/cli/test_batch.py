@@ -109,6 +109,7 @@ def test_lines_in_every_form_are_answered_with_figures_and_receipt() -> None:
     assert "llama-cpp-python" in receipt["build"]
 
 
+@pytest.mark.slow
 @weights
 @pytest.mark.usefixtures("smollm2_path", "folder")
 def test_a_resumed_run_takes_the_seed_from_the_receipts_and_loads_nothing_without_need() -> None:
@@ -183,6 +184,7 @@ def test_a_reader_who_leaves_ends_it_quietly() -> None:
         assert process.stderr.read().count(b"\n") == 1  # the seed
 
 
+@pytest.mark.first(1)
 @weights
 @pytest.mark.usefixtures("smollm2_path", "folder")
 @pytest.mark.parametrize("shell", ["ulimit -f 2", "exec >/dev/full"])

@@ -147,7 +147,7 @@ def test_a_reader_that_leaves_is_no_error(prompts: Path) -> None:
         (("--modes", "server:none"), "--against llama-server=PATH"),
         (("--modes", "lookup:99"), "draft_length is 99"),
         (("--against", "llama-server=/no/such/file"), "there is no file /no/such/file"),
-        (("--temperature", "warm"), "temperature 'warm' is no number"),
+        (("--temperature", "warm"), "temperature 'warm' is not a number"),
         (("--temperature", "-1"), "temperature is -1"),
         (("--temperature", "nan"), "temperature is nan"),
         (("--repeat", "0"), "repeat is 0"),

@@ -44,6 +44,7 @@ def test_ctrl_c_in_decode_keeps_the_text_so_far() -> None:
     assert " · interrupted · seed " in figures
 
 
+@pytest.mark.slow
 @pytest.mark.weights
 @pytest.mark.usefixtures("smollm2_path")
 def test_ctrl_c_in_prefill_ends_it_before_a_token_is_out() -> None:
@@ -81,6 +82,7 @@ def test_ctrl_c_while_loading_wipes_the_progress_line() -> None:
     assert drawn.endswith(b"\r\x1b[K")
 
 
+@pytest.mark.first(1)
 @pytest.mark.parametrize(
     ("source", "number", "code"),
     [("hub", signal.SIGINT, 130), ("index", signal.SIGINT, 130), ("index", signal.SIGTERM, 143)],

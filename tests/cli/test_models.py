@@ -174,6 +174,7 @@ def test_a_mirror_fills_the_store_where_the_hub_has_nothing(
     assert machine.run("rm", "large").out == f"removed large\nfreed {len(LARGE)} bytes (0 MB)\n"
 
 
+@pytest.mark.slow
 def test_a_file_on_the_hub_that_no_registry_names_keeps_the_name_it_was_pulled_by(
     machine: ToyMachine,
 ) -> None:

@@ -142,6 +142,7 @@ def test_shards_are_judged_by_the_first(
     assert not any("00002-of" in asked for asked in hub.asked)
 
 
+@pytest.mark.slow
 def test_a_vocabulary_of_16_megabytes_is_read_within_the_limit(
     hub: HeaderHub, online: dict[str, str], files: Path
 ) -> None:
@@ -155,6 +156,7 @@ def test_a_vocabulary_of_16_megabytes_is_read_within_the_limit(
     assert hub.sent_bytes == 2 * fetched
 
 
+@pytest.mark.first(1)
 @pytest.mark.parametrize("knows_ranges", [True, False])
 def test_what_never_ends_is_given_up_within_the_limit(
     hub: HeaderHub, online: dict[str, str], files: Path, knows_ranges: bool

@@ -98,6 +98,7 @@ def test_the_plan_is_told_before_the_download_and_no_byte_is_fetched_twice(
     machine.assert_only_verified()
 
 
+@pytest.mark.slow
 def test_the_header_of_a_download_that_was_begun_is_not_fetched_again(machine: ToyMachine) -> None:
     machine.hub.pause_s = 0.01
     with machine.start("pull", "toy", variables=SMALL) as process:
@@ -215,6 +216,7 @@ def test_a_file_that_is_no_model_is_fetched_and_warned_of(machine: ToyMachine) -
     assert "localspec: warning: text is not a GGUF file" in done.err
 
 
+@pytest.mark.slow
 @pytest.mark.weights
 def test_run_takes_a_model_on_the_hub_and_needs_the_hub_only_once(
     machine: ToyMachine, smollm2_path: Path

@@ -73,6 +73,7 @@ def test_stdout_has_the_answer_and_stderr_one_line_of_figures(
     assert "nothing drafted" in rest
 
 
+@pytest.mark.slow
 def test_quiet_leaves_stderr_empty_and_another_seed_gives_another_text(
     streamed: Done, fresh: dict[str, Any]
 ) -> None:
@@ -146,6 +147,7 @@ def test_a_stop_string_ends_the_answer_and_is_no_part_of_it(story: dict[str, Any
     assert cut["text"] == story["text"][: story["text"].index(stop)]
 
 
+@pytest.mark.slow
 def test_system_prompt_and_piped_material_go_through_the_chat_template() -> None:
     common = ("--seed", "5", "--max-tokens", "8", "--draft", "off")
     rendered = (

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
@@ -11,6 +11,7 @@ from localspec.decoding.sampling import candidates
 from localspec.errors import PassFailed
 from localspec.options import SamplingParams
 from tests.decoding.rows import row_of, shaped_row
+from tests.examples import examples
 
 SIZES = (1, 5, 300, 4_000, 49_152)
 KINDS = ("normal", "ties", "ascending", "constant", "holes")
@@ -53,7 +54,7 @@ def some(seed: int, size: int, share: float) -> Asked:
     st.sampled_from(PARAMS),
     st.lists(st.integers(0, 4), max_size=9),
 )
-@settings(max_examples=500, deadline=None)
+@examples(500)
 def test_lazily_found_candidates_are_those_of_a_row_masked_first(
     seed: int, size: int, kind: str, share: float, params: SamplingParams, history: list[int]
 ) -> None:
@@ -80,7 +81,7 @@ def test_lazily_found_candidates_are_those_of_a_row_masked_first(
     st.sampled_from((0.0, 0.001, 0.05, 0.5, 1.0)),
     st.sampled_from((0, 1, 2, 40, 1000)),
 )
-@settings(max_examples=300, deadline=None)
+@examples(300)
 def test_no_id_is_asked_about_twice_in_its_blocks_and_none_without_a_logit(
     seed: int, size: int, kind: str, share: float, most: int
 ) -> None:

@@ -4,23 +4,25 @@ from random import Random
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from localspec.decoding.cancel import Cancelled
 from tests.decoding.company import check_company
 from tests.decoding.worlds import World, check_same_text, random_world, seeds
+from tests.examples import examples
 from tests.toy import CachedModel, Countdown, UncachedModel, random_table
 
 N_CTX = 24
 
 
 @given(st.randoms(use_true_random=False).map(random_world))
-@settings(max_examples=150, deadline=None)
+@examples(150)
 def test_drafting_changes_neither_text_nor_stop_reason(world: World) -> None:
     check_same_text(world)
 
 
+@pytest.mark.first(1)
 @pytest.mark.parametrize("some", seeds(800), ids=str)
 def test_drafting_changes_neither_text_nor_stop_reason_in_seeded_worlds(some: range) -> None:
     """Hypothesis likes small worlds; these are drawn evenly, the same ones every time."""
@@ -28,6 +30,7 @@ def test_drafting_changes_neither_text_nor_stop_reason_in_seeded_worlds(some: ra
         check_same_text(random_world(Random(seed)))
 
 
+@pytest.mark.first(1)
 @pytest.mark.parametrize("some", seeds(1200), ids=str)
 def test_whatever_runs_beside_it_each_says_what_it_says_alone(some: range) -> None:
     for seed in some:
@@ -46,7 +49,7 @@ requests = st.lists(
 
 
 @given(requests, st.integers(0, 1000), st.sampled_from((1, 2, 64)), st.integers(0, 8))
-@settings(max_examples=200, deadline=None)
+@examples(200)
 def test_cached_model_returns_what_an_uncached_one_does(
     asked: list[tuple[list[int], int, int | None]], seed: int, window: int, cancel_after: int
 ) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from localspec.decoding.sampling import (
@@ -16,6 +16,7 @@ from localspec.decoding.sampling import (
 from localspec.errors import PassFailed, UsageError
 from localspec.options import SamplingParams
 from tests.decoding.rows import row_of, shaped_row
+from tests.examples import examples
 
 PLAIN = SamplingParams(temperature=1, top_k=0, top_p=1, min_p=0)
 
@@ -86,7 +87,7 @@ histories = st.lists(st.integers(0, 99), max_size=80)
 
 
 @given(rows, histories, all_params)
-@settings(max_examples=600, deadline=None)
+@examples(600)
 def test_penalties_are_those_of_the_slow_reference(
     row: list[float], history: list[int], params: SamplingParams
 ) -> None:
@@ -97,7 +98,7 @@ def test_penalties_are_those_of_the_slow_reference(
 
 
 @given(rows, histories, all_params)
-@settings(max_examples=1000, deadline=None)
+@examples(1000)
 def test_candidates_are_those_of_the_slow_reference(
     row: list[float], history: list[int], params: SamplingParams
 ) -> None:
@@ -112,7 +113,7 @@ def test_candidates_are_those_of_the_slow_reference(
 
 
 @given(rows, histories, all_params)
-@settings(max_examples=300, deadline=None)
+@examples(300)
 def test_temperature_zero_takes_the_likeliest_and_lowest_id(
     row: list[float], history: list[int], params: SamplingParams
 ) -> None:

@@ -29,6 +29,7 @@ def every_regime(choice: Choice, replay: Replay) -> dict[int, Choice]:
     return dict.fromkeys(set(replay.world.regimes.tolist()), choice)
 
 
+@pytest.mark.first(4)
 @pytest.mark.parametrize(("name", "length"), [*product(REPLAYED, (0, 1, 5))])
 def test_a_replay_takes_what_the_loop_takes(name: str, length: int) -> None:
     contender = fixed_model(length) if length else plain

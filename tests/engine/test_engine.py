@@ -126,6 +126,7 @@ def test_thoughts_are_apart() -> None:
     assert heard.written == "<think>hm, hm</think>Yes."
 
 
+@pytest.mark.slow
 def test_at_most_fifteen_notices_a_second_stream() -> None:
     with double({"otherwise": ["x" * 1000], "pass_s": 0.001}) as engine:
         heard = hear_all(engine, engine.ask(turns("hello"), GREEDY))
@@ -248,7 +249,7 @@ def test_a_load_can_be_stopped_at_any_stage(stage: str) -> None:
         assert hear_of(engine, LoadCancelled)[-1] == LoadCancelled(None)
         number = engine.ask(turns("hello"))
         assert hear_all(engine, number)[-1] == Failed(
-            number, "UsageError", "no model loaded: choose one"
+            number, "UsageError", "no model loaded: choose one with F8 or /model"
         )
 
 

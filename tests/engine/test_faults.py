@@ -157,6 +157,7 @@ time.sleep(60)
 """
 
 
+@pytest.mark.first(2)
 @pytest.mark.parametrize(
     ("stage", "load_s", "heir"),
     [("prefill", "0", ""), ("load", "30", ""), ("prefill", "0", "heir")],
@@ -227,10 +228,10 @@ def reply(process: subprocess.Popen[bytes], kind: str) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("line", "told"),
     [
-        (b"hello\n", "a frame is no JSON"),
+        (b"hello\n", "a frame is not valid JSON"),
         (b'{"v": 2, "type": "Bye"}\n', f"a frame is of protocol 2, this side speaks {VERSION}"),
         (b'{"v": %d, "type": "Dance"}\n' % VERSION, "unknown type 'Dance'"),
-        (b"\n", "a frame is no JSON"),
+        (b"\n", "a frame is not valid JSON"),
         (b"x" * (MAX_FRAME_BYTES + 1) + b"yz\n", f"more than {MAX_FRAME_BYTES} bytes"),
         (b"x" * (2 * MAX_FRAME_BYTES + 3) + b"\n", f"more than {MAX_FRAME_BYTES} bytes"),
     ],
@@ -249,6 +250,7 @@ def test_nonsense_gets_one_clear_answer_and_costs_nothing(line: bytes, told: str
         assert reply(process, "ReplyDone")["message"]["parts"][0]["text"] == "Hello **world**."
 
 
+@pytest.mark.slow
 def test_a_reader_that_does_not_read_stops_nothing(tmp_path: Path) -> None:
     state = tmp_path / "state"
     with raw({"otherwise": ["x" * 1500]}) as process:
@@ -298,7 +300,7 @@ def test_a_stray_print_does_not_reach_the_pipe() -> None:
 @pytest.mark.parametrize(
     ("said", "told"),
     [
-        ("hello", "the engine speaks nonsense: a frame is no JSON"),
+        ("hello", "the engine speaks nonsense: a frame is not valid JSON"),
         ('{"v": 9, "type": "Hello"}', f"a frame is of protocol 9, this side speaks {VERSION}"),
         (f'{{"v": {VERSION}, "type": "Load"}}', "a frame is of unknown type 'Load'"),
     ],
@@ -381,6 +383,7 @@ def test_the_end_of_the_client_ends_a_prompt_in_the_middle(polite: bool) -> None
         assert process.wait(20) == 0  # by itself; 1 would be by force
 
 
+@pytest.mark.slow
 def test_what_watches_no_flag_is_ended_all_the_same() -> None:
     with raw({"stubborn_s": 60}) as process:
         say(process, encode(Load(LaunchOptions(pair="a-pair"))))

@@ -58,6 +58,7 @@ def ended(heard: Heard) -> ReplyDone:
     return last
 
 
+@pytest.mark.slow
 def test_a_conversation_evaluates_only_what_is_new(client: EngineClient) -> None:
     first = hear_all(client, client.ask(QUESTION, GREEDY, keep=0))
     assert ended(first).message.text == first.text != ""
@@ -70,6 +71,7 @@ def test_a_conversation_evaluates_only_what_is_new(client: EngineClient) -> None
     assert second.written == second.text
 
 
+@pytest.mark.slow
 def test_a_restart_in_the_middle_of_a_conversation_changes_nothing(
     smollm2_path: Path, tmp_path: Path
 ) -> None:
@@ -97,6 +99,7 @@ def test_a_restart_in_the_middle_of_a_conversation_changes_nothing(
     assert again.reply.prompt_tokens == resumed.reply.prompt_tokens
 
 
+@pytest.mark.slow
 def test_a_long_prompt_stops_in_the_middle_and_keeps_what_it_has(client: EngineClient) -> None:
     long = [Message.user("The weather is nice today. " * 120)]
     number = client.ask(long, GREEDY, keep=0)

@@ -93,6 +93,7 @@ def test_where_there_is_one_sequence_they_are_answered_one_after_the_other() -> 
     assert told == sorted(told)
 
 
+@pytest.mark.first(2)
 @pytest.mark.parametrize("parallel", [1, 3])
 @pytest.mark.parametrize("which", [0, 1, 2])
 def test_a_cancel_ends_one_and_leaves_the_others(parallel: int, which: int) -> None:
@@ -123,6 +124,7 @@ def test_a_prompt_that_is_cancelled_leaves_the_one_that_is_written() -> None:
     assert ends == {long: (StopReason.CANCELLED, ""), story: (StopReason.EOG, STORY)}
 
 
+@pytest.mark.slow
 def test_one_that_was_cancelled_goes_on_from_what_it_has() -> None:
     with double({**LONG, "parallel": 2}) as engine:
         numbers = asked(engine, "story 1", "story 2")

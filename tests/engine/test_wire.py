@@ -75,10 +75,10 @@ def said(part: object) -> bytes:
 @pytest.mark.parametrize(
     ("line", "told"),
     [
-        (b"", "no JSON"),
-        (b"\xff\xfe", "no JSON"),
-        (b"{", "no JSON"),
-        (b"[" * 100_000, "no JSON"),
+        (b"", "not valid JSON"),
+        (b"\xff\xfe", "not valid JSON"),
+        (b"{", "not valid JSON"),
+        (b"[" * 100_000, "not valid JSON"),
         (b"[1]", "a frame is a list"),
         (b"null", "a frame is a NoneType"),
         (b"{}", "protocol None, this side speaks 6"),
@@ -128,8 +128,8 @@ def said(part: object) -> bytes:
             b'{"v": 6, "type": "Load", "options": {"pair": "a\\n", "target": "b"}}',
             "Load.options cannot be: pair a and target b cannot be combined",
         ),
-        (b'{"v": 6, "type": "Ask", "id": NaN}', "no JSON: NaN is no number"),
-        (b'{"v": 6, "type": "Cancel", "id": ' + b"9" * 10_000 + b"}", "no JSON"),
+        (b'{"v": 6, "type": "Ask", "id": NaN}', "not valid JSON: NaN is not a number"),
+        (b'{"v": 6, "type": "Cancel", "id": ' + b"9" * 10_000 + b"}", "not valid JSON"),
     ],
 )
 def test_what_is_no_frame_is_refused_in_one_line(line: bytes, told: str) -> None:
@@ -176,7 +176,7 @@ def test_nothing_else_is_raised_whatever_comes(value: object, kind: str, name: s
 
 @pytest.mark.parametrize("number", [float("nan"), float("inf")])
 def test_what_is_no_number_is_not_sent(number: float) -> None:
-    with pytest.raises(ValueError, match="is no number"):
+    with pytest.raises(ValueError, match="is not a number"):
         encode(Loading("m", number))
     assert decode(encode(Loading("NaN Infinity", 0.5)), NOTICES) == Loading("NaN Infinity", 0.5)
 

@@ -49,6 +49,7 @@ async def until_answering(chat: Chat) -> str:
     return chat.session.exchange.answer
 
 
+@pytest.mark.first(1)
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGBUS, signal.SIGSEGV])
 def test_an_engine_that_dies_of_a_signal_while_it_answers_is_told(
     number: signal.Signals, tmp_path: Path
@@ -85,6 +86,7 @@ def test_an_engine_that_dies_while_nobody_asks_is_told_and_started_again(tmp_pat
     assert [state for _, _, state in kept(tmp_path)] == ["complete"] * 4
 
 
+@pytest.mark.first(1)
 @pytest.mark.parametrize("sheet", ["/history", "/help", "/lens"])
 def test_an_engine_that_dies_behind_a_sheet_is_told_when_it_is_closed(
     sheet: str, tmp_path: Path
@@ -104,6 +106,7 @@ def test_an_engine_that_dies_behind_a_sheet_is_told_when_it_is_closed(
     assert [state for _, _, state in kept(tmp_path)] == ["complete"] * 4
 
 
+@pytest.mark.slow
 def test_an_engine_that_dies_in_a_race_ends_it_and_leaves_the_conversation(tmp_path: Path) -> None:
     async def die(chat: Chat) -> None:
         await chat.ask("hello?")
@@ -182,6 +185,7 @@ def test_a_disk_that_fills_up_is_told_and_all_is_saved_once_there_is_room(tmp_pa
     assert {state for _, _, state in rows} == {"complete"}
 
 
+@pytest.mark.slow
 def test_a_database_that_another_process_locks_is_told_and_all_is_saved_afterwards(
     tmp_path: Path,
 ) -> None:

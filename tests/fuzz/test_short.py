@@ -7,7 +7,7 @@ from lab.fuzz.target import load
 from lab.fuzz.targets import NAMES, NATIVE
 
 # Opening a database takes milliseconds, and what reads a text takes microseconds.
-_FEWER = {"history": 40, "telemetry": 40, "constraint": 20}
+_FEWER = {"history": 40, "telemetry": 40, "constraint": 4}
 
 
 @pytest.mark.parametrize(

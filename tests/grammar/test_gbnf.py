@@ -58,7 +58,7 @@ def test_texts_by_chance_are_those_of_the_grammar(count: int) -> None:
         ('answer ::= "a"', "no rule root"),
         ('root "a"', "no rule root"),
         ('root ::= "a', "line 1, column 10: '\"' is not supported"),
-        ('root ::= "a"\nroot ::= "b"', "line 2, column 1: the rule root is there already"),
+        ('root ::= "a"\nroot ::= "b"', "line 2, column 1: the rule root is defined twice"),
         ('root ::= "a" b\nc ::= "x"', "line 1, column 14: there is no rule b"),
         ("root ::= [a-", "line 1, column 10: '[' is not supported"),
         ("root ::= []", "line 1, column 10: a class needs a character"),

@@ -157,7 +157,7 @@ for _ in range(200):
     reply.feed("words that find no room any more " * 100)
 reply.finish()
 talk(history, "next", "x" * 400_000, number)
-assert_one_line(history.trouble, "cannot be saved", "keeps trying", "in memory")
+assert_one_line(history.trouble, "cannot be saved", "keeps trying", "kept in memory")
 shown = said(history, number)
 assert shown[: len(before) + 1] == [*before, "and now?"]
 assert len(shown[len(before) + 1]) == 200 * 3300

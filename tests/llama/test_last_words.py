@@ -64,7 +64,7 @@ def test_a_file_that_is_cut_while_it_is_mapped_is_told_in_one_line(tmp_path: Pat
     assert ended.returncode == -signal.SIGBUS
     assert ended.stdout == b""
     assert ended.stderr.decode().count("\n") == 1
-    assert ended.stderr.startswith(b"localspec: a page of a file is gone while it was mapped")
+    assert ended.stderr.startswith(b"localspec: a mapped page of a file is gone")
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="no such signal there")

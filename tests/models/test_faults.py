@@ -28,7 +28,7 @@ def complaint(ended: Ended) -> str:
     assert (ended.code, ended.out) == (3, ""), ended.err
     lines = [line for line in ended.err.splitlines() if not line.startswith("localspec: fetching")]
     assert len(lines) == 1
-    assert lines[0].startswith("localspec: toy (2 MB) is not on this machine")
+    assert lines[0].startswith("localspec: toy (2 MB) could not be downloaded")
     return lines[0]
 
 

@@ -302,7 +302,7 @@ def test_the_list_of_an_earlier_version_is_read(tmp_path: Path) -> None:
 
 def test_a_list_that_is_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pins.toml")
-    with pytest.raises(LocalspecError, match="it is no regular file"):
+    with pytest.raises(LocalspecError, match="not a regular file"):
         load_pins(tmp_path)
 
 

@@ -95,7 +95,7 @@ def test_a_name_that_is_almost_right_is_suggested() -> None:
     registry = parse_registry(VALID, "my.toml")
     with pytest.raises(ModelUnavailable, match=r"no model 'toyy': did you mean toy\?$"):
         registry.model("toyy")
-    with pytest.raises(ModelUnavailable, match=r"no pair 'xyz\\n': known are p"):
+    with pytest.raises(ModelUnavailable, match=r"no pair 'xyz\\n': choose one of p"):
         registry.pair("xyz\n")
 
 
@@ -118,15 +118,19 @@ def test_a_name_that_is_almost_right_is_suggested() -> None:
         ("[models.toy]", '[models."../toy"]\n[models.toy]', "is not a usable name"),
         ("[models.toy]", '[models."a/b"]\n[models.toy]', "is not a usable name"),
         ("[models.toy]", "[models]\nx = 1\n[models.toy]", "models.x is not a table"),
-        ('"wheels"', '"torrent"', r"line 13: models.toy.sources\[1\].kind is 'torrent', known"),
+        ('"wheels"', '"torrent"', r"line 13: models.toy.sources\[1\].kind is 'torrent': choose"),
         ("size_bytes = 10", "size_bytes = 0x" + "f" * 5000, "not a number of thousands of digits"),
         ("size_bytes = 10", "size_bytes = " + "9" * 5000, "is not TOML"),
         ("size_bytes = 10", f"size_bytes = {2**63}", "line 7: models.toy.size_bytes must be"),
         ("size_bytes = 10", "size_bytes = " + "[" * 100_000, "is not TOML"),
         ("context = 512", "context = [\n1, 0x" + "f" * 5000 + "]", "context must be"),
         ("parts = 11", "parts = 1001", "no file comes in so many"),
-        ('"lookup"', '"lookup"\ndraft_model = "x"', "line 20: pairs.p.draft_model is 'x', known"),
-        ('target = "toy"', 'target = "toy:Q8_0"', "pairs.p.target is 'toy:Q8_0', known are toy"),
+        ('"lookup"', '"lookup"\ndraft_model = "x"', "line 20: pairs.p.draft_model is 'x': choose"),
+        (
+            'target = "toy"',
+            'target = "toy:Q8_0"',
+            "pairs.p.target is 'toy:Q8_0': choose one of toy",
+        ),
         ('target = "toy"', 'target = "../x.gguf"', "pairs.p.target cannot be"),
         ('target = "toy"', r'target = "/x\u0000.gguf"', "pairs.p.target cannot be"),
         ('target = "toy"', 'target = "a/b/c"', "pairs.p.target cannot be"),
@@ -139,11 +143,11 @@ def test_a_name_that_is_almost_right_is_suggested() -> None:
         ("*/data", "/data", "member cannot be"),
         ("*/data", "*/../data", "member cannot be"),
         ("*/data", "..", "member cannot be"),
-        ('target = "toy"', 'target = "other"', "pairs.p.target is 'other', known are toy"),
-        ('"lookup"', '"guess"', "pairs.p.draft is 'guess', known are model, lookup"),
+        ('target = "toy"', 'target = "other"', "pairs.p.target is 'other': choose one of toy"),
+        ('"lookup"', '"guess"', "pairs.p.draft is 'guess': choose one of model, lookup"),
         ('"lookup"', '"model"', "pairs.p.draft_model is missing"),
         ('default_pair = "p"', "", "my.toml: default_pair is missing"),
-        ('default_pair = "p"', 'default_pair = "q"', "default_pair is 'q', known are p"),
+        ('default_pair = "p"', 'default_pair = "q"', "default_pair is 'q': choose one of p"),
         ("params =", "parms =", "line 9: models.toy.parms is not a known key"),
         ("[pairs.p]", "[pairs.p]\ntypo = 1", "pairs.p.typo is not a known key"),
         ('default_pair = "p"', 'default_pair = "p"\nextra = 1', "line 3: extra is not a known key"),

@@ -178,6 +178,7 @@ def test_an_interrupted_fetch_ends_pip_and_leaves_nothing(
 PARTS = WheelSource("toy-part{part}==1.0", "*/part{part}.bin", 4)
 
 
+@pytest.mark.slow
 def test_a_fetch_that_was_ended_goes_on_with_the_wheel_in_flight(
     wheels: Path, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:

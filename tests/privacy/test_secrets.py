@@ -34,6 +34,7 @@ def _keeps_quiet(done: Done) -> Done:
     return done
 
 
+@pytest.mark.first(5)
 @pytest.mark.parametrize(
     "arguments",
     [
@@ -55,6 +56,7 @@ def test_no_command_tells_a_secret(env: dict[str, str], arguments: tuple[str, ..
     _keeps_quiet(localspec(*arguments, env=env))
 
 
+@pytest.mark.slow
 def test_nothing_that_is_kept_has_a_secret(env: dict[str, str], tmp_path: Path) -> None:
     _keeps_quiet(localspec("pull", "--yes", "someone/something", env=env))
     _keeps_quiet(localspec("chat", "--pair", "smollm2-135m", env=env, stdin=b"Hi\n"))

@@ -56,7 +56,7 @@ def test_a_file_is_read_up_to_a_bound(tmp_path: Path) -> None:
 def test_what_is_no_file_is_not_waited_for(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     for path in (tmp_path, tmp_path / "pipe"):
-        with pytest.raises(OSError, match="it is no regular file"):
+        with pytest.raises(OSError, match="not a regular file"):
             read_bounded(path, 9)
 
 

@@ -121,6 +121,7 @@ def test_state_that_is_damaged_costs_no_number(tmp_path: Path) -> None:
     assert ids(tmp_path) == [1, 2, 3, 4, 5, 6]
 
 
+@pytest.mark.slow
 def test_oldest_go_where_it_gets_too_big(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("localspec.telemetry.switch.LEAST_MEGABYTES", 1)
     most = 0

@@ -223,6 +223,7 @@ def test_nothing_that_a_terminal_obeys_reaches_it(tmp_path: Path) -> None:
     drive(look, tmp_path, {"answers": {"evil": evil}})
 
 
+@pytest.mark.slow
 def test_a_long_conversation_mounts_few_messages_and_fetches_the_others(tmp_path: Path) -> None:
     async def look(chat: Chat) -> None:
         talk = chat.session.talk
@@ -336,7 +337,7 @@ def test_a_full_context_is_the_users_choice(tmp_path: Path) -> None:
         await chat.press("enter")
         await chat.until(lambda: len(chat.contents) == 6 and not chat.session.busy)
         assert chat.contents[-1] == "ok"
-        assert "left out of the context" in chat.text()
+        assert "dropping the oldest turns" in chat.text()
 
     drive(choose, tmp_path, {"n_ctx": 450, "otherwise": ["ok"]})
 
@@ -571,6 +572,7 @@ def test_a_switch_that_cost_the_model_before_it_loads_that_again(tmp_path: Path)
     drive(switch, tmp_path, {"too_large": {"large": ["ModelLoadError", "no memory for it"]}})
 
 
+@pytest.mark.first(1)
 @pytest.mark.parametrize("asked_early", [True, False])
 def test_a_conversation_whose_model_cannot_be_loaded_goes_on_with_the_default_pair(
     asked_early: bool, tmp_path: Path
@@ -727,6 +729,7 @@ def test_an_edited_question_does_not_cost_what_was_being_written(tmp_path: Path)
     drive(edit, tmp_path)
 
 
+@pytest.mark.first(1)
 @pytest.mark.parametrize("clear", ["ctrl+u", "ctrl+c"])
 def test_what_is_typed_after_a_recall_is_not_lost(clear: str, tmp_path: Path) -> None:
     async def recall(chat: Chat) -> None:
@@ -765,6 +768,7 @@ def test_versions_are_walked_through_without_losing_the_message(tmp_path: Path) 
     drive(walk, tmp_path)
 
 
+@pytest.mark.slow
 def test_a_message_far_up_stays_in_sight_when_its_version_is_switched(tmp_path: Path) -> None:
     async def walk(chat: Chat) -> None:
         talk = chat.session.talk

@@ -59,3 +59,11 @@ def test_code_that_wraps_keeps_its_indentation() -> None:
         "  日本語 日本語 日本語",
     ]
     assert hanging(Content(" " * 30 + "x"), 24).plain.strip() == "x"
+
+
+def test_marks_do_not_move_the_indentation_of_code() -> None:
+    code = [
+        tokens("def f():", "\n   ", by="model", drafted=1, accepted=1),
+        tokens(" return", " 1\n", by="lookup", drafted=2, accepted=2),
+    ]
+    assert marked(code) == "[def f():]\n    {return 1}\n"

@@ -236,6 +236,7 @@ def test_an_engine_that_dies_in_a_race_ends_it_and_nothing_waits_for_it(
     assert "the engine is not r" in err.splitlines()[-1], "running, or ready"
 
 
+@pytest.mark.slow
 def test_a_second_ctrl_c_leaves_an_engine_that_hangs(tmp_path: Path) -> None:
     script = {"otherwise": ["word " * 100], "pass_s": 0.02}
     talk = Talk(History(tmp_path / "history"))

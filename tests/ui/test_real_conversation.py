@@ -19,6 +19,7 @@ def new_tokens(chat: Chat) -> int:
     return started.prompt_tokens - started.cached_tokens
 
 
+@pytest.mark.slow
 def test_a_conversation_is_held_stopped_edited_raced_and_taken_up_again(
     tmp_path: Path, smollm2_path: Path
 ) -> None:

@@ -52,6 +52,12 @@ def test_code_stands_in_a_frame_on_the_ground_of_the_screen(typesetter: Typesett
     assert not any(style.bgcolor for style in styles)
     assert {style.meta["code"] for style in styles if "code" in style.meta} == {"x = 1  # one"}
     assert [strip.text for strip in typesetter.markdown("```\nx\n```", 12)] == ["x"]
+    wrapped = typesetter.markdown("```python\n    return some_function(argument)\n```", 30)
+    assert [strip.text for strip in wrapped[1:-1]] == [
+        "│     return                 │",
+        "│     some_function(argument │",
+        "│     )                      │",
+    ]
 
 
 @pytest.mark.parametrize("code", ["x = [1, 2]\n", "x = 1\n" * 16, "x = 1\n\n" * 20])
