@@ -35,7 +35,8 @@ def show(json_: bool) -> None:
     # Help does without it.
     from localspec.models.registry import load_registry  # noqa: PLC0415
 
-    found = with_recommended(resolve({}), load_registry())
+    registry = load_registry()
+    found = with_recommended(resolve({}), registry)
     if json_:
         document = {
             name: {
@@ -47,10 +48,13 @@ def show(json_: bool) -> None:
         }
         click.echo(json.dumps(document))
         return
+    chosen = found["pair"].value or found["target"].value
     for name, each in found.items():
-        value = as_written(KEYS[name], each.value)
+        value, origin = as_written(KEYS[name], each.value), str(each.origin)
+        if name == "pair" and not chosen:
+            value, origin = registry.default_pair, "default, until you choose a model"
         text = "-" if value is None else json.dumps(value, ensure_ascii=False)
-        click.echo(f"{name:15} {text:24} {each.origin}")
+        click.echo(f"{name:15} {text:24} {origin}")
 
 
 @config.command("set", context_settings={"ignore_unknown_options": True})

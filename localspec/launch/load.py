@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Collection
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import count
 from pathlib import Path
 
@@ -88,7 +88,7 @@ def load(
         ModelLoadError: llama.cpp refuses a file or a context, or there is no memory for so many sequences.
     """
     loading = _Loading(
-        plan, CancelFlag() if cancel is None else cancel, on_load, on_measure, hold_up_s
+        plan, cancel or CancelFlag(), on_load, on_measure, hold_up_s, list(plan.notes)
     )
     try:
         return loading.runtime(parallel, observe)
@@ -97,45 +97,38 @@ def load(
         raise
 
 
+@dataclass(slots=True, eq=False)
 class _Loading:
     """The models of a plan, as far as they are loaded."""
 
-    def __init__(
-        self,
-        plan: LoadPlan,
-        cancel: CancelFlag,
-        on_load: OnShare,
-        on_measure: OnShare,
-        hold_up_s: float | None,
-    ) -> None:
-        self._plan = plan
-        self._cancel = cancel
-        self._on_load = on_load
-        self._on_measure = on_measure
-        self._hold_up_s = hold_up_s
-        self._start = time.perf_counter()
-        self._models: list[LlamaModel] = []
-        self._notes = list(plan.notes)
+    plan: LoadPlan
+    cancel: CancelFlag
+    on_load: OnShare
+    on_measure: OnShare
+    hold_up_s: float | None
+    notes: list[str]
+    start_s: float = field(default_factory=time.perf_counter)
+    models: list[LlamaModel] = field(default_factory=list)
 
     def close(self) -> None:
         """Free the weights and every context, and give their memory back to the system."""
-        for model in reversed(self._models):
+        for model in reversed(self.models):
             model.close()
         give_back_memory()
 
     def runtime(self, parallel: int | None, observe: Observe) -> Runtime:
         """Load everything; see `load`."""
-        plan = self._plan
+        plan = self.plan
         target = self._model(plan.target, plan.options)
         options = self._trained_for(target, plan.options)
         if parallel == 1:
-            targets = LlamaSequences(target, self._cancel, options, 1, options.max_rows)
+            targets = LlamaSequences(target, self.cancel, options, 1, options.max_rows)
             can_truncate = targets.can_truncate
         else:
             can_truncate = self._can_truncate(target, options)
         draft_model = self._draft_model(options) if can_truncate else None
         if not can_truncate:
-            self._notes.append(
+            self.notes.append(
                 "the target keeps a recurrent state, of which no part can be taken back: "
                 "it runs without drafting"
             )
@@ -148,12 +141,12 @@ class _Loading:
             rows = max(1, safe)
             options = replace(options, max_rows=1)
             sharing = not plan.exact
-            targets = LlamaSequences(target, self._cancel, options, parallel, rows, sharing=sharing)
+            targets = LlamaSequences(target, self.cancel, options, parallel, rows, sharing=sharing)
         longest = 0
         if can_truncate:
             longest = min(safe, targets.most_rows) - 1
             if plan.exact:
-                self._notes.append(self._price(min(longest, plan.options.max_rows - 1)))
+                self.notes.append(self._price(min(longest, plan.options.max_rows - 1)))
         draft_models = None
         if draft_model is not None:
             small = replace(options, n_ctx=targets.views[0].n_ctx, max_rows=DRAFT_ROWS)
@@ -169,7 +162,7 @@ class _Loading:
         parallel: int,
         observe: Observe,
     ) -> Runtime:
-        plan, vocabulary = self._plan, targets.views[0].model.vocabulary
+        plan, vocabulary = self.plan, targets.views[0].model.vocabulary
         batch = None
         if parallel > 1 and costs is not None:
             batch = BatchWidths(costs.target, costs.draft_model)
@@ -185,7 +178,7 @@ class _Loading:
             template_source=targets.views[0].model.chat_template,
             target_name=plan.name(Role.TARGET),
             draft_model_name=None if draft_models is None else plan.name(Role.DRAFT_MODEL),
-            cancel=self._cancel,
+            cancel=self.cancel,
             close=self.close,
             grammar=Grammars(vocabulary),
             fim=vocabulary.fim(),
@@ -195,16 +188,16 @@ class _Loading:
             models,
             [drafting.policy(plan.modes[0], slot) for slot in range(parallel)],
             observers=tuple(observe(models, known, parallel)),
-            notes=tuple(self._notes),
-            load_s=time.perf_counter() - self._start,
-            shared_chunk=None if plan.exact else _shared_chunk(costs, self._hold_up_s),
+            notes=tuple(self.notes),
+            load_s=time.perf_counter() - self.start_s,
+            shared_chunk=None if plan.exact else _shared_chunk(costs, self.hold_up_s),
         )
         return Runtime(assistant, drafting, known, targets.views[0])
 
     def _model(self, path: Path, options: LoadOptions) -> LlamaModel:
-        name = self._plan.names[path]
-        model = LlamaModel(path, options, self._cancel, lambda share: self._on_load(name, share))
-        self._models.append(model)
+        name = self.plan.names[path]
+        model = LlamaModel(path, options, self.cancel, lambda share: self.on_load(name, share))
+        self.models.append(model)
         return model
 
     def _trained_for(
@@ -214,7 +207,7 @@ class _Loading:
         if options.n_ctx is None or options.n_ctx <= model.n_ctx_train:
             return options
         if tell:
-            self._notes.append(
+            self.notes.append(
                 f"the context is {model.n_ctx_train} tokens, not {options.n_ctx}: "
                 "the target was trained for no more"
             )
@@ -222,14 +215,14 @@ class _Loading:
 
     def _can_truncate(self, model: LlamaModel, options: LoadOptions) -> bool:
         """Find out on a small context whether a part of a model's memory can be removed."""
-        context = LlamaContext(model, self._cancel, replace(options, n_ctx=256, max_rows=1))
+        context = LlamaContext(model, self.cancel, replace(options, n_ctx=256, max_rows=1))
         try:
             return context.can_truncate
         finally:
             context.close()
 
     def _draft_model(self, options: LoadOptions) -> LlamaModel | None:
-        path, layers = self._plan.draft_model, self._plan.draft_gpu_layers
+        path, layers = self.plan.draft_model, self.plan.draft_gpu_layers
         if path is None:
             return None
         if layers is not None:
@@ -241,10 +234,10 @@ class _Loading:
     ) -> LlamaSequences | None:
         options = self._trained_for(model, options, tell=False)
         rows = max(DRAFT_ROWS, parallel)
-        sequences = LlamaSequences(model, self._cancel, options, parallel, rows)
+        sequences = LlamaSequences(model, self.cancel, options, parallel, rows)
         if sequences.can_truncate:
             return sequences
-        self._notes.append(
+        self.notes.append(
             "the draft model keeps a recurrent state, of which no part can be taken back: "
             "it is not used"
         )
@@ -252,7 +245,7 @@ class _Loading:
         return None
 
     def _let_go(self, model: LlamaModel) -> None:
-        self._models.remove(model)
+        self.models.remove(model)
         model.close()
 
     def _costs(
@@ -263,21 +256,21 @@ class _Loading:
         parallel: int | None,
     ) -> tuple[PairCosts | None, int]:
         """Return what passes cost, if anything depends on it, and how wide they may be."""
-        plan, costs, safe = self._plan, None, MOST_SEQUENCES
+        plan, costs, safe = self.plan, None, MOST_SEQUENCES
         drafts = can_truncate and plan.options.max_rows > 1
         if parallel != 1 or (drafts and any(mode.kind == AUTO for mode in plan.modes)):
             found = calibrated(
                 target,
                 draft_model,
-                self._cancel,
-                lambda role, share: self._on_measure(plan.name(role), share),
+                self.cancel,
+                lambda role, share: self.on_measure(plan.name(role), share),
             )
             costs = found.costs
-            self._notes += found.notes
+            self.notes += found.notes
         if plan.exact and (drafts or parallel != 1):
             name = plan.name(Role.TARGET)
             widths = calibrated_widths(
-                target, self._cancel, lambda share: self._on_measure(name, share)
+                target, self.cancel, lambda share: self.on_measure(name, share)
             ).widths
             safe = consecutive(widths)
         return costs, safe
@@ -294,7 +287,7 @@ class _Loading:
         """Return how many sequences there are to be."""
         assert costs is not None, "they are measured for several"  # noqa: S101
         holds = MOST_SEQUENCES
-        if self._plan.fit:
+        if self.plan.fit:
             headers = [read_model(model.path) for model in (target, draft_model) if model]
             fits = sequences_that_fit(headers[0], replace(options, max_rows=1), *headers[1:])
             holds = holds if fits is None else min(fits, holds)
@@ -305,7 +298,7 @@ class _Loading:
                 f"{holds} would: give a smaller --parallel or --ctx"
             )
         found = wanted or best_count(costs.target, max(1, min(holds, safe)))
-        self._notes.append(
+        self.notes.append(
             f"{found} lines at a time"
             if found > 1
             else "one line at a time: more would gain nothing"
@@ -314,7 +307,7 @@ class _Loading:
 
     def _is_idle(self, costs: PairCosts | None, parallel: int) -> bool:
         """Say whether only `auto` wants the draft model, and it never pays beside so many."""
-        modes, longest = self._plan.modes, self._plan.options.max_rows - 1
+        modes, longest = self.plan.modes, self.plan.options.max_rows - 1
         wanted = any(mode.needs_draft_model for mode in modes)
         return not wanted and not (
             costs is not None and draft_model_could_win(costs, longest, parallel)
@@ -322,7 +315,7 @@ class _Loading:
 
     def _price(self, longest: int) -> str:
         """Say what `--exact` costs, as far as it was ever measured."""
-        plan, usual = self._plan, LoadOptions()
+        plan, usual = self.plan, LoadOptions()
         default = replace(
             plan.options,
             repack=usual.repack,

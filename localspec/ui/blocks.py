@@ -11,6 +11,8 @@ FRAME = "frame"
 """Meta of a style: what is drawn round code and is no part of it."""
 CODE = "code"
 """Meta of a style: the code that a click copies."""
+FOLD = "fold"
+"""Meta of a style: a click folds the message, or unfolds it."""
 
 _FENCE = re.compile(r" {0,3}(`{3,}|~{3,})\s*([^\s`]*)")
 # What belongs to the block before it although an empty line lies between: list items, and what is indented.

@@ -5,14 +5,16 @@ Laid out once for a width and kept as strips; while it grows, only the block at 
 
 from collections.abc import Callable
 
+from rich.style import Style
 from textual.strip import Strip
 
-from localspec.ui.blocks import Block, BlockCutter
+from localspec.ui.blocks import FOLD, Block, BlockCutter
 from localspec.ui.shown import Shown
 from localspec.ui.typeset import Typesetter
 
 # Of a long question, so many lines stay at its beginning and at its end: what is asked may stand behind a paste.
 _FIRST_LINES, _LAST_LINES = 8, 4
+_FOLD = Style(dim=True, italic=True, meta={FOLD: True})
 
 
 class MessageLayout:
@@ -101,7 +103,7 @@ class MessageLayout:
         if self.unfolded or left_out <= 1:
             return typesetter.plain(self.shown.text, width)
         first = typesetter.plain("\n".join(lines[:_FIRST_LINES]), width)
-        more = typesetter.plain(f"▸ {left_out} more lines", width, "dim italic")
+        more = typesetter.plain(f"▸ {left_out} more lines", width, _FOLD)
         return first + more + typesetter.plain("\n".join(lines[-_LAST_LINES:]), width)
 
     def _extend(self, cutter: BlockCutter, width: int) -> None:
@@ -135,8 +137,8 @@ class MessageLayout:
             return lines
         words = len(shown.thoughts.split())
         if not self.unfolded:
-            return lines + typesetter.plain(f"▸ thoughts, {words} words", width, "dim italic")
-        lines += typesetter.plain(f"▾ thoughts, {words} words", width, "dim italic")
+            return lines + typesetter.plain(f"▸ thoughts, {words} words", width, _FOLD)
+        lines += typesetter.plain(f"▾ thoughts, {words} words", width, _FOLD)
         return lines + typesetter.plain(shown.thoughts, width, "dim") + typesetter.plain("", width)
 
     def _foot(self, width: int) -> list[Strip]:

@@ -5,7 +5,7 @@ scrolls, Textual asks for all that are in sight, and most have not changed.
 """
 
 from collections.abc import Callable
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from rich.style import Style
 from textual import events
@@ -17,7 +17,7 @@ from textual.selection import Selection
 from textual.strip import Strip
 from textual.widget import Widget
 
-from localspec.ui.blocks import CODE, FRAME
+from localspec.ui.blocks import CODE, FOLD, FRAME
 from localspec.ui.composer import Composer
 from localspec.ui.keys import ON_MESSAGE
 from localspec.ui.message_layout import MessageLayout
@@ -175,18 +175,23 @@ class MessageView(Widget, can_focus=True):
         self.refresh()
 
     def on_click(self, event: events.Click) -> None:
-        """Tell that it was clicked on, or what copies a block of code."""
+        """Fold it, or tell that it was clicked on, or what copies a block of code."""
         event.stop()
-        code = self._code_at(event.get_content_offset(self))
-        self.post_message(self.Chosen(self) if code is None else self.CodeChosen(code))
+        meta = self._meta_at(event.get_content_offset(self))
+        if CODE in meta:
+            self.post_message(self.CodeChosen(meta[CODE]))
+        elif FOLD in meta:
+            self.toggle_fold()
+        else:
+            self.post_message(self.Chosen(self))
 
-    def _code_at(self, at: Offset | None) -> str | None:
-        """Return the code that a click at a place copies."""
+    def _meta_at(self, at: Offset | None) -> dict[str, Any]:
+        """Return what is known of the text at a place."""
         if at is None or at.y >= len(self._layout.strips):
-            return None
+            return {}
         segments = list(self._layout.strips[at.y].crop(at.x, at.x + 1))
         style = segments[0].style if segments else None
-        return None if style is None else style.meta.get(CODE)
+        return {} if style is None else style.meta
 
     def on_key(self, event: events.Key) -> None:
         """Hand on what is typed and no command of a message, also if the focus went on in the meantime."""

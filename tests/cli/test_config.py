@@ -49,6 +49,18 @@ def test_show_tells_what_is_recommended_for_the_model(
     assert lines["repeat_penalty"] == ["1.0", "default"]
 
 
+def test_show_names_the_pair_that_is_loaded_where_none_was_chosen(
+    tmp_path: Path, bare_machine: dict[str, str]
+) -> None:
+    for variables, pair in (
+        ({}, ['"smollm2-135m"', "default,", "until", "you", "choose", "a", "model"]),
+        ({"LOCALSPEC_TARGET": "qwen3-4b"}, ["-", "default"]),
+    ):
+        done = localspec("config", "show", env={**bare_machine, **variables}, cwd=tmp_path)
+        lines = {line.split()[0]: line.split()[1:] for line in done.out.splitlines()}
+        assert lines["pair"] == pair
+
+
 def test_passwords_of_mirrors_are_not_shown(tmp_path: Path, elsewhere: dict[str, str]) -> None:
     mirrors = {"LOCALSPEC_MIRRORS": "https://me:s3cret@mirror.example/gguf"}
     for options in ([], ["--json"]):

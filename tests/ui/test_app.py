@@ -76,6 +76,7 @@ def test_esc_in_prefill_leaves_the_question_alone(tmp_path: Path) -> None:
         await chat.press("escape")
         await chat.until(lambda: not chat.session.busy)
         assert len(chat.contents) == 1
+        await chat.until(lambda: "stopped before the first token; F5 asks again" in chat.text())
         await chat.press("up")
         assert chat.app.view.entry.composer.text == ("long " * 200)
 
@@ -323,6 +324,8 @@ def test_thoughts_are_folded_and_a_key_unfolds_them(tmp_path: Path) -> None:
         assert "deep thought" in chat.text()
         await chat.press("ctrl+t")
         assert "deep thought" not in chat.text()
+        await chat.pilot.click(chat.app.view.transcript.views[-1], offset=(4, 1))
+        assert "deep thought" in chat.text()
 
     drive(look, tmp_path, {"thinks": True, "otherwise": ["<think>deep thought</think>Done."]})
 

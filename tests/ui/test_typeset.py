@@ -60,7 +60,9 @@ def test_code_stands_in_a_frame_on_the_ground_of_the_screen(typesetter: Typesett
     ]
 
 
-@pytest.mark.parametrize("code", ["x = [1, 2]\n", "x = 1\n" * 16, "x = 1\n\n" * 20])
+@pytest.mark.parametrize(
+    "code", ["x = [1, 2]\n", "x = 1\n" * 16, "x = 1\n\n" * 20], ids=["short", "a piece", "long"]
+)
 def test_a_growing_message_reads_like_the_finished_one(code: str, typesetter: Typesetter) -> None:
     def words(layout: MessageLayout) -> list[str]:
         text = "\n".join(strip.text for strip in layout.strips).replace("k copy", "")
@@ -69,7 +71,7 @@ def test_a_growing_message_reads_like_the_finished_one(code: str, typesetter: Ty
     text = MESSAGE.replace("x = [1, 2]\n", code)
     growing = MessageLayout(Shown("toy", "", kind="reply"), lambda: typesetter, growing=True)
     growing.fit(60)
-    for end in range(1, len(text) + 1):
+    for end in [*range(1, len(text), 3), len(text)]:
         growing.grow(Shown("toy", text[:end], kind="reply"))
         lines = "".join(strip.text for strip in growing.strips)
         assert lines.count("╭") == lines.count("╰")
