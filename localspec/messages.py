@@ -181,6 +181,21 @@ class Message:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class Infill:
+    """A gap in a text to be filled in, and what is around it.
+
+    Args:
+        prefix: before the gap.
+        suffix: behind it.
+        files: names and texts of what else is of use, the most useful last.
+    """
+
+    prefix: str
+    suffix: str
+    files: tuple[tuple[str, str], ...] = ()
+
+
 def to_json(message: Message) -> dict[str, Any]:
     """Return a message as OpenAI's chat bodies and chat templates have it.
 

@@ -6,11 +6,11 @@ import pytest
 
 from localspec.chat.assistant import Assistant
 from localspec.chat.events import Finished, Reply, RequestFailed
-from localspec.chat.infill import Infill
 from localspec.chat.requests import Request
 from localspec.errors import UsageError
 from localspec.launch.load import load
 from localspec.launch.plan import make_plan
+from localspec.messages import Infill
 from localspec.options import LaunchOptions, LoadOptions, ReplyOptions, SamplingParams
 
 GREEDY = ReplyOptions(SamplingParams(temperature=0), max_tokens=16)

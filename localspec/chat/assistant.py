@@ -26,7 +26,6 @@ from localspec.chat.events import (
     Started,
     TokenLogprob,
 )
-from localspec.chat.infill import Infill, infill_tokens
 from localspec.chat.loaded_models import LoadedModels
 from localspec.chat.reply import ReplyInProgress
 from localspec.chat.reply_text import ReplyText
@@ -34,14 +33,16 @@ from localspec.chat.requests import Answered, Observer, Request, at_once
 from localspec.chat.stop_strings import StopStrings
 from localspec.chat.template import ChatTemplate
 from localspec.chat.thinking import ThinkingFilter, tag_pieces, thinking_tags
+from localspec.chat.tokenizer import infill_tokens
 from localspec.decoding.choose import Chooser
 from localspec.decoding.generation import Generation, Limits
-from localspec.decoding.logprobs import logprobs
 from localspec.decoding.noise import Noise
 from localspec.decoding.policy.policy import Policy
 from localspec.decoding.round import StopReason
+from localspec.decoding.sampling import logprobs
 from localspec.decoding.scheduler import Ended, Scheduler
 from localspec.errors import ContextOverflow, LocalspecError, UsageError
+from localspec.messages import Infill
 from localspec.options import ReplyOptions, SamplingParams
 
 _SEED_BITS = 32  # short enough to be copied by hand

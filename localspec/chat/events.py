@@ -47,7 +47,7 @@ class RoundDone:
 
 @dataclass(frozen=True, slots=True)
 class TokenLogprob:
-    """How likely the target held a token of the text to be, see `decoding.logprobs`.
+    """How likely the target held a token of the text to be, see `decoding.sampling.logprobs`.
 
     Args:
         piece: the token's bytes, as text in Latin-1.

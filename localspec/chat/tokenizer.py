@@ -1,12 +1,18 @@
 """What a conversation needs of a tokenizer, and how text becomes ids without content passing for structure."""
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import Protocol
+
+from localspec.errors import UsageError
+from localspec.messages import Infill
 
 # A lone surrogate: no text that can be written as UTF-8 contains one, so no content can forge or lose it.
 BREAK = "\ud800"
 _SURROGATES = re.compile("[\ud800-\udfff]")
+_WINDOW = 2048
+"""Tokens around the gap that are read at most: more make an editor wait, and tell little."""
+_SNIPPET = "\n\n--- snippet ---\n\n"
 
 
 class Tokenizer(Protocol):
@@ -113,6 +119,53 @@ def raw_tokens(text: str, tokenizer: Tokenizer) -> list[int]:
     if tokenizer.add_bos and tokenizer.bos_text:
         text = text.removeprefix(tokenizer.bos_text)
     return tokenizer.tokenize(text, add_special=True, parse_special=True)
+
+
+def infill_tokens(
+    infill: Infill,
+    fim: Mapping[str, int],
+    tokenizer: Tokenizer,
+    n_ctx: int,
+    max_tokens: int | None,
+) -> list[int]:
+    """Return the ids of a prompt; what is far from the gap is left out where there is no room.
+
+    Args:
+        infill: the gap.
+        fim: the vocabulary's tokens for it: `pre`, `suf`, `mid`, and where there are such `rep` and `sep`.
+        tokenizer: for the texts; what spells a control token in them stays text.
+        n_ctx: tokens of context.
+        max_tokens: most tokens of the answer.
+
+    Raises:
+        UsageError: the vocabulary has no such tokens.
+
+    Source: `format_infill` of llama.cpp's server; the order is that of Qwen2.5-Coder, arXiv:2409.12186.
+    """
+    if not {"pre", "suf", "mid"} <= fim.keys():
+        raise UsageError(
+            "this model cannot fill in the middle: its vocabulary has no tokens for it; "
+            "serve one that can, such as qwen2.5-coder-1.5b"
+        )
+
+    def ids(text: str) -> list[int]:
+        return tokenizer.tokenize(text, add_special=False, parse_special=False)
+
+    window = min(_WINDOW, n_ctx // 2)
+    prefix = ids(infill.prefix)[-(3 * window // 4) :]
+    suffix = ids(infill.suffix)[: window // 4]
+    around: list[int] = []
+    if "rep" in fim:
+        around += [fim["rep"], *ids("myproject\n")]
+    for name, text in infill.files:
+        around += [fim["sep"], *ids(f"{name}\n")] if "sep" in fim else ids(_SNIPPET)
+        around += ids(text)
+    if "sep" in fim:
+        around += [fim["sep"], *ids("filename\n")]
+    gap = [fim["pre"], *prefix, fim["suf"], *suffix, fim["mid"]]
+    bos = [tokenizer.bos_id] if tokenizer.add_bos and tokenizer.bos_id is not None else []
+    room = n_ctx - len(bos) - len(gap) - (n_ctx // 4 if max_tokens is None else max_tokens)
+    return [*bos, *around[max(0, len(around) - max(0, room)) :], *gap]
 
 
 def _continuation(text: str, tokenizer: Tokenizer) -> list[int]:

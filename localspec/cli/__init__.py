@@ -47,8 +47,6 @@ _VERBS = {
 # What other programs call these, and what comes closest to what only they have.
 _ALIASES = {"ls": "list", "remove": "rm", "logs": "history"}
 _CLOSEST = {
-    "ps": ["list", "serve"],
-    "stop": ["serve"],
     "download": ["pull"],
     "install": ["pull"],
     "delete": ["rm"],

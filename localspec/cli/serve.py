@@ -75,8 +75,8 @@ def serve(name: str | None, **flags: Any) -> int:
         curl localhost:8080/v1/chat/completions -H 'Content-Type: application/json' \\
              -d '{"messages": [{"role": "user", "content": "Hello"}]}'
 
-    Offers OpenAI's chat completions and completions, and Anthropic's messages, under /v1; also
-    /health and /metrics. Sampling options apply if a request does not set its own. Only this
+    Offers OpenAI's chat completions, completions and responses, and Anthropic's messages, under
+    /v1; also /infill for editors, /tokenize, /health and /metrics. Sampling options apply if a request does not set its own. Only this
     machine can connect, unless you give --host and --api-key-file.
     """  # noqa: D301 - click keeps lines behind a \b
     if flags.pop("background"):

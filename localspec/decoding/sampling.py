@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from localspec.decoding.allowed import Allows, allowed_ids
-from localspec.decoding.top import top_ids
+from localspec.decoding.top import ranked_ids, top_ids
 from localspec.errors import PassFailed
 from localspec.options import SamplingParams
 
@@ -96,6 +96,23 @@ def penalised(
     subtract = times * np.float32(params.frequency_penalty) + np.float32(params.presence_penalty)
     row[ids] = scores - subtract
     return row
+
+
+def logprobs(
+    row: NDArray[np.float32], token: int, most: int
+) -> tuple[float, list[tuple[int, float]]]:
+    """Return a token's log probability, and the likeliest ids with theirs, the best first.
+
+    Args:
+        row: the target's own logits, shape (n_vocab,): before bias, penalties, truncation and temperature.
+        token: the one that was chosen.
+        most: how many of the likeliest ids.
+    """
+    scores = row.astype(np.float64)
+    scores -= scores.max()
+    scores -= np.log(np.exp(scores).sum())
+    best = ranked_ids(row, min(most, row.size)) if most else ()
+    return float(scores[token]), [(int(each), float(scores[each])) for each in best]
 
 
 def _top_p(scores: NDArray[np.float64], top_p: float) -> NDArray[np.int64]:

@@ -12,8 +12,7 @@ is waiting.
 from dataclasses import dataclass, field
 
 from localspec.chat.events import Reply, StreamEvent
-from localspec.chat.infill import Infill
-from localspec.messages import Message
+from localspec.messages import Infill, Message
 from localspec.options import LaunchOptions, ReplyOptions
 
 VERSION = 6

@@ -13,10 +13,10 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from localspec.chat.events import Reply, Text
-from localspec.chat.infill import Infill
 from localspec.chat.reply_figures import speculation
 from localspec.decoding.round import StopReason
 from localspec.engine.protocol import Ask, Detokenize, ReplyDone, Tokenize
+from localspec.messages import Infill
 from localspec.serve.answering import Service, collected, streamed, unless_gone
 from localspec.serve.http import body_of
 from localspec.serve.openai import CompletionBody, completion_options, own_draft

@@ -16,12 +16,11 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from localspec.chat.events import Reply, Text
-from localspec.chat.infill import Infill
 from localspec.chat.reply_figures import speculation, timings
 from localspec.decoding.round import StopReason
 from localspec.engine.protocol import Ask, ReplyDone
 from localspec.errors import UsageError
-from localspec.messages import from_json
+from localspec.messages import Infill, from_json
 from localspec.options import ReplyOptions
 from localspec.serve.answering import Service, collected, merged, streamed
 from localspec.serve.http import body_of

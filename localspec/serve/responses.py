@@ -259,7 +259,8 @@ def _ended(shell: dict[str, Any], done: ReplyDone, output: list[dict[str, Any]])
         "input_tokens": reply.prompt_tokens,
         "input_tokens_details": {"cached_tokens": reply.cached_tokens},
         "output_tokens": reply.completion_tokens,
-        "output_tokens_details": {"reasoning_tokens": 0},
+        # How many tokens thoughts took is not known.
+        "output_tokens_details": {} if reply.thinking else {"reasoning_tokens": 0},
         "total_tokens": reply.prompt_tokens + reply.completion_tokens,
     }
     told = {"status": status, "incomplete_details": cut, "output": output, "usage": usage}

@@ -2,8 +2,9 @@
 
 import pytest
 
-from localspec.chat.infill import Infill, infill_tokens
+from localspec.chat.tokenizer import infill_tokens
 from localspec.errors import UsageError
+from localspec.messages import Infill
 from tests.chat.toy_tokenizer import ToyTokenizer, spelled
 
 FIM = {"pre": 400, "suf": 401, "mid": 402}

@@ -40,7 +40,6 @@ def test_every_verb_has_help_of_its_own() -> None:
     ("verb", "meant"),
     [
         ("pul", "did you mean pull?"),
-        ("ps", "did you mean list or serve?"),
         ("download", "did you mean pull?"),
         ("telemtry", "did you mean telemetry?"),
         ("Why is the sky blue?", "to ask something, use `localspec run`"),

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from localspec.chat.events import Prefilling, Reply, RoundDone, Started, Text, TokenLogprob
-from localspec.chat.infill import Infill
 from localspec.decoding.round import Draft, Round, Spent, StopReason, Verdict
 from localspec.decoding.stats import AcceptanceStats
 from localspec.engine.protocol import (
@@ -40,7 +39,7 @@ from localspec.engine.protocol import (
     Tokens,
 )
 from localspec.engine.wire import COMMANDS, NOTICES, decode, encode
-from localspec.messages import DocumentPart, Message, ToolCall, ToolResult
+from localspec.messages import DocumentPart, Infill, Message, ToolCall, ToolResult
 from localspec.options import LaunchOptions, LoadOptions, ReplyOptions, SamplingParams
 
 GOLDEN = Path(__file__).with_name("wire_bytes.jsonl")
