@@ -223,7 +223,6 @@ class Ready:
         notes: what the user should know of how it was set up, a sentence each.
         load_s: seconds that loading took.
         thinks: whether the target's template knows thinking blocks.
-        plain_round_s: what a round without a draft takes here, in a short text; None where that was not measured.
         break_even: from which chance of acceptance on the draft model pays, 0 to 1; None where it never does, or is
             not there, or was not measured.
     """
@@ -235,7 +234,6 @@ class Ready:
     notes: tuple[str, ...]
     load_s: float
     thinks: bool
-    plain_round_s: float | None = None
     break_even: float | None = None
 
 

@@ -179,6 +179,5 @@ def _ready(loaded: Loaded) -> Ready:
         notes=assistant.notes,
         load_s=assistant.load_s,
         thinks=thinks,
-        plain_round_s=None if costs is None else costs.target.of(1),
         break_even=None if costs is None else break_even(costs),
     )

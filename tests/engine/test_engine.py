@@ -101,7 +101,7 @@ def test_what_drafting_gained_is_told_and_what_it_would_cost() -> None:
         drafted = ended(hear_all(engine, engine.ask(turns("hello"), GREEDY))).forecast
         plain = ended(hear_all(engine, engine.ask(turns("hello"), GREEDY, draft=False))).forecast
     assert isinstance(ready, Ready)
-    assert (ready.plain_round_s, ready.break_even) == (0.01, None)
+    assert ready.break_even is None
     assert drafted is not None
     assert drafted.predicted is not None
     assert drafted.measured is not None

@@ -112,7 +112,7 @@ NOTICE_SAMPLES: tuple[Notice, ...] = (
     Loading("t", 0.5),
     Measuring("t", 1.0),
     Ready("t", None, "lookup", 4096, (), 0.25, False),
-    Ready("t", "d", "auto", 8192, ("One.", "Two."), 1.5, True, 0.021, 0.6),
+    Ready("t", "d", "auto", 8192, ("One.", "Two."), 1.5, True, 0.6),
     LoadCancelled(None),
     LoadCancelled("t"),
     ReplyEvents(1, ()),
