@@ -159,14 +159,15 @@ def _side_by_side(
 
     # Daemons: a program that ends does not wait for a line that fell silent.
     threads = [threading.Thread(target=work, daemon=True) for _ in range(MOST_AT_ONCE)]
-    for thread in threads:
-        thread.start()
     try:
+        for thread in threads:
+            thread.start()
         found = dict(outcomes.get() for _ in entries)
     finally:
         stop.set()
         for thread in threads:
-            thread.join(_FAREWELL_S)
+            if thread.is_alive():
+                thread.join(_FAREWELL_S)
     return [_path(found[index]) for index in range(len(entries))]
 
 

@@ -213,7 +213,7 @@ def test_a_directory_is_unavailable(tmp_path: Path) -> None:
 
 def test_a_named_pipe_is_not_waited_for(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe.gguf")
-    with pytest.raises(ModelUnavailable, match="no regular file"):
+    with pytest.raises(ModelUnavailable, match="not a regular file"):
         read_header(tmp_path / "pipe.gguf")
 
 

@@ -45,7 +45,7 @@ def test_a_folder_with_other_bytes_is_refused(store: Store, tmp_path: Path) -> N
     assert store.path_of(ENTRY) is None
 
 
-@pytest.mark.parametrize(("name", "reason"), [("", "not there"), ("gone", "no such folder")])
+@pytest.mark.parametrize(("name", "reason"), [("", "no such file"), ("gone", "no such folder")])
 def test_a_folder_without_it_says_so(store: Store, tmp_path: Path, name: str, reason: str) -> None:
     with pytest.raises(SourceFailedError, match=reason):
         from_mirror(str(tmp_path / name), ENTRY, store, False, print)
