@@ -165,9 +165,8 @@ def _side_by_side(
         found = dict(outcomes.get() for _ in entries)
     finally:
         stop.set()
-        for thread in threads:
-            if thread.is_alive():
-                thread.join(_FAREWELL_S)
+        for thread in filter(threading.Thread.is_alive, threads):
+            thread.join(_FAREWELL_S)
     return [_path(found[index]) for index in range(len(entries))]
 
 

@@ -7,11 +7,15 @@ from lab.fuzz.target import load
 from lab.fuzz.targets import NAMES, NATIVE
 
 # Opening a database takes milliseconds, and what reads a text takes microseconds.
-_FEWER = {"history": 40, "telemetry": 40, "constraint": 4}
+_FEWER = {"history": 40, "telemetry": 40, "constraint": 20}
+
+
+# Making the constraints of its seeds takes seconds.
+_MARKS = {"constraint": pytest.mark.slow} | dict.fromkeys(NATIVE, pytest.mark.weights)
 
 
 @pytest.mark.parametrize(
-    "name", [*NAMES, *(pytest.param(name, marks=pytest.mark.weights) for name in NATIVE)]
+    "name", [pytest.param(name, marks=_MARKS.get(name, ())) for name in (*NAMES, *NATIVE)]
 )
 def test_hostile_input_is_an_error_of_one_line_at_most(name: str) -> None:
     target = load(name)

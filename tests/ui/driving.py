@@ -22,7 +22,7 @@ from localspec.ui.session import Session
 from localspec.ui.talk import Talk
 from tests.engine.double import command
 
-PATIENCE_S = 240.0  # a machine may be busy with something else
+PATIENCE_S = 90.0  # a machine may be busy with something else
 SCREENS = Path(__file__).parent / "screens"
 SIZES = ((40, 12), (80, 24), (120, 40))
 PICTURE_SIZE = (80, 24)
