@@ -11,7 +11,7 @@ _FEWER = {"history": 40, "telemetry": 40, "constraint": 20}
 
 
 # Making the constraints of its seeds takes seconds.
-_MARKS = {"constraint": pytest.mark.slow} | dict.fromkeys(NATIVE, pytest.mark.weights)
+_MARKS = dict.fromkeys(NATIVE, (pytest.mark.weights, pytest.mark.slow))
 
 
 @pytest.mark.parametrize(
