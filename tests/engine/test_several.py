@@ -266,7 +266,9 @@ def test_a_fault_that_nobody_foresaw_ends_what_runs_and_not_the_models() -> None
     with double(script) as engine:
         numbers = asked(engine, "Rhine", "Danube", "Rhine", "Rhine")
         heard = hear_ends(engine, *numbers)
-        assert [each.id for each in heard.of(Failed)] == numbers
+        failed = [each.id for each in heard.of(Failed)]
+        # The first may have been done before the second was heard.
+        assert failed in (numbers, numbers[1:])
         assert {each.kind for each in heard.of(Failed)} == {"Fault"}
         assert "a model out of its mind" in heard.of(Failed)[0].reason
         after = asked(engine, "Rhine", "Volga")
