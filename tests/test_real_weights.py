@@ -69,6 +69,7 @@ def test_a_draft_model_changes_no_byte(
     assert_same_text(exact_smollm2, prompt, temperature)
 
 
+@pytest.mark.slow
 @pytest.mark.weights
 def test_a_model_agrees_with_itself(exact_smollm2: Assistant) -> None:
     options = ReplyOptions(seed=3, max_tokens=60)

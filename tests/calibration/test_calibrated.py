@@ -205,6 +205,7 @@ def real(smollm2_path: Path, data: Path) -> Iterator[LlamaModel]:
     model.close()
 
 
+@pytest.mark.slow
 @pytest.mark.weights
 def test_real_weights_are_measured_and_then_never_again(
     real: LlamaModel, monkeypatch: pytest.MonkeyPatch

@@ -244,6 +244,7 @@ def test_without_a_template_only_raw_text_is_answered() -> None:
     assert reply.text == "x"
 
 
+@pytest.mark.slow
 def test_what_the_file_forbids_is_never_generated() -> None:
     forbidden = spelled("b")[0]
     greedy = ReplyOptions(SamplingParams(temperature=0, logit_bias=((forbidden, 90.0),)))

@@ -132,6 +132,7 @@ def test_without_stderr_there_is_still_an_answer() -> None:
     assert "localspec:" not in done.out
 
 
+@pytest.mark.slow
 @pytest.mark.weights
 @pytest.mark.usefixtures("smollm2_path")
 def test_an_answer_that_cannot_be_written_is_code_1(tmp_path: Path) -> None:

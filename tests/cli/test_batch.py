@@ -171,6 +171,7 @@ def test_an_empty_input_is_answered_with_nothing() -> None:
     assert not Path("out.jsonl").exists()
 
 
+@pytest.mark.slow
 @weights
 @pytest.mark.usefixtures("smollm2_path", "folder")
 def test_a_reader_who_leaves_ends_it_quietly() -> None:
@@ -184,7 +185,7 @@ def test_a_reader_who_leaves_ends_it_quietly() -> None:
         assert process.stderr.read().count(b"\n") == 1  # the seed
 
 
-@pytest.mark.first(1)
+@pytest.mark.slow
 @weights
 @pytest.mark.usefixtures("smollm2_path", "folder")
 @pytest.mark.parametrize("shell", ["ulimit -f 2", "exec >/dev/full"])
@@ -235,6 +236,7 @@ def test_told_to_stop_it_leaves_whole_records_and_says_how_to_go_on(
     assert [each["line"] for each in read()] == [1, 2, 3, 4]
 
 
+@pytest.mark.slow
 @weights
 @pytest.mark.usefixtures("smollm2_path", "folder")
 def test_a_pipe_that_brings_nothing_can_be_left_by_ctrl_c() -> None:

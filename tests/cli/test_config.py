@@ -107,6 +107,7 @@ def test_flags_and_keys_have_the_same_defaults() -> None:
             assert flags[name] == key.default
 
 
+@pytest.mark.slow
 @pytest.mark.weights
 def test_an_answer_is_given_as_it_was_set(smollm2_path: Path, tmp_path: Path) -> None:
     settings = {"LOCALSPEC_MAX_TOKENS": "3", "LOCALSPEC_THREADS": "1", "LOCALSPEC_DRAFT": "off"}

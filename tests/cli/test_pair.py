@@ -156,7 +156,7 @@ def test_a_vocabulary_of_16_megabytes_is_read_within_the_limit(
     assert hub.sent_bytes == 2 * fetched
 
 
-@pytest.mark.first(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("knows_ranges", [True, False])
 def test_what_never_ends_is_given_up_within_the_limit(
     hub: HeaderHub, online: dict[str, str], files: Path, knows_ranges: bool

@@ -164,6 +164,7 @@ def test_on_a_terminal_a_no_fetches_nothing_but_a_header(machine: ToyMachine, an
     assert not (machine.data / "learnt.json").exists()
 
 
+@pytest.mark.first(1)
 @pytest.mark.parametrize(
     ("flags", "variables", "asked"),
     [

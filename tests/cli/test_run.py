@@ -160,6 +160,7 @@ def test_system_prompt_and_piped_material_go_through_the_chat_template() -> None
     assert asked["text"] == by_hand["text"]
 
 
+@pytest.mark.first(1)
 @pytest.mark.parametrize("dash", [[], ["-"]])
 def test_a_prompt_comes_from_stdin(story: dict[str, Any], dash: list[str]) -> None:
     options = ("--raw", *dash, *STORY[2:], "--temperature", "0")
@@ -177,6 +178,7 @@ def test_a_prompt_longer_than_the_context_says_how_long_both_are() -> None:
     assert said.endswith("tokens and the context holds 256: shorten it, or raise --ctx")
 
 
+@pytest.mark.slow
 def test_a_model_by_another_name_a_system_prompt_and_a_file(tmp_path: Path) -> None:
     (tmp_path / "note.txt").write_text("The meeting is on Monday.")
     words = ("smollm2:135m", "When is the meeting?", "-s", "Be brief.")
@@ -187,6 +189,7 @@ def test_a_model_by_another_name_a_system_prompt_and_a_file(tmp_path: Path) -> N
     assert attached["usage"]["prompt_tokens"] > short["usage"]["prompt_tokens"] + 6
 
 
+@pytest.mark.slow
 def test_what_is_kept_goes_on_and_a_pipe_keeps_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -78,6 +78,7 @@ def test_two_at_once_are_refused(tmp_path: Path) -> None:
         asked(regex="a", lark=str(file))
 
 
+@pytest.mark.slow
 @pytest.mark.weights
 @pytest.mark.usefixtures("smollm2_path")
 def test_run_answers_under_a_schema_and_says_where_it_was_cut() -> None:

@@ -124,6 +124,7 @@ def test_choices_among_neighbouring_ids_are_independent() -> None:
     assert follows(pairs, np.outer(WEIGHTS, WEIGHTS))
 
 
+@pytest.mark.slow
 def test_law_check_catches_a_wrong_law(monkeypatch: pytest.MonkeyPatch) -> None:
     """Normal noise, Gumbel noise a tenth too small, positions that share theirs in twos."""
     kept, noise = weighted(IDS, WEIGHTS), Noise(0)

@@ -23,7 +23,7 @@ def test_drafting_changes_neither_text_nor_stop_reason(world: World) -> None:
 
 
 @pytest.mark.first(1)
-@pytest.mark.parametrize("some", seeds(800), ids=str)
+@pytest.mark.parametrize("some", seeds(800, parts=8), ids=str)
 def test_drafting_changes_neither_text_nor_stop_reason_in_seeded_worlds(some: range) -> None:
     """Hypothesis likes small worlds; these are drawn evenly, the same ones every time."""
     for seed in some:
@@ -31,7 +31,7 @@ def test_drafting_changes_neither_text_nor_stop_reason_in_seeded_worlds(some: ra
 
 
 @pytest.mark.first(1)
-@pytest.mark.parametrize("some", seeds(1200), ids=str)
+@pytest.mark.parametrize("some", seeds(1200, parts=12), ids=str)
 def test_whatever_runs_beside_it_each_says_what_it_says_alone(some: range) -> None:
     for seed in some:
         check_company(Random(seed))

@@ -116,6 +116,7 @@ def test_a_long_prompt_stops_in_the_middle_and_keeps_what_it_has(client: EngineC
     assert ended(heard).reply.stop_reason is StopReason.LENGTH
 
 
+@pytest.mark.slow
 def test_a_reply_stops_in_the_middle_and_goes_on(client: EngineClient) -> None:
     story = [Message.user("Tell me a long story about a fox.")]
     options = ReplyOptions(SamplingParams(temperature=0), max_tokens=60)

@@ -15,6 +15,7 @@ from tests.llama.tiny_mamba import write
 SHORT = replace(OF_TARGET, widths=(1, 2, 8, 64), needed=4, budget_s=0.5, most_s=99.0)
 
 
+@pytest.mark.slow
 @pytest.mark.weights
 def test_a_real_model_has_costs_and_keeps_what_its_own_context_knows(
     smollm2: LlamaModel, context: LlamaContext, tokens: list[int]

@@ -99,6 +99,7 @@ def test_more_tokens_than_the_context_holds_are_refused_and_nothing_is_lost(
     assert context.common_prefix(tokens) == len(tokens)
 
 
+@pytest.mark.first(1)
 @pytest.mark.parametrize("n_ctx", [2, 3, 40, 300])
 def test_a_small_context_holds_what_was_asked_for_and_no_more(
     smollm2: LlamaModel, tokens: list[int], n_ctx: int

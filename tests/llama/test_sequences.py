@@ -33,6 +33,7 @@ def first_failing_world(monkeypatch: pytest.MonkeyPatch) -> int | None:
     return None
 
 
+@pytest.mark.first(1)
 @pytest.mark.parametrize("some", seeds(800), ids=str)
 def test_every_sequence_says_what_it_says_alone(
     some: range, monkeypatch: pytest.MonkeyPatch

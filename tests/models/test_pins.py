@@ -90,6 +90,7 @@ def test_rm_forgets_what_was_learnt_of_a_file_that_is_gone(machine: ToyMachine) 
     assert shown(machine)["learnt"] is None
 
 
+@pytest.mark.slow
 def test_a_pull_that_was_cut_wants_the_same_file_when_it_goes_on(machine: ToyMachine) -> None:
     machine.offer("toy", DATA * 10_000)
     machine.hub.faults.extend([Fault("cut", 1_500_000)] + [Fault("cut")] * 3)

@@ -9,7 +9,7 @@ from localspec.models.gguf import read_header
 from localspec.models.pairs import Compatibility, Fit, compare_tokenizers
 from localspec.models.tokenizer import TokenizerHeader, fingerprint
 
-pytestmark = pytest.mark.weights
+pytestmark = [pytest.mark.weights, pytest.mark.slow]
 
 NAMES = """
     aquila baichuan bert-bge command-r deepseek-coder deepseek-llm falcon gemma-4 gpt-2 gpt-neox

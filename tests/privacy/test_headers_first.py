@@ -42,6 +42,7 @@ def _uses(name: str) -> set[str]:
     return found
 
 
+@pytest.mark.slow
 def test_there_is_one_way_to_llama_cpp() -> None:
     assert _uses("llama_model_load_from_file") == {"llama/model.py"}
     assert _uses("llama_model_load_from_splits") == set()

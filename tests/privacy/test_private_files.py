@@ -68,6 +68,7 @@ def test_everything_that_is_kept_is_private(root: Path, tmp_path: Path) -> None:
     assert _open_to_others(root.parent) == []
 
 
+@pytest.mark.slow
 @pytest.mark.weights
 def test_commands_leave_only_private_files(smollm2_path: Path, root: Path) -> None:
     model = (*PLAIN, "--target", str(smollm2_path), "--offline", "--max-tokens", "3")

@@ -253,6 +253,7 @@ def test_a_long_conversation_mounts_few_messages_and_fetches_the_others(tmp_path
     drive(look, tmp_path)
 
 
+@pytest.mark.slow
 def test_the_transcript_stays_where_it_is_when_earlier_messages_are_fetched(tmp_path: Path) -> None:
     async def look(chat: Chat) -> None:
         talk = chat.session.talk

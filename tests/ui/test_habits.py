@@ -193,7 +193,7 @@ def test_a_question_that_is_sent_while_another_is_answered_comes_next(tmp_path: 
         assert "asked next" not in chat.text()
         assert chat.contents[::2] == ["one", "two"]
 
-    drive(queue, tmp_path, SLOW)
+    drive(queue, tmp_path, {**SLOW, "otherwise": ["word " * 20]})
 
 
 def test_a_question_that_waits_is_given_back_when_the_answer_is_stopped(tmp_path: Path) -> None:
