@@ -24,7 +24,7 @@ from localspec.messages import Infill, from_json
 from localspec.options import ReplyOptions
 from localspec.serve.answering import Service, collected, merged, streamed
 from localspec.serve.http import body_of
-from localspec.serve.openai_forms import Chat, Completion
+from localspec.serve.openai_forms import ChatForm, TextForm
 
 _MOST_CHOICES = 16
 _MOST_LOGPROBS = 20
@@ -119,7 +119,7 @@ async def chat_completions(request: Request, service: Service) -> Response:
         raise UsageError("top_logprobs is given without logprobs: set logprobs to true, too")
     most = logprobs_asked("top_logprobs", (body.top_logprobs or 0) if body.logprobs else None)
     asked = [Ask(0, messages, options, logprobs=most)]
-    return await _answered(request, service, body, asked, Chat(service.name, most is not None))
+    return await _answered(request, service, body, asked, ChatForm(service.name, most is not None))
 
 
 async def completions(request: Request, service: Service) -> Response:
@@ -137,9 +137,7 @@ async def completions(request: Request, service: Service) -> Response:
         else Ask(0, (), options, infill=Infill(each, gap), logprobs=most)
         for each in texts
     ]
-    return await _answered(
-        request, service, body, asked, Completion(service.name, most is not None)
-    )
+    return await _answered(request, service, body, asked, TextForm(service.name, most is not None))
 
 
 async def _answered(
@@ -147,7 +145,7 @@ async def _answered(
     service: Service,
     body: CompletionBody,
     prompts: list[Ask],
-    form: Chat | Completion,
+    form: ChatForm | TextForm,
 ) -> Response:
     each = body.n or 1
     if not prompts or not 1 <= each * len(prompts) <= _MOST_CHOICES:
@@ -187,7 +185,7 @@ async def _answered(
 async def _chunks(
     replies: list[AsyncGenerator[Text | ReplyDone]],
     head: Mapping[str, Any],
-    form: Chat | Completion,
+    form: ChatForm | TextForm,
     *,
     counted: bool,
 ) -> AsyncGenerator[str]:

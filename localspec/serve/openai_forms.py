@@ -9,7 +9,7 @@ from localspec.chat.events import Reply, Text, TokenLogprob
 _UNLIKELY = -9999.0
 
 
-class Chat:
+class ChatForm:
     """The forms of a chat completion."""
 
     whole, chunk, prefix = "chat.completion", "chat.completion.chunk", "chatcmpl"
@@ -41,7 +41,7 @@ class Chat:
         return {"content": likely(texts), "refusal": None}
 
 
-class Completion:
+class TextForm:
     """The forms of a completion."""
 
     whole, chunk, prefix = "text_completion", "text_completion", "cmpl"
