@@ -139,6 +139,16 @@ def test_external_packages_have_one_home() -> None:
     assert wrong == []
 
 
+def test_a_class_name_stands_once() -> None:
+    names = [
+        node.name
+        for _, tree in modules()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ClassDef) and not node.name.startswith("_")
+    ]
+    assert {name for name in names if names.count(name) > 1} == set()
+
+
 def test_options_know_only_the_standard_library() -> None:
     allowed = {*sys.stdlib_module_names, "localspec", "_typeshed"}
     wrong = [
