@@ -80,6 +80,7 @@ def imported(code: str) -> tuple[set[str], set[str]]:
     return ours, SLOW & names
 
 
+@pytest.mark.first(5)
 @pytest.mark.parametrize("what", BUDGET)
 def test_no_more_is_imported_than_its_budget(what: str) -> None:
     code, most, slow = BUDGET[what]

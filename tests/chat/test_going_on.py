@@ -30,6 +30,7 @@ def asked() -> Conversation:
     return conversation
 
 
+@pytest.mark.first(20)
 @pytest.mark.parametrize("cut", range(1, len(THOUGHTFUL)))
 @pytest.mark.parametrize("remembered", [True, False])
 def test_wherever_it_was_cut(cut: int, remembered: bool) -> None:

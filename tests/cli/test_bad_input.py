@@ -11,6 +11,7 @@ WITHOUT_STDOUT = ("sh", "-c", 'exec "$@" >&-', "sh")
 WITHOUT_STDERR = ("sh", "-c", 'exec "$@" 2>&-', "sh")
 
 
+@pytest.mark.first(5)
 @pytest.mark.parametrize(
     ("arguments", "value", "advice"),
     [
@@ -97,6 +98,7 @@ def test_smollm2_does_not_draft_for_qwen(smollm2_path: Path, qwen_target_path: P
     assert "smollm2-135m" in done.err
 
 
+@pytest.mark.slow
 @pytest.mark.weights
 @pytest.mark.usefixtures("smollm2_path")
 def test_a_reader_who_leaves_ends_the_program_silently_with_141() -> None:

@@ -45,6 +45,7 @@ def write(*lines: object, to: str = "in.jsonl") -> None:
     Path(to).write_text("".join(f"{json.dumps(line)}\n" for line in lines))
 
 
+@pytest.mark.first(5)
 @pytest.mark.parametrize(
     ("arguments", "code", "complaint"),
     [
@@ -145,6 +146,7 @@ def test_a_line_redone_alone_gets_the_same_answer() -> None:
     assert json.loads(alone.out)["text"] == second["text"]
 
 
+@pytest.mark.slow
 @weights
 @pytest.mark.usefixtures("smollm2_path", "folder")
 def test_csv_and_templates_go_through_pipes() -> None:

@@ -175,6 +175,7 @@ def test_a_whole_conversation_in_lines() -> None:
     assert "And of\nItaly?" in later.out
 
 
+@pytest.mark.slow
 @pytest.mark.weights
 @pytest.mark.usefixtures("smollm2_path", "own_history")
 def test_a_pipe_gets_the_answer_alone() -> None:
@@ -258,6 +259,7 @@ def test_stdin_that_is_no_text_is_one_line() -> None:
     assert done.err.count("\n") == 1
 
 
+@pytest.mark.slow
 @pytest.mark.weights
 @pytest.mark.usefixtures("smollm2_path", "own_history")
 def test_a_terminal_that_goes_away_takes_chat_and_engine_along() -> None:
@@ -290,6 +292,7 @@ def alive(pid: int) -> bool:
         return False
 
 
+@pytest.mark.slow
 def test_a_conversation_goes_on_with_its_own_pair_and_not_with_what_is_configured(
     bare_machine: dict[str, str], stored: Path
 ) -> None:

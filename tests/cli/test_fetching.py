@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pytest
+
 from localspec.models.entries import WheelSource
 from localspec.models.registry import load_registry
 from tests.cli.command import assert_one_complaint, localspec
@@ -19,6 +21,7 @@ def test_offline_says_how_to_get_the_model(bare_machine: dict[str, str], stored:
     assert files_in(stored) == []
 
 
+@pytest.mark.slow
 def test_without_a_network_every_source_is_named_with_its_reason(
     bare_machine: dict[str, str], stored: Path
 ) -> None:
@@ -29,6 +32,7 @@ def test_without_a_network_every_source_is_named_with_its_reason(
     assert files_in(stored) == []
 
 
+@pytest.mark.slow
 def test_a_wheel_with_other_bytes_leaves_nothing_in_the_store(
     bare_machine: dict[str, str], stored: Path, tmp_path: Path
 ) -> None:

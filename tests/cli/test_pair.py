@@ -179,6 +179,7 @@ def test_a_cut_line_goes_on_where_it_stopped(
     assert hub.ranges == ["bytes=0-1048575", "bytes=524288-1048575", "bytes=786432-1048575"]
 
 
+@pytest.mark.first(2)
 @pytest.mark.parametrize(
     ("arguments", "code", "text"),
     [

@@ -151,6 +151,7 @@ def test_a_pair_that_cannot_draft_is_told_before_it_is_fetched(machine: ToyMachi
     assert machine.blobs == machine.partials == []
 
 
+@pytest.mark.first(1)
 @pytest.mark.parametrize("answer", ["n\n", "\x04"])
 def test_on_a_terminal_a_no_fetches_nothing_but_a_header(machine: ToyMachine, answer: str) -> None:
     with on_a_terminal(machine, "pull", "toy", **LARGE) as terminal:

@@ -167,6 +167,7 @@ def test_a_prompt_comes_from_stdin(story: dict[str, Any], dash: list[str]) -> No
     assert figures(*options, stdin=b"Once upon a time\n")["text"] == story["text"]
 
 
+@pytest.mark.slow
 def test_a_prompt_longer_than_the_context_says_how_long_both_are() -> None:
     done = localspec("run", "-m", "demo", "--ctx", "256", stdin=b"word " * 600)
     assert done.code == 1

@@ -145,6 +145,7 @@ def test_run_imports_nothing_that_only_writes_or_shows() -> None:
     assert not imported & {"rich", *(f"localspec.telemetry.{name}" for name in unwanted)}
 
 
+@pytest.mark.slow
 @pytest.mark.weights
 def test_answer_is_recorded_once_and_neither_its_text_nor_its_prompt(
     smollm2_path: Path, tmp_path: Path

@@ -37,7 +37,7 @@ REACHED = {
 
 
 # A few kinds are quick enough to run always; the others are for `-m slow`.
-QUICK = ("stationary-gpu-0.85", "hopeless-f16", "adversarial-gpu", "dear")
+QUICK = ("hopeless-f16", "dear")
 EVERY = [
     pytest.param(name, marks=() if name in QUICK else pytest.mark.slow, id=name) for name in WORLDS
 ]

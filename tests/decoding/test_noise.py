@@ -130,6 +130,7 @@ def test_numbers_over_positions_are_gumbel(token: int) -> None:
     assert are_uniform(over_positions(seed=0, token=token, start=100_000))
 
 
+@pytest.mark.first(1)
 @pytest.mark.parametrize(("position", "token"), [(0, 0), (17, 5), (100_000, 262_143)])
 def test_numbers_over_seeds_are_gumbel(position: int, token: int) -> None:
     assert are_uniform(over_seeds(position, token))
@@ -141,12 +142,14 @@ def test_neighbouring_ids_are_independent(step: int) -> None:
     assert are_independent(numbers[:-step], numbers[step:])
 
 
+@pytest.mark.first(2)
 @pytest.mark.parametrize("step", [1, 2, 3, 8, 256, 4096])
 def test_neighbouring_positions_are_independent(step: int) -> None:
     numbers = over_positions(seed=3, token=11)
     assert are_independent(numbers[:-step], numbers[step:])
 
 
+@pytest.mark.first(2)
 @pytest.mark.parametrize("step", [1, 2, 3, 8, 256, 4096])
 def test_neighbouring_seeds_are_independent(step: int) -> None:
     numbers = over_seeds(position=3, token=11)

@@ -212,6 +212,7 @@ BUGS = (
 )
 
 
+@pytest.mark.first(8)
 @pytest.mark.parametrize("bug", BUGS, ids=[bug.name for bug in BUGS])
 def test_planted_bug_is_caught(bug: Bug, monkeypatch: pytest.MonkeyPatch) -> None:
     plant(monkeypatch, bug.function, bug.right, bug.wrong, names={"choose": choose})
@@ -378,6 +379,7 @@ COMPANY_BUGS = (
 )
 
 
+@pytest.mark.first(6)
 @pytest.mark.parametrize("bug", COMPANY_BUGS, ids=[bug.name for bug in COMPANY_BUGS])
 def test_planted_bug_is_caught_by_a_company(bug: Bug, monkeypatch: pytest.MonkeyPatch) -> None:
     names = {"choose": choose, "last": [7], "noises": [], "rules": []}

@@ -29,7 +29,7 @@ def every_regime(choice: Choice, replay: Replay) -> dict[int, Choice]:
     return dict.fromkeys(set(replay.world.regimes.tolist()), choice)
 
 
-@pytest.mark.first(4)
+@pytest.mark.first(2)
 @pytest.mark.parametrize(("name", "length"), [*product(REPLAYED, (0, 1, 5))])
 def test_a_replay_takes_what_the_loop_takes(name: str, length: int) -> None:
     contender = fixed_model(length) if length else plain
@@ -161,6 +161,7 @@ def test_plain_decoding_is_found_wanting_where_drafting_pays() -> None:
     assert assess("stationary-gpu-0.85", 0, plain).regret > 1
 
 
+@pytest.mark.first(1)
 @pytest.mark.parametrize("name", ["adversarial-gpu", "honeymoon-gpu", "hopeless-f16"])
 def test_a_naive_policy_is_caught(name: str) -> None:
     outcome = assess(name, 0, MovingAverage)

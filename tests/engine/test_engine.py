@@ -40,6 +40,7 @@ def ended(heard: Heard) -> ReplyDone:
     return last
 
 
+@pytest.mark.slow
 def test_loading_is_told_from_the_first_word_on() -> None:
     script = {"load_s": 0.3, "download": {"bytes": 1000, "seconds": 0.3}, "notes": ["a note"]}
     with double(script, load=False) as engine:
@@ -174,6 +175,7 @@ def test_a_reply_that_was_stopped_goes_on() -> None:
     assert heard.started.cached_tokens == heard.started.prompt_tokens - 1
 
 
+@pytest.mark.slow
 def test_a_prompt_is_told_while_it_is_evaluated_and_stops_in_the_middle() -> None:
     with double({"chunk_s": 0.05}) as engine:
         number = engine.ask(turns("x" * 3000), GREEDY)
@@ -354,6 +356,7 @@ def test_closing_saves_what_was_to_be_saved(tmp_path_factory: pytest.TempPathFac
     assert (state / "cells.json").exists()
 
 
+@pytest.mark.slow
 def test_nothing_waits_for_a_reader() -> None:
     text = "x" * 3000
     with double({"otherwise": [text]}) as engine:

@@ -157,7 +157,7 @@ time.sleep(60)
 """
 
 
-@pytest.mark.first(2)
+@pytest.mark.first(1)
 @pytest.mark.parametrize(
     ("stage", "load_s", "heir"),
     [("prefill", "0", ""), ("load", "30", ""), ("prefill", "0", "heir")],
@@ -225,6 +225,7 @@ def reply(process: subprocess.Popen[bytes], kind: str) -> dict[str, Any]:
     raise AssertionError("the pipe was closed")
 
 
+@pytest.mark.first(2)
 @pytest.mark.parametrize(
     ("line", "told"),
     [
@@ -368,6 +369,7 @@ def test_what_is_asked_of_a_deaf_engine_waits_for_it() -> None:
         assert hear_all(engine, asked)[-1].id == asked  # type: ignore[union-attr]
 
 
+@pytest.mark.first(1)
 @pytest.mark.parametrize("polite", [True, False])
 def test_the_end_of_the_client_ends_a_prompt_in_the_middle(polite: bool) -> None:
     with raw({"chunk_s": 0.5}) as process:  # all of it would take half a minute

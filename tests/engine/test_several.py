@@ -93,7 +93,7 @@ def test_where_there_is_one_sequence_they_are_answered_one_after_the_other() -> 
     assert told == sorted(told)
 
 
-@pytest.mark.first(2)
+@pytest.mark.first(1)
 @pytest.mark.parametrize("parallel", [1, 3])
 @pytest.mark.parametrize("which", [0, 1, 2])
 def test_a_cancel_ends_one_and_leaves_the_others(parallel: int, which: int) -> None:
@@ -177,6 +177,7 @@ def test_a_goodbye_waits_for_no_answer_and_keeps_the_state_all_the_same(
     assert (state / "cells.json").exists()
 
 
+@pytest.mark.slow
 def test_the_state_is_kept_and_put_back_between_answers(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:

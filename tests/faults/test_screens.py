@@ -73,6 +73,7 @@ def test_an_engine_that_dies_of_a_signal_while_it_answers_is_told(
     assert rows[2][:2] == ("user", "and now?")
 
 
+@pytest.mark.slow
 def test_an_engine_that_dies_while_nobody_asks_is_told_and_started_again(tmp_path: Path) -> None:
     async def die(chat: Chat) -> None:
         await chat.ask("hello?")
@@ -125,6 +126,7 @@ def test_an_engine_that_dies_in_a_race_ends_it_and_leaves_the_conversation(tmp_p
     assert [state for _, _, state in kept(tmp_path)] == ["complete"] * 4
 
 
+@pytest.mark.slow
 def test_an_engine_that_hangs_is_restarted_by_force(tmp_path: Path) -> None:
     async def hang(chat: Chat) -> None:
         await chat.begin("hello?")

@@ -86,6 +86,7 @@ def check(seed: int) -> None:
             assert mask == fresh(said, answer), (said, answer)
 
 
+@pytest.mark.first(2)
 @pytest.mark.parametrize("seed", range(6))
 def test_rejected_drafts_leave_no_trace(seed: int) -> None:
     check(seed)

@@ -223,6 +223,7 @@ history.close()
 """
 
 
+@pytest.mark.first(1)
 @pytest.mark.parametrize("how", ["mends", "closes"])
 def test_what_was_said_while_the_disk_was_full_is_saved_when_it_is_not(
     tmp_path: Path, how: str

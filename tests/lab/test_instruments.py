@@ -56,6 +56,7 @@ def test_the_server_knows_every_mode_that_bench_lists() -> None:
     assert tuple(PEER_FLAGS) == PEER_MODES
 
 
+@pytest.mark.first(1)
 @pytest.mark.parametrize(
     ("arguments", "option"),
     [
@@ -73,6 +74,7 @@ def test_without_a_checkout_an_instrument_is_refused_in_one_line(
     assert f"{option} needs an instrument that comes with a checkout" in ended.stderr
 
 
+@pytest.mark.slow
 def test_a_stranger_called_lab_is_never_imported(shipped: Path) -> None:
     stranger = shipped / "lab"
     stranger.mkdir()

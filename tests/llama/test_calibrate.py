@@ -27,6 +27,7 @@ def test_a_real_model_has_costs_and_keeps_what_its_own_context_knows(
     assert context.common_prefix(tokens) == len(tokens)
 
 
+@pytest.mark.slow
 @pytest.mark.weights
 def test_a_draft_model_is_measured_with_one_row(smollm2: LlamaModel) -> None:
     schedule = replace(OF_DRAFT_MODEL, budget_s=0.1, needed=7, most_s=99.0)

@@ -25,6 +25,7 @@ def test_rows_are_those_of_the_last_tokens(context: LlamaContext, tokens: list[i
         assert narrow[0].argmax() == wide[row].argmax()
 
 
+@pytest.mark.slow
 def test_narrow_passes_are_equal_bit_for_bit_with_exact_kernels(
     context: LlamaContext, tokens: list[int]
 ) -> None:
@@ -75,6 +76,7 @@ def test_a_prompt_wider_than_a_batch_gives_its_last_rows(
     np.testing.assert_allclose(context.logits(long, rows=3), at_once, atol=0.3)
 
 
+@pytest.mark.slow
 def test_rows_of_a_prompt_just_beyond_a_batch_stay_together(
     context: LlamaContext, tokens: list[int]
 ) -> None:

@@ -34,6 +34,7 @@ def test_pieces_are_what_each_token_stands_for(smollm2: LlamaModel) -> None:
     assert max(map(len, pieces)) > 32, "some have more bytes than there is room for at first"
 
 
+@pytest.mark.slow
 def test_what_the_mask_lets_through_is_what_the_bytes_let_through(
     smollm2: LlamaModel, grammars: Grammars
 ) -> None:

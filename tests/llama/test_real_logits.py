@@ -28,6 +28,7 @@ def assert_agrees_on_every_row(model: LlamaModel, context: LlamaContext) -> None
             assert_agrees_with_llama_cpp(row, tokens[:end], params)
 
 
+@pytest.mark.slow
 @pytest.mark.weights
 def test_sampling_agrees_with_llama_cpp_on_smollm2(
     smollm2: LlamaModel, context: LlamaContext

@@ -101,6 +101,7 @@ def test_an_engine_that_dies_costs_what_it_was_answering_and_no_more() -> None:
         assert server.chat("hello").json()["choices"][0]["message"]["content"] == "Hello."
 
 
+@pytest.mark.first(2)
 @pytest.mark.parametrize(
     ("headers", "status"),
     [
@@ -122,6 +123,7 @@ def test_a_key_lets_in(headers: dict[str, str], status: int) -> None:
     assert (allowed is not None) == (status == 200 and "Origin" in headers)
 
 
+@pytest.mark.first(2)
 @pytest.mark.parametrize(
     ("headers", "status"),
     [

@@ -159,6 +159,7 @@ def test_a_model_is_the_usual_one_from_now_on(
     assert tomllib.loads(file.read_text()) == {"pair": "smollm2-135m"}
 
 
+@pytest.mark.first(1)
 @pytest.mark.parametrize("always", [False, True])
 def test_the_picker_asks_whether_a_model_is_meant_from_now_on(
     always: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -281,6 +282,7 @@ def test_the_system_prompt_is_a_setting(tmp_path: Path) -> None:
     assert err.endswith("localspec: system is now -\n")
 
 
+@pytest.mark.slow
 def test_page_up_where_nothing_scrolls_goes_on_following(tmp_path: Path) -> None:
     async def look(chat: Chat) -> None:
         await chat.begin("one")

@@ -61,6 +61,7 @@ def test_stats_stand_beside_the_conversation_where_there_is_room(tmp_path: Path)
     drive(look, tmp_path, {"otherwise": ["some answer that is drafted"], "drafts": 3})
 
 
+@pytest.mark.first(1)
 @pytest.mark.parametrize("no_color", [False, True])
 def test_the_lens_and_the_race_keep_the_indentation_of_code(
     no_color: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
