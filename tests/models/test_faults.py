@@ -51,7 +51,7 @@ TRIES = 4
         ([Fault("cut", 5000)] * TRIES, "the connection broke)"),
         (
             [Fault("cut", 1_200_000)] + [Fault("cut")] * 3,
-            "cut (1 MB of 2 MB are kept: the next try",
+            "broke (1 MB of 2 MB are kept: the next try",
         ),
         ([Fault("status", status=503)] * TRIES, "HTTP 503"),
         ([Fault("status", status=500)] * TRIES, "HTTP 500"),
