@@ -7,7 +7,6 @@ import asyncio
 import signal
 import time
 from collections.abc import Iterable, Sequence
-from contextlib import suppress
 from typing import ClassVar
 
 from textual.app import App, ComposeResult, SystemCommand
@@ -95,11 +94,8 @@ class ChatApp(App[None]):
 
     def _end_when_told(self) -> None:
         """Leave properly, and give the terminal back, also where a signal asks for it."""
-        for name in ("SIGTERM", "SIGHUP"):
-            number = getattr(signal, name, None)  # Windows has neither handlers nor SIGHUP
-            if number is not None:
-                with suppress(NotImplementedError, RuntimeError, ValueError):
-                    asyncio.get_running_loop().add_signal_handler(number, self.exit)
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            asyncio.get_running_loop().add_signal_handler(number, self.exit)
 
     def get_line_filters(self) -> Sequence[LineFilter]:
         """Return what every line passes on its way to the terminal."""

@@ -54,7 +54,6 @@ _LOST_PAGE = (
 )
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="a mapped file cannot be cut there")
 def test_a_file_that_is_cut_while_it_is_mapped_is_told_in_one_line(tmp_path: Path) -> None:
     file = tmp_path / "model.gguf"
     file.write_bytes(bytes(100_000))
@@ -67,7 +66,6 @@ def test_a_file_that_is_cut_while_it_is_mapped_is_told_in_one_line(tmp_path: Pat
     assert ended.stderr.startswith(b"localspec: a mapped page of a file is gone")
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="no such signal there")
 def test_the_signal_ends_the_process_also_where_somebody_sent_it() -> None:
     program = (
         "import os, signal, time; from localspec.llama.backend import initialise; initialise();"
