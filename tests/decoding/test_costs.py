@@ -52,3 +52,15 @@ def test_a_width_that_differs_from_the_others_is_learnt_apart() -> None:
         running.add(1, 1.0)
         running.add(4, 2.1)
     assert running.of(4) / running.of(1) == pytest.approx(2.1, rel=0.1)
+
+
+def test_costs_of_all_widths_are_those_of_each() -> None:
+    running = RunningCosts(TABLE)
+    assert running.upto(3) == [running.of(width) for width in (1, 2, 3)]
+    for width, seconds in ((1, 1.7), (4, 1.1), (2, 3.0), (6, 2.0)):
+        running.add(width, seconds)
+        assert running.upto(8) == [running.of(each) for each in range(1, 9)]
+    alone = RunningCosts(TABLE)  # widths that nobody asked for all together
+    for width, seconds in ((1, 1.7), (4, 1.1), (2, 3.0), (6, 2.0)):
+        alone.add(width, seconds)
+    assert running.upto(8) == [alone.of(each) for each in range(1, 9)]
