@@ -47,17 +47,18 @@ def script(*words: str) -> str:
 # Flags are derived from the options' own declarations, ten small modules that import the standard library alone.
 # Names of models are read in other programs' spelling, words are told from models, and names are completed: small
 # modules, and `config` writes, too.
+# The list of verbs, which `--help` shows without click, and the root of all commands are two modules.
 # Texts for a terminal are made printable in one module, which errors need, too.
 # What runs, how many modules of ours at most, and which slow libraries. Lower a number when it falls; a higher one
 # needs a reason.
 MODEL_LIBRARIES = {"jinja2", "llama_cpp", "multiprocessing", "numpy", "platformdirs", "sqlite3"}
 BUDGET: dict[str, tuple[str, int, set[str]]] = {
     "--help": (script("--help"), 5, set()),
-    "run --help": (script("run", "--help"), 147, MODEL_LIBRARIES),
-    "batch --help": (script("batch", "--help"), 159, MODEL_LIBRARIES),
-    "stats --help": (script("stats", "--help"), 9, {"platformdirs"}),
-    "bench --help": (script("bench", "--help"), 149, MODEL_LIBRARIES),
-    "pull --help": (script("pull", "--help"), 48, {"numpy", "platformdirs"}),
+    "run --help": (script("run", "--help"), 149, MODEL_LIBRARIES),
+    "batch --help": (script("batch", "--help"), 161, MODEL_LIBRARIES),
+    "stats --help": (script("stats", "--help"), 11, {"platformdirs"}),
+    "bench --help": (script("bench", "--help"), 151, MODEL_LIBRARIES),
+    "pull --help": (script("pull", "--help"), 50, {"numpy", "platformdirs"}),
     "list --help": (script("list", "--help"), 33, {"numpy", "platformdirs"}),
     "pair --help": (script("pair", "--help"), 33, {"numpy", "platformdirs"}),
     "config --help": (script("config", "--help"), 26, {"platformdirs"}),
