@@ -114,6 +114,7 @@ async def _served(
     from localspec.serve.answering import Service  # noqa: PLC0415
     from localspec.serve.app import application  # noqa: PLC0415
     from localspec.serve.backend import Backend, Refused  # noqa: PLC0415
+    from localspec.serve.connection import Bounded  # noqa: PLC0415
     from localspec.serve.http import Guard  # noqa: PLC0415
     from localspec.serve.metrics import Metrics  # noqa: PLC0415
     from localspec.serve.running import Running, announced  # noqa: PLC0415
@@ -147,6 +148,8 @@ async def _served(
             click.echo(f"localspec: serving {service.name} at {where}; Ctrl-C stops it", err=True)
         config = uvicorn.Config(
             application(service, metrics, guard),
+            http=Bounded,
+            ws="none",
             log_level="critical",
             access_log=False,
             lifespan="off",
