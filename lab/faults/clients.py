@@ -15,12 +15,14 @@ from random import Random
 
 from lab.benchmarks.endurance import status
 from lab.faults.ground import ANSWER, PATIENCE, Ground, Running
+from lab.faults.limits import Limits
 from lab.faults.soundness import assert_fine
 
 _HOST = "127.0.0.1"
 _TIMEOUT_S = 600.0
 _TOKENS = 24
 _SERVE = ("serve", "--parallel", "4", "--max-queue", "400", "--exact", *ANSWER)
+_USUAL = Limits(descriptors=1024)
 QUESTIONS = ("Name a river.", "Count from one to ten.", "What is a stone?", "Say hello in French.")
 
 
@@ -134,7 +136,7 @@ def asking(question: str, tokens: int = _TOKENS) -> str:
 @contextmanager
 def serving(ground: Ground, port: int = 0) -> Iterator[Served]:
     """Serve SmolLM2; what outlives this is killed."""
-    with ground.started(*_SERVE, "--port", str(port)) as running:
+    with ground.started(*_SERVE, "--port", str(port), limits=_USUAL) as running:
         running.until(lambda each: b"; Ctrl-C stops it" in each.err)
         found = re.search(rb"at http://127\.0\.0\.1:(\d+)/v1", running.err)
         assert found is not None

@@ -14,7 +14,7 @@ import click
 
 from localspec import errors
 from localspec.cli.completions import complete_models
-from localspec.cli.listening import listening
+from localspec.cli.listening import BACKLOG, listening
 from localspec.cli.option_flags import launch_options, option_flags, parallel_count, reply_options
 from localspec.cli.progress import ProgressLine
 from localspec.cli.settings import configured, with_own
@@ -149,6 +149,7 @@ async def _served(
         config = uvicorn.Config(
             application(service, metrics, guard),
             http=Bounded,
+            backlog=BACKLOG,
             ws="none",
             log_level="critical",
             access_log=False,
