@@ -14,7 +14,7 @@ import click
 
 from localspec import errors
 from localspec.cli.completions import complete_models
-from localspec.cli.listening import listening
+from localspec.cli.listening import BACKLOG, listening
 from localspec.cli.option_flags import launch_options, option_flags, parallel_count, reply_options
 from localspec.cli.progress import ProgressLine
 from localspec.cli.settings import configured, with_own
@@ -114,6 +114,7 @@ async def _served(
     from localspec.serve.answering import Service  # noqa: PLC0415
     from localspec.serve.app import application  # noqa: PLC0415
     from localspec.serve.backend import Backend, Refused  # noqa: PLC0415
+    from localspec.serve.connection import Bounded  # noqa: PLC0415
     from localspec.serve.http import Guard  # noqa: PLC0415
     from localspec.serve.metrics import Metrics  # noqa: PLC0415
     from localspec.serve.running import Running, announced  # noqa: PLC0415
@@ -147,6 +148,9 @@ async def _served(
             click.echo(f"localspec: serving {service.name} at {where}; Ctrl-C stops it", err=True)
         config = uvicorn.Config(
             application(service, metrics, guard),
+            http=Bounded,
+            backlog=BACKLOG,
+            ws="none",
             log_level="critical",
             access_log=False,
             lifespan="off",
