@@ -65,6 +65,17 @@ _MOST_WAITING = 10_000
     metavar="N",
     help="Requests that may run or wait; more get 429. Default: 64.",
 )
+@click.option(
+    "--max-wait",
+    type=click.FloatRange(0, min_open=True),
+    metavar="SECONDS",
+    help="Longest wait of a request; one that waited longer gets 503. Default: no limit.",
+)
+@click.option(
+    "--forget",
+    is_flag=True,
+    help="Write no evaluated prompts to disk; else they outlive a restart.",
+)
 @option_flags("device")
 @click.option("--quiet", is_flag=True, help="Print only errors on stderr.")
 def serve(name: str | None, **flags: Any) -> int:
@@ -114,6 +125,7 @@ async def _served(
     from localspec.serve.answering import Service  # noqa: PLC0415
     from localspec.serve.app import application  # noqa: PLC0415
     from localspec.serve.backend import Backend, Refused  # noqa: PLC0415
+    from localspec.serve.conditions import Watch  # noqa: PLC0415
     from localspec.serve.connection import Bounded  # noqa: PLC0415
     from localspec.serve.http import Guard  # noqa: PLC0415
     from localspec.serve.metrics import Metrics  # noqa: PLC0415
@@ -127,7 +139,17 @@ async def _served(
         _show(notice, line)
 
     parallel = "auto" if flags["parallel"] is None else str(flags["parallel"])
-    backend = Backend(EngineClient((*COMMAND, parallel)), launch, flags["max_queue"], see)
+    kept = () if flags["forget"] else ("keep",)
+    engine = EngineClient((*COMMAND, parallel, *kept))
+    watch = Watch(lambda: [each for each in (os.getpid(), engine.pid) if each is not None])
+    backend = Backend(
+        engine,
+        launch,
+        flags["max_queue"],
+        see,
+        metrics.ask,
+        flags["max_wait"],
+    )
     try:
         with line:
             try:
@@ -147,7 +169,7 @@ async def _served(
             where = " and ".join(addresses)
             click.echo(f"localspec: serving {service.name} at {where}; Ctrl-C stops it", err=True)
         config = uvicorn.Config(
-            application(service, metrics, guard),
+            application(service, metrics, guard, watch.look),
             http=Bounded,
             backlog=BACKLOG,
             ws="none",

@@ -10,6 +10,7 @@ import time
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 
 from localspec.chat.events import Text
 from localspec.engine.client import EngineClient
@@ -35,12 +36,18 @@ from localspec.options import LaunchOptions
 
 _MOST_DEATHS, _WITHIN_S = 5, 60.0
 """An engine that dies so often, and never gets ready in between, stays down."""
+_LAST_WORDS_S = 20.0
+"""How long the engine may take to write down what it has evaluated."""
 _LOOK_S = 0.5
 """How often the thread that listens looks whether it is still needed."""
 
 
 class Busy(LocalspecError):
     """As many requests wait as may wait."""
+
+
+class WaitedTooLong(LocalspecError):
+    """No sequence was free in time."""
 
 
 class EngineLost(LocalspecError):
@@ -68,6 +75,8 @@ class Backend:
         launch: what to load.
         most: requests that may run or wait; one more is refused.
         watch: sees every notice, for progress and figures.
+        on_ask: sees every question, with the number that its notices bear.
+        max_wait_s: how long a request may wait until it begins; None lets it wait.
     """
 
     def __init__(
@@ -76,11 +85,15 @@ class Backend:
         launch: LaunchOptions,
         most: int,
         watch: Callable[[Notice], None] = lambda _notice: None,
+        on_ask: Callable[[int, Question], None] = lambda _number, _asked: None,
+        max_wait_s: float | None = None,
     ) -> None:
         self._client = client
         self._launch = launch
         self._most = most
         self._watch = watch
+        self._on_ask = on_ask
+        self._max_wait_s = max_wait_s
         self._loop = asyncio.get_running_loop()
         self._asked: dict[int, asyncio.Queue[Notice]] = {}
         self._deaths: deque[float] = deque(maxlen=_MOST_DEATHS)
@@ -126,7 +139,7 @@ class Backend:
         """End the engine; whoever still waits is told."""
         self._closed = True
         self._end_all("the server stops")
-        await asyncio.to_thread(self._client.close)
+        await asyncio.to_thread(self._client.close, _LAST_WORDS_S)
 
     async def reply(self, asked: Ask) -> AsyncGenerator[Text | ReplyDone]:
         """Yield the pieces of an answer, and in the end the whole.
@@ -135,13 +148,16 @@ class Backend:
 
         Raises:
             Busy: too many requests are under way.
+            WaitedTooLong: it did not begin in time.
             Refused: it cannot be answered.
             EngineLost: the engine died meanwhile.
         """
-        number = self._ask(asked)
+        number = self._ask(replace(asked, afresh=self.exact))
+        within_s = self._max_wait_s
         try:
             while True:
-                notice = await self._next(number)
+                notice = await self._next(number, within_s)
+                within_s = None  # the first says that it begins
                 if isinstance(notice, ReplyDone):
                     self._forget(number)
                     yield notice
@@ -181,10 +197,16 @@ class Backend:
             raise Busy(f"{len(self._asked)} requests are under way, as many as may be: try later")
         number = self._client.question(asked)
         self._asked[number] = asyncio.Queue()
+        self._on_ask(number, asked)
         return number
 
-    async def _next(self, number: int) -> Notice:
-        notice = await self._asked[number].get()
+    async def _next(self, number: int, within_s: float | None = None) -> Notice:
+        try:
+            notice = await asyncio.wait_for(self._asked[number].get(), within_s)
+        except TimeoutError:
+            raise WaitedTooLong(
+                f"no answer could begin within {within_s:g} s, there are too many before it: try later"
+            ) from None
         if isinstance(notice, Failed):
             self._forget(number)
             raise Refused(notice.kind, notice.reason)
