@@ -2,6 +2,7 @@
 
 import os
 import signal
+import sys
 import threading
 from collections import Counter
 from functools import cache
@@ -71,10 +72,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @cache
 def _starts_processes(module: ModuleType) -> bool:
-    """Say whether a module imports what starts processes."""
+    """Say whether a module imports what starts processes, itself or by what it has from others of the tests."""
     names = {getattr(each, "__module__", None) for each in vars(module).values()}
-    modules = {each.__name__ for each in vars(module).values() if isinstance(each, ModuleType)}
-    return bool({*_STARTERS, "subprocess", "multiprocessing"} & (names | modules))
+    names |= {each.__name__ for each in vars(module).values() if isinstance(each, ModuleType)}
+    if {*_STARTERS, "subprocess", "multiprocessing"} & names:
+        return True
+    ours = {str(name) for name in names if str(name).startswith("tests.")} - {module.__name__}
+    return any(_starts_processes(sys.modules[name]) for name in ours if name in sys.modules)
 
 
 @pytest.fixture(scope="session")

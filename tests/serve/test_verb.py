@@ -1,5 +1,7 @@
 """`localspec serve` itself: a process on real weights, asked over a real port, and what it refuses to start with."""
 
+from __future__ import annotations
+
 import json
 import re
 import signal
@@ -7,14 +9,19 @@ import socket
 import threading
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import httpx
 import jsonschema
-import openai
 import pytest
 
 from tests.cli.command import PLAIN, answer, assert_one_complaint, localspec, started
+from tests.serve.clients import Package
+
+if TYPE_CHECKING:
+    import openai
+else:
+    openai = Package("openai")
 
 PERSON = {
     "type": "object",
