@@ -6,19 +6,20 @@ import signal
 import socket
 import sys
 import time
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
 import click
 
-from localspec import errors
 from localspec.cli.completions import complete_models
 from localspec.cli.listening import BACKLOG, listening
 from localspec.cli.option_flags import launch_options, option_flags, parallel_count, reply_options
 from localspec.cli.progress import ProgressLine
+from localspec.cli.resident import recorded_here
 from localspec.cli.settings import configured, with_own
-from localspec.errors import LocalspecError, UsageError
+from localspec.errors import UsageError
+from localspec.launch.names import with_full_names
 
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 _MOST_WAITING = 10_000
@@ -122,6 +123,7 @@ async def _served(
 
     from localspec.engine.client import COMMAND, EngineClient  # noqa: PLC0415
     from localspec.engine.protocol import Notice  # noqa: PLC0415
+    from localspec.engine.remote import error_named  # noqa: PLC0415
     from localspec.serve.answering import Service  # noqa: PLC0415
     from localspec.serve.app import application  # noqa: PLC0415
     from localspec.serve.backend import Backend, Refused  # noqa: PLC0415
@@ -129,7 +131,8 @@ async def _served(
     from localspec.serve.connection import Bounded  # noqa: PLC0415
     from localspec.serve.http import Guard  # noqa: PLC0415
     from localspec.serve.metrics import Metrics  # noqa: PLC0415
-    from localspec.serve.running import Running, announced  # noqa: PLC0415
+    from localspec.serve.running import Running, announced, engine_socket  # noqa: PLC0415
+    from localspec.serve.sharing import FRAME_BYTES, Sharing  # noqa: PLC0415
 
     launch, metrics = launch_options(flags), Metrics()
     line = ProgressLine(enabled=not flags["quiet"])
@@ -155,7 +158,7 @@ async def _served(
             try:
                 ready = await backend.start()
             except Refused as error:  # with the exit code that the same error has elsewhere
-                raise getattr(errors, error.kind, LocalspecError)(str(error)) from None
+                raise error_named(error.kind, str(error)) from None
         names = dict.fromkeys(
             each for each in (launch.pair, launch.target, ready.target) if each is not None
         )
@@ -179,7 +182,16 @@ async def _served(
             timeout_graceful_shutdown=2,
             server_header=False,
         )
-        running = Running(os.getpid(), service.name, addresses, service.since)
+        engine = ""
+        with suppress(UsageError):  # nothing but `run` and the like needs it
+            path = str(engine_socket(os.getpid()))
+            sharing = Sharing(backend, with_full_names(launch))
+            listener = seen.enter_context(listening(None, None, path))[0]
+            await asyncio.start_unix_server(sharing.serve, sock=listener, limit=FRAME_BYTES)
+            engine = path
+        running = Running(
+            os.getpid(), service.name, addresses, service.since, engine, recorded_here()
+        )
         seen.enter_context(announced(running))
         await uvicorn.Server(config).serve(sockets=listeners)
     finally:
