@@ -24,6 +24,7 @@ from localspec.cli.question import (
     system_prompt,
     templated,
 )
+from localspec.cli.reading_line import ReadingLine
 from localspec.cli.recorded import recorded, workload_option
 from localspec.cli.report import as_json, not_whole, one_line
 from localspec.cli.settings import with_own
@@ -155,7 +156,8 @@ def _answer(
     flags: dict[str, Any],
 ) -> Reply:
     stream = AnswerStream(silent=flags["json_"], show_thinking=flags["show_thinking"])
-    reply = _shown(assistant.stream(prompt, options, raw=flags["raw"]), stream)
+    with ReadingLine(enabled=not flags["quiet"]) as line:
+        reply = _shown(assistant.stream(prompt, options, raw=flags["raw"]), stream, line)
     stream.end()
     return reply
 
@@ -178,8 +180,9 @@ def _report(
     sys.stdout.flush()
 
 
-def _shown(events: Iterator[Event], stream: AnswerStream) -> Reply:
+def _shown(events: Iterator[Event], stream: AnswerStream, line: ReadingLine) -> Reply:
     for event in events:
+        line.take(event)
         if isinstance(event, Finished):
             return event.reply
         if isinstance(event, Text):
