@@ -28,6 +28,7 @@ from localspec.cli.question import (
     system_prompt,
     templated,
 )
+from localspec.cli.reading_line import ReadingLine
 from localspec.cli.recorded import workload_option
 from localspec.cli.report import RunOutcome, as_json, not_whole, one_line
 from localspec.cli.resident import own_option, resident
@@ -158,7 +159,7 @@ def _answer(
         flags: of the verb.
     """
     stream = AnswerStream(silent=flags["json_"], show_thinking=flags["show_thinking"])
-    shown = _Shown(stream)
+    shown = _Shown(stream, ReadingLine(enabled=not flags["quiet"]))
 
     untold = [flags["unasked"]] if flags["unasked"] else []
 
@@ -183,21 +184,23 @@ def _answer(
 
 
 class _Shown:
-    """Writes an answer as its events come."""
+    """Writes an answer as its events come, and before it how much of the prompt is read."""
 
-    def __init__(self, stream: AnswerStream) -> None:
-        self._stream = stream
+    def __init__(self, stream: AnswerStream, line: ReadingLine) -> None:
+        self._stream, self._line = stream, line
         self.text = False
 
     def __call__(self, events: Iterator[Event]) -> Reply:
         """Write all of it; `text` says meanwhile whether there was any."""
-        for event in events:
-            if isinstance(event, Finished):
-                self._stream.end()
-                return event.reply
-            if isinstance(event, Text):
-                self.text = True
-                self._stream.write(event)
+        with self._line as line:
+            for event in events:
+                line.take(event)
+                if isinstance(event, Finished):
+                    self._stream.end()
+                    return event.reply
+                if isinstance(event, Text):
+                    self.text = True
+                    self._stream.write(event)
         raise AssertionError("a stream of events ends with Finished")
 
 
