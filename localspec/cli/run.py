@@ -159,7 +159,7 @@ def _answer(
         flags: of the verb.
     """
     stream = AnswerStream(silent=flags["json_"], show_thinking=flags["show_thinking"])
-    shown = _Shown(stream, ReadingLine(enabled=not flags["quiet"]))
+    shown = _Shown(stream, tells=not flags["quiet"])
 
     untold = [flags["unasked"]] if flags["unasked"] else []
 
@@ -186,13 +186,13 @@ def _answer(
 class _Shown:
     """Writes an answer as its events come, and before it how much of the prompt is read."""
 
-    def __init__(self, stream: AnswerStream, line: ReadingLine) -> None:
-        self._stream, self._line = stream, line
+    def __init__(self, stream: AnswerStream, *, tells: bool) -> None:
+        self._stream, self._tells = stream, tells
         self.text = False
 
     def __call__(self, events: Iterator[Event]) -> Reply:
         """Write all of it; `text` says meanwhile whether there was any."""
-        with self._line as line:
+        with ReadingLine(enabled=self._tells) as line:
             for event in events:
                 line.take(event)
                 if isinstance(event, Finished):

@@ -8,7 +8,7 @@ import sys
 import time
 from contextlib import ExitStack, suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -20,6 +20,10 @@ from localspec.cli.resident import recorded_here
 from localspec.cli.settings import configured, with_own
 from localspec.errors import UsageError
 from localspec.launch.names import with_full_names
+from localspec.options import LaunchOptions
+
+if TYPE_CHECKING:
+    from localspec.serve.backend import Backend
 
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 _MOST_WAITING = 10_000
@@ -131,8 +135,7 @@ async def _served(
     from localspec.serve.connection import Bounded  # noqa: PLC0415
     from localspec.serve.http import Guard  # noqa: PLC0415
     from localspec.serve.metrics import Metrics  # noqa: PLC0415
-    from localspec.serve.running import Running, announced, engine_socket  # noqa: PLC0415
-    from localspec.serve.sharing import FRAME_BYTES, Sharing  # noqa: PLC0415
+    from localspec.serve.running import Running, announced  # noqa: PLC0415
 
     launch, metrics = launch_options(flags), Metrics()
     line = ProgressLine(enabled=not flags["quiet"])
@@ -182,21 +185,29 @@ async def _served(
             timeout_graceful_shutdown=2,
             server_header=False,
         )
-        engine = ""
-        with suppress(UsageError):  # nothing but `run` and the like needs it
-            path = str(engine_socket(os.getpid()))
-            sharing = Sharing(backend, with_full_names(launch))
-            listener = seen.enter_context(listening(None, None, path))[0]
-            await asyncio.start_unix_server(sharing.serve, sock=listener, limit=FRAME_BYTES)
-            engine = path
+        shared = await _shared(backend, launch, seen)
         running = Running(
-            os.getpid(), service.name, addresses, service.since, engine, recorded_here()
+            os.getpid(), service.name, addresses, service.since, shared, recorded_here()
         )
         seen.enter_context(announced(running))
         await uvicorn.Server(config).serve(sockets=listeners)
     finally:
         await backend.close()
     return 0
+
+
+async def _shared(backend: "Backend", launch: LaunchOptions, seen: ExitStack) -> str:
+    """Let `run` and the like use the engine; return the socket for them, empty where there can be none."""
+    from localspec.serve.running import engine_socket  # noqa: PLC0415
+    from localspec.serve.sharing import FRAME_BYTES, Sharing  # noqa: PLC0415
+
+    with suppress(UsageError):  # nobody else needs it
+        path = str(engine_socket(os.getpid()))
+        sharing = Sharing(backend, with_full_names(launch))
+        listener = seen.enter_context(listening(None, None, path))[0]
+        await asyncio.start_unix_server(sharing.serve, sock=listener, limit=FRAME_BYTES)
+        return path
+    return ""
 
 
 def _address(listener: socket.socket) -> str:
