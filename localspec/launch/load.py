@@ -133,7 +133,7 @@ class _Loading:
         draft_model = self._draft_model(options) if can_truncate else None
         if not can_truncate:
             self.notes.append(
-                "the target keeps a recurrent state, of which no part can be taken back: "
+                "the target keeps a recurrent state, which cannot be rolled back: "
                 "it runs without drafting"
             )
         costs, safe = self._costs(target, draft_model, can_truncate, parallel)
@@ -242,8 +242,7 @@ class _Loading:
         if sequences.can_truncate:
             return sequences
         self.notes.append(
-            "the draft model keeps a recurrent state, of which no part can be taken back: "
-            "it is not used"
+            "the draft model keeps a recurrent state, which cannot be rolled back: it is not used"
         )
         self._let_go(model)
         return None

@@ -64,7 +64,7 @@ def save_state(
         shelf.mkdir(mode=0o700, parents=True, exist_ok=True)
         free = shutil.disk_usage(shelf).free
         if size > MOST_BYTES or size + _SPARE_BYTES > free:
-            raise StateUnfitError(f"{size} bytes are too many: {free} are free")
+            raise StateUnfitError(f"{size} bytes are needed, but {free} are free")
         made = Path(tempfile.mkdtemp(prefix=".", dir=shelf))  # 0700
         try:
             payload = _written_payload(context, made / _PAYLOAD)

@@ -9,7 +9,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Sequence
-from contextlib import suppress
+from contextlib import aclosing, suppress
 from dataclasses import replace
 
 from localspec.chat.events import Text
@@ -34,6 +34,8 @@ from localspec.errors import LocalspecError
 from localspec.messages import Message
 from localspec.options import LaunchOptions
 
+Answer = ReplyEvents | ReplyDone | Counted | Tokens
+"""What the engine says of a question that it can do."""
 _MOST_DEATHS, _WITHIN_S = 5, 60.0
 """An engine that dies so often, and never gets ready in between, stays down."""
 _LAST_WORDS_S = 20.0
@@ -152,23 +154,39 @@ class Backend:
             Refused: it cannot be answered.
             EngineLost: the engine died meanwhile.
         """
-        number = self._ask(replace(asked, afresh=self.exact))
-        within_s = self._max_wait_s
-        try:
-            while True:
-                notice = await self._next(number, within_s)
-                within_s = None  # the first says that it begins
+        async with aclosing(self.notices(asked)) as notices:
+            async for notice in notices:
                 if isinstance(notice, ReplyDone):
-                    self._forget(number)
                     yield notice
-                    return
-                if isinstance(notice, ReplyEvents):
+                elif isinstance(notice, ReplyEvents):
                     for event in notice.events:
                         if isinstance(event, Text):
                             yield event
+
+    async def notices(
+        self, asked: Question, began: Callable[[int], None] = lambda _number: None
+    ) -> AsyncGenerator[Answer]:
+        """Yield all that the engine says of a question; `began` is told its number. Closes and raises as `reply` does."""
+        within_s = None
+        if isinstance(asked, Ask):
+            asked = replace(asked, afresh=self.exact)
+            within_s = self._max_wait_s
+        number = self._ask(asked)
+        began(number)
+        try:
+            while number in self._asked:
+                notice = await self._next(number, within_s)
+                within_s = None  # the first says that it begins
+                if not isinstance(notice, ReplyEvents):
+                    self._forget(number)
+                yield notice
         finally:
             if self._forget(number):
                 self._client.cancel(number)
+
+    def cancel(self, number: int) -> None:
+        """End an answer with what there is of it."""
+        self._client.cancel(number)
 
     async def count(self, messages: Sequence[Message]) -> int:
         """Return how many tokens a conversation takes; raises as `reply` does."""
@@ -182,13 +200,10 @@ class Backend:
         assert isinstance(notice, Tokens), notice  # noqa: S101 - the protocol says so
         return notice
 
-    async def _told(self, asked: Question) -> Notice:
+    async def _told(self, asked: Question) -> Answer:
         """Return the one notice that answers a question."""
-        number = self._ask(asked)
-        try:
-            return await self._next(number)
-        finally:
-            self._forget(number)
+        async with aclosing(self.notices(asked)) as notices:
+            return await anext(notices)
 
     def _ask(self, asked: Question) -> int:
         if self._lost or self._closed:
@@ -200,7 +215,7 @@ class Backend:
         self._on_ask(number, asked)
         return number
 
-    async def _next(self, number: int, within_s: float | None = None) -> Notice:
+    async def _next(self, number: int, within_s: float | None = None) -> Answer:
         try:
             notice = await asyncio.wait_for(self._asked[number].get(), within_s)
         except TimeoutError:
@@ -213,6 +228,7 @@ class Backend:
         if isinstance(notice, EngineDied):
             self._forget(number)
             raise EngineLost(notice.reason)
+        assert isinstance(notice, Answer), notice  # noqa: S101 - the protocol says so
         return notice
 
     def _forget(self, number: int) -> bool:

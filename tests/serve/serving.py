@@ -18,6 +18,7 @@ from localspec.serve.answering import Service
 from localspec.serve.app import application
 from localspec.serve.backend import Backend
 from localspec.serve.conditions import Conditions
+from localspec.serve.connection import Bounded
 from localspec.serve.http import Guard
 from localspec.serve.metrics import Metrics
 from tests.engine.double import command
@@ -79,7 +80,11 @@ def served(
             let_in = guard or Guard(hosts={"127.0.0.1", "localhost"})
             app = application(service, metrics, let_in, conditions)
             config = uvicorn.Config(
-                app, log_level="critical", lifespan="off", timeout_graceful_shutdown=1
+                app,
+                http=Bounded,
+                log_level="critical",
+                lifespan="off",
+                timeout_graceful_shutdown=1,
             )
             servers.append(uvicorn.Server(config))
             started.set()
