@@ -156,8 +156,9 @@ class _Program:
             if own in self.cancelled:
                 self.backend.cancel(number)
 
-        if isinstance(asked, Ask) and asked.draft is None:
-            asked = replace(asked, draft=self.draft)
+        if isinstance(asked, Ask):
+            draft = self.draft if asked.draft is None else asked.draft
+            asked = replace(asked, draft=draft, client=f"program {id(self)}")
         try:
             async with aclosing(self.backend.notices(asked, began)) as notices:
                 async for notice in notices:

@@ -15,7 +15,8 @@ from tests.cli.command import PLAIN, started
 pytestmark = [pytest.mark.slow, pytest.mark.weights]
 
 TALKS = [
-    f"You are guide number {n} of a museum of clocks. Answer in one sentence. " * 6 for n in "123"
+    f"You are guide number {n} of a museum of clocks. Answer in one sentence. " * 16
+    for n in "12345"
 ]
 
 
@@ -67,13 +68,15 @@ def test_conversations_in_turns_evaluate_what_is_new_also_after_a_restart(
     ]
     with serving(smollm2_path, tmp_path) as client:
         first = [evaluated(client, talk) for talk in talks]
-        assert min(first) > 40
+        assert min(first) > 200
+        # There are three sequences for five conversations: what one loses is on the disk, but for less than
+        # 64 tokens, which are not worth a file.
         for _ in range(2):
-            assert max(evaluated(client, talk) for talk in talks) < 24
+            assert max(evaluated(client, talk) for talk in talks) < 88
         assert "localspec_pass_tokens_count" in client.get("/metrics").text
-    assert len(list((tmp_path / "prefixes").rglob("target.kv"))) == 3
+    assert len(list((tmp_path / "prefixes").rglob("target.kv"))) == 5
     with serving(smollm2_path, tmp_path) as client:
-        assert max(evaluated(client, talk) for talk in reversed(talks)) < 24
+        assert max(evaluated(client, talk) for talk in reversed(talks)) < 88
     with serving(smollm2_path, tmp_path / "empty", "--forget") as client:
-        assert evaluated(client, talks[0]) > 100
+        assert evaluated(client, talks[0]) > 200
     assert not (tmp_path / "empty" / "prefixes").exists()
