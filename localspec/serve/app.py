@@ -48,12 +48,12 @@ def application(service: Service, metrics: Metrics, guard: Guard) -> ASGIApp:
         return await openai.models(service)
 
     async def health(_: Request) -> Response:
-        backend = service.backend
-        state = "lost" if backend.lost else "ok" if backend.ready else "loading"
-        figures = {"status": state, "model": service.name, "under_way": backend.under_way}
+        backend, state = service.backend, service.state
+        under_way = backend.under_way + service.residence.waiting
+        figures = {"status": state, "model": service.loaded.name, "under_way": under_way}
         if backend.lost:
             figures["reason"] = backend.lost
-        return JSONResponse(figures, 200 if state == "ok" else 503)
+        return JSONResponse(figures, 200 if state in {"ok", "unloaded"} else 503)
 
     async def measured(_: Request) -> Response:
         text = metrics.text(service.backend.under_way)

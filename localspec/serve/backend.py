@@ -89,6 +89,7 @@ class Backend:
         self._loaded: asyncio.Future[Ready] = self._loop.create_future()
         self._lost = ""
         self._closed = False
+        self._resting = False
 
     @property
     def ready(self) -> Ready | None:
@@ -123,6 +124,35 @@ class Backend:
         self._client.load(self._launch)
         threading.Thread(target=self._listen, daemon=True, name="localspec-notices").start()
         return await asyncio.shield(self._loaded)
+
+    async def load(self, launch: LaunchOptions) -> Ready:
+        """Load other models in place of those that are loaded; to be called while nothing is under way.
+
+        Raises:
+            Refused: they cannot be loaded; then nothing is.
+            EngineLost: the engine died of it.
+        """
+        with suppress(LocalspecError):  # what is loaded again after a death is told first
+            await asyncio.shield(self._loaded)
+        self._launch, self._lost, self._resting = launch, "", False
+        self._deaths.clear()
+        self._loaded = self._loop.create_future()
+        if not self._client.alive:
+            await asyncio.to_thread(self._client.close, 0)
+            self._client.start()
+        self._client.load(launch)
+        try:
+            return await asyncio.shield(self._loaded)
+        except LocalspecError:
+            self._lost = ""  # others may be had
+            raise
+
+    async def unload(self) -> None:
+        """End the engine, which gives all its memory back; `load` starts it again."""
+        self._resting = True
+        await asyncio.to_thread(self._client.close)
+        self._settle(EngineLost("no model is loaded"))
+        self._lost = ""
 
     async def close(self) -> None:
         """End the engine; whoever still waits is told."""
@@ -249,7 +279,7 @@ class Backend:
         self._end_all(self._lost)
 
     def _died(self, reason: str) -> None:
-        if self._closed:
+        if self._closed or self._resting:
             return
         first = self.ready is None and not self._deaths
         self._deaths.append(time.monotonic())

@@ -3,6 +3,7 @@
 Source: the API reference of OpenAI, and what its Python client sends and reads.
 """
 
+import asyncio
 import json
 import math
 import secrets
@@ -97,10 +98,11 @@ class TextBody(CompletionBody):
 
 
 async def models(service: Service) -> Response:
-    """List what may be named in a request."""
+    """List what may be named in a request, what is loaded before the others."""
+    names = await asyncio.to_thread(service.catalogue.listed)
     listed = [
         {"id": name, "object": "model", "created": service.since, "owned_by": "localspec"}
-        for name in service.names
+        for name in dict.fromkeys([service.loaded.name, *names])
     ]
     return JSONResponse({"object": "list", "data": listed})
 
@@ -108,7 +110,7 @@ async def models(service: Service) -> Response:
 async def chat_completions(request: Request, service: Service) -> Response:
     """Answer a conversation."""
     body = await body_of(request, ChatBody)
-    service.require(body.model)
+    service = service.of(body.model)
     refuse(tools=body.tools or body.functions)
     messages = tuple(from_json(each, f"message {at}") for at, each in enumerate(body.messages, 1))
     limit = body.max_completion_tokens or body.max_tokens
@@ -125,7 +127,7 @@ async def chat_completions(request: Request, service: Service) -> Response:
 async def completions(request: Request, service: Service) -> Response:
     """Go on with a text as it is."""
     body = await body_of(request, TextBody)
-    service.require(body.model)
+    service = service.of(body.model)
     refuse(echo=body.echo)
     texts = [body.prompt] if isinstance(body.prompt, str) else body.prompt
     options = completion_options(body, service.options, body.max_tokens or 16)
@@ -161,7 +163,7 @@ async def _answered(
         "created": int(time.time()),
         "model": form.model,
     }
-    replies = [service.backend.reply(each) for each in asked]
+    replies = [service.reply(each) for each in asked]
     if body.stream:
         counted = body.stream_options is not None and body.stream_options.include_usage
         return await streamed(

@@ -70,7 +70,7 @@ class ResponsesBody(msgspec.Struct):
 async def responses(request: Request, service: Service) -> Response:
     """Answer a conversation."""
     body = await body_of(request, ResponsesBody)
-    service.require(body.model)
+    service = service.of(body.model)
     if body.previous_response_id is not None or body.conversation is not None:
         raise UsageError("nothing is stored here: send the whole conversation as input")
     refuse(tools=body.tools, prompt=body.prompt, background=body.background)
@@ -80,7 +80,7 @@ async def responses(request: Request, service: Service) -> Response:
     options = _options(body, service.options)
     ask = Ask(0, _said(body), options, draft=draft, logprobs=most)
     shell = _shell(body, options, service.name)
-    reply = service.backend.reply(ask)
+    reply = service.reply(ask)
     if body.stream:
         return await streamed(request, _events(reply, shell))
     ((done, texts),) = await collected(request, [reply])
