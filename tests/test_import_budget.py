@@ -49,13 +49,14 @@ def script(*words: str) -> str:
 # modules, and `config` writes, too.
 # The list of verbs, which `--help` shows without click, and the root of all commands are two modules.
 # Texts for a terminal are made printable in one module, which errors need, too.
+# What `run` shows while it reads a long prompt is a module.
 # What runs, how many modules of ours at most, and which slow libraries. Lower a number when it falls; a higher one
 # needs a reason.
 MODEL_LIBRARIES = {"jinja2", "llama_cpp", "multiprocessing", "numpy", "platformdirs", "sqlite3"}
 BUDGET: dict[str, tuple[str, int, set[str]]] = {
     "--help": (script("--help"), 5, set()),
     # What loads models comes only where no server has them in memory.
-    "run --help": (script("run", "--help"), 71, {"platformdirs"}),
+    "run --help": (script("run", "--help"), 72, {"platformdirs"}),
     "batch --help": (script("batch", "--help"), 171, MODEL_LIBRARIES),
     "stats --help": (script("stats", "--help"), 11, {"platformdirs"}),
     "bench --help": (script("bench", "--help"), 152, MODEL_LIBRARIES),
@@ -70,7 +71,7 @@ BUDGET: dict[str, tuple[str, int, set[str]]] = {
         105,
         {"asyncio", "platformdirs", "rich", "sqlite3", "ssl", "textual"},
     ),
-    "engine's process": (_ENGINE, 141, MODEL_LIBRARIES),
+    "engine's process": (_ENGINE, 142, MODEL_LIBRARIES),
 }
 
 

@@ -8,7 +8,6 @@ import signal
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
-from dataclasses import replace
 from functools import cache
 from types import FrameType
 from typing import Any
@@ -28,6 +27,7 @@ from localspec.cli.question import (
     system_prompt,
     templated,
 )
+from localspec.cli.reading_line import ReadingLine
 from localspec.cli.recorded import workload_option
 from localspec.cli.report import RunOutcome, as_json, not_whole, one_line
 from localspec.cli.resident import own_option, resident
@@ -158,7 +158,7 @@ def _answer(
         flags: of the verb.
     """
     stream = AnswerStream(silent=flags["json_"], show_thinking=flags["show_thinking"])
-    shown = _Shown(stream)
+    shown = _Shown(stream, tells=not flags["quiet"])
 
     untold = [flags["unasked"]] if flags["unasked"] else []
 
@@ -171,7 +171,7 @@ def _answer(
     if engine is not None:
         tell(*engine.ready.notes)
         try:
-            return _by_server(engine, request, asked(), shown)
+            return _by_server(engine, asked(), shown)
         except EngineGone as error:
             if shown.text:
                 stream.end()
@@ -183,33 +183,30 @@ def _answer(
 
 
 class _Shown:
-    """Writes an answer as its events come."""
+    """Writes an answer as its events come, and before it how much of the prompt is read."""
 
-    def __init__(self, stream: AnswerStream) -> None:
-        self._stream = stream
+    def __init__(self, stream: AnswerStream, *, tells: bool) -> None:
+        self._stream, self._tells = stream, tells
         self.text = False
 
     def __call__(self, events: Iterator[Event]) -> Reply:
         """Write all of it; `text` says meanwhile whether there was any."""
-        for event in events:
-            if isinstance(event, Finished):
-                self._stream.end()
-                return event.reply
-            if isinstance(event, Text):
-                self.text = True
-                self._stream.write(event)
+        with ReadingLine(enabled=self._tells) as line:
+            for event in events:
+                line.take(event)
+                if isinstance(event, Finished):
+                    self._stream.end()
+                    return event.reply
+                if isinstance(event, Text):
+                    self.text = True
+                    self._stream.write(event)
         raise AssertionError("a stream of events ends with Finished")
 
 
 def _by_server(
-    engine: SharedEngine,
-    request: LaunchOptions,
-    asked: Ask,
-    show: Callable[[Iterator[Event]], Reply],
+    engine: SharedEngine, asked: Ask, show: Callable[[Iterator[Event]], Reply]
 ) -> RunOutcome:
     ready = engine.ready
-    # As a load of one's own would: nothing is cached, which could round otherwise.
-    asked = replace(asked, keep=0) if request.exact else asked
     with _interrupted() as stopped, closing(RemoteAssistant(engine, stopped)) as assistant:
         reply = show(assistant.stream(asked))
     return RunOutcome(reply, ready.target, ready.draft_model, ready.load_s)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from localspec.cli.completions import complete_models
-from localspec.cli.listening import listening
+from localspec.cli.listening import BACKLOG, listening
 from localspec.cli.option_flags import launch_options, option_flags, parallel_count, reply_options
 from localspec.cli.progress import ProgressLine
 from localspec.cli.resident import recorded_here
@@ -91,6 +91,17 @@ def _seconds(context: click.Context, flag: click.Parameter, text: str) -> float 
     help="Unload the model after so long without a request: 10m, 30s, 2h, 0, or never. Default: 10m.",
 )
 @click.option("--pin", is_flag=True, help="Serve only MODEL; requests for others get 404.")
+@click.option(
+    "--max-wait",
+    type=click.FloatRange(0, min_open=True),
+    metavar="SECONDS",
+    help="Longest wait of a request; one that waited longer gets 503. Default: no limit.",
+)
+@click.option(
+    "--forget",
+    is_flag=True,
+    help="Write no evaluated prompts to disk; else they outlive a restart.",
+)
 @option_flags("device")
 @click.option("--quiet", is_flag=True, help="Print only errors on stderr.")
 def serve(name: str | None, **flags: Any) -> int:
@@ -142,6 +153,8 @@ async def _served(
     from localspec.serve.app import application  # noqa: PLC0415
     from localspec.serve.backend import Backend, Refused  # noqa: PLC0415
     from localspec.serve.catalogue import Catalogue  # noqa: PLC0415
+    from localspec.serve.conditions import Watch  # noqa: PLC0415
+    from localspec.serve.connection import Bounded  # noqa: PLC0415
     from localspec.serve.http import Guard  # noqa: PLC0415
     from localspec.serve.metrics import Metrics  # noqa: PLC0415
     from localspec.serve.residence import Residence, ServedModel  # noqa: PLC0415
@@ -159,7 +172,17 @@ async def _served(
         _show(notice, line)
 
     parallel = "auto" if flags["parallel"] is None else str(flags["parallel"])
-    backend = Backend(EngineClient((*COMMAND, parallel)), launch, flags["max_queue"], see)
+    kept = () if flags["forget"] else ("keep",)
+    engine = EngineClient((*COMMAND, parallel, *kept))
+    watch = Watch(lambda: [each for each in (os.getpid(), engine.pid) if each is not None])
+    backend = Backend(
+        engine,
+        launch,
+        flags["max_queue"],
+        see,
+        metrics.ask,
+        flags["max_wait"],
+    )
     try:
         with line:
             try:
@@ -171,7 +194,9 @@ async def _served(
         )
         first = ServedModel(next(iter(names)), launch, options_of(None))
         catalogue = Catalogue(first, tuple(names), options_of, flags["pin"])
-        residence = Residence(backend, first, flags["keep_alive"], flags["max_queue"])
+        residence = Residence(
+            backend, first, flags["keep_alive"], flags["max_queue"], flags["max_wait"]
+        )
         service = Service(backend, residence, catalogue, int(time.time()), first)
         hosts = None if keys else {*_LOOPBACK, "[::1]", flags["host"] or "localhost"}
         addresses = tuple(map(_address, listeners))
@@ -182,16 +207,23 @@ async def _served(
             where = " and ".join(addresses)
             click.echo(f"localspec: serving {service.name} at {where}; Ctrl-C stops it", err=True)
         config = uvicorn.Config(
-            application(service, metrics, guard),
+            application(service, metrics, guard, watch.look),
+            http=Bounded,
+            backlog=BACKLOG,
+            ws="none",
             log_level="critical",
             access_log=False,
             lifespan="off",
             timeout_graceful_shutdown=2,
             server_header=False,
         )
-        engine = await _shared(service, seen)
         running = Running(
-            os.getpid(), service.name, addresses, service.since, engine, recorded_here()
+            os.getpid(),
+            service.name,
+            addresses,
+            service.since,
+            await _shared(service, seen),
+            recorded_here(),
         )
         seen.enter_context(announced(running))
         await uvicorn.Server(config).serve(sockets=listeners)

@@ -8,8 +8,9 @@ from localspec.calibration.calibrated import cached_costs
 from localspec.decoding.costs import PairCosts
 from localspec.decoding.drafters.register import WITHOUT_MODEL
 from localspec.decoding.model import Role
+from localspec.decoding.policy.batching import draft_model_could_win
 from localspec.errors import UsageError
-from localspec.launch.drafting import DraftMode, draft_mode, draft_model_could_win, draft_modes
+from localspec.launch.drafting import DraftMode, draft_mode, draft_modes
 from localspec.launch.fit import plan_fit
 from localspec.launch.names import named_models
 from localspec.llama.devices import supports_offload

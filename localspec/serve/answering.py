@@ -11,13 +11,14 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response, StreamingResponse
 
 from localspec.chat.events import Text
+from localspec.chat.reply_figures import speculation
 from localspec.engine.protocol import Ask, Detokenize, ReplyDone, Tokenize, Tokens
 from localspec.errors import LocalspecError
 from localspec.messages import Message
 from localspec.options import ReplyOptions
 from localspec.serve.backend import Backend
 from localspec.serve.catalogue import Catalogue
-from localspec.serve.http import error_body, status_of
+from localspec.serve.http import CLIENT, error_body, status_of
 from localspec.serve.residence import Residence, ServedModel
 
 T = TypeVar("T")
@@ -76,8 +77,9 @@ class Service:
         """
         return replace(self, model=self.catalogue.find(name))
 
-    async def reply(self, asked: Ask) -> AsyncGenerator[Text | ReplyDone]:
-        """Yield an answer as `Backend.reply` does, once the model is there."""
+    async def reply(self, request: Request, asked: Ask) -> AsyncGenerator[Text | ReplyDone]:
+        """Yield the pieces of an answer to whoever sent a request, once the model is there; see `Backend.reply`."""
+        asked = replace(asked, client=request.scope.get(CLIENT, ""))
         async with self.residence.use(self.model), aclosing(self.backend.reply(asked)) as events:
             async for event in events:
                 yield event
@@ -91,6 +93,11 @@ class Service:
         """Return the ids of a text, or what ids stand for, once the model is there."""
         async with self.residence.use(self.model):
             return await self.backend.tokens(asked)
+
+
+def drafting(done: ReplyDone) -> dict[str, Any]:
+    """Return how drafting went, and why it went so."""
+    return {**speculation(done.reply), "reason": done.reason}
 
 
 async def merged(

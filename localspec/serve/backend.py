@@ -10,6 +10,7 @@ import time
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing, suppress
+from dataclasses import replace
 
 from localspec.chat.events import Text
 from localspec.engine.client import EngineClient
@@ -37,12 +38,27 @@ Answer = ReplyEvents | ReplyDone | Counted | Tokens
 """What the engine says of a question that it can do."""
 _MOST_DEATHS, _WITHIN_S = 5, 60.0
 """An engine that dies so often, and never gets ready in between, stays down."""
+_LAST_WORDS_S = 20.0
+"""How long the engine may take to write down what it has evaluated."""
 _LOOK_S = 0.5
 """How often the thread that listens looks whether it is still needed."""
 
 
 class Busy(LocalspecError):
     """As many requests wait as may wait."""
+
+
+class WaitedTooLong(LocalspecError):
+    """No sequence was free in time.
+
+    Args:
+        within_s: that time.
+    """
+
+    def __init__(self, within_s: float | None) -> None:
+        super().__init__(
+            f"no answer could begin within {within_s:g} s, there are too many before it: try later"
+        )
 
 
 class EngineLost(LocalspecError):
@@ -70,6 +86,8 @@ class Backend:
         launch: what to load.
         most: requests that may run or wait; one more is refused.
         watch: sees every notice, for progress and figures.
+        on_ask: sees every question, with the number that its notices bear.
+        max_wait_s: how long a request may wait until it begins; None lets it wait.
     """
 
     def __init__(
@@ -78,11 +96,15 @@ class Backend:
         launch: LaunchOptions,
         most: int,
         watch: Callable[[Notice], None] = lambda _notice: None,
+        on_ask: Callable[[int, Question], None] = lambda _number, _asked: None,
+        max_wait_s: float | None = None,
     ) -> None:
         self._client = client
         self._launch = launch
         self._most = most
         self._watch = watch
+        self._on_ask = on_ask
+        self._max_wait_s = max_wait_s
         self._loop = asyncio.get_running_loop()
         self._asked: dict[int, asyncio.Queue[Notice]] = {}
         self._deaths: deque[float] = deque(maxlen=_MOST_DEATHS)
@@ -150,7 +172,7 @@ class Backend:
     async def unload(self) -> None:
         """End the engine, which gives all its memory back; `load` starts it again."""
         self._resting = True
-        await asyncio.to_thread(self._client.close)
+        await asyncio.to_thread(self._client.close, _LAST_WORDS_S)
         self._settle(EngineLost("no model is loaded"))
         self._lost = ""
 
@@ -158,7 +180,7 @@ class Backend:
         """End the engine; whoever still waits is told."""
         self._closed = True
         self._end_all("the server stops")
-        await asyncio.to_thread(self._client.close)
+        await asyncio.to_thread(self._client.close, _LAST_WORDS_S)
 
     async def reply(self, asked: Ask) -> AsyncGenerator[Text | ReplyDone]:
         """Yield the pieces of an answer, and in the end the whole.
@@ -167,6 +189,7 @@ class Backend:
 
         Raises:
             Busy: too many requests are under way.
+            WaitedTooLong: it did not begin in time.
             Refused: it cannot be answered.
             EngineLost: the engine died meanwhile.
         """
@@ -183,11 +206,16 @@ class Backend:
         self, asked: Question, began: Callable[[int], None] = lambda _number: None
     ) -> AsyncGenerator[Answer]:
         """Yield all that the engine says of a question; `began` is told its number. Closes and raises as `reply` does."""
+        within_s = None
+        if isinstance(asked, Ask):
+            asked = replace(asked, afresh=self.exact)
+            within_s = self._max_wait_s
         number = self._ask(asked)
         began(number)
         try:
             while number in self._asked:
-                notice = await self._next(number)
+                notice = await self._next(number, within_s)
+                within_s = None  # the first says that it begins
                 if not isinstance(notice, ReplyEvents):
                     self._forget(number)
                 yield notice
@@ -223,10 +251,14 @@ class Backend:
             raise Busy(f"{len(self._asked)} requests are under way, as many as may be: try later")
         number = self._client.question(asked)
         self._asked[number] = asyncio.Queue()
+        self._on_ask(number, asked)
         return number
 
-    async def _next(self, number: int) -> Answer:
-        notice = await self._asked[number].get()
+    async def _next(self, number: int, within_s: float | None = None) -> Answer:
+        try:
+            notice = await asyncio.wait_for(self._asked[number].get(), within_s)
+        except TimeoutError:
+            raise WaitedTooLong(within_s) from None
         if isinstance(notice, Failed):
             self._forget(number)
             raise Refused(notice.kind, notice.reason)

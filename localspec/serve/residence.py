@@ -13,7 +13,7 @@ from typing import Any
 
 from localspec.errors import LocalspecError
 from localspec.options import LaunchOptions, ReplyOptions
-from localspec.serve.backend import Backend, Busy
+from localspec.serve.backend import Backend, Busy, WaitedTooLong
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,15 +47,22 @@ class Residence:
         model: what is loaded first.
         keep_alive_s: seconds after the last request in which the model stays in memory; None keeps it.
         most: requests that may run or wait; one more is refused.
+        max_wait_s: how long a request may wait for its model; None lets it wait.
     """
 
     def __init__(
-        self, backend: Backend, model: ServedModel, keep_alive_s: float | None, most: int
+        self,
+        backend: Backend,
+        model: ServedModel,
+        keep_alive_s: float | None,
+        most: int,
+        max_wait_s: float | None = None,
     ) -> None:
         self.loaded: ServedModel | None = model
         self._backend = backend
         self._keep_alive_s = keep_alive_s
         self._most = most
+        self._max_wait_s = max_wait_s
         self._users = 0
         self._line: deque[_Waiting] = deque()
         self._change: asyncio.Task[None] | None = None
@@ -78,6 +85,7 @@ class Residence:
 
         Raises:
             Busy: too many requests wait.
+            WaitedTooLong: it was not its turn in time.
             Refused: it cannot be loaded.
             EngineLost: the engine died of it.
         """
@@ -100,13 +108,15 @@ class Residence:
         self._line.append(waiting)
         self._advance()
         try:
-            await waiting.admitted
-        except asyncio.CancelledError:
+            await asyncio.wait_for(waiting.admitted, self._max_wait_s)
+        except (asyncio.CancelledError, TimeoutError) as error:
             if waiting in self._line:
                 self._line.remove(waiting)
             elif waiting.admitted.done() and not waiting.admitted.cancelled():
                 self._users -= 1  # it was its turn at the very moment
             self._advance()
+            if isinstance(error, TimeoutError):
+                raise WaitedTooLong(self._max_wait_s) from None
             raise
 
     def _advance(self) -> None:

@@ -161,8 +161,8 @@ class _Program:
             if own in self.cancelled:
                 self.backend.cancel(number)
 
-        if isinstance(asked, Ask) and asked.draft is None:
-            asked = replace(asked, draft=self.draft)
+        if isinstance(asked, Ask):
+            asked = replace(asked, draft=asked.draft or self.draft, client=f"program {id(self)}")
         try:
             if self.model is None:
                 raise UsageError("no model was asked for: load one first")

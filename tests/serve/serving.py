@@ -4,7 +4,7 @@ import asyncio
 import socket
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -18,6 +18,8 @@ from localspec.serve.answering import Service
 from localspec.serve.app import application
 from localspec.serve.backend import Backend
 from localspec.serve.catalogue import Catalogue
+from localspec.serve.conditions import Conditions
+from localspec.serve.connection import Bounded
 from localspec.serve.http import Guard
 from localspec.serve.metrics import Metrics
 from localspec.serve.residence import Residence, ServedModel
@@ -78,6 +80,8 @@ def served(
     guard: Guard | None = None,
     others: Sequence[str] = (),
     keep_alive_s: float | None = None,
+    max_wait_s: float | None = None,
+    conditions: Callable[[], Conditions] = Conditions,
 ) -> Iterator[Served]:
     """Serve what a script says."""
     listener = socket.create_server(("127.0.0.1", 0))
@@ -87,7 +91,8 @@ def served(
     async def run() -> None:
         metrics = Metrics()
         launch = LaunchOptions(pair="a-pair")
-        backend = Backend(EngineClient(command(script)), launch, most, metrics.see)
+        engine = EngineClient(command(script))
+        backend = Backend(engine, launch, most, metrics.see, metrics.ask, max_wait_s)
         try:
             await backend.start()
             first = ServedModel("a-pair", launch, GREEDY)
@@ -95,9 +100,13 @@ def served(
             catalogue = Named(first, ("a-pair",), lambda _: GREEDY, others=others)
             service = Service(backend, residence, catalogue, 0, first)
             let_in = guard or Guard(hosts={"127.0.0.1", "localhost"})
-            app = application(service, metrics, let_in)
+            app = application(service, metrics, let_in, conditions)
             config = uvicorn.Config(
-                app, log_level="critical", lifespan="off", timeout_graceful_shutdown=1
+                app,
+                http=Bounded,
+                log_level="critical",
+                lifespan="off",
+                timeout_graceful_shutdown=1,
             )
             servers.append(uvicorn.Server(config))
             started.set()

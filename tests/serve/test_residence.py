@@ -7,7 +7,7 @@ from typing import Any, cast
 import pytest
 
 from localspec.options import LaunchOptions, ReplyOptions
-from localspec.serve.backend import Backend, Busy, Refused
+from localspec.serve.backend import Backend, Busy, Refused, WaitedTooLong
 from localspec.serve.residence import Residence, ServedModel
 
 A, B, C = (ServedModel(each, LaunchOptions(target=each), ReplyOptions()) for each in "abc")
@@ -37,11 +37,12 @@ def switched(
     work: Callable[[Residence, Loads], Coroutine[Any, Any, None]],
     keep_alive_s: float | None = None,
     most: int = 99,
+    max_wait_s: float | None = None,
 ) -> list[str]:
     loads = Loads()
 
     async def run() -> None:
-        residence = Residence(cast("Backend", loads), A, keep_alive_s, most)
+        residence = Residence(cast("Backend", loads), A, keep_alive_s, most, max_wait_s)
         await work(residence, loads)
 
     asyncio.run(run())
@@ -124,3 +125,15 @@ def test_who_is_never_to_rest_does_not() -> None:
         await asyncio.sleep(0.02)
 
     assert switched(work) == ["a"]
+
+
+def test_who_waited_too_long_is_told_and_not_waited_for() -> None:
+    async def work(residence: Residence, loads: Loads) -> None:
+        first = asyncio.create_task(use(residence, loads, A, steps=10_000))
+        await asyncio.sleep(0)
+        with pytest.raises(WaitedTooLong):
+            await use(residence, loads, B)
+        assert residence.waiting == 0
+        await first
+
+    assert switched(work, max_wait_s=0.001) == ["a"]
