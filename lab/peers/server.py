@@ -72,6 +72,16 @@ class PeerServer:
         """Its process."""
         return self._process.pid
 
+    @property
+    def pids(self) -> list[int]:
+        """All its processes."""
+        return [self.pid]
+
+    @property
+    def address(self) -> str:
+        """Where it is asked, as a URL."""
+        return f"http://{_HOST}:{self._port}"
+
     def complete(self, request: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         """Send a `/completion` request and yield what the server streams, the last with `stop`.
 

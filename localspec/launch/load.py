@@ -14,10 +14,14 @@ from localspec.decoding.cancel import CancelFlag
 from localspec.decoding.costs import PairCosts
 from localspec.decoding.drafters.backoff import DRAFT_ROWS
 from localspec.decoding.model import Role
-from localspec.decoding.policy.batching import BatchWidths, best_count
+from localspec.decoding.policy.batching import (
+    BatchWidths,
+    best_count,
+    draft_model_could_win,
+)
 from localspec.errors import ModelLoadError
 from localspec.grammar import Grammars
-from localspec.launch.drafting import AUTO, Drafting, draft_model_could_win
+from localspec.launch.drafting import AUTO, Drafting
 from localspec.launch.fit import sequences_that_fit
 from localspec.launch.plan import LoadPlan
 from localspec.llama.context import LlamaContext
