@@ -2,6 +2,7 @@
 
 import os
 import signal
+import sys
 import threading
 from collections import Counter
 from functools import cache
@@ -30,6 +31,8 @@ settings.register_profile(
 os.environ["LOCALSPEC_CONFIG_DIR"] = os.path.join(os.devnull, "none")  # noqa: PTH118 - a variable
 # Nor do tests belong among what drafting did on their machine.
 os.environ["LOCALSPEC_TELEMETRY"] = "off"
+# What a test starts loads its own models, whatever servers run here.
+os.environ["LOCALSPEC_OWN"] = "on"
 # Where more wants to run than there are cores, threads that spin at a barrier wait for one another's time slices:
 # a pass of 6 ms takes seconds. A short spin costs a few percent where nothing else runs.
 os.environ.setdefault("GOMP_SPINCOUNT", "1000")
@@ -69,10 +72,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @cache
 def _starts_processes(module: ModuleType) -> bool:
-    """Say whether a module imports what starts processes."""
+    """Say whether a module imports what starts processes, itself or by what it has from others of the tests."""
     names = {getattr(each, "__module__", None) for each in vars(module).values()}
-    modules = {each.__name__ for each in vars(module).values() if isinstance(each, ModuleType)}
-    return bool({*_STARTERS, "subprocess", "multiprocessing"} & (names | modules))
+    names |= {each.__name__ for each in vars(module).values() if isinstance(each, ModuleType)}
+    if {*_STARTERS, "subprocess", "multiprocessing"} & names:
+        return True
+    ours = {str(name) for name in names if str(name).startswith("tests.")} - {module.__name__}
+    return any(_starts_processes(sys.modules[name]) for name in ours if name in sys.modules)
 
 
 @pytest.fixture(scope="session")

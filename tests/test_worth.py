@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from localspec.cli import localspec
+from localspec.cli.root import localspec
 from localspec.decoding.costs import PassCosts
 from localspec.errors import ModelUnavailable
 from localspec.launch import plan as planning

@@ -7,6 +7,7 @@ import math
 import secrets
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
@@ -36,6 +37,7 @@ from localspec.chat.thinking import ThinkingFilter, tag_pieces, thinking_tags
 from localspec.chat.tokenizer import infill_tokens
 from localspec.decoding.choose import Chooser
 from localspec.decoding.generation import Generation, Limits
+from localspec.decoding.model import Pass, Role
 from localspec.decoding.noise import Noise
 from localspec.decoding.policy.policy import Policy
 from localspec.decoding.round import StopReason
@@ -51,8 +53,9 @@ _SEED_BITS = 32  # short enough to be copied by hand
 class Assistant:
     """Answers prompts and conversations, as many at once as there are sequences.
 
-    Requests wait until a sequence is free, the urgent ones first. Nothing happens but in `step`,
-    which the other methods call.
+    Requests wait until a sequence is free: the urgent ones go first, then those of the client with the
+    fewest answers under way, in turns. Each gets the sequence that knows most of its prompt, without
+    costing another conversation its own where that can be. Nothing happens but in `step`, which the other methods call.
 
     Args:
         models: what to answer with.
@@ -92,6 +95,9 @@ class Assistant:
         self._cancelled: set[int] = set()
         self._lock = threading.Lock()
         self._own_keys = count(-1, -1)
+        self._uses = count(1)
+        self._used: Counter[int] = Counter()
+        self._turns: dict[str, int] = {}
 
     @cached_property
     def template(self) -> ChatTemplate:
@@ -117,6 +123,16 @@ class Assistant:
     def count(self) -> int:
         """How many requests it answers at once."""
         return len(self.policies)
+
+    @property
+    def running(self) -> int:
+        """How many requests are being answered; others may wait."""
+        return len(self._running)
+
+    @property
+    def widths(self) -> Counter[int]:
+        """How wide the target's passes were, see `Scheduler`."""
+        return self._scheduler.widths
 
     @property
     def busy(self) -> bool:
@@ -226,11 +242,11 @@ class Assistant:
         begun = False
         while self._waiting and (free := self._scheduler.free):
             begun = True
-            urgent = next((each for each in self._waiting if each.urgent), self._waiting[0])
-            self._begin(urgent, free)
+            first = self._first()
+            self._begin(first, free)
             with self._lock:  # it waits until it runs: whoever cancels it finds it at every moment
-                self._waiting.remove(urgent)
-                self._cancel_if_asked(urgent.key)
+                self._waiting.remove(first)
+                self._cancel_if_asked(first.key)
         if begun:
             return  # that it began can be told before its first pass, which may take long
         for ended in self._scheduler.step():
@@ -252,6 +268,23 @@ class Assistant:
             observer.close()
         self.models.close()
 
+    def _first(self) -> Request:
+        """Return whose turn it is: the urgent first, then of the clients the one with the fewest under way.
+
+        Of equals whoever had no turn for longest, then whoever came first.
+        """
+        under_way = Counter(each.request.client for each in self._running.values())
+        # Those who have nothing left to ask for are forgotten.
+        waiting = {each.client for each in self._waiting}
+        self._turns = {who: turn for who, turn in self._turns.items() if who in waiting}
+
+        def turn(each: Request) -> tuple[bool, int, int]:
+            return not each.urgent, under_way[each.client], self._turns.get(each.client, 0)
+
+        first = min(self._waiting, key=turn)
+        self._turns[first.client] = next(self._uses)
+        return first
+
     def _begin(self, request: Request, free: Sequence[int]) -> None:
         start = time.perf_counter()
         try:
@@ -264,11 +297,13 @@ class Assistant:
                 tokens = raw_tokens(prompt, self.models.tokenizer)
             self._require_room(len(tokens))
             views = self.models.targets.views
-            slot = max(free, key=lambda each: views[each].common_prefix(tokens))
+            slot = self._slot(tokens, free)
             policy = self.policies[slot] if request.policy is None else request.policy(slot)
             running = _Running(request, slot, policy)
-            if request.afresh:
-                views[slot].truncate(0)
+            if request.afresh:  # a chunk that begins elsewhere is another one
+                view = views[slot]
+                view.truncate(min(view.common_prefix(tokens), len(tokens) - 1))
+                view.truncate(view.in_chunks)
             if request.keep is not None:
                 for sequences in self.models.by_role().values():
                     sequences.views[slot].truncate(request.keep)
@@ -283,9 +318,29 @@ class Assistant:
         with self._lock:
             self._running[slot] = running
             running.cached = cached
+        self._used[slot] = next(self._uses)
         self._emit(running, Started(len(tokens), cached))
         for ended in self._scheduler.start(slot, making.run(), urgent=request.urgent):
             self._end(ended)
+
+    def _slot(self, tokens: list[int], free: Sequence[int]) -> int:
+        """Return where a prompt goes.
+
+        A sequence that has nothing, or mostly the beginning of this prompt, is lost to nobody: of those the
+        one that knows most of it. Where each holds the text of somebody else, the one that was not used for longest.
+        What a sequence copies from another counts as known, so that a beginning that several share is evaluated once.
+        """
+        targets = self.models.targets
+        wanted = Pass(Role.TARGET, tokens, 1)
+
+        def worth(slot: int) -> tuple[bool, int, int, int]:
+            view = targets.views[slot]
+            own = len(tokens) - targets.missing(slot, wanted)
+            if 2 * own < view.n_cached:
+                return False, 0, 0, -self._used[slot]
+            return True, view.common_prefix(tokens), own, -self._used[slot]
+
+        return max(free, key=worth)
 
     def _infill_tokens(self, infill: Infill, options: ReplyOptions) -> list[int]:
         models = self.models

@@ -22,7 +22,7 @@ def recommend_(code: bool, json_: bool) -> None:
 
     The best is the largest model, or one nearly as large and much faster, that takes at most 60 % of
     free memory (85 % of a GPU's own) and should write 8 tokens per second or more. Every token reads
-    the weights once, so localspec predicts that from the speed of memory, which it measures.
+    the weights once, so localspec measures how fast it can read them here, and predicts the speed from that.
     """
     registry = load_registry()
     purpose: Purpose = "code" if code else "chat"

@@ -6,19 +6,24 @@ import signal
 import socket
 import sys
 import time
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from localspec import errors
 from localspec.cli.completions import complete_models
 from localspec.cli.listening import BACKLOG, listening
 from localspec.cli.option_flags import launch_options, option_flags, parallel_count, reply_options
 from localspec.cli.progress import ProgressLine
+from localspec.cli.resident import recorded_here
 from localspec.cli.settings import configured, with_own
-from localspec.errors import LocalspecError, UsageError
+from localspec.errors import UsageError
+from localspec.launch.names import with_full_names
+from localspec.options import LaunchOptions
+
+if TYPE_CHECKING:
+    from localspec.serve.backend import Backend
 
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 _MOST_WAITING = 10_000
@@ -64,6 +69,17 @@ _MOST_WAITING = 10_000
     type=click.IntRange(1, _MOST_WAITING),
     metavar="N",
     help="Requests that may run or wait; more get 429. Default: 64.",
+)
+@click.option(
+    "--max-wait",
+    type=click.FloatRange(0, min_open=True),
+    metavar="SECONDS",
+    help="Longest wait of a request; one that waited longer gets 503. Default: no limit.",
+)
+@click.option(
+    "--forget",
+    is_flag=True,
+    help="Write no evaluated prompts to disk; else they outlive a restart.",
 )
 @option_flags("device")
 @click.option("--quiet", is_flag=True, help="Print only errors on stderr.")
@@ -111,9 +127,11 @@ async def _served(
 
     from localspec.engine.client import COMMAND, EngineClient  # noqa: PLC0415
     from localspec.engine.protocol import Notice  # noqa: PLC0415
+    from localspec.engine.remote import error_named  # noqa: PLC0415
     from localspec.serve.answering import Service  # noqa: PLC0415
     from localspec.serve.app import application  # noqa: PLC0415
     from localspec.serve.backend import Backend, Refused  # noqa: PLC0415
+    from localspec.serve.conditions import Watch  # noqa: PLC0415
     from localspec.serve.connection import Bounded  # noqa: PLC0415
     from localspec.serve.http import Guard  # noqa: PLC0415
     from localspec.serve.metrics import Metrics  # noqa: PLC0415
@@ -127,13 +145,23 @@ async def _served(
         _show(notice, line)
 
     parallel = "auto" if flags["parallel"] is None else str(flags["parallel"])
-    backend = Backend(EngineClient((*COMMAND, parallel)), launch, flags["max_queue"], see)
+    kept = () if flags["forget"] else ("keep",)
+    engine = EngineClient((*COMMAND, parallel, *kept))
+    watch = Watch(lambda: [each for each in (os.getpid(), engine.pid) if each is not None])
+    backend = Backend(
+        engine,
+        launch,
+        flags["max_queue"],
+        see,
+        metrics.ask,
+        flags["max_wait"],
+    )
     try:
         with line:
             try:
                 ready = await backend.start()
             except Refused as error:  # with the exit code that the same error has elsewhere
-                raise getattr(errors, error.kind, LocalspecError)(str(error)) from None
+                raise error_named(error.kind, str(error)) from None
         names = dict.fromkeys(
             each for each in (launch.pair, launch.target, ready.target) if each is not None
         )
@@ -147,7 +175,7 @@ async def _served(
             where = " and ".join(addresses)
             click.echo(f"localspec: serving {service.name} at {where}; Ctrl-C stops it", err=True)
         config = uvicorn.Config(
-            application(service, metrics, guard),
+            application(service, metrics, guard, watch.look),
             http=Bounded,
             backlog=BACKLOG,
             ws="none",
@@ -157,12 +185,29 @@ async def _served(
             timeout_graceful_shutdown=2,
             server_header=False,
         )
-        running = Running(os.getpid(), service.name, addresses, service.since)
+        shared = await _shared(backend, launch, seen)
+        running = Running(
+            os.getpid(), service.name, addresses, service.since, shared, recorded_here()
+        )
         seen.enter_context(announced(running))
         await uvicorn.Server(config).serve(sockets=listeners)
     finally:
         await backend.close()
     return 0
+
+
+async def _shared(backend: "Backend", launch: LaunchOptions, seen: ExitStack) -> str:
+    """Let `run` and the like use the engine; return the socket for them, empty where there can be none."""
+    from localspec.serve.running import engine_socket  # noqa: PLC0415
+    from localspec.serve.sharing import FRAME_BYTES, Sharing  # noqa: PLC0415
+
+    with suppress(UsageError):  # nobody else needs it
+        path = str(engine_socket(os.getpid()))
+        sharing = Sharing(backend, with_full_names(launch))
+        listener = seen.enter_context(listening(None, None, path))[0]
+        await asyncio.start_unix_server(sharing.serve, sock=listener, limit=FRAME_BYTES)
+        return path
+    return ""
 
 
 def _address(listener: socket.socket) -> str:

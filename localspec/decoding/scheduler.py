@@ -7,6 +7,7 @@ in a value of any kind.
 """
 
 import threading
+from collections import Counter
 from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
@@ -28,6 +29,13 @@ class SequenceView(LanguageModel, Protocol):
     """One sequence of a model, with an account of what removing from its cache took."""
 
     truncate_s: float
+    in_chunks: int
+    """Tokens that it holds and that were evaluated in whole chunks from the first one on, as a prompt alone is."""
+
+    @property
+    def n_cached(self) -> int:
+        """Number of tokens that it holds."""
+        ...
 
 
 class Sequences(Protocol):
@@ -101,6 +109,7 @@ class _Running(Generic[T]):
     order: tuple[bool, int]
     request: Pass | None = None
     missing: int = 0
+    shares: bool = False  # its pass with those of others: a prompt goes by itself
     evaluated: int = 0
     passes_s: float = 0.0  # of all sequences, when the request was made
     own_s: float = 0.0  # of this one's, since
@@ -118,6 +127,10 @@ class Scheduler(Generic[T]):
             they were alone, which equal text needs to the bit.
         on_chunk: called after each chunk of a prompt with its slot, the tokens of it that are
             evaluated, and all of it.
+
+    Attributes:
+        widths: how many passes of the target gave logits, by the tokens that they evaluated; the last
+            piece of a prompt is one. Whoever reads it may clear it.
     """
 
     def __init__(
@@ -139,6 +152,7 @@ class Scheduler(Generic[T]):
         self._lock = threading.Lock()
         self._started = 0
         self._passes_s = 0.0
+        self.widths: Counter[int] = Counter()
 
     @property
     def running(self) -> int:
@@ -207,7 +221,7 @@ class Scheduler(Generic[T]):
 
     def _feed_prompt(self) -> list[Ended[T]]:
         """Evaluate one chunk of the most urgent, then the oldest, request that is behind."""
-        behind = [slot for slot in self._running if not self._shares(slot)]
+        behind = [slot for slot, running in self._running.items() if not running.shares]
         if not behind:
             return []
         slot = min(behind, key=lambda each: self._running[each].order)
@@ -236,7 +250,7 @@ class Scheduler(Generic[T]):
         running.own_s += took_s - truncate_s
         self._passes_s += took_s
         running.evaluated += count
-        running.missing = model.missing(slot, request)
+        self._take_stock(slot, request)
         if request.role is Role.TARGET:
             self._on_chunk(slot, len(tokens) - running.missing, len(tokens))
         return self._resumed(slot, NO_ROWS) if left == count else []
@@ -246,15 +260,16 @@ class Scheduler(Generic[T]):
         return [
             slot
             for slot in sorted(self._running)
-            if self._request(slot).role is role and self._shares(slot)
+            if self._request(slot).role is role and self._running[slot].shares
         ]
 
-    def _shares(self, slot: int) -> bool:
-        """Say whether a request can share a pass with those of others: a prompt goes by itself."""
-        request, missing = self._request(slot), self._running[slot].missing
+    def _take_stock(self, slot: int, request: Pass) -> None:
+        """Note what a request lacks in the model's cache."""
+        running, model = self._running[slot], self._models[request.role]
+        running.missing = missing = model.missing(slot, request)
         lag = 0 if request.role is Role.TARGET else _SMALL_LAG
-        most = min(request.rows + lag, self._models[request.role].n_batch)
-        return request.rows > 0 and missing <= max(request.rows, most)
+        most = max(request.rows, min(request.rows + lag, model.n_batch))
+        running.shares = request.rows > 0 and missing <= most
 
     def _passes(self, role: Role, slots: list[int]) -> list[Ended[T]]:
         """Make one pass for all, or as few as may hold their rows."""
@@ -294,6 +309,8 @@ class Scheduler(Generic[T]):
         took_s = self._clock() - start
         self._passes_s += took_s
         took_s -= sum(truncated)
+        if role is Role.TARGET:
+            self.widths[sum(self._running[slot].missing for slot in group)] += 1
         rows = sum(request.rows for _, request in asked)
         for (slot, request), truncate_s in zip(asked, truncated, strict=True):
             running = self._running[slot]
@@ -316,8 +333,7 @@ class Scheduler(Generic[T]):
         if self._cancel.stops_all or not chosen:
             return [*ended, *(end for slot in left for end in self._resumed(slot, cancelled))]
         for slot in left:
-            request = self._request(slot)
-            self._running[slot].missing = self._models[request.role].missing(slot, request)
+            self._take_stock(slot, self._request(slot))
         return ended
 
     def _request(self, slot: int) -> Pass:
@@ -351,7 +367,7 @@ class Scheduler(Generic[T]):
         else:
             running.passes_s, running.own_s, running.truncate_s = self._passes_s, 0.0, 0.0
             running.evaluated = 0
-            running.missing = self._models[running.request.role].missing(slot, running.request)
+            self._take_stock(slot, running.request)
             return []
         del self._running[slot]
         return [ended]

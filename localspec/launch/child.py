@@ -1,11 +1,13 @@
 """`python -m localspec.launch.child`: the engine's process. A client at the other end of stdin and stdout tells it what to do.
 
-Its argument is the number of requests to answer at once, or `auto`; without one it is one.
+Its first argument is the number of requests to answer at once, or `auto`; without one it is one. The second one, `keep`,
+has what is evaluated kept from run to run.
 """
 
 import sys
 from collections.abc import Callable
 from dataclasses import astuple, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,15 +15,21 @@ import localspec
 from localspec.calibration.key import file_identity
 from localspec.chat.assistant import Assistant
 from localspec.chat.conversation import Segment
+from localspec.chat.loaded_models import LoadedModels
+from localspec.chat.requests import Observer
 from localspec.decoding.cancel import CancelFlag
+from localspec.decoding.costs import PairCosts
 from localspec.engine.factory import Loaded, RestoredState, SavedState, StateLeftError
 from localspec.engine.protocol import Downloading, Loading, Measuring
 from localspec.engine.serving import serve
+from localspec.launch.kept_prefixes import KeptPrefixes
 from localspec.launch.load import HOLD_UP_S, Runtime, load
 from localspec.launch.observe import Telemetry
-from localspec.launch.plan import make_plan
+from localspec.launch.plan import LoadPlan, make_plan
+from localspec.llama.sequences import LlamaSequences
 from localspec.llama.state import StateUnfitError, restore_state, save_state
 from localspec.options import LaunchOptions
+from localspec.storage.paths import data_dir
 
 
 class RuntimeFactory:
@@ -29,10 +37,13 @@ class RuntimeFactory:
 
     Args:
         parallel: how many requests are answered at once; None takes what pays and the memory holds.
+        keep: whether what is evaluated is kept from run to run; never under `exact`, where it would have to be
+            evaluated in the same chunks.
     """
 
-    def __init__(self, parallel: int | None) -> None:
+    def __init__(self, parallel: int | None, *, keep: bool = False) -> None:
         self._parallel = parallel
+        self._keep = keep
         self._assistant: Assistant | None = None
 
     def fetch(self, options: LaunchOptions, tell: Callable[[Downloading], None]) -> None:
@@ -56,13 +67,22 @@ class RuntimeFactory:
             lambda name, share: tell(Measuring(name, share)),
             parallel=self._parallel,
             hold_up_s=HOLD_UP_S,
-            observe=Telemetry().observe,
+            observe=partial(self._observe, plan),
         )
         self._assistant = runtime.assistant
         return _loaded(runtime, plan.target)
 
+    def _observe(
+        self, plan: LoadPlan, models: LoadedModels, costs: PairCosts | None, count: int
+    ) -> list[Observer]:
+        observers = list(Telemetry().observe(models, costs, count))
+        if self._keep and not plan.exact and isinstance(models.targets, LlamaSequences):
+            directory, identity = data_dir() / "prefixes", file_identity(plan.target)
+            observers.append(KeptPrefixes(directory, models.targets.views, identity))
+        return observers
+
     def close(self) -> None:
-        """Have what was recorded written down."""
+        """Have what was recorded, and what was evaluated, written down."""
         for observer in () if self._assistant is None else self._assistant.observers:
             observer.close()
 
@@ -102,5 +122,5 @@ def _segments(remembered: list[Any]) -> tuple[Segment, ...]:
 
 if __name__ == "__main__":
     told = sys.argv[1] if sys.argv[1:] else "1"
-    factory = RuntimeFactory(None if told == "auto" else int(told))
+    factory = RuntimeFactory(None if told == "auto" else int(told), keep="keep" in sys.argv[2:])
     serve(factory, localspec.__version__, factory.close)

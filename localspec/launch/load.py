@@ -14,10 +14,14 @@ from localspec.decoding.cancel import CancelFlag
 from localspec.decoding.costs import PairCosts
 from localspec.decoding.drafters.backoff import DRAFT_ROWS
 from localspec.decoding.model import Role
-from localspec.decoding.policy.batching import BatchWidths, best_count
+from localspec.decoding.policy.batching import (
+    BatchWidths,
+    best_count,
+    draft_model_could_win,
+)
 from localspec.errors import ModelLoadError
 from localspec.grammar import Grammars
-from localspec.launch.drafting import AUTO, Drafting, draft_model_could_win
+from localspec.launch.drafting import AUTO, Drafting
 from localspec.launch.fit import sequences_that_fit
 from localspec.launch.plan import LoadPlan
 from localspec.llama.context import LlamaContext
@@ -129,7 +133,7 @@ class _Loading:
         draft_model = self._draft_model(options) if can_truncate else None
         if not can_truncate:
             self.notes.append(
-                "the target keeps a recurrent state, of which no part can be taken back: "
+                "the target keeps a recurrent state, which cannot be rolled back: "
                 "it runs without drafting"
             )
         costs, safe = self._costs(target, draft_model, can_truncate, parallel)
@@ -238,8 +242,7 @@ class _Loading:
         if sequences.can_truncate:
             return sequences
         self.notes.append(
-            "the draft model keeps a recurrent state, of which no part can be taken back: "
-            "it is not used"
+            "the draft model keeps a recurrent state, which cannot be rolled back: it is not used"
         )
         self._let_go(model)
         return None

@@ -2,23 +2,25 @@
 
 import sys
 
-from localspec.calibration.bandwidth import calibrated_bandwidth, measured_bandwidth
+from localspec.calibration.bandwidth import calibrated_bandwidth
 from localspec.errors import ModelUnavailable
 from localspec.launch.fit import free_memory
 from localspec.llama.devices import supports_offload
+from localspec.llama.weights_speed import multiplied_per_second
 from localspec.models.inventory import inventory
 from localspec.models.recommend import MOST_OF_GPU, MOST_OF_RAM, Memory
 from localspec.models.registry import Registry
 from localspec.models.store import Store
 from localspec.options import LoadOptions
+from localspec.resources import default_threads
 from localspec.storage.paths import data_dir
 
 
 def memories(registry: Registry) -> list[Memory]:
     """Return the memories of this machine, GPUs first, with what is free and how fast passes read them.
 
-    Their speed is what passes of models that are here were measured to read; RAM is read for a fifth
-    of a second, too, and the faster of both counts.
+    Their speed is what passes of models that are here were measured to read. For RAM, weights are
+    multiplied for a fifth of a second, too, and the faster of both counts.
 
     Args:
         registry: knows how much a token reads of a model.
@@ -35,8 +37,9 @@ def memories(registry: Registry) -> list[Memory]:
     models = [(each.path, each.entry.read_bytes) for each in items if each.path is not None]
     usual = LoadOptions()
     on_cpu = LoadOptions(gpu_layers=0) if supports_offload() else usual
-    # Passes may have been measured beside busy programs, and numpy reads slower than they do.
-    of_ram = max(calibrated_bandwidth(models, on_cpu) or 0, measured_bandwidth())
+    # Passes may have been measured beside busy programs.
+    speeds = (calibrated_bandwidth(models, on_cpu), multiplied_per_second(default_threads()))
+    of_ram = max((each for each in speeds if each is not None), default=None)
     of_gpus = calibrated_bandwidth(models, usual) if machine.gpus else None
     # A Mac's GPU has the memory that everything else has, too.
     most = MOST_OF_RAM if sys.platform == "darwin" else MOST_OF_GPU

@@ -4,18 +4,19 @@ import asyncio
 import json
 from collections.abc import AsyncGenerator, Coroutine, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response, StreamingResponse
 
 from localspec.chat.events import Text
-from localspec.engine.protocol import ReplyDone
+from localspec.chat.reply_figures import speculation
+from localspec.engine.protocol import Ask, ReplyDone
 from localspec.errors import LocalspecError
 from localspec.options import ReplyOptions
 from localspec.serve.backend import Backend
-from localspec.serve.http import NotFound, error_body, status_of
+from localspec.serve.http import CLIENT, NotFound, error_body, status_of
 
 T = TypeVar("T")
 _LOOK_S = 0.2
@@ -43,12 +44,21 @@ class Service:
         """The usual name of the models."""
         return self.names[0]
 
+    def reply(self, request: Request, asked: Ask) -> AsyncGenerator[Text | ReplyDone]:
+        """Yield the pieces of an answer to whoever sent a request; see `Backend.reply`."""
+        return self.backend.reply(replace(asked, client=request.scope.get(CLIENT, "")))
+
     def require(self, name: str) -> None:
         """Raise NotFound where a request names other models; none at all is as good."""
         if name and name not in self.names:
             raise NotFound(
                 f"model {name[:80]!r} is not served here: ask for {' or '.join(self.names)}"
             )
+
+
+def drafting(done: ReplyDone) -> dict[str, Any]:
+    """Return how drafting went, and why it went so."""
+    return {**speculation(done.reply), "reason": done.reason}
 
 
 async def merged(

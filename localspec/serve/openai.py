@@ -16,15 +16,16 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from localspec.chat.events import Reply, Text
-from localspec.chat.reply_figures import speculation, timings
+from localspec.chat.reply_figures import timings
 from localspec.decoding.round import StopReason
 from localspec.engine.protocol import Ask, ReplyDone
 from localspec.errors import UsageError
 from localspec.messages import Infill, from_json
 from localspec.options import ReplyOptions
-from localspec.serve.answering import Service, collected, merged, streamed
+from localspec.serve.answering import Service, collected, drafting, merged, streamed
 from localspec.serve.http import body_of
 from localspec.serve.openai_forms import ChatForm, TextForm
+from localspec.serve.steady import steady
 
 _MOST_CHOICES = 16
 _MOST_LOGPROBS = 20
@@ -110,7 +111,9 @@ async def chat_completions(request: Request, service: Service) -> Response:
     body = await body_of(request, ChatBody)
     service.require(body.model)
     refuse(tools=body.tools or body.functions)
-    messages = tuple(from_json(each, f"message {at}") for at, each in enumerate(body.messages, 1))
+    messages = steady(
+        [from_json(each, f"message {at}") for at, each in enumerate(body.messages, 1)]
+    )
     limit = body.max_completion_tokens or body.max_tokens
     options = replace(
         completion_options(body, service.options, limit), **format_options(body.response_format)
@@ -161,7 +164,7 @@ async def _answered(
         "created": int(time.time()),
         "model": form.model,
     }
-    replies = [service.backend.reply(each) for each in asked]
+    replies = [service.reply(request, each) for each in asked]
     if body.stream:
         counted = body.stream_options is not None and body.stream_options.include_usage
         return await streamed(
@@ -314,9 +317,8 @@ def _usage(replies: list[Reply]) -> dict[str, Any]:
 def figures(done: list[ReplyDone]) -> dict[str, Any]:
     """Return what only localspec tells: seed, where the time went, and how drafting went; of several answers, of the first."""
     first = done[0]
-    note = {} if first.forecast is None else {"note": first.forecast.note}
     return {
         "localspec": {"seed": first.reply.seed, "stop_reason": first.reply.stop_reason.value},
         "timings": timings(first.reply),
-        "speculation": {**speculation(first.reply), **note},
+        "speculation": drafting(first),
     }

@@ -112,7 +112,7 @@ def stats(exchange: Exchange | None, width: int) -> list[list[Span]]:
     """
     rounds = [] if exchange is None else exchange.rounds
     if exchange is None or not rounds:
-        return [[("Nothing was measured yet: ask something.", "dim")]]
+        return [[("Nothing measured yet: ask something first.", "dim")]]
     stacked = width < _STACKED_BELOW
     room = min(width if stacked else width - _LABEL, _MOST_BAR)
     measured = measure(rounds)

@@ -18,10 +18,10 @@ from localspec.ui.transcript import Transcript, TranscriptItem
 from localspec.ui.typeset import Typesetter, code_theme, speaker_styles
 
 _WELCOME = """\
-Ask something. The answer streams as it is written; F2 shows what drafting saves.
+Ask something. Answers appear as they are written; F2 shows what drafting saves.
 
 / lists the commands, @ attaches a file, F1 lists the keys.
-Esc stops an answer and keeps what is there."""
+Esc stops an answer and keeps what has arrived."""
 
 
 class MainView:

@@ -12,9 +12,9 @@ LEAVE = "\0leave"
 """What the first picker returns where the user wants no model."""
 _ALL = "\0all"
 
-_FIRST = "These suit this machine best. Enter takes one, and it is your model from now on."
-_LATER = "★ suits this machine · ● loaded · size to fetch, tokens/s here"
-_OFFLINE = "You are offline: these are here."
+_FIRST = "These suit this machine best. Enter makes one your default model."
+_LATER = "★ suits this machine · ● loaded · download size · tokens/s on this machine"
+_OFFLINE = "You are offline: these models are on this machine."
 
 
 class Picker(ListSheet):
@@ -75,12 +75,14 @@ class Picker(ListSheet):
 
     def _rows(self) -> list[SheetRow]:
         if not self._pairs:
-            return [SheetRow("", "no model is here", "go online, or give a file with --target")]
+            return [
+                SheetRow("", "no models on this machine", "go online, or give a file with --target")
+            ]
         best = [each for each in self._pairs if each.recommended]
         self.list.set_class(not (self._few and best), "lines")
         if self._few and best:
             rows = [SheetRow(each.name, each.name, each.hint) for each in best]
-            return [*rows, SheetRow(_ALL, "all models", "also by the key a; n leaves")]
+            return [*rows, SheetRow(_ALL, "all models", "or press a; n quits")]
         width = max(len(each.name) for each in self._pairs)
         return [
             SheetRow(each.name, each.row(width, loaded=each.name == self._loaded))

@@ -28,10 +28,8 @@ def help_text(keys: Mapping[str, str], commands: Sequence[Command]) -> Group:
     by_name = Table.grid("name", "text", padding=(0, 2, 0, 0))
     for command in commands:
         by_name.add_row(Text(f"/{command.name} {command.usage}"), command.about)
-    told = (
-        "\nKey, action, and its name for [keys] in chat.toml; what has a slash is a command, too.\n"
-    )
-    way = "\nShift+Tab goes from the composer to the messages, Esc back.\n\nCommands\n"
+    told = 'Each key, what it does, and its name for [keys] in chat.toml, as in stats = "ctrl+s". A name with a slash is also a command.\n'
+    way = "\nShift+Tab moves to the messages, Esc back to the input line.\n\nCommands\n"
     return Group(Text(told), by_key, way, by_name)
 
 

@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from localspec.calibration import bandwidth
-from localspec.calibration.bandwidth import calibrated_bandwidth, measured_bandwidth
+from localspec.calibration.bandwidth import calibrated_bandwidth
 from localspec.decoding.costs import PassCosts
 from localspec.decoding.model import Role
 from localspec.options import LoadOptions
@@ -22,7 +22,3 @@ def test_passes_of_the_model_that_is_read_fastest_tell(monkeypatch: pytest.Monke
     assert calibrated_bandwidth(models, LoadOptions()) == pytest.approx(10e9)
     assert calibrated_bandwidth(models[:1], LoadOptions()) is None
     assert calibrated_bandwidth([], LoadOptions()) is None
-
-
-def test_reading_memory_tells_something_at_once() -> None:
-    assert 1e7 < measured_bandwidth(budget_s=0, chunk_bytes=1 << 20) < 1e14

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from localspec.cli import localspec
+from localspec.cli.root import localspec
 from localspec.errors import UsageError
 
 run = importlib.import_module("localspec.cli.run")

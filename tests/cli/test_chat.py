@@ -143,7 +143,7 @@ def test_screens_are_painted_before_numpy_is_imported() -> None:
 def test_plain_imports_no_screens() -> None:
     script = (
         "import sys; sys.argv = ['localspec', 'chat', '--plain', '--help'];"
-        "from localspec.cli import main\n"
+        "from localspec.__main__ import main\n"
         "try: main()\n"
         "finally: print(*{name.partition('.')[0] for name in sys.modules}, file=sys.stderr)"
     )

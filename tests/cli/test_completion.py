@@ -6,7 +6,7 @@ import pytest
 from tests.cli.command import assert_one_complaint, environment, localspec
 
 # As the installed command has it: the variable's name is made of the program's.
-RUN = "import sys; sys.argv = ['localspec', *sys.argv[1:]]; from localspec.cli import main; main()"
+RUN = "import sys; sys.argv = ['localspec', *sys.argv[1:]]; from localspec.__main__ import main; main()"
 
 
 def asked(words: str) -> dict[str, str]:

@@ -9,7 +9,7 @@ from typing import Any
 import click
 import pytest
 
-from localspec import cli
+from localspec.cli import root
 from localspec.cli.first_run import with_model
 from localspec.errors import UsageError
 from localspec.ui.pairs import PairChoice
@@ -62,7 +62,7 @@ def test_what_is_taken_is_kept(
     assert taken(typed, monkeypatch)["pair"] == name
     assert tomllib.loads(settings.read_text()) == {"pair": name}
     told = capsys.readouterr().err
-    assert "1  gemma3-1b: 1.0 GB to fetch · about 14 tokens/s here · chat" in told
+    assert "1  gemma3-1b: 1.0 GB to download · about 14 tokens/s here · chat" in told
     assert f"{name} is now your default model" in told
     assert taken("", monkeypatch)["pair"] == name  # nobody is asked again
 
@@ -98,6 +98,6 @@ def test_the_name_of_the_program_alone_is_the_chat(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(sys, "stdin", Typed())
     monkeypatch.setattr(sys, "stdout", Typed())
     monkeypatch.setattr(sys, "argv", ["localspec"])
-    assert cli._implied() == ["chat"]
+    assert root._implied() == ["chat"]
     monkeypatch.setattr(sys, "argv", ["localspec", "--help"])
-    assert cli._implied() is None
+    assert root._implied() is None

@@ -1,16 +1,17 @@
 import subprocess
 import sys
 
+import click
 import pytest
 from click.testing import CliRunner
 
-from localspec import cli
+from localspec.cli import root, verbs
 from tests.cli.command import localspec
 
-SLOW = {"llama_cpp", "textual", "huggingface_hub", "numpy", "jinja2", "pip"}
+SLOW = {"click", "inspect", "llama_cpp", "textual", "huggingface_hub", "numpy", "jinja2", "pip"}
 LIST_IMPORTS = """
 import sys
-from localspec.cli import main
+from localspec.__main__ import main
 sys.argv = ["localspec", "--help"]
 try:
     main()
@@ -19,14 +20,39 @@ finally:
 """
 
 
+class InOrder(click.Group):
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(self.commands)
+
+
 def test_help_imports_nothing_slow() -> None:
     done = subprocess.run(
         [sys.executable, "-c", LIST_IMPORTS], capture_output=True, text=True, check=True
     )
     imported = set(done.stderr.split())
-    assert "click" in imported
     assert imported & SLOW == set()
     assert "Answer a prompt." in done.stdout
+
+
+@pytest.mark.parametrize("columns", [30, 80, 200])
+def test_help_is_laid_out_as_that_of_the_verbs(columns: int) -> None:
+    """click's own layout of the same texts is the reference."""
+    about = "\n\n".join(verbs._ABOUT)
+    options = [
+        click.Option([*name.split(", ")], is_flag=True, help=text)
+        for name, text in verbs._OPTIONS.items()
+    ]
+    listed = [click.Command(name, short_help=text) for name, (_, text) in verbs.VERBS.items()]
+    group = InOrder(
+        "localspec",
+        {str(each.name): each for each in listed},
+        help=about,
+        params=options,
+        add_help_option=False,
+    )
+    width = max(min(columns, 100) - 2, 50)
+    context = click.Context(group, info_name="localspec", terminal_width=width)
+    assert verbs.help_text("localspec", columns) == group.get_help(context)
 
 
 def test_every_verb_has_help_of_its_own() -> None:
@@ -47,14 +73,14 @@ def test_every_verb_has_help_of_its_own() -> None:
     ],
 )
 def test_what_is_no_command_is_answered_with_what_is_meant(verb: str, meant: str) -> None:
-    done = CliRunner().invoke(cli.localspec, [verb])
+    done = CliRunner().invoke(root.localspec, [verb])
     assert done.exit_code == 2
     assert meant in done.output
 
 
 @pytest.mark.parametrize(("verb", "page"), [("ls", "List the models on this"), ("ab", "5 or more")])
 def test_help_takes_a_command_by_any_of_its_names(verb: str, page: str) -> None:
-    assert page in " ".join(CliRunner().invoke(cli.localspec, ["help", verb]).output.split())
+    assert page in " ".join(CliRunner().invoke(root.localspec, ["help", verb]).output.split())
 
 
 def test_no_verb_shows_the_help_and_is_code_2() -> None:

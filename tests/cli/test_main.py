@@ -11,7 +11,8 @@ from pathlib import Path
 import click
 import pytest
 
-from localspec import cli
+from localspec import __main__ as program
+from localspec.cli import INTERRUPTED, root
 from localspec.errors import (
     ContextOverflow,
     IntegrityError,
@@ -36,11 +37,11 @@ def end(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> E
         def verb(debug: bool) -> object:
             return do()
 
-        monkeypatch.setattr(cli.LazyGroup, "get_command", lambda *_: verb)
+        monkeypatch.setattr(root.LazyGroup, "get_command", lambda *_: verb)
         monkeypatch.setattr(sys, "argv", ["localspec", "do", *options])
         monkeypatch.setattr(os, "_exit", leave)  # it would take the tests along
         with pytest.raises(SystemExit) as ended:
-            cli.main()
+            program.main()
         assert isinstance(ended.value.code, int)
         return (ended.value.code, *capfd.readouterr())
 
@@ -59,7 +60,7 @@ def test_a_verb_that_returns_no_code_ends_well(end: End) -> None:
 
 
 def test_a_verb_chooses_its_code(end: End) -> None:
-    assert end(lambda: cli.INTERRUPTED) == (130, "", "")
+    assert end(lambda: INTERRUPTED) == (130, "", "")
 
 
 @pytest.mark.parametrize(
@@ -143,7 +144,7 @@ def test_a_character_that_a_stream_has_not_is_replaced(
 ) -> None:
     with (tmp_path / "out").open("w", encoding="latin-1") as narrow:
         monkeypatch.setattr(sys, "stdout", narrow)
-        cli._use_unbreakable_streams()
+        program._use_unbreakable_streams()
         print("é漢")
     assert (tmp_path / "out").read_bytes() == b"\xe9?\n"
 
@@ -151,15 +152,16 @@ def test_a_character_that_a_stream_has_not_is_replaced(
 def test_an_interrupt_that_met_an_exec_is_code_130_too(tmp_path: Path) -> None:
     """Dataclasses are made by exec(), and Python would end itself by SIGINT afterwards, though it was caught."""
     code = (
-        "from localspec import cli\n"
-        "cli._call = lambda: exec('raise KeyboardInterrupt')\n"
-        "cli.main()\n"
+        "from localspec.__main__ import main\n"
+        "from localspec.cli import root\n"
+        "root._call = lambda: exec('raise KeyboardInterrupt')\n"
+        "main()\n"
     )
     (tmp_path / "planted.py").write_text(code)
     env = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
     command = [sys.executable, "-m", "planted"]
     done = subprocess.run(command, cwd=tmp_path, env=env, check=False, timeout=60)
-    assert done.returncode == cli.INTERRUPTED
+    assert done.returncode == INTERRUPTED
 
 
 def test_on_windows_one_line_says_that_it_is_not_supported(

@@ -294,14 +294,14 @@ COMPANY_BUGS = (
     ),
     Bug(
         "a prompt is merged before it is evaluated",
-        Scheduler._shares,
-        "missing <= max(request.rows, most)",
-        "missing <= max(request.rows, most) + 3",
+        Scheduler._take_stock,
+        "missing <= most",
+        "missing <= most + 3",
     ),
     Bug(
         "more is given to a draft model than a pass holds",
-        Scheduler._shares,
-        "min(request.rows + lag, self._models[request.role].n_batch)",
+        Scheduler._take_stock,
+        "min(request.rows + lag, model.n_batch)",
         "request.rows + lag",
     ),
     Bug(

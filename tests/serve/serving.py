@@ -4,7 +4,7 @@ import asyncio
 import socket
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -17,6 +17,7 @@ from localspec.options import LaunchOptions, ReplyOptions, SamplingParams
 from localspec.serve.answering import Service
 from localspec.serve.app import application
 from localspec.serve.backend import Backend
+from localspec.serve.conditions import Conditions
 from localspec.serve.connection import Bounded
 from localspec.serve.http import Guard
 from localspec.serve.metrics import Metrics
@@ -56,7 +57,12 @@ class Served:
 
 @contextmanager
 def served(
-    script: Mapping[str, Any], *, most: int = 8, guard: Guard | None = None
+    script: Mapping[str, Any],
+    *,
+    most: int = 8,
+    guard: Guard | None = None,
+    max_wait_s: float | None = None,
+    conditions: Callable[[], Conditions] = Conditions,
 ) -> Iterator[Served]:
     """Serve what a script says."""
     listener = socket.create_server(("127.0.0.1", 0))
@@ -66,12 +72,13 @@ def served(
     async def run() -> None:
         metrics = Metrics()
         launch = LaunchOptions(pair="a-pair")
-        backend = Backend(EngineClient(command(script)), launch, most, metrics.see)
+        engine = EngineClient(command(script))
+        backend = Backend(engine, launch, most, metrics.see, metrics.ask, max_wait_s)
         try:
             await backend.start()
             service = Service(backend, ("a-pair",), GREEDY, 0)
             let_in = guard or Guard(hosts={"127.0.0.1", "localhost"})
-            app = application(service, metrics, let_in)
+            app = application(service, metrics, let_in, conditions)
             config = uvicorn.Config(
                 app,
                 http=Bounded,

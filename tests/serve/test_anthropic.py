@@ -1,11 +1,19 @@
 """Anthropic's interface, asked by Anthropic's own client."""
 
-from collections.abc import Iterator
+from __future__ import annotations
 
-import anthropic
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
 import pytest
 
+from tests.serve.clients import Package
 from tests.serve.serving import Served, served
+
+if TYPE_CHECKING:
+    import anthropic
+else:
+    anthropic = Package("anthropic")
 
 SCRIPT = {
     "answers": {"Rhine": "It is 1233 km long.", "why": "<think>So.</think>It is."},

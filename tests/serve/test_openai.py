@@ -1,11 +1,19 @@
 """OpenAI's interface, asked by OpenAI's own client."""
 
-from collections.abc import Iterator
+from __future__ import annotations
 
-import openai
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
 import pytest
 
+from tests.serve.clients import Package
 from tests.serve.serving import Served, served
+
+if TYPE_CHECKING:
+    import openai
+else:
+    openai = Package("openai")
 
 SCRIPT = {
     "answers": {

@@ -1,12 +1,20 @@
 """OpenAI's responses, asked by OpenAI's own client."""
 
+from __future__ import annotations
+
 import json
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
-import openai
 import pytest
 
+from tests.serve.clients import Package
 from tests.serve.serving import Served, served
+
+if TYPE_CHECKING:
+    import openai
+else:
+    openai = Package("openai")
 
 SCRIPT = {
     "answers": {"Rhine": "It is 1233 km long.", "why": "<think>So.</think>It is."},

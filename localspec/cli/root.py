@@ -1,0 +1,185 @@
+"""The root of all commands: finds a verb's own, and turns whatever goes wrong into one line and a code."""
+
+import importlib
+import sys
+import traceback
+import warnings
+from contextlib import suppress
+from shutil import get_terminal_size
+from typing import NoReturn
+
+import click
+
+from localspec.cli import INTERRUPTED, STDOUT_CLOSED, leave
+from localspec.cli.verbs import ALIASES, CLOSEST, MOST_COLUMNS, VERBS, help_text
+from localspec.display import printable_line
+from localspec.errors import LocalspecError
+
+_LONGEST_LINE = 1000
+# Every verb has it, and none is told: `run` looks for it.
+_DEBUG = click.Option(
+    ["--debug"],
+    is_flag=True,
+    expose_value=False,
+    help="Show a traceback, and llama.cpp's log, when something fails.",
+)
+_NO_MEMORY = "out of memory: try a smaller model or a smaller --ctx"
+# Python's and the linker's words where there is no room for a thread's stack, or for a library.
+_NO_ROOM = ("can't start new thread", "failed to map segment", "annot allocate memory")
+
+
+class LazyGroup(click.Group):
+    """A group that imports a verb's module only when that verb is called."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
+        """Return the verbs."""
+        return list(VERBS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+        """Return the command of a verb, or None if there is no such verb."""
+        cmd_name = ALIASES.get(cmd_name, cmd_name)
+        if cmd_name == "help":
+            return _help
+        if cmd_name not in VERBS:
+            return None
+        module = importlib.import_module(VERBS[cmd_name][0])
+        # Names that Python has taken end in an underscore: `list_`, `import_`.
+        name = cmd_name.replace("-", "_")
+        command: click.Command = getattr(module, f"{name}_", None) or getattr(module, name)
+        for each in command.commands.values() if isinstance(command, click.Group) else [command]:
+            if _DEBUG not in each.params:
+                each.params.append(_DEBUG)
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Return the command that a command line begins with.
+
+        Raises:
+            UsageError: there is none of this name; the message names those that are like it.
+        """
+        verb = args[0]
+        if self.get_command(ctx, verb) is None and not verb.startswith("-"):
+            import difflib  # noqa: PLC0415 - only who mistypes waits for it
+
+            like = CLOSEST.get(verb) or difflib.get_close_matches(verb, [*VERBS, *ALIASES])
+            meant = f": did you mean {' or '.join(like)}?" if like else ""
+            if " " in verb:
+                meant = ": to ask something, use `localspec run`"
+            ctx.fail(f"there is no command {verb[:40]!r}{meant}")
+        return super().resolve_command(ctx, args)
+
+    def get_help(self, ctx: click.Context) -> str:
+        """Return the list of verbs, without importing them."""
+        return help_text(ctx.command_path, ctx.terminal_width or get_terminal_size().columns)
+
+
+@click.group(
+    cls=LazyGroup,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": MOST_COLUMNS},
+)
+@click.version_option(package_name="localspec")
+def localspec() -> None:
+    """Give all verbs a root; what its help says stands in `verbs`."""
+
+
+@click.command("help")
+@click.argument("verb", metavar="[COMMAND]", required=False)
+@click.pass_context
+def _help(context: click.Context, verb: str | None) -> None:
+    """Show this help, or the help of a command."""
+    root = context.find_root()
+    if verb is None:
+        click.echo(root.get_help())
+        return
+    _, command, _ = root.command.resolve_command(root, [verb])  # type: ignore[attr-defined]
+    with click.Context(command, info_name=verb, parent=root) as inner:
+        click.echo(command.get_help(inner))
+
+
+def run() -> int:  # noqa: PLR0911 - one return for each way to end
+    """Run what `sys.argv` says; return the exit code. Whatever goes wrong is said in one line."""
+    debug = "--debug" in sys.argv
+    if not (debug or sys.warnoptions):
+        warnings.simplefilter("ignore")  # a library's advice to programmers
+    try:
+        return _call()
+    except click.exceptions.NoArgsIsHelpError as error:
+        click.echo(error.format_message(), err=True)
+        return error.exit_code
+    except click.ClickException as error:
+        return _complain(_advised(error), error.exit_code, debug)
+    except LocalspecError as error:
+        return _complain(str(error), error.exit_code, debug)
+    except (KeyboardInterrupt, click.Abort):
+        return INTERRUPTED
+    except OSError as error:
+        return _complain(_io_failure(error), 1, debug)
+    except MemoryError:
+        return _give_up(debug)
+    except Exception as error:  # the last net: a user is never shown a traceback unasked
+        if any(words in str(error) for words in _NO_ROOM):
+            return _give_up(debug)
+        text = f"{type(error).__name__}: {error}; this is a bug in localspec, --debug shows where"
+        return _complain(text, 1, debug)
+
+
+def _give_up(debug: bool) -> NoReturn:
+    """End for want of memory, at once: an interpreter that tidies up without any fills the screen with complaints."""
+    leave(_complain(_NO_MEMORY, 1, debug))
+
+
+def _call() -> int:
+    stdout = sys.stdout
+    try:
+        result = localspec.main(_implied(), standalone_mode=False)
+    except SystemExit:
+        # Where a pipe is closed, click wraps the streams and makes it an exit with code 1.
+        if sys.stdout is stdout:
+            raise
+        return STDOUT_CLOSED
+    return result if isinstance(result, int) else 0
+
+
+def _implied() -> list[str] | None:
+    """Return the command line of somebody at a terminal who typed the program's name alone; None for any other."""
+    alone = len(sys.argv) == 1 and sys.stdin.isatty() and sys.stdout.isatty()
+    return ["chat"] if alone else None
+
+
+def _advised(error: click.ClickException) -> str:
+    """Return what click says of a wrong command line, and where the right ones are described."""
+    text = error.format_message().rstrip(".")
+    context = error.ctx if isinstance(error, click.UsageError) else None
+    return text if context is None else f"{text}; see `{context.command_path} --help`"
+
+
+def io_failed(error: OSError) -> int:
+    """Say that reading or writing failed; return the code."""
+    return _complain(_io_failure(error), 1, debug=False)
+
+
+def _io_failure(error: OSError) -> str:
+    reason = error.strerror or str(error)
+    if error.filename:
+        return f"{error.filename}: {reason}"
+    return f"reading or writing failed ({reason}): check the disk and the output"
+
+
+def _complain(text: str, code: int, debug: bool) -> int:
+    """Write one line that a terminal shows and does not obey; return the code."""
+    line = printable_line(text)
+    with suppress(OSError):  # where even stderr fails, the code still tells
+        if debug:
+            traceback.print_exc()
+            _show_native_log()
+        click.echo(f"localspec: {line[:_LONGEST_LINE]}", err=True)
+    return code
+
+
+def _show_native_log() -> None:
+    """Write what llama.cpp had to say, where it was loaded at all."""
+    backend = sys.modules.get("localspec.llama.backend")
+    for line in backend.log_lines() if backend is not None else ():
+        click.echo(line, err=True)

@@ -1,0 +1,82 @@
+"""The verbs, and the help that lists them, which is shown without importing any of them, nor click."""
+
+import textwrap
+
+# verb: (module, what `--help` says of it). The module's attribute of the verb's name is its command.
+VERBS = {
+    "run": ("localspec.cli.run", "Answer a prompt."),
+    "chat": ("localspec.cli.chat", "Chat in the terminal."),
+    "serve": ("localspec.cli.serve", "Serve a model to other programs over HTTP."),
+    "ps": ("localspec.cli.servers", "List running servers."),
+    "stop": ("localspec.cli.servers", "Stop a server."),
+    "history": ("localspec.cli.history", "List, show, search and export conversations."),
+    "batch": ("localspec.cli.batch", "Answer a file of prompts, each exactly once."),
+    "bench": ("localspec.cli.bench", "Measure how much drafting speeds up answers."),
+    "ab": ("localspec.cli.ab", "Find out which of two settings is faster."),
+    "stats": ("localspec.cli.stats", "Show what drafting did on this machine."),
+    "telemetry": ("localspec.cli.telemetry", "Show and change what is recorded on this machine."),
+    "export-proposals": (
+        "localspec.cli.export_proposals",
+        "Print recorded drafts as training data.",
+    ),
+    "search": ("localspec.cli.search", "List the models that you can download."),
+    "pull": ("localspec.cli.pull", "Download models and verify them."),
+    "list": ("localspec.cli.models", "List the models on this machine."),
+    "show": ("localspec.cli.models", "Show what is known about a model."),
+    "rm": ("localspec.cli.models", "Remove models from this machine."),
+    "import": ("localspec.cli.models", "Name a GGUF file of your own."),
+    "alias": ("localspec.cli.alias", "Give a model another name."),
+    "recommend": ("localspec.cli.recommend", "Recommend models for this machine."),
+    "pair": ("localspec.cli.pair", "Check, list and suggest pairs of models."),
+    "config": ("localspec.cli.config", "Show and change settings."),
+    "doctor": ("localspec.cli.doctor", "Check this machine."),
+    "completion": ("localspec.cli.completion", "Print the completion script of a shell."),
+}
+# What other programs call these, and what comes closest to what only they have.
+ALIASES = {"ls": "list", "remove": "rm", "logs": "history"}
+CLOSEST = {
+    "download": ["pull"],
+    "install": ["pull"],
+    "delete": ["rm"],
+    "models": ["list", "search"],
+}
+_ABOUT = (
+    "Run language models on this machine. A small model guesses ahead, a large one checks.",
+    (
+        "The text is exactly what the large model would write on its own. On a terminal, `localspec` alone"
+        " starts the chat."
+    ),
+)
+_OPTIONS = {
+    "--version": "Show the version and exit.",
+    "-h, --help": "Show this message and exit.",
+}
+MOST_COLUMNS, _LEAST_COLUMNS, _LEAST_TEXT = 100, 50, 10
+
+
+def help_text(program: str, columns: int) -> str:
+    """Return what `localspec --help` shows, laid out as click does for the verbs.
+
+    Args:
+        program: what the user called.
+        columns: cells that a line of the terminal has.
+    """
+    columns = max(min(columns, MOST_COLUMNS) - 2, _LEAST_COLUMNS)
+    listed = {verb: text for verb, (_, text) in VERBS.items()}
+    about = "\n\n".join(
+        textwrap.fill(each, columns, initial_indent="  ", subsequent_indent="  ") for each in _ABOUT
+    )
+    return (
+        f"Usage: {program} [OPTIONS] COMMAND [ARGS]...\n\n{about}\n\n"
+        f"Options:\n{_table(_OPTIONS, columns)}\n\nCommands:\n{_table(listed, columns)}"
+    )
+
+
+def _table(rows: dict[str, str], columns: int) -> str:
+    """Return a line for each row, names left, texts in a column of their own."""
+    left = max(map(len, rows)) + 4
+    lines = []
+    for name, text in rows.items():
+        first, *others = textwrap.wrap(text, max(columns - left, _LEAST_TEXT))
+        lines += [f"  {name:{left - 2}}{first}", *(" " * left + each for each in others)]
+    return "\n".join(lines)
