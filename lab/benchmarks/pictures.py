@@ -168,7 +168,7 @@ class Album:
                 app.theme = DARK if look == MONO else look
                 for width, height in SIZES:
                     await pilot.resize_terminal(width, height)
-                    await pilot.pause(STILL_S)
+                    await until(pilot, lambda: app.size == (width, height))  # noqa: B023 - it waits here
                     lines = lines_of(app)
                     self._taken.setdefault(name, {})[look, width, height] = lines
                     if self._single:

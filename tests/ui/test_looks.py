@@ -72,6 +72,8 @@ def test_the_lens_and_the_race_keep_the_indentation_of_code(
 
     async def look(chat: Chat) -> None:
         await chat.ready()
+        cursor = chat.app.view.entry.composer.get_component_rich_style("text-area--cursor")
+        assert cursor.reverse or not no_color, "it would not be seen"
         drafted = tokens(INDENTED, by="model", drafted=1, accepted=1)
         made = exchange(INDENTED, done=True)
         made.take(ReplyEvents(made.id, (drafted, tokens("\n" * 40))))
