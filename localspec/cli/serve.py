@@ -100,7 +100,7 @@ def _seconds(context: click.Context, flag: click.Parameter, text: str) -> float 
 @click.option(
     "--forget",
     is_flag=True,
-    help="Write no evaluated prompts to disk; else they outlive a restart.",
+    help="Write no evaluated prompts to disk; else those that are left are read again, also after a restart.",
 )
 @option_flags("device")
 @click.option("--quiet", is_flag=True, help="Print only errors on stderr.")
