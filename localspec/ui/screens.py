@@ -304,7 +304,8 @@ class Screens:
         if larger is not None:
             more = f"+ {size_text(larger.more_bytes)} of memory"
             rows.insert(0, SheetRow(CONTEXT, f"reload with {larger.n_ctx} tokens", more))
-        self._app.push_screen(ListSheet("The context is full", rows, note=message.reason), chosen)
+        note = message.reason.partition(": ")[0]
+        self._app.push_screen(ListSheet("The context is full", rows, note=note), chosen)
 
     def _larger_context(self) -> "LargerContext | None":
         # Imported late: numpy comes with it.

@@ -17,6 +17,7 @@ from textual.widgets import Input, OptionList, Static
 from textual.widgets.option_list import Option
 
 from localspec.ui.clean import clean, clean_line
+from localspec.ui.colours import keys_of
 
 W = TypeVar("W", bound=Widget)
 _TEXT = 30
@@ -41,7 +42,7 @@ class SheetRow:
 
 def entitled(sheet: W, title: str, keys: str) -> W:
     """Return a sheet with its title and what can be pressed on its border."""
-    sheet.border_title, sheet.border_subtitle = Content(clean_line(title)), Content(keys)
+    sheet.border_title, sheet.border_subtitle = Content(clean_line(title)), keys_of(keys)
     return sheet
 
 
@@ -112,14 +113,23 @@ class ListSheet(ModalScreen[str | None]):
         for row in self.rows:
             content = Content(clean_line(row.text))
             if row.hint:
-                hint = Content(f"\n  {clean_line(row.hint)}").stylize("dim")
+                hint = Content(f"\n{clean_line(row.hint)}").stylize("dim")
                 content = content.stylize("bold") + hint
             if row.aside:
                 gap = " " * (max(width - content.cell_length, 0) + 2)
                 content += Content(gap + clean_line(row.aside)).stylize("dim")
             self.list.add_option(Option(content))
         if self.rows:
-            self.list.highlighted = min(marked, len(self.rows) - 1)
+            self.mark(min(marked, len(self.rows) - 1))
+
+    def mark(self, at: int) -> None:
+        """Mark a row, and have it in sight."""
+        self.list.highlighted = at
+        self.call_after_refresh(self.list.scroll_to_highlight)
+
+    def on_resize(self) -> None:
+        """Keep the marked row in sight."""
+        self.call_after_refresh(self.list.scroll_to_highlight)
 
     def on_input_changed(self, event: Input.Changed) -> None:
         """Show what fits."""
