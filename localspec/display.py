@@ -35,6 +35,11 @@ def duration_text(seconds: float, decimals: int = 0) -> str:
     return f"{minutes} min" if minutes < 100 else f"{minutes // 60} h {minutes % 60} min"
 
 
+def reading_text(done: int, total: int) -> str:
+    """Return how many tokens of a prompt are read."""
+    return f"reading {done:,} of {total:,} tokens"
+
+
 def sparkline(values: Sequence[float | None], low: float, high: float) -> str:
     """Return a bar for each value, from `low` to `high`; a blank where there is none."""
     span, top = high - low, len(_BARS) - 1

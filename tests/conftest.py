@@ -31,6 +31,8 @@ settings.register_profile(
 os.environ["LOCALSPEC_CONFIG_DIR"] = os.path.join(os.devnull, "none")  # noqa: PTH118 - a variable
 # Nor do tests belong among what drafting did on their machine.
 os.environ["LOCALSPEC_TELEMETRY"] = "off"
+# What a test starts loads its own models, whatever servers run here.
+os.environ["LOCALSPEC_OWN"] = "on"
 # Where more wants to run than there are cores, threads that spin at a barrier wait for one another's time slices:
 # a pass of 6 ms takes seconds. A short spin costs a few percent where nothing else runs.
 os.environ.setdefault("GOMP_SPINCOUNT", "1000")

@@ -19,7 +19,7 @@ from localspec.batch.ask import Form, ask_of
 from localspec.batch.line_options import from_text
 from localspec.batch.rows import Row
 from localspec.bench.arms import parse_arm
-from localspec.cli import ab, batch, bench, chat, run
+from localspec.cli import ab, batch, bench, chat, run, run_here
 from localspec.config.keys import KEYS, from_variable
 from localspec.engine.protocol import Ask, Load
 from localspec.engine.wire import COMMANDS, decode, encode
@@ -111,8 +111,8 @@ def arrived(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., di
     monkeypatch.setenv("LOCALSPEC_DATA_DIR", str(tmp_path / "data"))
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(run, "read_prompt", str)
-    monkeypatch.setattr(run, "make_plan", lambda launch, _: launch)
-    monkeypatch.setattr(run, "load", _loaded)
+    monkeypatch.setattr(run_here, "make_plan", lambda launch, _: launch)
+    monkeypatch.setattr(run_here, "load", _loaded)
     monkeypatch.setattr(chat, "Session", _session)
     monkeypatch.setattr(batch, "BatchRun", _batch)
     monkeypatch.setattr(

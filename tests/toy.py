@@ -98,10 +98,15 @@ class UncachedModel:
     n_ctx: int
     asked: list[Asked] = field(default_factory=list)
     truncate_s: float = 0.0
+    in_chunks: int = 0
 
     @property
     def n_vocab(self) -> int:
         return self.table.n_vocab
+
+    @property
+    def n_cached(self) -> int:
+        return 0
 
     def common_prefix(self, tokens: Sequence[int]) -> int:
         return 0
@@ -150,6 +155,7 @@ class CachedModel:
     asked: list[Asked] = field(default_factory=list)
     cells: list[int] = field(default_factory=list)
     truncate_s: float = 0.0
+    in_chunks: int = 0
     _buffer: Logits | None = None
 
     @property
@@ -177,6 +183,10 @@ class CachedModel:
 
     def truncate(self, n_past: int) -> None:
         del self.cells[n_past:]
+
+    @property
+    def n_cached(self) -> int:
+        return len(self.cells)
 
     def common_prefix(self, tokens: Sequence[int]) -> int:
         """Return how many of the cached tokens `tokens` begins with."""

@@ -18,6 +18,7 @@ from lab.faults import (
     kernel,
     neighbours,
     pulls,
+    servers,
     shortages,
     statistics,
 )
@@ -33,7 +34,10 @@ BEGIN, END = "<!-- python -m lab.faults -->\n", "<!-- end -->\n"
 
 TRIALS: list[Trial] = [
     each
-    for room in (statistics, pulls, damage, neighbours, clocks, shortages, kernel, cuts, deaths)
+    for room in (
+        *(statistics, pulls, damage, neighbours, clocks, shortages, kernel, cuts, deaths),
+        servers,
+    )
     for each in room.TRIALS
 ]
 

@@ -39,12 +39,12 @@ def _alive(pid: int) -> bool:
         return False
 
 
-def _until_gone(pids: list[int]) -> None:
+def until_gone(pids: list[int]) -> None:
     for _ in range(PATIENCE):
         if not any(map(_alive, pids)):
             return
         time.sleep(0.02)
-    raise AssertionError("an engine outlived its chat")
+    raise AssertionError("an engine outlived whoever started it")
 
 
 def run_is_killed(ground: Ground, chance: Random) -> str:
@@ -69,7 +69,7 @@ def chat_is_killed(ground: Ground, chance: Random) -> str:
         done = running.answers
         engines = running.children()
         running.signal(signal.SIGKILL)
-    _until_gone(engines)
+    until_gone(engines)
     if done:
         assert_kept(ground, questions[:done])
     assert_fine(chat(ground, "Still there?"))
@@ -126,7 +126,7 @@ def engine_is_frozen(ground: Ground, _: Random) -> str:
         ended = running.end(close_stdin=False)
     assert ended.code == 130, ended.err
     assert_told(ended)
-    _until_gone([engine])
+    until_gone([engine])
     role, content, state = messages(ground)[1]
     assert (role, state) == ("assistant", "cut")
     assert len(content) >= shown, "what was shown of the answer is kept"

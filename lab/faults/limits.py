@@ -24,12 +24,14 @@ class Limits:
     Args:
         file_bytes: longest file that it may write, as where a disk is full; None is no limit.
         memory_bytes: of address space; None is no limit.
+        descriptors: that it may have; None is no limit.
         ordinary: root has no right to what modes forbid.
         group: a control group to be in; see `memory_group`.
     """
 
     file_bytes: int | None = None
     memory_bytes: int | None = None
+    descriptors: int | None = None
     ordinary: bool = False
     group: str | None = None
 
@@ -45,6 +47,8 @@ class Limits:
             resource.setrlimit(resource.RLIMIT_FSIZE, (self.file_bytes, self.file_bytes))
         if self.memory_bytes is not None:
             resource.setrlimit(resource.RLIMIT_AS, (self.memory_bytes, self.memory_bytes))
+        if self.descriptors is not None:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (self.descriptors, self.descriptors))
         if self.ordinary and os.geteuid() == 0:
             libc = ctypes.CDLL(None, use_errno=True)
             for capability in _OVERRIDES:

@@ -52,8 +52,13 @@ class PeerServer:
         self._log: BinaryIO = tempfile.TemporaryFile()  # noqa: SIM115 - closed by `close`
         command = [str(program), "--host", _HOST, "--port", str(self._port), *flags]
         try:
+            # In a session of its own, as our engine is: Linux shares the cores out among sessions.
             self._process = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=self._log, stderr=self._log
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=self._log,
+                stderr=self._log,
+                start_new_session=True,
             )
         except OSError as error:
             self._log.close()
@@ -71,6 +76,16 @@ class PeerServer:
     def pid(self) -> int:
         """Its process."""
         return self._process.pid
+
+    @property
+    def pids(self) -> list[int]:
+        """All its processes."""
+        return [self.pid]
+
+    @property
+    def address(self) -> str:
+        """Where it is asked, as a URL."""
+        return f"http://{_HOST}:{self._port}"
 
     def complete(self, request: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         """Send a `/completion` request and yield what the server streams, the last with `stop`.
@@ -138,7 +153,7 @@ class PeerServer:
                 return False
 
     def _broken_off(self, said: str) -> LocalspecError | Cancelled:
-        """Return why no more arrives: a terminal's Ctrl-C ends the server, too, and first."""
+        """Return why no more arrives: whoever cancels may have ended the server first."""
         time.sleep(_POLL_S)
         if self._is_cancelled():
             return Cancelled()

@@ -10,10 +10,11 @@ from localspec.decoding.costs import PairCosts
 from localspec.decoding.drafters.drafter import Plan
 from localspec.decoding.drafters.lookup import LookupDrafter
 from localspec.decoding.drafters.model import ModelDrafter
+from localspec.decoding.policy.adaptive import LONGEST_DRAFT
 from localspec.decoding.policy.policy import FixedPolicy, Policy, plain_policy
 from localspec.decoding.round import Round
 from localspec.decoding.stats import expected_confirmed
-from localspec.launch.drafting import AUTO, LONGEST_DRAFT, Drafting
+from localspec.launch.drafting import AUTO, Drafting
 
 Contender = Callable[[World, VirtualModel], Policy]
 """Makes a policy without memories for a world, of which it may look at the tables and at the draft model."""

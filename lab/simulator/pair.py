@@ -47,6 +47,11 @@ class VirtualModel:
     machine: Machine
     cells: list[int] = field(default_factory=list)
     truncate_s: float = 0.0
+    in_chunks: int = 0
+
+    @property
+    def n_cached(self) -> int:
+        return len(self.cells)
 
     @property
     def n_vocab(self) -> int:

@@ -43,7 +43,7 @@ def body_prompt(fields: Mapping[str, Any], system: str | None) -> Prompted:
     if not isinstance(body, dict):
         raise UsageError("body is not an object: write what you would send to the API")
     if url is not None and url not in _URLS:
-        raise UsageError(f"url is {str(url)[:40]!r}: answered are {' and '.join(_URLS)}")
+        raise UsageError(f"url is {str(url)[:40]!r}: use {' or '.join(_URLS)}")
     given = {name: value for name, value in body.items() if value is not None}
     _require_known(given)
     if "max_completion_tokens" in given:
@@ -63,7 +63,7 @@ def _require_known(given: Mapping[str, Any]) -> None:
     for name, value in given.items():
         if name in _FIXED and value not in _FIXED[name]:
             raise UsageError(
-                f"body.{name} is {printable_line(str(value))[:40]}: of it there is only {_FIXED[name][0]}"
+                f"body.{name} is {printable_line(str(value))[:40]}: only {_FIXED[name][0]} is supported"
             )
         if name not in _FIXED and name not in _READ and name not in _IGNORED:
             raise UsageError(f"body.{printable_line(name)[:40]} is not supported: remove it")

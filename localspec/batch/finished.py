@@ -125,5 +125,5 @@ def _whole(file: BinaryIO, form: Format) -> bytes:
 
 def _foreign(name: str, number: int) -> UsageError:
     return UsageError(
-        f"{name} is not an output of batch, or is damaged: record {number} is none; give another output"
+        f"{name} is not an output of batch, or is damaged: record {number} is not valid; give another output"
     )

@@ -61,10 +61,10 @@ def conversation_of(messages: Any, system: str | None) -> Conversation:
         UsageError: they are no such messages.
     """
     if not isinstance(messages, list) or not messages:
-        raise UsageError("messages is empty, or no list: write at least one of the user")
+        raise UsageError("messages is empty, or not a list: write at least one user message")
     said = [_message(each, number) for number, each in enumerate(messages, 1)]
     if all(each.role == "system" for each in said):
-        raise UsageError("messages has nothing to answer: write at least one of the user")
+        raise UsageError("messages has nothing to answer: write at least one user message")
     return Conversation(None if said[0].role == "system" else system, said)
 
 
@@ -77,6 +77,6 @@ def _message(value: Any, number: int) -> Message:
                 f"{what} has the role {str(role)[:40]!r}: choose one of {', '.join(_ROLES)}"
             )
         if value.get("tool_calls"):
-            raise UsageError(f"{what} calls tools, which no line has: leave tool_calls out")
+            raise UsageError(f"{what} calls tools, which are not supported: remove tool_calls")
         value = {"role": role, "content": value.get("content")}  # thoughts are left out
     return from_json(value, what)

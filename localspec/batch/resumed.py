@@ -57,7 +57,7 @@ def require_receipt(
     other = next((each for each in finished.receipts if each != receipt), None)
     if other is not None and not resumption.mix_receipts:
         raise UsageError(
-            f"{name} has answers of {difference(other, receipt)}: ask as it was asked then, "
+            f"{name} has answers of {difference(other, receipt)}: use the same again, "
             "give another output, or allow it with --mix-receipts"
         )
 

@@ -129,7 +129,7 @@ def _predictions(result: Result, temperature: float, width: int) -> Iterator[str
     lines = grid(headers, rows, width)
     if reasons:
         lines += _wrapped(
-            "where textbook and measurement part by more than 10 %, mostly since:", width
+            "where textbook and measurement differ by more than 10 %, mainly because:", width
         )
         lines += [line for reason in reasons for line in _wrapped(f"  {reason}", width)]
     if rows:

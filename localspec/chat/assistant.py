@@ -7,6 +7,7 @@ import math
 import secrets
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
@@ -29,13 +30,14 @@ from localspec.chat.events import (
 from localspec.chat.loaded_models import LoadedModels
 from localspec.chat.reply import ReplyInProgress
 from localspec.chat.reply_text import ReplyText
-from localspec.chat.requests import Answered, Observer, Request, at_once
+from localspec.chat.requests import Answered, Observer, Prefixes, Request, at_once
 from localspec.chat.stop_strings import StopStrings
 from localspec.chat.template import ChatTemplate
 from localspec.chat.thinking import ThinkingFilter, tag_pieces, thinking_tags
 from localspec.chat.tokenizer import infill_tokens
 from localspec.decoding.choose import Chooser
 from localspec.decoding.generation import Generation, Limits
+from localspec.decoding.model import Pass, Role
 from localspec.decoding.noise import Noise
 from localspec.decoding.policy.policy import Policy
 from localspec.decoding.round import StopReason
@@ -51,8 +53,9 @@ _SEED_BITS = 32  # short enough to be copied by hand
 class Assistant:
     """Answers prompts and conversations, as many at once as there are sequences.
 
-    Requests wait until a sequence is free, the urgent ones first. Nothing happens but in `step`,
-    which the other methods call.
+    Requests wait until a sequence is free: the urgent ones go first, then those of the client with the
+    fewest answers under way, in turns. Each gets the sequence that knows most of its prompt, without
+    costing another conversation its own where that can be. Nothing happens but in `step`, which the other methods call.
 
     Args:
         models: what to answer with.
@@ -62,6 +65,7 @@ class Assistant:
         load_s: seconds that loading took.
         shared_chunk: most tokens of a prompt's chunk while others are answered; None cuts prompts as
             if they were alone.
+        prefixes: prepares a sequence for a prompt; None leaves it as it is.
     """
 
     def __init__(
@@ -73,7 +77,9 @@ class Assistant:
         notes: tuple[str, ...] = (),
         load_s: float = 0.0,
         shared_chunk: int | None = None,
+        prefixes: Prefixes | None = None,
     ) -> None:
+        self._prefixes = prefixes
         self.models = models
         self.policies = tuple(policies)
         self.observers = tuple(observers)
@@ -92,6 +98,9 @@ class Assistant:
         self._cancelled: set[int] = set()
         self._lock = threading.Lock()
         self._own_keys = count(-1, -1)
+        self._uses = count(1)
+        self._used: Counter[int] = Counter()
+        self._turns: dict[str, int] = {}
 
     @cached_property
     def template(self) -> ChatTemplate:
@@ -117,6 +126,16 @@ class Assistant:
     def count(self) -> int:
         """How many requests it answers at once."""
         return len(self.policies)
+
+    @property
+    def running(self) -> int:
+        """How many requests are being answered; others may wait."""
+        return len(self._running)
+
+    @property
+    def widths(self) -> Counter[int]:
+        """How wide the target's passes were, see `Scheduler`."""
+        return self._scheduler.widths
 
     @property
     def busy(self) -> bool:
@@ -226,11 +245,11 @@ class Assistant:
         begun = False
         while self._waiting and (free := self._scheduler.free):
             begun = True
-            urgent = next((each for each in self._waiting if each.urgent), self._waiting[0])
-            self._begin(urgent, free)
+            first = self._first()
+            self._begin(first, free)
             with self._lock:  # it waits until it runs: whoever cancels it finds it at every moment
-                self._waiting.remove(urgent)
-                self._cancel_if_asked(urgent.key)
+                self._waiting.remove(first)
+                self._cancel_if_asked(first.key)
         if begun:
             return  # that it began can be told before its first pass, which may take long
         for ended in self._scheduler.step():
@@ -247,10 +266,33 @@ class Assistant:
         return conversation.prompt_tokens(self.template, self.models.tokenizer)
 
     def close(self) -> None:
-        """Free the models; observers are told before."""
+        """Free the models."""
+        self.settle()
+        self.models.close()
+
+    def settle(self) -> None:
+        """Have written down what is to outlive this process."""
         for observer in self.observers:
             observer.close()
-        self.models.close()
+        if self._prefixes is not None:
+            self._prefixes.close()
+
+    def _first(self) -> Request:
+        """Return whose turn it is: the urgent first, then of the clients the one with the fewest under way.
+
+        Of equals whoever had no turn for longest, then whoever came first.
+        """
+        under_way = Counter(each.request.client for each in self._running.values())
+        # Those who have nothing left to ask for are forgotten.
+        waiting = {each.client for each in self._waiting}
+        self._turns = {who: turn for who, turn in self._turns.items() if who in waiting}
+
+        def turn(each: Request) -> tuple[bool, int, int]:
+            return not each.urgent, under_way[each.client], self._turns.get(each.client, 0)
+
+        first = min(self._waiting, key=turn)
+        self._turns[first.client] = next(self._uses)
+        return first
 
     def _begin(self, request: Request, free: Sequence[int]) -> None:
         start = time.perf_counter()
@@ -264,11 +306,15 @@ class Assistant:
                 tokens = raw_tokens(prompt, self.models.tokenizer)
             self._require_room(len(tokens))
             views = self.models.targets.views
-            slot = max(free, key=lambda each: views[each].common_prefix(tokens))
+            slot = self._slot(tokens, free)
+            if self._prefixes is not None and not request.afresh and request.keep is None:
+                self._prefixes.ready(slot, tokens)
             policy = self.policies[slot] if request.policy is None else request.policy(slot)
             running = _Running(request, slot, policy)
-            if request.afresh:
-                views[slot].truncate(0)
+            if request.afresh:  # a chunk that begins elsewhere is another one
+                view = views[slot]
+                view.truncate(min(view.common_prefix(tokens), len(tokens) - 1))
+                view.truncate(view.in_chunks)
             if request.keep is not None:
                 for sequences in self.models.by_role().values():
                     sequences.views[slot].truncate(request.keep)
@@ -283,9 +329,29 @@ class Assistant:
         with self._lock:
             self._running[slot] = running
             running.cached = cached
+        self._used[slot] = next(self._uses)
         self._emit(running, Started(len(tokens), cached))
         for ended in self._scheduler.start(slot, making.run(), urgent=request.urgent):
             self._end(ended)
+
+    def _slot(self, tokens: list[int], free: Sequence[int]) -> int:
+        """Return where a prompt goes.
+
+        A sequence that has nothing, or mostly the beginning of this prompt, is lost to nobody: of those the
+        one that knows most of it. Where each holds the text of somebody else, the one that was not used for longest.
+        What a sequence copies from another counts as known, so that a beginning that several share is evaluated once.
+        """
+        targets = self.models.targets
+        wanted = Pass(Role.TARGET, tokens, 1)
+
+        def worth(slot: int) -> tuple[bool, int, int, int]:
+            view = targets.views[slot]
+            own = len(tokens) - targets.missing(slot, wanted)
+            if 2 * own < view.n_cached:
+                return False, 0, 0, -self._used[slot]
+            return True, view.common_prefix(tokens), own, -self._used[slot]
+
+        return max(free, key=worth)
 
     def _infill_tokens(self, infill: Infill, options: ReplyOptions) -> list[int]:
         models = self.models

@@ -21,13 +21,14 @@ class Request:
         prompt: a text, or a conversation; it gets the reply appended.
         options: how to answer.
         raw: let a text go to the model as it is, without the chat template.
-        afresh: start with nothing cached, so that the prompt is evaluated in the same chunks whatever
+        afresh: use nothing cached but whole chunks, so that the prompt is evaluated in the same chunks whatever
             was answered before.
         keep: use so many of the cached tokens at most; None uses what fits.
         policy: makes what drafts for this request alone, for the sequence that answers it; None takes the usual one.
         urgent: goes before requests that are not.
         infill: fill in a gap instead; then the prompt is not read.
         logprobs: tell how likely every token was, and so many of the likeliest beside it; None tells nothing.
+        client: who asks. Of those who wait, whoever has the fewest answers under way goes first; of equals they take turns.
     """
 
     key: int
@@ -40,6 +41,7 @@ class Request:
     urgent: bool = False
     infill: Infill | None = None
     logprobs: int | None = None
+    client: str = ""
 
     @property
     def asked(self) -> str:
@@ -82,6 +84,18 @@ class Observer(Protocol):
 
     def close(self) -> None:
         """End: the models are closed."""
+        ...
+
+
+class Prefixes(Protocol):
+    """Keeps what sequences have evaluated; nothing of it may fail."""
+
+    def ready(self, slot: int, tokens: Sequence[int]) -> None:
+        """Prepare a free sequence for a prompt: keep what it would lose, and put back what is known of the prompt."""
+        ...
+
+    def close(self) -> None:
+        """Keep what the sequences hold: the models are closed."""
         ...
 
 

@@ -16,6 +16,7 @@ from localspec.cli.batch_asked import Asked
 from localspec.cli.batch_run import BatchRun
 from localspec.cli.option_flags import launch_options, option_flags, parallel_count, reply_options
 from localspec.cli.recorded import workload_option
+from localspec.cli.resident import own_option
 from localspec.cli.settings import configured, with_own
 from localspec.decoding.cancel import CancelFlag
 from localspec.errors import UsageError
@@ -76,6 +77,7 @@ _SUFFIXES: dict[str, Format] = {".csv": "csv", ".jsonl": "jsonl", ".ndjson": "js
     metavar="N|auto",
     help="Lines to answer at a time; auto: as many as pay off and fit memory. Default: 1.",
 )
+@own_option
 @workload_option()
 def batch(source: str, **flags: Any) -> int:
     """Answer every line of SOURCE, a file or `-` for stdin, each exactly once.
@@ -135,6 +137,7 @@ def _asked(source: str, flags: dict[str, Any]) -> Asked:
         quiet=flags["quiet"],
         workload=flags["workload"],
         parallel=flags["parallel"],
+        own=flags["own"],
     )
 
 

@@ -30,6 +30,7 @@ class Asked:
         quiet: say nothing but errors.
         workload: what kind of text the answers are; None guesses.
         parallel: how many lines to answer at a time; None takes what pays.
+        own: load the models here, whoever has them in memory.
     """
 
     launch: LaunchOptions
@@ -41,6 +42,7 @@ class Asked:
     quiet: bool
     workload: str | None = None
     parallel: int | None = 1
+    own: bool = False
 
     @property
     def options(self) -> str:

@@ -4,7 +4,8 @@ import secrets
 import signal
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
+from dataclasses import replace
 
 import click
 
@@ -13,26 +14,32 @@ from localspec.batch.finished import FinishedLines
 from localspec.batch.output import FileOutput, StreamOutput
 from localspec.batch.read_ahead import ReadAhead
 from localspec.batch.receipt import Receipt
+from localspec.batch.record import Record
 from localspec.batch.resumed import read_finished, require_receipt, take_up
 from localspec.batch.rewriting import Appender
 from localspec.batch.rows import Row, read_rows
 from localspec.batch.source import Source
 from localspec.batch.window import ReorderBuffer
-from localspec.chat.assistant import Assistant
-from localspec.chat.requests import at_once
+from localspec.chat.requests import Answerer, at_once
 from localspec.cli import INTERRUPTED
 from localspec.cli.batch_asked import Asked, receipt_of
 from localspec.cli.batch_progress import BatchProgress, summary
 from localspec.cli.interrupt import cancel_on_interrupt, code_of, unwind_on_terminate
 from localspec.cli.progress import ProgressLine
 from localspec.cli.recorded import recorded
+from localspec.cli.resident import resident
 from localspec.decoding.cancel import CancelFlag, Cancelled
+from localspec.engine.remote import EngineGone, RemoteAssistant
+from localspec.engine.shared import SharedEngine
+from localspec.errors import LocalspecError
 from localspec.launch.load import load
 from localspec.launch.observe import Telemetry
 from localspec.launch.plan import LoadPlan, make_plan
 
 SOME_FAILED = 5
 _SEED_BITS = 32
+_USUAL_PARALLEL = 4
+"""What a server answers at a time, if its user did not say."""
 _ENDINGS = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
 
 
@@ -63,13 +70,21 @@ class BatchRun:
 
     def run(self) -> int:
         """Answer the lines, and return the exit code."""
+        asked = self._asked
+        engine = resident(asked.launch, {"own": asked.own, "workload": asked.workload})
+        # What a server has in memory already needs no more of it.
+        launch = replace(asked.launch, fit=asked.launch.fit and engine is None)
         with self._line() as line, unwind_on_terminate():
-            asked = self._asked
-            plan = make_plan(asked.launch, line.download, parallel=asked.parallel)
+            plan = make_plan(launch, line.download, parallel=asked.parallel)
         with cancel_on_interrupt(self._cancel, _ENDINGS) as received:
             try:
                 with self._rows() as (rows, ready):
-                    tally = self._answered(plan, rows, ready)
+                    tally = self._answered(plan, engine, rows, ready)
+            except EngineGone as error:
+                again = f"use --resume to continue {self._output.name}"
+                raise LocalspecError(
+                    f"{error}: {again if self._output.is_file else 'start again'}"
+                ) from None
             except Cancelled:
                 if self._output.is_file:
                     self._tell(f"stopped: use --resume to continue {self._output.name}")
@@ -94,11 +109,18 @@ class BatchRun:
             source.stop()
             ahead.close()
 
-    def _answered(self, plan: LoadPlan, rows: Iterator[Row], ready: Callable[[], bool]) -> Tally:
+    def _answered(
+        self,
+        plan: LoadPlan,
+        engine: SharedEngine | None,
+        rows: Iterator[Row],
+        ready: Callable[[], bool],
+    ) -> Tally:
         """Answer the lines.
 
         Raises:
             Cancelled: it was stopped before all of them were.
+            EngineGone: the server that answered is gone.
         """
         asked, source = self._asked, self._source
         receipt = self._receipt(plan)
@@ -121,7 +143,11 @@ class BatchRun:
         )
         batch = JobRun(job, ReorderBuffer(appender.write, ordered=asked.ordered), progress.tell)
         if batch.needs_answers():
-            self._answer(batch, plan, f"seed {receipt.seed}", progress)
+            told = f"seed {receipt.seed}"
+            if engine is None:
+                self._answer(batch, plan, told, progress)
+            else:
+                self._answer_by(engine, batch, told, progress)
         if batch.stopped:
             raise Cancelled
         if asked.ordered:
@@ -164,17 +190,19 @@ class BatchRun:
         if not asked.form.raw:
             _ = assistant.template  # without one, every line would say so
         self._tell(*assistant.notes, told)
-        with recorded(telemetry, quiet=asked.quiet):
-            self._let_answer(batch, assistant, progress)
-
-    def _let_answer(self, batch: JobRun, assistant: Assistant, progress: BatchProgress) -> None:
         models = assistant.models
         names = {"target": models.target_name, "draft_model": models.draft_model_name}
-        progress.begin()
-        try:
-            batch.answer(assistant, names)
-        finally:
-            progress.end()
+        with recorded(telemetry, quiet=asked.quiet):
+            _let_answer(batch, assistant, names, progress)
+
+    def _answer_by(
+        self, engine: SharedEngine, batch: JobRun, told: str, progress: BatchProgress
+    ) -> None:
+        ready, count = engine.ready, self._asked.parallel or _USUAL_PARALLEL
+        self._tell(*ready.notes, told)
+        with closing(RemoteAssistant(engine, lambda: self._cancel.is_set, count)) as assistant:
+            names = {"target": ready.target, "draft_model": ready.draft_model}
+            _let_answer(batch, assistant, names, progress)
 
     def _line(self) -> ProgressLine:
         return ProgressLine(enabled=not self._asked.quiet)
@@ -182,3 +210,11 @@ class BatchRun:
     def _tell(self, *sentences: str) -> None:
         for each in () if self._asked.quiet else sentences:
             click.echo(f"localspec: {each}", err=True)
+
+
+def _let_answer(batch: JobRun, answerer: Answerer, names: Record, progress: BatchProgress) -> None:
+    progress.begin()
+    try:
+        batch.answer(answerer, names)
+    finally:
+        progress.end()

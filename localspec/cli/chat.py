@@ -15,6 +15,7 @@ from localspec.cli.completions import complete_models
 from localspec.cli.first_run import with_model
 from localspec.cli.option_flags import launch_options, option_flags, reply_options
 from localspec.cli.question import system_options, system_prompt
+from localspec.cli.resident import own_option, resident
 from localspec.cli.settings import configured, with_own
 from localspec.cli.words import named, require_model
 from localspec.engine.client import EngineClient
@@ -59,6 +60,7 @@ _PLAIN_HINT = "not an interactive terminal: using --plain"
     max_tokens="Stop each answer after N tokens.",
     seed="Same seed, same text. Default: random for each answer.",
 )
+@own_option
 @click.option("--quiet", is_flag=True, help="With --plain: print no figures and no notices.")
 def chat(word: str | None, **flags: Any) -> int:
     """Chat in the terminal with MODEL, or with your default model.
@@ -118,7 +120,8 @@ def _session(flags: dict[str, Any], preferences: Preferences) -> Session:
     def own(name: str) -> ReplyOptions:
         return reply_options(with_own(flags, name))
 
-    return Session(EngineClient(), talk, launch, options, Path.cwd(), own)
+    engine = EngineClient(find=lambda wanted: resident(wanted, flags))
+    return Session(engine, talk, launch, options, Path.cwd(), own)
 
 
 def _app(session: Session, preferences: Preferences) -> "ChatApp":

@@ -6,13 +6,15 @@ import sys
 import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
-from localspec.decoding.cancel import CancelFlag
+if TYPE_CHECKING:
+    from localspec.decoding.cancel import CancelFlag
 
 
 @contextmanager
 def cancel_on_interrupt(
-    cancel: CancelFlag, also: Iterable[signal.Signals] = ()
+    cancel: "CancelFlag", also: Iterable[signal.Signals] = ()
 ) -> Iterator[list[int]]:
     """Let Ctrl-C set `cancel`, also in the middle of a native call; a second one ends the program.
 

@@ -2,7 +2,6 @@
 
 import json
 
-from localspec.chat.conversation import Conversation
 from localspec.chat.events import Reply
 from localspec.decoding.round import StopReason
 from localspec.errors import UsageError
@@ -37,7 +36,7 @@ class Kept:
             self._talk.open(latest)
         self.model = self._talk.pair
 
-    def say(self, said: Message, system: str | None) -> Conversation:
+    def say(self, said: Message, system: str | None) -> tuple[Message, ...]:
         """Keep a question; return the conversation that ends with it.
 
         Args:
@@ -47,7 +46,7 @@ class Kept:
         if self._new:
             self._talk.system = system
         asked = self._talk.say(said)
-        return Conversation(messages=self._talk.turns(asked))
+        return self._talk.turns(asked)
 
     def answer(self, reply: Reply, target: str, loaded: LaunchOptions) -> None:
         """Keep the answer.

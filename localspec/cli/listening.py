@@ -9,7 +9,8 @@ from pathlib import Path
 
 from localspec.errors import UsageError
 
-_BACKLOG = 256
+BACKLOG = 256
+"""Connections that may wait to be accepted; all of them are, at once, so fewer than a process may have descriptors."""
 
 
 @contextmanager
@@ -43,7 +44,7 @@ def listening(
 def _at_port(host: str, port: int) -> socket.socket:
     try:
         family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
-        return socket.create_server((host, port), family=family, backlog=_BACKLOG)
+        return socket.create_server((host, port), family=family, backlog=BACKLOG)
     except OSError as error:
         reason = error.strerror or str(error)
         raise UsageError(
@@ -58,7 +59,7 @@ def _at_path(path: str) -> socket.socket:
     try:
         _remove_dead(path)
         listener.bind(path)
-        listener.listen(_BACKLOG)
+        listener.listen(BACKLOG)
     except (OSError, ValueError) as error:  # ValueError: a NUL in the path
         listener.close()
         reason = getattr(error, "strerror", None) or str(error)

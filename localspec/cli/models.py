@@ -24,8 +24,8 @@ _json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def list_(as_json: bool) -> None:
     """List the models on this machine: name, size, and who owns the file.
 
-    `store` is localspec's own file. `hub cache` and `link` point to files of others, which are
-    never deleted. `unfinished` resumes with the next pull.
+    Files in the `store` are localspec's own. `hub cache` and `link` are files of other programs or
+    of yours, which are never deleted. `unfinished` downloads resume with the next pull.
     """
     registry = load_registry()
     items = inventory(registry, Store(data_dir()))

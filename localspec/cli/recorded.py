@@ -2,16 +2,18 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from localspec.launch.observe import Telemetry
 from localspec.telemetry.reply import WORKLOADS
+
+if TYPE_CHECKING:
+    from localspec.launch.observe import Telemetry
 
 
 @contextmanager
-def recorded(telemetry: Telemetry, *, quiet: bool) -> Iterator[None]:
+def recorded(telemetry: "Telemetry", *, quiet: bool) -> Iterator[None]:
     """Write what is left at the end; what is wrong with recording is mentioned once."""
     try:
         yield

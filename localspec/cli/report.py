@@ -1,8 +1,8 @@
 """A reply's figures: as JSON for programs, as one line for people."""
 
 import json
+from dataclasses import dataclass
 
-from localspec.chat.assistant import Assistant
 from localspec.chat.events import Reply
 from localspec.chat.reply_figures import rounded, speculation, timings, usage
 from localspec.decoding.round import StopReason
@@ -16,25 +16,41 @@ _ENDINGS = {
 }
 
 
-def as_json(assistant: Assistant, reply: Reply, workload: str, *, only_ascii: bool = False) -> str:
+@dataclass(frozen=True, slots=True)
+class RunOutcome:
+    """A reply, and who gave it.
+
+    Args:
+        reply: what is told.
+        target: the target's name.
+        draft_model: likewise; None without one.
+        load_s: seconds that loading took.
+    """
+
+    reply: Reply
+    target: str
+    draft_model: str | None
+    load_s: float
+
+
+def as_json(outcome: RunOutcome, workload: str, *, only_ascii: bool = False) -> str:
     """Return one JSON object, on one line. Durations are in seconds.
 
     Args:
-        assistant: who replied.
-        reply: what is told.
+        outcome: what is told.
         workload: what kind of text it is.
         only_ascii: escape every other character, for a stream that has not all of them.
     """
-    models = assistant.models
+    reply = outcome.reply
     document = {
         "text": reply.text,
         **({"thinking": reply.thinking} if reply.thinking else {}),
         "stop_reason": reply.stop_reason.value,
         "seed": reply.seed,
         "workload": workload,
-        "model": {"target": models.target_name, "draft_model": models.draft_model_name},
+        "model": {"target": outcome.target, "draft_model": outcome.draft_model},
         "usage": usage(reply),
-        "timings": {"load_s": rounded(assistant.load_s), **timings(reply)},
+        "timings": {"load_s": rounded(outcome.load_s), **timings(reply)},
         "speculation": speculation(reply),
     }
     return json.dumps(document, ensure_ascii=only_ascii)
@@ -46,9 +62,10 @@ def not_whole(reply: Reply) -> str:
     return f"the answer is incomplete, so it does not follow its grammar: {ending}"
 
 
-def one_line(assistant: Assistant, reply: Reply) -> str:
+def one_line(outcome: RunOutcome) -> str:
     """Return model, speed, drafting and seed, for stderr."""
-    parts = [shown(assistant.models.target_name), f"{reply.completion_tokens} tokens"]
+    reply = outcome.reply
+    parts = [shown(outcome.target), f"{reply.completion_tokens} tokens"]
     if reply.tokens_per_s is not None:
         parts.append(f"{reply.tokens_per_s:.1f} tokens/s")
     if reply.acceptance.drafted:

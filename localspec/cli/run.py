@@ -1,21 +1,24 @@
-"""`localspec run`: one prompt, one answer on stdout, everything else on stderr."""
+"""`localspec run`: one prompt, one answer on stdout, everything else on stderr.
+
+Imports nothing that loads models: where a server has them in memory already, its first token does not wait for that.
+"""
 
 import codecs
+import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from functools import cache
+from types import FrameType
 from typing import Any
 
 import click
 
-from localspec.chat.assistant import Assistant
-from localspec.chat.conversation import Conversation
 from localspec.chat.events import Event, Finished, Reply, Text
 from localspec.cli import INTERRUPTED
 from localspec.cli.completions import complete_models
 from localspec.cli.first_run import with_model
-from localspec.cli.interrupt import cancel_on_interrupt, unwind_on_terminate
 from localspec.cli.option_flags import launch_options, option_flags, reply_options
-from localspec.cli.progress import ProgressLine
 from localspec.cli.prompt import read_prompt
 from localspec.cli.question import (
     question,
@@ -24,18 +27,20 @@ from localspec.cli.question import (
     system_prompt,
     templated,
 )
-from localspec.cli.recorded import recorded, workload_option
-from localspec.cli.report import as_json, not_whole, one_line
+from localspec.cli.reading_line import ReadingLine
+from localspec.cli.recorded import workload_option
+from localspec.cli.report import RunOutcome, as_json, not_whole, one_line
+from localspec.cli.resident import own_option, resident
 from localspec.cli.settings import with_own
 from localspec.cli.terminal import AnswerStream
 from localspec.cli.words import model_and_prompt, named
-from localspec.decoding.cancel import CancelFlag, Cancelled
 from localspec.decoding.round import StopReason
-from localspec.errors import UsageError
-from localspec.launch.load import load
-from localspec.launch.observe import Telemetry
-from localspec.launch.plan import make_plan
-from localspec.options import ReplyOptions
+from localspec.engine.protocol import Ask
+from localspec.engine.remote import EngineGone, RemoteAssistant
+from localspec.engine.shared import SharedEngine
+from localspec.errors import LocalspecError, UsageError
+from localspec.messages import Message
+from localspec.options import LaunchOptions, ReplyOptions
 
 
 @click.command()
@@ -58,6 +63,7 @@ from localspec.options import ReplyOptions
 )
 @click.option("--quiet", is_flag=True, help="Print only errors on stderr.")
 @option_flags("device")
+@own_option
 @workload_option()
 @click.option("--show-thinking", is_flag=True, help="Also print a reasoning model's thoughts.")
 def run(words: tuple[str, ...], **flags: Any) -> int:
@@ -93,33 +99,26 @@ def run(words: tuple[str, ...], **flags: Any) -> int:
     text = read_prompt(prompt)
     said = None if flags["raw"] else question(text, flags, prompt or "")
     system = None if flags["raw"] else system_prompt(flags)
-    cancel = CancelFlag()
-    with ProgressLine(enabled=not flags["quiet"]) as line:
-        with unwind_on_terminate():
-            plan = make_plan(request, line.download)
-        with cancel_on_interrupt(cancel):
-            try:
-                telemetry = Telemetry(flags["workload"])
-                runtime = load(plan, cancel, line.load, line.measure, observe=telemetry.observe)
-            except Cancelled:
-                return INTERRUPTED
-    assistant = runtime.assistant
-    unasked = (flags["unasked"],) if flags["unasked"] else ()
-    for note in () if flags["quiet"] else (*unasked, *assistant.notes):
-        click.echo(f"localspec: {note}", err=True)
-    conversation: str | Conversation = text
-    if kept is not None and said is not None:
-        conversation = kept.say(said, system)
-    elif said is not None:
-        conversation = Conversation(system, [said])
-    with (
-        recorded(telemetry, quiet=flags["quiet"]),
-        cancel_on_interrupt(cancel),
-    ):
-        reply = _answer(assistant, conversation, options, flags)
+
+    @cache
+    def messages() -> tuple[Message, ...]:
+        """Return the conversation; where it is kept, the question is from now on."""
+        if said is None:
+            return ()
+        if kept is not None:
+            return kept.say(said, system)
+        return (said,) if system is None else (Message.system(system), said)
+
+    def asked() -> Ask:
+        return Ask(0, messages(), options, raw=text if said is None else None, aside=kept is None)
+
+    outcome = _answer(request, asked, flags)
+    if outcome is None:
+        return INTERRUPTED
+    reply = outcome.reply
     if kept is not None:
-        kept.answer(reply, assistant.models.target_name, request)
-    _report(assistant, reply, text, options, flags)
+        kept.answer(reply, outcome.target, request)
+    _report(outcome, text, options, flags)
     return INTERRUPTED if reply.stop_reason is StopReason.CANCELLED else 0
 
 
@@ -149,39 +148,102 @@ def _at_terminal() -> bool:
 
 
 def _answer(
-    assistant: Assistant,
-    prompt: str | Conversation,
-    options: ReplyOptions,
-    flags: dict[str, Any],
-) -> Reply:
+    request: LaunchOptions, asked: Callable[[], Ask], flags: dict[str, Any]
+) -> RunOutcome | None:
+    """Answer, by a server that has the model in memory, or else here; return None where loading was interrupted.
+
+    Args:
+        request: what answers.
+        asked: returns what is asked; called once it is clear that somebody answers.
+        flags: of the verb.
+    """
     stream = AnswerStream(silent=flags["json_"], show_thinking=flags["show_thinking"])
-    reply = _shown(assistant.stream(prompt, options, raw=flags["raw"]), stream)
-    stream.end()
-    return reply
+    shown = _Shown(stream, tells=not flags["quiet"])
+
+    untold = [flags["unasked"]] if flags["unasked"] else []
+
+    def tell(*notes: str) -> None:
+        for note in () if flags["quiet"] else (*untold, *notes):
+            click.echo(f"localspec: {note}", err=True)
+        untold.clear()
+
+    engine = resident(request, flags)
+    if engine is not None:
+        tell(*engine.ready.notes)
+        try:
+            return _by_server(engine, asked(), shown)
+        except EngineGone as error:
+            if shown.text:
+                stream.end()
+                raise LocalspecError(f"{error}, in the middle of the answer: ask again") from None
+            tell(f"{error}: loading the model here")
+    from localspec.cli.run_here import answered_here  # noqa: PLC0415 - all that loads comes with it
+
+    return answered_here(request, asked, flags, tell, shown)
 
 
-def _report(
-    assistant: Assistant, reply: Reply, text: str, options: ReplyOptions, flags: dict[str, Any]
-) -> None:
+class _Shown:
+    """Writes an answer as its events come, and before it how much of the prompt is read."""
+
+    def __init__(self, stream: AnswerStream, *, tells: bool) -> None:
+        self._stream, self._tells = stream, tells
+        self.text = False
+
+    def __call__(self, events: Iterator[Event]) -> Reply:
+        """Write all of it; `text` says meanwhile whether there was any."""
+        with ReadingLine(enabled=self._tells) as line:
+            for event in events:
+                line.take(event)
+                if isinstance(event, Finished):
+                    self._stream.end()
+                    return event.reply
+                if isinstance(event, Text):
+                    self.text = True
+                    self._stream.write(event)
+        raise AssertionError("a stream of events ends with Finished")
+
+
+def _by_server(
+    engine: SharedEngine, asked: Ask, show: Callable[[Iterator[Event]], Reply]
+) -> RunOutcome:
+    ready = engine.ready
+    with _interrupted() as stopped, closing(RemoteAssistant(engine, stopped)) as assistant:
+        reply = show(assistant.stream(asked))
+    return RunOutcome(reply, ready.target, ready.draft_model, ready.load_s)
+
+
+@contextmanager
+def _interrupted() -> Iterator[Callable[[], bool]]:
+    """Yield what says whether Ctrl-C came; a second one ends the program. Where it is ignored, it stays so."""
+    came = False
+
+    def note(number: int, frame: FrameType | None) -> None:
+        nonlocal came
+        if came:
+            signal.default_int_handler(number, frame)
+        came = True
+
+    before = signal.getsignal(signal.SIGINT)
+    if before is not signal.SIG_IGN:
+        signal.signal(signal.SIGINT, note)
+    try:
+        yield lambda: came
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def _report(outcome: RunOutcome, text: str, options: ReplyOptions, flags: dict[str, Any]) -> None:
+    reply = outcome.reply
     if flags["json_"]:
         only_ascii = codecs.lookup(sys.stdout.encoding).name != "utf-8"
         # Its patterns take a while to be compiled, which only this has to wait for.
         from localspec.telemetry.workload import workload_of  # noqa: PLC0415
 
         workload = flags["workload"] or workload_of(text, reply.text)
-        click.echo(as_json(assistant, reply, workload, only_ascii=only_ascii))
+        click.echo(as_json(outcome, workload, only_ascii=only_ascii))
     if not flags["quiet"] and not flags["json_"]:
-        click.echo(one_line(assistant, reply), err=True)
+        click.echo(one_line(outcome), err=True)
     bound = options.answer_grammar is not None
     if bound and reply.stop_reason is not StopReason.EOG and not flags["quiet"]:
         click.echo(f"localspec: {not_whole(reply)}", err=True)
     sys.stdout.flush()
-
-
-def _shown(events: Iterator[Event], stream: AnswerStream) -> Reply:
-    for event in events:
-        if isinstance(event, Finished):
-            return event.reply
-        if isinstance(event, Text):
-            stream.write(event)
-    raise AssertionError("a stream of events ends with Finished")

@@ -18,7 +18,7 @@ _LOOK_S = 0.05
 
 @click.command()
 def ps() -> int:
-    """List the servers that run: what they serve, since when, and where."""
+    """List running servers: process, start time, model and address."""
     from localspec.serve.running import servers  # noqa: PLC0415
 
     for each in servers():
@@ -31,7 +31,7 @@ def ps() -> int:
 @click.argument("name", metavar="[MODEL|PID]", required=False)
 @click.option("--all", "every", is_flag=True, help="Stop all of them.")
 def stop(name: str | None, every: bool) -> int:
-    """Stop a server: the one that runs, or that of a MODEL, or of a process."""
+    """Stop the running server, or the one that serves MODEL, or process PID."""
     for each in _chosen(name, every=every):
         _stop(each)
         click.echo(f"localspec: {each.model} is stopped", err=True)

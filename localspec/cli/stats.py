@@ -28,7 +28,7 @@ def stats(
     replies: int | None,
     retag: tuple[str, ...],
 ) -> None:
-    """Show what drafting did on this machine: acceptance, speed and time by pair, kind of text, drafter and depth.
+    """Show what drafting did on this machine: acceptance, speed and time by pair, kind of text, drafter and draft length.
 
     Answers record counts and times, which stay on this machine; see `localspec telemetry --help`.
     `bench` and `ab` record nothing.

@@ -27,7 +27,7 @@ def telemetry() -> None:
 @click.option("--json", "json_", is_flag=True, help="Print one JSON object.")
 def status(json_: bool) -> None:
     """Show what is recorded, and how much there is."""
-    from localspec.launch.observe import is_allowed  # noqa: PLC0415 - it brings all that answers
+    from localspec.launch.recording import is_allowed  # noqa: PLC0415 - settings come with it
     from localspec.telemetry.log import read_records, said_of_before, size_bytes  # noqa: PLC0415
 
     directory = _directory()

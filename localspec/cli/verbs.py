@@ -7,7 +7,7 @@ VERBS = {
     "run": ("localspec.cli.run", "Answer a prompt."),
     "chat": ("localspec.cli.chat", "Chat in the terminal."),
     "serve": ("localspec.cli.serve", "Serve a model to other programs over HTTP."),
-    "ps": ("localspec.cli.servers", "List the servers that run."),
+    "ps": ("localspec.cli.servers", "List running servers."),
     "stop": ("localspec.cli.servers", "Stop a server."),
     "history": ("localspec.cli.history", "List, show, search and export conversations."),
     "batch": ("localspec.cli.batch", "Answer a file of prompts, each exactly once."),

@@ -1,4 +1,4 @@
-"""The keys that can be set: the options that are, the system prompt of `run` and `chat`, and two of the program itself."""
+"""The keys that can be set: the options that are, the system prompt of `run` and `chat`, and three of the program itself."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -40,6 +40,7 @@ KEYS: Mapping[str, Option] = {
     "telemetry": Option(
         name="telemetry", field="telemetry", kind="switch", default=True, takes="true or false"
     ),
+    "own": Option(name="own", field="own", kind="switch", default=False, takes="true or false"),
 }
 _CREDENTIALS = re.compile(r"//[^/@\s]*@")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]*")

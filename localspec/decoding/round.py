@@ -7,6 +7,8 @@ OFF = "off"
 """The drafter's name where nothing was drafted."""
 PROMPT = "prompt"
 """The drafter's name of the first token, which the prompt's own evaluation gives."""
+GAPS = (0.25, 0.5, 1.0, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0)
+"""Bounds of the buckets of gaps, see `Draft.gaps`, by which it is counted what was accepted."""
 
 
 class StopReason(Enum):

@@ -7,6 +7,7 @@ in a value of any kind.
 """
 
 import threading
+from collections import Counter
 from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
@@ -28,6 +29,13 @@ class SequenceView(LanguageModel, Protocol):
     """One sequence of a model, with an account of what removing from its cache took."""
 
     truncate_s: float
+    in_chunks: int
+    """Tokens that it holds and that were evaluated in whole chunks from the first one on, as a prompt alone is."""
+
+    @property
+    def n_cached(self) -> int:
+        """Number of tokens that it holds."""
+        ...
 
 
 class Sequences(Protocol):
@@ -119,6 +127,10 @@ class Scheduler(Generic[T]):
             they were alone, which equal text needs to the bit.
         on_chunk: called after each chunk of a prompt with its slot, the tokens of it that are
             evaluated, and all of it.
+
+    Attributes:
+        widths: how many passes of the target gave logits, by the tokens that they evaluated; the last
+            piece of a prompt is one. Whoever reads it may clear it.
     """
 
     def __init__(
@@ -140,6 +152,7 @@ class Scheduler(Generic[T]):
         self._lock = threading.Lock()
         self._started = 0
         self._passes_s = 0.0
+        self.widths: Counter[int] = Counter()
 
     @property
     def running(self) -> int:
@@ -296,6 +309,8 @@ class Scheduler(Generic[T]):
         took_s = self._clock() - start
         self._passes_s += took_s
         took_s -= sum(truncated)
+        if role is Role.TARGET:
+            self.widths[sum(self._running[slot].missing for slot in group)] += 1
         rows = sum(request.rows for _, request in asked)
         for (slot, request), truncate_s in zip(asked, truncated, strict=True):
             running = self._running[slot]

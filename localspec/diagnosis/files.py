@@ -75,7 +75,7 @@ def store(
         else:
             advice = f"remove {shown(file)}, and pull the model again"
             yield Fact("store", file.name[:12], f"{problem}: {advice}", "broken")
-    how = "re-hashed" if verify else "sizes looked at; --verify re-hashes"
+    how = "re-hashed" if verify else "sizes checked; --verify also hashes"
     yield Fact("store", "files", f"{len(files)}, {size_text(total)} ({how})")
 
 
@@ -85,7 +85,7 @@ def _problem(file: Path, promised: int | None) -> str | None:
     if not file.exists():  # a link into a cache that was emptied
         return f"points at {shown(file.readlink())}, which is gone"
     if not file.is_file():
-        return "is no file"
+        return "is not a file"
     size = file.stat().st_size
     if promised is not None and size != promised:
         return f"has {size} bytes instead of {promised}"

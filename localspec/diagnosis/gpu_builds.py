@@ -66,7 +66,7 @@ def gpu_build(build: Build, tools: Tools) -> Iterator[Fact]:
         text = f"install the CUDA toolkit, which brings nvcc, and then: {command}"
         yield Fact("GPU build", "CUDA", text, "note")
     else:
-        yield Fact("GPU build", "none", "no NVIDIA driver, no nvcc and no Metal: the CPU it is")
+        yield Fact("GPU build", "none", "no NVIDIA driver, no nvcc and no Metal: using the CPU")
 
 
 def install(option: str, version: str) -> str:

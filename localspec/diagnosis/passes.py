@@ -37,7 +37,10 @@ def passes(
             *_cost_text(costs(item.path, usual, Role.DRAFT_MODEL), Role.DRAFT_MODEL),
             *_width_text(widths(item.path, usual.exact())),
         ]
-        text = "; ".join(found) or "not measured yet: the first run does, --exact its own part"
+        text = (
+            "; ".join(found)
+            or "not measured yet: the first run measures it, and the first --exact run its own"
+        )
         yield Fact("passes", item.name, text)
 
 

@@ -2,6 +2,7 @@
 
 import sys
 import traceback
+from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -12,7 +13,7 @@ from localspec.chat.events import Finished, RequestFailed, RoundDone
 from localspec.chat.requests import Request
 from localspec.decoding.round import Round
 from localspec.engine.factory import Loaded, SavedState
-from localspec.engine.forecast import by_draft_model, chance_of_acceptance, forecast
+from localspec.engine.forecast import by_draft_model, chance_of_acceptance, forecast, reason
 from localspec.engine.protocol import (
     Ask,
     Failed,
@@ -70,6 +71,7 @@ class _Asked:
     prompt: str | Conversation
     dropped: int
     rounds: list[Round] = field(default_factory=list)
+    beside: Counter[int] = field(default_factory=Counter)
 
 
 class Answering:
@@ -86,6 +88,10 @@ class Answering:
         self._tell = tell
         self._asked: dict[int, _Asked] = {}
         self._remembered: tuple[Segment, ...] = ()
+        # Of each conversation that a sequence may still hold.
+        self._known: deque[tuple[tuple[Message, ...], tuple[Segment, ...]]] = deque(
+            maxlen=2 * self._assistant.count
+        )
         self._chance: float | None = None
 
     @property
@@ -127,6 +133,8 @@ class Answering:
                 policy=None if ask.draft is None else partial(self._loaded.policy, ask.draft),
                 infill=ask.infill,
                 logprobs=ask.logprobs,
+                afresh=ask.afresh,
+                client=ask.client,
             )
         )
 
@@ -147,6 +155,7 @@ class Answering:
             else:
                 if isinstance(event, RoundDone) and not event.round.is_first:
                     asked.rounds.append(event.round)
+                    asked.beside[max(0, self._assistant.running - 1)] += 1
                 self._tell(ReplyEvents(number, (event,)))
 
     def abandon(self, error: Exception) -> None:
@@ -191,6 +200,7 @@ class Answering:
         """Put back what was evaluated, return how many tokens that are; raises StateLeftError."""
         restored = self._loaded.restore(directory)
         self._remembered = restored.remembered
+        self._known.clear()
         return restored.tokens
 
     def close(self) -> None:
@@ -203,16 +213,22 @@ class Answering:
         if isinstance(prompt, Conversation):
             message = prompt.messages[-1]
             if not asked.ask.aside:
-                self._remembered = prompt.remembered
+                self._remember(prompt)
+        (beside, _), *_ = asked.beside.most_common(1) or [(0, 0)]
+        costs, drafter = self._loaded.costs, event.reply.drafter
+        why = reason(asked.rounds, drafter, beside, costs, self._chance)
         self._tell(
             ReplyDone(
                 asked.ask.id,
                 event.reply,
                 message,
                 asked.dropped,
-                self._looked_back(asked.rounds),
+                forecast=self._looked_back(asked.rounds),
+                reason=why,
+                widths=tuple(sorted(self._assistant.widths.items())),
             )
         )
+        self._assistant.widths.clear()
 
     def _looked_back(self, rounds: Sequence[Round]) -> Forecast | None:
         """Say what drafting gained, and learn from it what to expect where it is off."""
@@ -224,7 +240,20 @@ class Answering:
         return looked_back
 
     def _conversation(self, messages: Sequence[Message]) -> Conversation:
-        return Conversation(messages=messages, remembered=self._remembered)
+        beginnings = [_common(messages, said) for said, _ in self._known]
+        remembered, longest = self._remembered, max(beginnings, default=0)
+        if longest:  # of equal ones the last that was said
+            at = len(beginnings) - 1 - beginnings[::-1].index(longest)
+            remembered = self._known[at][1]
+        return Conversation(messages=messages, remembered=remembered)
+
+    def _remember(self, conversation: Conversation) -> None:
+        """Keep the ids of what was said, in place of those of an earlier state of it."""
+        said, self._remembered = conversation.messages, conversation.remembered
+        earlier = [each for each in self._known if _common(each[0], said) == len(each[0])]
+        for each in earlier:
+            self._known.remove(each)
+        self._known.append((said, self._remembered))
 
     def _length(self, messages: Sequence[Message]) -> int:
         return len(self._assistant.prompt_tokens(self._conversation(messages)))
@@ -237,6 +266,14 @@ def failure(number: int | None, error: Exception) -> Failed:
     traceback.print_exception(error, file=sys.stderr)
     reason = " ".join(f"{type(error).__name__}: {error}".split())[:300]
     return Failed(number, "Fault", f"this is a bug in localspec, report it ({reason})")
+
+
+def _common(some: Sequence[Message], others: Sequence[Message]) -> int:
+    """Return how many messages two conversations begin with that are the same."""
+    pairs = zip(some, others, strict=False)
+    return next(
+        (at for at, (one, other) in enumerate(pairs) if one != other), min(len(some), len(others))
+    )
 
 
 def _checked(messages: Sequence[Message]) -> tuple[Message, ...]:

@@ -1,11 +1,11 @@
 """EngineClient: the engine's other end. Starts the process, says what is asked, collects what it tells.
 
-Nothing here waits: starting, asking and draining return at once, whatever the engine does. Knows no llama.cpp and no
-screen.
+Nothing here waits: starting, asking and draining return at once, whatever the engine does; only a server that has the
+models in memory already is looked for a moment. Knows no llama.cpp and no screen.
 """
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from queue import Empty, SimpleQueue
 
@@ -26,6 +26,7 @@ from localspec.engine.protocol import (
     RestoreState,
     SaveState,
 )
+from localspec.engine.shared import SharedEngine
 from localspec.engine.wire import FrameError, encode
 from localspec.messages import Message
 from localspec.options import LaunchOptions, ReplyOptions
@@ -39,12 +40,19 @@ class EngineClient:
 
     Args:
         command: starts the engine's process.
+        find: returns the engine of a server that has in memory what is to be loaded; None where there is none. With it,
+            the process is started only when it is needed.
     """
 
-    def __init__(self, command: Sequence[str] = COMMAND) -> None:
+    def __init__(
+        self,
+        command: Sequence[str] = COMMAND,
+        find: Callable[[LaunchOptions], SharedEngine | None] | None = None,
+    ) -> None:
         self._command = tuple(command)
+        self._find = find
         self._inbox: SimpleQueue[Notice] = SimpleQueue()
-        self._process: EngineProcess | None = None
+        self._process: EngineProcess | SharedEngine | None = None
         self._asked_load: LaunchOptions | None = None
         self._last_loaded: LaunchOptions | None = None
         self._next_id = 1
@@ -61,6 +69,10 @@ class EngineClient:
 
     def start(self) -> None:
         """Start the process; `Hello` comes when it is there. Trouble becomes `EngineDied`."""
+        if self._find is None:
+            self._start()
+
+    def _start(self) -> None:
         try:
             self._process = EngineProcess(self._command, self._inbox)
         except OSError as error:
@@ -81,7 +93,21 @@ class EngineClient:
     def load(self, options: LaunchOptions) -> None:
         """Load a pair, in place of another if one is loaded."""
         self._asked_load = options
+        shared = None if self._find is None else self._find(options)
+        if shared is not None:
+            self._inbox.put(shared.ready)
+            self.attach(shared)
+            return
+        if self._find is not None and not isinstance(self._process, EngineProcess):
+            self.close()
+            self._start()
         self._say(Load(options))
+
+    def attach(self, shared: SharedEngine) -> None:
+        """Ask the engine of a server from now on, in place of one's own."""
+        self.close()
+        self._process = shared
+        shared.listen(self._inbox)
 
     def ask(
         self,

@@ -10,7 +10,9 @@ from collections.abc import Sequence
 
 from localspec.decoding.costs import PairCosts, PassCosts
 from localspec.decoding.drafters.register import asks_draft_model
-from localspec.decoding.round import Round
+from localspec.decoding.policy.adaptive import LONGEST_DRAFT
+from localspec.decoding.policy.batching import could_pay, draft_model_could_win
+from localspec.decoding.round import OFF, Round
 from localspec.decoding.stats import expected_confirmed, expected_speed_up
 from localspec.engine.protocol import Forecast
 
@@ -34,6 +36,40 @@ def forecast(rounds: Sequence[Round], costs: PairCosts, chance: float | None) ->
         return Forecast(None, None, note)
     predicted, measured = _speed_ups(rounds, costs)
     return Forecast(predicted, measured, note)
+
+
+def reason(
+    rounds: Sequence[Round],
+    drafter: str,
+    beside: int,
+    costs: PairCosts | None,
+    chance: float | None,
+) -> str:
+    """Return why the rounds of one reply were drafted as they were, as one sentence.
+
+    Args:
+        rounds: of the reply.
+        drafter: what was to draft, as `Reply` has it.
+        beside: how many others it mostly shared its passes with.
+        costs: measured before; None where they were not.
+        chance: as for `forecast`.
+    """
+    drafted = [each for each in rounds if each.drafted]
+    names = " and ".join(dict.fromkeys(each.draft.drafter for each in drafted))
+    if drafted:
+        return f"on: {names} drafted in {len(drafted)} of {len(rounds)} rounds"
+    if drafter == OFF:
+        return "off: it was asked for without drafts, or the model cannot take them back"
+    where = f"beside {beside} other{'s'[: beside > 1]} " if beside else ""
+    if costs is not None and not could_pay(costs.target, beside + 1, LONGEST_DRAFT):
+        return f"off: {where}a draft costs more than it could confirm"
+    nothing = "the text had nothing to look up that was worth it"
+    if costs is None or costs.draft_model is None:
+        return f"off: {nothing}"
+    if not draft_model_could_win(costs, LONGEST_DRAFT, beside + 1):
+        return f"off: {where}a draft of this model costs more than it confirms, and {nothing}"
+    note = "" if beside else _note(costs, chance)
+    return f"off: {note or 'no draft promised to confirm more than it costs'}"
 
 
 def chance_of_acceptance(rounds: Sequence[Round]) -> float | None:

@@ -121,7 +121,7 @@ class EngineProcess:
             self._take_notices()
         except Exception as error:  # memory, mostly; else everybody would wait for ever
             reason = " ".join(f"{type(error).__name__} {error}".split())[:200]
-            self._give_up(f"the engine cannot be heard any more ({reason})")
+            self._give_up(f"lost contact with the engine ({reason})")
         self._outbox.put(None)
         try:
             code = self._child.wait(_DYING_S)
@@ -140,7 +140,7 @@ class EngineProcess:
                 try:
                     self._inbox.put(decode(line, NOTICES))
                 except FrameError as error:  # what follows cannot be trusted
-                    self._give_up(f"the engine speaks nonsense: {error}")
+                    self._give_up(f"the engine sent an invalid message: {error}")
 
     def _give_up(self, reason: str) -> None:
         self._inbox.put(EngineDied(reason))

@@ -15,7 +15,7 @@ from localspec.chat.events import Reply, StreamEvent
 from localspec.messages import Infill, Message
 from localspec.options import LaunchOptions, ReplyOptions
 
-VERSION = 6
+VERSION = 7
 
 # What a screen says to the engine.
 
@@ -47,6 +47,8 @@ class Ask:
         raw: a text that goes to the model as it is, without the chat template; then there are no messages.
         infill: a gap to fill in, where the model can; then there are no messages.
         logprobs: tell how likely every token was, and so many of the likeliest beside it; None tells nothing.
+        afresh: likewise whole chunks at most, so that no bit depends on what was answered before.
+        client: who asks. Of those who wait, whoever has the fewest answers under way goes first; of equals they take turns.
     """
 
     id: int
@@ -59,6 +61,8 @@ class Ask:
     raw: str | None = None
     infill: Infill | None = None
     logprobs: int | None = None
+    afresh: bool = False
+    client: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,6 +169,9 @@ class ReplyDone:
             unchanged in the next `Ask`, its tokens are known.
         dropped_turns: how many of the oldest turns were left out.
         forecast: what drafting was to gain, and what it came to; None if costs are not known.
+        reason: why it was drafted as it was, a sentence.
+        widths: how many passes of the target were made since the last reply was done, for whomever, by the
+            tokens that they evaluated.
     """
 
     id: int
@@ -172,6 +179,8 @@ class ReplyDone:
     message: Message
     dropped_turns: int = 0
     forecast: Forecast | None = None
+    reason: str = ""
+    widths: tuple[tuple[int, int], ...] = ()
 
 
 # What else it says to a screen.

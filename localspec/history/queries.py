@@ -54,7 +54,7 @@ def conversation(connection: sqlite3.Connection, number: int) -> StoredConversat
     """
     listed = _listed(connection, "WHERE c.id = :id", {"id": number, "limit": 1})
     if not listed:
-        raise HistoryError(f"conversation {number} is not in the history any more")
+        raise HistoryError(f"conversation {number} is no longer in the history")
     return listed[0]
 
 
@@ -104,7 +104,7 @@ def message(connection: sqlite3.Connection, number: int) -> sqlite3.Row:
         "SELECT * FROM message WHERE id = ?", (number,)
     ).fetchone()
     if row is None:
-        raise HistoryError(f"message {number} is not in the history any more")
+        raise HistoryError(f"message {number} is no longer in the history")
     return row
 
 

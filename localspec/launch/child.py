@@ -1,6 +1,7 @@
 """`python -m localspec.launch.child`: the engine's process. A client at the other end of stdin and stdout tells it what to do.
 
-Its argument is the number of requests to answer at once, or `auto`; without one it is one.
+Its first argument is the number of requests to answer at once, or `auto`; without one it is one. The second one, `keep`,
+has what is evaluated kept from run to run.
 """
 
 import sys
@@ -17,11 +18,13 @@ from localspec.decoding.cancel import CancelFlag
 from localspec.engine.factory import Loaded, RestoredState, SavedState, StateLeftError
 from localspec.engine.protocol import Downloading, Loading, Measuring
 from localspec.engine.serving import serve
-from localspec.launch.load import HOLD_UP_S, Runtime, load
+from localspec.launch.kept_prefixes import KeptPrefixes
+from localspec.launch.load import HOLD_UP_S, Keep, Runtime, load
 from localspec.launch.observe import Telemetry
 from localspec.launch.plan import make_plan
 from localspec.llama.state import StateUnfitError, restore_state, save_state
 from localspec.options import LaunchOptions
+from localspec.storage.paths import data_dir
 
 
 class RuntimeFactory:
@@ -29,10 +32,12 @@ class RuntimeFactory:
 
     Args:
         parallel: how many requests are answered at once; None takes what pays and the memory holds.
+        keep: whether what is evaluated is kept from run to run.
     """
 
-    def __init__(self, parallel: int | None) -> None:
+    def __init__(self, parallel: int | None, *, keep: bool = False) -> None:
         self._parallel = parallel
+        self._keep = keep
         self._assistant: Assistant | None = None
 
     def fetch(self, options: LaunchOptions, tell: Callable[[Downloading], None]) -> None:
@@ -57,14 +62,19 @@ class RuntimeFactory:
             parallel=self._parallel,
             hold_up_s=HOLD_UP_S,
             observe=Telemetry().observe,
+            keep=self._kept(plan.target) if self._keep else None,
         )
         self._assistant = runtime.assistant
         return _loaded(runtime, plan.target)
 
+    def _kept(self, target: Path) -> Keep:
+        directory, identity = data_dir() / "prefixes", file_identity(target)
+        return lambda sequences: KeptPrefixes(directory, sequences, identity)
+
     def close(self) -> None:
-        """Have what was recorded written down."""
-        for observer in () if self._assistant is None else self._assistant.observers:
-            observer.close()
+        """Have what was recorded, and what was evaluated, written down."""
+        if self._assistant is not None:
+            self._assistant.settle()
 
 
 def _loaded(runtime: Runtime, path: Path) -> Loaded:
@@ -102,5 +112,5 @@ def _segments(remembered: list[Any]) -> tuple[Segment, ...]:
 
 if __name__ == "__main__":
     told = sys.argv[1] if sys.argv[1:] else "1"
-    factory = RuntimeFactory(None if told == "auto" else int(told))
+    factory = RuntimeFactory(None if told == "auto" else int(told), keep="keep" in sys.argv[2:])
     serve(factory, localspec.__version__, factory.close)

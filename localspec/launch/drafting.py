@@ -3,7 +3,7 @@
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from localspec.decoding.costs import PairCosts, PassCosts
+from localspec.decoding.costs import PairCosts
 from localspec.decoding.drafters.drafter import Drafter
 from localspec.decoding.drafters.register import (
     DRAFTERS,
@@ -12,18 +12,16 @@ from localspec.decoding.drafters.register import (
     Material,
     asks_draft_model,
 )
-from localspec.decoding.policy.adaptive import AdaptivePolicy
-from localspec.decoding.policy.batching import BatchPolicy, BatchWidths
+from localspec.decoding.policy.adaptive import LONGEST_DRAFT, AdaptivePolicy
+from localspec.decoding.policy.batching import BatchPolicy, BatchWidths, draft_model_could_win
 from localspec.decoding.policy.policy import FixedPolicy, Policy, plain_policy
 from localspec.decoding.round import OFF
 from localspec.decoding.scheduler import Sequences
-from localspec.decoding.stats import could_win, window_length
+from localspec.decoding.stats import window_length
 from localspec.errors import UsageError
 from localspec.options import LaunchOptions
 
 AUTO = "auto"
-LONGEST_DRAFT = 31
-"""Of `auto`: wider passes gain next to nothing, and their logits take memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,25 +89,6 @@ def draft_modes(options: LaunchOptions) -> tuple[DraftMode, ...]:
     return tuple(
         draft_mode(each, options.draft_length) for each in (options.draft, *options.further)
     )
-
-
-def draft_model_could_win(costs: PairCosts, longest: int, count: int = 1) -> bool:
-    """Say whether drafts of up to `longest` tokens by the draft model could ever pay.
-
-    Args:
-        costs: of the pair's passes.
-        longest: most tokens of a draft.
-        count: how many sequences share the passes, all of them drafting.
-    """
-    if costs.draft_model is None:
-        return False
-    return could_win(_share(costs.target, count), _share(costs.draft_model, count), longest)
-
-
-def _share(costs: PassCosts, count: int) -> PassCosts:
-    """Return what passes cost one of `count` sequences that all ask for the same width."""
-    seconds = tuple(costs.of(width * count) / count for width in costs.widths)
-    return PassCosts(costs.widths, seconds)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -8,40 +8,13 @@ from pathlib import Path
 from localspec.chat.events import Event, Finished, RoundDone
 from localspec.chat.loaded_models import LoadedModels
 from localspec.chat.requests import Observer, Request
-from localspec.config.keys import KEYS
-from localspec.config.resolve import PREFIX
 from localspec.decoding.costs import PairCosts
 from localspec.decoding.drafters.drafter import StartsFromRecords
 from localspec.decoding.policy.adaptive import AdaptivePolicy
 from localspec.decoding.policy.policy import Policy
-from localspec.errors import LocalspecError
-from localspec.storage.paths import data_dir
+from localspec.launch.recording import recording, telemetry_dir
 from localspec.telemetry.recorder import Recorder
 from localspec.telemetry.reply import Pair
-from localspec.telemetry.switch import read_switch
-
-_KEY = "telemetry"
-
-
-def telemetry_dir() -> Path:
-    """Return where the telemetry is, made or not.
-
-    Raises:
-        UsageError: there is no data directory.
-    """
-    return data_dir() / "telemetry"
-
-
-def is_allowed(environ: Mapping[str, str] | None = None) -> bool:
-    """Return whether the setting `telemetry` allows it; one that nobody understands does not.
-
-    Verbs hand what their files say on by its variable, so that an engine's process knows it, too.
-    """
-    text = (os.environ if environ is None else environ).get(f"{PREFIX}{_KEY.upper()}", "")
-    try:
-        return not text or KEYS[_KEY].parse(text) is True
-    except ValueError:
-        return False
 
 
 class Telemetry:
@@ -72,19 +45,15 @@ class Telemetry:
 
         What drafting gained cannot be told from passes that several share: of those no plain pass is known.
         """
-        try:
-            directory = telemetry_dir()
-        except LocalspecError:
-            return ()
-        switch = read_switch(directory)
-        if switch is None or not (switch.on and is_allowed()):
+        switch = recording()
+        if switch is None:
             return ()
         plain_s = None if costs is None or count > 1 else costs.target.of(1)
         pair = Pair(
             _called(models.target_name), _called(models.draft_model_name or ""), plain_s, count
         )
         piece = models.tokenizer.piece
-        self.recorder = Recorder(directory, pair, switch, piece, self._workload)
+        self.recorder = Recorder(telemetry_dir(), pair, switch, piece, self._workload)
         return (self,)
 
     def begin(

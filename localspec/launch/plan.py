@@ -8,9 +8,11 @@ from localspec.calibration.calibrated import cached_costs
 from localspec.decoding.costs import PairCosts
 from localspec.decoding.drafters.register import WITHOUT_MODEL
 from localspec.decoding.model import Role
+from localspec.decoding.policy.batching import draft_model_could_win
 from localspec.errors import UsageError
-from localspec.launch.drafting import DraftMode, draft_mode, draft_model_could_win, draft_modes
+from localspec.launch.drafting import DraftMode, draft_mode, draft_modes
 from localspec.launch.fit import plan_fit
+from localspec.launch.names import named_models
 from localspec.llama.devices import supports_offload
 from localspec.models.entries import ModelEntry
 from localspec.models.fit import native_count
@@ -123,10 +125,7 @@ def make_plan(
 
 def _references(request: LaunchOptions, registry: Registry) -> list[str]:
     """Return the target, and the draft model where a mode may use one."""
-    target, draft_model = request.target, request.draft_model
-    if target is None:
-        pair = registry.pair(request.pair or registry.default_pair)
-        target, draft_model = pair.target, draft_model or pair.draft_model
+    target, draft_model = named_models(request, registry)
     modes = draft_modes(request)
     if any(mode.needs_draft_model for mode in modes) and draft_model is None:
         raise UsageError(

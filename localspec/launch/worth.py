@@ -6,7 +6,8 @@ from pathlib import Path
 from localspec.calibration.calibrated import cached_costs
 from localspec.decoding.costs import PairCosts, PassCosts
 from localspec.decoding.model import Role
-from localspec.launch.drafting import LONGEST_DRAFT, draft_model_could_win
+from localspec.decoding.policy.adaptive import LONGEST_DRAFT
+from localspec.decoding.policy.batching import draft_model_could_win
 from localspec.llama.devices import supports_offload
 from localspec.models.entries import ModelEntry
 from localspec.models.inventory import inventory

@@ -88,7 +88,7 @@ class NativeContext:
         wanted = _wanted_n_ctx(model, options)
         self.n_ctx = min(wanted, int(native.llama_n_ctx_seq(handle)))
         self.n_vocab = model.vocabulary.n_vocab
-        self.can_truncate = self._probe_truncation()
+        self.can_truncate = self._truncates()
 
     def _params(self, options: LoadOptions, rows: int) -> native.llama_context_params:
         model = self.model
@@ -111,8 +111,11 @@ class NativeContext:
         params.abort_callback_data = ctypes.c_void_p(self._cancel.address)
         return params
 
-    def _probe_truncation(self) -> bool:
-        """Find out whether a part of the memory can be removed; recurrent states cannot."""
+    def _truncates(self) -> bool:
+        """Find out whether a part of the memory can be removed; of recurrent states that is tried, by a pass."""
+        handle = self.model.handle
+        if not (native.llama_model_is_recurrent(handle) or native.llama_model_is_hybrid(handle)):
+            return True
         self.decode([Part(0, [0, 0], n_past=0, rows=0)])
         removed = self.remove(0, 1)
         self.clear(0)

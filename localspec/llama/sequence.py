@@ -27,6 +27,8 @@ class LlamaSequence:
         n_vocab: width of a row of logits.
         max_rows: most rows that a pass may ask for.
         truncate_s: seconds that removing parts of the memory took in all.
+        in_chunks: so many of the tokens that it holds were evaluated in whole chunks from the first token on, as a
+            prompt alone is.
     """
 
     def __init__(self, native: NativeContext, number: int = 0) -> None:
@@ -34,6 +36,7 @@ class LlamaSequence:
         self.number = number
         self._cached: list[int] = []
         self.truncate_s = 0.0
+        self.in_chunks = 0
         self.n_ctx = native.n_ctx
         self.n_vocab = native.n_vocab
         self.max_rows = native.max_rows
@@ -80,7 +83,7 @@ class LlamaSequence:
         """
         holds = self._native.kept(self.number) == len(tokens)
         if holds:
-            self._cached = list(tokens)
+            self._cached, self.in_chunks = list(tokens), 0
         else:
             self.forget()
         return holds
@@ -134,6 +137,7 @@ class LlamaSequence:
         start = time.perf_counter()
         if n_past > 0 and native.remove(self.number, n_past):
             del self._cached[n_past:]
+            self.in_chunks = min(self.in_chunks, n_past - n_past % native.n_batch)
         else:
             self.forget()
         self.truncate_s += time.perf_counter() - start
@@ -154,6 +158,8 @@ class LlamaSequence:
 
     def evaluated(self, tokens: Sequence[int]) -> None:
         """Count tokens as cached after a pass."""
+        if self.in_chunks == len(self._cached) and len(tokens) == self._native.n_batch:
+            self.in_chunks += len(tokens)
         self._cached += tokens
 
     def resync(self, tokens: Sequence[int]) -> None:
@@ -164,6 +170,7 @@ class LlamaSequence:
         """Forget everything, and whatever else the memory holds of the sequence."""
         self._native.clear(self.number)
         self._cached.clear()
+        self.in_chunks = 0
 
     def evaluate(self, tokens: Sequence[int], rows: int, count: int) -> None:
         """Evaluate the next `count` of `tokens` that are not cached, in one chunk, without rows.

@@ -159,6 +159,7 @@ class _Sibling(LlamaSequence):
         if donor is not None:
             self._native.copy(donor.number, self.number)
             self._cached = list(donor.cached)
+            self.in_chunks = donor.in_chunks
         LlamaSequence.reuse(self, tokens, rows)
 
     def _known(self, tokens: Sequence[int]) -> tuple[int, "_Sibling | None"]:

@@ -34,14 +34,23 @@ class StateUnfitError(Exception):
     """A state is not there, not whole, or of something else; or cannot be written. The text says why, on one line."""
 
 
-def save_state(context: LlamaSequence, directory: Path, identity: str, extra: Json) -> int:
-    """Write what a context has evaluated; return the bytes that it takes. Other states beside it are removed.
+def size_of_state(context: LlamaSequence) -> int:
+    """Return how many bytes a state of what a sequence has evaluated takes, a header aside."""
+    size = native.llama_state_seq_get_size(context.handle, context.number)
+    return int(size) + 4 * context.n_cached
+
+
+def save_state(
+    context: LlamaSequence, directory: Path, identity: str, extra: Json, *, beside: bool = False
+) -> int:
+    """Write what a sequence has evaluated; return the bytes that it takes.
 
     Args:
-        context: the target's first sequence.
-        directory: gets the state; all that lies beside it in its parent goes, so that there is one state at most.
+        context: the target's sequence.
+        directory: gets the state.
         identity: what the model is, such as the sha256 of its file.
         extra: what `restore_state` is to return; must fit into JSON.
+        beside: whether what lies beside it in its parent stays; else there is one state at most.
 
     Raises:
         StateUnfitError: nothing is evaluated, there is no room, or the disk fails.
@@ -50,12 +59,12 @@ def save_state(context: LlamaSequence, directory: Path, identity: str, extra: Js
     if not tokens:
         raise StateUnfitError("nothing is evaluated")
     shelf = directory.parent
-    size = int(native.llama_state_seq_get_size(context.handle, 0)) + 4 * len(tokens)
+    size = size_of_state(context)
     try:
         shelf.mkdir(mode=0o700, parents=True, exist_ok=True)
         free = shutil.disk_usage(shelf).free
         if size > MOST_BYTES or size + _SPARE_BYTES > free:
-            raise StateUnfitError(f"{size} bytes are too many: {free} are free")
+            raise StateUnfitError(f"{size} bytes are needed, but {free} are free")
         made = Path(tempfile.mkdtemp(prefix=".", dir=shelf))  # 0700
         try:
             payload = _written_payload(context, made / _PAYLOAD)
@@ -67,7 +76,7 @@ def save_state(context: LlamaSequence, directory: Path, identity: str, extra: Js
             header = json.dumps({"magic": MAGIC, "version": VERSION, **_sealed(body)})
             _private(made / _HEADER).write_text(header)
             for other in shelf.iterdir():
-                if other != made:
+                if other != made and (other == directory or not beside):
                     _remove(other)
             made.rename(directory)
         finally:
@@ -90,12 +99,7 @@ def restore_state(context: LlamaSequence, directory: Path, identity: str) -> Jso
     Raises:
         StateUnfitError: there is none, it is not whole, or it belongs to something else.
     """
-    body = _header(directory / _HEADER)
-    belongs_to = _belongs_to(context, identity)
-    if body["belongs_to"] != belongs_to:
-        named = body["belongs_to"]
-        other = [name for name, value in belongs_to.items() if named.get(name) != value]
-        raise StateUnfitError(f"it is of another {', '.join(other) or 'version'}")
+    body = _fitting_header(context, directory, identity)
     payload, path = body["payload"], directory / _PAYLOAD
     if not 0 < payload["tokens"] < context.n_ctx:
         raise StateUnfitError(
@@ -110,7 +114,7 @@ def restore_state(context: LlamaSequence, directory: Path, identity: str) -> Jso
     tokens = (ctypes.c_int32 * payload["tokens"])()
     count = ctypes.c_size_t(0)
     read = native.llama_state_seq_load_file(
-        context.handle, os.fsencode(path), 0, tokens, len(tokens), ctypes.byref(count)
+        context.handle, os.fsencode(path), context.number, tokens, len(tokens), ctypes.byref(count)
     )
     held = list(tokens[: count.value]) if read else []
     if not context.assume(held) or not held:
@@ -119,12 +123,29 @@ def restore_state(context: LlamaSequence, directory: Path, identity: str) -> Jso
     return extra
 
 
+def extra_of_state(context: LlamaSequence, directory: Path, identity: str) -> Json:
+    """Return the `extra` of a state without putting it back; takes and raises what `restore_state` does."""
+    extra: Json = _fitting_header(context, directory, identity)["extra"]
+    return extra
+
+
+def _fitting_header(context: LlamaSequence, directory: Path, identity: str) -> dict[str, Any]:
+    """Return the header of a state that belongs to a model as it is loaded."""
+    body = _header(directory / _HEADER)
+    belongs_to = _belongs_to(context, identity)
+    if body["belongs_to"] != belongs_to:
+        named = body["belongs_to"]
+        other = [name for name, value in belongs_to.items() if named.get(name) != value]
+        raise StateUnfitError(f"it is of another {', '.join(other) or 'version'}")
+    return body
+
+
 def _written_payload(context: LlamaSequence, path: Path) -> dict[str, Any]:
     tokens = context.cached
     array = (ctypes.c_int32 * len(tokens))(*tokens)
     # llama.cpp writes piece by piece: no second copy of the cache in memory.
     written = native.llama_state_seq_save_file(
-        context.handle, os.fsencode(_private(path)), 0, array, len(tokens)
+        context.handle, os.fsencode(_private(path)), context.number, array, len(tokens)
     )
     size_bytes = path.stat().st_size
     if not written or written != size_bytes:

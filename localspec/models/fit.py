@@ -144,7 +144,7 @@ def fit(
             notes = plan.given_up
             if shrunk:
                 smaller = f"the context is {n_ctx} tokens instead of {asked.n_ctx}"
-                notes = (f"{smaller}: the memory that is free holds no more", *notes)
+                notes = (f"{smaller}: no more fits free memory", *notes)
             if small is None and draft_model is not None:
                 notes = (_dropped(draft_model, settings, machine), *notes)
             return replace(plan, given_up=notes, shrunk=shrunk)

@@ -101,12 +101,31 @@ class SamplingParams:
         ),
     )
     presence_penalty: float = declared(
-        0.0, Option(least=-_MOST, most=_MOST, range_text=f"within ±{_MOST}")
+        0.0,
+        Option(
+            "Penalise tokens that have occurred; 0 is off.",
+            least=-_MOST,
+            most=_MOST,
+            range_text=f"within ±{_MOST}",
+        ),
     )
     frequency_penalty: float = declared(
-        0.0, Option(least=-_MOST, most=_MOST, range_text=f"within ±{_MOST}")
+        0.0,
+        Option(
+            "Penalise tokens for each time that they have occurred; 0 is off.",
+            least=-_MOST,
+            most=_MOST,
+            range_text=f"within ±{_MOST}",
+        ),
     )
-    penalty_last_n: int = declared(64, Option(least=0, range_text="0 (off) or more"))
+    penalty_last_n: int = declared(
+        64,
+        Option(
+            "How many of the last tokens are penalised; 0 is off.",
+            least=0,
+            range_text="0 (off) or more",
+        ),
+    )
     logit_bias: tuple[tuple[int, float], ...] = declared(
         (), Option(takes="an object of token ids and numbers")
     )

@@ -15,14 +15,15 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from localspec.chat.events import Reply, Text
-from localspec.chat.reply_figures import speculation, timings
+from localspec.chat.reply_figures import timings
 from localspec.decoding.round import StopReason
 from localspec.engine.protocol import Ask, ReplyDone
 from localspec.errors import UsageError
 from localspec.messages import Message, from_json
 from localspec.options import ReplyOptions
-from localspec.serve.answering import Service, collected, streamed, unless_gone
+from localspec.serve.answering import Service, collected, drafting, streamed, unless_gone
 from localspec.serve.http import body_of
+from localspec.serve.steady import steady
 
 _SAMPLING = ("temperature", "top_p", "top_k")
 _ENDS = {
@@ -56,9 +57,9 @@ class MessagesBody(CountBody):
 async def messages(request: Request, service: Service) -> Response:
     """Answer a conversation."""
     body = await body_of(request, MessagesBody)
-    service.require(body.model)
+    service = service.of(body.model)
     options = _options(body, service.options)
-    reply = service.backend.reply(Ask(0, _said(body), options))
+    reply = service.reply(request, Ask(0, _said(body), options))
     head = {"id": f"msg_{secrets.token_hex(12)}", "type": "message", "role": "assistant"}
     if body.stream:
         return await streamed(request, _events(reply, {**head, "model": service.name}, options))
@@ -70,7 +71,7 @@ async def messages(request: Request, service: Service) -> Response:
         **_ending(done.reply, options),
         "usage": _usage(done.reply),
         "timings": timings(done.reply),
-        "speculation": speculation(done.reply),
+        "speculation": drafting(done),
     }
     return JSONResponse(answer)
 
@@ -78,8 +79,8 @@ async def messages(request: Request, service: Service) -> Response:
 async def count_tokens(request: Request, service: Service) -> Response:
     """Say how many tokens a conversation takes."""
     body = await body_of(request, CountBody)
-    service.require(body.model)
-    tokens = await unless_gone(request, service.backend.count(_said(body)))
+    service = service.of(body.model)
+    tokens = await unless_gone(request, service.count(_said(body)))
     return JSONResponse({"input_tokens": tokens})
 
 
@@ -123,8 +124,8 @@ def _said(body: CountBody) -> tuple[Message, ...]:
     if body.tools:
         raise UsageError("tools is not supported by this server yet: remove it")
     system = [{"role": "system", "content": body.system}] if body.system else []
-    return tuple(
-        from_json(each, f"message {at}") for at, each in enumerate([*system, *body.messages], 1)
+    return steady(
+        [from_json(each, f"message {at}") for at, each in enumerate([*system, *body.messages], 1)]
     )
 
 

@@ -14,6 +14,7 @@ from starlette.types import ASGIApp
 from localspec.errors import LocalspecError
 from localspec.serve import anthropic, llama_server, openai, responses
 from localspec.serve.answering import Service
+from localspec.serve.conditions import Conditions
 from localspec.serve.http import Guard, Guarded, error_of, told
 from localspec.serve.metrics import CONTENT_TYPE, Metrics
 
@@ -30,8 +31,20 @@ _POSTS: dict[str, Handler] = {
 }
 
 
-def application(service: Service, metrics: Metrics, guard: Guard) -> ASGIApp:
-    """Return the server as an ASGI application."""
+def application(
+    service: Service,
+    metrics: Metrics,
+    guard: Guard,
+    conditions: Callable[[], Conditions] = Conditions,
+) -> ASGIApp:
+    """Return the server as an ASGI application.
+
+    Args:
+        service: answers.
+        metrics: has seen what happened.
+        guard: lets in.
+        conditions: tells what the machine takes from the server.
+    """
 
     def posted(handler: Handler) -> Callable[[Request], Awaitable[Response]]:
         async def handle(request: Request) -> Response:
@@ -48,16 +61,21 @@ def application(service: Service, metrics: Metrics, guard: Guard) -> ASGIApp:
         return await openai.models(service)
 
     async def health(_: Request) -> Response:
-        backend = service.backend
-        state = "lost" if backend.lost else "ok" if backend.ready else "loading"
-        figures = {"status": state, "model": service.name, "under_way": backend.under_way}
+        backend, state = service.backend, service.state
+        figures = {
+            "status": state,
+            "model": service.loaded.name,
+            "under_way": backend.under_way + service.residence.waiting,
+            "running": metrics.running,
+            "waiting": metrics.waiting + service.residence.waiting,
+            "conditions": conditions().sentences,
+        }
         if backend.lost:
             figures["reason"] = backend.lost
-        return JSONResponse(figures, 200 if state == "ok" else 503)
+        return JSONResponse(figures, 200 if state in {"ok", "unloaded"} else 503)
 
     async def measured(_: Request) -> Response:
-        text = metrics.text(service.backend.under_way)
-        return Response(text, headers={"Content-Type": CONTENT_TYPE})
+        return Response(metrics.text(conditions()), headers={"Content-Type": CONTENT_TYPE})
 
     app = Starlette(
         routes=[
@@ -68,7 +86,7 @@ def application(service: Service, metrics: Metrics, guard: Guard) -> ASGIApp:
         ],
         exception_handlers={HTTPException: _wrong_address, Exception: _fault},
     )
-    return Guarded(app, guard)
+    return Guarded(app, guard, metrics.refuse)
 
 
 async def _wrong_address(request: Request, error: Exception) -> Response:

@@ -9,7 +9,8 @@ import threading
 import time
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Sequence
-from contextlib import suppress
+from contextlib import aclosing, suppress
+from dataclasses import replace
 
 from localspec.chat.events import Text
 from localspec.engine.client import EngineClient
@@ -33,14 +34,31 @@ from localspec.errors import LocalspecError
 from localspec.messages import Message
 from localspec.options import LaunchOptions
 
+Answer = ReplyEvents | ReplyDone | Counted | Tokens
+"""What the engine says of a question that it can do."""
 _MOST_DEATHS, _WITHIN_S = 5, 60.0
 """An engine that dies so often, and never gets ready in between, stays down."""
+_LAST_WORDS_S = 20.0
+"""How long the engine may take to write down what it has evaluated."""
 _LOOK_S = 0.5
 """How often the thread that listens looks whether it is still needed."""
 
 
 class Busy(LocalspecError):
     """As many requests wait as may wait."""
+
+
+class WaitedTooLong(LocalspecError):
+    """No sequence was free in time.
+
+    Args:
+        within_s: that time.
+    """
+
+    def __init__(self, within_s: float | None) -> None:
+        super().__init__(
+            f"no answer could begin within {within_s:g} s, there are too many before it: try later"
+        )
 
 
 class EngineLost(LocalspecError):
@@ -68,6 +86,8 @@ class Backend:
         launch: what to load.
         most: requests that may run or wait; one more is refused.
         watch: sees every notice, for progress and figures.
+        on_ask: sees every question, with the number that its notices bear.
+        max_wait_s: how long a request may wait until it begins; None lets it wait.
     """
 
     def __init__(
@@ -76,17 +96,22 @@ class Backend:
         launch: LaunchOptions,
         most: int,
         watch: Callable[[Notice], None] = lambda _notice: None,
+        on_ask: Callable[[int, Question], None] = lambda _number, _asked: None,
+        max_wait_s: float | None = None,
     ) -> None:
         self._client = client
         self._launch = launch
         self._most = most
         self._watch = watch
+        self._on_ask = on_ask
+        self._max_wait_s = max_wait_s
         self._loop = asyncio.get_running_loop()
         self._asked: dict[int, asyncio.Queue[Notice]] = {}
         self._deaths: deque[float] = deque(maxlen=_MOST_DEATHS)
         self._loaded: asyncio.Future[Ready] = self._loop.create_future()
         self._lost = ""
         self._closed = False
+        self._resting = False
 
     @property
     def ready(self) -> Ready | None:
@@ -122,11 +147,40 @@ class Backend:
         threading.Thread(target=self._listen, daemon=True, name="localspec-notices").start()
         return await asyncio.shield(self._loaded)
 
+    async def load(self, launch: LaunchOptions) -> Ready:
+        """Load other models in place of those that are loaded; to be called while nothing is under way.
+
+        Raises:
+            Refused: they cannot be loaded; then nothing is.
+            EngineLost: the engine died of it.
+        """
+        with suppress(LocalspecError):  # what is loaded again after a death is told first
+            await asyncio.shield(self._loaded)
+        self._launch, self._lost, self._resting = launch, "", False
+        self._deaths.clear()
+        self._loaded = self._loop.create_future()
+        if not self._client.alive:
+            await asyncio.to_thread(self._client.close, 0)
+            self._client.start()
+        self._client.load(launch)
+        try:
+            return await asyncio.shield(self._loaded)
+        except LocalspecError:
+            self._lost = ""  # others may be had
+            raise
+
+    async def unload(self) -> None:
+        """End the engine, which gives all its memory back; `load` starts it again."""
+        self._resting = True
+        await asyncio.to_thread(self._client.close, _LAST_WORDS_S)
+        self._settle(EngineLost("no model is loaded"))
+        self._lost = ""
+
     async def close(self) -> None:
         """End the engine; whoever still waits is told."""
         self._closed = True
         self._end_all("the server stops")
-        await asyncio.to_thread(self._client.close)
+        await asyncio.to_thread(self._client.close, _LAST_WORDS_S)
 
     async def reply(self, asked: Ask) -> AsyncGenerator[Text | ReplyDone]:
         """Yield the pieces of an answer, and in the end the whole.
@@ -135,24 +189,43 @@ class Backend:
 
         Raises:
             Busy: too many requests are under way.
+            WaitedTooLong: it did not begin in time.
             Refused: it cannot be answered.
             EngineLost: the engine died meanwhile.
         """
-        number = self._ask(asked)
-        try:
-            while True:
-                notice = await self._next(number)
+        async with aclosing(self.notices(asked)) as notices:
+            async for notice in notices:
                 if isinstance(notice, ReplyDone):
-                    self._forget(number)
                     yield notice
-                    return
-                if isinstance(notice, ReplyEvents):
+                elif isinstance(notice, ReplyEvents):
                     for event in notice.events:
                         if isinstance(event, Text):
                             yield event
+
+    async def notices(
+        self, asked: Question, began: Callable[[int], None] = lambda _number: None
+    ) -> AsyncGenerator[Answer]:
+        """Yield all that the engine says of a question; `began` is told its number. Closes and raises as `reply` does."""
+        within_s = None
+        if isinstance(asked, Ask):
+            asked = replace(asked, afresh=self.exact)
+            within_s = self._max_wait_s
+        number = self._ask(asked)
+        began(number)
+        try:
+            while number in self._asked:
+                notice = await self._next(number, within_s)
+                within_s = None  # the first says that it begins
+                if not isinstance(notice, ReplyEvents):
+                    self._forget(number)
+                yield notice
         finally:
             if self._forget(number):
                 self._client.cancel(number)
+
+    def cancel(self, number: int) -> None:
+        """End an answer with what there is of it."""
+        self._client.cancel(number)
 
     async def count(self, messages: Sequence[Message]) -> int:
         """Return how many tokens a conversation takes; raises as `reply` does."""
@@ -166,13 +239,10 @@ class Backend:
         assert isinstance(notice, Tokens), notice  # noqa: S101 - the protocol says so
         return notice
 
-    async def _told(self, asked: Question) -> Notice:
+    async def _told(self, asked: Question) -> Answer:
         """Return the one notice that answers a question."""
-        number = self._ask(asked)
-        try:
-            return await self._next(number)
-        finally:
-            self._forget(number)
+        async with aclosing(self.notices(asked)) as notices:
+            return await anext(notices)
 
     def _ask(self, asked: Question) -> int:
         if self._lost or self._closed:
@@ -181,16 +251,21 @@ class Backend:
             raise Busy(f"{len(self._asked)} requests are under way, as many as may be: try later")
         number = self._client.question(asked)
         self._asked[number] = asyncio.Queue()
+        self._on_ask(number, asked)
         return number
 
-    async def _next(self, number: int) -> Notice:
-        notice = await self._asked[number].get()
+    async def _next(self, number: int, within_s: float | None = None) -> Answer:
+        try:
+            notice = await asyncio.wait_for(self._asked[number].get(), within_s)
+        except TimeoutError:
+            raise WaitedTooLong(within_s) from None
         if isinstance(notice, Failed):
             self._forget(number)
             raise Refused(notice.kind, notice.reason)
         if isinstance(notice, EngineDied):
             self._forget(number)
             raise EngineLost(notice.reason)
+        assert isinstance(notice, Answer), notice  # noqa: S101 - the protocol says so
         return notice
 
     def _forget(self, number: int) -> bool:
@@ -236,7 +311,7 @@ class Backend:
         self._end_all(self._lost)
 
     def _died(self, reason: str) -> None:
-        if self._closed:
+        if self._closed or self._resting:
             return
         first = self.ready is None and not self._deaths
         self._deaths.append(time.monotonic())

@@ -1,7 +1,8 @@
 """What every request has to get past, and how errors are told: keys, hosts, origins, sizes, bodies."""
 
+import hashlib
 import hmac
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -12,10 +13,13 @@ from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from localspec.errors import ContextOverflow, LocalspecError, UsageError
-from localspec.serve.backend import Busy, EngineLost, Refused
+from localspec.serve.backend import Busy, EngineLost, Refused, WaitedTooLong
 
+CLIENT = "localspec.client"
+"""Under which a request's scope has the name of who asks."""
 MOST_BODY_BYTES = 16 << 20
 _RETRY_S = 2
+_TRY_LATER = {429, 503}
 _FAULTS = {"Fault", "PassFailed", "FrameError"}
 T = TypeVar("T")
 
@@ -52,27 +56,44 @@ class Guard:
             return 401, "the API key is missing or wrong: send it as Authorization: Bearer KEY"
         return None
 
+    def client(self, headers: Headers, peer: str) -> str:
+        """Return a name for who asks, of which nothing can be read: the key, or where none is needed whatever tells programs apart.
+
+        Args:
+            headers: of a request that is let in.
+            peer: where it comes from, without a port: a program may use many.
+        """
+        named = () if self.keys else (peer, headers.get("user-agent", ""))
+        text = "\n".join((_key(headers), *named))
+        return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
+
     def _has_key(self, headers: Headers) -> bool:
-        scheme, _, key = headers.get("authorization", "").partition(" ")
-        given = key if scheme.lower() == "bearer" else headers.get("x-api-key", "")
+        given = _key(headers)
         # All are compared, so that the time tells nothing.
         found = [hmac.compare_digest(given.encode(), each.encode()) for each in self.keys]
         return any(found)
 
 
 class Guarded:
-    """An ASGI app behind a `Guard`."""
+    """An ASGI app behind a `Guard`.
 
-    def __init__(self, app: ASGIApp, guard: Guard) -> None:
+    Args:
+        app: sees only what is let in, with `CLIENT` in its scope.
+        guard: lets in.
+        refused: is told the status of every answer that is an error.
+    """
+
+    def __init__(self, app: ASGIApp, guard: Guard, refused: Callable[[int], None]) -> None:
         self._app = app
         self._guard = guard
+        self._refused = refused
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Let a request through, or answer that it is not let in."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        headers = Headers(scope=scope)
+        headers, send = Headers(scope=scope), self._counting(send)
         origin = headers.get("origin")
         allowed = origin is not None and origin in self._guard.origins
         if allowed and scope["method"] == "OPTIONS":
@@ -89,7 +110,17 @@ class Guarded:
             status, reason = refusal
             await error_of(scope["path"], status, reason)(scope, receive, send)
             return
+        peer = (scope.get("client") or ("",))[0]
+        scope[CLIENT] = self._guard.client(headers, str(peer))
         await self._app(scope, receive, _with_origin(send, str(origin)) if allowed else send)
+
+    def _counting(self, send: Send) -> Send:
+        async def sending(message: Message) -> None:
+            if message["type"] == "http.response.start" and message["status"] >= 400:
+                self._refused(message["status"])
+            await send(message)
+
+        return sending
 
 
 async def body_of(request: Request, kind: type[T]) -> T:
@@ -119,7 +150,7 @@ def status_of(error: LocalspecError) -> int:
     match error:
         case Busy():
             return 429
-        case EngineLost():
+        case EngineLost() | WaitedTooLong():
             return 503
         case NotFound():
             return 404
@@ -137,7 +168,7 @@ def told(path: str, error: LocalspecError) -> JSONResponse:
 
 def error_of(path: str, status: int, reason: str, code: str | None = None) -> JSONResponse:
     """Return an error in the form of the interface that was asked."""
-    headers = {"Retry-After": str(_RETRY_S)} if status == 429 else {}
+    headers = {"Retry-After": str(_RETRY_S)} if status in _TRY_LATER else {}
     return JSONResponse(error_body(path, status, reason, code), status, headers)
 
 
@@ -156,6 +187,12 @@ _KINDS = {
     429: "rate_limit_error",
     503: "overloaded_error",
 }
+
+
+def _key(headers: Headers) -> str:
+    """Return the key that a request bears; empty where it bears none."""
+    scheme, _, key = headers.get("authorization", "").partition(" ")
+    return key if scheme.lower() == "bearer" else headers.get("x-api-key", "")
 
 
 def _name(host: str) -> str:

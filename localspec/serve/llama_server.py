@@ -12,12 +12,11 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from localspec.chat.events import Reply, Text
-from localspec.chat.reply_figures import speculation
+from localspec.chat.events import Text
 from localspec.decoding.round import StopReason
 from localspec.engine.protocol import Ask, Detokenize, ReplyDone, Tokenize
 from localspec.messages import Infill
-from localspec.serve.answering import Service, collected, streamed, unless_gone
+from localspec.serve.answering import Service, collected, drafting, streamed, unless_gone
 from localspec.serve.http import body_of
 from localspec.serve.openai import CompletionBody, completion_options, own_draft
 
@@ -59,7 +58,7 @@ class InfillBody(CompletionBody):
 async def infill(request: Request, service: Service) -> Response:
     """Fill in a gap, as llama.vim and llama.vscode ask for it."""
     body = await body_of(request, InfillBody)
-    service.require(body.model)
+    service = service.of(body.model)
     files = tuple((each.filename, each.text) for each in body.input_extra)
     gap = Infill(body.input_prefix + body.prompt, body.input_suffix, files=files)
     # Editors ask for no token at all so that the context is read ahead; -1 is no limit.
@@ -68,12 +67,12 @@ async def infill(request: Request, service: Service) -> Response:
         body.seed = None
     options = completion_options(body, service.options, None if wanted < 0 else max(1, wanted))
     draft = own_draft(body.localspec, service)
-    reply = service.backend.reply(Ask(0, (), options, draft=draft, infill=gap))
+    reply = service.reply(request, Ask(0, (), options, draft=draft, infill=gap))
     if body.stream:
         return await streamed(request, _filling(reply, body, service.name))
     ((done, _),) = await collected(request, [reply])
     text = done.reply.text if wanted else ""
-    return JSONResponse(_chosen(_filled(done.reply, text, service.name), body.response_fields))
+    return JSONResponse(_chosen(_filled(done, text, service.name), body.response_fields))
 
 
 async def _filling(
@@ -82,13 +81,14 @@ async def _filling(
     async with aclosing(reply):
         async for each in reply:
             if isinstance(each, ReplyDone):
-                told = _chosen(_filled(each.reply, "", model), body.response_fields)
+                told = _chosen(_filled(each, "", model), body.response_fields)
             else:
                 told = {"content": "" if body.n_predict == 0 else each.text, "stop": False}
             yield f"data: {json.dumps(told, separators=(',', ':'))}\n\n"
 
 
-def _filled(reply: Reply, content: str, model: str) -> dict[str, Any]:
+def _filled(done: ReplyDone, content: str, model: str) -> dict[str, Any]:
+    reply = done.reply
     evaluated = reply.prompt_tokens - reply.cached_tokens
     return {
         "content": content,
@@ -103,7 +103,7 @@ def _filled(reply: Reply, content: str, model: str) -> dict[str, Any]:
             **_pace("prompt", evaluated, reply.prefill_s),
             **_pace("predicted", reply.completion_tokens, reply.decode_s),
         },
-        "speculation": speculation(reply),
+        "speculation": drafting(done),
     }
 
 
@@ -134,7 +134,7 @@ async def tokenize(request: Request, service: Service) -> Response:
     """Return the ids of a text; where asked, each with its piece, or the bytes of one that is no text by itself."""
     body = await body_of(request, TokenizeBody)
     asked = Tokenize(0, body.content, body.add_special)
-    found = await unless_gone(request, service.backend.tokens(asked))
+    found = await unless_gone(request, service.tokens(asked))
     if not body.with_pieces:
         return JSONResponse({"tokens": found.tokens})
     pairs = zip(found.tokens, found.pieces, strict=True)
@@ -144,7 +144,7 @@ async def tokenize(request: Request, service: Service) -> Response:
 async def detokenize(request: Request, service: Service) -> Response:
     """Return what ids stand for, control tokens included."""
     body = await body_of(request, DetokenizeBody)
-    found = await unless_gone(request, service.backend.tokens(Detokenize(0, tuple(body.tokens))))
+    found = await unless_gone(request, service.tokens(Detokenize(0, tuple(body.tokens))))
     whole = "".join(found.pieces).encode("latin-1")
     return JSONResponse({"content": whole.decode(errors="replace")})
 

@@ -1,73 +1,165 @@
 """Metrics: what the server does, as Prometheus reads it."""
 
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
-from localspec.chat.events import Reply
-from localspec.engine.protocol import EngineDied, Failed, Notice, ReplyDone
+from localspec.chat.events import Reply, RoundDone, Started, Text
+from localspec.engine.protocol import (
+    Ask,
+    EngineDied,
+    Failed,
+    Notice,
+    Question,
+    ReplyDone,
+    ReplyEvents,
+)
+from localspec.serve.conditions import Conditions
+from localspec.telemetry.workload import workload_of
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _SECONDS = (0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120)
+_GAUGES = {
+    "requests_running": "Requests being answered.",
+    "requests_waiting": "Requests waiting for a sequence.",
+    "on_battery": "Whether the machine runs on battery.",
+    "too_hot": "Whether it is too hot, or was slowed down for heat.",
+    "clock_share": "What clocks may reach of what they can, 0 to 1.",
+    "cores_taken": "Cores that other programs take.",
+}
+_WIDTHS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 64, 128, 256, 512)
+
+
+@dataclass(slots=True)
+class _UnderWay:
+    """A request, as far as it is."""
+
+    asked: Ask
+    since_s: float
+    began: bool = False
+    wrote: bool = False
 
 
 class Metrics:
-    """Counts what the engine tells."""
+    """Counts what is asked and what the engine tells.
 
-    def __init__(self) -> None:
+    Args:
+        clock: seconds, monotonic.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._asked: dict[int, _UnderWay] = {}
         self._registry = registry = CollectorRegistry()
-        self._requests = Counter(
-            "localspec_requests", "Requests by what became of them.", ["outcome"], registry=registry
+
+        def counter(name: str, said: str, *labels: str) -> Counter:
+            return Counter(f"localspec_{name}", said, labels, registry=registry)
+
+        def histogram(name: str, said: str, buckets: tuple[float, ...]) -> Histogram:
+            return Histogram(f"localspec_{name}", said, buckets=buckets, registry=registry)
+
+        self._requests = counter("requests", "Requests by what became of them.", "outcome")
+        self._refused = counter("refused", "Requests refused, by HTTP status.", "status")
+        self._tokens = counter("tokens", "Tokens: prompt, cached, completion.", "kind")
+        by = ("drafter", "workload")
+        self._rounds = counter("rounds", "Rounds by drafter and kind of text.", *by)
+        self._drafted = counter("drafted_tokens", "Drafted tokens, likewise.", *by)
+        self._accepted = counter("accepted_tokens", "Drafted tokens accepted, likewise.", *by)
+        self._deaths = counter("engine_deaths", "How often the engine died.")
+        self._waited_s = histogram("wait_seconds", "From the request to its begin.", _SECONDS)
+        self._first_token_s = histogram(
+            "first_token_seconds",
+            "From the request to the first token, waiting included.",
+            _SECONDS,
         )
-        self._tokens = Counter(
-            "localspec_tokens", "Tokens: prompt, cached, completion.", ["kind"], registry=registry
+        self._widths = histogram(
+            "pass_tokens", "Tokens per pass of the target that gave logits.", _WIDTHS
         )
-        self._drafted = Counter(
-            "localspec_drafted_tokens", "Drafted tokens by drafter.", ["drafter"], registry=registry
-        )
-        self._accepted = Counter(
-            "localspec_accepted_tokens",
-            "Drafted tokens that were accepted.",
-            ["drafter"],
-            registry=registry,
-        )
-        self._rounds = Counter(
-            "localspec_rounds", "Rounds by drafter.", ["drafter"], registry=registry
-        )
-        self._deaths = Counter(
-            "localspec_engine_deaths", "How often the engine died.", registry=registry
-        )
-        self._first_token_s = Histogram(
-            "localspec_first_token_seconds",
-            "From the request to the first token.",
-            buckets=_SECONDS,
-            registry=registry,
-        )
-        self._under_way = Gauge(
-            "localspec_requests_under_way", "Requests that run or wait.", registry=registry
-        )
+        self._gauges = {
+            name: Gauge(f"localspec_{name}", said, registry=registry)
+            for name, said in _GAUGES.items()
+        }
+
+    @property
+    def running(self) -> int:
+        """Requests that are being answered."""
+        return sum(each.began for each in self._asked.values())
+
+    @property
+    def waiting(self) -> int:
+        """Requests that wait for a sequence."""
+        return len(self._asked) - self.running
+
+    def ask(self, number: int, asked: Question) -> None:
+        """Take in what the engine is asked."""
+        if isinstance(asked, Ask):
+            self._asked[number] = _UnderWay(asked, self._clock())
 
     def see(self, notice: Notice) -> None:
         """Take in what the engine tells."""
         match notice:
-            case ReplyDone(reply=reply):
-                self._replied(reply)
-            case Failed(id=int()):
+            case ReplyEvents(id=number):
+                self._happened(number, notice)
+            case ReplyDone(id=number, reply=reply, widths=widths):
+                self._replied(self._asked.pop(number, None), reply)
+                for width, passes in widths:
+                    for _ in range(passes):
+                        self._widths.observe(width)
+            case Failed(id=int(number)):
+                self._asked.pop(number, None)
                 self._requests.labels("failed").inc()
             case EngineDied():
+                self._asked.clear()
                 self._deaths.inc()
 
-    def text(self, under_way: int) -> bytes:
-        """Return all of it."""
-        self._under_way.set(under_way)
+    def refuse(self, status: int) -> None:
+        """Take in that a request was refused."""
+        self._refused.labels(str(status)).inc()
+
+    def text(self, conditions: Conditions) -> bytes:
+        """Return all of it, as of now."""
+        now: dict[str, float] = {
+            "requests_running": self.running,
+            "requests_waiting": self.waiting,
+            "on_battery": conditions.battery is not None,
+            "too_hot": bool(conditions.hot) or conditions.throttled,
+            "clock_share": conditions.clock_share,
+            "cores_taken": conditions.cores_taken,
+        }
+        for name, value in now.items():
+            self._gauges[name].set(value)
         return generate_latest(self._registry)
 
-    def _replied(self, reply: Reply) -> None:
+    def _happened(self, number: int, told: ReplyEvents) -> None:
+        asked = self._asked.get(number)
+        if asked is None:
+            return
+        seconds = self._clock() - asked.since_s
+        if not asked.began and any(isinstance(each, Started) for each in told.events):
+            asked.began = True
+            self._waited_s.observe(seconds)
+        if not asked.wrote and any(isinstance(each, RoundDone | Text) for each in told.events):
+            asked.wrote = True
+            self._first_token_s.observe(seconds)
+
+    def _replied(self, asked: _UnderWay | None, reply: Reply) -> None:
         self._requests.labels(reply.stop_reason.value).inc()
         self._tokens.labels("prompt").inc(reply.prompt_tokens)
         self._tokens.labels("cached").inc(reply.cached_tokens)
         self._tokens.labels("completion").inc(reply.completion_tokens)
-        if reply.first_token_s is not None:
-            self._first_token_s.observe(reply.first_token_s)
+        workload = "chat" if asked is None else workload_of(_said(asked.asked), reply.text)
         for name, stats in reply.acceptance.by_drafter.items():
-            self._rounds.labels(name).inc(stats.rounds)
-            self._drafted.labels(name).inc(stats.drafted)
-            self._accepted.labels(name).inc(stats.accepted)
+            self._rounds.labels(name, workload).inc(stats.rounds)
+            self._drafted.labels(name, workload).inc(stats.drafted)
+            self._accepted.labels(name, workload).inc(stats.accepted)
+
+
+def _said(asked: Ask) -> str:
+    """Return what the user said last."""
+    if asked.infill is not None:
+        return asked.infill.prefix
+    if asked.raw is not None:
+        return asked.raw
+    return next((each.text for each in reversed(asked.messages) if each.role == "user"), "")

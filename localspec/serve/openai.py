@@ -3,6 +3,7 @@
 Source: the API reference of OpenAI, and what its Python client sends and reads.
 """
 
+import asyncio
 import json
 import math
 import secrets
@@ -16,15 +17,16 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from localspec.chat.events import Reply, Text
-from localspec.chat.reply_figures import speculation, timings
+from localspec.chat.reply_figures import timings
 from localspec.decoding.round import StopReason
 from localspec.engine.protocol import Ask, ReplyDone
 from localspec.errors import UsageError
 from localspec.messages import Infill, from_json
 from localspec.options import ReplyOptions
-from localspec.serve.answering import Service, collected, merged, streamed
+from localspec.serve.answering import Service, collected, drafting, merged, streamed
 from localspec.serve.http import body_of
 from localspec.serve.openai_forms import ChatForm, TextForm
+from localspec.serve.steady import steady
 
 _MOST_CHOICES = 16
 _MOST_LOGPROBS = 20
@@ -97,10 +99,11 @@ class TextBody(CompletionBody):
 
 
 async def models(service: Service) -> Response:
-    """List what may be named in a request."""
+    """List what may be named in a request, what is loaded before the others."""
+    names = await asyncio.to_thread(service.catalogue.listed)
     listed = [
         {"id": name, "object": "model", "created": service.since, "owned_by": "localspec"}
-        for name in service.names
+        for name in dict.fromkeys([service.loaded.name, *names])
     ]
     return JSONResponse({"object": "list", "data": listed})
 
@@ -108,9 +111,11 @@ async def models(service: Service) -> Response:
 async def chat_completions(request: Request, service: Service) -> Response:
     """Answer a conversation."""
     body = await body_of(request, ChatBody)
-    service.require(body.model)
+    service = service.of(body.model)
     refuse(tools=body.tools or body.functions)
-    messages = tuple(from_json(each, f"message {at}") for at, each in enumerate(body.messages, 1))
+    messages = steady(
+        [from_json(each, f"message {at}") for at, each in enumerate(body.messages, 1)]
+    )
     limit = body.max_completion_tokens or body.max_tokens
     options = replace(
         completion_options(body, service.options, limit), **format_options(body.response_format)
@@ -125,7 +130,7 @@ async def chat_completions(request: Request, service: Service) -> Response:
 async def completions(request: Request, service: Service) -> Response:
     """Go on with a text as it is."""
     body = await body_of(request, TextBody)
-    service.require(body.model)
+    service = service.of(body.model)
     refuse(echo=body.echo)
     texts = [body.prompt] if isinstance(body.prompt, str) else body.prompt
     options = completion_options(body, service.options, body.max_tokens or 16)
@@ -161,7 +166,7 @@ async def _answered(
         "created": int(time.time()),
         "model": form.model,
     }
-    replies = [service.backend.reply(each) for each in asked]
+    replies = [service.reply(request, each) for each in asked]
     if body.stream:
         counted = body.stream_options is not None and body.stream_options.include_usage
         return await streamed(
@@ -314,9 +319,8 @@ def _usage(replies: list[Reply]) -> dict[str, Any]:
 def figures(done: list[ReplyDone]) -> dict[str, Any]:
     """Return what only localspec tells: seed, where the time went, and how drafting went; of several answers, of the first."""
     first = done[0]
-    note = {} if first.forecast is None else {"note": first.forecast.note}
     return {
         "localspec": {"seed": first.reply.seed, "stop_reason": first.reply.stop_reason.value},
         "timings": timings(first.reply),
-        "speculation": {**speculation(first.reply), **note},
+        "speculation": drafting(first),
     }

@@ -34,6 +34,7 @@ from localspec.serve.openai import (
     refuse,
 )
 from localspec.serve.openai_forms import likely
+from localspec.serve.steady import steady
 
 _LOGPROBS = "message.output_text.logprobs"
 _PARTS = {"input_text": "text", "output_text": "text"}
@@ -70,7 +71,7 @@ class ResponsesBody(msgspec.Struct):
 async def responses(request: Request, service: Service) -> Response:
     """Answer a conversation."""
     body = await body_of(request, ResponsesBody)
-    service.require(body.model)
+    service = service.of(body.model)
     if body.previous_response_id is not None or body.conversation is not None:
         raise UsageError("nothing is stored here: send the whole conversation as input")
     refuse(tools=body.tools, prompt=body.prompt, background=body.background)
@@ -80,7 +81,7 @@ async def responses(request: Request, service: Service) -> Response:
     options = _options(body, service.options)
     ask = Ask(0, _said(body), options, draft=draft, logprobs=most)
     shell = _shell(body, options, service.name)
-    reply = service.backend.reply(ask)
+    reply = service.reply(request, ask)
     if body.stream:
         return await streamed(request, _events(reply, shell))
     ((done, texts),) = await collected(request, [reply])
@@ -187,7 +188,7 @@ def _said(body: ResponsesBody) -> tuple[Message, ...]:
     # Thoughts of earlier answers, which clients send back, are not read again.
     items = [each for each in given if not (isinstance(each, dict) and _kind(each) == "reasoning")]
     said = [*system, *map(_as_message, items)]
-    return tuple(from_json(each, f"item {at}") for at, each in enumerate(said, 1))
+    return steady([from_json(each, f"item {at}") for at, each in enumerate(said, 1)])
 
 
 def _as_message(item: Any) -> Any:

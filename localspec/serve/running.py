@@ -16,6 +16,7 @@ from pathlib import Path
 from localspec.storage.files import private_directory
 from localspec.storage.paths import data_dir
 
+_PLACE = "servers"
 _MOST_BYTES = 1 << 16
 
 
@@ -28,12 +29,16 @@ class Running:
         model: the usual name of its models.
         addresses: where it listens: URLs, and paths of sockets.
         since: when it was ready, in Unix seconds.
+        engine: the socket at which other programs of this user ask its engine; empty where there is none.
+        records: what it records of replies, see `launch.recording`: nothing where it is empty.
     """
 
     pid: int
     model: str
     addresses: tuple[str, ...]
     since: int
+    engine: str = ""
+    records: str = ""
 
 
 def directory() -> Path:
@@ -42,9 +47,14 @@ def directory() -> Path:
     Raises:
         UsageError: it cannot be made.
     """
-    path = data_dir() / "servers"
+    path = data_dir() / _PLACE
     private_directory(path)
     return path
+
+
+def engine_socket(pid: int | str) -> Path:
+    """Return where the engine of a server's process is asked."""
+    return data_dir() / _PLACE / f"{pid}.sock"
 
 
 @contextmanager
@@ -66,10 +76,11 @@ def announced(running: Running) -> Iterator[None]:
 def servers() -> list[Running]:
     """Return the servers that run, the oldest first; what is left of others is removed."""
     found = []
-    for path in directory().glob("*.json"):
+    for path in (data_dir() / _PLACE).glob("*.json"):
         running = _read(path)
         if running is None:
             path.unlink(missing_ok=True)
+            engine_socket(path.stem).unlink(missing_ok=True)
         else:
             found.append(running)
     return sorted(found, key=lambda each: each.since)

@@ -91,7 +91,7 @@ def said_of_before(directory: Path) -> str | None:
     if not (directory / BEFORE).exists():
         return None
     return (
-        f"{directory / BEFORE} was recorded by an earlier localspec and is not read any more: "
+        f"{directory / BEFORE} was recorded by an earlier localspec and is no longer read: "
         "`localspec telemetry wipe` removes it, with all that was recorded since"
     )
 

@@ -7,9 +7,8 @@ from itertools import chain
 from operator import add, attrgetter
 from typing import Any, Self
 
-from localspec.decoding.drafters.drafter import GAPS
 from localspec.decoding.drafters.register import asks_draft_model
-from localspec.decoding.round import OFF, Round
+from localspec.decoding.round import GAPS, OFF, Round
 from localspec.errors import UsageError
 
 WORKLOADS = ("code", "edit", "chat", "summarise", "structured", "creative")

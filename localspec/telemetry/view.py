@@ -69,11 +69,11 @@ def view(report: Report, *, wide: bool = False, bars: bool = True) -> Iterator[R
     depths = {f"from {at}": its for at, its in by["depth"].items()}
     yield from _section("by depth of the context", depths, wide)
     tallies = report.tallies
-    title = "accepted by place in the draft, of those that were judged"
+    title = "acceptance by position in the draft, of the tokens that were checked"
     yield from _rates(title, tallies["position"], lambda at: str(at + 1), wide)
-    title = "accepted by how sure the drafter was, from so much on"
+    title = "acceptance by the drafter's confidence, from this value on"
     yield from _rates(title, tallies["confidence"], lambda at: f"{10 * at}%", wide)
-    title = "corrections by their place among the drafter's choices"
+    title = "corrections by their rank among the drafter's choices"
     ranks = {name: _shares(pairs) for name, pairs in tallies["rank"].items()}
     yield from _rates(title, ranks, lambda at: str(at or "farther"), wide)
     yield from _stages(total, wide)

@@ -134,7 +134,7 @@ class ChatApp(App[None]):
             waiting.append(text)
             self.view.entry.composer.accept(typed)
             many = f"{len(waiting)} question{'' if len(waiting) == 1 else 's'}"
-            told = f"{many} asked next; Esc stops this answer and gives back what waits"
+            told = f"{many} waiting; Esc stops this answer and returns what waits to the input line"
             self._front.tell(told, lambda: waiting)
             return
         if self._front.editing is None:

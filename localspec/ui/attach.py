@@ -138,7 +138,7 @@ def _read(path: Path, name: str) -> str:
         ) from error
     if len(raw) > _MOST_BYTES:
         raise UsageError(
-            f"{name} is longer than {file_size(_MOST_BYTES)}: no context holds it, cut it"
+            f"{name} is longer than {file_size(_MOST_BYTES)}: too long for any context, shorten it"
         )
     try:
         return raw.decode("utf-8-sig").rstrip("\n")

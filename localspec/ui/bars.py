@@ -8,7 +8,8 @@ from textual.content import Content
 from textual.widgets import Static
 
 from localspec.ui.clean import clean_line
-from localspec.ui.colours import Line, content_of
+from localspec.ui.colours import Line, content_of, keys_of
+from localspec.ui.figures import FREE, FULL
 
 _GAP = "  "
 # With less of it, nobody would know what it says.
@@ -49,7 +50,9 @@ class StatusLine(Static):
 
     def render(self) -> Content:
         """Return the line for the width that there is."""
-        return Content(fitted(self._left, self._right, self.content_size.width))
+        line = fitted(self._left, self._right, self.content_size.width)
+        bar = next((at for at, each in enumerate(line) if each in FULL + FREE), len(line))
+        return Content(line).stylize("$text-muted", bar)
 
 
 class Notice(Static):
@@ -86,7 +89,7 @@ class KeyHint(Static):
 
     def tell(self, text: str) -> None:
         """Show them; an empty text takes the line away."""
-        self.update(text)
+        self.update(keys_of(text))
         self.display = bool(text)
 
 

@@ -77,6 +77,15 @@ def tint_of(colour: str, theme: Theme) -> str:
     return f"$text-{colour}" if theme.ansi else f"$text-{colour} on ${colour}-muted"
 
 
+def keys_of(text: str) -> Content:
+    """Return what keys do, each part of it a key and words behind it, so that the keys are seen first."""
+    parts = []
+    for part in text.split(" · "):
+        key, gap, words = part.partition(" ")
+        parts.append(Content.assemble((key, "bold $text-accent"), gap + words))
+    return Content(" · ").join(parts)
+
+
 def content_of(lines: Sequence[Line]) -> Content:
     """Return lines as a widget shows them."""
     parts = [

@@ -133,7 +133,9 @@ async def load(front: Front, argument: str) -> None:
     else:
         found = front.session.talk.history.conversations(argument) if argument else []
         if argument and not found:
-            raise UsageError(f"no conversation holds {argument[:40]!r}, and no model is called so")
+            raise UsageError(
+                f"no conversation contains {argument[:40]!r}, and no model has that name"
+            )
         if len(found) == 1:
             front.session.open(found[0].id)
             await front.show_conversation()

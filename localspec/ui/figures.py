@@ -13,6 +13,7 @@ from localspec.ui.speed_up import SpeedUp, measure
 
 TIMES = "\u00d7"
 _GAUGE_LEAST, _GAUGE_MOST = 0.5, 4.0
+FULL, FREE = "█", "░"
 _CONTEXT_CELLS = 8
 _LABEL = 10
 _STACKED_BELOW = 56
@@ -100,7 +101,7 @@ def status(exchange: Exchange | None, n_ctx: int | None, context_tokens: int) ->
 def filled(share: float, width: int = _CONTEXT_CELLS) -> str:
     """Return how full something is: `█` full, `░` free; a cell is full only when all of it is."""
     full = min(int(share * width), width)
-    return "█" * full + "░" * (width - full)
+    return FULL * full + FREE * (width - full)
 
 
 def stats(exchange: Exchange | None, width: int) -> list[list[Span]]:
@@ -112,7 +113,7 @@ def stats(exchange: Exchange | None, width: int) -> list[list[Span]]:
     """
     rounds = [] if exchange is None else exchange.rounds
     if exchange is None or not rounds:
-        return [[("Nothing was measured yet: ask something.", "dim")]]
+        return [[("Nothing measured yet: ask something first.", "dim")]]
     stacked = width < _STACKED_BELOW
     room = min(width if stacked else width - _LABEL, _MOST_BAR)
     measured = measure(rounds)

@@ -61,8 +61,8 @@ class HistorySheet(ListSheet):
     ) -> None:
         self._history, self._query, self._clock = history, query, clock
         self._export, self._delete = export, delete
-        note = "Enter opens · Ctrl+R renames · Ctrl+X deletes · Ctrl+E exports"
-        super().__init__("Conversations", self._found(query), note=note, search=self._found)
+        keys = "Enter opens · Ctrl+R renames · Ctrl+X deletes · Ctrl+E exports"
+        super().__init__("Conversations", self._found(query), keys=keys, search=self._found)
 
     def _found(self, query: str) -> list[SheetRow]:
         self._query = query

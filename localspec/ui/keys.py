@@ -15,7 +15,7 @@ def _message(keys: str, name: str, text: str) -> Binding:
 
 IN_APP: list[BindingType] = [
     Binding("escape", "stop", "Stop the answer", id="stop"),
-    Binding("ctrl+end", "to_end", "Back to the end", id="to_end", priority=True),
+    Binding("ctrl+end", "to_end", "Go to the end", id="to_end", priority=True),
     _command("f1", "help", "Keys and commands"),
     _command("f2", "stats", "Stats"),
     _command("f3", "lens", "Token lens"),
@@ -27,7 +27,7 @@ IN_APP: list[BindingType] = [
     _command("ctrl+n", "new", "New conversation"),
     _command("ctrl+t", "think", "Fold or unfold"),
     Binding("ctrl+c", "copy_or_stop", "Copy, stop, or clear", id="copy_or_stop", priority=True),
-    Binding("ctrl+q", "quit", "Quit; Ctrl+C twice does, too", id="quit", priority=True),
+    Binding("ctrl+q", "quit", "Quit (or Ctrl+C twice)", id="quit", priority=True),
     Binding("ctrl+z", "suspend_process", "Suspend", id="suspend", priority=True),
     _command("ctrl+g", "editor", "Write in $EDITOR"),
 ]
@@ -35,8 +35,8 @@ IN_APP: list[BindingType] = [
 IN_COMPOSER: list[BindingType] = [
     Binding("enter", "send", "Send", id="send"),
     Binding("ctrl+j,shift+enter,alt+enter", "newline", "New line", id="newline"),
-    Binding("ctrl+d", "leave_or_delete", "Quit, when nothing is written", id="leave"),
-    Binding("ctrl+underscore", "undo", "Undo what was typed", id="undo"),
+    Binding("ctrl+d", "leave_or_delete", "Quit, if the input line is empty", id="leave"),
+    Binding("ctrl+underscore", "undo", "Undo typing", id="undo"),
     Binding("pageup", "app.page(-1)", "Scroll up", id="page_back"),
     Binding("pagedown", "app.page(1)", "Scroll down", id="page_on"),
 ]
@@ -49,7 +49,7 @@ ON_MESSAGE: list[BindingType] = [
     _message("e", "edit", "Edit as a new branch"),
     _message("b", "branch", "Branch into a new conversation"),
     _message("c", "copy", "Copy"),
-    _message("k", "code", "Copy its last code, again: the one before"),
+    _message("k", "code", "Copy its last code; again: the one before"),
     _message("t,enter", "think", "Fold or unfold"),
 ]
 
@@ -61,7 +61,23 @@ _SHORT = {
     "message_code": "code",
     "message_think": "fold",
 }
-_SYMBOLS = {"left": "←", "right": "→"}
+_NAMES = {
+    "escape": "Esc",
+    "pageup": "PageUp",
+    "pagedown": "PageDown",
+    "underscore": "_",
+    "left": "←",
+    "right": "→",
+    "up": "↑",
+    "down": "↓",
+}
+
+
+def key_text(key: str) -> str:
+    """Return a key as people write it: Ctrl+N for ctrl+n, F1 for f1; a single letter stays as it is."""
+    *held, last = key.strip().split("+")
+    named = _NAMES.get(last) or (last.capitalize() if held or len(last) > 1 else last)
+    return "+".join([*(each.capitalize() for each in held), named])
 
 
 def message_hint(chosen: Mapping[str, str], *, question: bool, versions: bool) -> str:
@@ -78,9 +94,9 @@ def message_hint(chosen: Mapping[str, str], *, question: bool, versions: bool) -
         if isinstance(each, Binding) and each.id is not None
     }
     earlier, later = (keys[f"message_{name}"] for name in ("earlier", "later"))
-    parts = [f"{_SYMBOLS.get(earlier, earlier)}{_SYMBOLS.get(later, later)} version"]
+    parts = [f"{key_text(earlier)}{key_text(later)} version"]
     parts += [
-        f"{keys[name]} {text}"
+        f"{key_text(keys[name])} {text}"
         for name, text in _SHORT.items()
         if question or name != "message_edit"
     ]
@@ -96,7 +112,7 @@ def key_list(chosen: Mapping[str, str]) -> list[tuple[str, str, str]]:
     rows = []
     for each in (*IN_APP, *IN_COMPOSER, *ON_MESSAGE):
         if isinstance(each, Binding) and each.id is not None:
-            keys = chosen.get(each.id, each.key).replace(",", ", ")
+            keys = ", ".join(map(key_text, chosen.get(each.id, each.key).split(",")))
             is_command = each.action.startswith("command(") or each.action in {"stop", "quit"}
             rows.append((keys, each.description, f"/{each.id}" if is_command else each.id))
     return rows

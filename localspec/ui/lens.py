@@ -25,7 +25,7 @@ MARKS = {
         for name, entry in reversed(list(DRAFTERS.items()))
     },
     "correction": Mark("<", ">", "error", "corrected by the target"),
-    "bonus": Mark("+", "+", "accent", "added by the target to a whole draft"),
+    "bonus": Mark("+", "+", "accent", "added by the target after a fully accepted draft"),
     "plain": Mark("", "", "", "written by the target, nothing drafted"),
 }
 

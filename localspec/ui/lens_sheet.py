@@ -11,6 +11,7 @@ from textual.widgets import Static
 
 from localspec.chat.events import RoundDone
 from localspec.ui.hanging import Hanging
+from localspec.ui.sheets import entitled
 from localspec.ui.texts import lens_legend, lens_text
 
 
@@ -30,8 +31,7 @@ class LensSheet(ModalScreen[None]):
     def compose(self) -> ComposeResult:
         """Return the sheet."""
         theme = None if self.app.no_color else self.app.current_theme
-        with Vertical(classes="sheet lens") as sheet:
-            sheet.border_title, sheet.border_subtitle = "Token lens", "Esc closes"
+        with entitled(Vertical(classes="sheet lens"), "Token lens", "Esc closes"):
             yield Static(lens_legend(self._happened, theme), classes="legend", markup=False)
             with VerticalScroll():
                 yield Hanging(lens_text(self._happened, theme))

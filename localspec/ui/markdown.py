@@ -48,7 +48,7 @@ class Code:
         framed = width >= _LEAST
         inner = width - 4 if framed else width
         syntax = Syntax("", language, theme=self.theme, background_color="default")
-        text = syntax.highlight(self.text)
+        text = syntax.highlight(self.text.lstrip("\n"))
         text.rstrip()
         text = _hanging(text, console, inner)
         if not framed:

@@ -91,6 +91,8 @@ class MessageLayout:
         if self.shown.kind == "reply":
             text = self.shown.text
             self.strips += self._typesetter().markdown(text, width) if text else []
+        elif self.shown.kind == "greeting":
+            self.strips += self._typesetter().keys(self.shown.text, width)
         else:
             self.strips += self._question(width)
         self.strips += self._foot(width)
@@ -100,11 +102,16 @@ class MessageLayout:
         typesetter = self._typesetter()
         lines = self.shown.text.split("\n")
         left_out = len(lines) - _FIRST_LINES - _LAST_LINES
-        if self.unfolded or left_out <= 1:
-            return typesetter.plain(self.shown.text, width)
-        first = typesetter.plain("\n".join(lines[:_FIRST_LINES]), width)
+        if self.unfolded or left_out <= 1:  # then one of them may be long
+            first = last = typesetter.plain(self.shown.text, width)
+            left_out = len(first) - _FIRST_LINES - _LAST_LINES
+            if self.unfolded or left_out <= 1:
+                return first
+        else:
+            first = typesetter.plain("\n".join(lines[:_FIRST_LINES]), width)
+            last = typesetter.plain("\n".join(lines[-_LAST_LINES:]), width)
         more = typesetter.plain(f"▸ {left_out} more lines", width, _FOLD)
-        return first + more + typesetter.plain("\n".join(lines[-_LAST_LINES:]), width)
+        return first[:_FIRST_LINES] + more + last[-_LAST_LINES:]
 
     def _extend(self, cutter: BlockCutter, width: int) -> None:
         """Lay out the blocks that are done since, and the one that is not."""

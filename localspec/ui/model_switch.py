@@ -13,7 +13,7 @@ from localspec.options import LaunchOptions
 from localspec.ui.clean import clean_line
 from localspec.ui.engine_state import EngineState
 
-DEMONSTRATION = "this small model is for a demonstration, and makes things up"
+DEMONSTRATION = "this is a tiny demo model that makes things up"
 # Errors of a load that come after the models before it were let go, to make room.
 _AFTER_UNLOADING = {"ModelLoadError", "Fault"}
 

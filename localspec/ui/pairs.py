@@ -28,7 +28,7 @@ class PairChoice:
         about: what it is good for.
         recommended: whether it is one of the few that suit this machine best.
         tokens_per_s: the speed that is foreseen without drafting; None where nothing was measured.
-        drafts: whether its draft model could pay here; None where it has none, or nobody asked.
+        drafts: whether its draft model could make it faster here; None where it has none, or nobody asked.
     """
 
     name: str
@@ -51,13 +51,15 @@ class PairChoice:
     @property
     def hint(self) -> str:
         """All that is known, in a sentence's parts."""
-        parts = ["here" if self.here else f"{self._size()} to fetch" if self.size_bytes else ""]
+        parts = ["here" if self.here else f"{self._size()} to download" if self.size_bytes else ""]
         if self.tokens_per_s is not None:
             parts.append(f"about {rounded(self.tokens_per_s)} tokens/s here")
         parts.append(self.about)
         if self.drafts is not None:
             parts.append(
-                "its draft model could pay" if self.drafts else "its draft model would not pay"
+                "its draft model could make it faster"
+                if self.drafts
+                else "faster without its draft model"
             )
         return " · ".join(each for each in parts if each)
 

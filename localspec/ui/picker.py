@@ -11,10 +11,12 @@ from localspec.ui.sheets import ListSheet, SheetRow
 LEAVE = "\0leave"
 """What the first picker returns where the user wants no model."""
 _ALL = "\0all"
+_KEYS = "Enter chooses · Esc closes"
+_KEYS_FIRST = "Enter chooses · a lists all · n quits"
 
-_FIRST = "These suit this machine best. Enter takes one, and it is your model from now on."
-_LATER = "★ suits this machine · ● loaded · size to fetch, tokens/s here"
-_OFFLINE = "You are offline: these are here."
+_FIRST = "These suit this machine best. Enter makes one your default model."
+_LATER = "★ suits this machine · ● loaded · download size · tokens/s on this machine"
+_OFFLINE = "You are offline: these models are on this machine."
 
 
 class Picker(ListSheet):
@@ -36,7 +38,7 @@ class Picker(ListSheet):
         self._pairs = self._possible(choices())
         note = _OFFLINE if offline else _FIRST if first else _LATER
         title = "Choose a model" if first else "Models"
-        super().__init__(title, [], note=note)
+        super().__init__(title, [], note=note, keys=_KEYS_FIRST if first else _KEYS)
         self.rows = self._rows()
         self._begin_at = next((n for n, row in enumerate(self.rows) if row.key == loaded), 0)
 
@@ -68,19 +70,21 @@ class Picker(ListSheet):
         # The cursor stays on its model; where nobody moved it and none is loaded, it is on the best one.
         if marked is not None and (self._loaded or not untouched):
             at = (n for n, row in enumerate(rows) if row.key == marked.key)
-            self.list.highlighted = next(at, 0)
+            self.mark(next(at, 0))
 
     def _possible(self, found: list[PairChoice]) -> list[PairChoice]:
         return [each for each in found if each.here or not self._offline]
 
     def _rows(self) -> list[SheetRow]:
         if not self._pairs:
-            return [SheetRow("", "no model is here", "go online, or give a file with --target")]
+            return [
+                SheetRow("", "no models on this machine", "go online, or give a file with --target")
+            ]
         best = [each for each in self._pairs if each.recommended]
         self.list.set_class(not (self._few and best), "lines")
         if self._few and best:
             rows = [SheetRow(each.name, each.name, each.hint) for each in best]
-            return [*rows, SheetRow(_ALL, "all models", "also by the key a; n leaves")]
+            return [*rows, SheetRow(_ALL, "all models")]
         width = max(len(each.name) for each in self._pairs)
         return [
             SheetRow(each.name, each.row(width, loaded=each.name == self._loaded))

@@ -45,17 +45,17 @@ def read_preferences(path: Path | None = None) -> Preferences:
             values = tomllib.loads(stream.read(_MOST_BYTES).decode())
     except (OSError, ValueError, RecursionError) as error:
         reason = getattr(error, "strerror", None) or str(error)
-        raise UsageError(f"{shown(path)} cannot be read ({reason}): correct it") from error
+        raise UsageError(f"{shown(path)} cannot be read ({reason}): fix it") from error
     tables = ("keys", "personas", "templates")
     unknown = values.keys() - {"theme", *tables}
     if unknown:
         known = ", ".join(f"[{each}]" for each in tables)
         raise UsageError(
-            f"{shown(path)}: {min(unknown)[:60]!r} is not known; known are theme, {known}"
+            f"{shown(path)}: {min(unknown)[:60]!r} is not a known key: use theme, {known}"
         )
     theme = values.get("theme", "")
     if not isinstance(theme, str):
-        raise UsageError(f"{shown(path)}: theme is {theme!r}, but takes the name of one")
+        raise UsageError(f"{shown(path)}: theme is {theme!r}: give the name of a theme")
     texts = {each: _texts(values, each, path) for each in tables}
     return Preferences(theme=theme, file=path, **texts)
 
@@ -78,12 +78,12 @@ def keep_theme(preferences: Preferences, name: str) -> None:
         write_atomic(file.resolve(), with_key(text, "theme", name).encode())
     except OSError as error:
         raise UsageError(
-            f"{shown(file)} cannot be written ({error.strerror}): the theme is not kept"
+            f"{shown(file)} cannot be written ({error.strerror}): the theme is not saved"
         ) from error
 
 
 def _texts(values: Mapping[str, object], name: str, path: Path) -> Mapping[str, str]:
     table = values.get(name, {})
     if not isinstance(table, dict) or not all(isinstance(each, str) for each in table.values()):
-        raise UsageError(f"{shown(path)}: [{name}] takes a text for every name")
+        raise UsageError(f"{shown(path)}: every entry of [{name}] must be text")
     return table

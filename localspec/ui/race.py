@@ -93,7 +93,7 @@ class Race:
         if self._died:
             return f"{self._died}; there is nothing to compare"
         if not self.done:
-            return "with drafting first, then without: both get the whole machine"
+            return "with drafting first, then without, so that each has the whole machine"
         if self.stopped:
             return "stopped: there is nothing to compare"
         with_draft, without = self.lanes
@@ -103,7 +103,7 @@ class Race:
             texts = "the texts are equal"
         else:
             at = min(len(one), len(other)) if fork is None else fork
-            texts = f"the texts fork at character {at + 1}, as they may where rounding decides a near-tie"
+            texts = f"the texts differ from character {at + 1} on, as they may when two tokens are nearly tied"
         return f"{_ratio(with_draft, without)}; {texts}"
 
     def _ask(self, *, draft: bool) -> None:

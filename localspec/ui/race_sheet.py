@@ -10,13 +10,14 @@ from textual.screen import ModalScreen
 from textual.widgets import Static
 
 from localspec.ui.clean import clean, clean_line
+from localspec.ui.colours import keys_of
 from localspec.ui.exchange import Exchange
 from localspec.ui.hanging import Hanging
 from localspec.ui.race import Race
 
 _REDRAW_S = 0.2
 _NAMES = ("with drafting", "without")
-_COLOURS = ("$success", "$primary")
+_COLOURS = ("$primary", "$secondary")
 _FIGURES = len(" 1234.5 tokens/s")
 
 
@@ -36,16 +37,16 @@ class RaceSheet(ModalScreen[None]):
         self._heads = [Static(markup=False, classes="head"), Static(markup=False, classes="head")]
         self._sheet = Vertical(classes="sheet race")
         self._sheet.border_title = "Race"
-        self._verdict = Static(classes="hint", markup=False)
+        self._verdict = Static(classes="verdict", markup=False)
 
     def compose(self) -> ComposeResult:
-        """Return two lanes and a verdict."""
+        """Return the verdict, and two lanes."""
         with self._sheet:
             with Horizontal(classes="heads"):
                 yield from self._heads
+            yield self._verdict
             with VerticalScroll(classes="lanes"), Horizontal(classes="texts"):
                 yield from self._lanes
-            yield self._verdict
 
     def on_mount(self) -> None:
         """Draw, five times a second."""
@@ -64,7 +65,7 @@ class RaceSheet(ModalScreen[None]):
             bar = speed_bar(lane, fastest, room, _COLOURS[index])
             head.update(Content("\n").join([head_line(_NAMES[index], lane), bar]))
             self._lanes[index].show(text_of(lane, fork))
-        self._sheet.border_subtitle = "Esc closes" if race.done else "Esc stops"
+        self._sheet.border_subtitle = keys_of("Esc closes" if race.done else "Esc stops")
         self._verdict.update(clean_line(race.verdict()))
         if not race.done:
             self.query_one(VerticalScroll).scroll_end(animate=False)
@@ -104,5 +105,5 @@ def text_of(lane: Exchange | None, fork: int | None) -> Content:
     if fork is None:
         return Content(clean(text))
     return Content.assemble(
-        clean(text[:fork]), ("⑂", "bold reverse"), (clean(text[fork:]), "underline")
+        clean(text[:fork]), ("≠", "bold reverse"), (clean(text[fork:]), "$text-warning")
     )

@@ -17,7 +17,7 @@ from localspec.ui.lens_sheet import LensSheet
 from localspec.ui.main_view import MainView
 from localspec.ui.preferences import Preferences, keep_theme
 from localspec.ui.race_sheet import RaceSheet
-from localspec.ui.session import CONTEXT, SETTINGS, Session
+from localspec.ui.session import ABOUT, CONTEXT, SETTINGS, Session
 from localspec.ui.sheets import LineSheet, ListSheet, SheetRow, TextSheet
 from localspec.ui.texts import help_text
 
@@ -28,17 +28,17 @@ _CONTEXT_IS_FULL = (
     SheetRow(
         "drop",
         "drop the oldest turns",
-        "the system prompt stays, and so does what the history keeps",
+        "the system prompt stays, and the history keeps everything",
     ),
-    SheetRow("edit", "edit the question", "it goes back to the composer"),
+    SheetRow("edit", "edit the question", "it returns to the input line"),
     SheetRow("new", "start over", "this conversation stays in the history"),
 )
 
-NO_MODEL = "localspec: no model is chosen: `localspec chat NAME` takes one, `localspec recommend` proposes some"
+NO_MODEL = "localspec: no model chosen: `localspec chat NAME` uses one, `localspec recommend` suggests some"
 
 _WHEN = (
     SheetRow("model", "now", "your default model stays as it is"),
-    SheetRow("default", "now and by default", "every start loads it"),
+    SheetRow("default", "now and by default", "loaded at every start"),
 )
 
 
@@ -145,7 +145,7 @@ class Screens:
             with self._app.suspend():
                 text = written(composer.text)
         except SuspendNotSupported:
-            self.tell("this terminal cannot be given to an editor")
+            self.tell("an editor cannot be opened in this terminal")
             return
         composer.fill(text)
         composer.focus()
@@ -194,7 +194,7 @@ class Screens:
             self._app.theme = name
         else:
             known = ", ".join([DARK, LIGHT, *sorted({*self._app.available_themes} - {DARK, LIGHT})])
-            self.tell(f"there is no theme {name[:40]!r}: known are {known}")
+            self.tell(f"there is no theme {name[:40]!r}: choose one of {known}")
 
     def theme_changed(self, name: str) -> None:
         """Lay everything out in other colours, and keep them for the next time.
@@ -244,13 +244,17 @@ class Screens:
             if name == "draft":
                 change(name, "off" if settings.draft else "on")
             elif name:
-                line = LineSheet(name, self.session.setting(name))
+                line = LineSheet(name, self.session.setting(name), ABOUT[name])
                 self._app.push_screen(line, lambda text: change(name, text))
 
         lines = self.session.setting_lines()
-        rows = [SheetRow(name, line) for name, line in zip(SETTINGS, lines, strict=True)]
-        note = "for this conversation; Enter edits one"
-        self._app.push_screen(ListSheet("Settings", rows, note=note), chosen)
+        rows = [
+            SheetRow(name, line, aside=ABOUT[name])
+            for name, line in zip(SETTINGS, lines, strict=True)
+        ]
+        sheet = ListSheet("Settings of this conversation", rows, keys="Enter edits · Esc closes")
+        sheet.list.add_class("lines")
+        self._app.push_screen(sheet, chosen)
 
     def show_stats(self) -> None:
         """Show the panel of stats, or hide it."""
@@ -281,8 +285,8 @@ class Screens:
 
     def tell_refusal(self, message: Failed) -> None:
         """Say why there is no answer; where the context is full, let the user choose what to do."""
-        self.tell(message.reason)
         if message.kind != "ContextOverflow":
+            self.tell(message.reason)
             return
 
         async def chosen(name: str | None) -> None:
@@ -292,13 +296,16 @@ class Screens:
                     await self.show_answer()
             elif name:
                 await self.run(name)
+            else:
+                self.tell(message.reason)
 
         larger = self._larger_context()
         rows = list(_CONTEXT_IS_FULL)
         if larger is not None:
             more = f"+ {size_text(larger.more_bytes)} of memory"
             rows.insert(0, SheetRow(CONTEXT, f"reload with {larger.n_ctx} tokens", more))
-        self._app.push_screen(ListSheet("The context is full", rows, note=message.reason), chosen)
+        note = message.reason.partition(": ")[0]
+        self._app.push_screen(ListSheet("The context is full", rows, note=note), chosen)
 
     def _larger_context(self) -> "LargerContext | None":
         # Imported late: numpy comes with it.

@@ -16,12 +16,18 @@ from localspec.ui.engine_state import EngineState, Phase
 from localspec.ui.exchange import Exchange
 from localspec.ui.model_switch import ModelSwitch, name_of
 from localspec.ui.race import Race
+from localspec.ui.settings import ABOUT as ABOUT_ANSWERS
 from localspec.ui.settings import NAMES, ChatSettings
 from localspec.ui.talk import Talk
 
 SYSTEM = "system"
 CONTEXT = "ctx"
 SETTINGS = (*NAMES, SYSTEM, CONTEXT)
+ABOUT = {
+    **ABOUT_ANSWERS,
+    SYSTEM: "System prompt; - is none",
+    CONTEXT: "Tokens of context; changing it reloads the model",
+}
 
 
 class Session:

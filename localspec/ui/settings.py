@@ -13,6 +13,11 @@ _NUMBERS: Mapping[str, Option] = {
 }
 _KEPT = tuple(name for name in _NUMBERS if name != "seed")
 NAMES = (*_NUMBERS, "draft")
+ABOUT: Mapping[str, str] = {
+    **{name: each.help.partition(". ")[0].rstrip(".") for name, each in _NUMBERS.items()},
+    "draft": "Draft tokens; never changes the text",
+}
+"""What each setting does, in a few words."""
 # How a setting reads that nobody set.
 _UNSET = {"seed": "random", "max_tokens": "unlimited"}
 _OFF = {"", "-", "none", "off", *_UNSET.values()}

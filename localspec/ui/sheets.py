@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, TypeVar
 
 from rich.console import RenderableType
 from rich.text import Text
@@ -12,19 +12,38 @@ from textual.binding import Binding, BindingType
 from textual.containers import Vertical, VerticalScroll
 from textual.content import Content
 from textual.screen import ModalScreen
+from textual.widget import Widget
 from textual.widgets import Input, OptionList, Static
 from textual.widgets.option_list import Option
 
 from localspec.ui.clean import clean, clean_line
+from localspec.ui.colours import keys_of
+
+W = TypeVar("W", bound=Widget)
+_TEXT = 30
 
 
 @dataclass(frozen=True, slots=True)
 class SheetRow:
-    """One thing to choose: what it is called, what is to be known of it, and what choosing it returns."""
+    """One thing to choose.
+
+    Args:
+        key: what choosing it returns.
+        text: what it is called.
+        hint: what is to be known of it, below that.
+        aside: the same, in the same line, as far as there is room.
+    """
 
     key: str
     text: str
     hint: str = ""
+    aside: str = ""
+
+
+def entitled(sheet: W, title: str, keys: str) -> W:
+    """Return a sheet with its title and what can be pressed on its border."""
+    sheet.border_title, sheet.border_subtitle = Content(clean_line(title)), keys_of(keys)
+    return sheet
 
 
 class ListSheet(ModalScreen[str | None]):
@@ -34,6 +53,7 @@ class ListSheet(ModalScreen[str | None]):
         title: what is chosen.
         rows: what there is.
         note: a sentence below the title.
+        keys: what can be pressed.
         marked: key of the row that is marked to begin with; the first one where there is no such row.
         search: given what the user types, returns what fits; None shows no line to type into.
     """
@@ -50,11 +70,12 @@ class ListSheet(ModalScreen[str | None]):
         rows: Sequence[SheetRow],
         *,
         note: str = "",
+        keys: str = "Enter chooses · Esc closes",
         marked: str = "",
         search: Callable[[str], Sequence[SheetRow]] | None = None,
     ) -> None:
         super().__init__()
-        self._title, self._note, self._search = title, note, search
+        self._title, self._note, self._keys, self._search = title, note, keys, search
         self.rows = list(rows)
         self._begin_at = next((at for at, row in enumerate(rows) if row.key == marked), 0)
         self.list = OptionList(compact=True)
@@ -63,8 +84,7 @@ class ListSheet(ModalScreen[str | None]):
 
     def compose(self) -> ComposeResult:
         """Return the sheet."""
-        with Vertical(classes="sheet"):
-            yield Static(Content(clean_line(self._title)).stylize("bold"))
+        with entitled(Vertical(classes="sheet"), self._title, self._keys):
             if self._note:
                 yield Static(Content(clean(self._note)), classes="hint")
             if self._search is not None:
@@ -88,14 +108,28 @@ class ListSheet(ModalScreen[str | None]):
         self.rows = list(rows)
         marked = self._begin_at if self.list.highlighted is None else self.list.highlighted
         self.list.clear_options()
+        # One long text does not push aside what is to be known of the others.
+        width = max((min(len(each.text), _TEXT) for each in self.rows if each.aside), default=0)
         for row in self.rows:
             content = Content(clean_line(row.text))
             if row.hint:
                 hint = Content(f"\n{clean_line(row.hint)}").stylize("dim")
                 content = content.stylize("bold") + hint
+            if row.aside:
+                gap = " " * (max(width - content.cell_length, 0) + 2)
+                content += Content(gap + clean_line(row.aside)).stylize("dim")
             self.list.add_option(Option(content))
         if self.rows:
-            self.list.highlighted = min(marked, len(self.rows) - 1)
+            self.mark(min(marked, len(self.rows) - 1))
+
+    def mark(self, at: int) -> None:
+        """Mark a row, and have it in sight."""
+        self.list.highlighted = at
+        self.call_after_refresh(self.list.scroll_to_highlight)
+
+    def on_resize(self) -> None:
+        """Keep the marked row in sight."""
+        self.call_after_refresh(self.list.scroll_to_highlight)
 
     def on_input_changed(self, event: Input.Changed) -> None:
         """Show what fits."""
@@ -136,20 +170,21 @@ class LineSheet(ModalScreen[str | None]):
     Args:
         title: what it is for.
         value: what stands there to begin with.
+        note: a sentence below the title.
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "dismiss(None)", "Close")]
 
-    def __init__(self, title: str, value: str) -> None:
+    def __init__(self, title: str, value: str, note: str = "") -> None:
         super().__init__()
-        self._title, self._value = title, value
+        self._title, self._value, self._note = title, value, note
 
     def compose(self) -> ComposeResult:
         """Return the sheet."""
-        with Vertical(classes="sheet"):
-            yield Static(Content(clean_line(self._title)).stylize("bold"))
+        with entitled(Vertical(classes="sheet"), self._title, "Enter saves · Esc cancels"):
+            if self._note:
+                yield Static(Content(clean(self._note)), classes="hint")
             yield Input(clean_line(self._value), compact=True)
-            yield Static("Enter saves, Esc cancels", classes="hint")
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
         """Take it."""
@@ -175,10 +210,8 @@ class TextSheet(ModalScreen[None]):
 
     def compose(self) -> ComposeResult:
         """Return the sheet."""
-        with VerticalScroll(classes="sheet"):
-            yield Static(Content(clean_line(self._title)).stylize("bold"))
+        with entitled(VerticalScroll(classes="sheet"), self._title, "Esc closes"):
             yield Static(self._body)
-            yield Static("Esc closes", classes="hint")
 
     def on_mount(self) -> None:
         """Let keys scroll."""

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+from localspec.display import reading_text
 from localspec.history.records import StoredMessage
 from localspec.ui.attach import label
 from localspec.ui.exchange import Exchange
@@ -17,7 +18,7 @@ _ENDINGS = {
 }
 
 
-SAVED_AGAIN = "the history is saved again, with what was said meanwhile"
+SAVED_AGAIN = "the history is saved again, including everything said meanwhile"
 
 Kind = Literal["question", "reply", "greeting"]
 
@@ -69,7 +70,7 @@ def _waiting(exchange: Exchange) -> str:
     if exchange.started is None:
         return "waiting for the engine …"
     new = exchange.started.prompt_tokens - exchange.started.cached_tokens
-    return f"reading {new} tokens, {exchange.prefilled:.0%} …"
+    return f"{reading_text(round(exchange.prefilled * new), new)} …"
 
 
 def _note(message: StoredMessage) -> str:

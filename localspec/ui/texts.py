@@ -23,15 +23,14 @@ def help_text(keys: Mapping[str, str], commands: Sequence[Command]) -> Group:
         commands: all of them.
     """
     by_key = Table.grid("keys", "text", "name", padding=(0, 2, 0, 0))
-    for each in key_list(keys):
-        by_key.add_row(*each)
+    for key, about, name in key_list(keys):
+        by_key.add_row(Text(key, "bold"), about, Text(name, "dim"))
     by_name = Table.grid("name", "text", padding=(0, 2, 0, 0))
     for command in commands:
-        by_name.add_row(Text(f"/{command.name} {command.usage}"), command.about)
-    told = (
-        "\nKey, action, and its name for [keys] in chat.toml; what has a slash is a command, too.\n"
-    )
-    way = "\nShift+Tab goes from the composer to the messages, Esc back.\n\nCommands\n"
+        shown = Text.assemble((f"/{command.name}", "bold"), f" {command.usage}")
+        by_name.add_row(shown, command.about)
+    told = 'Each key, what it does, and its name for [keys] in chat.toml, as in stats = "ctrl+s". A name with a slash is also a command.\n'
+    way = "\nShift+Tab moves to the messages, Esc back to the input line.\n\nCommands\n"
     return Group(Text(told), by_key, way, by_name)
 
 

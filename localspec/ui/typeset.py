@@ -80,6 +80,15 @@ class Typesetter:
         speaker = self.speakers.get(kind, Style(bold=True))
         return self.strips(Text.assemble((name, speaker), (dot + rest, "dim")), width)
 
+    def keys(self, text: str, width: int) -> list[Strip]:
+        """Lay out lines that begin with a key and two blanks at least; a line without stays as it is."""
+        lines = []
+        for line in clean(text).split("\n"):
+            key, gap, rest = line.partition("  ")
+            style = self.speakers.get("question", Style(bold=True)) if gap else ""
+            lines.append(Text.assemble((key, style), gap + rest))
+        return self.strips(Text("\n").join(lines), width)
+
     def plain(self, text: str, width: int, style: str | Style = "") -> list[Strip]:
         """Lay out text as it is, wrapped."""
         return self.strips(Text(clean(text), style=style), width)

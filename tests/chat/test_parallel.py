@@ -6,14 +6,15 @@ from dataclasses import dataclass
 import pytest
 
 from localspec.chat.assistant import Assistant
-from localspec.chat.events import Finished, RequestFailed, RoundDone
+from localspec.chat.conversation import Conversation
+from localspec.chat.events import Finished, RequestFailed, RoundDone, Started
 from localspec.chat.requests import Answered, Request
 from localspec.decoding.model import Logits
 from localspec.decoding.policy.policy import plain_policy
 from localspec.decoding.round import StopReason
 from localspec.errors import ContextOverflow, PassFailed, TemplateError
 from localspec.options import ReplyOptions
-from tests.chat.test_assistant import TEMPLATE, Teller, Tellers, assistant, models_of
+from tests.chat.test_assistant import TEMPLATE, TOKENIZER, Teller, Tellers, assistant, models_of
 from tests.chat.toy_tokenizer import spelled
 
 
@@ -252,3 +253,80 @@ def test_a_fault_of_ours_is_not_taken_for_an_error_of_the_request() -> None:
     sequences.views = [sequences.views[0], Faulty(sequences.views[1].script)]
     answered = by_key(list(answerer.answer(Taken(["One?", "Two?"]).requests())))
     assert {type(each.error) for each in answered.values()} == {type(None), PassFailed}
+
+
+def test_conversations_in_turns_each_find_their_own_sequence() -> None:
+    answerer, sequences = parallel(3)
+    talks = [Conversation(f"You are number {n}. Be brief.") for n in range(3)]
+    for turn in range(3):
+        for key, talk in enumerate(talks):
+            talk.append_user(f"Turn {turn} of {key}?")
+            before = sum(view.evaluated for view in sequences.views)
+            answerer.submit(Request(10 * turn + key, talk))
+            texts_of(answerer)
+            new = sum(view.evaluated for view in sequences.views) - before
+            assert new < 70, f"turn {turn} of {key} evaluated {new} tokens"
+
+
+def test_a_new_conversation_takes_no_sequence_of_another_while_one_is_free() -> None:
+    answerer, sequences = parallel(3)
+    for key, text in enumerate(("A long story about rivers? " * 3, "Something else. " * 4)):
+        answerer.submit(Request(key, text))
+        texts_of(answerer)
+    held = [list(view.cells) for view in sequences.views]
+    assert [bool(cells) for cells in held] == [True, True, False]
+    answerer.submit(Request(2, "A new one?"))
+    texts_of(answerer)
+    assert [list(view.cells) for view in sequences.views][:2] == held[:2]
+
+
+def test_where_all_are_taken_the_one_that_was_used_first_goes() -> None:
+    answerer, sequences = parallel(2)
+    for key, text in enumerate(("First " * 20, "Second " * 20, "First " * 20)):
+        answerer.submit(Request(key, text))
+        texts_of(answerer)
+    answerer.submit(Request(3, "Third " * 20))
+    texts_of(answerer)
+    said = [bytes(b"".join(TOKENIZER.piece(t) for t in view.cells)) for view in sequences.views]
+    assert [b"First" in each for each in said] == [True, False]
+
+
+def began(answerer: Assistant) -> list[int]:
+    """Go on until nothing is left; return the keys of the requests as they began."""
+    found = []
+    while answerer.busy:
+        answerer.step()
+        found += [key for key, event in answerer.take() if isinstance(event, Started)]
+    return found
+
+
+def test_the_client_with_the_fewest_under_way_goes_first() -> None:
+    answerer, _ = parallel(2)
+    for key, client in enumerate("aaaaabac"):
+        answerer.submit(Request(key, f"Question {key}?", client=client))
+    assert began(answerer) == [0, 5, 7, 1, 2, 3, 4, 6]
+
+
+def test_where_one_is_answered_at_a_time_clients_take_turns() -> None:
+    answerer, _ = parallel(1)
+    for key, client in enumerate("aaabbc"):
+        answerer.submit(Request(key, f"Question {key}?", client=client))
+    assert began(answerer) == [0, 3, 5, 1, 4, 2]
+
+
+def test_of_one_client_whoever_came_first_goes_first() -> None:
+    answerer, _ = parallel(2)
+    for key in range(5):
+        answerer.submit(Request(key, f"Question {key}?", client="a"))
+    assert began(answerer) == list(range(5))
+
+
+def test_widths_of_passes_are_counted() -> None:
+    answerer, _ = parallel(2)
+    for key in range(2):
+        answerer.submit(Request(key, "The same?"))
+    texts_of(answerer)
+    passes = answerer.widths.copy()
+    prompts = {width for width in passes if width > 2}
+    assert len(prompts) == 1, "two prompts of one length"
+    assert passes[2] >= len("Yes, indeed.") - 2, "of both together"

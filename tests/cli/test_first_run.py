@@ -62,7 +62,7 @@ def test_what_is_taken_is_kept(
     assert taken(typed, monkeypatch)["pair"] == name
     assert tomllib.loads(settings.read_text()) == {"pair": name}
     told = capsys.readouterr().err
-    assert "1  gemma3-1b: 1.0 GB to fetch · about 14 tokens/s here · chat" in told
+    assert "1  gemma3-1b: 1.0 GB to download · about 14 tokens/s here · chat" in told
     assert f"{name} is now your default model" in told
     assert taken("", monkeypatch)["pair"] == name  # nobody is asked again
 

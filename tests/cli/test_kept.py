@@ -21,12 +21,12 @@ def test_a_question_and_its_answer_go_on_in_the_next(
     first = Kept(go_on=False)
     assert first.model == ""
     said = first.say(Message.user("Name a river."), "Be brief.")
-    assert [each.role for each in said.messages] == ["system", "user"]
+    assert [each.role for each in said] == ["system", "user"]
     first.answer(finished(text="The Douro.").reply, "toy-1b", LaunchOptions())
     second = Kept(go_on=True)
     assert second.model == "smollm2-135m"
     said = second.say(Message.user("And another?"), None)
-    assert [each.text for each in said.messages] == [
+    assert [each.text for each in said] == [
         "Be brief.",
         "Name a river.",
         "The Douro.",

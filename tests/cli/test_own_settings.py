@@ -146,7 +146,7 @@ def test_history_is_listed_searched_shown_and_exported(call: Call, tmp_path: Pat
     assert json.loads((tmp_path / "tejo.json").read_text())["title"] == "Where is the Tejo?"
     with pytest.raises(UsageError, match="'x' is not a number"):
         call("history", "show", "x")
-    with pytest.raises(LocalspecError, match="conversation 9 is not in the history"):
+    with pytest.raises(LocalspecError, match="conversation 9 is no longer in the history"):
         call("history", "show", "9")
 
 

@@ -1,18 +1,14 @@
 import json
 from dataclasses import replace
-from types import SimpleNamespace
-from typing import cast
 
-from localspec.chat.assistant import Assistant
 from localspec.chat.events import Reply
-from localspec.cli.report import as_json, one_line
+from localspec.cli.report import RunOutcome, as_json, one_line
 from localspec.decoding.round import Draft, Round, Spent, StopReason, Verdict
 from localspec.decoding.stats import AcceptanceStats
 
 
-def assistant(target_name: str = "big") -> Assistant:
-    models = SimpleNamespace(target_name=target_name, draft_model_name="small")
-    return cast("Assistant", SimpleNamespace(models=models, load_s=1.23456789))
+def outcome(given: Reply, target: str = "big") -> RunOutcome:
+    return RunOutcome(given, target, "small", 1.23456789)
 
 
 def reply() -> Reply:
@@ -47,7 +43,7 @@ def test_json_tells_every_figure() -> None:
         "acceptance_rate": 0.5,
         "mean_acceptance_length": 2.5,
     }
-    assert json.loads(as_json(assistant(), reply(), "code")) == {
+    assert json.loads(as_json(outcome(reply()), "code")) == {
         "text": "Grüße",
         "stop_reason": "eog",
         "seed": 7,
@@ -80,7 +76,7 @@ def test_json_of_nothing_generated_has_null_where_there_is_no_figure() -> None:
         first_token_s=None,
         acceptance=AcceptanceStats(),
     )
-    document = json.loads(as_json(assistant(), nothing, "chat"))
+    document = json.loads(as_json(outcome(nothing), "chat"))
     assert document["stop_reason"] == "cancelled"
     assert document["timings"]["first_token_s"] is None
     assert document["timings"]["tokens_per_s"] is None
@@ -92,7 +88,7 @@ def test_json_of_nothing_generated_has_null_where_there_is_no_figure() -> None:
 def test_json_is_one_line_of_utf8_or_of_ascii() -> None:
     two_lines = replace(reply(), text="Grüße\n\u2028", thinking="hm")
     for only_ascii in (False, True):
-        text = as_json(assistant(), two_lines, "chat", only_ascii=only_ascii)
+        text = as_json(outcome(two_lines), "chat", only_ascii=only_ascii)
         assert "\n" not in text
         assert text.isascii() is only_ascii
         document = json.loads(text)
@@ -100,7 +96,7 @@ def test_json_is_one_line_of_utf8_or_of_ascii() -> None:
 
 
 def test_the_line_for_people_tells_speed_drafting_and_seed() -> None:
-    assert one_line(assistant(), reply()) == (
+    assert one_line(outcome(reply())) == (
         "localspec: big · 6 tokens · 2.5 tokens/s · model: 3 of 6 drafted tokens accepted · seed 7"
     )
 
@@ -112,12 +108,12 @@ def test_the_line_for_people_tells_an_end_that_the_model_did_not_choose() -> Non
         StopReason.CONTEXT_FULL: "raise --ctx",
     }
     for reason in StopReason:
-        line = one_line(assistant(), replace(reply(), stop_reason=reason))
+        line = one_line(outcome(replace(reply(), stop_reason=reason)))
         told = [text for text in endings.values() if text in line]
         assert told == ([endings[reason]] if reason in endings else [])
 
 
 def test_a_file_name_cannot_command_the_terminal() -> None:
-    assert one_line(assistant("\x1b[2J\n.gguf"), reply()).startswith(
+    assert one_line(outcome(reply(), "\x1b[2J\n.gguf")).startswith(
         "localspec: '\\x1b[2J\\n.gguf' · "
     )

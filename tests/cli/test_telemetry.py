@@ -14,7 +14,7 @@ from tests.telemetry.talking import recording
 
 IMPORTED_BY_RUN = """
 import sys
-import localspec.cli.run
+import localspec.cli.run, localspec.cli.run_here
 print(*sorted(sys.modules))
 """
 

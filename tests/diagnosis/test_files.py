@@ -69,7 +69,7 @@ def test_strangers_in_the_store_are_found(blobs: Path) -> None:
     add(blobs, b"x", "notes.txt")
     (blobs / ("1" * 64)).mkdir()
     assert [text.split(":")[0] for text in broken(blobs)] == [
-        "is no file",
+        "is not a file",
         "is not named by a sha256",
     ]
 

@@ -124,6 +124,11 @@ class ScriptedModel:
     cells: list[int] = field(default_factory=list)
     n_vocab: int = N_VOCAB
     truncate_s: float = 0.0
+    in_chunks: int = 0
+
+    @property
+    def n_cached(self) -> int:
+        return len(self.cells)
 
     def common_prefix(self, tokens: Sequence[int]) -> int:
         shorter = min(len(self.cells), len(tokens))

@@ -84,3 +84,47 @@ def test_that_a_reply_begins_is_told_before_its_first_pass() -> None:
     while answering.busy:
         answering.step()
     assert evaluated == [0]
+
+
+class Listener:
+    """Notes what conversations remember when they begin."""
+
+    def __init__(self) -> None:
+        self.remembered: dict[int, str] = {}
+
+    def begin(
+        self, request: Request, tokens: Sequence[int], policy: Policy
+    ) -> Callable[[Event], None]:
+        assert isinstance(request.prompt, Conversation)
+        self.remembered[request.key] = "".join(each.text for each in request.prompt.remembered)
+        return lambda _event: None
+
+    def close(self) -> None:
+        pass
+
+
+def test_of_several_conversations_each_finds_its_own_ids_again() -> None:
+    made, listener = loaded("toy", {"parallel": 2}, CancelFlag()), Listener()
+    assistant = Assistant(made.assistant.models, made.assistant.policies, observers=[listener])
+    told: list[Notice] = []
+    answering = Answering(replace(made, assistant=assistant), told.append)
+
+    def ask(number: int, *said: Message) -> Message:
+        answering.ask(Ask(number, said, GREEDY))
+        while answering.busy:
+            answering.step()
+        done = told[-1]
+        assert isinstance(done, ReplyDone)
+        return done.message
+
+    one, two = Message.user("first question"), Message.user("second question")
+    first, second = ask(1, one), ask(2, two)
+    ask(3, one, first, Message.user("more of it"))
+    ask(4, two, second, Message.user("more of it"))
+    ask(5, Message.user("another"))
+    assert "first question" in listener.remembered[3]
+    assert "second question" in listener.remembered[4]
+    assert first.text in listener.remembered[3]
+    for number in range(6, 20):
+        ask(number, Message.user(f"question {number}"))
+    assert len(answering._known) == 4, "no more than may be of use"

@@ -301,7 +301,7 @@ def test_a_stray_print_does_not_reach_the_pipe() -> None:
 @pytest.mark.parametrize(
     ("said", "told"),
     [
-        ("hello", "the engine speaks nonsense: a frame is not valid JSON"),
+        ("hello", "the engine sent an invalid message: a frame is not valid JSON"),
         ('{"v": 9, "type": "Hello"}', f"a frame is of protocol 9, this side speaks {VERSION}"),
         (f'{{"v": {VERSION}, "type": "Load"}}', "a frame is of unknown type 'Load'"),
     ],
@@ -348,7 +348,7 @@ def test_one_that_cannot_be_heard_for_want_of_memory_is_ended(
     monkeypatch.setattr("localspec.engine.process.decode", no_room)
     engine = EngineClient(command())
     engine.start()
-    assert died(engine) == "the engine cannot be heard any more (MemoryError)"
+    assert died(engine) == "lost contact with the engine (MemoryError)"
     engine.close()
 
 

@@ -10,11 +10,13 @@ from localspec.engine.forecast import (
     by_draft_model,
     chance_of_acceptance,
     forecast,
+    reason,
 )
 
 # A target pass costs 1 s a step and half a second more for every drafted token.
 TARGET = PassCosts((1, 2, 4), (1.0, 1.5, 2.5))
 CHEAP, DEAR = PassCosts((1,), (0.1,)), PassCosts((1,), (0.6,))
+FLAT, STEEP = PassCosts((1, 64), (1.0, 1.2)), PassCosts((1, 64), (1.0, 64.0))
 
 
 def drafted(
@@ -116,3 +118,37 @@ def test_a_machine_that_is_busy_for_a_while_gains_as_much() -> None:
         assert forecast(busy, PairCosts(TARGET, CHEAP), None).measured == pytest.approx(
             calm, rel=0.01
         )
+
+
+@pytest.mark.parametrize(
+    ("rounds", "drafter", "beside", "costs", "said"),
+    [
+        ([drafted(3, 3, 0.3, 2.5), PLAIN], "auto", 2, None, "on: model drafted in 1 of 2 rounds"),
+        (
+            [drafted(3, 3, 0.3, 2.5), drafted(1, 0, 0.0, 1.0, by="lookup")],
+            "auto",
+            0,
+            None,
+            "on: model and lookup drafted in 2 of 2 rounds",
+        ),
+        ([PLAIN], "off", 4, None, "off: it was asked for without drafts"),
+        ([PLAIN], "auto", 0, None, "off: the text had nothing to look up"),
+        ([PLAIN], "auto", 4, PairCosts(STEEP), "off: beside 4 others a draft costs more than"),
+        ([PLAIN], "auto", 1, PairCosts(FLAT), "off: the text had nothing to look up"),
+        (
+            [PLAIN],
+            "auto",
+            4,
+            PairCosts(FLAT, DEAR),
+            "off: beside 4 others a draft of this model costs more than it confirms",
+        ),
+        ([PLAIN], "auto", 1, PairCosts(FLAT, CHEAP), "off: no draft promised to confirm more"),
+        ([PLAIN], "auto", 0, PairCosts(TARGET, DEAR), "off: a draft of this model costs more"),
+    ],
+)
+def test_the_reason_is_a_sentence(
+    rounds: list[Round], drafter: str, beside: int, costs: PairCosts | None, said: str
+) -> None:
+    told = reason(rounds, drafter, beside, costs, None)
+    assert told.startswith(said)
+    assert "\n" not in told

@@ -16,7 +16,7 @@ from tests.ui.driving import Chat, drive
 
 LONG = "word " * 200
 SLOW = {"otherwise": [LONG], "pass_s": 0.01}
-AGAIN = "saved again, with what was said meanwhile"
+AGAIN = "saved again, including everything said meanwhile"
 
 
 def database_of(folder: Path) -> Path:

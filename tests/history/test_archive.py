@@ -282,7 +282,7 @@ def test_what_is_deleted_is_in_no_file_any_more(history: History, tmp_path: Path
     assert not state.exists()
     assert [each.id for each in history.conversations()] == [kept]
     assert history.conversations("secretword") == []
-    with pytest.raises(HistoryError, match=f"conversation {number} is not in the history"):
+    with pytest.raises(HistoryError, match=f"conversation {number} is no longer in the history"):
         history.conversation(number)
 
 
@@ -308,9 +308,9 @@ def test_an_id_is_never_used_again(history: History) -> None:
 
 def test_what_is_not_there_is_said_to_be_not_there(history: History) -> None:
     number = talk(history, "a", "A")
-    with pytest.raises(HistoryError, match="message 99 is not in the history"):
+    with pytest.raises(HistoryError, match="message 99 is no longer in the history"):
         history.show(number, 99)
-    with pytest.raises(HistoryError, match="message 99 is not in the history"):
+    with pytest.raises(HistoryError, match="message 99 is no longer in the history"):
         history.resume_reply(99)
     assert history.trouble is None
     assert history.branch(99) == []

@@ -12,6 +12,7 @@ from localspec.decoding.cancel import CancelFlag, Cancelled
 from localspec.errors import ContextOverflow, ModelLoadError, PassFailed
 from localspec.llama.context import LlamaContext
 from localspec.llama.model import LlamaModel
+from localspec.llama.native_context import NativeContext
 
 pytestmark = pytest.mark.weights
 
@@ -148,9 +149,14 @@ def test_a_flag_set_in_the_middle_of_a_pass_stops_it_and_the_cache_stays_true(
     context.close()
 
 
-def test_an_attention_cache_can_be_cut(context: LlamaContext) -> None:
+def test_an_attention_cache_can_be_cut_which_takes_no_pass_to_know(
+    smollm2: LlamaModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(NativeContext, "decode", None)
+    context = LlamaContext(smollm2)
     assert context.can_truncate
     assert context.n_cached == 0
+    context.close()
 
 
 def test_a_closed_context_says_so(smollm2: LlamaModel, tokens: list[int]) -> None:

@@ -192,3 +192,30 @@ def test_a_shared_system_prompt_is_evaluated_once(smollm2_path: Path) -> None:
     assert evaluated[-1] > 50, "the first has the system prompt to evaluate"
     assert evaluated[-2] < 32, "the others have not"
     assistant.close()
+
+
+def test_whole_chunks_are_kept_under_exact_and_no_bit_depends_on_them(smollm2_path: Path) -> None:
+    options = ReplyOptions(SamplingParams(temperature=0.8), seed=5, max_tokens=12)
+
+    def asked(key: int, prompt: str) -> Request:
+        conversation = Conversation("You are a brief and precise assistant. " * 30)
+        conversation.append_user(prompt)
+        return Request(key, conversation, options, afresh=True)
+
+    def answered(assistant: Assistant, *requests: Request) -> Answered:
+        *_, last = assistant.answer(iter(requests))
+        assert last.reply is not None
+        return last
+
+    alone = loaded(smollm2_path, 1, exact=True)
+    wanted = answered(alone, asked(0, PROMPTS[1])).reply
+    alone.close()
+    assistant = loaded(smollm2_path, 2, exact=True, draft="lookup")
+    first, other = (asked(key, PROMPTS[key]) for key in range(2))
+    answered(assistant, first)
+    found = answered(assistant, other).reply
+    assistant.close()
+    assert found is not None
+    assert wanted is not None
+    assert found.cached_tokens == 128, "of some 240 that are the same"
+    assert found.tokens == wanted.tokens

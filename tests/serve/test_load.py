@@ -1,21 +1,79 @@
-"""The instrument that measures a server under load, on one that tells a script."""
+"""The instrument that measures servers under load, on one that tells a script."""
+
+from pathlib import Path
 
 import pytest
 
 from lab.benchmarks import serve_load
-from tests.serve.serving import served
+from lab.benchmarks.serve_load import Answered, Arm, Level, Load, Servers
+from tests.serve.serving import Served, served
+
+BODY = {"temperature": 0, "stream": True, "stream_options": {"include_usage": True}}
 
 
-def test_every_level_is_a_row(capsys: pytest.CaptureFixture[str]) -> None:
-    with served({"otherwise": ["Hello there."], "parallel": 2, "pass_s": 0.001}) as server:
-        serve_load.main([server.url, "--clients", "1,2", "--requests", "3", "--draft", "off"])
-    _, _, _, *rows = capsys.readouterr().out.splitlines()
-    assert [each.split("|")[1].strip() for each in rows] == ["1", "2"]
-    assert all(float(cell) >= 0 for each in rows for cell in each.split("|")[1:-1])
-    assert all(float(each.split("|")[3]) > 0 for each in rows)
+class Running:
+    """A server that somebody else started."""
+
+    def __init__(self, server: Served, begun: list[str], name: str) -> None:
+        self.address, self.pids = server.url, list[int]()
+        begun.append(name)
+
+    def close(self) -> None:
+        pass
 
 
-def test_a_refusal_ends_it(capsys: pytest.CaptureFixture[str]) -> None:
+def speed(tokens: int, took_s: float = 1.0) -> Level:
+    return Level(took_s, (Answered(tokens, (0.1, 0.2, 0.4)),))
+
+
+def test_every_server_answers_at_every_level_of_every_round() -> None:
+    begun: list[str] = []
+    with served({"otherwise": ["Hello there."], "parallel": 2}) as server:
+        arms = [
+            Arm("auto", "localspec", lambda: Running(server, begun, "own"), {"localspec": {}}),
+            Arm("off", "localspec", lambda: Running(server, begun, "own")),
+            Arm("peer", "peer", lambda: Running(server, begun, "peer"), fresh=True),
+        ]
+        told: list[str] = []
+        load = Load((1, 2), ("One?", "Two?", "Three?"), 2, BODY, 0)
+        found = serve_load.measure(arms, load, Servers(), told.append)
+    assert len(told) == 6
+    assert begun == ["own", "peer", "peer"]
+    assert all(len(each.answers) == 2 for (rounds) in found.values() for each in rounds)
+    _, _, *lines = serve_load.table(arms, found)
+    rows = [line for line in lines if line.startswith("|")]
+    assert [each.split("|")[1:3] for each in rows[:2]] == [[" 1 ", " auto "], [" 1 ", " off "]]
+    assert all(float(each.split("|")[4]) > 0 for each in rows)
+
+
+def test_a_ratio_is_the_median_of_the_rounds_that_both_had() -> None:
+    assert serve_load.ratio([speed(10), speed(30), speed(60)], [speed(10), speed(10)]) == 2
+
+
+def test_the_best_of_the_peer_is_compared() -> None:
+    arms = [Arm("auto", "localspec", list), Arm("off", "localspec", list)]  # type: ignore[arg-type]
+    arms += [Arm("slow", "1", list), Arm("fast", "2", list)]  # type: ignore[arg-type]
+    speeds = {"auto": 22, "off": 20, "slow": 10, "fast": 11}
+    found = {(4, name): [speed(tokens)] for name, tokens in speeds.items()}
+    told = "\n".join(serve_load.table(arms, found))
+    assert "| 4 | fast | 60.0 | 11.0 | 0.10 | 0.10 | 195 | 1 |" in told
+    assert "- 4 clients: auto to the best of llama-server (fast) 2.000, auto to off 1.100" in told
+
+
+def test_an_answer_that_breaks_off_is_no_answer() -> None:
+    with pytest.raises(RuntimeError, match="broke off"):
+        serve_load.answered([(0.1, b'data: {"choices": []}\n\n')])
+
+
+def test_a_refusal_ends_it() -> None:
     with served({}) as server, pytest.raises(RuntimeError, match="400"):
-        serve_load.main([server.url, "--clients", "2", "--requests", "2", "--max-tokens", "0"])
-    assert "|" in capsys.readouterr().out
+        serve_load.level(server.url, {**BODY, "max_tokens": 0}, 2, "Hello.", ["One?", "Two?"])
+
+
+def test_the_peer_gets_the_same_slots_and_context() -> None:
+    files = [Path("target.gguf"), Path("draft.gguf")]
+    flags = serve_load.peer_flags("draft:8", files, 4, 2048, 2)
+    assert flags[flags.index("-c") + 1] == "8192"
+    assert flags[flags.index("-np") + 1] == "4"
+    assert flags[flags.index("--spec-draft-n-max") + 1] == "8"
+    assert "--spec-type" not in serve_load.peer_flags("none", files, 4, 2048, 2)

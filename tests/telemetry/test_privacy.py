@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from localspec.errors import UsageError
-from localspec.launch.observe import is_allowed
+from localspec.launch.recording import is_allowed
 from localspec.telemetry.log import FILE, wipe
 from localspec.telemetry.switch import Switch, read_switch, switch_file, write_switch
 from localspec.telemetry.text import proposals

@@ -190,7 +190,7 @@ def test_page_is_whole_and_fetches_and_runs_nothing(tmp_path: Path) -> None:
     assert "http" not in text
     assert "url(" not in text
     assert "<script>alert" not in text
-    for word in ("by how sure", "by place", "by time", "speed-up", "▁", "█", "verify"):
+    for word in ("confidence", "by position", "by time", "speed-up", "▁", "█", "verify"):
         assert word in text
 
 

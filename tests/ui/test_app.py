@@ -536,7 +536,7 @@ def test_it_is_told_when_the_history_is_saved_again(tmp_path: Path) -> None:
         database.trouble = "the disk is full"
         await chat.until(lambda: "the disk is full" in chat.text())
         database.trouble = None
-        await chat.until(lambda: "saved again, with what was said meanwhile" in chat.text())
+        await chat.until(lambda: "saved again, including everything said meanwhile" in chat.text())
 
     drive(look, tmp_path)
 

@@ -56,8 +56,8 @@ def test_the_gauge_marks_break_even_and_both_speed_ups_and_is_filled_between() -
 
 
 def test_stats_without_an_answer_say_so() -> None:
-    assert stats_lines(None, 80) == ["Nothing was measured yet: ask something."]
-    assert stats_lines(Exchange(1, ()), 80) == ["Nothing was measured yet: ask something."]
+    assert stats_lines(None, 80) == ["Nothing measured yet: ask something first."]
+    assert stats_lines(Exchange(1, ()), 80) == ["Nothing measured yet: ask something first."]
 
 
 def test_stats_tell_predicted_and_measured_speed_up_and_what_the_policy_says() -> None:

@@ -161,6 +161,6 @@ def test_the_usual_colours_follow_the_terminal_and_chosen_ones_are_kept(tmp_path
         await chat.run("/theme dark")
         await chat.until(lambda: read_preferences(file).theme == "dark")
         await chat.run("/theme plaid")
-        assert "there is no theme 'plaid': known are dark, light, " in chat.text()
+        assert "there is no theme 'plaid': choose one of dark, light, " in chat.text()
 
     drive(look, tmp_path, preferences=read_preferences(file))

@@ -89,14 +89,15 @@ def test_one_line_has_all_that_matters_and_nothing_twice(registry: Registry) -> 
 def test_the_first_choice_is_told_in_full(registry: Registry, tmp_path: Path) -> None:
     best = choices(memory(28 * GB), registry)[0]
     assert (
-        best.hint == "2.0 GB to fetch · about 14 tokens/s here · chat · its draft model could pay"
+        best.hint
+        == "2.0 GB to download · about 14 tokens/s here · chat · its draft model could make it faster"
     )
     blobs = tmp_path / "data" / "blobs"
     blobs.mkdir(parents=True)
     with (blobs / ("b" * 64)).open("wb") as file:
         file.truncate(2 * GB)
     best = choices(memory(None), registry)[0]
-    assert best.hint == "here · chat · its draft model could pay"
+    assert best.hint == "here · chat · its draft model could make it faster"
 
 
 def test_rows_fit_into_forty_columns() -> None:

@@ -72,13 +72,13 @@ def test_equal_texts_are_said_to_be_equal(race: Race) -> None:
 def test_a_fork_is_found_where_the_texts_part(race: Race) -> None:
     run(race, "same then this", "same then that")
     assert race.fork() == 12
-    assert "fork at character 13" in race.verdict()
+    assert "differ from character 13 on" in race.verdict()
 
 
 def test_a_text_that_is_the_beginning_of_the_other_is_no_equal(race: Race) -> None:
     run(race, "same", "same and more")
     assert race.fork() is None
-    assert "fork at character 5" in race.verdict()
+    assert "differ from character 5 on" in race.verdict()
 
 
 def test_a_stopped_race_compares_nothing(race: Race, engine: Asked) -> None:

@@ -93,7 +93,7 @@ def test_reading_a_long_question(tmp_path: Path) -> None:
     async def look(chat: Chat) -> None:
         await chat.ready()
         await chat.begin("\n".join(f"line {each}" for each in range(100)))
-        await chat.until(lambda: "reading 797" in chat.text())
+        await chat.until(lambda: "reading 0 of 797" in chat.text())
         await assert_screen(chat, "reading")
         chat.session.stop()
 
@@ -154,7 +154,7 @@ def test_race(tmp_path: Path) -> None:
         race.start()
         chat.app.push_screen(RaceSheet(race))
         await chat.until(lambda: isinstance(chat.app.screen, RaceSheet))
-        await chat.until(lambda: "fork" in chat.text())
+        await chat.until(lambda: "differ from" in chat.text())
         await assert_screen(chat, "race")
         await assert_picture(chat, "race")
 

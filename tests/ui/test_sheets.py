@@ -92,7 +92,7 @@ def test_the_conversation_that_is_shown_can_be_deleted(tmp_path: Path) -> None:
         await chat.press("down", "enter")
         await chat.until(lambda: "nothing here" in chat.text())
         await back(chat)
-        await chat.until(lambda: "Ask something. The answer" in chat.text())
+        await chat.until(lambda: "attaches a file" in chat.text())
         await chat.ask("again?")
         assert chat.contents[0] == "again?"
 

@@ -55,7 +55,7 @@ def test_a_growing_answer_tells_what_it_waits_for() -> None:
     waiting = exchange("")
     assert growing(waiting, "toy", None).note == "waiting for the engine …"
     waiting.started, waiting.prefilled = Started(100, 40), 0.5
-    assert growing(waiting, "toy", None).note == "reading 60 tokens, 50% …"
+    assert growing(waiting, "toy", None).note == "reading 30 of 60 tokens …"
 
 
 def test_a_continued_answer_begins_with_what_was_there() -> None:

@@ -143,11 +143,10 @@ def test_every_key_has_a_name_of_its_own_and_no_two_share_one() -> None:
 
 def test_chosen_keys_are_listed() -> None:
     rows = key_list({"stats": "ctrl+s"})
-    assert ("ctrl+s", "Stats", "/stats") in rows
-    assert ("pageup", "Scroll up", "page_back") in rows
-    assert ("ctrl+underscore", "Undo what was typed", "undo") in rows, (
-        "the command /undo is another"
-    )
+    assert ("Ctrl+S", "Stats", "/stats") in rows
+    assert ("PageUp", "Scroll up", "page_back") in rows
+    assert ("Ctrl+_", "Undo typing", "undo") in rows, "the command /undo is another"
+    assert ("Ctrl+J, Shift+Enter, Alt+Enter", "New line", "newline") in rows
 
 
 def test_ages() -> None:

@@ -9,9 +9,6 @@ from localspec.decoding.drafters.early_stopping import EarlyStopping
 from localspec.decoding.model import Logits, Pass
 from localspec.decoding.round import OFF, Draft, Round
 
-GAPS = (0.25, 0.5, 1.0, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0)
-"""Bounds of the buckets of gaps, see `Draft.gaps`, by which it is counted what was accepted."""
-
 
 @dataclass(frozen=True, slots=True)
 class Terms:

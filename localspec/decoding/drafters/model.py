@@ -10,13 +10,13 @@ from dataclasses import dataclass, field, replace
 from localspec.decoding.choose import Chooser, choose_with_gap
 from localspec.decoding.costs import PassCosts, RunningCosts
 from localspec.decoding.drafters.backoff import DRAFT_ROWS, Backoff, Hindsight, own_of
-from localspec.decoding.drafters.drafter import GAPS, Plan, Terms
+from localspec.decoding.drafters.drafter import Plan, Terms
 from localspec.decoding.drafters.early_stopping import EarlyStopping
 from localspec.decoding.drafters.estimator import Estimator
 from localspec.decoding.drafters.register import Material
 from localspec.decoding.drafters.window import Window
 from localspec.decoding.model import LanguageModel, Logits, Pass, Role
-from localspec.decoding.round import Draft, Round
+from localspec.decoding.round import GAPS, Draft, Round
 from localspec.errors import PassFailed
 
 # Counted over 100 answers of a real pair, by the gap's bucket: docs/measurements/drafting-policy.md.

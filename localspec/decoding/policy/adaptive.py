@@ -12,6 +12,8 @@ from localspec.decoding.drafters.drafter import PLAIN, Drafter, Plan, Terms
 from localspec.decoding.policy.budget import Budget
 from localspec.decoding.round import Round
 
+LONGEST_DRAFT = 31
+"""Wider passes gain next to nothing, and their logits take memory."""
 _DISTURBED = 1.4
 """How many times what was foreseen a round counts at most."""
 _MOST_LOST, _OVER_TOKENS = 14.5, 500

@@ -11,11 +11,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from localspec.decoding.choose import Chooser
-from localspec.decoding.costs import PassCosts
+from localspec.decoding.costs import PairCosts, PassCosts
 from localspec.decoding.drafters.drafter import Drafter, Terms
 from localspec.decoding.lengths import WORTH_TRYING
 from localspec.decoding.policy.adaptive import AdaptivePolicy
 from localspec.decoding.round import Round
+from localspec.decoding.stats import could_win
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -107,6 +108,25 @@ def could_pay(costs: PassCosts, count: int, longest: int) -> bool:
         (count + length) * plain_s > WORTH_TRYING * count * merged_s(costs, [*plain, length + 1])
         for length in range(1, longest + 1)
     )
+
+
+def draft_model_could_win(costs: PairCosts, longest: int, count: int = 1) -> bool:
+    """Say whether drafts of up to `longest` tokens by the draft model could ever pay.
+
+    Args:
+        costs: of the pair's passes.
+        longest: most tokens of a draft.
+        count: how many sequences share the passes, all of them drafting.
+    """
+    if costs.draft_model is None:
+        return False
+    return could_win(_share(costs.target, count), _share(costs.draft_model, count), longest)
+
+
+def _share(costs: PassCosts, count: int) -> PassCosts:
+    """Return what passes cost one of `count` sequences that all ask for the same width."""
+    seconds = tuple(costs.of(width * count) / count for width in costs.widths)
+    return PassCosts(costs.widths, seconds)
 
 
 def merged_s(costs: PassCosts, widths: Sequence[int]) -> float:

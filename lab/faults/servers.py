@@ -1,0 +1,197 @@
+"""`serve` under fire: clients that vanish, an engine or a server that is killed, requests that are none, connections that sleep.
+
+Beside each fault there are clients that want their answers: each gets all of it, or an error, and never another's text.
+"""
+
+import os
+import select
+import signal
+import socket
+import time
+from contextlib import closing, suppress
+from random import Random
+
+from lab.faults.clients import (
+    QUESTIONS,
+    Served,
+    asking,
+    connected,
+    living,
+    request,
+    serving,
+    stopped,
+    vanish,
+)
+from lab.faults.deaths import until_gone
+from lab.faults.ground import Ground
+from lab.faults.nonsense import assert_refused, nonsense
+from lab.faults.soundness import assert_fine
+from lab.faults.trial import Trial
+
+_VANISHING, _AT_ONCE = 20, 5
+_KILLS = 5
+_NONSENSE = 10_000
+_GLANCE_S = 0.02
+"""How long an answer to what is no HTTP is waited for."""
+_IDLE, _SLOW = 1_000, 200
+
+
+def clients_vanish(ground: Ground, chance: Random) -> str:
+    with serving(ground) as served:
+        served.learn()
+        before = served.held()
+        with living(served) as ends:
+            for _ in range(_VANISHING // _AT_ONCE):
+                clients = [connected(served) for _ in range(_AT_ONCE)]
+                for client in clients:
+                    whole = request(asking(chance.choice(QUESTIONS), 300))
+                    client.sendall(
+                        whole[: chance.choice([len(whole), chance.randrange(len(whole))])]
+                    )
+                time.sleep(chance.uniform(0, 0.5))
+                for client in chance.sample(clients, len(clients)):
+                    if chance.random() < 0.5:  # what has come is read, and no more
+                        client.setblocking(False)
+                        select.select([client], [], [], chance.uniform(0, 0.5))
+                        _read(client)
+                    vanish(client, chance)
+        served.until_idle()
+        assert set(ends) == {"whole"}, ends
+        served.assert_answers()
+        told = served.assert_held(before)
+        stopped(served)
+    return told
+
+
+def engine_is_killed(ground: Ground, chance: Random) -> str:
+    with serving(ground) as served:
+        served.learn()
+        before = served.held()
+        with living(served, 4) as ends:
+            for _ in range(_KILLS):
+                served.running.until(lambda _: served.under_way() is not None)
+                time.sleep(chance.uniform(0, 1))
+                (engine,) = served.running.children()
+                os.kill(engine, signal.SIGKILL)
+                until_gone([engine])
+            served.running.until(lambda _: served.under_way() is not None)
+            answered = ends["whole"]
+            served.running.until(lambda _: ends["whole"] > answered + 4)
+        assert "cut" not in ends, ends
+        assert set(ends) <= {"whole", "503", "overloaded_error"}, ends
+        assert len(ends) > 1, "nobody noticed"
+        served.until_idle()
+        served.assert_answers()
+        told = served.assert_held(before)
+        stopped(served)
+    return told
+
+
+def server_is_killed(ground: Ground, chance: Random) -> str:
+    with serving(ground) as served:
+        served.learn()
+        with living(served, 4) as ends:
+            served.running.until(lambda _: ends["whole"] > 2)
+            time.sleep(chance.uniform(0, 1))
+            engines = served.running.children()
+            served.running.signal(signal.SIGKILL)
+            served.running.until_gone()
+        assert set(ends) == {"whole", "cut"}, ends
+    until_gone(engines)
+    listed = ground.run("ps")
+    assert_fine(listed)
+    assert listed.out == "", "a server that is gone is listed"
+    with serving(ground, served.port) as again:
+        again.expected = served.expected
+        again.assert_answers()
+        stopped(again)
+    return ""
+
+
+def requests_are_none(ground: Ground, chance: Random) -> str:
+    with serving(ground) as served:
+        served.learn()
+        before = served.held()
+        with living(served, 1, pause_s=1.0) as ends:
+            _bombard(served, chance)
+        served.until_idle()
+        assert set(ends) == {"whole"}, ends
+        served.assert_answers()
+        told = served.assert_held(before)
+        stopped(served)
+    return told
+
+
+def _bombard(served: Served, chance: Random) -> None:
+    for _ in range(_NONSENSE):
+        made = nonsense(chance)
+        with closing(connected(served)) as client:
+            _send(client, made.sent)
+            if made.answered:
+                assert_refused(_all(client), made)
+            elif select.select([client], [], [], _GLANCE_S)[0]:
+                assert_refused(_read(client), made)
+
+
+def connections_sleep(ground: Ground, chance: Random) -> str:
+    with serving(ground) as served:
+        served.learn()
+        before = served.held()
+        with living(served) as ends:
+            idle = [connected(served) for _ in range(_IDLE)]
+            for client in chance.sample(idle, _IDLE // 5):
+                _send(client, b"POST /v1/chat/completions HTTP/1.1\r\nHost: loc")
+            slow = [connected(served) for _ in range(_SLOW)]
+            # Half of them send slowly, and half read slowly.
+            bodies = [request(asking(chance.choice(QUESTIONS), 8)) for _ in slow]
+            for client, body in list(zip(slow, bodies, strict=True))[_SLOW // 2 :]:
+                _send(client, body)
+            most = served.held()
+            for at in range(60):
+                for client, body in list(zip(slow, bodies, strict=True))[: _SLOW // 2]:
+                    _send(client, body[at : at + 1])
+                time.sleep(0.1)
+            answered = ends["whole"]
+            served.running.until(lambda _: ends["whole"] > answered + 2)
+            for client in idle:  # they are let go, and not kept for ever
+                assert _all(client) == b"", "nothing was asked"
+                client.close()
+            for client in slow:
+                _all(client)
+                client.close()
+        assert set(ends) == {"whole"}, ends
+        served.until_idle()
+        served.assert_answers()
+        told = served.assert_held(before)
+        stopped(served)
+    return f"{told}; {most['server MB']} MB and {most['server descriptors']} descriptors meanwhile"
+
+
+def _send(client: socket.socket, content: bytes) -> None:
+    with suppress(OSError):  # it was let go
+        client.sendall(content)
+
+
+def _read(client: socket.socket) -> bytes:
+    """Return what has come; nothing where it was let go."""
+    try:
+        return client.recv(1 << 16)
+    except OSError:
+        return b""
+
+
+def _all(client: socket.socket) -> bytes:
+    came = bytearray()
+    with suppress(ConnectionResetError):
+        while piece := client.recv(1 << 16):
+            came += piece
+    return bytes(came)
+
+
+TRIALS = [
+    Trial(f"{_VANISHING} clients vanish in mid-answer", "serve", clients_vanish, short=True),
+    Trial(f"its engine is killed {_KILLS} times under load", "serve", engine_is_killed),
+    Trial("killed under load", "serve", server_is_killed, short=True),
+    Trial(f"{_NONSENSE:,} malformed requests", "serve", requests_are_none),
+    Trial(f"{_IDLE:,} idle and {_SLOW} slow connections", "serve", connections_sleep),
+]

@@ -1,0 +1,52 @@
+"""A server of this user that has the model in memory already answers for `run`, `chat` and `batch`."""
+
+import sys
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from typing import Any, TypeVar
+
+import click
+
+from localspec.engine.shared import SharedEngine, shared_engine
+from localspec.errors import LocalspecError
+from localspec.options import LaunchOptions
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+def own_option(command: Function) -> Function:
+    """Add the flag that has nobody else answer."""
+    return click.option(
+        "--own",
+        is_flag=True,
+        help="Load the model here, even if a running server has it in memory.",
+    )(command)
+
+
+def recorded_here() -> str:
+    """Return what this program would record of replies: `text`, `counts`, or nothing."""
+    from localspec.launch.recording import recording  # noqa: PLC0415 - no first frame waits for it
+
+    switch = recording()
+    return "" if switch is None else "text" if switch.text else "counts"
+
+
+def resident(options: LaunchOptions, flags: Mapping[str, Any]) -> SharedEngine | None:
+    """Return the engine of a server that has this in memory and answers as this program would; None without one.
+
+    Args:
+        options: what is to be loaded.
+        flags: of the verb; some are of one's own engine alone.
+    """
+    if flags["own"] or flags.get("workload") or "--debug" in sys.argv:
+        return None
+    from localspec.launch.names import with_full_names  # noqa: PLC0415 - likewise
+    from localspec.serve.running import servers  # noqa: PLC0415
+
+    # What is wrong with names or directories is told by whoever loads.
+    with suppress(LocalspecError, OSError, RuntimeError, ValueError):
+        running = [each for each in servers() if each.engine and each.records == recorded_here()]
+        wanted = with_full_names(options) if running else options
+        found = (shared_engine(each.engine, each.pid, wanted) for each in running)
+        return next((each for each in found if each is not None), None)
+    return None

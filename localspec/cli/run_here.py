@@ -1,0 +1,54 @@
+"""What `localspec run` does where nobody has the model in memory: it loads it, and answers."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from localspec.chat.conversation import Conversation
+from localspec.chat.events import Event, Reply
+from localspec.cli.interrupt import cancel_on_interrupt, unwind_on_terminate
+from localspec.cli.progress import ProgressLine
+from localspec.cli.recorded import recorded
+from localspec.cli.report import RunOutcome
+from localspec.decoding.cancel import CancelFlag, Cancelled
+from localspec.engine.protocol import Ask
+from localspec.launch.load import load
+from localspec.launch.observe import Telemetry
+from localspec.launch.plan import make_plan
+from localspec.options import LaunchOptions
+
+
+def answered_here(
+    request: LaunchOptions,
+    asked: Callable[[], Ask],
+    flags: dict[str, Any],
+    tell: Callable[..., None],
+    show: Callable[[Iterator[Event]], Reply],
+) -> RunOutcome | None:
+    """Load, and answer; return None where it was interrupted before it was loaded.
+
+    Args:
+        request: what to load.
+        asked: returns what is asked; called when it is loaded.
+        flags: of the verb.
+        tell: says sentences to the user.
+        show: writes an answer.
+    """
+    cancel = CancelFlag()
+    with ProgressLine(enabled=not flags["quiet"]) as line:
+        with unwind_on_terminate():
+            plan = make_plan(request, line.download)
+        with cancel_on_interrupt(cancel):
+            try:
+                telemetry = Telemetry(flags["workload"])
+                runtime = load(plan, cancel, line.load, line.measure, observe=telemetry.observe)
+            except Cancelled:
+                return None
+    assistant = runtime.assistant
+    tell(*assistant.notes)
+    wanted = asked()
+    raw = wanted.raw is not None
+    prompt = wanted.raw if wanted.raw is not None else Conversation(messages=wanted.messages)
+    with recorded(telemetry, quiet=flags["quiet"]), cancel_on_interrupt(cancel):
+        reply = show(assistant.stream(prompt, wanted.options, raw=raw))
+    models = assistant.models
+    return RunOutcome(reply, models.target_name, models.draft_model_name, assistant.load_s)

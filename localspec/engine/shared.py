@@ -1,0 +1,114 @@
+"""SharedEngine: the engine of a server that runs, asked over its Unix socket in the words that one's own is asked in.
+
+Such a server answers `Load` at once: `Ready` where just that is in its memory, and else `Failed`. Waits for that answer,
+not long, and for nothing after it.
+"""
+
+import socket
+import threading
+from contextlib import suppress
+from dataclasses import replace
+from queue import SimpleQueue
+from typing import BinaryIO
+
+from localspec.engine.protocol import EngineDied, Failed, Load, Notice, Ready
+from localspec.engine.wire import MAX_FRAME_BYTES, NOTICES, FrameError, decode, encode
+from localspec.options import LaunchOptions
+
+_PATIENCE_S = 2.0
+_DYING_S = 2.0
+
+
+class SharedEngine:
+    """A connection to a server that has the models in memory.
+
+    Args:
+        connection: to it.
+        stream: what comes from there.
+        pid: the server's process.
+        ready: what it has.
+    """
+
+    def __init__(self, connection: socket.socket, stream: BinaryIO, pid: int, ready: Ready) -> None:
+        self.pid = pid
+        self.ready = ready
+        self.alive = True
+        self._connection = connection
+        self._stream = stream
+        self._ending = False
+        self._thread: threading.Thread | None = None
+
+    def listen(self, inbox: SimpleQueue[Notice]) -> None:
+        """Have what it says put there from now on, and in the end `EngineDied`, unless it was ended from here."""
+        self._thread = threading.Thread(
+            target=self._read, args=(inbox,), daemon=True, name="localspec-shared-engine"
+        )
+        self._thread.start()
+
+    def say(self, line: bytes) -> None:
+        """Send a frame; where nobody is there any more, `EngineDied` says so."""
+        with suppress(OSError):
+            self._connection.sendall(line)
+
+    def end(self, wait_s: float) -> None:
+        """Close the connection, which ends what was asked on it; the server goes on."""
+        self._ending = True
+        with suppress(OSError):
+            self._connection.shutdown(socket.SHUT_RDWR)
+        if self._thread is not None:
+            self._thread.join(wait_s or _DYING_S)
+        self._connection.close()
+
+    def _read(self, inbox: SimpleQueue[Notice]) -> None:
+        reason = f"the server that answered (process {self.pid}) is gone"
+        try:
+            with self._stream as stream:
+                while (line := stream.readline(MAX_FRAME_BYTES + 1)).endswith(b"\n"):
+                    inbox.put(decode(line, NOTICES))
+        except OSError:
+            pass
+        except FrameError as error:  # what follows cannot be trusted
+            reason = f"the server (process {self.pid}) speaks nonsense: {error}"
+        self.alive = False
+        if not self._ending:
+            inbox.put(EngineDied(reason))
+
+
+def shared_engine(path: str, pid: int, options: LaunchOptions) -> SharedEngine | None:
+    """Return a connection to a server that has this in memory; None where it has not, or does not answer.
+
+    Args:
+        path: of its socket.
+        pid: its process.
+        options: what is to be loaded, by names that mean the same everywhere, see `launch.names`.
+    """
+    connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    stream = connection.makefile("rb")
+    try:
+        connection.settimeout(_PATIENCE_S)
+        connection.connect(path)
+        connection.sendall(encode(Load(options)))
+        ready = _answer(stream)
+    except (
+        OSError,
+        ValueError,
+        FrameError,
+    ):  # also of another version; ValueError: a NUL in the path
+        ready = None
+    if ready is None:
+        stream.close()
+        connection.close()
+        return None
+    connection.settimeout(None)
+    note = f"the server that runs (process {pid}) answers; --own loads the model here instead"
+    return SharedEngine(connection, stream, pid, replace(ready, notes=(note,), load_s=0.0))
+
+
+def _answer(stream: BinaryIO) -> Ready | None:
+    while (line := stream.readline(MAX_FRAME_BYTES + 1)).endswith(b"\n"):
+        match decode(line, NOTICES):
+            case Ready() as ready:
+                return ready
+            case Failed():
+                return None
+    return None

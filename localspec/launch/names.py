@@ -1,0 +1,47 @@
+"""Which models a request names, and names that mean the same whoever reads them. Cheap to import: looks at no file's content."""
+
+import os
+from dataclasses import replace
+from pathlib import Path
+
+from localspec.models.entries import HubName
+from localspec.models.registry import Registry, load_registry
+from localspec.options import LaunchOptions
+
+
+def named_models(request: LaunchOptions, registry: Registry) -> tuple[str, str | None]:
+    """Return the target that a request names, and the draft model, if it names one.
+
+    Raises:
+        ModelUnavailable: there is no such pair.
+    """
+    if request.target is not None:
+        return request.target, request.draft_model
+    pair = registry.pair(request.pair or registry.default_pair)
+    return pair.target, request.draft_model or pair.draft_model
+
+
+def with_full_names(request: LaunchOptions) -> LaunchOptions:
+    """Return a request for the same models by names that mean them in every directory, whatever alias was used.
+
+    Raises:
+        ModelUnavailable: there is no such pair.
+        OSError, RuntimeError, ValueError: a path is none.
+    """
+    registry = load_registry()
+    target, draft_model = named_models(request, registry)
+    full = None if draft_model is None else _full(draft_model, registry)
+    return replace(request, pair=None, target=_full(target, registry), draft_model=full)
+
+
+def _full(reference: str, registry: Registry) -> str:
+    """Return what a reference means, by the rules of `models.names`; a file's is its path."""
+    reference = registry.aliases.get(reference, reference)
+    is_file = reference.lower().endswith(".gguf") or Path(reference).exists()
+    on_hub = None if is_file else HubName.parse(reference)
+    is_path = is_file or os.sep in reference or reference.startswith("~")
+    if is_path and on_hub is None and reference not in registry.models:
+        return str(Path(reference).expanduser().resolve())
+    text = reference if on_hub is None else on_hub.text
+    found = registry.find(text)
+    return text if found is None else found.name

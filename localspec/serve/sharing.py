@@ -1,0 +1,193 @@
+"""Sharing: what a server has in memory, for other programs of its user: `run`, `chat` and `batch` ask over a private socket.
+
+They speak the engine's own wire, each with its own numbers. What would change the models, or keep what they have
+evaluated, is refused. A program that goes away ends its requests.
+"""
+
+import asyncio
+import os
+from collections.abc import AsyncGenerator
+from contextlib import aclosing, suppress
+from dataclasses import dataclass, field, replace
+
+from localspec import __version__
+from localspec.decoding.round import OFF
+from localspec.engine.protocol import (
+    Ask,
+    Bye,
+    Cancel,
+    Command,
+    Count,
+    Detokenize,
+    Failed,
+    Hello,
+    Load,
+    Notice,
+    Question,
+    RestoreState,
+    SaveState,
+    StateLeft,
+    Tokenize,
+)
+from localspec.engine.wire import COMMANDS, MAX_FRAME_BYTES, FrameError, decode, encode
+from localspec.errors import LocalspecError, UsageError
+from localspec.launch.names import with_full_names
+from localspec.options import LaunchOptions
+from localspec.serve.backend import Answer, Backend, Refused
+from localspec.serve.residence import Residence, ServedModel
+
+FRAME_BYTES = MAX_FRAME_BYTES + 1
+"""Most bytes of a line that are read."""
+_USUAL_CTX = 4096
+_LEFT = "the models are those of a server, which keeps nothing of what they have evaluated"
+
+
+def has(loaded: LaunchOptions, n_ctx: int, wanted: LaunchOptions) -> bool:
+    """Say whether what is loaded answers as what is wanted would.
+
+    Args:
+        loaded: what was asked for when it was loaded, by full names.
+        n_ctx: tokens of context that it has.
+        wanted: likewise; what drafts may be left away for a request, and nothing else may be changed.
+    """
+    wanted_ctx, usual_ctx = wanted.load.n_ctx, loaded.load.n_ctx
+    roomy = wanted_ctx is None and n_ctx >= _USUAL_CTX
+    if wanted_ctx not in {usual_ctx, n_ctx} and not roomy:
+        return False
+    alike = replace(
+        wanted,
+        offline=loaded.offline,
+        fit=loaded.fit,
+        load=replace(wanted.load, n_ctx=usual_ctx),
+    )
+    if wanted.draft == OFF:
+        alike = replace(
+            alike,
+            draft=loaded.draft,
+            draft_length=loaded.draft_length,
+            draft_model=loaded.draft_model,
+        )
+    return alike == loaded
+
+
+class Sharing:
+    """Lets other programs ask.
+
+    Args:
+        backend: answers.
+        residence: knows what it has loaded.
+    """
+
+    def __init__(self, backend: Backend, residence: Residence) -> None:
+        self._backend = backend
+        self._residence = residence
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Serve one program until it goes away."""
+        program = _Program(self._backend, self._residence, writer)
+        program.tell(Hello(__version__, os.getpid()))
+        try:
+            while (line := await reader.readline()).endswith(b"\n"):
+                try:
+                    command = decode(line, COMMANDS)
+                except FrameError as error:
+                    program.tell(Failed(None, type(error).__name__, str(error)))
+                    continue
+                if isinstance(command, Bye):
+                    break
+                program.take(command)
+                await writer.drain()
+        except (OSError, ValueError):  # it is gone; ValueError: a line without an end
+            pass
+        finally:
+            await program.end()
+            writer.close()
+
+
+@dataclass(slots=True, eq=False)
+class _Program:
+    """One program at the socket."""
+
+    backend: Backend
+    residence: Residence
+    writer: asyncio.StreamWriter
+    model: ServedModel | None = None
+    draft: str | None = None
+    tasks: set[asyncio.Task[None]] = field(default_factory=set)
+    numbers: dict[int, int] = field(default_factory=dict)
+    cancelled: set[int] = field(default_factory=set)
+
+    def tell(self, notice: Notice) -> None:
+        """Say something to it."""
+        with suppress(FrameError):  # no reply is as large
+            self.writer.write(encode(notice))
+
+    def take(self, command: Command) -> None:
+        """Do what it asks for."""
+        match command:
+            case Load(options=wanted):
+                self._load(wanted)
+            case SaveState(directory=directory) | RestoreState(directory=directory):
+                self.tell(StateLeft(directory, _LEFT))
+            case Cancel(id=int(number)):
+                self.cancelled.add(number)
+                if number in self.numbers:
+                    self.backend.cancel(self.numbers[number])
+            case Ask() | Count() | Tokenize() | Detokenize():
+                task = asyncio.create_task(self._answer(command))
+                self.tasks.add(task)
+                task.add_done_callback(self.tasks.discard)
+
+    async def end(self) -> None:
+        """End what it asked for."""
+        for task in self.tasks:
+            task.cancel()
+        await asyncio.gather(*self.tasks, return_exceptions=True)
+
+    def _load(self, wanted: LaunchOptions) -> None:
+        ready, loaded = self.backend.ready, self.residence.loaded
+        if ready is None or loaded is None or not _has(loaded.launch, ready.n_ctx, wanted):
+            self.tell(Failed(None, LocalspecError.__name__, "something else is loaded here"))
+            return
+        self.model = loaded
+        self.draft = OFF if wanted.draft == OFF else None
+        self.tell(ready)
+
+    async def _answer(self, asked: Question) -> None:
+        own = asked.id
+
+        def began(number: int) -> None:
+            self.numbers[own] = number
+            if own in self.cancelled:
+                self.backend.cancel(number)
+
+        if isinstance(asked, Ask):
+            asked = replace(asked, draft=asked.draft or self.draft, client=f"program {id(self)}")
+        try:
+            if self.model is None:
+                raise UsageError("no model was asked for: load one first")
+            # In memory again, if it was let go meanwhile.
+            async with self.residence.use(self.model):
+                await self._forward(own, self.backend.notices(asked, began))
+        except LocalspecError as error:
+            kind = error.kind if isinstance(error, Refused) else type(error).__name__
+            self.tell(Failed(own, kind, str(error)))
+        except OSError:
+            pass  # it is gone
+        finally:
+            self.numbers.pop(own, None)
+            self.cancelled.discard(own)
+
+    async def _forward(self, own: int, notices: AsyncGenerator[Answer]) -> None:
+        async with aclosing(notices):
+            async for notice in notices:
+                self.tell(replace(notice, id=own))
+                await self.writer.drain()
+
+
+def _has(loaded: LaunchOptions, n_ctx: int, wanted: LaunchOptions) -> bool:
+    """Say the same of what is loaded by whatever names; False where they mean nothing any more."""
+    try:
+        return has(with_full_names(loaded), n_ctx, wanted)
+    except (LocalspecError, OSError, RuntimeError, ValueError):
+        return False

@@ -1,0 +1,111 @@
+"""Where more run at once, drafting narrows before anybody has to wait: in worlds where every draft would be right."""
+
+from functools import cache
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+from localspec.decoding.cancel import CancelFlag
+from localspec.decoding.choose import Chooser
+from localspec.decoding.costs import PassCosts
+from localspec.decoding.drafters.lookup import LookupDrafter
+from localspec.decoding.generation import Generation, Limits
+from localspec.decoding.model import Role
+from localspec.decoding.noise import Noise
+from localspec.decoding.policy.batching import BatchPolicy, BatchWidths, merged_s
+from localspec.decoding.policy.policy import FixedPolicy, Policy, plain_policy
+from localspec.decoding.scheduler import Scheduler
+from localspec.options import SamplingParams
+from tests.toy import CachedModel, Reply, Table, ToySequences, to_its_end
+
+CYCLE = 8
+KNEE = PassCosts((1, 8, 64), (1.0, 1.2, 9.6))
+"""Eight rows cost hardly more than one, and from there on each costs as much as the one before."""
+LINEAR = PassCosts((1, 64), (1.0, 64.0))
+COUNTS = (1, 2, 4, 8)
+
+
+def counting() -> Table:
+    """Return a model that counts to eight, over and over, and mistakes one number in four."""
+    rows = np.zeros((61, CYCLE + 1), dtype=np.float32)
+    for token in range(CYCLE + 1):
+        rows[token + 1, token % CYCLE + 1] = np.log(3 * CYCLE)
+    return Table(rows, window=1)
+
+
+class Passing:
+    """A clock that goes on by what the passes of all cost."""
+
+    def __init__(self, costs: PassCosts) -> None:
+        self.now_s = 0.0
+        self._costs = costs
+        self._seen = 0
+        self.sequences: ToySequences | None = None
+
+    def __call__(self) -> float:
+        return self.now_s
+
+    def on_pass(self) -> None:
+        assert self.sequences is not None
+        for widths in self.sequences.passes[self._seen :]:
+            self.now_s += merged_s(self._costs, list(widths.values()))
+        self._seen = len(self.sequences.passes)
+
+
+@cache
+def said_by(count: int, costs: PassCosts, kind: str, said: int = 200) -> tuple[float, float]:
+    """Return what so many say at once: tokens drafted a round, and confirmed a second."""
+    clock, batch = Passing(costs), BatchWidths(costs)
+    views = [CachedModel(counting(), 400) for _ in range(count)]
+    sequences = clock.sequences = ToySequences(views, on_pass=clock.on_pass)
+    scheduler = Scheduler[Reply]({Role.TARGET: sequences}, CancelFlag(), clock)
+    made: list[Policy] = []
+    for slot, view in enumerate(views):
+        policies: dict[str, Policy] = {
+            "auto": BatchPolicy(batch, slot, 31, [LookupDrafter(())]),
+            "off": plain_policy(),
+            "always": FixedPolicy(LookupDrafter(()), 7),
+        }
+        made.append(policies[kind])
+        prompt = [(slot + i) % CYCLE + 1 for i in range(6 * CYCLE)]
+        limits = Limits(said, ())
+        chooser = Chooser(SamplingParams(temperature=1, top_k=0, top_p=1, min_p=0), Noise(slot))
+        generation = Generation(prompt, view, made[slot], chooser, limits, clock)
+        scheduler.start(slot, to_its_end(generation))
+    replies = []
+    while scheduler.running:
+        for ended in scheduler.step():
+            assert ended.value is not None
+            replies.append(ended.value)
+            made[ended.slot].end()
+    rounds = [each for reply in replies for each in reply.rounds[1:]]
+    prefill_s = merged_s(costs, [6 * CYCLE]) * count
+    drafted = sum(each.drafted for each in rounds) / len(rounds)
+    return drafted, count * said / (clock.now_s - prefill_s)
+
+
+def test_one_drafts_and_one_of_eight_does_not() -> None:
+    assert said_by(1, KNEE, "auto", said=60)[0] > 2
+    assert said_by(8, KNEE, "auto", said=60)[0] < 0.1
+
+
+@pytest.mark.slow
+def test_the_more_run_the_less_is_drafted_until_nothing_is() -> None:
+    drafted = [said_by(count, KNEE, "auto")[0] for count in COUNTS]
+    assert drafted[0] > 3
+    assert drafted[-1] < 0.1
+    assert all(later <= earlier + 0.1 for earlier, later in pairwise(drafted))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("count", COUNTS)
+def test_narrowing_costs_nobody_much(count: int) -> None:
+    plain, always, auto = (said_by(count, KNEE, kind)[1] for kind in ("off", "always", "auto"))
+    assert auto >= 0.9 * max(plain, always)
+    if count >= 8:
+        assert auto > 2 * always, "who drafts on regardless holds up all"
+
+
+def test_where_every_row_costs_its_own_nobody_drafts_at_all() -> None:
+    assert [said_by(count, LINEAR, "auto", said=40)[0] for count in (1, 4)] == [0, 0]

@@ -1,0 +1,176 @@
+"""What sequences have evaluated outlives their process, within bounds, and whatever is wrong with the files, nothing happens."""
+
+import os
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from localspec.decoding.cancel import CancelFlag
+from localspec.decoding.model import Pass, Role
+from localspec.launch import kept_prefixes
+from localspec.launch.kept_prefixes import KeptPrefixes
+from localspec.llama.model import LlamaModel
+from localspec.llama.sequences import LlamaSequences
+
+pytestmark = pytest.mark.weights
+
+COUNT = 3
+
+
+def sequences_of(model: LlamaModel) -> LlamaSequences:
+    return LlamaSequences(model, CancelFlag(), model.options, COUNT, 8)
+
+
+@pytest.fixture
+def before(smollm2: LlamaModel, tokens: list[int]) -> Iterator[LlamaSequences]:
+    """Sequences of which two have evaluated something."""
+    sequences = sequences_of(smollm2)
+    sequences.views[1].prefill(tokens)
+    sequences.views[2].prefill(tokens[10:80])
+    yield sequences
+    sequences.close()
+
+
+@pytest.fixture
+def after(smollm2: LlamaModel) -> Iterator[LlamaSequences]:
+    sequences = sequences_of(smollm2)
+    yield sequences
+    sequences.close()
+
+
+def write(directory: Path, sequences: LlamaSequences, identity: str = "a") -> None:
+    """Leave behind what sequences have evaluated."""
+    held = [list(each.cached) for each in sequences.views]
+    KeptPrefixes(directory, sequences.views, identity).close()
+    assert [list(each.cached) for each in sequences.views] == held
+
+
+def read(
+    directory: Path, sequences: LlamaSequences, *texts: list[int], identity: str = "a"
+) -> list[int]:
+    """Prepare a sequence for each text and one token more; return how many tokens each holds then."""
+    kept = KeptPrefixes(directory, sequences.views, identity)
+    for slot, text in enumerate(texts):
+        kept.ready(slot, [*text, 1])
+    return [each.n_cached for each in sequences.views]
+
+
+def files(directory: Path) -> list[Path]:
+    return [each for each in directory.rglob("*") if each.is_file()]
+
+
+def test_what_was_evaluated_is_there_again_to_the_bit(
+    before: LlamaSequences, after: LlamaSequences, tokens: list[int], tmp_path: Path
+) -> None:
+    write(tmp_path / "prefixes", before)
+    assert read(tmp_path / "prefixes", after, tokens, tokens[10:80]) == [90, 70, 0]
+    assert after.views[0].cached == tuple(tokens)
+    for slot, (old, text) in enumerate(((1, tokens), (2, tokens[10:80]))):
+        more = Pass(Role.TARGET, [*text, *tokens[:3]], 3)
+        expected = before.together([(old, more)])[0].copy()
+        assert np.array_equal(after.together([(slot, more)])[0], expected)
+
+
+def test_only_the_owner_can_read_it(before: LlamaSequences, tmp_path: Path) -> None:
+    write(tmp_path / "prefixes", before)
+    for path in (tmp_path / "prefixes").rglob("*"):
+        assert stat.S_IMODE(path.stat().st_mode) == (0o700 if path.is_dir() else 0o600)
+    assert stat.S_IMODE((tmp_path / "prefixes").stat().st_mode) == 0o700
+
+
+def test_what_is_damaged_or_of_another_model_is_left_alone(
+    before: LlamaSequences, after: LlamaSequences, tokens: list[int], tmp_path: Path
+) -> None:
+    texts = (tokens, tokens[10:80])
+    write(tmp_path, before)
+    assert read(tmp_path, after, *texts, identity="b") == [0, 0, 0]
+    longest = max(tmp_path.rglob("target.kv"), key=lambda each: each.stat().st_size)
+    content = bytearray(longest.read_bytes())
+    content[len(content) // 2] ^= 1
+    longest.write_bytes(content)
+    (tmp_path / "nonsense").write_text("?")
+    (longest.parents[1] / "7").mkdir()
+    (longest.parents[1] / ".left-by-a-crash").mkdir()
+    assert read(tmp_path, after, *texts) == [0, 70, 0]
+    assert len(list(longest.parents[1].iterdir())) == 1, "what is of no use is removed"
+
+
+def test_no_more_is_kept_than_may_be(
+    before: LlamaSequences, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kept_prefixes, "MOST_STATES", 1)
+    write(tmp_path, before)
+    assert len(files(tmp_path)) == 2, "a header and a state"
+    size = sum(each.stat().st_size for each in files(tmp_path))
+    monkeypatch.setattr(kept_prefixes, "MOST_STATES", 8)
+    monkeypatch.setattr(kept_prefixes, "MOST_BYTES", size + size // 2)
+    write(tmp_path, before)
+    assert len(files(tmp_path)) == 2
+    # Two models do not fit: the older one goes.
+    (shelf,) = tmp_path.iterdir()
+    os.utime(shelf, (1, 1))
+    write(tmp_path, before, "b")
+    assert len(files(tmp_path)) == 2
+    assert not shelf.exists()
+    monkeypatch.setattr(kept_prefixes, "MOST_BYTES", 10)
+    write(tmp_path, before, "b")
+    assert files(tmp_path) == []
+
+
+def test_of_a_text_that_two_hold_one_is_kept(
+    before: LlamaSequences, tokens: list[int], tmp_path: Path
+) -> None:
+    before.views[0].prefill(tokens[:80])
+    write(tmp_path, before)
+    assert len(files(tmp_path)) == 4, "of two, and not of three"
+
+
+def test_what_nobody_has_changed_is_not_written_again(
+    before: LlamaSequences, after: LlamaSequences, tokens: list[int], tmp_path: Path
+) -> None:
+    write(tmp_path, before)
+    seen = {each: each.stat().st_mtime_ns for each in files(tmp_path)}
+    kept = KeptPrefixes(tmp_path, after.views, "a")
+    kept.ready(0, [*tokens, 1])
+    kept.close()
+    assert {each: each.stat().st_mtime_ns for each in files(tmp_path)} == seen
+
+
+def test_a_text_that_goes_on_takes_the_place_of_its_beginning(
+    before: LlamaSequences, after: LlamaSequences, tokens: list[int], tmp_path: Path
+) -> None:
+    write(tmp_path, before)
+    longer = [*tokens, *tokens[:80]]
+    kept = KeptPrefixes(tmp_path, after.views, "a")
+    kept.ready(0, longer)
+    after.views[0].prefill(longer)
+    kept.close()
+    assert len(files(tmp_path)) == 4
+    assert read(tmp_path, before, longer) == [170, 90, 70]
+
+
+def test_what_a_sequence_would_lose_is_kept_and_comes_back(
+    after: LlamaSequences, tokens: list[int], tmp_path: Path
+) -> None:
+    kept = KeptPrefixes(tmp_path, after.views, "a")
+    talks = [tokens, [5, *tokens], [6, *tokens]]
+    for talk in talks:
+        kept.ready(0, talk)
+        after.views[0].prefill(talk)
+    evaluated = []
+    for talk in talks:
+        longer = [*talk, 7]
+        kept.ready(0, longer)
+        evaluated.append(after.views[0].prefill(longer))
+    assert evaluated == [1, 1, 1]
+
+
+def test_where_nothing_can_be_written_nothing_happens(
+    before: LlamaSequences, tmp_path: Path
+) -> None:
+    (tmp_path / "prefixes").write_text("a file")
+    write(tmp_path / "prefixes", before)
+    assert (tmp_path / "prefixes").read_text() == "a file"

@@ -1,0 +1,242 @@
+"""Other programs of the user at a server's private socket: they get what an engine of their own would say."""
+
+import asyncio
+import socket
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from localspec.chat.events import Finished, RoundDone, Started, Text
+from localspec.chat.requests import Request
+from localspec.decoding.round import StopReason
+from localspec.engine.client import EngineClient
+from localspec.engine.protocol import Ask, EngineDied, Ready, ReplyDone, StateLeft
+from localspec.engine.remote import EngineGone, RemoteAssistant
+from localspec.engine.shared import SharedEngine, shared_engine
+from localspec.errors import ContextOverflow
+from localspec.messages import Message
+from localspec.options import LaunchOptions, LoadOptions, ReplyOptions
+from localspec.serve.backend import Backend
+from localspec.serve.residence import Residence, ServedModel
+from localspec.serve.sharing import FRAME_BYTES, Sharing, has
+from tests.engine.double import command
+from tests.engine.talking import hear_of
+
+PAIR = LaunchOptions(target="big", draft_model="small")
+STORY = "Once upon a time there was a river. " * 8
+
+
+@contextmanager
+def shared(
+    script: Mapping[str, Any], path: Path, most: int = 8, keep_alive_s: float | None = None
+) -> Iterator[Backend]:
+    """Share what a script says at a socket."""
+    started, ended = threading.Event(), threading.Event()
+    found: list[tuple[Backend, asyncio.AbstractEventLoop]] = []
+
+    async def run() -> None:
+        backend = Backend(EngineClient(command(script)), PAIR, most)
+        found.append((backend, asyncio.get_running_loop()))
+        await backend.start()
+        model = ServedModel("a-pair", PAIR, ReplyOptions())
+        residence = Residence(backend, model, keep_alive_s, most)
+        sharing = Sharing(backend, residence)
+        server = await asyncio.start_unix_server(sharing.serve, path, limit=FRAME_BYTES)
+        started.set()
+        await asyncio.to_thread(ended.wait)
+        server.close()
+        await backend.close()
+
+    thread = threading.Thread(target=asyncio.run, args=(run(),), daemon=True)
+    thread.start()
+    started.wait()
+    try:
+        yield found[0][0]
+    finally:
+        ended.set()
+        thread.join()
+
+
+def connected(path: Path, wanted: LaunchOptions = PAIR) -> SharedEngine:
+    engine = shared_engine(str(path), 7, wanted)
+    assert engine is not None
+    return engine
+
+
+def ask(text: str, **more: Any) -> Ask:
+    return Ask(0, (Message.user(text),), **more)
+
+
+def test_a_program_gets_every_event_and_one_that_goes_away_ends_its_request(tmp_path: Path) -> None:
+    path = tmp_path / "socket"
+    script = {"answers": {"story": STORY}, "otherwise": ["Hello."], "pass_s": 0.002, "parallel": 2}
+    with shared(script, path) as backend:
+        with closing(RemoteAssistant(connected(path))) as assistant:
+            events = list(assistant.stream(ask("hello")))
+            kinds = {type(each) for each in events}
+            assert kinds == {Started, RoundDone, Text, Finished}
+            assert "".join(each.text for each in events if isinstance(each, Text)) == "Hello."
+            last = events[-1]
+            assert isinstance(last, Finished)
+            assert last.reply.text == "Hello."
+            long = Ask(0, (Message.user("x" * 5000),))
+            with pytest.raises(ContextOverflow, match="--ctx"):
+                list(assistant.stream(long))
+            stream = assistant.stream(ask("a story"))
+            while not isinstance(next(stream), Text):
+                pass
+            assert backend.under_way == 1
+            with closing(RemoteAssistant(connected(path))) as other:
+                assert list(other.stream(ask("hello")))[-1:] != []
+        wait_until_nothing_runs(backend)
+
+
+def wait_until_nothing_runs(backend: Backend) -> None:
+    for _ in range(1000):
+        if backend.under_way == 0:
+            return
+        threading.Event().wait(0.01)
+    raise AssertionError(f"{backend.under_way} requests still run")
+
+
+def test_who_is_told_to_stop_gets_what_there_is(tmp_path: Path) -> None:
+    path = tmp_path / "socket"
+    with shared({"otherwise": [STORY], "pass_s": 0.002}, path):
+        seen: list[Text] = []
+        with closing(RemoteAssistant(connected(path), lambda: bool(seen))) as assistant:
+            for event in assistant.stream(ask("a story")):
+                if isinstance(event, Text):
+                    seen.append(event)
+                if isinstance(event, Finished):
+                    assert event.reply.stop_reason is StopReason.CANCELLED
+                    assert STORY.startswith(event.reply.text)
+                    assert event.reply.text == "".join(each.text for each in seen)
+
+
+def test_many_requests_are_answered_and_those_without_room_wait(tmp_path: Path) -> None:
+    path = tmp_path / "socket"
+    answers = {f"number {n}.": f"Answer {n}." for n in range(9)}
+    with (
+        shared({"answers": answers, "parallel": 2}, path, most=2),
+        closing(RemoteAssistant(connected(path), count=5)) as assistant,
+    ):
+        requests = (Request(n, f"number {n}.") for n in range(9))
+        found = {each.key: each.reply for each in assistant.answer(requests)}
+        assert {key: reply and reply.text for key, reply in found.items()} == {
+            n: f"Answer {n}." for n in range(9)
+        }
+        broken = Request(1, "x" * 5000)
+        (failed,) = assistant.answer(iter([broken]))
+        assert isinstance(failed.error, ContextOverflow)
+
+
+def test_a_server_that_goes_away_is_told_and_its_engines_death_too(tmp_path: Path) -> None:
+    path = tmp_path / "socket"
+    script = {"otherwise": [STORY], "pass_s": 0.002}
+    with shared(script, path):
+        assistant = RemoteAssistant(connected(path))
+        stream = assistant.stream(ask("a story"))
+        next(stream)
+    with pytest.raises(EngineGone):
+        list(stream)
+    assistant.close()
+    assert shared_engine(str(path), 7, PAIR) is None  # the socket is still there, or is gone
+    dying = {**script, "death": {"on": "token", "at": 20}}
+    path = tmp_path / "other"
+    with shared(dying, path), closing(RemoteAssistant(connected(path))) as other:
+        stream = other.stream(ask("a story"))
+        with pytest.raises(EngineGone, match="SIGKILL"):
+            list(stream)
+
+
+def test_a_chats_engine_is_a_servers_or_its_own(tmp_path: Path) -> None:
+    path = tmp_path / "socket"
+
+    def find(wanted: LaunchOptions) -> SharedEngine | None:
+        return shared_engine(str(path), 7, wanted)
+
+    with shared({"otherwise": ["The server."]}, path):
+        engine = EngineClient(command({"otherwise": ["Its own."]}), find)
+        engine.start()
+        assert engine.pid is None
+        for wanted, answer in ((PAIR, "The server."), (LaunchOptions("other"), "Its own.")) * 2:
+            engine.load(wanted)
+            ready = hear_of(engine, Ready)[-1]
+            assert isinstance(ready, Ready)
+            assert ("--own" in "".join(ready.notes)) is (answer == "The server.")
+            engine.ask([Message.user("hello")])
+            done = hear_of(engine, ReplyDone)[-1]
+            assert isinstance(done, ReplyDone)
+            assert done.reply.text == answer
+        engine.load(PAIR)
+        engine.save_state(str(tmp_path / "state"))
+        assert isinstance(hear_of(engine, StateLeft)[-1], StateLeft)
+    assert isinstance(hear_of(engine)[-1], EngineDied)
+    engine.restart()
+    assert isinstance(hear_of(engine, Ready)[-1], Ready)
+    engine.close()
+
+
+@pytest.mark.parametrize(
+    ("wanted", "found"),
+    [
+        (PAIR, True),
+        (replace(PAIR, draft="off", draft_model=None), True),
+        (replace(PAIR, offline=True, fit=False), True),
+        (replace(PAIR, load=LoadOptions(n_ctx=2000)), True),
+        (replace(PAIR, draft="lookup"), False),
+        (replace(PAIR, target="other"), False),
+        (replace(PAIR, draft_model="other"), False),
+        (replace(PAIR, exact=True), False),
+        (replace(PAIR, load=LoadOptions(n_ctx=1000)), False),
+        (replace(PAIR, load=LoadOptions(threads=3)), False),
+    ],
+)
+def test_only_what_answers_alike_is_shared(wanted: LaunchOptions, found: bool) -> None:
+    assert has(PAIR, 2000, wanted) is found
+
+
+def test_a_context_that_was_asked_for_is_shared_where_it_is_no_smaller_than_the_usual() -> None:
+    large = replace(PAIR, load=LoadOptions(n_ctx=8192))
+    small = replace(PAIR, load=LoadOptions(n_ctx=512))
+    assert has(large, 8192, PAIR)
+    assert not has(small, 512, PAIR)
+    assert has(small, 512, small)
+
+
+def test_nonsense_on_the_socket_ends_no_more_than_its_own_connection(tmp_path: Path) -> None:
+    path = tmp_path / "socket"
+    with shared({"otherwise": ["Hello."]}, path):
+        for nonsense in (
+            b"\n",
+            b"{}\n",
+            b"\xff\xfe\n",
+            b'{"v": 6, "type": "Ask"',
+            b"[" * 9999 + b"\n",
+        ):
+            with socket.socket(socket.AF_UNIX) as stranger:
+                stranger.connect(str(path))
+                stranger.sendall(nonsense)
+        with closing(RemoteAssistant(connected(path))) as assistant:
+            assert len(list(assistant.stream(ask("hello", options=ReplyOptions(seed=1))))) > 1
+
+
+def test_a_model_that_was_let_go_meanwhile_is_loaded_again(tmp_path: Path) -> None:
+    path = tmp_path / "socket"
+    with shared({"otherwise": ["Hello."]}, path, keep_alive_s=0.05) as backend:
+        with closing(RemoteAssistant(connected(path))) as assistant:
+            for _ in range(2):
+                (*_, last) = assistant.stream(ask("hello"))
+                assert isinstance(last, Finished)
+                assert last.reply.text == "Hello."
+                for _ in range(1000):
+                    if backend.ready is None:
+                        break
+                    threading.Event().wait(0.01)
+                assert backend.ready is None
+        assert shared_engine(str(path), 7, PAIR) is None
