@@ -61,17 +61,18 @@ def json_of(text: str, mark: str) -> str:
         text: what the model wrote.
         mark: stands around texts within it, as Gemma has it; empty where quotes do.
     """
-    for read in (
-        json.loads,
-        ast.literal_eval,
-        lambda value: json.loads(_unmarked(value, mark)),
-        _inner,
-    ):
+    for read in (json.loads, _python, lambda value: json.loads(_unmarked(value, mark)), _inner):
         try:
-            return json.dumps(read(text[:_MOST]), ensure_ascii=False, allow_nan=False)
+            return json.dumps(read(text), ensure_ascii=False, allow_nan=False)
         except (ValueError, SyntaxError, TypeError, RecursionError, MemoryError):
             continue
     return json.dumps(text, ensure_ascii=False)
+
+
+def _python(text: str) -> object:
+    if len(text) > _MOST:  # its parser is not made for what strangers write
+        raise ValueError(len(text))
+    return ast.literal_eval(text)
 
 
 def _unmarked(text: str, mark: str) -> str:
