@@ -74,6 +74,7 @@ def test_what_was_measured_here_decides(
     told = worth.without_draft_model(CODER, target, draft_model)
     assert told is not None
     assert ("could make answers faster on this machine: `localspec pull" in told) is could
+    assert worth.without_draft_model(CODER, target, draft_model) == ""  # it was told
 
 
 @pytest.mark.parametrize(

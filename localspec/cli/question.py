@@ -115,8 +115,10 @@ def question(text: str, flags: Mapping[str, Any], typed: str = "") -> Message:
     folder = Path.cwd()
     documents = [read_document(name, folder) for name in flags["files"]]
     documents += attached(typed, folder)
-    if not flags["quiet"]:
-        for name in unmatched(typed, folder):
+    for name in unmatched(typed, folder):
+        if "/" in name or Path(name).suffix:
+            raise UsageError(f"no file matches {name}: correct the name, or write it without @")
+        if not flags["quiet"]:
             click.echo(f"localspec: no file matches {name}: sent as text", err=True)
     return Message.user(text, {each.name: each for each in documents}.values())
 

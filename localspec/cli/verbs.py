@@ -43,7 +43,7 @@ CLOSEST = {
 _ABOUT = (
     "Run language models on this machine. A small model guesses ahead, a large one checks.",
     (
-        "The text is exactly what the large model would write on its own. On a terminal, `localspec` alone"
+        "The text is what the large model would write on its own (--exact: to the last bit). On a terminal, `localspec` alone"
         " starts the chat."
     ),
 )

@@ -38,6 +38,10 @@ def model_and_prompt(
         return first, " ".join(rest) if rest else None
     likely = registry.like(first) if _is_one_word(first) else []
     meant = f" (did you mean {', '.join(likely)}?)" if likely else ""
+    if rest and first.startswith("@"):
+        raise UsageError(
+            f"{first[:80]!r} stands outside of the quotes: put it inside them, or use -f {first[1:80]}"
+        )
     if rest:
         raise UsageError(
             f"{first[:80]!r} is not a model{meant}: put quotes around a prompt of several words"

@@ -16,6 +16,7 @@ from localspec.models.registry import load_registry
 from localspec.models.store import Store
 from localspec.options import LoadOptions
 from localspec.storage.files import size_text
+from localspec.storage.once import first_time
 from localspec.storage.paths import data_dir
 
 # Qwen2.5-Coder 1.5B on two cores, docs/measurements/pass-costs.md: a draft model of a third of the
@@ -83,15 +84,15 @@ def without_draft_model(
 ) -> str | None:
     """Return None where a pair is loaded with its draft model; else what to tell of that, which may be nothing.
 
-    Beside a target that is here nothing is fetched unasked: what could pay is told. The arguments are
-    those of `why_idle`.
+    Beside a target that is here nothing is fetched unasked: what could pay is told, once. The arguments
+    are those of `why_idle`.
     """
     models = _absent(target, draft_model)
     if models is None:
         return None
     if not is_here(models[0]):
         return why_idle(name, target, draft_model, options)
-    if not draft_model_could_pay(*models, options):
+    if not draft_model_could_pay(*models, options) or not first_time(f"draft model of {name}"):
         return ""
     return f"{_told(models[1])} could make answers faster on this machine: {_how(name)}"
 

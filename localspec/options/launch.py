@@ -66,7 +66,7 @@ class LaunchOptions:
     draft: str = declared(
         "auto",
         Option(
-            "How to draft tokens; never changes the text.",
+            "How to draft tokens: changes the speed, and the text by rounding at most, which --exact rules out.",
             group="models",
             key=True,
             by_project="yes",

@@ -63,7 +63,7 @@ class EngineState:
             case Loading():
                 self._at(f"loading {message.model}: {message.share:.0%}")
             case Measuring():
-                self._at(f"calibrating {message.model}, once per machine: {message.share:.0%}")
+                self._at(f"measuring {message.model} on this machine: {message.share:.0%}")
             case Ready():
                 self.phase, self.ready, self.trouble = Phase.READY, message, ""
             case LoadCancelled():

@@ -25,6 +25,8 @@ def test_a_narrow_terminal_gets_less(columns: int, text: str) -> None:
 
 def test_a_summary_names_no_speed_where_nothing_was_generated() -> None:
     assert summary(Tally(3, 1), 0.0) == "3 answered · 1 failed"
+    told = summary(Tally(0, 1, first_error="line 1: the prompt is empty"), 0.0)
+    assert told == "0 answered · 1 failed · the first that failed, line 1: the prompt is empty"
     assert summary(Tally(3, 0, 50), 10.0) == "3 answered · 50 tokens, 5.0 tokens/s"
 
 

@@ -1,6 +1,7 @@
 """The first run: what a person who chose no model is asked, and what holds where nobody can be."""
 
 import io
+import os
 import sys
 import tomllib
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 from localspec.cli import root
 from localspec.cli.first_run import with_model
 from localspec.errors import UsageError
+from localspec.models.registry import load_registry
 from localspec.ui.pairs import PairChoice
 
 EVERY = [
@@ -46,8 +48,8 @@ def taken(typed: str, monkeypatch: pytest.MonkeyPatch, **more: object) -> dict[s
 @pytest.mark.parametrize(
     ("typed", "name"),
     [
-        ("\n", "gemma3-1b"),
-        ("2\n", "qwen3-4b"),
+        ("\n", "qwen3-4b"),
+        ("2\n", "gemma3-1b"),
         ("a\n3\n", "smollm2-135m"),
         ("9\nqwen3-8b\n", "qwen3-8b"),
     ],
@@ -62,7 +64,7 @@ def test_what_is_taken_is_kept(
     assert taken(typed, monkeypatch)["pair"] == name
     assert tomllib.loads(settings.read_text()) == {"pair": name}
     told = capsys.readouterr().err
-    assert "1  gemma3-1b: 1.0 GB to download · about 14 tokens/s here · chat" in told
+    assert "2  gemma3-1b: 1.0 GB to download · about 14 tokens/s here · chat" in told
     assert f"{name} is now your default model" in told
     assert taken("", monkeypatch)["pair"] == name  # nobody is asked again
 
@@ -92,6 +94,25 @@ def test_where_nobody_can_be_asked_one_line_says_what_is_taken(
         assert found["pair"] in {None, "smollm2-135m"}
         assert found["unasked"].startswith(told)
         assert bool(found["unasked"]) == bool(told)
+
+
+def test_who_has_a_model_is_told_how_to_make_it_the_default(
+    settings: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LOCALSPEC_DATA_DIR", str(settings.parent / "data"))
+    monkeypatch.setattr(sys, "stdin", io.StringIO())
+    blobs = settings.parent / "data/blobs"
+    blobs.mkdir(parents=True)
+    for age, name in enumerate(("gemma3-1b", "qwen3-4b-2507", "smollm2-135m")):
+        registry = load_registry()
+        target = registry.model(registry.pair(name).target)
+        with (blobs / target.sha256).open("wb") as file:
+            file.truncate(target.size_bytes)
+        os.utime(blobs / target.sha256, (10**9 - age, 10**9 - age))
+    with click.Context(click.Command("run")):
+        told = with_model(FLAGS)["unasked"]
+    assert told.startswith("no model chosen: using smollm2-135m")
+    assert "`localspec config set model gemma3-1b` makes" in told
 
 
 def test_the_name_of_the_program_alone_is_the_chat(monkeypatch: pytest.MonkeyPatch) -> None:

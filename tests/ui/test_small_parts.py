@@ -162,4 +162,4 @@ def test_measuring_is_told_since_it_takes_a_while() -> None:
     state = EngineState()
     state.expect_load()
     state.take(Measuring("toy", 0.4))
-    assert state.line() == "calibrating toy, once per machine: 40%"
+    assert state.line() == "measuring toy on this machine: 40%"
