@@ -21,7 +21,7 @@ FLOORS: list[set[str]] = [
     {"chat", "telemetry", "history"},
     {"llama", "grammar", "models"},
     {"decoding"},
-    {"options", "messages"},
+    {"options", "messages", "calls"},
     {"storage", "resources"},
     {"errors", "display"},
 ]

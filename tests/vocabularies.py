@@ -1,7 +1,7 @@
-"""Nineteen real tokenizers without weights: the `ggml-vocab-*.gguf` of llama.cpp.
+"""Nineteen real tokenizers without weights, the `ggml-vocab-*.gguf` of llama.cpp, and the seventy chat templates beside them.
 
-They come with the source distribution of llama-cpp-python, 77 MB, which is fetched once; the files
-are kept in `LOCALSPEC_TEST_CACHE`, or else in the platform's cache directory.
+They come with the source distribution of llama-cpp-python, 77 MB, which is fetched once for each; the
+files are kept in `LOCALSPEC_TEST_CACHE`, or else in the platform's cache directory.
 """
 
 import importlib.metadata
@@ -19,22 +19,31 @@ _PREFIX, _SUFFIX = "ggml-vocab-", ".gguf"
 
 def real_vocabularies() -> dict[str, Path]:
     """Return the files by name, such as `qwen2`; fetches them where they are not here yet."""
+    return _files("vocabularies", _PREFIX, _SUFFIX)
+
+
+def real_templates() -> dict[str, Path]:
+    """Return chat templates by name, such as `Qwen3-Coder`, likewise."""
+    return _files("templates", "", ".jinja")
+
+
+def _files(kind: str, prefix: str, suffix: str) -> dict[str, Path]:
     version = importlib.metadata.version("llama-cpp-python")
     override = os.environ.get("LOCALSPEC_TEST_CACHE")
     cache = Path(override) if override else platformdirs.user_cache_path("localspec-tests")
-    folder = cache / f"vocabularies-{version}"
+    folder = cache / f"{kind}-{version}"
     if not folder.is_dir():
         cache.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=cache) as temporary:
             fetched = Path(temporary, "fetched")
-            _extract(_source_distribution(version, Path(temporary)), fetched)
+            _extract(_source_distribution(version, Path(temporary)), fetched, prefix, suffix)
             try:
                 fetched.rename(folder)  # whole or not at all
             except OSError:  # another process was there first
                 if not folder.is_dir():
                     raise
     return {
-        path.name.removeprefix(_PREFIX).removesuffix(_SUFFIX): path
+        path.name.removeprefix(prefix).removesuffix(suffix): path
         for path in sorted(folder.iterdir())
     }
 
@@ -46,12 +55,12 @@ def _source_distribution(version: str, folder: Path) -> Path:
     return next(folder.glob("*.tar.gz"))
 
 
-def _extract(archive: Path, folder: Path) -> None:
+def _extract(archive: Path, folder: Path, prefix: str, suffix: str) -> None:
     folder.mkdir()
     with tarfile.open(archive) as tar:
         for member in tar:
             name = Path(member.name).name
-            if name.startswith(_PREFIX) and name.endswith(_SUFFIX):
+            if name.startswith(prefix) and name.endswith(suffix):
                 content = tar.extractfile(member)
                 assert content is not None
                 (folder / name).write_bytes(content.read())

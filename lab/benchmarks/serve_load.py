@@ -1,7 +1,7 @@
 """What a server gives several clients at once: `localspec serve` beside llama-server, in turns.
 
     python -m lab.benchmarks.serve_load MODEL --peer PATH/llama-server [--clients 1,2,4,8]
-        [--requests 8] [--max-tokens 48] [--minutes 10] [--modes none,ngram-simple,draft:3]
+        [--requests 8] [--max-tokens 48] [--minutes 10] [--modes none,ngram-simple:4:12,draft:3]
 
 Both get the same files, threads, context and slots. A level is a number of clients; at each, every server answers the
 same bundled prompts greedily, each client sending its next as soon as its last is answered. A round goes through all
@@ -48,7 +48,10 @@ _TIMEOUT_S = 600.0
 _HOPELESS = 0.8
 _OWN = "localspec"
 _REMEMBERS = {"ngram-mod", "ngram-cache"}
-_PEER_MODES = ("none", "ngram-simple", "ngram-mod", "ngram-map-k", "draft:3", "draft:8", "draft:16")
+_PEER_MODES = (
+    *("none", "ngram-simple", "ngram-simple:4:12", "ngram-map-k", "ngram-map-k4v", "ngram-mod"),
+    *("ngram-cache", "draft:3", "draft:8", "draft:16"),
+)
 Arrivals = list[tuple[float, bytes]]
 
 
@@ -363,26 +366,29 @@ def peer_flags(mode: str, files: Sequence[Path], slots: int, n_ctx: int, threads
     """Return what starts llama-server so that it drafts in some way, and all else as ours.
 
     Args:
-        mode: `none`, an n-gram mode, or `draft:LENGTH`.
+        mode: `none`, an n-gram mode (with the lengths of what is looked up and drafted: `ngram-simple:4:12`),
+            or `draft:LENGTH`.
         files: of the target, and of the draft model where there is one.
         slots: requests at a time.
         n_ctx: tokens of context for each of them.
         threads: CPU threads.
     """
-    kind, _, length = mode.partition(":")
+    kind, *lengths = mode.split(":")
     flags = ["-m", str(files[0]), "-c", str(slots * n_ctx), "-np", str(slots), "-cram", "0"]
     flags += ["-t", str(threads), "-tb", str(threads)]
     if kind == "draft":
         flags += ["-md", str(files[1]), "--spec-type", "draft-simple"]
-        flags += ["--spec-draft-n-max", length]
+        flags += ["--spec-draft-n-max", *lengths]
     elif kind != "none":
         flags += ["--spec-type", kind]
+        for name, length in zip("nm", lengths, strict=False):
+            flags += [f"--spec-{kind}-size-{name}", length]
     return flags
 
 
 def _arms(given: argparse.Namespace, most: int) -> list[Arm]:
     """Return all that is compared."""
-    threads, files = default_threads(), pull(given.model)
+    threads, files = given.threads, pull(given.model)
     own = [given.model, "--parallel", str(most), "--max-queue", "64"]
     own += ["--ctx", str(given.ctx), "--threads", str(threads)]
     arms = [
@@ -410,6 +416,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--requests", type=int, default=8, help="at every level")
     parser.add_argument("--max-tokens", type=int, default=48)
     parser.add_argument("--ctx", type=int, default=2048, help="of every slot")
+    parser.add_argument("--threads", type=int, default=default_threads(), help="of both")
     parser.add_argument("--minutes", type=float, default=10)
     parser.add_argument("--modes", help=f"of llama-server; usually {','.join(_PEER_MODES)}")
     given = parser.parse_args(arguments)
@@ -429,7 +436,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     with closing(Servers()) as servers:
         found = measure(arms, load, servers, lambda line: print(line, file=sys.stderr, flush=True))
     print(
-        f"{machine()}; {given.model}, {max(clients)} slots of {given.ctx} tokens, {default_threads()} threads; "
+        f"{machine()}; {given.model}, {max(clients)} slots of {given.ctx} tokens, {given.threads} threads; "
         f"{given.requests} requests of {given.max_tokens} tokens at most a level"
     )
     print("\n".join(table(arms, found)))

@@ -150,7 +150,7 @@ def stopped(served: Served) -> None:
 
 
 @contextmanager
-def living(served: Served, count: int = 3) -> Iterator["Counter[str]"]:
+def living(served: Served, count: int = 3, pause_s: float = 0.0) -> Iterator["Counter[str]"]:
     """Let clients ask and wait for their answers while this lasts; see that each gets its own text, as far as it comes."""
     ends: Counter[str] = Counter()
     wrong: list[str] = []
@@ -172,8 +172,8 @@ def living(served: Served, count: int = 3) -> Iterator["Counter[str]"]:
             )
             if not fits:
                 wrong.append(f"{question}: {heard} instead of {expected!r}")
-            if heard.end != "whole":
-                time.sleep(0.05)  # who is refused tries again, and not at once
+            # Who is refused tries again, and not at once.
+            enough.wait(pause_s if heard.end == "whole" else 0.05)
 
     threads = [threading.Thread(target=live, args=(number,)) for number in range(count)]
     for thread in threads:

@@ -268,12 +268,12 @@ def _noise(chance: Random) -> Nonsense:
 
 
 _KINDS: dict[Callable[[Random], Nonsense], int] = {
-    _fuzzed: 5,
-    _broken: 20,
-    _wrong: 25,
-    _deep: 10,
-    _encoded: 10,
-    _headers: 15,
-    _lines: 10,
-    _noise: 5,
+    _fuzzed: 2,  # every third is answered, which takes the model's time
+    _broken: 25,
+    _wrong: 15,
+    _deep: 13,
+    _encoded: 13,
+    _headers: 17,
+    _lines: 12,
+    _noise: 3,
 }

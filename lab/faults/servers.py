@@ -112,7 +112,7 @@ def requests_are_none(ground: Ground, chance: Random) -> str:
     with serving(ground) as served:
         served.learn()
         before = served.held()
-        with living(served, 1) as ends:
+        with living(served, 1, pause_s=1.0) as ends:
             _bombard(served, chance)
         served.until_idle()
         assert set(ends) == {"whole"}, ends

@@ -52,8 +52,13 @@ class PeerServer:
         self._log: BinaryIO = tempfile.TemporaryFile()  # noqa: SIM115 - closed by `close`
         command = [str(program), "--host", _HOST, "--port", str(self._port), *flags]
         try:
+            # In a session of its own, as our engine is: Linux shares the cores out among sessions.
             self._process = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=self._log, stderr=self._log
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=self._log,
+                stderr=self._log,
+                start_new_session=True,
             )
         except OSError as error:
             self._log.close()
@@ -148,7 +153,7 @@ class PeerServer:
                 return False
 
     def _broken_off(self, said: str) -> LocalspecError | Cancelled:
-        """Return why no more arrives: a terminal's Ctrl-C ends the server, too, and first."""
+        """Return why no more arrives: whoever cancels may have ended the server first."""
         time.sleep(_POLL_S)
         if self._is_cancelled():
             return Cancelled()

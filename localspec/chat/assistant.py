@@ -30,7 +30,7 @@ from localspec.chat.events import (
 from localspec.chat.loaded_models import LoadedModels
 from localspec.chat.reply import ReplyInProgress
 from localspec.chat.reply_text import ReplyText
-from localspec.chat.requests import Answered, Observer, Request, at_once
+from localspec.chat.requests import Answered, Observer, Prefixes, Request, at_once
 from localspec.chat.stop_strings import StopStrings
 from localspec.chat.template import ChatTemplate
 from localspec.chat.thinking import ThinkingFilter, tag_pieces, thinking_tags
@@ -65,6 +65,7 @@ class Assistant:
         load_s: seconds that loading took.
         shared_chunk: most tokens of a prompt's chunk while others are answered; None cuts prompts as
             if they were alone.
+        prefixes: prepares a sequence for a prompt; None leaves it as it is.
     """
 
     def __init__(
@@ -76,7 +77,9 @@ class Assistant:
         notes: tuple[str, ...] = (),
         load_s: float = 0.0,
         shared_chunk: int | None = None,
+        prefixes: Prefixes | None = None,
     ) -> None:
+        self._prefixes = prefixes
         self.models = models
         self.policies = tuple(policies)
         self.observers = tuple(observers)
@@ -263,10 +266,16 @@ class Assistant:
         return conversation.prompt_tokens(self.template, self.models.tokenizer)
 
     def close(self) -> None:
-        """Free the models; observers are told before."""
+        """Free the models."""
+        self.settle()
+        self.models.close()
+
+    def settle(self) -> None:
+        """Have written down what is to outlive this process."""
         for observer in self.observers:
             observer.close()
-        self.models.close()
+        if self._prefixes is not None:
+            self._prefixes.close()
 
     def _first(self) -> Request:
         """Return whose turn it is: the urgent first, then of the clients the one with the fewest under way.
@@ -298,6 +307,8 @@ class Assistant:
             self._require_room(len(tokens))
             views = self.models.targets.views
             slot = self._slot(tokens, free)
+            if self._prefixes is not None and not request.afresh and request.keep is None:
+                self._prefixes.ready(slot, tokens)
             policy = self.policies[slot] if request.policy is None else request.policy(slot)
             running = _Running(request, slot, policy)
             if request.afresh:  # a chunk that begins elsewhere is another one

@@ -161,6 +161,8 @@ def _tojson(
     sort_keys: bool = False,
 ) -> str:
     # jinja2's own escapes < > & ' for HTML and sorts the keys: not what any model was trained on
+    if isinstance(value, Iterator):  # what `map` and `select` make
+        value = list(value)
     return json.dumps(
         value, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys
     )

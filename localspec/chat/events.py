@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from localspec.decoding.round import Round, Spent, StopReason
 from localspec.decoding.stats import AcceptanceStats
+from localspec.messages import ToolCall
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +74,29 @@ class Text:
     text: str
     thinking: bool = False
     logprobs: tuple[TokenLogprob, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class CallBegun:
+    """A call of a function whose name is known."""
+
+    id: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class CallDelta:
+    """More of the arguments of a call that has begun; all of them together are a JSON object."""
+
+    id: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class CallDone:
+    """A call whose arguments are whole."""
+
+    call: ToolCall
 
 
 @dataclass(frozen=True, slots=True)

@@ -87,6 +87,18 @@ class Observer(Protocol):
         ...
 
 
+class Prefixes(Protocol):
+    """Keeps what sequences have evaluated; nothing of it may fail."""
+
+    def ready(self, slot: int, tokens: Sequence[int]) -> None:
+        """Prepare a free sequence for a prompt: keep what it would lose, and put back what is known of the prompt."""
+        ...
+
+    def close(self) -> None:
+        """Keep what the sequences hold: the models are closed."""
+        ...
+
+
 def at_once() -> bool:
     """Say that whoever asks for the next request need not wait for it."""
     return True

@@ -6,21 +6,27 @@ bound on its source and a budget for all that it does, see `dialect`. Knows no t
 Source: `transformers/utils/chat_template_utils.py` for the dialect, llama.cpp `common/chat.cpp` for the variables.
 """
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
+from typing import Any
 
 from jinja2 import Template
 
+from localspec.calls import CallFormat, Tool
 from localspec.chat.dialect import Dialect
+from localspec.chat.known_calls import known_format, written
 from localspec.display import printable_line
 from localspec.errors import TemplateError
-from localspec.messages import Message, TextPart, to_json
+from localspec.messages import Message, TextPart, ToolCall, to_json
 
 MAX_SOURCE_CHARS = 1 << 16
 """Twice as much as the longest template of a known model."""
 
 _PROBE = "localspec-probe"  # a content that no template writes by itself
+_UNKNOWN: tuple[bool, str | None] = (False, _PROBE)
+_NO_PARAMETERS = {"type": "object", "properties": {}, "required": []}
 
 
 def _now() -> datetime:
@@ -59,13 +65,16 @@ class ChatTemplate:
         self.source = source
         self._model = model
         self._constants = {"bos_token": bos_token, "eos_token": eos_token}
-        self._template = self._compiled(source, clock)
+        self._clock = clock
+        self._template = self._compiled(source)
         self._takes_system: bool | None = None
+        self._calls: tuple[bool, str | None] | None = _UNKNOWN
 
     def render(
         self,
         messages: Sequence[Message],
         *,
+        tools: Sequence[Tool] = (),
         add_generation_prompt: bool = True,
         enable_thinking: bool = True,
     ) -> str:
@@ -75,7 +84,9 @@ class ChatTemplate:
         first user turn, a blank line between: what Gemma's makers and llama.cpp do, rather than to lose it.
 
         Args:
-            messages: the conversation, system prompt first; a template reads them as `to_json` has them.
+            messages: the conversation, system prompt first; a template reads them as `to_json` has them, and
+                arguments of calls as an object or as a text, whichever it writes as JSON.
+            tools: what the model may call.
             add_generation_prompt: end with the header of the assistant's turn.
             enable_thinking: read by the templates of models whose thinking can be switched off; True unless
                 asked otherwise, as in llama-server.
@@ -83,17 +94,19 @@ class ChatTemplate:
         Raises:
             TemplateError: the template refuses these messages, or fails, or grows out of bounds.
         """
-        variables = {
+        variables: dict[str, object] = {
             "add_generation_prompt": add_generation_prompt,
             "enable_thinking": enable_thinking,
         }
+        if tools:
+            variables |= self._of_tools(tools)
         if messages and messages[0].role == "system" and not self._system_is_read():
             messages = _with_system_in_first_user_turn(messages)
         return self._run(messages, variables)
 
-    def _compiled(self, source: str, clock: Callable[[], datetime]) -> Template:
+    def _compiled(self, source: str) -> Template:
         try:
-            return Dialect(clock).from_string(source)
+            return Dialect(self._clock).from_string(source)
         except (
             Exception
         ) as error:  # a stranger's program: jinja2 lets some ValueErrors through as they are
@@ -110,12 +123,53 @@ class ChatTemplate:
         return self._takes_system
 
     def _run(self, messages: Sequence[Message], variables: Mapping[str, object]) -> str:
-        # `tools` and `documents` stay undefined, as in llama.cpp: templates for tool use iterate over them unasked
-        context = {"messages": [to_json(m) for m in messages], **self._constants, **variables}
+        # Without tools `tools` stays undefined, and `documents` always, as in llama.cpp: templates for tool use
+        # iterate over them unasked.
+        said = [to_json(each) for each in messages]
+        if any(each.calls for each in messages):
+            form = self._form_of_calls()
+            known = known_format(self.source)
+            if form is not None:
+                said = [_called(each, *form) for each in said]
+            elif known is not None:
+                said = [to_json(_with_calls_in_words(each, known)) for each in messages]
         try:
-            return self._template.render(context)
+            return self._template.render({"messages": said, **self._constants, **variables})
         except Exception as error:  # a template may raise whatever Python can
             raise self._failure(error) from error
+
+    def _of_tools(self, tools: Sequence[Tool]) -> dict[str, object]:
+        values = [each.to_json() for each in tools]
+        # Firefunction has a name of its own for them, as a text, and asks for the time.
+        functions = json.dumps(values, ensure_ascii=False)
+        now = self._clock().strftime("%b %d %Y %H:%M:%S %Z")
+        return {"tools": values, "functions": functions, "datetime": now}
+
+    def _form_of_calls(self) -> tuple[bool, str | None] | None:
+        """Return whether arguments go in as objects, and the content of a message that only calls; None where it writes none.
+
+        Most templates have it as Hugging Face does; others add up texts, or know a call by a content of None.
+        """
+        if self._calls is _UNKNOWN:
+            forms = [(True, ""), (False, ""), (True, None), (False, None)]
+            self._calls = next((each for each in forms if self._writes_calls(*each)), None)
+        return self._calls
+
+    def _writes_calls(self, objects: bool, content: str | None) -> bool:
+        call = ToolCall("callOne01", _PROBE, json.dumps({_PROBE: _PROBE}))
+        said = [to_json(Message.user("hello")), to_json(Message("assistant", (call,)))]
+        variables = {
+            "messages": [said[0], _called(said[1], objects, content)],
+            **self._of_tools([Tool(_PROBE, _NO_PARAMETERS)]),
+            "add_generation_prompt": False,
+            "enable_thinking": True,
+        }
+        try:
+            text = self._template.render({**self._constants, **variables})
+        except Exception:  # whatever it is: this is not what the template wants
+            return False
+        written = text.replace(str({_PROBE: _PROBE}), "").replace(json.dumps(call.arguments), "")
+        return written.count(_PROBE) > 2  # beside the tool's own name
 
     def _failure(self, error: Exception) -> TemplateError:
         reason = printable_line(str(error))[:300] or type(error).__name__
@@ -124,6 +178,35 @@ class ChatTemplate:
         return TemplateError(
             f"{self._model}'s chat template failed: {reason}{where}; use --raw to go without it"
         )
+
+
+def _called(message: dict[str, Any], objects: bool, content: str | None) -> dict[str, Any]:
+    """Return a message with its calls in the form that a template reads."""
+    if "tool_calls" not in message:
+        return message
+    functions = [each["function"] for each in message["tool_calls"]]
+    if objects:
+        functions = [{**each, "arguments": _object(each["arguments"])} for each in functions]
+    calls = [
+        {**call, "function": function}
+        for call, function in zip(message["tool_calls"], functions, strict=True)
+    ]
+    return {**message, "content": message["content"] or content, "tool_calls": calls}
+
+
+def _with_calls_in_words(message: Message, form: CallFormat) -> Message:
+    if not message.calls:
+        return message
+    text = message.text + written(message.calls, form)
+    return Message(message.role, (TextPart(text),), message.thinking)
+
+
+def _object(arguments: str) -> Any:
+    try:
+        value = json.loads(arguments)
+    except (ValueError, RecursionError):
+        return arguments
+    return value if isinstance(value, dict) else arguments
 
 
 def _with_system_in_first_user_turn(messages: Sequence[Message]) -> list[Message]:

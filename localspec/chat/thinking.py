@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
 
-from localspec.chat.tokenizer import Tokenizer
+from localspec.chat.tokenizer import Tokenizer, control_pieces
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,19 +64,8 @@ def opened_by(prompt: str, tags: Iterable[ThinkingTags]) -> ThinkingTags | None:
 
 
 def tag_pieces(tags: Iterable[ThinkingTags], tokenizer: Tokenizer) -> dict[int, bytes]:
-    """Return the bytes of those control tokens that tags are made of, by id.
-
-    A vocabulary may have its tags as control tokens (`[THINK]`, `<|channel|>`), whose piece is b"". A caller that
-    looks here before it asks `Tokenizer.piece` lets the filter see them.
-    """
-    texts = [text for pair in tags for text in (pair.open, pair.close)]
-    pieces = {}
-    for special in tokenizer.special_texts() if texts else ():
-        if any(special in text for text in texts):
-            ids = tokenizer.tokenize(special, add_special=False, parse_special=True)
-            if len(ids) == 1 and not tokenizer.piece(ids[0]):
-                pieces[ids[0]] = special.encode()
-    return pieces
+    """Return the bytes of those control tokens that tags are made of, by id: `[THINK]`, `<|channel|>`."""
+    return control_pieces([text for pair in tags for text in (pair.open, pair.close)], tokenizer)
 
 
 class ThinkingFilter:

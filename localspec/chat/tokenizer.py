@@ -92,6 +92,20 @@ class ContentGuard:
         return not user_defined or text in self._template_source
 
 
+def control_pieces(texts: Collection[str], tokenizer: Tokenizer) -> dict[int, bytes]:
+    """Return the bytes of those control tokens that some texts are made of, by id.
+
+    The piece of a control token is b"". A caller that looks here before it asks `Tokenizer.piece` sees these texts.
+    """
+    pieces = {}
+    for special in tokenizer.special_texts() if texts else ():
+        if any(special in text for text in texts):
+            ids = tokenizer.tokenize(special, add_special=False, parse_special=True)
+            if len(ids) == 1 and not tokenizer.piece(ids[0]):
+                pieces[ids[0]] = special.encode()
+    return pieces
+
+
 def tokenize_rendered(text: str, tokenizer: Tokenizer, *, at_start: bool) -> list[int]:
     """Return the ids of a template's text; special tokens are parsed, except where a guard broke them.
 

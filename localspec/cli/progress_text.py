@@ -1,16 +1,19 @@
 """One line that says how far downloads are, as wide as there is room. Pure: draws nothing."""
 
 from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
 from localspec.display import cells_of, duration_text
-from localspec.models.transfer import Progress
 from localspec.storage.paths import shown
+
+if TYPE_CHECKING:
+    from localspec.models.transfer import Progress
 
 _BARS = (24, 12)
 _SHORT_NAME = 16
 
 
-def download_text(moments: Sequence[Progress], rate: float, width: int) -> str:
+def download_text(moments: Sequence["Progress"], rate: float, width: int) -> str:
     """Return how far several files are together, in at most `width` cells of a terminal.
 
     What is left out first is the bar, then the sizes, then names, and the rate before the time.
@@ -48,7 +51,7 @@ def cut(text: str, width: int) -> str:
     return "".join(kept) + "…" if width > 0 else ""
 
 
-def _names(moments: Sequence[Progress]) -> Iterator[str]:
+def _names(moments: Sequence["Progress"]) -> Iterator[str]:
     """Yield what to call the files, the longest first."""
     if len(moments) == 1:
         name = shown(moments[0].name)
@@ -59,7 +62,7 @@ def _names(moments: Sequence[Progress]) -> Iterator[str]:
     yield f"{len(moments)} files"
 
 
-def _share(moment: Progress) -> float:
+def _share(moment: "Progress") -> float:
     return moment.done_bytes / moment.total_bytes if moment.total_bytes else 1.0
 
 

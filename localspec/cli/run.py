@@ -8,7 +8,6 @@ import signal
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
-from dataclasses import replace
 from functools import cache
 from types import FrameType
 from typing import Any
@@ -172,7 +171,7 @@ def _answer(
     if engine is not None:
         tell(*engine.ready.notes)
         try:
-            return _by_server(engine, request, asked(), shown)
+            return _by_server(engine, asked(), shown)
         except EngineGone as error:
             if shown.text:
                 stream.end()
@@ -205,14 +204,9 @@ class _Shown:
 
 
 def _by_server(
-    engine: SharedEngine,
-    request: LaunchOptions,
-    asked: Ask,
-    show: Callable[[Iterator[Event]], Reply],
+    engine: SharedEngine, asked: Ask, show: Callable[[Iterator[Event]], Reply]
 ) -> RunOutcome:
     ready = engine.ready
-    # As a load of one's own would: nothing is cached, which could round otherwise.
-    asked = replace(asked, keep=0) if request.exact else asked
     with _interrupted() as stopped, closing(RemoteAssistant(engine, stopped)) as assistant:
         reply = show(assistant.stream(asked))
     return RunOutcome(reply, ready.target, ready.draft_model, ready.load_s)

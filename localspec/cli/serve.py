@@ -2,11 +2,12 @@
 
 import asyncio
 import os
+import re
 import signal
 import socket
 import sys
 import time
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,14 +20,26 @@ from localspec.cli.progress import ProgressLine
 from localspec.cli.resident import recorded_here
 from localspec.cli.settings import configured, with_own
 from localspec.errors import UsageError
-from localspec.launch.names import with_full_names
-from localspec.options import LaunchOptions
+from localspec.options import ReplyOptions
 
 if TYPE_CHECKING:
-    from localspec.serve.backend import Backend
+    from localspec.serve.answering import Service
 
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 _MOST_WAITING = 10_000
+_UNITS_S = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
+_NEVER = {"never", "-1"}
+
+
+def _seconds(context: click.Context, flag: click.Parameter, text: str) -> float | None:
+    """Return the seconds that `10m` means; None for `never`."""
+    if text in _NEVER:
+        return None
+    found = re.fullmatch(r"(\d{1,9})([smhd]?)", text)
+    if found is None:
+        problem = f"{text[:40]!r} is neither a time, such as 10m, 30s or 2h, nor 'never'"
+        raise click.BadParameter(problem, context, flag)
+    return float(found[1]) * _UNITS_S[found[2]]
 
 
 @click.command()
@@ -71,6 +84,14 @@ _MOST_WAITING = 10_000
     help="Requests that may run or wait; more get 429. Default: 64.",
 )
 @click.option(
+    "--keep-alive",
+    default="10m",
+    callback=_seconds,
+    metavar="TIME",
+    help="Unload the model after so long without a request: 10m, 30s, 2h, 0, or never. Default: 10m.",
+)
+@click.option("--pin", is_flag=True, help="Serve only MODEL; requests for others get 404.")
+@click.option(
     "--max-wait",
     type=click.FloatRange(0, min_open=True),
     metavar="SECONDS",
@@ -79,7 +100,7 @@ _MOST_WAITING = 10_000
 @click.option(
     "--forget",
     is_flag=True,
-    help="Write no evaluated prompts to disk; else they outlive a restart.",
+    help="Write no evaluated prompts to disk; else those that are left are read again, also after a restart.",
 )
 @option_flags("device")
 @click.option("--quiet", is_flag=True, help="Print only errors on stderr.")
@@ -105,7 +126,7 @@ def serve(name: str | None, **flags: Any) -> int:
         raise UsageError(
             f"--host {flags['host']} lets other machines connect: give --api-key-file as well"
         )
-    flags = with_own(configured(flags))
+    flags = configured(flags)
     # Whoever stops it from outside ends it as Ctrl-C does.
     signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
     where = listening(flags["host"], flags["port"], flags["socket"])
@@ -131,13 +152,19 @@ async def _served(
     from localspec.serve.answering import Service  # noqa: PLC0415
     from localspec.serve.app import application  # noqa: PLC0415
     from localspec.serve.backend import Backend, Refused  # noqa: PLC0415
+    from localspec.serve.catalogue import Catalogue  # noqa: PLC0415
     from localspec.serve.conditions import Watch  # noqa: PLC0415
     from localspec.serve.connection import Bounded  # noqa: PLC0415
     from localspec.serve.http import Guard  # noqa: PLC0415
     from localspec.serve.metrics import Metrics  # noqa: PLC0415
+    from localspec.serve.residence import Residence, ServedModel  # noqa: PLC0415
     from localspec.serve.running import Running, announced  # noqa: PLC0415
 
     launch, metrics = launch_options(flags), Metrics()
+
+    def options_of(name: str | None) -> ReplyOptions:
+        return reply_options(with_own(flags, name))
+
     line = ProgressLine(enabled=not flags["quiet"])
 
     def see(notice: Notice) -> None:
@@ -165,7 +192,12 @@ async def _served(
         names = dict.fromkeys(
             each for each in (launch.pair, launch.target, ready.target) if each is not None
         )
-        service = Service(backend, tuple(names), reply_options(flags), int(time.time()))
+        first = ServedModel(next(iter(names)), launch, options_of(None))
+        catalogue = Catalogue(first, tuple(names), options_of, flags["pin"])
+        residence = Residence(
+            backend, first, flags["keep_alive"], flags["max_queue"], flags["max_wait"]
+        )
+        service = Service(backend, residence, catalogue, int(time.time()), first)
         hosts = None if keys else {*_LOOPBACK, "[::1]", flags["host"] or "localhost"}
         addresses = tuple(map(_address, listeners))
         guard = Guard(keys, hosts, flags["cors"])
@@ -185,9 +217,13 @@ async def _served(
             timeout_graceful_shutdown=2,
             server_header=False,
         )
-        shared = await _shared(backend, launch, seen)
         running = Running(
-            os.getpid(), service.name, addresses, service.since, shared, recorded_here()
+            os.getpid(),
+            service.name,
+            addresses,
+            service.since,
+            await _shared(service, seen),
+            recorded_here(),
         )
         seen.enter_context(announced(running))
         await uvicorn.Server(config).serve(sockets=listeners)
@@ -196,18 +232,19 @@ async def _served(
     return 0
 
 
-async def _shared(backend: "Backend", launch: LaunchOptions, seen: ExitStack) -> str:
-    """Let `run` and the like use the engine; return the socket for them, empty where there can be none."""
+async def _shared(service: "Service", seen: ExitStack) -> str:
+    """Let `run` and the like ask, too; return at which socket, empty where there can be none."""
     from localspec.serve.running import engine_socket  # noqa: PLC0415
     from localspec.serve.sharing import FRAME_BYTES, Sharing  # noqa: PLC0415
 
-    with suppress(UsageError):  # nobody else needs it
-        path = str(engine_socket(os.getpid()))
-        sharing = Sharing(backend, with_full_names(launch))
+    path = str(engine_socket(os.getpid()))
+    try:
         listener = seen.enter_context(listening(None, None, path))[0]
-        await asyncio.start_unix_server(sharing.serve, sock=listener, limit=FRAME_BYTES)
-        return path
-    return ""
+    except UsageError:
+        return ""
+    sharing = Sharing(service.backend, service.residence)
+    await asyncio.start_unix_server(sharing.serve, sock=listener, limit=FRAME_BYTES)
+    return path
 
 
 def _address(listener: socket.socket) -> str:

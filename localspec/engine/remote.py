@@ -131,9 +131,11 @@ def _trouble(notice: Failed | EngineDied) -> LocalspecError:
 
 
 def _ask_of(request: "Request") -> Ask:
-    prompt, keep = request.prompt, 0 if request.afresh else request.keep
+    prompt, raw, messages = request.prompt, None, tuple[Message, ...]()
     if not isinstance(prompt, str):
-        return Ask(0, prompt.messages, request.options, keep=keep, aside=True)
-    if request.raw:
-        return Ask(0, (), request.options, keep=keep, raw=prompt)
-    return Ask(0, (Message.user(prompt),), request.options, keep=keep, aside=True)
+        messages = prompt.messages
+    elif request.raw:
+        raw = prompt
+    else:
+        messages = (Message.user(prompt),)
+    return Ask(0, messages, request.options, keep=request.keep, aside=True, raw=raw)

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +25,8 @@ from localspec.options import ReplyOptions
 
 if TYPE_CHECKING:
     from llguidance import LLMatcher, LLTokenizer
+
+    from localspec.calls import CallFormat, Tool
 
 _MAX_CHARS = 1 << 20
 _KEPT = 64
@@ -81,6 +83,38 @@ class Grammars:
         self._matchers[grammar] = matcher  # what was asked for last stays longest
         if len(self._matchers) > _KEPT:
             del self._matchers[next(iter(self._matchers))]
+        return GrammarAutomaton(matcher, self._vocabulary.eog, self._tokenizer.vocab_size)
+
+    def of_calls(
+        self,
+        form: "CallFormat",
+        tools: "Sequence[Tool]",
+        control: Mapping[str, int],
+        *,
+        begun: bool,
+        several: bool,
+    ) -> GrammarAutomaton:
+        """Return what holds a text to valid calls of some functions.
+
+        Args:
+            form: how calls are written.
+            tools: what may be called, at least one.
+            control: ids of control tokens by their text; a format may be made of them.
+            begun: the trigger stands there already.
+            several: more than one call may come.
+
+        Raises:
+            UsageError: a schema of arguments is wrong, or cannot be kept.
+        """
+        # ruff: noqa: PLC0415 - few answers are calls
+        from localspec.grammar.call_grammar import CallGrammar
+
+        grammar = CallGrammar(form, control, self._vocabulary.eog)
+        source = grammar.source(tools, begun=begun, several=several)
+        try:
+            matcher = compiled(source, self._tokenizer)
+        except GrammarRefused as error:
+            raise UsageError(f"the calls of these tools cannot be enforced: {error}") from None
         return GrammarAutomaton(matcher, self._vocabulary.eog, self._tokenizer.vocab_size)
 
     @cached_property

@@ -6,6 +6,7 @@ call. Its limits count steps, not seconds: the same grammar fails at the same pl
 
 # ruff: noqa: PLC0415 - llguidance takes 30 ms to load, and most runs do not need it
 
+import json
 import re
 from collections.abc import Collection
 from functools import cache
@@ -78,6 +79,11 @@ def schema_source(schema: str) -> str:
 
     source: str = LLMatcher.grammar_from_json_schema(schema, overrides=_JSON)
     return source
+
+
+def embedded_schema(schema: dict[str, Any]) -> str:
+    """Return a schema in normal form as it stands behind `%json` in a grammar in Lark."""
+    return json.dumps({**schema, "x-guidance": _JSON})
 
 
 def regex_source(regex: str) -> str:

@@ -7,7 +7,6 @@ has what is evaluated kept from run to run.
 import sys
 from collections.abc import Callable
 from dataclasses import astuple, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,18 +14,14 @@ import localspec
 from localspec.calibration.key import file_identity
 from localspec.chat.assistant import Assistant
 from localspec.chat.conversation import Segment
-from localspec.chat.loaded_models import LoadedModels
-from localspec.chat.requests import Observer
 from localspec.decoding.cancel import CancelFlag
-from localspec.decoding.costs import PairCosts
 from localspec.engine.factory import Loaded, RestoredState, SavedState, StateLeftError
 from localspec.engine.protocol import Downloading, Loading, Measuring
 from localspec.engine.serving import serve
 from localspec.launch.kept_prefixes import KeptPrefixes
-from localspec.launch.load import HOLD_UP_S, Runtime, load
+from localspec.launch.load import HOLD_UP_S, Keep, Runtime, load
 from localspec.launch.observe import Telemetry
-from localspec.launch.plan import LoadPlan, make_plan
-from localspec.llama.sequences import LlamaSequences
+from localspec.launch.plan import make_plan
 from localspec.llama.state import StateUnfitError, restore_state, save_state
 from localspec.options import LaunchOptions
 from localspec.storage.paths import data_dir
@@ -37,8 +32,7 @@ class RuntimeFactory:
 
     Args:
         parallel: how many requests are answered at once; None takes what pays and the memory holds.
-        keep: whether what is evaluated is kept from run to run; never under `exact`, where it would have to be
-            evaluated in the same chunks.
+        keep: whether what is evaluated is kept from run to run.
     """
 
     def __init__(self, parallel: int | None, *, keep: bool = False) -> None:
@@ -67,24 +61,20 @@ class RuntimeFactory:
             lambda name, share: tell(Measuring(name, share)),
             parallel=self._parallel,
             hold_up_s=HOLD_UP_S,
-            observe=partial(self._observe, plan),
+            observe=Telemetry().observe,
+            keep=self._kept(plan.target) if self._keep else None,
         )
         self._assistant = runtime.assistant
         return _loaded(runtime, plan.target)
 
-    def _observe(
-        self, plan: LoadPlan, models: LoadedModels, costs: PairCosts | None, count: int
-    ) -> list[Observer]:
-        observers = list(Telemetry().observe(models, costs, count))
-        if self._keep and not plan.exact and isinstance(models.targets, LlamaSequences):
-            directory, identity = data_dir() / "prefixes", file_identity(plan.target)
-            observers.append(KeptPrefixes(directory, models.targets.views, identity))
-        return observers
+    def _kept(self, target: Path) -> Keep:
+        directory, identity = data_dir() / "prefixes", file_identity(target)
+        return lambda sequences: KeptPrefixes(directory, sequences, identity)
 
     def close(self) -> None:
         """Have what was recorded, and what was evaluated, written down."""
-        for observer in () if self._assistant is None else self._assistant.observers:
-            observer.close()
+        if self._assistant is not None:
+            self._assistant.settle()
 
 
 def _loaded(runtime: Runtime, path: Path) -> Loaded:

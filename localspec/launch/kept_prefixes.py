@@ -1,14 +1,19 @@
-"""KeptPrefixes: what sequences have evaluated outlives the process, so that a server that starts again knows it."""
+"""KeptPrefixes: what was evaluated outlives its sequence, and the process: as files, which are read where a prompt begins alike."""
 
 import hashlib
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from localspec.chat.events import Event
 from localspec.llama.sequence import LlamaSequence
-from localspec.llama.state import StateUnfitError, restore_state, save_state, size_of_state
+from localspec.llama.state import (
+    StateUnfitError,
+    extra_of_state,
+    restore_state,
+    save_state,
+    size_of_state,
+)
 from localspec.storage.files import private_directory
 
 MOST_STATES = 8
@@ -16,11 +21,11 @@ MOST_STATES = 8
 MOST_BYTES = 1 << 30
 """Of all models together."""
 _WORTH_KEEPING = 64
-"""Tokens that take longer to evaluate than to read."""
+"""Tokens that take longer to evaluate than to write or to read."""
 
 
 class KeptPrefixes:
-    """Puts back what the sequences of a model had evaluated, and writes it down when the models are closed.
+    """Files of what the sequences of a model had evaluated.
 
     Nothing here ever fails: what is damaged, of something else, or too large is left out.
 
@@ -36,63 +41,96 @@ class KeptPrefixes:
         self._sequences = sequences
         self._identity = identity
         self._closed = False
-        for sequence, path in zip(sequences, sorted(self._shelf.glob("[0-9]")), strict=False):
-            with suppress(StateUnfitError):
-                restore_state(sequence, path, identity)
-        self._restored = [each.cached for each in sequences]
+        # The one that was of use last is the last.
+        self._states: dict[Path, tuple[int, ...]] = dict(self._found())
 
-    def begin(self, *_: object) -> Callable[[Event], None]:
-        """See nothing of a reply; see `Observer`."""
-        return lambda _event: None
+    def ready(self, slot: int, tokens: Sequence[int]) -> None:
+        """Prepare a sequence for a prompt: what it would lose is written, and what is known of the prompt is read.
+
+        Args:
+            slot: of the sequence.
+            tokens: ids of the prompt.
+        """
+        sequence, tokens = self._sequences[slot], tuple(tokens)
+        if 2 * LlamaSequence.common_prefix(sequence, tokens) < sequence.n_cached:
+            self._keep(sequence)
+        known = sequence.common_prefix(tokens)
+        shared = {path: _common(held, tokens) for path, held in self._states.items()}
+        path = max(shared, key=lambda each: shared[each], default=None)
+        if path is None or shared[path] - known < _WORTH_KEEPING:
+            return
+        held = self._states.pop(path)
+        try:
+            restore_state(sequence, path, self._identity)
+        except StateUnfitError:
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            self._states[path] = held
+            with suppress(OSError):
+                path.touch()
 
     def close(self) -> None:
-        """Write down what was evaluated, the longest first, in place of what was there."""
-        if self._closed or self._restored == [each.cached for each in self._sequences]:
+        """Write what the sequences hold; closing twice is harmless."""
+        if self._closed:
             return
         self._closed = True
-        with suppress(OSError):
-            private_directory(self._shelf)
-            written = {str(number) for number in self._write()}
-            for each in self._shelf.iterdir():
-                if each.name not in written:
-                    shutil.rmtree(each, ignore_errors=True)
+        for each in sorted(self._sequences, key=lambda each: each.n_cached):
+            self._keep(each)
         self._make_room()
 
-    def _write(self) -> Iterator[int]:
-        """Write the states; yield the numbers of those that are there."""
-        left = MOST_BYTES
-        for number, sequence in enumerate(self._worth_keeping()):
-            left -= size_of_state(sequence)
-            if left < 0:
-                return
-            with suppress(StateUnfitError):
-                path = self._shelf / str(number)
-                save_state(sequence, path, self._identity, {}, beside=True)
-                yield number
+    def _found(self) -> Iterator[tuple[Path, tuple[int, ...]]]:
+        """Yield what is there, the oldest first, and remove what is of no use."""
+        with suppress(OSError):
+            for path in sorted(self._shelf.iterdir(), key=lambda each: each.stat().st_mtime):
+                try:
+                    tokens = extra_of_state(self._sequences[0], path, self._identity)["tokens"]
+                    yield path, tuple(map(int, tokens))
+                except (StateUnfitError, LookupError, TypeError, ValueError):
+                    shutil.rmtree(path, ignore_errors=True)
 
-    def _worth_keeping(self) -> list[LlamaSequence]:
-        """Return the sequences that hold most; of a text that two of them hold, one."""
-        chosen: list[LlamaSequence] = []
-        for each in sorted(self._sequences, key=lambda each: -each.n_cached):
-            known = max((_shared(each, other) for other in chosen), default=0)
-            if each.n_cached - known >= _WORTH_KEEPING:
-                chosen.append(each)
-        return chosen[:MOST_STATES]
+    def _keep(self, sequence: LlamaSequence) -> None:
+        """Write what a sequence holds, unless there is as much already, in place of shorter beginnings of it."""
+        tokens = sequence.cached
+        shared = {path: _common(held, tokens) for path, held in self._states.items()}
+        if len(tokens) - max(shared.values(), default=0) < _WORTH_KEEPING:
+            return
+        beginnings = [path for path, held in self._states.items() if shared[path] == len(held)]
+        others = [path for path in self._states if path not in beginnings]
+        for path in [*beginnings, *others[: max(0, len(others) + 1 - MOST_STATES)]]:
+            self._drop(path)
+        size = size_of_state(sequence)
+        while self._states and size + sum(map(_size, self._states)) > MOST_BYTES:
+            self._drop(next(iter(self._states)))
+        names = {path.name for path in self._states}
+        path = self._shelf / next(str(n) for n in range(MOST_STATES) if str(n) not in names)
+        with suppress(OSError, StateUnfitError):
+            if size <= MOST_BYTES:
+                private_directory(self._shelf)
+                save_state(sequence, path, self._identity, {"tokens": tokens}, beside=True)
+                self._states[path] = tokens
+
+    def _drop(self, path: Path) -> None:
+        del self._states[path]
+        shutil.rmtree(path, ignore_errors=True)
 
     def _make_room(self) -> None:
         """Remove what other models left, the oldest first, until all of it is within bounds."""
         with suppress(OSError):
             shelves = sorted(self._directory.iterdir(), key=lambda each: each.stat().st_mtime)
-            sizes = {each: sum(_sizes(each)) for each in shelves}
+            sizes = {each: _size(each) for each in shelves}
             for each in shelves:
                 if each != self._shelf and sum(sizes.values()) > MOST_BYTES:
                     shutil.rmtree(each, ignore_errors=True)
                     del sizes[each]
 
 
-def _shared(one: LlamaSequence, other: LlamaSequence) -> int:
-    return LlamaSequence.common_prefix(other, one.cached)
+def _common(some: Sequence[int], others: Sequence[int]) -> int:
+    """Return how many tokens two texts begin with that are the same."""
+    shorter = min(len(some), len(others))
+    if tuple(some[:shorter]) == tuple(others[:shorter]):
+        return shorter
+    return next(at for at in range(shorter) if some[at] != others[at])
 
 
-def _sizes(directory: Path) -> Iterator[int]:
-    return (each.stat().st_size for each in directory.rglob("*") if each.is_file())
+def _size(directory: Path) -> int:
+    return sum(each.stat().st_size for each in directory.rglob("*") if each.is_file())

@@ -1,7 +1,7 @@
 """Load: a plan becomes a runtime: models, their sequences, what passes cost, and the assistant that answers."""
 
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count
 from pathlib import Path
@@ -9,7 +9,7 @@ from pathlib import Path
 from localspec.calibration.calibrated import cached_costs, calibrated, calibrated_widths
 from localspec.chat.assistant import Assistant
 from localspec.chat.loaded_models import LoadedModels
-from localspec.chat.requests import Observer
+from localspec.chat.requests import Observer, Prefixes
 from localspec.decoding.cancel import CancelFlag
 from localspec.decoding.costs import PairCosts
 from localspec.decoding.drafters.backoff import DRAFT_ROWS
@@ -60,6 +60,8 @@ class Runtime:
     target: LlamaSequence
 
 
+Keep = Callable[[Sequence[LlamaSequence]], Prefixes]
+"""Returns what keeps what the target's sequences have evaluated."""
 Observe = Callable[[LoadedModels, PairCosts | None, int], Collection[Observer]]
 """Returns who is to see the replies of models, by the costs of their passes, and how many at once there are."""
 
@@ -73,6 +75,7 @@ def load(
     parallel: int | None = 1,
     hold_up_s: float | None = None,
     observe: Observe = lambda _models, _costs, _count: (),
+    keep: Keep | None = None,
 ) -> Runtime:
     """Load the models, and measure what their passes cost where that is not known.
 
@@ -86,13 +89,15 @@ def load(
         hold_up_s: seconds that a prompt may hold up those who are being answered, with each chunk of it;
             None cuts prompts as if they were alone, and so does `exact`.
         observe: says who sees the replies.
+        keep: makes what keeps what is evaluated; not asked under `exact`, where it would have to be evaluated in
+            the same chunks.
 
     Raises:
         Cancelled: `cancel` was set while loading.
         ModelLoadError: llama.cpp refuses a file or a context, or there is no memory for so many sequences.
     """
     loading = _Loading(
-        plan, cancel or CancelFlag(), on_load, on_measure, hold_up_s, list(plan.notes)
+        plan, cancel or CancelFlag(), on_load, on_measure, hold_up_s, keep, list(plan.notes)
     )
     try:
         return loading.runtime(parallel, observe)
@@ -110,6 +115,7 @@ class _Loading:
     on_load: OnShare
     on_measure: OnShare
     hold_up_s: float | None
+    keep: Keep | None
     notes: list[str]
     start_s: float = field(default_factory=time.perf_counter)
     models: list[LlamaModel] = field(default_factory=list)
@@ -195,6 +201,7 @@ class _Loading:
             notes=tuple(self.notes),
             load_s=time.perf_counter() - self.start_s,
             shared_chunk=None if plan.exact else _shared_chunk(costs, self.hold_up_s),
+            prefixes=None if plan.exact or self.keep is None else self.keep(targets.views),
         )
         return Runtime(assistant, drafting, known, targets.views[0])
 

@@ -99,12 +99,7 @@ def restore_state(context: LlamaSequence, directory: Path, identity: str) -> Jso
     Raises:
         StateUnfitError: there is none, it is not whole, or it belongs to something else.
     """
-    body = _header(directory / _HEADER)
-    belongs_to = _belongs_to(context, identity)
-    if body["belongs_to"] != belongs_to:
-        named = body["belongs_to"]
-        other = [name for name, value in belongs_to.items() if named.get(name) != value]
-        raise StateUnfitError(f"it is of another {', '.join(other) or 'version'}")
+    body = _fitting_header(context, directory, identity)
     payload, path = body["payload"], directory / _PAYLOAD
     if not 0 < payload["tokens"] < context.n_ctx:
         raise StateUnfitError(
@@ -126,6 +121,23 @@ def restore_state(context: LlamaSequence, directory: Path, identity: str) -> Jso
         raise StateUnfitError("llama.cpp does not take it")
     extra: Json = body["extra"]
     return extra
+
+
+def extra_of_state(context: LlamaSequence, directory: Path, identity: str) -> Json:
+    """Return the `extra` of a state without putting it back; takes and raises what `restore_state` does."""
+    extra: Json = _fitting_header(context, directory, identity)["extra"]
+    return extra
+
+
+def _fitting_header(context: LlamaSequence, directory: Path, identity: str) -> dict[str, Any]:
+    """Return the header of a state that belongs to a model as it is loaded."""
+    body = _header(directory / _HEADER)
+    belongs_to = _belongs_to(context, identity)
+    if body["belongs_to"] != belongs_to:
+        named = body["belongs_to"]
+        other = [name for name, value in belongs_to.items() if named.get(name) != value]
+        raise StateUnfitError(f"it is of another {', '.join(other) or 'version'}")
+    return body
 
 
 def _written_payload(context: LlamaSequence, path: Path) -> dict[str, Any]:

@@ -12,11 +12,14 @@ from starlette.responses import Response, StreamingResponse
 
 from localspec.chat.events import Text
 from localspec.chat.reply_figures import speculation
-from localspec.engine.protocol import Ask, ReplyDone
+from localspec.engine.protocol import Ask, Detokenize, ReplyDone, Tokenize, Tokens
 from localspec.errors import LocalspecError
+from localspec.messages import Message
 from localspec.options import ReplyOptions
 from localspec.serve.backend import Backend
-from localspec.serve.http import CLIENT, NotFound, error_body, status_of
+from localspec.serve.catalogue import Catalogue
+from localspec.serve.http import CLIENT, error_body, status_of
+from localspec.serve.residence import Residence, ServedModel
 
 T = TypeVar("T")
 _LOOK_S = 0.2
@@ -25,35 +28,71 @@ _LOOK_S = 0.2
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Service:
-    """One pair of models, and how it is called.
+    """Who answers, and with which model.
 
     Args:
         backend: answers.
-        names: by which a request may call the models, the usual one first.
-        options: how to answer where a request does not say.
+        residence: has it load the model.
+        catalogue: what a request may name.
         since: when the server was started, in Unix seconds.
+        model: what answers.
     """
 
     backend: Backend
-    names: tuple[str, ...]
-    options: ReplyOptions
+    residence: Residence
+    catalogue: Catalogue
     since: int
+    model: ServedModel
 
     @property
     def name(self) -> str:
-        """The usual name of the models."""
-        return self.names[0]
+        """How answers call the model."""
+        return self.model.name
 
-    def reply(self, request: Request, asked: Ask) -> AsyncGenerator[Text | ReplyDone]:
-        """Yield the pieces of an answer to whoever sent a request; see `Backend.reply`."""
-        return self.backend.reply(replace(asked, client=request.scope.get(CLIENT, "")))
+    @property
+    def loaded(self) -> ServedModel:
+        """What is in memory; where nothing is, what a request gets that names nothing."""
+        return self.residence.loaded or self.model
 
-    def require(self, name: str) -> None:
-        """Raise NotFound where a request names other models; none at all is as good."""
-        if name and name not in self.names:
-            raise NotFound(
-                f"model {name[:80]!r} is not served here: ask for {' or '.join(self.names)}"
-            )
+    @property
+    def state(self) -> str:
+        """Whether it can answer: `ok`, `loading`, `unloaded`, which asking ends, or `lost`."""
+        if self.backend.lost:
+            return "lost"
+        if self.backend.ready:
+            return "ok"
+        resting = self.residence.loaded is None and not self.residence.changing
+        return "unloaded" if resting else "loading"
+
+    @property
+    def options(self) -> ReplyOptions:
+        """How it answers where a request does not say."""
+        return self.model.options
+
+    def of(self, name: str) -> "Service":
+        """Return what answers a request that names a model; where it names none, what the server was started with.
+
+        Raises:
+            NotFound: there is none of this name.
+        """
+        return replace(self, model=self.catalogue.find(name))
+
+    async def reply(self, request: Request, asked: Ask) -> AsyncGenerator[Text | ReplyDone]:
+        """Yield the pieces of an answer to whoever sent a request, once the model is there; see `Backend.reply`."""
+        asked = replace(asked, client=request.scope.get(CLIENT, ""))
+        async with self.residence.use(self.model), aclosing(self.backend.reply(asked)) as events:
+            async for event in events:
+                yield event
+
+    async def count(self, messages: Sequence[Message]) -> int:
+        """Return how many tokens a conversation takes, once the model is there."""
+        async with self.residence.use(self.model):
+            return await self.backend.count(messages)
+
+    async def tokens(self, asked: Tokenize | Detokenize) -> Tokens:
+        """Return the ids of a text, or what ids stand for, once the model is there."""
+        async with self.residence.use(self.model):
+            return await self.backend.tokens(asked)
 
 
 def drafting(done: ReplyDone) -> dict[str, Any]:

@@ -57,7 +57,7 @@ class MessagesBody(CountBody):
 async def messages(request: Request, service: Service) -> Response:
     """Answer a conversation."""
     body = await body_of(request, MessagesBody)
-    service.require(body.model)
+    service = service.of(body.model)
     options = _options(body, service.options)
     reply = service.reply(request, Ask(0, _said(body), options))
     head = {"id": f"msg_{secrets.token_hex(12)}", "type": "message", "role": "assistant"}
@@ -79,8 +79,8 @@ async def messages(request: Request, service: Service) -> Response:
 async def count_tokens(request: Request, service: Service) -> Response:
     """Say how many tokens a conversation takes."""
     body = await body_of(request, CountBody)
-    service.require(body.model)
-    tokens = await unless_gone(request, service.backend.count(_said(body)))
+    service = service.of(body.model)
+    tokens = await unless_gone(request, service.count(_said(body)))
     return JSONResponse({"input_tokens": tokens})
 
 

@@ -61,19 +61,18 @@ def application(
         return await openai.models(service)
 
     async def health(_: Request) -> Response:
-        backend = service.backend
-        state = "lost" if backend.lost else "ok" if backend.ready else "loading"
+        backend, state = service.backend, service.state
         figures = {
             "status": state,
-            "model": service.name,
-            "under_way": backend.under_way,
+            "model": service.loaded.name,
+            "under_way": backend.under_way + service.residence.waiting,
             "running": metrics.running,
-            "waiting": metrics.waiting,
+            "waiting": metrics.waiting + service.residence.waiting,
             "conditions": conditions().sentences,
         }
         if backend.lost:
             figures["reason"] = backend.lost
-        return JSONResponse(figures, 200 if state == "ok" else 503)
+        return JSONResponse(figures, 200 if state in {"ok", "unloaded"} else 503)
 
     async def measured(_: Request) -> Response:
         return Response(metrics.text(conditions()), headers={"Content-Type": CONTENT_TYPE})

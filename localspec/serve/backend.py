@@ -49,7 +49,16 @@ class Busy(LocalspecError):
 
 
 class WaitedTooLong(LocalspecError):
-    """No sequence was free in time."""
+    """No sequence was free in time.
+
+    Args:
+        within_s: that time.
+    """
+
+    def __init__(self, within_s: float | None) -> None:
+        super().__init__(
+            f"no answer could begin within {within_s:g} s, there are too many before it: try later"
+        )
 
 
 class EngineLost(LocalspecError):
@@ -102,6 +111,7 @@ class Backend:
         self._loaded: asyncio.Future[Ready] = self._loop.create_future()
         self._lost = ""
         self._closed = False
+        self._resting = False
 
     @property
     def ready(self) -> Ready | None:
@@ -136,6 +146,35 @@ class Backend:
         self._client.load(self._launch)
         threading.Thread(target=self._listen, daemon=True, name="localspec-notices").start()
         return await asyncio.shield(self._loaded)
+
+    async def load(self, launch: LaunchOptions) -> Ready:
+        """Load other models in place of those that are loaded; to be called while nothing is under way.
+
+        Raises:
+            Refused: they cannot be loaded; then nothing is.
+            EngineLost: the engine died of it.
+        """
+        with suppress(LocalspecError):  # what is loaded again after a death is told first
+            await asyncio.shield(self._loaded)
+        self._launch, self._lost, self._resting = launch, "", False
+        self._deaths.clear()
+        self._loaded = self._loop.create_future()
+        if not self._client.alive:
+            await asyncio.to_thread(self._client.close, 0)
+            self._client.start()
+        self._client.load(launch)
+        try:
+            return await asyncio.shield(self._loaded)
+        except LocalspecError:
+            self._lost = ""  # others may be had
+            raise
+
+    async def unload(self) -> None:
+        """End the engine, which gives all its memory back; `load` starts it again."""
+        self._resting = True
+        await asyncio.to_thread(self._client.close, _LAST_WORDS_S)
+        self._settle(EngineLost("no model is loaded"))
+        self._lost = ""
 
     async def close(self) -> None:
         """End the engine; whoever still waits is told."""
@@ -219,9 +258,7 @@ class Backend:
         try:
             notice = await asyncio.wait_for(self._asked[number].get(), within_s)
         except TimeoutError:
-            raise WaitedTooLong(
-                f"no answer could begin within {within_s:g} s, there are too many before it: try later"
-            ) from None
+            raise WaitedTooLong(within_s) from None
         if isinstance(notice, Failed):
             self._forget(number)
             raise Refused(notice.kind, notice.reason)
@@ -274,7 +311,7 @@ class Backend:
         self._end_all(self._lost)
 
     def _died(self, reason: str) -> None:
-        if self._closed:
+        if self._closed or self._resting:
             return
         first = self.ready is None and not self._deaths
         self._deaths.append(time.monotonic())

@@ -58,7 +58,7 @@ class InfillBody(CompletionBody):
 async def infill(request: Request, service: Service) -> Response:
     """Fill in a gap, as llama.vim and llama.vscode ask for it."""
     body = await body_of(request, InfillBody)
-    service.require(body.model)
+    service = service.of(body.model)
     files = tuple((each.filename, each.text) for each in body.input_extra)
     gap = Infill(body.input_prefix + body.prompt, body.input_suffix, files=files)
     # Editors ask for no token at all so that the context is read ahead; -1 is no limit.
@@ -134,7 +134,7 @@ async def tokenize(request: Request, service: Service) -> Response:
     """Return the ids of a text; where asked, each with its piece, or the bytes of one that is no text by itself."""
     body = await body_of(request, TokenizeBody)
     asked = Tokenize(0, body.content, body.add_special)
-    found = await unless_gone(request, service.backend.tokens(asked))
+    found = await unless_gone(request, service.tokens(asked))
     if not body.with_pieces:
         return JSONResponse({"tokens": found.tokens})
     pairs = zip(found.tokens, found.pieces, strict=True)
@@ -144,7 +144,7 @@ async def tokenize(request: Request, service: Service) -> Response:
 async def detokenize(request: Request, service: Service) -> Response:
     """Return what ids stand for, control tokens included."""
     body = await body_of(request, DetokenizeBody)
-    found = await unless_gone(request, service.backend.tokens(Detokenize(0, tuple(body.tokens))))
+    found = await unless_gone(request, service.tokens(Detokenize(0, tuple(body.tokens))))
     whole = "".join(found.pieces).encode("latin-1")
     return JSONResponse({"content": whole.decode(errors="replace")})
 

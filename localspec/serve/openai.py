@@ -3,6 +3,7 @@
 Source: the API reference of OpenAI, and what its Python client sends and reads.
 """
 
+import asyncio
 import json
 import math
 import secrets
@@ -98,10 +99,11 @@ class TextBody(CompletionBody):
 
 
 async def models(service: Service) -> Response:
-    """List what may be named in a request."""
+    """List what may be named in a request, what is loaded before the others."""
+    names = await asyncio.to_thread(service.catalogue.listed)
     listed = [
         {"id": name, "object": "model", "created": service.since, "owned_by": "localspec"}
-        for name in service.names
+        for name in dict.fromkeys([service.loaded.name, *names])
     ]
     return JSONResponse({"object": "list", "data": listed})
 
@@ -109,7 +111,7 @@ async def models(service: Service) -> Response:
 async def chat_completions(request: Request, service: Service) -> Response:
     """Answer a conversation."""
     body = await body_of(request, ChatBody)
-    service.require(body.model)
+    service = service.of(body.model)
     refuse(tools=body.tools or body.functions)
     messages = steady(
         [from_json(each, f"message {at}") for at, each in enumerate(body.messages, 1)]
@@ -128,7 +130,7 @@ async def chat_completions(request: Request, service: Service) -> Response:
 async def completions(request: Request, service: Service) -> Response:
     """Go on with a text as it is."""
     body = await body_of(request, TextBody)
-    service.require(body.model)
+    service = service.of(body.model)
     refuse(echo=body.echo)
     texts = [body.prompt] if isinstance(body.prompt, str) else body.prompt
     options = completion_options(body, service.options, body.max_tokens or 16)

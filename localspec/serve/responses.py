@@ -71,7 +71,7 @@ class ResponsesBody(msgspec.Struct):
 async def responses(request: Request, service: Service) -> Response:
     """Answer a conversation."""
     body = await body_of(request, ResponsesBody)
-    service.require(body.model)
+    service = service.of(body.model)
     if body.previous_response_id is not None or body.conversation is not None:
         raise UsageError("nothing is stored here: send the whole conversation as input")
     refuse(tools=body.tools, prompt=body.prompt, background=body.background)

@@ -6,6 +6,7 @@ evaluated, is refused. A program that goes away ends its requests.
 
 import asyncio
 import os
+from collections.abc import AsyncGenerator
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, field, replace
 
@@ -29,9 +30,11 @@ from localspec.engine.protocol import (
     Tokenize,
 )
 from localspec.engine.wire import COMMANDS, MAX_FRAME_BYTES, FrameError, decode, encode
-from localspec.errors import LocalspecError
+from localspec.errors import LocalspecError, UsageError
+from localspec.launch.names import with_full_names
 from localspec.options import LaunchOptions
-from localspec.serve.backend import Backend, Refused
+from localspec.serve.backend import Answer, Backend, Refused
+from localspec.serve.residence import Residence, ServedModel
 
 FRAME_BYTES = MAX_FRAME_BYTES + 1
 """Most bytes of a line that are read."""
@@ -72,16 +75,16 @@ class Sharing:
 
     Args:
         backend: answers.
-        loaded: what it has loaded, by full names.
+        residence: knows what it has loaded.
     """
 
-    def __init__(self, backend: Backend, loaded: LaunchOptions) -> None:
+    def __init__(self, backend: Backend, residence: Residence) -> None:
         self._backend = backend
-        self._loaded = loaded
+        self._residence = residence
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Serve one program until it goes away."""
-        program = _Program(self._backend, self._loaded, writer)
+        program = _Program(self._backend, self._residence, writer)
         program.tell(Hello(__version__, os.getpid()))
         try:
             while (line := await reader.readline()).endswith(b"\n"):
@@ -106,8 +109,9 @@ class _Program:
     """One program at the socket."""
 
     backend: Backend
-    loaded: LaunchOptions
+    residence: Residence
     writer: asyncio.StreamWriter
+    model: ServedModel | None = None
     draft: str | None = None
     tasks: set[asyncio.Task[None]] = field(default_factory=set)
     numbers: dict[int, int] = field(default_factory=dict)
@@ -141,10 +145,11 @@ class _Program:
         await asyncio.gather(*self.tasks, return_exceptions=True)
 
     def _load(self, wanted: LaunchOptions) -> None:
-        ready = self.backend.ready
-        if ready is None or not has(self.loaded, ready.n_ctx, wanted):
+        ready, loaded = self.backend.ready, self.residence.loaded
+        if ready is None or loaded is None or not _has(loaded.launch, ready.n_ctx, wanted):
             self.tell(Failed(None, LocalspecError.__name__, "something else is loaded here"))
             return
+        self.model = loaded
         self.draft = OFF if wanted.draft == OFF else None
         self.tell(ready)
 
@@ -156,13 +161,14 @@ class _Program:
             if own in self.cancelled:
                 self.backend.cancel(number)
 
-        if isinstance(asked, Ask) and asked.draft is None:
-            asked = replace(asked, draft=self.draft)
+        if isinstance(asked, Ask):
+            asked = replace(asked, draft=asked.draft or self.draft, client=f"program {id(self)}")
         try:
-            async with aclosing(self.backend.notices(asked, began)) as notices:
-                async for notice in notices:
-                    self.tell(replace(notice, id=own))
-                    await self.writer.drain()
+            if self.model is None:
+                raise UsageError("no model was asked for: load one first")
+            # In memory again, if it was let go meanwhile.
+            async with self.residence.use(self.model):
+                await self._forward(own, self.backend.notices(asked, began))
         except LocalspecError as error:
             kind = error.kind if isinstance(error, Refused) else type(error).__name__
             self.tell(Failed(own, kind, str(error)))
@@ -171,3 +177,17 @@ class _Program:
         finally:
             self.numbers.pop(own, None)
             self.cancelled.discard(own)
+
+    async def _forward(self, own: int, notices: AsyncGenerator[Answer]) -> None:
+        async with aclosing(notices):
+            async for notice in notices:
+                self.tell(replace(notice, id=own))
+                await self.writer.drain()
+
+
+def _has(loaded: LaunchOptions, n_ctx: int, wanted: LaunchOptions) -> bool:
+    """Say the same of what is loaded by whatever names; False where they mean nothing any more."""
+    try:
+        return has(with_full_names(loaded), n_ctx, wanted)
+    except (LocalspecError, OSError, RuntimeError, ValueError):
+        return False

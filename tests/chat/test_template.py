@@ -25,8 +25,9 @@ IGNORES_SYSTEM = (
 SYSTEM, USER = Message.system("Be brief."), Message.user("Hi")
 
 
-def render(source: str, *messages: Message, **how: bool) -> str:
-    return ChatTemplate(source, "<s>", "</s>").render(messages or [USER], **how)
+def render(source: str, *messages: Message, begins: bool = True, thinks: bool = True) -> str:
+    template = ChatTemplate(source, "<s>", "</s>")
+    return template.render(messages or [USER], add_generation_prompt=begins, enable_thinking=thinks)
 
 
 def test_chatml_ends_where_the_reply_begins() -> None:
@@ -35,9 +36,7 @@ def test_chatml_ends_where_the_reply_begins() -> None:
         "<|im_start|>system\nBe brief.<|im_end|>\n<|im_start|>user\nHi<|im_end|>\n"
         "<|im_start|>assistant\n"
     )
-    assert text == render(CHATML, SYSTEM, USER, add_generation_prompt=False) + (
-        "<|im_start|>assistant\n"
-    )
+    assert text == render(CHATML, SYSTEM, USER, begins=False) + ("<|im_start|>assistant\n")
 
 
 @pytest.mark.parametrize("source", [None, "", " \n"])
@@ -88,7 +87,7 @@ def test_thinking_is_on_unless_asked_otherwise() -> None:
         "{% if enable_thinking is defined and enable_thinking is false %}off{% else %}on{% endif %}"
     )
     assert render(source) == "on"
-    assert render(source, enable_thinking=False) == "off"
+    assert render(source, thinks=False) == "off"
 
 
 def test_attributes_and_items_of_messages_are_the_same() -> None:

@@ -42,17 +42,19 @@ def after(smollm2: LlamaModel) -> Iterator[LlamaSequences]:
 
 
 def write(directory: Path, sequences: LlamaSequences, identity: str = "a") -> None:
-    """Leave behind what sequences have evaluated since they were made."""
+    """Leave behind what sequences have evaluated."""
     held = [list(each.cached) for each in sequences.views]
-    kept = KeptPrefixes(directory, [], identity)
-    kept._sequences = sequences.views
-    kept.close()
+    KeptPrefixes(directory, sequences.views, identity).close()
     assert [list(each.cached) for each in sequences.views] == held
 
 
-def read(directory: Path, sequences: LlamaSequences, identity: str = "a") -> list[int]:
-    """Put back what was left, and return how many tokens each sequence holds then."""
-    KeptPrefixes(directory, sequences.views, identity)
+def read(
+    directory: Path, sequences: LlamaSequences, *texts: list[int], identity: str = "a"
+) -> list[int]:
+    """Prepare a sequence for each text and one token more; return how many tokens each holds then."""
+    kept = KeptPrefixes(directory, sequences.views, identity)
+    for slot, text in enumerate(texts):
+        kept.ready(slot, [*text, 1])
     return [each.n_cached for each in sequences.views]
 
 
@@ -64,7 +66,7 @@ def test_what_was_evaluated_is_there_again_to_the_bit(
     before: LlamaSequences, after: LlamaSequences, tokens: list[int], tmp_path: Path
 ) -> None:
     write(tmp_path / "prefixes", before)
-    assert read(tmp_path / "prefixes", after) == [90, 70, 0]
+    assert read(tmp_path / "prefixes", after, tokens, tokens[10:80]) == [90, 70, 0]
     assert after.views[0].cached == tuple(tokens)
     for slot, (old, text) in enumerate(((1, tokens), (2, tokens[10:80]))):
         more = Pass(Role.TARGET, [*text, *tokens[:3]], 3)
@@ -80,16 +82,20 @@ def test_only_the_owner_can_read_it(before: LlamaSequences, tmp_path: Path) -> N
 
 
 def test_what_is_damaged_or_of_another_model_is_left_alone(
-    before: LlamaSequences, after: LlamaSequences, tmp_path: Path
+    before: LlamaSequences, after: LlamaSequences, tokens: list[int], tmp_path: Path
 ) -> None:
+    texts = (tokens, tokens[10:80])
     write(tmp_path, before)
-    assert read(tmp_path, after, "b") == [0, 0, 0]
-    (longest,) = [each for each in tmp_path.rglob("target.kv") if each.parent.name == "0"]
+    assert read(tmp_path, after, *texts, identity="b") == [0, 0, 0]
+    longest = max(tmp_path.rglob("target.kv"), key=lambda each: each.stat().st_size)
     content = bytearray(longest.read_bytes())
     content[len(content) // 2] ^= 1
     longest.write_bytes(content)
     (tmp_path / "nonsense").write_text("?")
-    assert sorted(read(tmp_path, after)) == [0, 0, 70]
+    (longest.parents[1] / "7").mkdir()
+    (longest.parents[1] / ".left-by-a-crash").mkdir()
+    assert read(tmp_path, after, *texts) == [0, 70, 0]
+    assert len(list(longest.parents[1].iterdir())) == 1, "what is of no use is removed"
 
 
 def test_no_more_is_kept_than_may_be(
@@ -123,16 +129,43 @@ def test_of_a_text_that_two_hold_one_is_kept(
 
 
 def test_what_nobody_has_changed_is_not_written_again(
-    before: LlamaSequences, after: LlamaSequences, tmp_path: Path
+    before: LlamaSequences, after: LlamaSequences, tokens: list[int], tmp_path: Path
 ) -> None:
     write(tmp_path, before)
-    kept = KeptPrefixes(tmp_path, after.views, "a")
     seen = {each: each.stat().st_mtime_ns for each in files(tmp_path)}
+    kept = KeptPrefixes(tmp_path, after.views, "a")
+    kept.ready(0, [*tokens, 1])
     kept.close()
     assert {each: each.stat().st_mtime_ns for each in files(tmp_path)} == seen
-    after.views[0].truncate(70)
+
+
+def test_a_text_that_goes_on_takes_the_place_of_its_beginning(
+    before: LlamaSequences, after: LlamaSequences, tokens: list[int], tmp_path: Path
+) -> None:
+    write(tmp_path, before)
+    longer = [*tokens, *tokens[:80]]
+    kept = KeptPrefixes(tmp_path, after.views, "a")
+    kept.ready(0, longer)
+    after.views[0].prefill(longer)
     kept.close()
-    assert {each: each.stat().st_mtime_ns for each in files(tmp_path)} != seen
+    assert len(files(tmp_path)) == 4
+    assert read(tmp_path, before, longer) == [170, 90, 70]
+
+
+def test_what_a_sequence_would_lose_is_kept_and_comes_back(
+    after: LlamaSequences, tokens: list[int], tmp_path: Path
+) -> None:
+    kept = KeptPrefixes(tmp_path, after.views, "a")
+    talks = [tokens, [5, *tokens], [6, *tokens]]
+    for talk in talks:
+        kept.ready(0, talk)
+        after.views[0].prefill(talk)
+    evaluated = []
+    for talk in talks:
+        longer = [*talk, 7]
+        kept.ready(0, longer)
+        evaluated.append(after.views[0].prefill(longer))
+    assert evaluated == [1, 1, 1]
 
 
 def test_where_nothing_can_be_written_nothing_happens(

@@ -217,5 +217,5 @@ def test_whole_chunks_are_kept_under_exact_and_no_bit_depends_on_them(smollm2_pa
     assistant.close()
     assert found is not None
     assert wanted is not None
-    assert found.cached_tokens == 128 * (found.prompt_tokens // 128) > 0
+    assert found.cached_tokens == 128, "of some 240 that are the same"
     assert found.tokens == wanted.tokens

@@ -4,7 +4,7 @@ import asyncio
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -17,10 +17,12 @@ from localspec.options import LaunchOptions, ReplyOptions, SamplingParams
 from localspec.serve.answering import Service
 from localspec.serve.app import application
 from localspec.serve.backend import Backend
+from localspec.serve.catalogue import Catalogue
 from localspec.serve.conditions import Conditions
 from localspec.serve.connection import Bounded
 from localspec.serve.http import Guard
 from localspec.serve.metrics import Metrics
+from localspec.serve.residence import Residence, ServedModel
 from tests.engine.double import command
 
 GREEDY = ReplyOptions(SamplingParams(temperature=0))
@@ -55,12 +57,29 @@ class Served:
         raise AssertionError(f"{self.under_way()} requests are under way, not {under_way}")
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Named(Catalogue):
+    """A catalogue of models that need no disk."""
+
+    others: Sequence[str] = ()
+
+    def find(self, name: str) -> ServedModel:
+        if name in self.others:
+            return ServedModel(name, LaunchOptions(pair=name), GREEDY)
+        return Catalogue.find(self, name)
+
+    def listed(self) -> list[str]:
+        return [self.first.name, *self.others]
+
+
 @contextmanager
 def served(
     script: Mapping[str, Any],
     *,
     most: int = 8,
     guard: Guard | None = None,
+    others: Sequence[str] = (),
+    keep_alive_s: float | None = None,
     max_wait_s: float | None = None,
     conditions: Callable[[], Conditions] = Conditions,
 ) -> Iterator[Served]:
@@ -76,7 +95,10 @@ def served(
         backend = Backend(engine, launch, most, metrics.see, metrics.ask, max_wait_s)
         try:
             await backend.start()
-            service = Service(backend, ("a-pair",), GREEDY, 0)
+            first = ServedModel("a-pair", launch, GREEDY)
+            residence = Residence(backend, first, keep_alive_s, most)
+            catalogue = Named(first, ("a-pair",), lambda _: GREEDY, others=others)
+            service = Service(backend, residence, catalogue, 0, first)
             let_in = guard or Guard(hosts={"127.0.0.1", "localhost"})
             app = application(service, metrics, let_in, conditions)
             config = uvicorn.Config(

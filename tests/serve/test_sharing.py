@@ -22,6 +22,7 @@ from localspec.errors import ContextOverflow
 from localspec.messages import Message
 from localspec.options import LaunchOptions, LoadOptions, ReplyOptions
 from localspec.serve.backend import Backend
+from localspec.serve.residence import Residence, ServedModel
 from localspec.serve.sharing import FRAME_BYTES, Sharing, has
 from tests.engine.double import command
 from tests.engine.talking import hear_of
@@ -31,7 +32,9 @@ STORY = "Once upon a time there was a river. " * 8
 
 
 @contextmanager
-def shared(script: Mapping[str, Any], path: Path, most: int = 8) -> Iterator[Backend]:
+def shared(
+    script: Mapping[str, Any], path: Path, most: int = 8, keep_alive_s: float | None = None
+) -> Iterator[Backend]:
     """Share what a script says at a socket."""
     started, ended = threading.Event(), threading.Event()
     found: list[tuple[Backend, asyncio.AbstractEventLoop]] = []
@@ -40,7 +43,9 @@ def shared(script: Mapping[str, Any], path: Path, most: int = 8) -> Iterator[Bac
         backend = Backend(EngineClient(command(script)), PAIR, most)
         found.append((backend, asyncio.get_running_loop()))
         await backend.start()
-        sharing = Sharing(backend, PAIR)
+        model = ServedModel("a-pair", PAIR, ReplyOptions())
+        residence = Residence(backend, model, keep_alive_s, most)
+        sharing = Sharing(backend, residence)
         server = await asyncio.start_unix_server(sharing.serve, path, limit=FRAME_BYTES)
         started.set()
         await asyncio.to_thread(ended.wait)
@@ -219,3 +224,19 @@ def test_nonsense_on_the_socket_ends_no_more_than_its_own_connection(tmp_path: P
                 stranger.sendall(nonsense)
         with closing(RemoteAssistant(connected(path))) as assistant:
             assert len(list(assistant.stream(ask("hello", options=ReplyOptions(seed=1))))) > 1
+
+
+def test_a_model_that_was_let_go_meanwhile_is_loaded_again(tmp_path: Path) -> None:
+    path = tmp_path / "socket"
+    with shared({"otherwise": ["Hello."]}, path, keep_alive_s=0.05) as backend:
+        with closing(RemoteAssistant(connected(path))) as assistant:
+            for _ in range(2):
+                (*_, last) = assistant.stream(ask("hello"))
+                assert isinstance(last, Finished)
+                assert last.reply.text == "Hello."
+                for _ in range(1000):
+                    if backend.ready is None:
+                        break
+                    threading.Event().wait(0.01)
+                assert backend.ready is None
+        assert shared_engine(str(path), 7, PAIR) is None

@@ -6,7 +6,9 @@ import json
 import re
 import signal
 import socket
+import subprocess
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -44,18 +46,21 @@ def url(smollm2_path: object) -> Iterator[str]:
     """Serve SmolLM2 with itself as its draft model."""
     words = ("serve", "smollm2-135m", "--draft-model", "smollm2-135m", "--exact", "--port", "0")
     with started(*words, "--parallel", "8", "--ctx", "1024", *PLAIN) as process:
-        assert process.stderr is not None
-        told = ""
-        for line in process.stderr:
-            told += line.decode()
-            found = re.search(r"http://127\.0\.0\.1:\d+", told)
-            if found:
-                break
-        else:
-            raise AssertionError(told)
-        yield found[0]
+        yield url_of(process)
         process.send_signal(signal.SIGINT)
-        assert process.wait(60) == 0, process.stderr.read()
+        assert process.wait(60) == 0
+
+
+def url_of(process: subprocess.Popen[bytes]) -> str:
+    """Wait until a server listens, and return where."""
+    assert process.stderr is not None
+    told = ""
+    for line in process.stderr:
+        told += line.decode()
+        found = re.search(r"http://127\.0\.0\.1:\d+", told)
+        if found:
+            return found[0]
+    raise AssertionError(told)
 
 
 def by_run(question: str, temperature: float, seed: int) -> str:
@@ -145,6 +150,7 @@ def test_a_port_that_is_taken_is_told_before_anything_is_loaded(
         (("--api-key-file", "empty.txt"), "has no keys"),
         (("--port", "99999"), "99999"),
         (("--max-queue", "0"), "0"),
+        (("--keep-alive", "soon"), "soon"),
         (("--host", "no.such.host.invalid", "--api-key-file", "keys.txt"), "no.such.host.invalid"),
     ],
 )
@@ -164,3 +170,51 @@ def test_a_model_that_is_not_to_be_had_ends_it(bare_machine: dict[str, str]) -> 
     assert done.code == 3
     assert done.err.startswith("localspec: ")
     assert "Traceback" not in done.err
+
+
+def health_of(url: str, wanted: str) -> dict[str, Any]:
+    """Return what a server says of itself once it is in a state."""
+    for _ in range(600):
+        health: dict[str, Any] = httpx.get(f"{url}/health").json()
+        if health["status"] == wanted:
+            return health
+        time.sleep(0.1)
+    raise AssertionError(health)
+
+
+@pytest.mark.slow
+@pytest.mark.weights
+def test_models_are_loaded_by_name_let_go_and_loaded_again(
+    smollm2_path: Path, bare_machine: dict[str, str]
+) -> None:
+    for name in ("one", "two"):
+        done = localspec("import", str(smollm2_path), "--name", name, env=bare_machine)
+        assert done.code == 0, done.err
+    words = ("serve", "one", "--draft", "off", "--port", "0", "--ctx", "512", "--parallel", "1")
+    with started(*words, "--keep-alive", "2s", *PLAIN, env=bare_machine) as process:
+        url = url_of(process)
+        client = openai.OpenAI(base_url=f"{url}/v1", api_key="none", timeout=600, max_retries=0)
+
+        def ask(model: str) -> tuple[str, str]:
+            done = client.chat.completions.create(
+                model=model,
+                messages=[{"role": "user", "content": "Name a river."}],
+                temperature=0,
+                max_tokens=6,
+            )
+            return done.model, done.choices[0].message.content or ""
+
+        first = ask("one")
+        assert first[0] == "one"
+        assert ask("two") == ("two", first[1])
+        listed = [each.id for each in client.models.list()]
+        assert listed[0] == "two"
+        assert set(listed) >= {"one", "two"}
+        assert health_of(url, "unloaded")["model"] == "one"
+        assert ask("") == first
+        with pytest.raises(openai.NotFoundError, match="localspec pull smollm2-360m"):
+            ask("smollm2-360m")
+        with pytest.raises(openai.NotFoundError, match="there is no model 'gpt-4'"):
+            ask("gpt-4")
+        process.send_signal(signal.SIGINT)
+        assert process.wait(60) == 0

@@ -1,0 +1,85 @@
+"""Tool and CallFormat: what a model may call, and how it writes a call. Values; they know no template and no grammar."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+ID_SLOT, INDEX_SLOT, NAME_SLOT = "\ue000", "\ue001", "\ue002"
+"""Characters that stand in a text of a format for the id of the call, its number, and its name once more.
+
+They are private to Unicode, so no template writes them.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Tool:
+    """A function that a model may call.
+
+    Args:
+        name: of the function.
+        parameters: JSON schema of its arguments, an object.
+        description: what it does.
+    """
+
+    name: str
+    parameters: Mapping[str, Any]
+    description: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as OpenAI's chat bodies and chat templates have it."""
+        function = {
+            "name": self.name,
+            "description": self.description,
+            "parameters": dict(self.parameters),
+        }
+        return {"type": "function", "function": function}
+
+
+@dataclass(frozen=True, slots=True)
+class ValueForm:
+    """The texts around a value, the first of them behind its key."""
+
+    open: str
+    close: str
+
+
+@dataclass(frozen=True, slots=True)
+class TaggedArguments:
+    """Arguments that are written one by one instead of as a JSON object.
+
+    Args:
+        first: text between the name of the function and the first key.
+        string: around a text, which stands there as it is.
+        other: around other values, which are JSON.
+        next: text between the end of a value and the next key.
+        none: text behind the name where there are no arguments; None where that is not known.
+        quoted: texts are in quotes, so that they need no form of their own.
+    """
+
+    first: str
+    string: ValueForm
+    other: ValueForm
+    next: str
+    none: str | None = None
+    quoted: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class CallFormat:
+    """How a model writes calls: begin, name, then, arguments, (next, name, then, arguments)*, end.
+
+    Args:
+        begin: text before the name of the first call.
+        then: text between a name and the JSON object of its arguments; unused where they are tagged.
+        end: text behind the arguments of the last call.
+        next: text between the arguments of a call and the name of the next; None where there is only one.
+        trigger: beginning of `begin` that no ordinary answer has.
+        tagged: how arguments are written that are no JSON object.
+    """
+
+    begin: str
+    then: str
+    end: str
+    next: str | None
+    trigger: str
+    tagged: TaggedArguments | None = None

@@ -1,0 +1,223 @@
+"""A format of calls and the functions that may be called, as a grammar in Lark of all valid calls.
+
+Functions are told by their names, arguments by their schemas. Where arguments are written one by one, they stand in
+the order of their schema, so that each of them stands once; a text ends where the format ends it.
+"""
+
+import json
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Any
+
+from localspec.calls import ID_SLOT, INDEX_SLOT, NAME_SLOT, CallFormat, TaggedArguments, Tool
+from localspec.display import printable_line
+from localspec.errors import UsageError
+from localspec.grammar.keywords import member, schema_error
+from localspec.grammar.matcher import embedded_schema
+from localspec.grammar.normal_form import normal_form
+from localspec.grammar.values import plain_pattern
+
+_SLOTS = {ID_SLOT: "/[A-Za-z0-9]{9}/", INDEX_SLOT: "/[0-9]{1,3}/"}
+_TYPES = {
+    "integer": "number",
+    "null": "null",
+    "boolean": "boolean",
+    "number": "number",
+    "array": "array",
+    "object": "object",
+}
+_OF_TEXTS = frozenset({"type", "enum", "const", "pattern", "minLength", "maxLength"})
+_MORE_PROPERTIES = frozenset(
+    {
+        "additionalProperties",
+        "patternProperties",
+        "$ref",
+        "allOf",
+        "anyOf",
+        "oneOf",
+        "if",
+        "dependentSchemas",
+    }
+)
+"""Without any of them a function takes the arguments that its schema names, and no others."""
+_SAYS_NOTHING = frozenset({"description", "title", "default", "examples", "$comment", "deprecated"})
+
+
+class CallGrammar:
+    """Writes one grammar.
+
+    Args:
+        form: how calls are written.
+        control: ids of control tokens by their text; a format may be made of them.
+        eog: ids that end a generation: nothing can stand behind one.
+    """
+
+    def __init__(self, form: CallFormat, control: Mapping[str, int], eog: Collection[int]) -> None:
+        self._form = form
+        self._control = control
+        self._eog = frozenset(eog)
+        texts = sorted(map(re.escape, control), key=len, reverse=True)
+        self._parts = re.compile("|".join((*texts, f"[{''.join((*_SLOTS, NAME_SLOT))}]")))
+        self._rules: list[str] = []
+
+    def source(self, tools: Sequence[Tool], *, begun: bool, several: bool) -> str:
+        """Return the grammar.
+
+        Args:
+            tools: what may be called, at least one.
+            begun: the trigger stands there already.
+            several: more than one call may come.
+
+        Raises:
+            UsageError: a schema of arguments is wrong, or cannot be kept, with the place.
+        """
+        form = self._form
+        begin = form.begin.removeprefix(form.trigger) if begun else form.begin
+        names = []
+        for number, each in enumerate(tools):
+            try:
+                names.append(self._call(number, each))
+            except UsageError as error:
+                raise UsageError(f"tool {printable_line(each.name)[:60]}: {error}") from None
+        following = form.next and self._written(form.next)
+        more = ""
+        if several and following is not None and not self._ends(form.next or ""):
+            more = f"({following} call)*"
+        start = f"start: {self._written(begin)} call {more} {self._written(form.end)}"
+        return "\n".join((start, f"call: {' | '.join(names)}", *self._rules)) + "\n"
+
+    def _call(self, number: int, tool: Tool) -> str:
+        """Add the rules of a function; return the name of the one that is its calls."""
+        rule = f"call_{number}"
+        schema = {"type": "object", **tool.parameters}
+        if not schema.keys() & _MORE_PROPERTIES:
+            schema["additionalProperties"] = False
+        tagged = self._form.tagged
+        if tagged is None:
+            arguments = f"{self._written(self._form.then, tool.name)} {rule}_arguments"
+            self._rules.append(f"{rule}_arguments: {_json(schema)}")
+        else:
+            arguments = self._pairs(rule, tool.name, schema, tagged)
+        self._rules.append(f"{rule}: {_quoted(tool.name)} {arguments}")
+        return rule
+
+    def _pairs(
+        self, rule: str, name: str, schema: Mapping[str, Any], tagged: TaggedArguments
+    ) -> str:
+        properties = schema.get("properties", {})
+        required = schema.get("required", ())
+        if not isinstance(properties, Mapping) or not set(required) <= set(properties):
+            raise schema_error("", f"{name} requires arguments that are not among its properties")
+        definitions = {key: schema[key] for key in ("$defs", "definitions") if key in schema}
+        keys = list(properties)
+        for number, key in enumerate(keys):
+            place = member("", "properties", key)
+            value = properties[key]
+            value = {**value, **definitions} if isinstance(value, Mapping) else value
+            pair = " | ".join(self._pair(f"{rule}_{number}", key, value, place, tagged))
+            self._rules.append(f"{rule}_{number}: {pair}")
+        for at in range(len(keys), -1, -1):
+            following = f"{self._written(tagged.next)} "
+            self._rules.append(
+                f"{rule}_after_{at}: {' | '.join(self._next(rule, keys, required, at, following))}"
+            )
+        first = [each for each in self._next(rule, keys, required, 0, "") if each != '""']
+        some = f"{self._written(tagged.first, name)} ({' | '.join(first)})" if first else ""
+        none = "" if required or tagged.none is None else self._written(tagged.none, name) or '""'
+        if not some and not none:
+            raise UsageError(f"the model has no way to write a call of {name} without arguments")
+        return f"({' | '.join(filter(None, (some, none)))})"
+
+    def _next(
+        self, rule: str, keys: Sequence[str], required: Collection[str], at: int, before: str
+    ) -> Iterator[str]:
+        """Yield what may come from the argument `at` on."""
+        for number in range(at, len(keys)):
+            yield f"{before}{rule}_{number} {rule}_after_{number + 1}"
+            if keys[number] in required:
+                return
+        yield '""'
+
+    def _pair(
+        self, rule: str, key: str, schema: Any, path: str, tagged: TaggedArguments
+    ) -> Iterator[str]:
+        """Yield the ways to write an argument."""
+        types = schema.get("type") if isinstance(schema, dict) else None
+        if types == "string" and not tagged.quoted:
+            opened = f"{_quoted(key)} {self._written(tagged.string.open)}"
+            close = tagged.string.close.replace(NAME_SLOT, key)
+            yield f"{opened} {self._text(rule, schema, path, close)}"
+            return
+        opened = tagged.other.open.replace(ID_SLOT, _TYPES.get(str(types), "object"))
+        close = tagged.other.close.replace(NAME_SLOT, key)
+        self._rules.append(f"{rule}_value: {_json(schema)}")
+        yield f"{_quoted(key)} {self._written(opened)} {rule}_value {self._written(close)}"
+
+    def _text(self, rule: str, schema: Mapping[str, Any], path: str, close: str) -> str:
+        """Return a text that stands there as it is, and what ends it."""
+        for keyword in schema.keys() - _OF_TEXTS - _SAYS_NOTHING - {"$defs", "definitions"}:
+            raise schema_error(
+                path, f"{keyword} cannot be kept in a text without quotes: remove it"
+            )
+        if "const" in schema or "enum" in schema:
+            values = schema["enum"] if "enum" in schema else [schema["const"]]
+            known = [_quoted(each) or '""' for each in values if isinstance(each, str)]
+            if not known:
+                raise schema_error(path, "no text is allowed here: make the argument optional")
+            return f"({' | '.join(known)}) {self._written(close)}"
+        if "pattern" in schema:
+            text = _whole(plain_pattern(schema["pattern"], path))
+        else:
+            most = schema.get("maxLength")
+            text = f"(?s:.{{{schema.get('minLength', 0)},{'' if most is None else most}}})"
+        name = f"{rule}_text"
+        control = next(
+            (self._control[each] for each in self._control if close.startswith(each)), None
+        )
+        if control is not None:
+            self._rules.append(f"{name}: /{_slashed(text)}/")
+            return f"{name} {self._written(close)}"
+        # The shortest one: it ends with the first `close`.
+        before = self._parts.split(close)[0]
+        self._rules.append(f"{name}[suffix={_quoted(before)}]: /{_slashed(text)}/")
+        return f"{name} {self._written(close.removeprefix(before))}"
+
+    def _ends(self, text: str) -> bool:
+        return any(each in text for each, token in self._control.items() if token in self._eog)
+
+    def _written(self, text: str, name: str = "") -> str:
+        """Return a text of the format, up to where it would end the answer."""
+        found, at = [], 0
+        for part in self._parts.finditer(text):
+            found.append(_quoted(text[at : part.start()]))
+            at = part.end()
+            if part[0] in self._control:
+                token = self._control[part[0]]
+                if token in self._eog:
+                    return " ".join(filter(None, found))
+                found.append(f"<[{token}]>")
+            else:
+                found.append(_quoted(name) if part[0] == NAME_SLOT else _SLOTS[part[0]])
+        return " ".join(filter(None, (*found, _quoted(text[at:]))))
+
+
+def _quoted(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False) if text else ""
+
+
+def _whole(pattern: str) -> str:
+    """Return what matches a whole text in which a pattern is to be found; llguidance knows no anchors."""
+    begin = end = "(?s:.*)"
+    if pattern.startswith("^") and "|" not in pattern:
+        pattern, begin = pattern[1:], ""
+    if pattern.endswith("$") and "|" not in pattern:
+        pattern, end = pattern[:-1], ""
+    return f"{begin}(?:{pattern}){end}"
+
+
+def _slashed(regex: str) -> str:
+    return regex.replace("/", r"\/")
+
+
+def _json(schema: Any) -> str:
+    return f"%json {embedded_schema(normal_form(schema).schema)}"

@@ -1,0 +1,103 @@
+"""Catalogue: which models a request may name: those on the disk, by the names of the registry and of imports.
+
+A request never starts a download, and no path is looked at because a request names it.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+
+from localspec.models.entries import ModelEntry
+from localspec.models.names import load_imports
+from localspec.models.registry import Registry, load_registry
+from localspec.models.store import Store
+from localspec.options import LaunchOptions, ReplyOptions
+from localspec.serve.http import NotFound
+from localspec.serve.residence import ServedModel
+from localspec.storage.paths import data_dir
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Catalogue:
+    """What can be asked for.
+
+    Args:
+        first: what the server was started with.
+        names: of that.
+        options_of: says how a model answers where a request does not say, by its name.
+        pinned: whether nothing else can be asked for.
+    """
+
+    first: ServedModel
+    names: tuple[str, ...]
+    options_of: Callable[[str], ReplyOptions]
+    pinned: bool = False
+
+    def find(self, name: str) -> ServedModel:
+        """Return the model of a name; an empty one is the first's.
+
+        Raises:
+            NotFound: there is none, or it is not on the disk.
+        """
+        if not name or name in self.names:
+            return self.first
+        if self.pinned:
+            raise NotFound(
+                f"model {name[:80]!r} is not served here: ask for {' or '.join(self.names)}"
+            )
+        registry, store = load_registry(), Store(data_dir())
+        found = _launch(name, self.first.launch, registry, store)
+        if found is None and registry.knows(name):
+            raise NotFound(
+                f"model {name[:80]!r} is not on this machine: run `localspec pull {registry.name(name)}`"
+            )
+        if found is None:
+            raise NotFound(
+                f"there is no model {name[:80]!r}: ask for {self.first.name}, or another that /v1/models lists"
+            )
+        called, launch = found
+        if called in self.names:
+            return self.first
+        return ServedModel(called, launch, self.options_of(called))
+
+    def listed(self) -> list[str]:
+        """Return the names that can be asked for, those of the first before the others."""
+        names = dict.fromkeys(self.names)
+        if not self.pinned:
+            names |= dict.fromkeys(_here(load_registry(), Store(data_dir())))
+        return list(names)
+
+
+def _here(registry: Registry, store: Store) -> Iterator[str]:
+    """Yield the names of what is on the disk."""
+    for pair in registry.pairs.values():
+        if _is_here(registry.find(pair.target), store):
+            yield pair.name
+    for entry in (*registry.models.values(), *load_imports(store.root).values()):
+        if _is_here(entry, store):
+            yield entry.name
+
+
+def _launch(
+    name: str, like: LaunchOptions, registry: Registry, store: Store
+) -> tuple[str, LaunchOptions] | None:
+    """Return the usual name of a model that is on the disk, and what loads it, as another one is; None without one."""
+    bare = replace(like, pair=None, target=None, draft_model=None, offline=True)
+    imported = load_imports(store.root).get(name)
+    if imported is not None:
+        return (name, replace(bare, target=name)) if _is_here(imported, store) else None
+    if not registry.knows(name):
+        return None
+    meant = registry.name(name)
+    pair = registry.pairs.get(meant)
+    target = registry.find(meant if pair is None else pair.target)
+    if target is None or not _is_here(target, store):
+        return None
+    if pair is None:
+        return target.name, replace(bare, target=target.name)
+    drafts = pair.draft_model is None or _is_here(registry.find(pair.draft_model), store)
+    whole = replace(bare, pair=pair.name) if drafts else replace(bare, target=target.name)
+    return pair.name, whole
+
+
+def _is_here(entry: ModelEntry | None, store: Store) -> bool:
+    return entry is not None and entry.is_known and store.path_of(entry) is not None

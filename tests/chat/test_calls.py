@@ -1,0 +1,225 @@
+"""Formats of calls in templates of llama.cpp's and in small ones, and calls read back as they were written."""
+
+import json
+from collections.abc import Iterable, Sequence
+from itertools import count
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from localspec.calls import CallFormat, TaggedArguments, Tool, ValueForm
+from localspec.chat.call_finder import call_format
+from localspec.chat.call_parser import CallParser
+from localspec.chat.events import CallBegun, CallDelta, CallDone, Text
+from localspec.chat.known_calls import written
+from localspec.chat.template import ChatTemplate
+from localspec.errors import TemplateError
+from localspec.messages import Message, ToolCall, ToolResult
+from tests.vocabularies import real_templates
+
+HERMES = """{%- if tools %}{% for tool in tools %}{{ tool | tojson }}{% endfor %}{% endif %}
+{%- for message in messages %}<|im_start|>{{ message.role }}
+{{ message.content }}{% for call in message.tool_calls or [] %}{{ '\\n' }}<tool_call>
+{"name": "{{ call.function.name }}", "arguments": {{ call.function.arguments | tojson }}}
+</tool_call>{% endfor %}<|im_end|>
+{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant
+{% endif %}"""
+HERMES_FORM = CallFormat(
+    '<tool_call>\n{"name": "',
+    '", "arguments": ',
+    "}\n</tool_call>",
+    '}\n</tool_call>\n<tool_call>\n{"name": "',
+    "<tool_call>",
+)
+BOTH = ValueForm(">\n", "\n</parameter>\n<")
+XML_FORM = CallFormat(
+    "<tool_call>\n<function=",
+    ">\n<parameter=",
+    "/function>\n</tool_call>",
+    "/function>\n</tool_call>\n<tool_call>\n<function=",
+    "<tool_call>",
+    TaggedArguments(">\n<parameter=", BOTH, BOTH, "parameter=", ">\n<"),
+)
+GEMMA_FORM = CallFormat(
+    "<|tool_call>call:",
+    "{",
+    "}<tool_call|>",
+    "}<tool_call|><|tool_call>call:",
+    "<|tool_call>",
+    TaggedArguments("{", ValueForm(':<|"|>', '<|"|>'), ValueForm(":", ""), ",", "{"),
+)
+FORMS = [HERMES_FORM, XML_FORM, GEMMA_FORM]
+
+PROPERTIES: dict[str, dict[str, Any]] = {
+    name: {"type": type_, "description": "What it says."}
+    for name, type_ in {
+        "city": "string",
+        "days": "integer",
+        "detail": "object",
+        "exact": "boolean",
+    }.items()
+}
+# Command R+ asks what an object holds.
+PROPERTIES["detail"]["additionalProperties"] = {"type": "array"}
+TOOLS = [
+    Tool("get_weather", {"type": "object", "properties": PROPERTIES, "required": ["city"]}, "A."),
+    Tool("now", {"type": "object", "properties": {}, "required": []}, "The time."),
+]
+ALL = {
+    "city": 'São "Paulo"\n<b>, x}',
+    "days": 3,
+    "detail": {"a": [1, 2.5, None], "b": "x, y}"},
+    "exact": True,
+}
+CALLS = [("get_weather", ALL), ("now", {}), ("get_weather", {"city": "7"})]
+# Templates whose format is not found, or not read back whole, and why: see decision 0102.
+FAILING = {
+    "HuggingFaceTB-SmolLM3-3B": "knows no tools at all",
+    "Kimi-K2-Instruct": "calls append, which the sandbox does not allow, as in Hugging Face's",
+    "Kimi-K2-Thinking": "calls append",
+    "MiniMax-M3": "writes values that have parts as tags of tags",
+    "google-gemma-2-2b-it": "knows no tools",
+    "llama-cpp-rwkv-world": "knows no tools",
+    "meetkai-functionary-medium-v3.2": "begins a call in its prompt",
+    "microsoft-Phi-3.5-mini-instruct": "knows no tools",
+    "openbmb-MiniCPM5-1B": "writes some texts as CDATA",
+}
+
+
+def parsed(form: CallFormat, chunks: Iterable[str]) -> tuple[list[tuple[str, Any]], str]:
+    """Return calls and text; what was told of each call in pieces has to add up to it."""
+    ids = count()
+    parser = CallParser(form, TOOLS, lambda: f"call{next(ids):05}")
+    told = [each for chunk in chunks for each in parser.feed(chunk)] + parser.flush()
+    pieces: dict[str, str] = {}
+    for each in told:
+        if isinstance(each, CallBegun):
+            pieces[each.id] = ""
+        elif isinstance(each, CallDelta):
+            pieces[each.id] += each.text
+    calls = [each.call for each in told if isinstance(each, CallDone)]
+    assert all(pieces[each.id] == each.arguments for each in calls)
+    text = "".join(each.text for each in told if isinstance(each, Text))
+    return [(each.name, json.loads(each.arguments)) for each in calls], text
+
+
+def tool_calls(calls: Sequence[tuple[str, Any]]) -> tuple[ToolCall, ...]:
+    return tuple(
+        ToolCall(f"callOne0{number}", name, json.dumps(arguments, ensure_ascii=False))
+        for number, (name, arguments) in enumerate(calls)
+    )
+
+
+def rendered(template: ChatTemplate, calls: Sequence[tuple[str, Any]]) -> str:
+    """Return the assistant's turn, without what it begins and ends with."""
+    said = [Message.user("QUESTION"), Message("assistant", tool_calls(calls))]
+    text = template.render(said, tools=TOOLS, add_generation_prompt=False)
+    return text[text.rindex("QUESTION") :]
+
+
+def test_a_format_is_what_stands_around_the_parts_of_a_call() -> None:
+    assert call_format(ChatTemplate(HERMES, "", "<|im_end|>")) == HERMES_FORM
+
+
+def test_a_template_without_calls_has_no_format() -> None:
+    source = "{% for message in messages %}{{ message.content }}\n{% endfor %}"
+    assert call_format(ChatTemplate(source, "", "")) is None
+
+
+def test_arguments_are_written_as_json_whether_a_template_adds_up_texts_or_not() -> None:
+    as_text = HERMES.replace("call.function.arguments | tojson", "'' + call.function.arguments")
+    for source in (HERMES, as_text):
+        assert '"arguments": {"city": "7"}}' in rendered(ChatTemplate(source, "", ""), CALLS[2:])
+
+
+def test_results_are_rendered() -> None:
+    said = [Message.user("?"), Message("assistant", tool_calls(CALLS[:1]))]
+    said.append(Message("tool", (ToolResult("callOne00", "It rains."),)))
+    assert "<|im_start|>tool\nIt rains.<|im_end|>" in ChatTemplate(HERMES, "", "").render(said)
+
+
+@pytest.mark.slow
+def test_calls_that_templates_write_are_read_back_wherever_they_are_cut() -> None:
+    failed = set()
+    for name, path in real_templates().items():
+        template = ChatTemplate(path.read_text(), "<s>", "</s>")
+        form = call_format(template)
+        if form is None:
+            failed.add(name)
+            continue
+        wanted = [CALLS[:1], CALLS[1:2], CALLS[2:], CALLS]
+        for calls in wanted if form.next is not None else wanted[:3]:
+            try:
+                text = rendered(template, calls)
+            except TemplateError:
+                failed.add(name)
+                continue
+            whole = parsed(form, [text])
+            if whole[0] != calls:
+                failed.add(name)
+            assert parsed(form, text) == whole, name
+            assert parsed(form, [text[:40], text[40:]]) == whole, name
+    assert failed == set(FAILING)
+
+
+values = st.recursive(
+    st.booleans() | st.integers(-(10**9), 10**9),
+    lambda inner: st.lists(inner, max_size=3),
+    max_leaves=4,
+)
+
+
+@given(st.data())
+def test_calls_among_text_are_read_back_wherever_they_are_cut(data: st.DataObject) -> None:
+    form = data.draw(st.sampled_from(FORMS))
+    words = st.text("ab \n<{:", max_size=8)
+    some = st.fixed_dictionaries(
+        {"city": st.text('ab7"\\ \n<>/é{,', max_size=9)}, optional={"days": values}
+    )
+    calls: list[tuple[str, Any]] = data.draw(
+        st.lists(
+            st.tuples(st.just("get_weather"), some) | st.just(("now", {})), min_size=1, max_size=3
+        )
+    )
+    before, after = data.draw(words), data.draw(words)
+    text = f"{before}{written(tool_calls(calls), form)}{after}"
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(text)), max_size=6)))
+    chunks = [text[one:two] for one, two in zip([0, *cuts], [*cuts, len(text)], strict=True)]
+    found, rest = parsed(form, chunks)
+    assert found == calls
+    assert (found, rest) == parsed(form, [text])
+    assert rest == before + after
+
+
+@given(st.sampled_from(FORMS), st.data())
+def test_what_does_not_parse_is_text(form: CallFormat, data: st.DataObject) -> None:
+    parts = [form.begin, "now", "get_weather", form.then, "{", "}", form.end, "x", '"', " "]
+    text = "".join(data.draw(st.lists(st.sampled_from(parts), max_size=12)))
+    calls, rest = parsed(form, [text])
+    assert parsed(form, text) == (calls, rest)
+    if not any(f"{form.begin}{each.name}" in text for each in TOOLS):
+        assert (calls, rest) == ([], text)
+
+
+def test_a_function_that_was_not_offered_is_text() -> None:
+    text = written([ToolCall("", "rm", "{}")], HERMES_FORM)
+    assert parsed(HERMES_FORM, text) == ([], text)
+
+
+def test_white_space_is_up_to_the_model_where_json_lets_it_be() -> None:
+    text = '<tool_call>{"name":"now","arguments":{}}</tool_call>'
+    assert parsed(HERMES_FORM, text) == ([("now", {})], "")
+
+
+def test_a_text_arrives_before_it_ends() -> None:
+    parser = CallParser(XML_FORM, TOOLS, lambda: "1")
+    parser.feed("<tool_call>\n<function=get_weather>\n<parameter=city>\n")
+    assert parser.feed('Rio "de') == [CallDelta("1", 'Rio \\"de')]
+
+
+def test_a_call_that_breaks_off_is_not_done() -> None:
+    parser = CallParser(HERMES_FORM, TOOLS, lambda: "1")
+    told = parser.feed('<tool_call>\n{"name": "now", "arguments": {"a": ') + parser.flush()
+    assert told == [CallBegun("1", "now"), CallDelta("1", '{"a": ')]

@@ -1,0 +1,147 @@
+"""Grammars of calls over bytes: what they let through is a valid call of a function that is offered."""
+
+import json
+from random import Random
+from typing import Any
+
+import numpy as np
+import pytest
+
+from localspec.calls import CallFormat, Tool
+from localspec.errors import UsageError
+from localspec.grammar import Grammars
+from localspec.grammar.automaton import GrammarAutomaton
+from tests.chat.test_calls import FORMS, GEMMA_FORM, HERMES_FORM, TOOLS, XML_FORM
+from tests.grammar.byte_vocabulary import END, ByteVocabulary
+
+GRAMMARS = Grammars(ByteVocabulary())
+
+
+def rule(
+    form: CallFormat, *tools: Tool, begun: bool = False, several: bool = True
+) -> GrammarAutomaton:
+    return GRAMMARS.of_calls(form, tools or TOOLS, {}, begun=begun, several=several)
+
+
+def passes(automaton: GrammarAutomaton, text: str) -> bool:
+    state = automaton.start()
+    for token in [*text.encode(), END]:
+        if not automaton.allows(state, np.array([token]))[0]:
+            return False
+        state = automaton.step(state, token)
+    return True
+
+
+def tool(**schema: Any) -> Tool:
+    return Tool("f", {"type": "object", **schema})
+
+
+def hermes(name: str, arguments: Any) -> str:
+    text = arguments if isinstance(arguments, str) else json.dumps(arguments)
+    return f'<tool_call>\n{{"name": "{name}", "arguments": {text}}}\n</tool_call>'
+
+
+def test_valid_calls_pass_and_others_do_not() -> None:
+    calls = rule(HERMES_FORM)
+    assert passes(calls, hermes("get_weather", {"city": "Rio", "days": 3}))
+    assert passes(calls, f"{hermes('now', {})}\n{hermes('get_weather', {'city': ''})}")
+    for wrong in (
+        hermes("rm", {}),
+        hermes("now", {"a": 1}),
+        hermes("get_weather", {}),
+        hermes("get_weather", {"city": 7}),
+        hermes("get_weather", '{"city": "Rio"'),
+        hermes("now", {}) + " and so on",
+        "No.",
+    ):
+        assert not passes(calls, wrong), wrong
+
+
+def test_one_call_alone_where_no_more_are_wanted() -> None:
+    assert passes(rule(HERMES_FORM, several=False), hermes("now", {}))
+    assert not passes(rule(HERMES_FORM, several=False), f"{hermes('now', {})}\n{hermes('now', {})}")
+
+
+def test_behind_the_trigger_the_rest_of_a_call_follows() -> None:
+    assert passes(rule(HERMES_FORM, begun=True), hermes("now", {}).removeprefix("<tool_call>"))
+
+
+def test_arguments_that_stand_alone_are_bound_to_their_schemas() -> None:
+    calls = rule(XML_FORM)
+    begin, end = "<tool_call>\n<function=", "</function>\n</tool_call>"
+    city, days = (
+        f"<parameter={key}>\n{value}\n</parameter>\n"
+        for key, value in (("city", 'a "<b>"\n</param'), ("days", 3))
+    )
+    assert passes(calls, f"{begin}get_weather>\n{city}{days}{end}")
+    assert passes(calls, f"{begin}now>\n{end}")
+    for wrong in (
+        f"get_weather>\n{days}",
+        f"get_weather>\n{city}{city}",
+        f"get_weather>\n{city}{days.replace('3', 'three')}",
+        "get_weather>\n",
+        f"now>\n{city}",
+    ):
+        assert not passes(calls, f"{begin}{wrong}{end}"), wrong
+
+
+def test_texts_without_quotes_keep_what_their_schema_says() -> None:
+    said = {"unit": {"type": "string", "enum": ["C", "F"]}, "code": {"type": "string", "pattern": "^[a-z]+$"}, "note": {"type": "string", "maxLength": 2}}  # fmt: skip
+    for key, right, wrong in (("unit", "C", "K"), ("code", "abc", "a1"), ("note", "ab", "abc")):
+        calls = rule(XML_FORM, tool(properties={key: said[key]}, required=[key]))
+        text = (
+            "<tool_call>\n<function=f>\n<parameter={}>\n{}\n</parameter>\n</function>\n</tool_call>"
+        )
+        assert passes(calls, text.format(key, right))
+        assert not passes(calls, text.format(key, wrong))
+
+
+def test_gemma_s_own_way() -> None:
+    calls = rule(GEMMA_FORM)
+    assert passes(calls, '<|tool_call>call:get_weather{city:<|"|>a, b<|"|>,days:3}<tool_call|>')
+    assert not passes(calls, "<|tool_call>call:get_weather{city:3}<tool_call|>")
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_random_walks_end_in_calls_that_are_read_back(form: CallFormat) -> None:
+    from tests.chat.test_calls import parsed  # noqa: PLC0415
+
+    small = {"city": {"type": "string", "maxLength": 4}, "days": {"type": "integer"}}
+    offered = [Tool("get_weather", {"type": "object", "properties": small, "required": ["city"], "additionalProperties": False}), TOOLS[1]]  # fmt: skip
+    calls = rule(form, *offered, several=False)
+    everything = np.arange(END + 1)
+    for seed in range(4):
+        random, state, written = Random(seed), calls.start(), list[int]()
+        while True:
+            token = random.choice(everything[calls.allows(state, everything)].tolist())
+            if token == END:
+                break
+            written.append(token)
+            state = calls.step(state, token)
+            # Digits may go on for ever.
+            assert len(written) < 2000
+        found, rest = parsed(form, [bytes(written).decode()])
+        assert rest == ""
+        assert len(found) == 1
+        name, arguments = found[0]
+        assert set(arguments) <= set(small if name == "get_weather" else ())
+
+
+def test_control_tokens_stand_for_their_texts() -> None:
+    form = CallFormat('[CALL]{"name": "', '", "arguments": ', "}[END]", None, "[CALL]")
+    vocabulary = ByteVocabulary(more_eog=1)
+    vocabulary.longer = {b"\xff\xfe": END + 2}
+    control = {"[CALL]": END + 2, "[END]": END + 1}
+    calls = Grammars(vocabulary).of_calls(form, TOOLS, control, begun=False, several=True)
+    state = calls.start()
+    for token in [END + 2, *b'{"name": "now", "arguments": {}}', END + 1]:
+        assert calls.allows(state, np.array([token]))[0]
+        state = calls.step(state, token)
+
+
+def test_a_schema_that_cannot_be_kept_is_refused_with_its_place() -> None:
+    schema = {"a": {"type": "string", "format": "date"}}
+    with pytest.raises(UsageError, match="format"):
+        rule(XML_FORM, tool(properties=schema))
+    with pytest.raises(UsageError, match="among its properties"):
+        rule(XML_FORM, tool(properties={}, required=["a"]))
