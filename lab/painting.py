@@ -34,7 +34,7 @@ _DIM = 0.6
 _GAP = 16
 _CAPTION = 14
 _SHEET = (92, 96, 104)
-_COLOURS = 96
+_COLOURS = 128
 
 Rgb = tuple[int, int, int]
 
@@ -110,7 +110,8 @@ def sheet(rows: Sequence[Sequence[tuple[str, "Image.Image"]]]) -> "Image.Image":
             whole.paste(picture, (x, y + _CAPTION))
             x += picture.width + _GAP
         y += height
-    return whole.quantize(_COLOURS, dither=Image.Dither.NONE)
+    # The method that keeps rare colours: most of a screen is ground.
+    return whole.quantize(_COLOURS, Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE)
 
 
 @dataclass(frozen=True, slots=True)

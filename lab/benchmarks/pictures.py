@@ -194,7 +194,7 @@ class Album:
                 ]
                 for look in LOOKS
             ]
-            sheet(rows).save(self._folder / f"{name}.png", optimize=True)
+            sheet(rows).save(self._folder / f"{name}.png")
 
 
 def _ground(look: str) -> "Ground":
