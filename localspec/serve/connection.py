@@ -10,8 +10,10 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 REQUEST_WITHIN_S = 30.0
 """From when a request is waited for to its last byte; an answer may take as long as it takes."""
-MOST_CONNECTIONS = min(512, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2)
+MOST_CONNECTIONS = min(512, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 4)
 """One more ends the one that has been waited for longest."""
+_MOMENT_S = 0.05
+"""What has arrived already is read first: who asks is not taken for one that does not."""
 
 
 class Bounded(H11Protocol):
@@ -26,9 +28,7 @@ class Bounded(H11Protocol):
         super().connection_made(transport)
         self._look()
         if len(self.connections) > MOST_CONNECTIONS:
-            others = [each for each in self.connections if isinstance(each, Bounded)]
-            waiting = [each for each in others if each.waits_since is not None]
-            min(waiting, key=lambda each: each.waits_since or 0.0).give_up()
+            self.loop.call_later(_MOMENT_S, self._make_room)
 
     def data_received(self, data: bytes) -> None:
         """Take in what came."""
@@ -49,6 +49,12 @@ class Bounded(H11Protocol):
         """End the connection at once."""
         self._stop_waiting()
         self.transport.abort()
+
+    def _make_room(self) -> None:
+        others = [each for each in self.connections if isinstance(each, Bounded)]
+        waiting = [each for each in others if each.waits_since is not None]
+        if waiting and len(self.connections) > MOST_CONNECTIONS:
+            min(waiting, key=lambda each: each.waits_since or 0.0).give_up()
 
     def _look(self) -> None:
         """See whether a request is waited for: none is there, it is not whole, or it was answered."""
