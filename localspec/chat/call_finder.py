@@ -65,22 +65,26 @@ class _Probe:
         schema = {"type": "object", "properties": properties, "required": []}
         self._tools = [Tool(name, schema, "A function.") for name in _NAMES]
         self._prompt = template.render([Message.user("hello")], tools=self._tools)
+        self._one_by_one: bool | None = None  # whether arguments are no JSON object
         self._answer = self._rendered(TextPart(_ANSWER))
         if _ANSWER not in self._answer:
             raise _UnclearError
 
     def found(self) -> CallFormat:
         begin, *gaps, rest = self._gaps(_TEXTS)
+        self._one_by_one = len(gaps) > 1
         begin = begin.lstrip("\n")
         if not begin.strip():
             raise _UnclearError
         end = self._without_turn_end(rest)
         then, following = self._several(gaps)
-        tagged = self._tagged([then, *gaps[1:]], end) if len(gaps) > 1 else None
+        tagged = self._tagged([then, *gaps[1:]], end) if self._one_by_one else None
         if tagged is not None:
             close = _common(gaps[2], end)
             end = end.removeprefix(close)
-            following = following and following.removeprefix(close)
+            following = (
+                following[len(close) :] if following and following.startswith(close) else None
+            )
         return CallFormat(begin, then, end, following, self._trigger(begin), tagged)
 
     def _rendered(self, *parts: TextPart | ToolCall) -> str:
@@ -98,6 +102,10 @@ class _Probe:
             for begin, end in _parts(text, at, name, each):
                 gaps.append(_slotted(text[at:begin], before))
                 before, at = text[begin:end] if text[begin:end] in {name, *each} else before, end
+        if self._one_by_one is not None:
+            parts = sum(1 + (2 * len(each) if self._one_by_one else 1) for each in arguments)
+            if len(gaps) != parts:
+                raise _UnclearError
         return [*gaps, _slotted(text[at:], before)]
 
     def _start(self, text: str) -> int:

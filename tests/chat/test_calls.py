@@ -128,6 +128,17 @@ def test_a_template_without_calls_has_no_format() -> None:
     assert call_format(ChatTemplate(source, "", "")) is None
 
 
+def test_a_template_that_changes_its_mind_has_no_format() -> None:
+    pairs = (
+        "{% for key, value in call.function.arguments.items() %}<{{ key }}={{ value }}>{% endfor %}"
+    )
+    one = "call.function.arguments.key_one is string"
+    both = f"{{% if {one} %}}{pairs}{{% else %}}{{{{ call.function.arguments | tojson }}}}{{% endif %}}"
+    source = HERMES.replace("{{ call.function.arguments | tojson }}", both)
+    assert source != HERMES
+    assert call_format(ChatTemplate(source, "", "")) is None
+
+
 def test_arguments_are_written_as_json_whether_a_template_adds_up_texts_or_not() -> None:
     as_text = HERMES.replace("call.function.arguments | tojson", "'' + call.function.arguments")
     for source in (HERMES, as_text):
