@@ -74,7 +74,7 @@ ALL = {
     "exact": True,
 }
 CALLS = [("get_weather", ALL), ("now", {}), ("get_weather", {"city": "7"})]
-# Templates whose format is not found, or not read back whole, and why: see decision 0102.
+# Templates whose format is not found, or not read back whole, and why: see decision 0101.
 FAILING = {
     "HuggingFaceTB-SmolLM3-3B": "knows no tools at all",
     "Kimi-K2-Instruct": "calls append, which the sandbox does not allow, as in Hugging Face's",
