@@ -189,9 +189,9 @@ def test_a_question_that_is_sent_while_another_is_answered_comes_next(tmp_path: 
     async def queue(chat: Chat) -> None:
         await chat.begin("one")
         await chat.run("two")
-        assert "1 question asked next" in chat.text()
+        assert "1 question waiting" in chat.text()
         await chat.until(lambda: len(chat.contents) == 4)
-        assert "asked next" not in chat.text()
+        assert "question waiting" not in chat.text()
         assert chat.contents[::2] == ["one", "two"]
 
     drive(queue, tmp_path, {**SLOW, "otherwise": ["word " * 20]})
