@@ -62,7 +62,7 @@ def test_a_file_of_others_is_refused_and_stays(
 @pytest.mark.parametrize("form", FORMATS)
 def test_a_damaged_record_is_named_and_nothing_is_cut(form: Format) -> None:
     content = lines(form, 1) + b"\n" + lines(form, 2).removeprefix(header(form))
-    with pytest.raises(UsageError, match=r"record [23] is none"):
+    with pytest.raises(UsageError, match=r"record [23] is not valid"):
         found(content, form)
 
 

@@ -24,7 +24,7 @@ class _Context:
 
     model: Any = SimpleNamespace(options=LoadOptions(), on_gpu=False)
     n_ctx = _N_CTX
-    handle = 0
+    handle = number = 0
 
     def truncate(self, length: int) -> None:
         assert length == 0
