@@ -74,6 +74,7 @@ def test_what_was_evaluated_is_there_again_to_the_bit(
         assert np.array_equal(after.together([(slot, more)])[0], expected)
 
 
+@pytest.mark.slow
 def test_only_the_owner_can_read_it(before: LlamaSequences, tmp_path: Path) -> None:
     write(tmp_path / "prefixes", before)
     for path in (tmp_path / "prefixes").rglob("*"):
@@ -98,6 +99,7 @@ def test_what_is_damaged_or_of_another_model_is_left_alone(
     assert len(list(longest.parents[1].iterdir())) == 1, "what is of no use is removed"
 
 
+@pytest.mark.slow
 def test_no_more_is_kept_than_may_be(
     before: LlamaSequences, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -120,6 +122,7 @@ def test_no_more_is_kept_than_may_be(
     assert files(tmp_path) == []
 
 
+@pytest.mark.slow
 def test_of_a_text_that_two_hold_one_is_kept(
     before: LlamaSequences, tokens: list[int], tmp_path: Path
 ) -> None:
@@ -128,6 +131,7 @@ def test_of_a_text_that_two_hold_one_is_kept(
     assert len(files(tmp_path)) == 4, "of two, and not of three"
 
 
+@pytest.mark.slow
 def test_what_nobody_has_changed_is_not_written_again(
     before: LlamaSequences, after: LlamaSequences, tokens: list[int], tmp_path: Path
 ) -> None:
@@ -139,6 +143,7 @@ def test_what_nobody_has_changed_is_not_written_again(
     assert {each: each.stat().st_mtime_ns for each in files(tmp_path)} == seen
 
 
+@pytest.mark.slow
 def test_a_text_that_goes_on_takes_the_place_of_its_beginning(
     before: LlamaSequences, after: LlamaSequences, tokens: list[int], tmp_path: Path
 ) -> None:
@@ -168,6 +173,7 @@ def test_what_a_sequence_would_lose_is_kept_and_comes_back(
     assert evaluated == [1, 1, 1]
 
 
+@pytest.mark.slow
 def test_where_nothing_can_be_written_nothing_happens(
     before: LlamaSequences, tmp_path: Path
 ) -> None:

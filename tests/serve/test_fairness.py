@@ -28,6 +28,7 @@ def in_background(server: Served, count: int, key: str) -> list[threading.Thread
     return threads
 
 
+@pytest.mark.first(1)
 @pytest.mark.parametrize("guard", [None, Guard(keys=("one", "two"))], ids=["named", "keys"])
 def test_who_asks_for_little_does_not_wait_for_who_asks_for_much(guard: Guard | None) -> None:
     with served(SLOW, most=20, guard=guard) as server:
@@ -57,6 +58,7 @@ def test_clients_are_told_apart_and_cannot_be_read() -> None:
     assert by_header == name(keyed, "one")
 
 
+@pytest.mark.slow
 def test_who_waited_too_long_is_told_to_try_later() -> None:
     with served(SLOWER, max_wait_s=0.3) as server:
         threads = in_background(server, 1, "one")

@@ -4,6 +4,8 @@ import re
 import threading
 import time
 
+import pytest
+
 from localspec.chat.events import Prefilling, Reply, RoundDone, Started
 from localspec.decoding.round import Draft, Round, Spent, StopReason, Verdict
 from localspec.decoding.stats import AcceptanceStats
@@ -87,6 +89,7 @@ def test_who_fails_or_dies_is_under_way_no_more() -> None:
     assert value(metrics, "engine_deaths_total") == 1
 
 
+@pytest.mark.slow
 def test_what_was_refused_and_who_waits_is_told_over_http() -> None:
     slow = {"answers": {"story": "x" * 150}, "otherwise": ["Hello."], "pass_s": 0.01, "drafts": 1}
     with served(slow, guard=Guard(keys=("sesame",))) as server:

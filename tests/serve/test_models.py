@@ -173,6 +173,7 @@ def test_another_model_is_loaded_when_nothing_runs_and_its_requests_wait() -> No
         assert server.chat("hello", model="a-pair").json()["model"] == "a-pair"
 
 
+@pytest.mark.slow
 def test_a_model_that_cannot_be_loaded_is_told_and_the_server_goes_on() -> None:
     script = {
         "otherwise": ["Hello."],
