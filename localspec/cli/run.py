@@ -177,7 +177,6 @@ def _answer(
                 stream.end()
                 raise LocalspecError(f"{error}, in the middle of the answer: ask again") from None
             tell(f"{error}: loading the model here")
-    tell()  # before anything is downloaded
     from localspec.cli.run_here import answered_here  # noqa: PLC0415 - all that loads comes with it
 
     return answered_here(request, asked, flags, tell, shown)

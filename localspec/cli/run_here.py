@@ -14,6 +14,7 @@ from localspec.engine.protocol import Ask
 from localspec.launch.load import load
 from localspec.launch.observe import Telemetry
 from localspec.launch.plan import make_plan
+from localspec.models.transfer import Progress
 from localspec.options import LaunchOptions
 
 
@@ -34,9 +35,15 @@ def answered_here(
         show: writes an answer.
     """
     cancel = CancelFlag()
-    with ProgressLine(enabled=not flags["quiet"]) as line:
+    line = ProgressLine(enabled=not flags["quiet"])
+
+    def fetching(progress: Progress) -> None:
+        tell()  # which model it is that is being downloaded
+        line.download(progress)
+
+    with line:
         with unwind_on_terminate():
-            plan = make_plan(request, line.download)
+            plan = make_plan(request, fetching)
         with cancel_on_interrupt(cancel):
             try:
                 telemetry = Telemetry(flags["workload"])

@@ -15,7 +15,7 @@ def files_in(stored: Path) -> list[Path]:
 
 
 def test_offline_says_how_to_get_the_model(bare_machine: dict[str, str], stored: Path) -> None:
-    done = localspec("run", "--offline", "-m", "demo", "Hi", env=bare_machine)
+    done = localspec("run", "--offline", "Hi", env=bare_machine)
     assert_one_complaint(done, 3)
     assert "once online, run `localspec pull smollm2-135m`" in done.err
     assert files_in(stored) == []
