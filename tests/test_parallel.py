@@ -56,7 +56,7 @@ def test_auto_takes_what_the_costs_suggest(
     calibrated_as(monkeypatch, PassCosts((1, 2, 5, 64), (1.0, 1.1, 1.2, 60.0)))
     assistant = load(make_plan(launch(smollm2_path), parallel=None), parallel=None).assistant
     assert assistant.count == 5
-    assert assistant.notes[-1] == "5 lines at a time"
+    assert assistant.notes[-1] == "5 answers at a time"
     assistant.close()
 
 

@@ -14,7 +14,10 @@ VERBS = {
     "bench": ("localspec.cli.bench", "Measure how much drafting speeds up answers."),
     "ab": ("localspec.cli.ab", "Find out which of two settings is faster."),
     "stats": ("localspec.cli.stats", "Show what drafting did on this machine."),
-    "telemetry": ("localspec.cli.telemetry", "Show and change what is recorded on this machine."),
+    "telemetry": (
+        "localspec.cli.telemetry",
+        "Show and change what is recorded here; nothing is sent.",
+    ),
     "export-proposals": (
         "localspec.cli.export_proposals",
         "Print recorded drafts as training data.",

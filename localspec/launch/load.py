@@ -309,7 +309,7 @@ class _Loading:
             )
         found = wanted or best_count(costs.target, max(1, min(holds, safe)))
         self.notes.append(
-            f"{found} lines at a time"
+            f"{found} answers at a time"
             if found > 1
             else "one line at a time: more would gain nothing"
         )

@@ -94,7 +94,11 @@ async def _wrong_address(request: Request, error: Exception) -> Response:
     path = request.url.path
     if error.status_code == 405:
         return error_of(path, 405, f"{path[:80]} takes no {request.method}: see docs/serve.md")
-    return error_of(path, 404, f"there is no {path[:80]}: see docs/serve.md")
+    return error_of(
+        path,
+        404,
+        f"there is no {path[:80]}: programs ask /v1/chat/completions and others, see docs/serve.md",
+    )
 
 
 async def _fault(request: Request, error: Exception) -> Response:
