@@ -337,7 +337,7 @@ COMPANY_BUGS = (
     Bug(
         "who was not cancelled goes on without its rows",
         Scheduler._interrupted,
-        "self._running[slot].missing = self._models[request.role].missing(slot, request)",
+        "self._take_stock(slot, self._request(slot))",
         "self._resumed(slot, NO_ROWS)",
     ),
     Bug(
