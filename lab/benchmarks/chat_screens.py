@@ -125,7 +125,7 @@ def first_frame() -> None:
             terminal = Terminal(
                 sys.executable, "-m", "localspec", "chat", "--offline", LOCALSPEC_DATA_DIR=folder
             )
-            wall.append(terminal.until("Ask something."))
+            wall.append(terminal.until("something."))
             cpu.append(terminal.cpu_s())
             terminal.close()
     print(
