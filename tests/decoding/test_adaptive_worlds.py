@@ -44,6 +44,7 @@ EVERY = [
 NEVER_ASKED = ("dear", "dear-copy")
 
 
+@pytest.mark.first(1)
 @pytest.mark.parametrize("name", EVERY)
 def test_regret_is_at_most_a_twentieth_and_no_500_tokens_are_slower_than_097_of_plain(
     name: str,

@@ -79,6 +79,7 @@ def test_choices_among_forty_follow_the_weights() -> None:
     assert follows(counted(lambda i: choose(kept, noise, i), range(40)), weights)
 
 
+@pytest.mark.first(1)
 @pytest.mark.parametrize("step", [1, 2, 64])
 def test_choices_at_neighbouring_positions_are_independent(step: int) -> None:
     kept, noise = weighted(IDS, WEIGHTS), Noise(2)

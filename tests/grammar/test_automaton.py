@@ -92,6 +92,7 @@ def test_rejected_drafts_leave_no_trace(seed: int) -> None:
     check(seed)
 
 
+@pytest.mark.first(1)
 @pytest.mark.parametrize("kept", [1, 3])
 def test_nor_do_they_where_few_masks_and_states_are_kept(
     kept: int, monkeypatch: pytest.MonkeyPatch
