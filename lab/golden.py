@@ -24,7 +24,10 @@ HERE = Path(__file__).resolve().parent
 SMALL = "smollm2-135m"
 PROGRAM = f"{sys.executable} -m localspec"
 # The same on every run: no GPU, no network, no settings or statistics of the user, no sampling that a model recommends.
-PLAIN = ("--gpu-layers", "0", "--offline", "--top-k", "40", "--top-p", "0.95", "--min-p", "0.05")
+PLAIN = (
+    *("--gpu-layers", "0", "--offline", "--top-k", "40", "--top-p", "0.95", "--min-p", "0.05"),
+    *("--repeat-penalty", "1"),
+)
 ENVIRONMENT = {
     "LOCALSPEC_CONFIG_DIR": "/dev/null/none",
     "LOCALSPEC_TELEMETRY": "off",
