@@ -18,7 +18,7 @@ FLOORS: list[set[str]] = [
     {"launch"},
     {"calibration"},
     {"engine", "config"},
-    {"chat", "telemetry", "history"},
+    {"chat", "telemetry", "history", "toolbox"},
     {"llama", "grammar", "models"},
     {"decoding"},
     {"options", "messages", "calls"},
