@@ -9,8 +9,8 @@ levels, and at each through all servers, in another order and with other prompts
 as long as another one fits the time. Idle servers stay loaded: how much processor they took meanwhile is told.
 
 Ours is one process, whose requests ask for `auto` and for `off`. Of llama-server each way of drafting is a process;
-one that remembers earlier texts is started anew for every level, since it would know the answers. A system prompt that
-is new at every level and round keeps a server from knowing a prompt already. A mode of llama-server that reaches less
+one that remembers earlier texts is started anew for every level, since it would know the answers. A system prompt of its own
+for every server, level and round keeps each from knowing a prompt already. A mode of llama-server that reaches less
 than 0.8 of its best at a level in the first round is not tried there again.
 
 Told are medians over rounds of requests a minute and tokens a second (of the answers, prompts' time included), the
@@ -298,7 +298,8 @@ def measure(
             tried = [arm for arm in arms if (clients, arm.name) not in given_up]
             turn = number % len(tried)
             for arm in [*tried[turn:], *tried[:turn]]:
-                system = f"Session {number}-{clients}."
+                # Two arms may share a process, which would know the prompts of the one before.
+                system = f"Session {number}-{clients}-{arms.index(arm)}."
                 came = servers.run(arm, load, clients, system, texts)
                 tell(f"round {number}, {clients} clients, {arm.name}: {came.tokens_per_s:.1f}/s")
                 found[clients, arm.name].append(came)
