@@ -148,8 +148,13 @@ class Backend:
         """
         self._client.start()
         self._client.load(self._launch)
-        threading.Thread(target=self._listen, daemon=True, name="localspec-notices").start()
+        self._follow()
         return await asyncio.shield(self._loaded)
+
+    async def wait(self) -> None:
+        """Begin without a model, in place of `start`; `load` brings one."""
+        self._follow()
+        await self.unload()
 
     async def load(self, launch: LaunchOptions) -> Ready:
         """Load other models in place of those that are loaded; to be called while nothing is under way.
@@ -274,6 +279,9 @@ class Backend:
 
     def _forget(self, number: int) -> bool:
         return self._asked.pop(number, None) is not None
+
+    def _follow(self) -> None:
+        threading.Thread(target=self._listen, daemon=True, name="localspec-notices").start()
 
     def _listen(self) -> None:
         while not self._closed:

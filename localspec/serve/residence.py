@@ -44,7 +44,7 @@ class Residence:
 
     Args:
         backend: has loaded `model` already.
-        model: what is loaded first.
+        model: what is loaded first; None where nothing is.
         keep_alive_s: seconds after the last request in which the model stays in memory; None keeps it.
         most: requests that may run or wait; one more is refused.
         max_wait_s: how long a request may wait for its model; None lets it wait.
@@ -58,7 +58,7 @@ class Residence:
     def __init__(
         self,
         backend: Backend,
-        model: ServedModel,
+        model: ServedModel | None,
         keep_alive_s: float | None,
         most: int,
         max_wait_s: float | None = None,
