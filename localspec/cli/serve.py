@@ -19,6 +19,7 @@ from localspec.cli.option_flags import launch_options, option_flags, parallel_co
 from localspec.cli.progress import ProgressLine
 from localspec.cli.resident import recorded_here
 from localspec.cli.settings import configured, with_own
+from localspec.cli.words import require_model
 from localspec.errors import UsageError
 from localspec.options import ReplyOptions
 
@@ -120,7 +121,7 @@ def serve(name: str | None, **flags: Any) -> int:
         from localspec.cli.background import start_in_background  # noqa: PLC0415
 
         return start_in_background([each for each in sys.argv[1:] if each != "--background"])
-    flags["model"] = flags["model"] or name
+    flags["model"] = flags["model"] or (name and require_model(name))
     keys = _keys(flags["api_key_file"])
     if flags["host"] not in {None, *_LOOPBACK} and not keys:
         raise UsageError(
