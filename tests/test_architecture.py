@@ -18,7 +18,8 @@ FLOORS: list[set[str]] = [
     {"launch"},
     {"calibration"},
     {"engine", "config"},
-    {"chat", "telemetry", "history", "toolbox"},
+    {"chat", "telemetry", "history"},
+    {"toolbox"},
     {"llama", "grammar", "models"},
     {"decoding"},
     {"options", "messages", "calls"},
@@ -31,6 +32,8 @@ HOMES = {
     "llguidance": ("localspec.grammar",),
     "textual": ("localspec.ui",),
     "huggingface_hub": ("localspec.models.hub",),
+    "mcp": ("localspec.toolbox.mcp", "localspec.serve.mcp"),
+    "mcp_types": ("localspec.toolbox.mcp", "localspec.serve.mcp"),
 }
 
 

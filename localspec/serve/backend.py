@@ -12,7 +12,8 @@ from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import replace
 
-from localspec.chat.events import Text
+from localspec.calls import Tool
+from localspec.chat.events import Told
 from localspec.engine.client import EngineClient
 from localspec.engine.protocol import (
     Ask,
@@ -88,6 +89,9 @@ class Backend:
         watch: sees every notice, for progress and figures.
         on_ask: sees every question, with the number that its notices bear.
         max_wait_s: how long a request may wait until it begins; None lets it wait.
+
+    Attributes:
+        last_ready: what was loaded last, whether it still is or not; None where nothing ever was.
     """
 
     def __init__(
@@ -109,6 +113,7 @@ class Backend:
         self._asked: dict[int, asyncio.Queue[Notice]] = {}
         self._deaths: deque[float] = deque(maxlen=_MOST_DEATHS)
         self._loaded: asyncio.Future[Ready] = self._loop.create_future()
+        self.last_ready: Ready | None = None
         self._lost = ""
         self._closed = False
         self._resting = False
@@ -144,8 +149,13 @@ class Backend:
         """
         self._client.start()
         self._client.load(self._launch)
-        threading.Thread(target=self._listen, daemon=True, name="localspec-notices").start()
+        self._follow()
         return await asyncio.shield(self._loaded)
+
+    async def wait(self) -> None:
+        """Begin without a model, in place of `start`; `load` brings one."""
+        self._follow()
+        await self.unload()
 
     async def load(self, launch: LaunchOptions) -> Ready:
         """Load other models in place of those that are loaded; to be called while nothing is under way.
@@ -182,7 +192,7 @@ class Backend:
         self._end_all("the server stops")
         await asyncio.to_thread(self._client.close, _LAST_WORDS_S)
 
-    async def reply(self, asked: Ask) -> AsyncGenerator[Text | ReplyDone]:
+    async def reply(self, asked: Ask) -> AsyncGenerator[Told | ReplyDone]:
         """Yield the pieces of an answer, and in the end the whole.
 
         Closing the iterator ends the request.
@@ -199,7 +209,7 @@ class Backend:
                     yield notice
                 elif isinstance(notice, ReplyEvents):
                     for event in notice.events:
-                        if isinstance(event, Text):
+                        if isinstance(event, Told):
                             yield event
 
     async def notices(
@@ -227,9 +237,9 @@ class Backend:
         """End an answer with what there is of it."""
         self._client.cancel(number)
 
-    async def count(self, messages: Sequence[Message]) -> int:
+    async def count(self, messages: Sequence[Message], tools: Sequence[Tool] = ()) -> int:
         """Return how many tokens a conversation takes; raises as `reply` does."""
-        notice = await self._told(Count(0, tuple(messages)))
+        notice = await self._told(Count(0, tuple(messages), tuple(tools)))
         assert isinstance(notice, Counted), notice  # noqa: S101 - the protocol says so
         return notice.tokens
 
@@ -271,6 +281,9 @@ class Backend:
     def _forget(self, number: int) -> bool:
         return self._asked.pop(number, None) is not None
 
+    def _follow(self) -> None:
+        threading.Thread(target=self._listen, daemon=True, name="localspec-notices").start()
+
     def _listen(self) -> None:
         while not self._closed:
             notice = self._client.wait(_LOOK_S)
@@ -282,6 +295,7 @@ class Backend:
         self._watch(notice)
         match notice:
             case Ready():
+                self.last_ready = notice
                 self._deaths.clear()
                 self._settle(notice)
             case EngineDied():

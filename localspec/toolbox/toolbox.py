@@ -4,7 +4,7 @@ import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from localspec.calls import Tool
 from localspec.messages import ToolCall, ToolResult
@@ -40,6 +40,7 @@ class Proposal:
     error: str | None = None
 
 
+@runtime_checkable
 class Toolbox(Protocol):
     """Functions of one origin: built-in, Python's, or a server's."""
 
