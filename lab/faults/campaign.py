@@ -21,6 +21,7 @@ from lab.faults import (
     servers,
     shortages,
     statistics,
+    tools,
 )
 from lab.faults.ground import Ground
 from lab.faults.memory_group import NotHereError
@@ -37,6 +38,7 @@ TRIALS: list[Trial] = [
     for room in (
         *(statistics, pulls, damage, neighbours, clocks, shortages, kernel, cuts, deaths),
         servers,
+        tools,
     )
     for each in room.TRIALS
 ]
