@@ -49,6 +49,7 @@ _STARTERS = (
     "tests.engine.double",
     "tests.engine.talking",
     "tests.serve.serving",
+    "tests.toolbox.mcp.boxes",
     "tests.ui.driving",
 )
 

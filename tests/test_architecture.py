@@ -32,6 +32,8 @@ HOMES = {
     "llguidance": ("localspec.grammar",),
     "textual": ("localspec.ui",),
     "huggingface_hub": ("localspec.models.hub",),
+    "mcp": ("localspec.toolbox.mcp", "localspec.serve.mcp"),
+    "mcp_types": ("localspec.toolbox.mcp", "localspec.serve.mcp"),
 }
 
 

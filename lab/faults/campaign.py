@@ -21,6 +21,7 @@ from lab.faults import (
     servers,
     shortages,
     statistics,
+    strangers,
     tools,
 )
 from lab.faults.ground import Ground
@@ -38,6 +39,7 @@ TRIALS: list[Trial] = [
     for room in (
         *(statistics, pulls, damage, neighbours, clocks, shortages, kernel, cuts, deaths),
         servers,
+        strangers,
         tools,
     )
     for each in room.TRIALS
