@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from localspec.chat.code_blocks import code_blocks
 from localspec.errors import UsageError
-from localspec.history.records import StoredMessage
+from localspec.history.records import StoredMessage, content_of
 
 
 def copied(messages: Sequence[StoredMessage], what: str) -> str:
@@ -18,7 +18,10 @@ def copied(messages: Sequence[StoredMessage], what: str) -> str:
         UsageError: there is no such thing.
     """
     if what == "all":
-        return "\n\n".join(f"{each.message.role}: {each.message.typed}" for each in messages)
+        return "\n\n".join(
+            f"{each.message.role}: {each.message.typed or content_of(each.message)}"
+            for each in messages
+        )
     answers = [each.message.text for each in messages if each.message.role == "assistant"]
     if not answers:
         raise UsageError("no answer to copy yet")
