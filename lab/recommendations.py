@@ -15,7 +15,7 @@ from localspec.models.recommend import (
     MOST_OF_GPU,
     MOST_OF_RAM,
     Memory,
-    Proposal,
+    Recommendation,
     Suits,
     best,
     recommend,
@@ -79,11 +79,11 @@ def table(registry: Registry) -> Iterator[str]:
         yield f"| {' | '.join(cells)} |"
 
 
-def _named(proposals: tuple[Proposal, ...]) -> str:
+def _named(proposals: tuple[Recommendation, ...]) -> str:
     return "<br>".join(map(_told, proposals)) or "nothing fits: the demo model"
 
 
-def _told(proposal: Proposal) -> str:
+def _told(proposal: Recommendation) -> str:
     note = {Suits.WELL: "", Suits.SLOW: ", slow", Suits.TIGHT: ", tight"}[proposal.suits]
     where = f"{proposal.needed_bytes / GB:.1f} GB of {proposal.memory.name}"
     return f"`{proposal.pair}` ≈ {rounded(proposal.tokens_per_s or 0)}/s, {where}{note}"

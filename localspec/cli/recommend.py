@@ -9,7 +9,7 @@ from localspec.errors import ModelUnavailable
 from localspec.launch.memories import memories
 from localspec.llama.spare_cores import GIVES_WAY, taken_by_others
 from localspec.models.entries import Purpose
-from localspec.models.recommend import Memory, Proposal, Suits, recommend, rounded
+from localspec.models.recommend import Memory, Recommendation, Suits, recommend, rounded
 from localspec.models.registry import Registry, load_registry
 from localspec.storage.files import size_text
 
@@ -49,7 +49,7 @@ def recommend_(code: bool, json_: bool) -> None:
     click.echo(f"download the first with `localspec pull {found[0].pair}`", err=True)
 
 
-def _reason(proposal: Proposal, registry: Registry) -> str:
+def _reason(proposal: Recommendation, registry: Registry) -> str:
     speed, memory = proposal.tokens_per_s, proposal.memory
     foreseen = "speed unknown" if speed is None else f"≈ {rounded(speed)} tokens/s"
     note = {
@@ -61,7 +61,7 @@ def _reason(proposal: Proposal, registry: Registry) -> str:
     return f"{foreseen}, {takes}: {registry.pairs[proposal.pair].good_for}"
 
 
-def _document(places: list[Memory], found: tuple[Proposal, ...]) -> dict[str, Any]:
+def _document(places: list[Memory], found: tuple[Recommendation, ...]) -> dict[str, Any]:
     return {
         "memories": [
             {"name": each.name, "free_bytes": each.free_bytes, "bytes_per_s": each.bytes_per_s}

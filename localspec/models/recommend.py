@@ -52,7 +52,7 @@ class Suits(IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Proposal:
+class Recommendation:
     """A pair that could be taken.
 
     Args:
@@ -80,7 +80,7 @@ class Proposal:
 
 def recommend(
     registry: Registry, memories: Sequence[Memory], purpose: Purpose = "chat"
-) -> tuple[Proposal, ...]:
+) -> tuple[Recommendation, ...]:
     """Return what to propose, best first: of what suits well, the largest, or one nearly as large and much faster.
 
     Where too little suits well, what is too slow follows, the fastest first, and then what takes most
@@ -99,7 +99,7 @@ def recommend(
     return tuple(sorted(found, key=_rank)[:PROPOSALS])
 
 
-def best(pair: PairEntry, registry: Registry, memories: Iterable[Memory]) -> Proposal | None:
+def best(pair: PairEntry, registry: Registry, memories: Iterable[Memory]) -> Recommendation | None:
     """Return how a pair would run in the memory that it suits best; None where it fits into none."""
     target = registry.find(pair.target)
     if target is None or not target.is_known:
@@ -108,7 +108,7 @@ def best(pair: PairEntry, registry: Registry, memories: Iterable[Memory]) -> Pro
     return min(proposals, key=lambda each: each.suits, default=None)
 
 
-def _judged(pair: str, target: ModelEntry, memories: Iterable[Memory]) -> Iterator[Proposal]:
+def _judged(pair: str, target: ModelEntry, memories: Iterable[Memory]) -> Iterator[Recommendation]:
     for memory in memories:
         needed, speed = target.size_bytes + BESIDE_BYTES, _speed(target, memory)
         if needed > memory.free_bytes:
@@ -119,14 +119,14 @@ def _judged(pair: str, target: ModelEntry, memories: Iterable[Memory]) -> Iterat
             suits = Suits.SLOW
         else:
             suits = Suits.WELL
-        yield Proposal(pair, memory, target, suits)
+        yield Recommendation(pair, memory, target, suits)
 
 
 def _speed(target: ModelEntry, memory: Memory) -> float | None:
     return None if memory.bytes_per_s is None else memory.bytes_per_s / target.read_bytes
 
 
-def _rank(proposal: Proposal) -> tuple[int, float]:
+def _rank(proposal: Recommendation) -> tuple[int, float]:
     size = proposal.target.size_bytes
     match proposal.suits:
         case Suits.WELL:

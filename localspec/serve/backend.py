@@ -88,6 +88,9 @@ class Backend:
         watch: sees every notice, for progress and figures.
         on_ask: sees every question, with the number that its notices bear.
         max_wait_s: how long a request may wait until it begins; None lets it wait.
+
+    Attributes:
+        last_ready: what was loaded last, whether it still is or not; None where nothing ever was.
     """
 
     def __init__(
@@ -109,6 +112,7 @@ class Backend:
         self._asked: dict[int, asyncio.Queue[Notice]] = {}
         self._deaths: deque[float] = deque(maxlen=_MOST_DEATHS)
         self._loaded: asyncio.Future[Ready] = self._loop.create_future()
+        self.last_ready: Ready | None = None
         self._lost = ""
         self._closed = False
         self._resting = False
@@ -290,6 +294,7 @@ class Backend:
         self._watch(notice)
         match notice:
             case Ready():
+                self.last_ready = notice
                 self._deaths.clear()
                 self._settle(notice)
             case EngineDied():
