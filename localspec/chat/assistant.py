@@ -8,10 +8,11 @@ import secrets
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
 from itertools import count
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,6 +47,11 @@ from localspec.decoding.scheduler import Ended, Scheduler
 from localspec.errors import ContextOverflow, LocalspecError, UsageError
 from localspec.messages import Infill
 from localspec.options import ReplyOptions, SamplingParams
+
+if TYPE_CHECKING:
+    from localspec.chat.call_parser import CallParser
+    from localspec.chat.calling import CallDialect, Calling
+    from localspec.toolbox.toolbox import Toolbox
 
 _SEED_BITS = 32  # short enough to be copied by hand
 
@@ -117,6 +123,24 @@ class Assistant:
             model=self.models.target_name,
         )
 
+    @cached_property
+    def call_dialect(self) -> "CallDialect":
+        """How the target writes calls.
+
+        Raises:
+            UsageError: its template has no form for them.
+        """
+        # ruff: noqa: PLC0415 - few prompts offer functions
+        from localspec.chat.calling import call_dialect
+
+        found = call_dialect(self.template, self.models.tokenizer)
+        if found is None:
+            raise UsageError(
+                f"{self.models.target_name} cannot call tools: its chat template has no form for calls; "
+                "leave the tools out, or choose a model that has one, such as qwen2.5-coder-1.5b"
+            )
+        return found
+
     @property
     def policy(self) -> Policy:
         """The first sequence's policy."""
@@ -149,8 +173,25 @@ class Assistant:
         *,
         raw: bool = False,
         policy: Policy | None = None,
+        tools: "Iterable[Callable[..., Any]] | Toolbox" = (),
+        most_rounds: int = 8,
     ) -> Reply:
-        """Answer, and return when the answer is complete; see `stream`."""
+        """Answer, and return when the answer is complete; see `stream`.
+
+        Args:
+            prompt: as for `stream`.
+            options: likewise.
+            raw: likewise.
+            policy: likewise.
+            tools: typed functions with docstrings, see `Functions`, or a toolbox. They are carried out as the model calls
+                them, and the reply is the first that is words.
+            most_rounds: after so many replies that call, the next must not.
+        """
+        if tools:
+            from localspec.chat.tool_rounds import answered_in_words
+
+            answer = partial(self.reply, options=options, policy=policy)
+            return answered_in_words(answer, prompt, tools, most_rounds)
         for event in self.stream(prompt, options, raw=raw, policy=policy):
             if isinstance(event, Finished):
                 return event.reply
@@ -298,6 +339,7 @@ class Assistant:
         start = time.perf_counter()
         try:
             prompt = _as_conversation(request)
+            calling = self._calling(prompt)
             if request.infill is not None:
                 tokens = self._infill_tokens(request.infill, request.options)
             elif isinstance(prompt, Conversation):
@@ -319,7 +361,7 @@ class Assistant:
                 for sequences in self.models.by_role().values():
                     sequences.views[slot].truncate(request.keep)
             cached = min(views[slot].common_prefix(tokens), len(tokens) - 1)
-            making = self._reply(prompt, tokens, running, start)
+            making = self._reply(prompt, tokens, running, start, calling)
             running.observers = [
                 each.begin(request, tokens, running.policy) for each in self.observers
             ]
@@ -333,6 +375,14 @@ class Assistant:
         self._emit(running, Started(len(tokens), cached))
         for ended in self._scheduler.start(slot, making.run(), urgent=request.urgent):
             self._end(ended)
+
+    def _calling(self, prompt: str | Conversation) -> "Calling | None":
+        """Return the calls that the reply to a prompt may have; None where it is offered no functions."""
+        if isinstance(prompt, str) or not prompt.tools:
+            return None
+        from localspec.chat.calling import Calling
+
+        return Calling.of(prompt, self.call_dialect)
 
     def _slot(self, tokens: list[int], free: Sequence[int]) -> int:
         """Return where a prompt goes.
@@ -367,7 +417,12 @@ class Assistant:
                     self._scheduler.cancel(running.slot)
 
     def _reply(
-        self, prompt: str | Conversation, tokens: list[int], running: "_Running", start: float
+        self,
+        prompt: str | Conversation,
+        tokens: list[int],
+        running: "_Running",
+        start: float,
+        calling: "Calling | None",
     ) -> ReplyInProgress:
         options, models = running.request.options, self.models
         conversation = prompt if isinstance(prompt, Conversation) else None
@@ -377,7 +432,7 @@ class Assistant:
         chooser = Chooser(
             self._sampling(options.sampling),
             Noise(seed),
-            answer_constraint(options, models, conversation, len(tokens)),
+            answer_constraint(options, models, conversation, len(tokens), calling),
             self._observing(running.request.logprobs, chosen),
         )
         limits = Limits(options.max_tokens, models.eog, options.stop_loops)
@@ -391,11 +446,17 @@ class Assistant:
             ),
             target=target,
             eog=models.eog,
-            text=self._reply_text(conversation, options),
+            text=self._reply_text(
+                conversation,
+                options,
+                calling,
+                None if calling is None else calling.parser(seed, tokens),
+            ),
             drafter=running.policy.name,
             clock=time.perf_counter,
             emit=partial(self._emit, running),
             logprobs=chosen,
+            markers=() if calling is None else calling.dialect.markers,
         )
 
     def _observing(
@@ -456,15 +517,23 @@ class Assistant:
         forbidden = tuple((token, -math.inf) for token in self.models.suppressed)
         return replace(wanted, logit_bias=(*wanted.logit_bias, *forbidden))
 
-    def _reply_text(self, conversation: Conversation | None, options: ReplyOptions) -> ReplyText:
+    def _reply_text(
+        self,
+        conversation: Conversation | None,
+        options: ReplyOptions,
+        calling: "Calling | None",
+        parser: "CallParser | None",
+    ) -> ReplyText:
         tokenizer = self.models.tokenizer
         if conversation is None:
             thinking, pieces = ThinkingFilter(()), {}
         else:
             thinking = conversation.thinking_filter()
             pieces = tag_pieces(thinking_tags(self.template.source), tokenizer)
+        if calling is not None:
+            pieces = {**pieces, **calling.dialect.pieces}
         begun = () if conversation is None else conversation.begun
-        return ReplyText(tokenizer, thinking, StopStrings(options.stop), pieces, begun)
+        return ReplyText(tokenizer, thinking, StopStrings(options.stop), pieces, begun, parser)
 
     def _require_room(self, n_tokens: int) -> None:
         n_ctx = self.models.target.n_ctx

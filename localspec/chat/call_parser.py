@@ -11,10 +11,8 @@ from enum import Enum, auto
 from localspec.calls import NAME_SLOT, CallFormat, TaggedArguments, Tool, ValueForm
 from localspec.chat.call_pattern import KEY, NAME, Found, Match, match
 from localspec.chat.call_values import ValueNesting, is_text, json_of
-from localspec.chat.events import CallBegun, CallDelta, CallDone, Text
+from localspec.chat.events import CallBegun, CallDelta, CallDone, Text, Told
 from localspec.messages import ToolCall
-
-Told = Text | CallBegun | CallDelta | CallDone
 
 
 class _Follows(Enum):
@@ -70,7 +68,7 @@ class CallParser:
         begin, at = self._form.begin, 0
         while True:
             at = self._held.find(begin[0], at)
-            found = Found.NONE if at < 0 else self._head(begin, at)
+            found = Found.NONE if at < 0 else self._begins(at)
             if at >= 0 and found is Found.NONE:
                 at += 1
                 continue
@@ -82,6 +80,14 @@ class CallParser:
             if self._final:
                 return False
             yield
+
+    def _begins(self, at: int) -> Found:
+        """Say whether a first call begins at a place: with the trigger as it is, for that is what binds a call."""
+        trigger = self._form.trigger
+        if not self._held.startswith(trigger, at):
+            more = trigger.startswith(self._held[at:]) and not self._final
+            return Found.MORE if more else Found.NONE
+        return self._head(self._form.begin, at)
 
     def _head(self, prefix: str, at: int, *, passes: bool = False) -> Found:
         """Say whether a call begins at a place; `passes` takes its head, which is there, up to its arguments."""

@@ -5,9 +5,12 @@ far, and only what is new gets evaluated. Where the template writes the past ane
 trims), the ids end before that turn and the rest is tokenized again: right, only slower.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
+from localspec.calls import Tool
+from localspec.calls.policy import CallPolicy
 from localspec.chat.template import ChatTemplate
 from localspec.chat.thinking import (
     ThinkingFilter,
@@ -17,7 +20,8 @@ from localspec.chat.thinking import (
     thinking_tags,
 )
 from localspec.chat.tokenizer import BREAK, ContentGuard, Tokenizer, raw_tokens, tokenize_rendered
-from localspec.messages import Message, TextPart
+from localspec.errors import UsageError
+from localspec.messages import Message, TextPart, ToolCall
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +102,10 @@ class Conversation:
         messages: earlier turns, as when a conversation is taken up again; their ids are unknown.
         remembered: what another conversation with the same model, mostly an earlier state of this one, remembers
             of ids; of use as far as the texts are the same.
+        tools: functions that the model may call.
+        call_policy: which of them, how often and in what order.
+
+    `tools` and `call_policy` can be set anew before any reply.
     """
 
     def __init__(
@@ -105,11 +113,21 @@ class Conversation:
         system: str | None = None,
         messages: Iterable[Message] = (),
         remembered: tuple[Segment, ...] = (),
+        *,
+        tools: Sequence[Tool] = (),
+        call_policy: CallPolicy | None = None,
     ) -> None:
         first = [] if system is None else [Message.system(system)]
         self._messages = [*first, *messages]
         self._segments = remembered
         self._prompt: _Prompt | None = None
+        self.tools = tuple(tools)
+        self.call_policy = call_policy or CallPolicy()
+
+    @property
+    def offered(self) -> tuple[Tool, ...]:
+        """The functions that the model is told of."""
+        return tuple(each for each in self.tools if self.call_policy.offers(each.name))
 
     @property
     def messages(self) -> tuple[Message, ...]:
@@ -135,6 +153,10 @@ class Conversation:
         """Add what the user says."""
         self._messages.append(Message.user(said) if isinstance(said, str) else said)
 
+    def append(self, message: Message) -> None:
+        """Add a message, such as the result of a call."""
+        self._messages.append(message)
+
     def prompt_tokens(
         self, template: ChatTemplate, tokenizer: Tokenizer, *, enable_thinking: bool = True
     ) -> list[int]:
@@ -144,7 +166,10 @@ class Conversation:
 
         Raises:
             TemplateError: the template does not render these messages.
+            UsageError: the last message calls functions.
         """
+        if self.goes_on and self._messages[-1].calls:
+            raise UsageError("the last message calls functions: add their results before an answer")
         last = self._prompt
         if last is not None and last.tokenizer != tokenizer:
             self._segments = ()
@@ -155,7 +180,9 @@ class Conversation:
         begun_message = self._messages[-1] if self.goes_on else None
         told = self._messages[:-1] if begun_message else self._messages
         text = template.render(
-            [_for_template(message, guard) for message in told], enable_thinking=enable_thinking
+            [_for_template(message, guard) for message in told],
+            tools=guarded(self.offered, guard),
+            enable_thinking=enable_thinking,
         )
         known, rest = _reusable(self._segments, text)
         new = tokenize_rendered(rest, tokenizer, at_start=not known)
@@ -183,12 +210,23 @@ class Conversation:
         """The tags that the last prompt's template knows, and those of the block that the prompt has opened."""
         return ((), None) if self._prompt is None else (self._prompt.tags, self._prompt.opened)
 
-    def append_reply(self, text: str, tokens: Sequence[int]) -> None:
+    def append_reply(
+        self,
+        text: str,
+        tokens: Sequence[int],
+        *,
+        calls: Sequence[ToolCall] = (),
+        words: str = "",
+        markers: Iterable[str] = (),
+    ) -> None:
         """Add the reply to the last prompt, or what is new of it where it goes on.
 
         Args:
             text: all that was generated up to a stop string, thoughts and their tags included.
             tokens: the ids that spell it, as generated, without EOG.
+            calls: in it.
+            words: of its answer, where it has calls.
+            markers: special texts that the calls are made of.
         """
         prompt = self._prompt
         if prompt is None:
@@ -197,8 +235,13 @@ class Conversation:
         if self.goes_on:
             self._messages.pop()
         thinking, answer = split_thinking(prompt.begun + text, prompt.tags, prompt.opened)
-        self._messages.append(Message.assistant(answer, thinking))
-        written = prompt.guard.break_up(text, exempt=tag_texts(prompt.tags) if thinking else [])
+        exempt = tag_texts(prompt.tags) if thinking else []
+        if calls:
+            answer = split_thinking(prompt.begun, prompt.tags, prompt.opened)[1] + words
+            exempt = [*exempt, *markers]
+        said = Message.assistant(answer, thinking)
+        self._messages.append(replace(said, parts=(*said.parts, *calls)))
+        written = prompt.guard.break_up(text, exempt=exempt)
         # An empty text would match anywhere.
         self._segments = (*prompt.segments, *([Segment(written, tuple(tokens))] if text else []))
 
@@ -216,3 +259,41 @@ def _reusable(segments: Sequence[Segment], text: str) -> tuple[tuple[Segment, ..
             return tuple(segments[:index]), text
         text = text[len(segment.text) :]
     return tuple(segments), text
+
+
+def guarded(tools: Sequence[Tool], guard: ContentGuard) -> tuple[Tool, ...]:
+    """Return tools that a template can be given: what they say cannot become structure of it.
+
+    Raises:
+        UsageError: two have the same name.
+    """
+    names = [each.name for each in tools]
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise UsageError(f"two tools are called {twice}: give them different names")
+    said = "\0".join(text for each in tools for text in _texts([each.description, each.parameters]))
+    if guard.break_up(said) == said:  # looked for once, as that takes long
+        return tuple(tools)
+    return tuple(
+        Tool(each.name, _broken_up(each.parameters, guard), guard.break_up(each.description))
+        for each in tools
+    )
+
+
+def _texts(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping):
+        yield from (text for pair in value.items() for text in _texts(pair))
+    elif isinstance(value, list | tuple):
+        yield from (text for each in value for text in _texts(each))
+
+
+def _broken_up(value: Any, guard: ContentGuard) -> Any:
+    if isinstance(value, str):
+        return guard.break_up(value)
+    if isinstance(value, Mapping):
+        return {_broken_up(key, guard): _broken_up(each, guard) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_broken_up(each, guard) for each in value]
+    return value

@@ -118,6 +118,7 @@ class Reply:
         spent: where the rounds' time went, all of them together.
         drafter: what was to draft: off, auto, or the name of a drafter.
         acceptance: how drafting went.
+        calls: of functions, in order; they are in no other field.
     """
 
     text: str
@@ -134,6 +135,7 @@ class Reply:
     spent: Spent
     drafter: str
     acceptance: AcceptanceStats = field(default_factory=AcceptanceStats)
+    calls: tuple[ToolCall, ...] = ()
 
     @property
     def tokens_per_s(self) -> float | None:
@@ -161,5 +163,7 @@ class RequestFailed:
     error: Exception
 
 
-StreamEvent = Started | Prefilling | RoundDone | Text
+Told = Text | CallBegun | CallDelta | CallDone
+"""What a reply says, as it becomes certain."""
+StreamEvent = Started | Prefilling | RoundDone | Told
 Event = StreamEvent | Finished

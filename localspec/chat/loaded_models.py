@@ -2,14 +2,15 @@
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING
 
 from localspec.chat.tokenizer import Tokenizer
 from localspec.decoding.cancel import CancelFlag
-from localspec.decoding.constraint import Automaton
 from localspec.decoding.model import Role
 from localspec.decoding.scheduler import Sequences, SequenceView
-from localspec.options import ReplyOptions
+
+if TYPE_CHECKING:
+    from localspec.grammar import Grammars
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -27,7 +28,7 @@ class LoadedModels:
         draft_model_name: likewise the draft model.
         cancel: stops whatever pass is running.
         close: frees everything.
-        grammar: makes the automaton over the target's ids that a reply's options ask for; None where nobody can.
+        grammar: makes the automata over the target's ids that replies ask for; None where nobody can.
         fim: the target's tokens for filling in the middle, see `infill_tokens`; empty where it cannot.
     """
 
@@ -41,7 +42,7 @@ class LoadedModels:
     draft_model_name: str | None
     cancel: CancelFlag
     close: Callable[[], None]
-    grammar: Callable[[ReplyOptions], Automaton[Any]] | None = None
+    grammar: "Grammars | None" = None
     fim: Mapping[str, int] = field(default_factory=dict)
 
     @property

@@ -4,7 +4,7 @@ from collections.abc import Callable, Collection, Generator, Sequence
 from dataclasses import dataclass, field, replace
 
 from localspec.chat.conversation import Conversation
-from localspec.chat.events import Event, Reply, RoundDone, Text, TokenLogprob
+from localspec.chat.events import Event, Reply, RoundDone, Text, TokenLogprob, Told
 from localspec.chat.reply_text import ReplyText
 from localspec.decoding.generation import Generation
 from localspec.decoding.model import LanguageModel, Pass, Passed
@@ -30,6 +30,7 @@ class ReplyInProgress:
         clock: seconds, monotonic.
         emit: takes the events.
         logprobs: gets one for every choice of the target's, in their order; stays empty where nobody asks.
+        markers: special texts that calls are made of.
     """
 
     prompt: Sequence[int]
@@ -44,6 +45,7 @@ class ReplyInProgress:
     clock: Callable[[], float]
     emit: Callable[[Event], None]
     logprobs: list[TokenLogprob] = field(default_factory=list)
+    markers: Sequence[str] = ()
     _untold: list[TokenLogprob] = field(default_factory=list)
     _acceptance: AcceptanceStats = field(default_factory=AcceptanceStats)
     _spent: Spent = field(default_factory=Spent)
@@ -57,8 +59,9 @@ class ReplyInProgress:
             if done is None:
                 break
             self._take(done)
-        for text in self._told(self.text.flush(may_go_on=self._reason() is not StopReason.EOG)):
-            self.emit(text)
+        may_go_on = self.generation.stop_reason is not StopReason.EOG
+        for each in self._told(self.text.flush(may_go_on=may_go_on)):
+            self.emit(each)
         return self._finished()
 
     def _take(self, done: Round) -> None:
@@ -68,7 +71,7 @@ class ReplyInProgress:
             self._spent += done.spent
         self._acceptance.add(done)
         texts: list[str] = []
-        shown: list[Text] = []
+        shown: list[Told] = []
         for at, token in enumerate(done.confirmed):
             self._completion_tokens += 1
             if token not in self.eog:
@@ -83,11 +86,14 @@ class ReplyInProgress:
         for chunk in shown:
             self.emit(chunk)
 
-    def _told(self, chunks: list[Text]) -> list[Text]:
-        """Return texts of which the last has the logprobs of all tokens since the one before."""
-        if chunks and self._untold:
-            chunks[-1] = replace(chunks[-1], logprobs=tuple(self._untold))
-            self._untold.clear()
+    def _told(self, chunks: list[Told]) -> list[Told]:
+        """Return what is told, its last text with the logprobs of all tokens since the one before; calls have none."""
+        for at in reversed(range(len(chunks) if self._untold else 0)):
+            last = chunks[at]
+            if isinstance(last, Text):
+                chunks[at] = replace(last, logprobs=tuple(self._untold))
+                self._untold.clear()
+                break
         return chunks
 
     def _finished(self) -> Reply:
@@ -96,7 +102,13 @@ class ReplyInProgress:
         # from the same cache, and rounds alike, however this one was drafted.
         self.target.truncate(len(self.prompt) + len(text.tokens) - 1)
         if self.conversation is not None:
-            self.conversation.append_reply(text.written, text.tokens)
+            self.conversation.append_reply(
+                text.written,
+                text.tokens,
+                calls=text.calls,
+                words=text.answer,
+                markers=self.markers,
+            )
         first = self._first_token_at
         return Reply(
             text=text.answer,
@@ -113,10 +125,12 @@ class ReplyInProgress:
             spent=self._spent,
             drafter=self.drafter,
             acceptance=self._acceptance,
+            calls=tuple(text.calls),
         )
 
     def _reason(self) -> StopReason:
         if self.text.stopped:
             return StopReason.STOP_STRING
-        assert self.generation.stop_reason is not None, "it has ended"  # noqa: S101
-        return self.generation.stop_reason
+        reason = self.generation.stop_reason
+        assert reason is not None, "it has ended"  # noqa: S101
+        return StopReason.TOOL_CALL if reason is StopReason.EOG and self.text.calls else reason

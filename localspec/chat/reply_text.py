@@ -2,11 +2,16 @@
 
 import codecs
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
-from localspec.chat.events import Text
+from localspec.chat.events import CallBegun, CallDone, Text, Told
 from localspec.chat.stop_strings import StopStrings
 from localspec.chat.thinking import Span, ThinkingFilter
 from localspec.chat.tokenizer import Tokenizer
+from localspec.messages import ToolCall
+
+if TYPE_CHECKING:
+    from localspec.chat.call_parser import CallParser
 
 
 class Detokenizer:
@@ -28,10 +33,10 @@ class Detokenizer:
 
 
 class ReplyText:
-    """Detokenizes, tells thoughts from the answer, and ends the answer at a stop string.
+    """Detokenizes, tells thoughts from the answer and its calls, and ends the answer at a stop string.
 
     Stop strings count in the answer alone: nobody who does not see the thoughts would
-    understand why they ended.
+    understand why they ended. White space before a call is no part of the answer.
 
     Args:
         tokenizer: turns ids into bytes.
@@ -39,6 +44,7 @@ class ReplyText:
         stops: what ends the answer.
         tag_pieces: bytes of control tokens that the filter has to see, by id.
         begun: ids of what the reply says already, where it goes on; the last may have begun a character.
+        parser: tells calls from the answer; None where there are none.
     """
 
     def __init__(
@@ -48,6 +54,7 @@ class ReplyText:
         stops: StopStrings,
         tag_pieces: Mapping[int, bytes],
         begun: Sequence[int] = (),
+        parser: "CallParser | None" = None,
     ) -> None:
         self._tokenizer = tokenizer
         self._thinking = thinking
@@ -56,12 +63,15 @@ class ReplyText:
         self._detokenizer = Detokenizer()
         for token in begun:
             self._detokenizer.feed(self._piece(token))
+        self._parser = parser
+        self._space = ""  # may stand before a call
         self._tokens: list[int] = []
-        self._before_answer = 0
+        self._begins: list[int] = []
         self._written = ""
         self._answer_chars = 0
         self.thoughts = ""
         self.answer = ""
+        self.calls: list[ToolCall] = []
 
     @property
     def stopped(self) -> bool:
@@ -73,7 +83,8 @@ class ReplyText:
         """The ids that spell the kept text; the last may spell some of the stop string, too."""
         if not self.stopped:
             return tuple(self._tokens)
-        return tuple(self._tokens[: self._before_answer + self._stops.kept_feeds])
+        kept = len(self.written)
+        return tuple(self._tokens[: sum(begin < kept for begin in self._begins)])
 
     @property
     def written(self) -> str:
@@ -81,14 +92,15 @@ class ReplyText:
         # The answer is the end of what was written, so what follows it counts from there.
         return self._written[: len(self._written) - self._answer_chars + len(self.answer)]
 
-    def feed(self, token: int) -> tuple[str, list[Text]]:
+    def feed(self, token: int) -> tuple[str, list[Told]]:
         """Take a confirmed token; return what it adds to all that is written, and what can be shown now."""
         self._tokens.append(token)
+        self._begins.append(len(self._written))  # of a part of a character, where that begins
         text = self._detokenizer.feed(self._piece(token))
         self._written += text
         return text, self._show(self._thinking.feed(text))
 
-    def flush(self, *, may_go_on: bool = False) -> list[Text]:
+    def flush(self, *, may_go_on: bool = False) -> list[Told]:
         """Return what was held back, at the end of the reply.
 
         Args:
@@ -99,6 +111,9 @@ class ReplyText:
         rest = "" if may_go_on else self._detokenizer.flush()
         self._written += rest
         chunks = self._show([*self._thinking.feed(rest), *self._thinking.flush()])
+        if self._parser is not None:
+            chunks += self._with_calls(self._parser.flush())
+            chunks += [] if self.calls else self._words(self._space)
         self.answer += (held := self._stops.flush())
         return [*chunks, *([Text(held)] if held else [])]
 
@@ -106,15 +121,34 @@ class ReplyText:
         piece = self._tag_pieces.get(token)
         return self._tokenizer.piece(token) if piece is None else piece
 
-    def _show(self, spans: list[Span]) -> list[Text]:
+    def _show(self, spans: list[Span]) -> list[Told]:
         thoughts = "".join(span.text for span in spans if span.thinking)
         answer = "".join(span.text for span in spans if not span.thinking)
         self.thoughts += thoughts
-        chunks = [Text(thoughts, thinking=True)] if thoughts else []
-        if not answer and not self._answer_chars:
-            self._before_answer = len(self._tokens)
-            return chunks
+        chunks: list[Told] = [Text(thoughts, thinking=True)] if thoughts else []
         self._answer_chars += len(answer)
+        if self._parser is None:
+            return [*chunks, *self._words(answer)]
+        return [*chunks, *self._with_calls(self._parser.feed(answer))]
+
+    def _words(self, answer: str) -> list[Told]:
         shown = self._stops.feed(answer).emit
         self.answer += shown
-        return [*chunks, *([Text(shown)] if shown else [])]
+        return [Text(shown)] if shown else []
+
+    def _with_calls(self, told: Sequence[Told]) -> list[Told]:
+        chunks: list[Told] = []
+        for each in told:
+            if isinstance(each, Text):
+                text = self._space + each.text
+                words = text.rstrip()
+                self._space = text[len(words) :]
+                chunks += self._words(words)
+                continue
+            if isinstance(each, CallBegun):
+                self._space = ""
+            elif isinstance(each, CallDone):
+                self.calls.append(each.call)
+            if not self.stopped:
+                chunks.append(each)
+        return chunks

@@ -33,8 +33,6 @@ class StopStrings:
             raise UsageError('a stop string is "": give it at least one character')
         self._longest = max(map(len, self._stops), default=0)
         self._held = ""
-        self._fed_chars = 0
-        self._feed_starts: list[int] = []
         self._stopped = False
 
     @property
@@ -42,23 +40,10 @@ class StopStrings:
         """Whether a stop string was found, by `feed` or by `flush`."""
         return self._stopped
 
-    @property
-    def kept_feeds(self) -> int:
-        """How many calls of `feed` brought text that begins before the stop string: all, while none was found.
-
-        With one `feed` for each token, `tokens[:kept_feeds]` are the ids that the kept text needs; the last of them
-        may spell some of the stop string as well. A token that only starts a character begins where that character does.
-        """
-        if not self._stopped:
-            return len(self._feed_starts)
-        return sum(start < self._fed_chars for start in self._feed_starts)
-
     def feed(self, text: str) -> Matched:
         """Take the next text, which may be empty, and return what is now certain to be kept."""
         if self._stopped:
             return Matched("", stopped=True)
-        self._feed_starts.append(self._fed_chars)
-        self._fed_chars += len(text)
         self._held += text
         return Matched(self._release(final=False), self._stopped)
 
@@ -75,8 +60,6 @@ class StopStrings:
         cut = match if final else next(unsure, match)
         self._stopped = bool(found) and cut == match
         self._held = "" if self._stopped else held[cut:]
-        if self._stopped:
-            self._fed_chars -= len(held) - cut  # from here on: where the stop string began
         return held[:cut]
 
     def _may_become_stop(self, text: str) -> bool:

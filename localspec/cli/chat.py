@@ -13,6 +13,7 @@ import click
 
 from localspec.cli.completions import complete_models
 from localspec.cli.first_run import with_model
+from localspec.cli.hands import tools_option, typed_answer, work_of
 from localspec.cli.option_flags import launch_options, option_flags, reply_options
 from localspec.cli.question import system_options, system_prompt
 from localspec.cli.resident import own_option, resident
@@ -60,6 +61,7 @@ _PLAIN_HINT = "not an interactive terminal: using --plain"
     max_tokens="Stop each answer after N tokens.",
     seed="Same seed, same text. Default: random for each answer.",
 )
+@tools_option()
 @own_option
 @click.option("--quiet", is_flag=True, help="With --plain: print no figures and no notices.")
 def chat(word: str | None, **flags: Any) -> int:
@@ -121,7 +123,8 @@ def _session(flags: dict[str, Any], preferences: Preferences) -> Session:
         return reply_options(with_own(flags, name))
 
     engine = EngineClient(find=lambda wanted: resident(wanted, flags))
-    return Session(engine, talk, launch, options, Path.cwd(), own)
+    work = work_of(Path.cwd()) if flags.get("tools") else None
+    return Session(engine, talk, launch, options, Path.cwd(), own, work)
 
 
 def _app(session: Session, preferences: Preferences) -> "ChatApp":
@@ -151,7 +154,10 @@ def _in_lines(session: Session, preferences: Preferences, flags: dict[str, Any])
     if not flags["plain"] and not flags["quiet"] and sys.stdin.isatty():
         click.echo(f"localspec: {_PLAIN_HINT}", err=True)
     terminal, quiet = sys.stdout.isatty(), flags["quiet"]
-    front = Lines(session, preferences, sys.stdout, sys.stderr, terminal=terminal, quiet=quiet)
+    ask = typed_answer if sys.stdin.isatty() else None
+    front = Lines(
+        session, preferences, sys.stdout, sys.stderr, terminal=terminal, quiet=quiet, ask=ask
+    )
     if sys.stdin.isatty() and sys.stdout.isatty():
         typed = _lines_of_a_person(session.talk.history.questions(_RECALLED))
         return plain.run(front, typed, greets=not quiet)

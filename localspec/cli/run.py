@@ -18,6 +18,7 @@ from localspec.chat.events import Event, Finished, Reply, Text
 from localspec.cli import INTERRUPTED
 from localspec.cli.completions import complete_models
 from localspec.cli.first_run import with_model
+from localspec.cli.hands import Stream, Turns, tools_option
 from localspec.cli.option_flags import launch_options, option_flags, reply_options
 from localspec.cli.prompt import read_prompt
 from localspec.cli.question import (
@@ -63,6 +64,7 @@ from localspec.options import LaunchOptions, ReplyOptions
 )
 @click.option("--quiet", is_flag=True, help="Print only errors on stderr.")
 @option_flags("device")
+@tools_option()
 @own_option
 @workload_option()
 @click.option("--show-thinking", is_flag=True, help="Also print a reasoning model's thoughts.")
@@ -112,14 +114,15 @@ def run(words: tuple[str, ...], **flags: Any) -> int:
     def asked() -> Ask:
         return Ask(0, messages(), options, raw=text if said is None else None, aside=kept is None)
 
-    outcome = _answer(request, asked, flags)
+    turns = Turns(tools=flags["tools"], quiet=flags["quiet"])
+    outcome = _answer(request, asked, flags, turns)
     if outcome is None:
         return INTERRUPTED
     reply = outcome.reply
     if kept is not None:
-        kept.answer(reply, outcome.target, request)
+        kept.answer(turns.said, outcome.target, request)
     _report(outcome, text, options, flags)
-    return INTERRUPTED if reply.stop_reason is StopReason.CANCELLED else 0
+    return INTERRUPTED if turns.stopped or reply.stop_reason is StopReason.CANCELLED else 0
 
 
 def _check(flags: dict[str, Any]) -> None:
@@ -128,6 +131,8 @@ def _check(flags: dict[str, Any]) -> None:
         raise UsageError("--raw and --system cannot be combined: raw text has no system prompt")
     if flags["raw"] and (flags["go_on"] or flags["keep"] or flags["files"]):
         raise UsageError("--raw takes only a prompt: remove --continue, --keep and --file")
+    if flags["raw"] and flags["tools"]:
+        raise UsageError("--raw and --tools cannot be combined: raw text has no form for calls")
     if flags["go_on"] and (flags["system"], flags["persona"]) != (None, None):
         raise UsageError("--continue keeps the conversation's own system prompt: remove --system")
 
@@ -148,7 +153,7 @@ def _at_terminal() -> bool:
 
 
 def _answer(
-    request: LaunchOptions, asked: Callable[[], Ask], flags: dict[str, Any]
+    request: LaunchOptions, asked: Callable[[], Ask], flags: dict[str, Any], turns: Turns
 ) -> RunOutcome | None:
     """Answer, by a server that has the model in memory, or else here; return None where loading was interrupted.
 
@@ -156,9 +161,13 @@ def _answer(
         request: what answers.
         asked: returns what is asked; called once it is clear that somebody answers.
         flags: of the verb.
+        turns: carries out what is called.
     """
     stream = AnswerStream(silent=flags["json_"], show_thinking=flags["show_thinking"])
     shown = _Shown(stream, tells=not flags["quiet"])
+
+    def answer(asked: Ask, stream: Stream, stopped: Callable[[], bool]) -> Reply:
+        return turns.answered(asked, lambda each: shown(stream(each)), stopped)
 
     untold = [flags["unasked"]] if flags["unasked"] else []
 
@@ -171,7 +180,7 @@ def _answer(
     if engine is not None:
         tell(*engine.ready.notes)
         try:
-            return _by_server(engine, asked(), shown)
+            return _by_server(engine, asked(), answer)
         except EngineGone as error:
             if shown.text:
                 stream.end()
@@ -179,7 +188,7 @@ def _answer(
             tell(f"{error}: loading the model here")
     from localspec.cli.run_here import answered_here  # noqa: PLC0415 - all that loads comes with it
 
-    return answered_here(request, asked, flags, tell, shown)
+    return answered_here(request, asked, flags, tell, answer)
 
 
 class _Shown:
@@ -204,11 +213,13 @@ class _Shown:
 
 
 def _by_server(
-    engine: SharedEngine, asked: Ask, show: Callable[[Iterator[Event]], Reply]
+    engine: SharedEngine,
+    asked: Ask,
+    answer: Callable[[Ask, Stream, Callable[[], bool]], Reply],
 ) -> RunOutcome:
     ready = engine.ready
     with _interrupted() as stopped, closing(RemoteAssistant(engine, stopped)) as assistant:
-        reply = show(assistant.stream(asked))
+        reply = answer(asked, assistant.stream, stopped)
     return RunOutcome(reply, ready.target, ready.draft_model, ready.load_s)
 
 

@@ -17,6 +17,7 @@ class StopReason(Enum):
     EOG = "eog"
     LENGTH = "length"
     STOP_STRING = "stop_string"
+    TOOL_CALL = "tool_call"
     LOOP = "loop"
     CANCELLED = "cancelled"
     CONTEXT_FULL = "context_full"

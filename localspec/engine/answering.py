@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
+from localspec.calls import Tool
+from localspec.calls.policy import CallPolicy
 from localspec.chat.conversation import Conversation, Segment
 from localspec.chat.events import Finished, RequestFailed, RoundDone
 from localspec.chat.requests import Request
@@ -116,10 +118,11 @@ class Answering:
         messages, dropped = _checked(ask.messages), 0
         if ask.drop_oldest:
             n_ctx = self._assistant.models.target.n_ctx
-            dropped = dropped_to_fit(messages, n_ctx, options.max_tokens, self._length)
+            length = partial(self._length, tools=ask.tools)
+            dropped = dropped_to_fit(messages, n_ctx, options.max_tokens, length)
             system = messages[:1] if messages[0].role == "system" else ()
             messages = (*system, *messages[len(system) + dropped :])
-        self._submit(ask, self._conversation(messages), dropped)
+        self._submit(ask, self._conversation(messages, ask.tools, ask.call_policy), dropped)
 
     def _submit(self, ask: Ask, prompt: str | Conversation, dropped: int) -> None:
         self._asked[ask.id] = _Asked(ask, prompt, dropped)
@@ -165,9 +168,9 @@ class Answering:
             self._assistant.drop(number)
             self._tell(failure(number, error))
 
-    def count(self, messages: Sequence[Message]) -> tuple[int, int]:
+    def count(self, messages: Sequence[Message], tools: Sequence[Tool] = ()) -> tuple[int, int]:
         """Return how many tokens a conversation takes, and how many the context holds."""
-        return self._length(_checked(messages)), self._assistant.models.target.n_ctx
+        return self._length(_checked(messages), tools), self._assistant.models.target.n_ctx
 
     def tokenize(self, asked: Tokenize) -> Tokens:
         """Return the ids of a text."""
@@ -239,13 +242,20 @@ class Answering:
         self._chance = chance_of_acceptance(by_draft_model(rounds)) or self._chance
         return looked_back
 
-    def _conversation(self, messages: Sequence[Message]) -> Conversation:
+    def _conversation(
+        self,
+        messages: Sequence[Message],
+        tools: Sequence[Tool] = (),
+        call_policy: CallPolicy | None = None,
+    ) -> Conversation:
         beginnings = [_common(messages, said) for said, _ in self._known]
         remembered, longest = self._remembered, max(beginnings, default=0)
         if longest:  # of equal ones the last that was said
             at = len(beginnings) - 1 - beginnings[::-1].index(longest)
             remembered = self._known[at][1]
-        return Conversation(messages=messages, remembered=remembered)
+        return Conversation(
+            messages=messages, remembered=remembered, tools=tools, call_policy=call_policy
+        )
 
     def _remember(self, conversation: Conversation) -> None:
         """Keep the ids of what was said, in place of those of an earlier state of it."""
@@ -255,8 +265,8 @@ class Answering:
             self._known.remove(each)
         self._known.append((said, self._remembered))
 
-    def _length(self, messages: Sequence[Message]) -> int:
-        return len(self._assistant.prompt_tokens(self._conversation(messages)))
+    def _length(self, messages: Sequence[Message], tools: Sequence[Tool] = ()) -> int:
+        return len(self._assistant.prompt_tokens(self._conversation(messages, tools)))
 
 
 def failure(number: int | None, error: Exception) -> Failed:

@@ -9,6 +9,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from queue import Empty, SimpleQueue
 
+from localspec.calls import Tool
+from localspec.calls.policy import CallPolicy
 from localspec.decoding.round import OFF
 from localspec.engine.process import EngineProcess
 from localspec.engine.protocol import (
@@ -118,16 +120,19 @@ class EngineClient:
         aside: bool = False,
         drop_oldest: bool = False,
         raw: str | None = None,
+        tools: Sequence[Tool] = (),
+        call_policy: CallPolicy | None = None,
     ) -> int:
         """Ask for a reply, see `Ask`; return the id that its notices bear."""
         options = ReplyOptions() if options is None else options
         mode = None if draft else OFF
         request = Ask(0, tuple(messages), options, mode, keep, aside, drop_oldest, raw)
-        return self.question(request)
+        policy = call_policy or CallPolicy()
+        return self.question(replace(request, tools=tuple(tools), call_policy=policy))
 
-    def count(self, messages: Sequence[Message]) -> int:
+    def count(self, messages: Sequence[Message], tools: Sequence[Tool] = ()) -> int:
         """Ask how many tokens a conversation takes; return the id that the answer bears."""
-        return self.question(Count(0, tuple(messages)))
+        return self.question(Count(0, tuple(messages), tuple(tools)))
 
     def question(self, asked: Question) -> int:
         """Ask something, whatever id it has; return the one that the answer bears."""

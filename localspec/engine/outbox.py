@@ -10,7 +10,15 @@ import threading
 import time
 from collections.abc import Callable
 
-from localspec.chat.events import Prefilling, Started, StreamEvent, Text
+from localspec.chat.events import (
+    CallBegun,
+    CallDelta,
+    CallDone,
+    Prefilling,
+    Started,
+    StreamEvent,
+    Text,
+)
 from localspec.engine.protocol import Downloading, Loading, Measuring, Notice, ReplyEvents
 
 PACE_S = 0.1
@@ -20,37 +28,38 @@ _STREAMS = (Downloading, Loading, Measuring)
 
 
 class _Happened:
-    """What happened of a reply, while it waits to be told: texts as one, and the last word on a prompt alone."""
+    """What happened of a reply, while it waits to be told: texts as one, likewise arguments, and the last word on a prompt alone."""
 
     def __init__(self, told: ReplyEvents) -> None:
         self.id = told.id
         self._events: list[StreamEvent] = []
-        self._text: int | None = None  # where the last text stands
+        self._text: int | None = None  # where the last text, or part of a call's arguments, stands
         self.add(told)
 
     def add(self, told: ReplyEvents) -> None:
         """Add what happened next."""
         for event in told.events:
-            if isinstance(event, Text):
+            if isinstance(event, Text | CallDelta):
                 self._add_text(event)
             elif self._events and isinstance(event, Prefilling):
                 at = -1 if isinstance(self._events[-1], Prefilling) else len(self._events)
                 self._events[at:] = [event]
             else:
+                if isinstance(event, CallBegun | CallDone):
+                    self._text = None
                 self._events.append(event)
 
     def notice(self) -> ReplyEvents:
         """Return it as one notice."""
         return ReplyEvents(self.id, tuple(self._events))
 
-    def _add_text(self, event: Text) -> None:
-        said = None if self._text is None else self._events[self._text]
-        if self._text is None or not isinstance(said, Text) or said.thinking != event.thinking:
+    def _add_text(self, event: Text | CallDelta) -> None:
+        joined = None if self._text is None else _joined(self._events[self._text], event)
+        if self._text is None or joined is None:
             self._text = len(self._events)
             self._events.append(event)
         else:
-            logprobs = (*said.logprobs, *event.logprobs)
-            self._events[self._text] = Text(said.text + event.text, event.thinking, logprobs)
+            self._events[self._text] = joined
 
 
 class Outbox:
@@ -129,11 +138,22 @@ class Outbox:
             return not isinstance(notice, _STREAMS)
         if any(isinstance(each, Started) for each in notice.events):
             return True
-        has_text = any(isinstance(each, Text) for each in notice.events)
+        has_text = any(isinstance(each, Text | CallBegun) for each in notice.events)
         begins = has_text and notice.id not in self._begun
         if begins:
             self._begun = {notice.id, *sorted(self._begun)[-_AT_ONCE:]}
         return begins
+
+
+def _joined(before: StreamEvent, after: Text | CallDelta) -> Text | CallDelta | None:
+    """Return two texts as one; None where they do not belong together."""
+    match before, after:
+        case Text(thinking=one), Text(thinking=other) if one == other:
+            logprobs = (*before.logprobs, *after.logprobs)
+            return Text(before.text + after.text, other, logprobs)
+        case CallDelta(id=one), CallDelta(id=other) if one == other:
+            return CallDelta(other, before.text + after.text)
+    return None
 
 
 def _is_later(after: Notice, before: Notice) -> bool:

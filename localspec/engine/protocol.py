@@ -11,11 +11,13 @@ is waiting.
 
 from dataclasses import dataclass, field
 
+from localspec.calls import Tool
+from localspec.calls.policy import CallPolicy
 from localspec.chat.events import Reply, StreamEvent
 from localspec.messages import Infill, Message
 from localspec.options import LaunchOptions, ReplyOptions
 
-VERSION = 7
+VERSION = 8
 
 # What a screen says to the engine.
 
@@ -49,6 +51,8 @@ class Ask:
         logprobs: tell how likely every token was, and so many of the likeliest beside it; None tells nothing.
         afresh: likewise whole chunks at most, so that no bit depends on what was answered before.
         client: who asks. Of those who wait, whoever has the fewest answers under way goes first; of equals they take turns.
+        tools: functions that the model may call.
+        call_policy: which of them, how often and in what order.
     """
 
     id: int
@@ -63,14 +67,17 @@ class Ask:
     logprobs: int | None = None
     afresh: bool = False
     client: str = ""
+    tools: tuple[Tool, ...] = ()
+    call_policy: CallPolicy = field(default_factory=CallPolicy)
 
 
 @dataclass(frozen=True, slots=True)
 class Count:
-    """Count the tokens that a conversation takes: `Counted`."""
+    """Count the tokens that a conversation takes, with the functions that its model may call: `Counted`."""
 
     id: int
     messages: tuple[Message, ...]
+    tools: tuple[Tool, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

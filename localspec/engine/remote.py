@@ -1,6 +1,7 @@
 """RemoteAssistant: answers as an `Assistant` does, by an engine in another process."""
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from localspec import errors
@@ -133,8 +134,9 @@ def _trouble(notice: Failed | EngineDied) -> LocalspecError:
 def _ask_of(request: "Request") -> Ask:
     prompt, raw, messages = request.prompt, None, tuple[Message, ...]()
     if not isinstance(prompt, str):
-        messages = prompt.messages
-    elif request.raw:
+        asked = Ask(0, prompt.messages, request.options, keep=request.keep, aside=True)
+        return replace(asked, tools=prompt.tools, call_policy=prompt.call_policy)
+    if request.raw:
         raw = prompt
     else:
         messages = (Message.user(prompt),)

@@ -107,7 +107,7 @@ class Server:
                 if self.requests.is_cancelled(command.id):
                     answering.cancel(command.id)
             case Count():
-                tokens, n_ctx = self._loaded().count(command.messages)
+                tokens, n_ctx = self._loaded().count(command.messages, command.tools)
                 self.tell(Counted(command.id, tokens, n_ctx))
             case Tokenize():
                 self.tell(self._loaded().tokenize(command))

@@ -106,12 +106,14 @@ def _fields(record: Any) -> dict[str, Any]:
 
 def _plain(hint: Any, value: Any) -> Any:
     """Return a value as JSON has it; `hint` is what it may be."""
+    if hint is Any:
+        return value
     if isinstance(value, tuple):
         kinds = (hint, *get_args(hint))
         several = next(each for each in kinds if get_origin(each) is tuple)
         items = _items(several, len(value))
         return [_plain(item, each) for item, each in zip(items, value, strict=True)]
-    if isinstance(value, dict):
+    if isinstance(value, Mapping):
         item = get_args(hint)[1]
         return {name: _plain(item, each) for name, each in value.items()}
     if isinstance(value, Enum):
@@ -162,7 +164,7 @@ def _value(hint: Any, value: object, where: str) -> Any:
         # Of several types the first is how the value is kept, and so how it travels.
         hint = next(each for each in get_args(hint) if each is not types.NoneType)
         return _value(hint, value, where)
-    if origin in {tuple, dict}:
+    if origin in {tuple, dict, Mapping}:
         return _several(hint, value, where)
     if is_dataclass(hint):
         return _record(hint, value, where)  # type: ignore[arg-type]  # a class, never an instance
@@ -171,7 +173,7 @@ def _value(hint: Any, value: object, where: str) -> Any:
 
 def _several(hint: Any, value: object, where: str) -> Any:
     """Return a tuple, or a mapping by names."""
-    if get_origin(hint) is dict:
+    if get_origin(hint) in {dict, Mapping}:
         item, named = get_args(hint)[1], _instance(dict, value, where, "an object")
         return {name: _value(item, each, f"{where}.{name}") for name, each in named.items()}
     listed = _instance(list, value, where, "a list")
@@ -189,7 +191,9 @@ def _items(hint: Any, length: int) -> tuple[Any, ...]:
 
 
 def _single(hint: Any, value: object, where: str) -> Any:
-    """Return a text, a number, a switch, or one of a few values."""
+    """Return a text, a number, a switch, one of a few values, or whatever JSON holds."""
+    if hint is Any:
+        return value
     if isinstance(hint, type) and issubclass(hint, Enum):
         if value in [each.value for each in hint]:
             return hint(value)

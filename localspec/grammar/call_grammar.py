@@ -7,9 +7,11 @@ the order of their schema, so that each of them stands once; a text ends where t
 import json
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from localspec.calls import ID_SLOT, INDEX_SLOT, NAME_SLOT, CallFormat, TaggedArguments, Tool
+from localspec.calls.policy import Turn
 from localspec.display import printable_line
 from localspec.errors import UsageError
 from localspec.grammar.keywords import member, schema_error
@@ -59,36 +61,51 @@ class CallGrammar:
         texts = sorted(map(re.escape, control), key=len, reverse=True)
         self._parts = re.compile("|".join((*texts, f"[{''.join((*_SLOTS, NAME_SLOT))}]")))
         self._rules: list[str] = []
+        self._calls = 0
 
-    def source(self, tools: Sequence[Tool], *, begun: bool, several: bool) -> str:
+    def source(self, tools: Sequence[Tool], turns: Sequence[Turn], *, begun: bool) -> str:
         """Return the grammar.
 
         Args:
-            tools: what may be called, at least one.
+            tools: the functions that there are.
+            turns: which of them may be called, and what may be called after each; something may in the first.
             begun: the trigger stands there already.
-            several: more than one call may come.
 
         Raises:
             UsageError: a schema of arguments is wrong, or cannot be kept, with the place.
         """
         form = self._form
         begin = form.begin.removeprefix(form.trigger) if begun else form.begin
-        names = []
-        for number, each in enumerate(tools):
-            try:
-                names.append(self._call(number, each))
-            except UsageError as error:
-                raise UsageError(f"tool {printable_line(each.name)[:60]}: {error}") from None
-        following = form.next and self._written(form.next)
-        more = ""
-        if several and following is not None and not self._ends(form.next or ""):
-            more = f"({following} call)*"
-        start = f"start: {self._written(begin)} call {more} {self._written(form.end)}"
-        return "\n".join((start, f"call: {' | '.join(names)}", *self._rules)) + "\n"
+        following = None if form.next is None else self._written(form.next)
+        if following is None or self._ends(form.next or ""):  # there is one call in an answer
+            turns = (dict.fromkeys(turns[0], 1), {})
+        callable_ = {name for turn in turns for name in turn}
+        calls = {each.name: self._named(each) for each in tools if each.name in callable_}
+        self._rules.append(f"start: {self._written(begin)} turn_0 {self._written(form.end)}")
+        for number, turn in enumerate(turns):
+            groups: dict[int, list[str]] = {}
+            for name, then in turn.items():
+                groups.setdefault(then, []).append(calls[name])
+            ways = [
+                f"({' | '.join(names)})" + (f" ({following} turn_{then})?" if turns[then] else "")
+                for then, names in groups.items()
+            ]
+            if ways:
+                self._rules.append(f"turn_{number}: {' | '.join(ways)}")
+        return "\n".join(self._rules) + "\n"
 
-    def _call(self, number: int, tool: Tool) -> str:
-        """Add the rules of a function; return the name of the one that is its calls."""
-        rule = f"call_{number}"
+    def _named(self, tool: Tool) -> str:
+        """Add the rules of a function; return the name of the one that is its calls. Errors name it."""
+        try:
+            return self._call(tool)
+        except UsageError as error:
+            if not tool.strict and (loose := loosened(tool)) != tool:
+                return self._named(loose)
+            raise UsageError(f"tool {printable_line(tool.name)[:60]}: {error}") from None
+
+    def _call(self, tool: Tool) -> str:
+        self._calls += 1
+        rule = f"call_{self._calls}"
         schema = {"type": "object", **tool.parameters}
         if not schema.keys() & _MORE_PROPERTIES:
             schema["additionalProperties"] = False
@@ -199,6 +216,21 @@ class CallGrammar:
             else:
                 found.append(_quoted(name) if part[0] == NAME_SLOT else _SLOTS[part[0]])
         return " ".join(filter(None, (*found, _quoted(text[at:]))))
+
+
+def loosened(tool: Tool) -> Tool:
+    """Return a function whose arguments have their names, and may be any text, number or the like."""
+    properties = tool.parameters.get("properties")
+    names = properties if isinstance(properties, Mapping) else {}
+    types = {
+        name: {"type": "string"}
+        if isinstance(each, Mapping) and each.get("type") == "string"
+        else {}
+        for name, each in names.items()
+    }
+    asked = tool.parameters.get("required", ())
+    required = [each for each in asked if each in types] if isinstance(asked, list) else []
+    return replace(tool, parameters={"type": "object", "properties": types, "required": required})
 
 
 def _quoted(text: str) -> str:

@@ -2,12 +2,12 @@
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any
 
 from localspec.errors import UsageError
-from localspec.grammar.automaton import GrammarAutomaton
+from localspec.grammar.automaton import GrammarAutomaton, GrammarState
 from localspec.grammar.gbnf import lark_of_gbnf
 from localspec.grammar.keywords import IN_PLACE, member, schema_error, subschemas
 from localspec.grammar.matcher import (
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from llguidance import LLMatcher, LLTokenizer
 
     from localspec.calls import CallFormat, Tool
+    from localspec.calls.policy import Turn
+    from localspec.grammar.after_trigger import AfterTrigger, Trigger
 
 _MAX_CHARS = 1 << 20
 _KEPT = 64
@@ -64,6 +66,7 @@ class Grammars:
     def __init__(self, vocabulary: GrammarVocabulary) -> None:
         self._vocabulary = vocabulary
         self._matchers: dict[tuple[str, str], LLMatcher] = {}
+        self._triggers: dict[str, Trigger] = {}
 
     def __call__(self, options: ReplyOptions) -> GrammarAutomaton:
         """Return what holds an answer to its options, which do not leave it free.
@@ -73,35 +76,28 @@ class Grammars:
         """
         grammar = options.answer_grammar
         assert grammar is not None, "the caller looked"  # noqa: S101
-        matcher = self._matchers.pop(grammar, None)
-        if matcher is None:
-            source = source_of(*grammar)
-            try:
-                matcher = compiled(source, self._tokenizer)
-            except GrammarRefused as error:
-                raise UsageError(f"the {grammar[0]} cannot be enforced: {error}") from None
-        self._matchers[grammar] = matcher  # what was asked for last stays longest
-        if len(self._matchers) > _KEPT:
-            del self._matchers[next(iter(self._matchers))]
-        return GrammarAutomaton(matcher, self._vocabulary.eog, self._tokenizer.vocab_size)
+        try:
+            return self._automaton(grammar, source_of)
+        except GrammarRefused as error:
+            raise UsageError(f"the {grammar[0]} cannot be enforced: {error}") from None
 
     def of_calls(
         self,
         form: "CallFormat",
         tools: "Sequence[Tool]",
+        turns: "Sequence[Turn]",
         control: Mapping[str, int],
         *,
-        begun: bool,
-        several: bool,
+        begun: bool = False,
     ) -> GrammarAutomaton:
         """Return what holds a text to valid calls of some functions.
 
         Args:
             form: how calls are written.
-            tools: what may be called, at least one.
+            tools: the functions that there are.
+            turns: which of them may be called, and what may be called after each; something may in the first.
             control: ids of control tokens by their text; a format may be made of them.
             begun: the trigger stands there already.
-            several: more than one call may come.
 
         Raises:
             UsageError: a schema of arguments is wrong, or cannot be kept.
@@ -110,12 +106,44 @@ class Grammars:
         from localspec.grammar.call_grammar import CallGrammar
 
         grammar = CallGrammar(form, control, self._vocabulary.eog)
-        source = grammar.source(tools, begun=begun, several=several)
+        source = grammar.source(tools, turns, begun=begun)
         try:
-            matcher = compiled(source, self._tokenizer)
+            return self._automaton(("calls", source), lambda _, lark: lark)
         except GrammarRefused as error:
             raise UsageError(f"the calls of these tools cannot be enforced: {error}") from None
+
+    def of_answers(
+        self,
+        form: "CallFormat",
+        tools: "Sequence[Tool]",
+        turns: "Sequence[Turn]",
+        control: Mapping[str, int],
+    ) -> "AfterTrigger[GrammarState]":
+        """Return what leaves an answer free up to its first call, as `of_calls` has it; without any, a call cannot begin."""
+        from localspec.grammar.after_trigger import AfterTrigger, Trigger
+
+        trigger = self._triggers.get(form.trigger)
+        if trigger is None:
+            texts = {token: text.encode() for text, token in control.items()}
+            trigger = Trigger(form.trigger, self._pieces, texts)
+            self._triggers[form.trigger] = trigger
+        rule = self.of_calls(form, tools, turns, control, begun=True) if turns[0] else None
+        return AfterTrigger(rule, trigger)
+
+    def _automaton(
+        self, grammar: tuple[str, str], source: Callable[[str, str], str]
+    ) -> GrammarAutomaton:
+        matcher = self._matchers.pop(grammar, None)
+        if matcher is None:
+            matcher = compiled(source(*grammar), self._tokenizer)
+        self._matchers[grammar] = matcher  # what was asked for last stays longest
+        if len(self._matchers) > _KEPT:
+            del self._matchers[next(iter(self._matchers))]
         return GrammarAutomaton(matcher, self._vocabulary.eog, self._tokenizer.vocab_size)
+
+    @cached_property
+    def _pieces(self) -> list[bytes]:
+        return self._vocabulary.pieces()
 
     @cached_property
     def _tokenizer(self) -> "LLTokenizer":

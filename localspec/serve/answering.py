@@ -10,7 +10,8 @@ from typing import Any, TypeVar
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response, StreamingResponse
 
-from localspec.chat.events import Text
+from localspec.calls import Tool
+from localspec.chat.events import Text, Told
 from localspec.chat.reply_figures import speculation
 from localspec.engine.protocol import Ask, Detokenize, ReplyDone, Tokenize, Tokens
 from localspec.errors import LocalspecError
@@ -77,17 +78,17 @@ class Service:
         """
         return replace(self, model=self.catalogue.find(name))
 
-    async def reply(self, request: Request, asked: Ask) -> AsyncGenerator[Text | ReplyDone]:
+    async def reply(self, request: Request, asked: Ask) -> AsyncGenerator[Told | ReplyDone]:
         """Yield the pieces of an answer to whoever sent a request, once the model is there; see `Backend.reply`."""
         asked = replace(asked, client=request.scope.get(CLIENT, ""))
         async with self.residence.use(self.model), aclosing(self.backend.reply(asked)) as events:
             async for event in events:
                 yield event
 
-    async def count(self, messages: Sequence[Message]) -> int:
+    async def count(self, messages: Sequence[Message], tools: Sequence[Tool] = ()) -> int:
         """Return how many tokens a conversation takes, once the model is there."""
         async with self.residence.use(self.model):
-            return await self.backend.count(messages)
+            return await self.backend.count(messages, tools)
 
     async def tokens(self, asked: Tokenize | Detokenize) -> Tokens:
         """Return the ids of a text, or what ids stand for, once the model is there."""
@@ -101,12 +102,12 @@ def drafting(done: ReplyDone) -> dict[str, Any]:
 
 
 async def merged(
-    replies: Sequence[AsyncGenerator[Text | ReplyDone]],
-) -> AsyncGenerator[tuple[int, Text | ReplyDone]]:
+    replies: Sequence[AsyncGenerator[Told | ReplyDone]],
+) -> AsyncGenerator[tuple[int, Told | ReplyDone]]:
     """Yield what several answers bring, each with its place, as it comes; an error of one ends all."""
-    queue: asyncio.Queue[tuple[int, Text | ReplyDone | Exception | None]] = asyncio.Queue()
+    queue: asyncio.Queue[tuple[int, Told | ReplyDone | Exception | None]] = asyncio.Queue()
 
-    async def follow(at: int, reply: AsyncGenerator[Text | ReplyDone]) -> None:
+    async def follow(at: int, reply: AsyncGenerator[Told | ReplyDone]) -> None:
         try:
             async with aclosing(reply):
                 async for event in reply:
@@ -133,7 +134,7 @@ async def merged(
 
 
 async def collected(
-    request: Request, replies: Sequence[AsyncGenerator[Text | ReplyDone]]
+    request: Request, replies: Sequence[AsyncGenerator[Told | ReplyDone]]
 ) -> list[tuple[ReplyDone, list[Text]]]:
     """Return whole answers, and the texts that each came in; where the client goes away, all of them end."""
 
@@ -144,7 +145,7 @@ async def collected(
             async for at, event in events:
                 if isinstance(event, ReplyDone):
                     done[at] = event
-                else:
+                elif isinstance(event, Text):  # calls are in the reply
                     texts[at].append(event)
         return [(done[at], texts[at]) for at in sorted(done)]
 

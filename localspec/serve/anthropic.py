@@ -14,16 +14,17 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from localspec.chat.events import Reply, Text
+from localspec.chat.events import CallBegun, CallDelta, CallDone, Reply, Text, Told
 from localspec.chat.reply_figures import timings
 from localspec.decoding.round import StopReason
 from localspec.engine.protocol import Ask, ReplyDone
 from localspec.errors import UsageError
-from localspec.messages import Message, from_json
+from localspec.messages import Message, ToolCall, from_json
 from localspec.options import ReplyOptions
 from localspec.serve.answering import Service, collected, drafting, streamed, unless_gone
 from localspec.serve.http import body_of
 from localspec.serve.steady import steady
+from localspec.serve.tools import Offer, anthropic_messages, anthropic_offer, arguments_object
 
 _SAMPLING = ("temperature", "top_p", "top_k")
 _ENDS = {
@@ -31,6 +32,7 @@ _ENDS = {
     StopReason.CONTEXT_FULL: "max_tokens",
     StopReason.LOOP: "max_tokens",
     StopReason.STOP_STRING: "stop_sequence",
+    StopReason.TOOL_CALL: "tool_use",
 }
 
 
@@ -41,6 +43,7 @@ class CountBody(msgspec.Struct):
     model: str = ""
     system: str | list[Any] = ""
     tools: Any = None
+    tool_choice: Any = None
 
 
 class MessagesBody(CountBody):
@@ -59,10 +62,13 @@ async def messages(request: Request, service: Service) -> Response:
     body = await body_of(request, MessagesBody)
     service = service.of(body.model)
     options = _options(body, service.options)
-    reply = service.reply(request, Ask(0, _said(body), options))
+    offer = anthropic_offer(body.tools, body.tool_choice)
+    ask = Ask(0, _said(body), options, tools=offer.tools, call_policy=offer.policy)
+    reply = service.reply(request, ask)
     head = {"id": f"msg_{secrets.token_hex(12)}", "type": "message", "role": "assistant"}
     if body.stream:
-        return await streamed(request, _events(reply, {**head, "model": service.name}, options))
+        head = {**head, "model": service.name, **_notes(offer)}
+        return await streamed(request, _events(reply, head, options))
     ((done, _),) = await collected(request, [reply])
     answer = {
         **head,
@@ -72,6 +78,7 @@ async def messages(request: Request, service: Service) -> Response:
         "usage": _usage(done.reply),
         "timings": timings(done.reply),
         "speculation": drafting(done),
+        **_notes(offer),
     }
     return JSONResponse(answer)
 
@@ -80,14 +87,15 @@ async def count_tokens(request: Request, service: Service) -> Response:
     """Say how many tokens a conversation takes."""
     body = await body_of(request, CountBody)
     service = service.of(body.model)
-    tokens = await unless_gone(request, service.count(_said(body)))
+    offer = anthropic_offer(body.tools, body.tool_choice)
+    tokens = await unless_gone(request, service.count(_said(body), offer.tools))
     return JSONResponse({"input_tokens": tokens})
 
 
 async def _events(
-    reply: AsyncGenerator[Text | ReplyDone], head: dict[str, Any], options: ReplyOptions
+    reply: AsyncGenerator[Told | ReplyDone], head: dict[str, Any], options: ReplyOptions
 ) -> AsyncGenerator[str]:
-    """Yield the events of a stream: one block of thoughts, where there are some, and one of text."""
+    """Yield the events of a stream: a block of thoughts, where there are some, one of text, and one for each call."""
     block, kind, begun = -1, "", False
     nothing = {"input_tokens": 0, "output_tokens": 0}
     opening = {**head, "content": [], "stop_reason": None, "stop_sequence": None, "usage": nothing}
@@ -105,14 +113,28 @@ async def _events(
                 yield _event("message_delta", delta=ending, usage=_usage(event.reply))
                 yield _event("message_stop")
                 return
-            wanted = "thinking" if event.thinking else "text"
-            if kind != wanted:
+            first, delta = _piece(event)
+            if first is not None and first["type"] != kind:
                 if block >= 0:
                     yield _event("content_block_stop", index=block)
-                block, kind = block + 1, wanted
-                yield _event("content_block_start", index=block, content_block=_block(kind))
-            delta = {"type": f"{kind}_delta", kind: event.text}
-            yield _event("content_block_delta", index=block, delta=delta)
+                block, kind = block + 1, first["type"]
+                yield _event("content_block_start", index=block, content_block=first)
+            if delta is not None:
+                yield _event("content_block_delta", index=block, delta=delta)
+            kind = "" if isinstance(event, CallDone) else kind  # the next call is another block
+
+
+def _piece(event: Told) -> tuple[dict[str, Any] | None, dict[str, Any] | None]:
+    """Return the block that an event belongs to, where it may begin one, and what it adds."""
+    match event:
+        case Text():
+            kind = "thinking" if event.thinking else "text"
+            return _block(kind), {"type": f"{kind}_delta", kind: event.text}
+        case CallBegun():
+            return _call(ToolCall(event.id, event.name, "{}")), None
+        case CallDelta():
+            return None, {"type": "input_json_delta", "partial_json": event.text}
+    return None, None
 
 
 def _event(kind: str, **fields: Any) -> str:
@@ -121,12 +143,9 @@ def _event(kind: str, **fields: Any) -> str:
 
 
 def _said(body: CountBody) -> tuple[Message, ...]:
-    if body.tools:
-        raise UsageError("tools is not supported by this server yet: remove it")
     system = [{"role": "system", "content": body.system}] if body.system else []
-    return steady(
-        [from_json(each, f"message {at}") for at, each in enumerate([*system, *body.messages], 1)]
-    )
+    said = [*system, *anthropic_messages(body.messages)]
+    return steady([from_json(each, f"message {at}") for at, each in enumerate(said, 1)])
 
 
 def _options(body: MessagesBody, usual: ReplyOptions) -> ReplyOptions:
@@ -147,7 +166,16 @@ def _block(kind: str, text: str = "") -> dict[str, Any]:
 
 def _blocks(reply: Reply) -> list[dict[str, Any]]:
     thoughts = [_block("thinking", reply.thinking)] if reply.thinking else []
-    return [*thoughts, _block("text", reply.text)]
+    words = [_block("text", reply.text)] if reply.text or not reply.calls else []
+    return [*thoughts, *words, *map(_call, reply.calls)]
+
+
+def _call(call: ToolCall) -> dict[str, Any]:
+    return {"type": "tool_use", "id": call.id, "name": call.name, "input": arguments_object(call)}
+
+
+def _notes(offer: Offer) -> dict[str, Any]:
+    return {"localspec": {"notes": list(offer.notes)}} if offer.notes else {}
 
 
 def _ending(reply: Reply, options: ReplyOptions) -> dict[str, Any]:

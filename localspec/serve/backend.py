@@ -12,7 +12,8 @@ from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import replace
 
-from localspec.chat.events import Text
+from localspec.calls import Tool
+from localspec.chat.events import Told
 from localspec.engine.client import EngineClient
 from localspec.engine.protocol import (
     Ask,
@@ -191,7 +192,7 @@ class Backend:
         self._end_all("the server stops")
         await asyncio.to_thread(self._client.close, _LAST_WORDS_S)
 
-    async def reply(self, asked: Ask) -> AsyncGenerator[Text | ReplyDone]:
+    async def reply(self, asked: Ask) -> AsyncGenerator[Told | ReplyDone]:
         """Yield the pieces of an answer, and in the end the whole.
 
         Closing the iterator ends the request.
@@ -208,7 +209,7 @@ class Backend:
                     yield notice
                 elif isinstance(notice, ReplyEvents):
                     for event in notice.events:
-                        if isinstance(event, Text):
+                        if isinstance(event, Told):
                             yield event
 
     async def notices(
@@ -236,9 +237,9 @@ class Backend:
         """End an answer with what there is of it."""
         self._client.cancel(number)
 
-    async def count(self, messages: Sequence[Message]) -> int:
+    async def count(self, messages: Sequence[Message], tools: Sequence[Tool] = ()) -> int:
         """Return how many tokens a conversation takes; raises as `reply` does."""
-        notice = await self._told(Count(0, tuple(messages)))
+        notice = await self._told(Count(0, tuple(messages), tuple(tools)))
         assert isinstance(notice, Counted), notice  # noqa: S101 - the protocol says so
         return notice.tokens
 

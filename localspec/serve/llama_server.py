@@ -12,7 +12,7 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from localspec.chat.events import Text
+from localspec.chat.events import Text, Told
 from localspec.decoding.round import StopReason
 from localspec.engine.protocol import Ask, Detokenize, ReplyDone, Tokenize
 from localspec.messages import Infill
@@ -76,14 +76,16 @@ async def infill(request: Request, service: Service) -> Response:
 
 
 async def _filling(
-    reply: AsyncGenerator[Text | ReplyDone], body: InfillBody, model: str
+    reply: AsyncGenerator[Told | ReplyDone], body: InfillBody, model: str
 ) -> AsyncGenerator[str]:
     async with aclosing(reply):
         async for each in reply:
             if isinstance(each, ReplyDone):
                 told = _chosen(_filled(each, "", model), body.response_fields)
-            else:
+            elif isinstance(each, Text):
                 told = {"content": "" if body.n_predict == 0 else each.text, "stop": False}
+            else:
+                continue  # it is offered no functions
             yield f"data: {json.dumps(told, separators=(',', ':'))}\n\n"
 
 

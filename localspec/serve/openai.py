@@ -8,7 +8,7 @@ import json
 import math
 import secrets
 import time
-from collections.abc import AsyncGenerator, Iterator, Mapping
+from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -16,7 +16,7 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from localspec.chat.events import Reply, Text
+from localspec.chat.events import CallDone, Reply, Told
 from localspec.chat.reply_figures import timings
 from localspec.decoding.round import StopReason
 from localspec.engine.protocol import Ask, ReplyDone
@@ -27,6 +27,7 @@ from localspec.serve.answering import Service, collected, drafting, merged, stre
 from localspec.serve.http import body_of
 from localspec.serve.openai_forms import ChatForm, TextForm
 from localspec.serve.steady import steady
+from localspec.serve.tools import openai_offer
 
 _MOST_CHOICES = 16
 _MOST_LOGPROBS = 20
@@ -86,6 +87,8 @@ class ChatBody(CompletionBody):
     logprobs: bool | None = None
     top_logprobs: int | None = None
     tools: Any = None
+    tool_choice: Any = None
+    parallel_tool_calls: bool | None = None
     functions: Any = None
 
 
@@ -112,7 +115,8 @@ async def chat_completions(request: Request, service: Service) -> Response:
     """Answer a conversation."""
     body = await body_of(request, ChatBody)
     service = service.of(body.model)
-    refuse(tools=body.tools or body.functions)
+    refuse(functions=body.functions)
+    offer = openai_offer(body.tools, body.tool_choice, body.parallel_tool_calls)
     messages = steady(
         [from_json(each, f"message {at}") for at, each in enumerate(body.messages, 1)]
     )
@@ -123,8 +127,9 @@ async def chat_completions(request: Request, service: Service) -> Response:
     if body.top_logprobs and not body.logprobs:
         raise UsageError("top_logprobs is given without logprobs: set logprobs to true, too")
     most = logprobs_asked("top_logprobs", (body.top_logprobs or 0) if body.logprobs else None)
-    asked = [Ask(0, messages, options, logprobs=most)]
-    return await _answered(request, service, body, asked, ChatForm(service.name, most is not None))
+    ask = Ask(0, messages, options, logprobs=most, tools=offer.tools, call_policy=offer.policy)
+    form = ChatForm(service.name, most is not None, offer.notes)
+    return await _answered(request, service, body, [ask], form)
 
 
 async def completions(request: Request, service: Service) -> Response:
@@ -182,13 +187,13 @@ async def _answered(
             for at, (each, texts) in enumerate(whole)
         ],
         "usage": _usage([each.reply for each in done]),
-        **figures(done),
+        **figures(done, form.notes),
     }
     return JSONResponse(answer)
 
 
 async def _chunks(
-    replies: list[AsyncGenerator[Text | ReplyDone]],
+    replies: list[AsyncGenerator[Told | ReplyDone]],
     head: Mapping[str, Any],
     form: ChatForm | TextForm,
     *,
@@ -210,8 +215,8 @@ async def _chunks(
         if isinstance(event, ReplyDone):
             done.append(event)
             last = {"index": at, **form.piece(at, None), "finish_reason": _finish(event.reply)}
-            yield line([last], **(figures([event]) if len(replies) == 1 else {}))
-        else:
+            yield line([last], **(figures([event], form.notes) if len(replies) == 1 else {}))
+        elif not isinstance(event, CallDone):
             yield line([{"index": at, **form.piece(at, event), "finish_reason": None}])
     if counted:
         yield line([], usage=_usage([each.reply for each in done]))
@@ -300,6 +305,8 @@ def _numbered(options: ReplyOptions, number: int) -> ReplyOptions:
 
 
 def _finish(reply: Reply) -> str:
+    if reply.stop_reason is StopReason.TOOL_CALL:
+        return "tool_calls"
     return "length" if reply.stop_reason in CUT else "stop"
 
 
@@ -316,11 +323,12 @@ def _usage(replies: list[Reply]) -> dict[str, Any]:
     }
 
 
-def figures(done: list[ReplyDone]) -> dict[str, Any]:
+def figures(done: list[ReplyDone], notes: Sequence[str] = ()) -> dict[str, Any]:
     """Return what only localspec tells: seed, where the time went, and how drafting went; of several answers, of the first."""
     first = done[0]
+    own = {"seed": first.reply.seed, "stop_reason": first.reply.stop_reason.value}
     return {
-        "localspec": {"seed": first.reply.seed, "stop_reason": first.reply.stop_reason.value},
+        "localspec": {**own, **({"notes": list(notes)} if notes else {})},
         "timings": timings(first.reply),
         "speculation": drafting(first),
     }

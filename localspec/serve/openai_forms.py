@@ -4,7 +4,9 @@ from collections.abc import Sequence
 from itertools import accumulate
 from typing import Any
 
-from localspec.chat.events import Reply, Text, TokenLogprob
+from localspec.chat.events import CallBegun, CallDelta, Reply, Text, TokenLogprob, Told
+from localspec.messages import ToolCall
+from localspec.serve.tools import openai_call
 
 _UNLIKELY = -9999.0
 
@@ -14,26 +16,40 @@ class ChatForm:
 
     whole, chunk, prefix = "chat.completion", "chat.completion.chunk", "chatcmpl"
 
-    def __init__(self, model: str, logprobs: bool) -> None:
+    def __init__(self, model: str, logprobs: bool, notes: Sequence[str] = ()) -> None:
         self.model = model
+        self.notes = notes
         self._logprobs = logprobs
+        self._calls: dict[int, int] = {}
 
     def choice(self, reply: Reply, texts: Sequence[Text]) -> dict[str, Any]:
         """Return one whole answer."""
-        thoughts = {"reasoning_content": reply.thinking} if reply.thinking else {}
-        message = {"role": "assistant", "content": reply.text, "refusal": None, **thoughts}
+        more: dict[str, Any] = {"reasoning_content": reply.thinking} if reply.thinking else {}
+        content: str | None = reply.text
+        if reply.calls:
+            content = content or None
+            more["tool_calls"] = [openai_call(each) for each in reply.calls]
+        message = {"role": "assistant", "content": content, "refusal": None, **more}
         return {"message": message, "logprobs": self._likely(texts)}
 
     def opening(self) -> dict[str, Any]:
         """Return what a stream begins with."""
         return {"delta": {"role": "assistant", "content": ""}}
 
-    def piece(self, at: int, text: Text | None) -> dict[str, Any]:  # noqa: ARG002 - as the other form
-        """Return a part of a stream; without a text its end."""
-        if text is None:
-            return {"delta": {}}
-        delta = {"reasoning_content" if text.thinking else "content": text.text}
-        return {"delta": delta, "logprobs": self._likely([text])}
+    def piece(self, at: int, told: Told | None) -> dict[str, Any]:
+        """Return a part of a stream; without any its end."""
+        match told:
+            case Text():
+                delta = {"reasoning_content" if told.thinking else "content": told.text}
+                return {"delta": delta, "logprobs": self._likely([told])}
+            case CallBegun(id=name):
+                self._calls[at] = self._calls.get(at, -1) + 1
+                call = openai_call(ToolCall(name, told.name, ""))
+            case CallDelta(text=text):
+                call = {"function": {"arguments": text}}
+            case _:
+                return {"delta": {}}
+        return {"delta": {"tool_calls": [{"index": self._calls[at], **call}]}}
 
     def _likely(self, texts: Sequence[Text]) -> dict[str, Any] | None:
         if not self._logprobs:
@@ -45,6 +61,8 @@ class TextForm:
     """The forms of a completion."""
 
     whole, chunk, prefix = "text_completion", "text_completion", "cmpl"
+
+    notes: Sequence[str] = ()
 
     def __init__(self, model: str, logprobs: bool) -> None:
         self.model = model
@@ -58,9 +76,9 @@ class TextForm:
     def opening(self) -> None:
         """Return what a stream begins with: nothing."""
 
-    def piece(self, at: int, text: Text | None) -> dict[str, Any]:
+    def piece(self, at: int, text: Told | None) -> dict[str, Any]:
         """Return a part of a stream; without a text its end."""
-        if text is None:
+        if not isinstance(text, Text):
             return {"text": "", "logprobs": None}
         start = self._told.get(at, 0)
         self._told[at] = start + len(text.text)

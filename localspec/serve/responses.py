@@ -16,11 +16,12 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from localspec.chat.events import Reply, Text
+from localspec.calls import Tool
+from localspec.chat.events import CallBegun, CallDelta, CallDone, Reply, Text, Told
 from localspec.decoding.round import StopReason
 from localspec.engine.protocol import Ask, ReplyDone
 from localspec.errors import UsageError
-from localspec.messages import Message, from_json
+from localspec.messages import Message, ToolCall, from_json
 from localspec.options import ReplyOptions
 from localspec.serve.answering import Service, collected, streamed
 from localspec.serve.http import body_of
@@ -35,6 +36,7 @@ from localspec.serve.openai import (
 )
 from localspec.serve.openai_forms import likely
 from localspec.serve.steady import steady
+from localspec.serve.tools import Offer, openai_offer, result_text
 
 _LOGPROBS = "message.output_text.logprobs"
 _PARTS = {"input_text": "text", "output_text": "text"}
@@ -65,6 +67,8 @@ class ResponsesBody(msgspec.Struct):
     prompt: Any = None
     background: Any = None
     tools: Any = None
+    tool_choice: Any = None
+    parallel_tool_calls: bool | None = None
     localspec: Own = msgspec.field(default_factory=Own)
 
 
@@ -74,32 +78,39 @@ async def responses(request: Request, service: Service) -> Response:
     service = service.of(body.model)
     if body.previous_response_id is not None or body.conversation is not None:
         raise UsageError("nothing is stored here: send the whole conversation as input")
-    refuse(tools=body.tools, prompt=body.prompt, background=body.background)
+    refuse(prompt=body.prompt, background=body.background)
+    offer = openai_offer(body.tools, body.tool_choice, body.parallel_tool_calls)
     wanted = _LOGPROBS in (body.include or ()) or body.top_logprobs
     most = logprobs_asked("top_logprobs", (body.top_logprobs or 0) if wanted else None)
     draft = own_draft(body.localspec, service)
     options = _options(body, service.options)
-    ask = Ask(0, _said(body), options, draft=draft, logprobs=most)
-    shell = _shell(body, options, service.name)
+    ask = Ask(0, _said(body), options, draft=draft, logprobs=most, tools=offer.tools)
+    ask = replace(ask, call_policy=offer.policy)
+    shell = _shell(body, options, service.name, offer)
     reply = service.reply(request, ask)
     if body.stream:
-        return await streamed(request, _events(reply, shell))
+        return await streamed(request, _events(reply, shell, offer.notes))
     ((done, texts),) = await collected(request, [reply])
-    thoughts = [_reasoning(_id("rs"), done.reply.thinking)] if done.reply.thinking else []
-    answer = _message(_id("msg"), done.reply.text, _status(done.reply), likely(texts))
-    return JSONResponse(_ended(shell, done, [*thoughts, answer]))
+    told = done.reply
+    thoughts = [_reasoning(_id("rs"), told.thinking)] if told.thinking else []
+    answer = _message(_id("msg"), told.text, _status(told), likely(texts))
+    words = [answer] if told.text or not told.calls else []
+    calls = [_function_call(_id("fc"), each) for each in told.calls]
+    return JSONResponse(_ended(shell, done, [*thoughts, *words, *calls], offer.notes))
 
 
 async def _events(
-    reply: AsyncGenerator[Text | ReplyDone], shell: dict[str, Any]
+    reply: AsyncGenerator[Told | ReplyDone], shell: dict[str, Any], notes: Sequence[str]
 ) -> AsyncGenerator[str]:
-    """Yield the events of a stream: an item of thoughts, where there are some, and one of text."""
+    """Yield the events of a stream: an item of thoughts, where there are some, one of text, and one for each call."""
     numbers = count()
-    begun: _Item | None = None
+    begun: _Item | _Call | None = None
     items: list[dict[str, Any]] = []
 
-    def event(kind: str, **fields: Any) -> str:
+    def event(kind: str, fields: dict[str, Any]) -> str:
         body = {"type": kind, "sequence_number": next(numbers), **fields}
+        if kind == "response.output_item.done":
+            items.append(fields["item"])
         return f"event: {kind}\ndata: {json.dumps(body, separators=(',', ':'))}\n\n"
 
     started = False
@@ -107,27 +118,36 @@ async def _events(
         async for each in reply:
             if not started:
                 started = True
-                yield event("response.created", response=shell)
-                yield event("response.in_progress", response=shell)
-            thinking = isinstance(each, Text) and each.thinking
-            # An answer without a word is an item, too.
-            if begun is None or begun.thinking != thinking:
-                for kind, fields in begun.ending("completed") if begun else ():
-                    yield event(kind, **fields)
-                    items = [*items, fields["item"]] if "item" in fields else items
-                begun = _Item(thinking, len(items))
-                for kind, fields in begun.beginning():
-                    yield event(kind, **fields)
-            if isinstance(each, Text):
-                kind, fields = begun.delta(each)
-                yield event(kind, **fields)
-                continue
-            for kind, fields in begun.ending(_status(each.reply)):
-                yield event(kind, **fields)
-                items = [*items, fields["item"]] if "item" in fields else items
-            ended = _ended(shell, each, items)
-            yield event(f"response.{ended['status']}", response=ended)
-            return
+                yield event("response.created", {"response": shell})
+                yield event("response.in_progress", {"response": shell})
+            following = _following(begun, each, len(items) + (begun is not None))
+            if following is not begun:
+                ending = begun.ending("completed") if begun else []
+                for told in [*ending, *following.beginning()]:
+                    yield event(*told)
+                begun = following
+            if isinstance(each, ReplyDone):
+                for told in begun.ending(_status(each.reply)):
+                    yield event(*told)
+                ended = _ended(shell, each, items, notes)
+                yield event(f"response.{ended['status']}", {"response": ended})
+                return
+            if not isinstance(each, CallBegun | CallDone):
+                yield event(*begun.delta(each))
+
+
+def _following(
+    begun: "_Item | _Call | None", told: Told | ReplyDone, index: int
+) -> "_Item | _Call":
+    """Return the item that an event belongs to: another one, or the one that has begun. An answer without a word is one, too."""
+    if isinstance(told, CallBegun):
+        return _Call(told, index)
+    thinking = isinstance(told, Text) and told.thinking
+    if begun is None or (isinstance(begun, _Item) and begun.thinking != thinking):
+        return _Item(thinking, index)
+    if isinstance(told, Text) and isinstance(begun, _Call):
+        return _Item(thinking, index)
+    return begun
 
 
 class _Item:
@@ -154,7 +174,8 @@ class _Item:
             return [added]
         return [added, ("response.content_part.added", {**self._at, "part": _part("", [])})]
 
-    def delta(self, text: Text) -> tuple[str, dict[str, Any]]:
+    def delta(self, text: Told) -> tuple[str, dict[str, Any]]:
+        assert isinstance(text, Text), "it has begun with one"  # noqa: S101
         self._texts.append(text)
         told = {} if self.thinking else {"logprobs": likely([text])}
         return f"{self._kind}.delta", {**self._at, "delta": text.text, **told}
@@ -180,14 +201,61 @@ class _Item:
         return _message(self._id, text, status, likely(self._texts))
 
 
+class _Call:
+    """A call of a stream, and the events that it is told by.
+
+    Args:
+        begun: the call.
+        index: its place in the output.
+    """
+
+    def __init__(self, begun: CallBegun, index: int) -> None:
+        self._begun = begun
+        self._id = _id("fc")
+        self._index = index
+        self._arguments = ""
+
+    def beginning(self) -> list[tuple[str, dict[str, Any]]]:
+        item = self._whole("in_progress")
+        return [("response.output_item.added", {"output_index": self._index, "item": item})]
+
+    def delta(self, told: Told) -> tuple[str, dict[str, Any]]:
+        assert isinstance(told, CallDelta), "it has begun with a call"  # noqa: S101
+        self._arguments += told.text
+        at = {"item_id": self._id, "output_index": self._index}
+        return "response.function_call_arguments.delta", {**at, "delta": told.text}
+
+    def ending(self, status: str) -> list[tuple[str, dict[str, Any]]]:
+        at = {"output_index": self._index}
+        told = {"item_id": self._id, **at, "name": self._begun.name, "arguments": self._arguments}
+        item = self._whole(status)
+        return [
+            ("response.function_call_arguments.done", told),
+            ("response.output_item.done", {**at, "item": item}),
+        ]
+
+    def _whole(self, status: str) -> dict[str, Any]:
+        call = ToolCall(self._begun.id, self._begun.name, self._arguments)
+        return _function_call(self._id, call, status)
+
+
 def _said(body: ResponsesBody) -> tuple[Message, ...]:
     given: Sequence[Any] = body.input
     if isinstance(body.input, str):
         given = [{"role": "user", "content": body.input}]
     system = [{"role": "system", "content": body.instructions}] if body.instructions else []
     # Thoughts of earlier answers, which clients send back, are not read again.
-    items = [each for each in given if not (isinstance(each, dict) and _kind(each) == "reasoning")]
-    said = [*system, *map(_as_message, items)]
+    items = [each for each in given if _kind(each) != "reasoning"]
+    said: list[Any] = [*system]
+    for item in items:
+        message = _as_message(item)
+        last = said[-1] if said and isinstance(said[-1], dict) else {}
+        if _kind(item) == "function_call" and last.get("role") == "assistant":
+            # The words and the calls of an answer are items, and one message.
+            calls = [*last.get("tool_calls", ()), *message["tool_calls"]]
+            said[-1] = {**last, "tool_calls": calls}
+        else:
+            said.append(message)
     return steady([from_json(each, f"item {at}") for at, each in enumerate(said, 1)])
 
 
@@ -195,8 +263,17 @@ def _as_message(item: Any) -> Any:
     """Return an item as a chat's message."""
     if not isinstance(item, dict):
         return item
+    if _kind(item) == "function_call":
+        function = {"name": item.get("name"), "arguments": item.get("arguments")}
+        call: dict[str, Any] = {"id": item.get("call_id"), "function": function}
+        return {"role": "assistant", "content": "", "tool_calls": [call]}
+    if _kind(item) == "function_call_output":
+        output = result_text(item.get("output"))
+        return {"role": "tool", "tool_call_id": item.get("call_id"), "content": output}
     if _kind(item) != "message":
-        raise UsageError(f"an item is of type {str(_kind(item))[:40]!r}: only messages are read")
+        raise UsageError(
+            f"an item is of type {str(_kind(item))[:40]!r}: only messages, calls and their results are read"
+        )
     content = item.get("content")
     if isinstance(content, list):
         content = [
@@ -208,8 +285,8 @@ def _as_message(item: Any) -> Any:
     return {"role": item.get("role"), "content": content}
 
 
-def _kind(item: dict[str, Any]) -> Any:
-    return item.get("type", "message")
+def _kind(item: Any) -> Any:
+    return item.get("type", "message") if isinstance(item, dict) else None
 
 
 def _options(body: ResponsesBody, usual: ReplyOptions) -> ReplyOptions:
@@ -226,7 +303,7 @@ def _options(body: ResponsesBody, usual: ReplyOptions) -> ReplyOptions:
     )
 
 
-def _shell(body: ResponsesBody, options: ReplyOptions, model: str) -> dict[str, Any]:
+def _shell(body: ResponsesBody, options: ReplyOptions, model: str, offer: Offer) -> dict[str, Any]:
     """Return a response of which nothing is there yet."""
     return {
         "id": _id("resp"),
@@ -240,20 +317,25 @@ def _shell(body: ResponsesBody, options: ReplyOptions, model: str) -> dict[str, 
         "metadata": body.metadata or {},
         "model": model,
         "output": [],
-        "parallel_tool_calls": False,
+        "parallel_tool_calls": offer.policy.parallel,
         "previous_response_id": None,
         "store": False,
         "temperature": options.sampling.temperature,
         "text": {"format": body.text.format or {"type": "text"}},
-        "tool_choice": "none",
-        "tools": [],
+        "tool_choice": body.tool_choice or "auto",
+        "tools": [_function(each) for each in offer.tools],
         "top_p": options.sampling.top_p,
         "truncation": "disabled",
         "usage": None,
     }
 
 
-def _ended(shell: dict[str, Any], done: ReplyDone, output: list[dict[str, Any]]) -> dict[str, Any]:
+def _ended(
+    shell: dict[str, Any],
+    done: ReplyDone,
+    output: list[dict[str, Any]],
+    notes: Sequence[str],
+) -> dict[str, Any]:
     reply, status = done.reply, _status(done.reply)
     cut = {"reason": "max_output_tokens"} if status == "incomplete" else None
     usage = {
@@ -265,7 +347,7 @@ def _ended(shell: dict[str, Any], done: ReplyDone, output: list[dict[str, Any]])
         "total_tokens": reply.prompt_tokens + reply.completion_tokens,
     }
     told = {"status": status, "incomplete_details": cut, "output": output, "usage": usage}
-    return {**shell, **told, **figures([done])}
+    return {**shell, **told, **figures([done], notes)}
 
 
 def _status(reply: Reply) -> str:
@@ -276,6 +358,21 @@ def _status(reply: Reply) -> str:
 def _reasoning(name: str, text: str, status: str = "completed") -> dict[str, Any]:
     content = [{"type": "reasoning_text", "text": text}]
     return {"type": "reasoning", "id": name, "summary": [], "content": content, "status": status}
+
+
+def _function(tool: Tool) -> dict[str, Any]:
+    return {
+        "type": "function",
+        "name": tool.name,
+        "description": tool.description,
+        "parameters": dict(tool.parameters),
+        "strict": tool.strict,
+    }
+
+
+def _function_call(name: str, call: ToolCall, status: str = "completed") -> dict[str, Any]:
+    head = {"type": "function_call", "id": name, "call_id": call.id, "status": status}
+    return {**head, "name": call.name, "arguments": call.arguments}
 
 
 def _message(name: str, text: str, status: str, logprobs: list[dict[str, Any]]) -> dict[str, Any]:

@@ -4,7 +4,7 @@ import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from localspec.calls import Tool
 from localspec.messages import ToolCall, ToolResult
@@ -43,6 +43,7 @@ class Proposal:
     subject: str = ""
 
 
+@runtime_checkable
 class Toolbox(Protocol):
     """Functions of one origin: built-in, Python's, or a server's."""
 

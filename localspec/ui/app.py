@@ -14,6 +14,7 @@ from textual.binding import BindingType
 from textual.filter import LineFilter, NoColor
 from textual.screen import Screen
 
+from localspec.history.records import content_of
 from localspec.ui.attach import unmatched
 from localspec.ui.colours import DARK, LIGHT, THEMES
 from localspec.ui.commands import BY_NAME, COMMANDS, Command, parse
@@ -167,7 +168,7 @@ class ChatApp(App[None]):
             return
         match what:
             case "copy":
-                front.copy(message.message.typed)
+                front.copy(message.message.typed or content_of(message.message))
             case "code":
                 blocks = code_blocks(message.message.text)
                 front.copy(blocks[-1 - view.copied % len(blocks)])

@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 
 from localspec.errors import UsageError
-from localspec.history.records import StoredMessage
+from localspec.history.records import StoredMessage, content_of
 
 _CODE = re.compile(r"^ {0,3}(`{3,}|~{3,})[^\n]*\n(.*?)(?:^ {0,3}\1|\Z)", re.DOTALL | re.MULTILINE)
 
@@ -20,7 +20,10 @@ def copied(messages: Sequence[StoredMessage], what: str) -> str:
         UsageError: there is no such thing.
     """
     if what == "all":
-        return "\n\n".join(f"{each.message.role}: {each.message.typed}" for each in messages)
+        return "\n\n".join(
+            f"{each.message.role}: {each.message.typed or content_of(each.message)}"
+            for each in messages
+        )
     answers = [each.message.text for each in messages if each.message.role == "assistant"]
     if not answers:
         raise UsageError("no answer to copy yet")

@@ -84,6 +84,8 @@ class MainView:
         left = session.state.line() + (" · answering, Esc stops" if session.busy else "")
         if session.talk.system:
             left += " · system prompt"
+        if session.asking.work is not None:
+            left += " · tools"
         if session.talk.history.trouble:
             left = f"not saved · {left}"
         n_ctx = None if session.state.ready is None else session.state.ready.n_ctx

@@ -19,6 +19,7 @@ from localspec.ui.race import Race
 from localspec.ui.settings import ABOUT as ABOUT_ANSWERS
 from localspec.ui.settings import NAMES, ChatSettings
 from localspec.ui.talk import Talk
+from localspec.ui.tool_work import ToolWork
 
 SYSTEM = "system"
 CONTEXT = "ctx"
@@ -40,6 +41,7 @@ class Session:
         options: how to answer.
         folder: what paths in `@path` are relative to.
         own: says how to answer with a model, by its name; None always takes `options`.
+        work: carries out calls; None where the models may call nothing.
 
     Attributes:
         state: what is known of the engine.
@@ -55,12 +57,13 @@ class Session:
         options: ReplyOptions,
         folder: Path,
         own: Callable[[str], ReplyOptions] | None = None,
+        work: ToolWork | None = None,
     ) -> None:
         self.engine, self.talk, self.folder = engine, talk, folder
         self.state = EngineState()
         self.models = ModelSwitch(engine, self.state, load)
         settings = ChatSettings(options)
-        self.asking = Asking(engine, talk, self.state, self.models, settings, folder)
+        self.asking = Asking(engine, talk, self.state, self.models, settings, folder, work)
         self._own = own
         self._counted = 0
         self._resumed = ""
@@ -116,6 +119,8 @@ class Session:
     def close(self) -> None:
         """Keep what the models have evaluated, and end the engine."""
         self.save_state()
+        if self.asking.work is not None:
+            self.asking.work.close()
         self.asking.break_off()
         self.engine.close()
         self.talk.history.close()
@@ -134,6 +139,7 @@ class Session:
         messages = self.engine.drain()
         for message in messages:
             self._take(message)
+        self.asking.go_on_calling()
         self.asking.answering.tick()
         self.talk.history.mend()
         return messages

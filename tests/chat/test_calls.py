@@ -17,15 +17,9 @@ from localspec.chat.known_calls import written
 from localspec.chat.template import ChatTemplate
 from localspec.errors import TemplateError
 from localspec.messages import Message, ToolCall, ToolResult
+from tests.chat.toy_calls import HERMES
 from tests.vocabularies import real_templates
 
-HERMES = """{%- if tools %}{% for tool in tools %}{{ tool | tojson }}{% endfor %}{% endif %}
-{%- for message in messages %}<|im_start|>{{ message.role }}
-{{ message.content }}{% for call in message.tool_calls or [] %}{{ '\\n' }}<tool_call>
-{"name": "{{ call.function.name }}", "arguments": {{ call.function.arguments | tojson }}}
-</tool_call>{% endfor %}<|im_end|>
-{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant
-{% endif %}"""
 HERMES_FORM = CallFormat(
     '<tool_call>\n{"name": "',
     '", "arguments": ',

@@ -24,22 +24,6 @@ def test_any_cutting_gives_the_text_before_the_first_stop(
     assert stream.stopped == any(stop in text for stop in stops)
 
 
-@given(few_letters, stop_lists, st.data())
-def test_kept_feeds_are_those_that_begin_before_the_stop(
-    text: str, stops: list[str], data: st.DataObject
-) -> None:
-    chunks = [chunk for chunk in cut(data, text) if chunk]
-    stream = StopStrings(stops)
-    for chunk in chunks:
-        stream.feed(chunk)
-    stream.flush()
-    starts = [len("".join(chunks[:i])) for i in range(len(chunks))]
-    kept = before_first_stop(text, stops)
-    assert chunks[: stream.kept_feeds] == [
-        chunk for chunk, start in zip(chunks, starts, strict=True) if start < len(kept)
-    ]
-
-
 @given(few_letters, stop_lists)
 def test_only_a_possible_beginning_of_a_stop_is_held_back(text: str, stops: list[str]) -> None:
     stream = StopStrings(stops)
@@ -83,21 +67,6 @@ def test_nothing_follows_a_stop() -> None:
     assert stream.feed("a.b") == Matched("a", stopped=True)
     assert stream.feed("c") == Matched("", stopped=True)
     assert stream.flush() == ""
-    assert stream.kept_feeds == 1
-
-
-def test_a_token_that_only_starts_the_stop_is_not_kept() -> None:
-    stream = StopStrings(["…"])
-    for text in ("wait", "", "", "…"):  # the last three are the bytes of one character
-        stream.feed(text)
-    assert stream.kept_feeds == 1
-
-
-def test_all_feeds_are_kept_while_nothing_stopped() -> None:
-    stream = StopStrings()
-    assert stream.feed("a") == Matched("a", stopped=False)
-    stream.feed("")
-    assert stream.kept_feeds == 2
 
 
 @example(["a", ""])

@@ -4,13 +4,14 @@
 
 A script is a dict; every field may be left out:
 
-    answers     {part of a question: answer}; the last part that fits counts
+    answers     {part of a question, or of a call's result: answer}; the last part that fits counts
     otherwise   answers to all other questions, by their number in the conversation, over and over
     n_ctx       tokens of context (4000; a token is a byte, a few words apart)
     pass_s      seconds that a pass takes (0); a reply is a pass for each byte, or for each draft
     chunk_s     seconds that 64 tokens of a prompt take (0)
     parallel    how many requests are answered at once (1)
     thinks      whether the template knows <think> (False)
+    calls       whether the template knows calls, and answers can be held to them (False)
     fim         tokens for filling in the middle (none)
     drafts      tokens to draft a round (0); some are wrong, and the drafter calls itself model, or lookup
     fails       {part of a question: [where, at]}: answers that fail after `at` bytes: in a `pass` that llama.cpp refuses,
@@ -52,6 +53,7 @@ from localspec.engine.serving import serve
 from localspec.launch.drafting import draft_mode
 from localspec.options import LaunchOptions
 from tests import warm
+from tests.chat.toy_calls import GRAMMARS, HERMES
 from tests.engine.scripted import (
     END,
     NEVER,
@@ -145,7 +147,8 @@ def loaded(name: str, document: dict[str, Any], cancel: CancelFlag) -> Loaded:
         tokenizer=TOKENIZER,
         eog={END},
         suppressed=(),
-        template_source=THINKING_TEMPLATE if document.get("thinks") else TEMPLATE,
+        template_source=_template(document),
+        grammar=GRAMMARS if document.get("calls") else None,
         target_name=name,
         draft_model_name=f"{name}-draft" if drafts else None,
         cancel=cancel,
@@ -184,6 +187,12 @@ def loaded(name: str, document: dict[str, Any], cancel: CancelFlag) -> Loaded:
         return FixedPolicy(KnowingDrafter(script), drafts)
 
     return Loaded(assistant, save, restore, policy, costs_of(document))
+
+
+def _template(document: Mapping[str, Any]) -> str:
+    if document.get("calls"):
+        return HERMES
+    return THINKING_TEMPLATE if document.get("thinks") else TEMPLATE
 
 
 def costs_of(document: dict[str, Any]) -> PairCosts | None:

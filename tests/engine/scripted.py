@@ -100,7 +100,7 @@ def _prompt(tokens: Sequence[int]) -> tuple[int, ...]:
 def _questions(prompt: tuple[int, ...]) -> list[str]:
     pieces = (b"\x00" if token == BEGIN else TOKENIZER.piece(token) for token in prompt)
     turns = b"".join(pieces).decode(errors="replace").split("\0")
-    return [turn.removeprefix("user\n") for turn in turns if turn.startswith("user\n")]
+    return [turn.partition("\n")[2] for turn in turns if turn.startswith(("user\n", "tool\n"))]
 
 
 @lru_cache(maxsize=100)

@@ -5,10 +5,20 @@ import time
 
 import pytest
 
-from localspec.chat.events import Prefilling, RoundDone, Started, StreamEvent, Text
+from localspec.chat.events import (
+    CallBegun,
+    CallDelta,
+    CallDone,
+    Prefilling,
+    RoundDone,
+    Started,
+    StreamEvent,
+    Text,
+)
 from localspec.decoding.round import Draft, Round, Verdict
 from localspec.engine.outbox import Outbox
 from localspec.engine.protocol import Downloading, Hello, Loading, Measuring, Notice, ReplyEvents
+from localspec.messages import ToolCall
 
 
 def happened(request: int, *events: StreamEvent) -> ReplyEvents:
@@ -172,3 +182,23 @@ def wait_for(holds: object) -> bool:
     while not holds() and time.monotonic() < end_s:
         time.sleep(0.001)
     return bool(holds())
+
+
+def test_arguments_that_wait_are_joined_and_never_across_calls(
+    outbox: Outbox, reader: Reader
+) -> None:
+    done = CallDone(ToolCall("1", "f", "{}"))
+    told: list[StreamEvent] = [Text("a"), Text("b"), CallBegun("1", "f"), CallDelta("1", "{")]
+    told += [CallDelta("1", "}"), done, CallBegun("2", "f"), CallDelta("2", "{")]
+    for each in told:
+        outbox.put(happened(1, each))
+    (notice,) = all_of(outbox, reader)
+    assert notice == happened(
+        1,
+        Text("ab"),
+        CallBegun("1", "f"),
+        CallDelta("1", "{}"),
+        done,
+        CallBegun("2", "f"),
+        CallDelta("2", "{"),
+    )

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from localspec.calls import Tool
 from localspec.chat.events import Reply, RoundDone, Started, Text
 from localspec.engine import wire
 from localspec.engine.protocol import (
@@ -34,6 +35,13 @@ st.register_type_strategy(int, st.integers(-(1 << 40), 1 << 40))
 st.register_type_strategy(ReplyOptions, some(ReplyOptions))
 st.register_type_strategy(LaunchOptions, some(LaunchOptions))
 st.register_type_strategy(Message, MESSAGES)
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-9, 9) | TEXTS,
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(TEXTS, inner, max_size=2),
+    max_leaves=4,
+)
+SCHEMAS = st.dictionaries(TEXTS, JSON, max_size=2)
+st.register_type_strategy(Tool, st.builds(Tool, st.sampled_from(["a", "b.c"]), SCHEMAS, TEXTS))
 NOTICE_KINDS = [kind for kind in get_args(Notice) if kind is not EngineDied]
 
 
@@ -81,8 +89,8 @@ def said(part: object) -> bytes:
         (b"[" * 100_000, "not valid JSON"),
         (b"[1]", "a frame is a list"),
         (b"null", "a frame is a NoneType"),
-        (b"{}", "protocol None, this side speaks 7"),
-        (frame(v=3), "protocol 3, this side speaks 7: localspec was changed while it ran"),
+        (b"{}", "protocol None, this side speaks 8"),
+        (frame(v=3), "protocol 3, this side speaks 8: localspec was changed while it ran"),
         (frame(v=True), "protocol True"),
         (frame(v="1"), "protocol 1, this"),
         (frame(type="Nonsense"), "unknown type 'Nonsense'"),
@@ -125,11 +133,11 @@ def said(part: object) -> bytes:
         (frame(type="Ask", messages=[], options={"json_schema": {}}), "json_schema cannot be {}"),
         (frame(type="Ask", messages=[], options={"max_tokens": 0}), "max_tokens is 0"),
         (
-            b'{"v": 7, "type": "Load", "options": {"pair": "a\\n", "target": "b"}}',
+            b'{"v": 8, "type": "Load", "options": {"pair": "a\\n", "target": "b"}}',
             "Load.options cannot be: pair a and target b cannot be combined",
         ),
-        (b'{"v": 7, "type": "Ask", "id": NaN}', "not valid JSON: NaN is not a number"),
-        (b'{"v": 7, "type": "Cancel", "id": ' + b"9" * 10_000 + b"}", "not valid JSON"),
+        (b'{"v": 8, "type": "Ask", "id": NaN}', "not valid JSON: NaN is not a number"),
+        (b'{"v": 8, "type": "Cancel", "id": ' + b"9" * 10_000 + b"}", "not valid JSON"),
     ],
 )
 def test_what_is_no_frame_is_refused_in_one_line(line: bytes, told: str) -> None:

@@ -7,7 +7,19 @@ from pathlib import Path
 
 import pytest
 
-from localspec.chat.events import Prefilling, Reply, RoundDone, Started, Text, TokenLogprob
+from localspec.calls import Tool
+from localspec.calls.policy import CallPolicy
+from localspec.chat.events import (
+    CallBegun,
+    CallDelta,
+    CallDone,
+    Prefilling,
+    Reply,
+    RoundDone,
+    Started,
+    Text,
+    TokenLogprob,
+)
 from localspec.decoding.round import Draft, Round, Spent, StopReason, Verdict
 from localspec.decoding.stats import AcceptanceStats
 from localspec.engine.protocol import (
@@ -75,9 +87,14 @@ COMMAND_SAMPLES: tuple[Command, ...] = (
         logprobs=3,
         afresh=True,
         client="5f2c",
+        tools=(Tool("area", {"type": "object", "properties": {"of": {"enum": [1, None]}}}, "é"),),
+        call_policy=CallPolicy(
+            ("a",), ("b",), ("c",), (("*", 2),), (("d", ("e", "f")),), ("g",), "required", False
+        ),
     ),
     Ask(3, SAID[:2], ReplyOptions(grammar='root ::= "a"')),
     Count(4, SAID),
+    Count(4, SAID, (Tool("now", {}),)),
     Tokenize(5, "é"),
     Tokenize(6, "<s>", add_special=True),
     Detokenize(7, (1, 2)),
@@ -107,6 +124,7 @@ REPLY = Reply(
     SPENT,
     "auto",
     AcceptanceStats(1, 2, 1, 2, {"model": AcceptanceStats(1, 2, 1, 2)}),
+    (ToolCall("1", "area", '{"of": "x"}'),),
 )
 NOTICE_SAMPLES: tuple[Notice, ...] = (
     Hello("0.1.0", 123),
@@ -127,6 +145,10 @@ NOTICE_SAMPLES: tuple[Notice, ...] = (
             RoundDone(ROUND, ("", "🚀")),
             Text("hm", True, (TokenLogprob("hm", -0.5, (("hm", -0.5), ("\xc3", -1.5))),)),
         ),
+    ),
+    ReplyEvents(
+        1,
+        (CallBegun("1", "area"), CallDelta("1", "{}"), CallDone(ToolCall("1", "area", "{}"))),
     ),
     ReplyDone(1, PLAIN, Message.assistant("")),
     ReplyDone(

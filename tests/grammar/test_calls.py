@@ -1,6 +1,7 @@
 """Grammars of calls over bytes: what they let through is a valid call of a function that is offered."""
 
 import json
+from collections.abc import Sequence
 from random import Random
 from typing import Any
 
@@ -8,6 +9,7 @@ import numpy as np
 import pytest
 
 from localspec.calls import CallFormat, Tool
+from localspec.calls.policy import CallPolicy, Turn
 from localspec.errors import UsageError
 from localspec.grammar import Grammars
 from localspec.grammar.automaton import GrammarAutomaton
@@ -20,7 +22,12 @@ GRAMMARS = Grammars(ByteVocabulary())
 def rule(
     form: CallFormat, *tools: Tool, begun: bool = False, several: bool = True
 ) -> GrammarAutomaton:
-    return GRAMMARS.of_calls(form, tools or TOOLS, {}, begun=begun, several=several)
+    offered = tools or tuple(TOOLS)
+    return GRAMMARS.of_calls(form, offered, turns(offered, several=several), {}, begun=begun)
+
+
+def turns(tools: Sequence[Tool], *, several: bool = True) -> Sequence[Turn]:
+    return CallPolicy(parallel=several).turns([each.name for each in tools], []).turns
 
 
 def passes(automaton: GrammarAutomaton, text: str) -> bool:
@@ -132,16 +139,23 @@ def test_control_tokens_stand_for_their_texts() -> None:
     vocabulary = ByteVocabulary(more_eog=1)
     vocabulary.longer = {b"\xff\xfe": END + 2}
     control = {"[CALL]": END + 2, "[END]": END + 1}
-    calls = Grammars(vocabulary).of_calls(form, TOOLS, control, begun=False, several=True)
+    calls = Grammars(vocabulary).of_calls(form, TOOLS, turns(TOOLS), control)
     state = calls.start()
     for token in [END + 2, *b'{"name": "now", "arguments": {}}', END + 1]:
         assert calls.allows(state, np.array([token]))[0]
         state = calls.step(state, token)
 
 
-def test_a_schema_that_cannot_be_kept_is_refused_with_its_place() -> None:
-    schema = {"a": {"type": "string", "format": "date"}}
+def test_a_schema_that_cannot_be_kept_is_refused_with_its_place_where_that_is_asked() -> None:
+    schema = {"type": "object", "properties": {"a": {"type": "string", "format": "date"}}}
     with pytest.raises(UsageError, match="format"):
-        rule(XML_FORM, tool(properties=schema))
+        rule(XML_FORM, Tool("f", schema, strict=True))
+    text = "<tool_call>\n<function=f>\n<parameter=a>\nx\n</parameter>\n</function>\n</tool_call>"
+    assert passes(rule(XML_FORM, Tool("f", schema)), text)
+    odd = {**schema, "properties": {"a": {"not": {"type": "null"}}}, "required": ["a"]}
+    calls = rule(HERMES_FORM, Tool("f", odd))
+    assert passes(calls, hermes("f", {"a": 1}))
+    assert not passes(calls, hermes("f", {})), "what is required still is"
+    assert not passes(calls, hermes("f", {"a": 1, "b": 2}))
     with pytest.raises(UsageError, match="among its properties"):
-        rule(XML_FORM, tool(properties={}, required=["a"]))
+        rule(XML_FORM, Tool("f", {"properties": {}, "required": ["a"]}, strict=True))

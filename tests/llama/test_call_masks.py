@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from localspec.calls import CallFormat, Tool
-from localspec.chat.after_trigger import AfterTrigger
+from localspec.calls.policy import Turn
 from localspec.chat.call_parser import CallParser
 from localspec.chat.events import CallDone, Text
 from localspec.decoding.constraint import AnswerConstraint
@@ -37,6 +37,7 @@ TOOLS = [
     ),
     Tool("now", {"type": "object", "properties": {}, "additionalProperties": False}),
 ]
+ONE_CALL: tuple[Turn, ...] = ({"get_weather": 1, "now": 1}, {})
 
 
 @pytest.fixture(scope="module")
@@ -49,9 +50,8 @@ def pieces(smollm2: LlamaModel) -> list[bytes]:
     return smollm2.vocabulary.pieces()
 
 
-def lazy(form: CallFormat, grammars: Grammars, pieces: Sequence[bytes]) -> AnswerConstraint[Any]:
-    rule = grammars.of_calls(form, TOOLS, {}, begun=True, several=False)
-    return AnswerConstraint(AfterTrigger(rule, form.trigger, pieces, {}), 0)
+def lazy(form: CallFormat, grammars: Grammars) -> AnswerConstraint[Any]:
+    return AnswerConstraint(grammars.of_answers(form, TOOLS, ONE_CALL, {}), 0)
 
 
 def ids_of(smollm2: LlamaModel, text: str) -> list[int]:
@@ -75,7 +75,7 @@ def walk(
 def test_before_the_trigger_all_but_what_runs_past_it_may_follow(
     smollm2: LlamaModel, grammars: Grammars, pieces: list[bytes]
 ) -> None:
-    constraint = lazy(HERMES_FORM, grammars, pieces)
+    constraint = lazy(HERMES_FORM, grammars)
     answer = ids_of(smollm2, "The weather: <tool_call")
     everything = np.arange(len(pieces))
     for end in range(len(answer) + 1):
@@ -94,13 +94,13 @@ def test_before_the_trigger_all_but_what_runs_past_it_may_follow(
 def test_nothing_but_valid_calls_follows(
     smollm2: LlamaModel, grammars: Grammars, pieces: list[bytes], form: CallFormat, required: bool
 ) -> None:
-    whole = grammars.of_calls(form, TOOLS, {}, begun=False, several=False)
+    whole = grammars.of_calls(form, TOOLS, ONE_CALL, {})
     for seed in range(8):
         if required:
             constraint: AnswerConstraint[Any] = AnswerConstraint(whole, 0)
             said = ""
         else:
-            constraint, said = lazy(form, grammars, pieces), "Let me see. "
+            constraint, said = lazy(form, grammars), "Let me see. "
         begun = [] if required else [*ids_of(smollm2, said), *ids_of(smollm2, form.trigger)]
         answer = walk(constraint, begun, sorted(smollm2.vocabulary.eog), seed)
         text = b"".join(pieces[token] for token in answer).decode()
@@ -119,8 +119,8 @@ def test_rejected_drafts_leave_no_trace(
     text = 'Well. <tool_call>\n{"name": "get_weather", "arguments": {"city": "Rio"}}\n</tool_call>'
     answer = [token for part in (text[:17], text[17:]) for token in ids_of(smollm2, part)]
     everything = np.arange(len(pieces))
-    asked, random = lazy(HERMES_FORM, grammars, pieces), Random(7)
-    fresh = lazy(HERMES_FORM, grammars, pieces)
+    asked, random = lazy(HERMES_FORM, grammars), Random(7)
+    fresh = lazy(HERMES_FORM, grammars)
     for end in range(len(answer)):
         # A draft that goes elsewhere, over and into the trigger, and is rejected.
         begun = random.randrange(end + 1)

@@ -140,7 +140,7 @@ def test_the_models_are_listed_and_no_other_is_answered_for(client: openai.OpenA
         ({"logprobs": "yes"}, "logprobs"),
         ({"logprobs": True, "top_logprobs": 21}, "0 to 20"),
         ({"top_logprobs": 2}, "without logprobs"),
-        ({"tools": [{"type": "function"}]}, "tools"),
+        ({"functions": [{"name": "f"}]}, "functions"),
         ({"response_format": {"type": "yaml"}}, "response_format"),
         ({"logit_bias": {"x": 1}}, "logit_bias"),
         ({"messages": [{"role": "robot", "content": "x"}]}, "robot"),

@@ -93,9 +93,8 @@ def test_logprobs_are_told(client: openai.OpenAI) -> None:
     [
         ({"previous_response_id": "resp_1"}, "nothing is stored"),
         ({"conversation": "conv_1"}, "nothing is stored"),
-        ({"tools": [{"type": "function", "name": "f"}]}, "tools"),
         ({"background": True}, "background"),
-        ({"input": [{"type": "function_call_output", "output": "x"}]}, "only messages"),
+        ({"input": [{"type": "item_reference", "id": "x"}]}, "only messages"),
         ({"input": []}, "say something"),
         ({"input": [3]}, "item 1"),
         ({"input": [{"role": "user", "content": [{"type": "input_image"}]}]}, "only text is"),

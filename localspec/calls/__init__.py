@@ -1,14 +1,19 @@
 """Tool and CallFormat: what a model may call, and how it writes a call. Values; they know no template and no grammar."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
+
+from localspec.display import printable_line
+from localspec.errors import UsageError
 
 ID_SLOT, INDEX_SLOT, NAME_SLOT = "\ue000", "\ue001", "\ue002"
 """Characters that stand in a text of a format for the id of the call, its number, and its name once more.
 
 They are private to Unicode, so no template writes them.
 """
+_NAME = re.compile(r"[\w.-]{1,128}", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,14 +21,26 @@ class Tool:
     """A function that a model may call.
 
     Args:
-        name: of the function.
+        name: of the function: letters, digits, `_`, `-` and `.`.
         parameters: JSON schema of its arguments, an object.
         description: what it does.
+        strict: whether a schema that a call cannot be held to is an error; else its parts may be anything.
+
+    Raises:
+        UsageError: the name has other characters, or is too long.
     """
 
     name: str
     parameters: Mapping[str, Any]
     description: str = ""
+    strict: bool = False
+
+    def __post_init__(self) -> None:
+        if not _NAME.fullmatch(self.name):
+            raise UsageError(
+                f"a tool has the name {printable_line(self.name)[:40]!r}: "
+                "use letters, digits, _ - and . only, at most 128"
+            )
 
     def to_json(self) -> dict[str, Any]:
         """Return it as OpenAI's chat bodies and chat templates have it."""

@@ -1,0 +1,111 @@
+"""Calling: what an assistant knows of its model's calls, and which of them a reply may have."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from hashlib import blake2b
+from itertools import count
+
+from localspec.calls import CallFormat, Tool
+from localspec.calls.policy import Made, Turns
+from localspec.chat.call_finder import call_format
+from localspec.chat.call_parser import CallParser
+from localspec.chat.conversation import Conversation
+from localspec.chat.template import ChatTemplate
+from localspec.chat.tokenizer import Tokenizer, control_pieces
+from localspec.messages import Message, ToolResult
+
+_LETTERS = "0123456789abcdefghijklmnopqrstuvwxyz"
+_ID_LENGTH = 9  # Mistral's templates refuse others
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CallDialect:
+    """How a model writes calls, in its vocabulary.
+
+    Args:
+        form: the texts around their parts.
+        pieces: bytes of the control tokens that these are made of, by id.
+        markers: the special texts that they are made of, control tokens or not.
+    """
+
+    form: CallFormat
+    pieces: Mapping[int, bytes]
+    markers: tuple[str, ...]
+
+    @property
+    def control(self) -> Mapping[str, int]:
+        """The ids of the control tokens by their text."""
+        return {text.decode(): token for token, text in self.pieces.items()}
+
+
+def call_dialect(template: ChatTemplate, tokenizer: Tokenizer) -> CallDialect | None:
+    """Return how a model writes calls; None where its template does not tell."""
+    form = call_format(template)
+    if form is None:
+        return None
+    texts = [form.begin, form.then, form.end, form.next or ""]
+    if form.tagged is not None:
+        tagged = form.tagged
+        values = (tagged.string.open, tagged.string.close, tagged.other.open, tagged.other.close)
+        texts += [tagged.first, tagged.next, tagged.none or "", *values]
+    markers = [each for each in tokenizer.special_texts() if any(each in text for text in texts)]
+    return CallDialect(form, control_pieces(texts, tokenizer), tuple(markers))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Calling:
+    """The calls that a reply may have.
+
+    Args:
+        dialect: how the model writes them.
+        tools: the functions that there are.
+        turns: which of them may be called, and when.
+    """
+
+    dialect: CallDialect
+    tools: tuple[Tool, ...]
+    turns: Turns
+
+    @classmethod
+    def of(cls, conversation: Conversation, dialect: CallDialect) -> "Calling":
+        """Return the calls that the next reply of a conversation may have.
+
+        Raises:
+            UsageError: a call is required, and none is allowed.
+        """
+        tools = conversation.offered
+        made = calls_made(conversation.messages)
+        turns = conversation.call_policy.turns([each.name for each in tools], made)
+        return cls(dialect, tools, turns)
+
+    def parser(self, seed: int, prompt: Sequence[int]) -> CallParser | None:
+        """Return what reads the calls of a reply; None where it may have none.
+
+        Args:
+            seed: of the reply. The same seed and prompt give the same ids of calls: templates may write them.
+            prompt: ids of tokens.
+        """
+        names = self.turns.names
+        if not names:
+            return None
+        offered = [each for each in self.tools if each.name in names]
+        ids = call_ids(seed, prompt)
+        return CallParser(self.dialect.form, offered, lambda: next(ids))
+
+
+def calls_made(messages: Sequence[Message]) -> list[Made]:
+    """Return the calls of a conversation, in order."""
+    results = [part for each in messages for part in each.parts if isinstance(part, ToolResult)]
+    good = {each.call_id for each in results if not each.is_error}
+    return [Made(call.name, call.id in good) for each in messages for call in each.calls]
+
+
+def call_ids(seed: int, prompt: Sequence[int]) -> Iterator[str]:
+    """Yield ids for the calls of a reply, of nine letters and digits."""
+    start = blake2b(f"{seed} {','.join(map(str, prompt))}".encode(), digest_size=8)
+    for number in count():
+        each = start.copy()
+        each.update(f" {number}".encode())
+        value = int.from_bytes(each.digest())
+        digits = [value // len(_LETTERS) ** place % len(_LETTERS) for place in range(_ID_LENGTH)]
+        yield "".join(_LETTERS[digit] for digit in digits)

@@ -1,0 +1,216 @@
+"""Tools as the interfaces have them: functions offered, which of them may be called, calls told, and results taken back.
+
+A tool of another type is one that its service runs itself, such as a search of the web: it is left out, with a note.
+
+Source: the API references of OpenAI and Anthropic.
+"""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from localspec.calls import Tool
+from localspec.calls.policy import CallPolicy
+from localspec.display import printable_line
+from localspec.errors import UsageError
+from localspec.messages import ToolCall
+
+_NO_ARGUMENTS: Mapping[str, Any] = {"type": "object", "properties": {}}
+_CHOICES = {"auto": "auto", "none": "none", "required": "required", "any": "required"}
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """What a request lets its model call.
+
+    Args:
+        tools: the functions.
+        policy: which of them.
+        notes: what was left out, a sentence each.
+    """
+
+    tools: tuple[Tool, ...] = ()
+    policy: CallPolicy = field(default_factory=CallPolicy)
+    notes: tuple[str, ...] = ()
+
+
+def openai_offer(tools: Any, choice: Any, parallel: bool | None) -> Offer:
+    """Return what a body of OpenAI's offers: of chat completions, or of responses, where a function's fields stand outside.
+
+    Raises:
+        UsageError: it cannot be read.
+    """
+
+    def read(each: dict[str, Any], what: str) -> Tool | None:
+        if each.get("type", "function") != "function":
+            return None
+        function = each.get("function", each)
+        if not isinstance(function, dict):
+            raise UsageError(f"{what} has no function: write its name and parameters")
+        return _tool(function, "parameters", what)
+
+    offer = _offered(tools, read)
+    kind, names = _choice(choice)
+    return _chosen(offer, kind, names, parallel is not False)
+
+
+def anthropic_offer(tools: Any, choice: Any) -> Offer:
+    """Return what a body of Anthropic's offers.
+
+    Raises:
+        UsageError: it cannot be read.
+    """
+
+    def read(each: dict[str, Any], what: str) -> Tool | None:
+        custom = each.get("type") in {None, "custom"}
+        return _tool(each, "input_schema", what) if custom else None
+
+    offer = _offered(tools, read)
+    parallel = not (isinstance(choice, dict) and choice.get("disable_parallel_tool_use"))
+    kind, names = _choice(choice)
+    return _chosen(offer, kind, names, parallel)
+
+
+def _offered(value: Any, read: Any) -> Offer:
+    if value is not None and not isinstance(value, list):
+        raise UsageError("tools is not a list: write a list of tools")
+    tools, left_out = list[Tool](), list[str]()
+    for number, each in enumerate(value or (), 1):
+        what = f"tool {number}"
+        if not isinstance(each, dict):
+            raise UsageError(f"{what} is not an object: write its name and its schema")
+        tool = read(each, what)
+        if tool is None:
+            left_out.append(printable_line(str(each.get("type")))[:40])
+        else:
+            tools.append(tool)
+    notes = (f"tools left out, only functions are supported: {', '.join(left_out)}",)
+    return Offer(tuple(tools), notes=notes if left_out else ())
+
+
+def _tool(function: dict[str, Any], schema_key: str, what: str) -> Tool:
+    name, schema = function.get("name"), function.get(schema_key)
+    if not isinstance(name, str):
+        raise UsageError(f"{what} has no name: write one")
+    if schema is None:
+        schema = _NO_ARGUMENTS
+    if not isinstance(schema, dict):
+        raise UsageError(f"{schema_key} of {what} is no schema: write an object")
+    description = function.get("description") or ""
+    if not isinstance(description, str):
+        raise UsageError(f"the description of {what} is not text: write some")
+    return Tool(name, schema, description, strict=function.get("strict") is True)
+
+
+def _choice(value: Any) -> tuple[str, list[str] | None]:
+    """Return the word of a choice, and the functions that it names; None where it names none."""
+    if value is None:
+        return "auto", None
+    kind, names = value, None
+    if isinstance(value, dict):
+        kind = value.get("type")
+        if kind == "allowed_tools":
+            allowed = value.get("allowed_tools", value)
+            kind = allowed.get("mode") if isinstance(allowed, dict) else None
+            listed = allowed.get("tools") if isinstance(allowed, dict) else None
+            names = [_named(each) for each in listed] if isinstance(listed, list) else None
+        elif kind in {"function", "tool"}:
+            kind, names = "required", [_named(value)]
+    if not isinstance(kind, str) or kind not in _CHOICES:
+        raise UsageError(
+            f"tool_choice is {printable_line(str(value))[:60]}: choose auto, none, required or any, or name a function"
+        )
+    return _CHOICES[kind], names
+
+
+def _named(value: Any) -> str:
+    function = value.get("function", value) if isinstance(value, dict) else None
+    name = function.get("name") if isinstance(function, dict) else None
+    if not isinstance(name, str):
+        raise UsageError("tool_choice names no function: write its name")
+    return name
+
+
+def _chosen(offer: Offer, kind: str, names: list[str] | None, parallel: bool) -> Offer:
+    known = {each.name for each in offer.tools}
+    missing = next((each for each in names or () if each not in known), None)
+    if missing is not None:
+        raise UsageError(
+            f"tool_choice names {printable_line(missing)[:60]!r}, which is none of the tools: add it to them"
+        )
+    if kind == "required" and not known:
+        raise UsageError("tool_choice requires a call, and there are no functions: add some")
+    # Patterns are the policy's: a bracket or star in a name would be one, but names have neither.
+    allow = None if names is None else tuple(names)
+    policy = CallPolicy(allow, choice=kind, parallel=parallel)  # type: ignore[arg-type]  # one of _CHOICES
+    return replace(offer, policy=policy)
+
+
+def openai_call(call: ToolCall) -> dict[str, Any]:
+    """Return a call as a chat completion has it."""
+    function = {"name": call.name, "arguments": call.arguments}
+    return {"id": call.id, "type": "function", "function": function}
+
+
+def anthropic_messages(messages: Sequence[Any]) -> Iterator[Any]:
+    """Yield messages of Anthropic's in OpenAI's form: calls, results and thoughts are blocks there, and none here."""
+    for each in messages:
+        content = each.get("content") if isinstance(each, dict) else None
+        if not isinstance(content, list):
+            yield each
+            continue
+        kinds: dict[Any, list[dict[str, Any]]] = {}
+        for block in content:
+            if not isinstance(block, dict):
+                raise UsageError("a block of a message is not an object: write its type")
+            kinds.setdefault(block.get("type"), []).append(block)
+        for block in kinds.pop("tool_result", []):
+            yield _result(block)
+        thoughts = "".join(str(block.get("thinking", "")) for block in kinds.pop("thinking", []))
+        kinds.pop("redacted_thinking", None)
+        calls = [_call_of_block(block) for block in kinds.pop("tool_use", [])]
+        rest = [block for some in kinds.values() for block in some]
+        if not rest and not calls and not thoughts:
+            continue  # it was results alone
+        more: dict[str, Any] = {"tool_calls": calls} if calls else {}
+        more |= {"reasoning_content": thoughts} if thoughts else {}
+        yield {**each, "content": rest or ("" if calls or thoughts else rest), **more}
+
+
+def _result(block: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "role": "tool",
+        "tool_call_id": block.get("tool_use_id"),
+        "content": result_text(block.get("content", "")),
+        "is_error": block.get("is_error") is True,
+    }
+
+
+def result_text(content: Any) -> Any:
+    """Return what a function returned: texts, of which any may be empty. What is none is said to be left out."""
+    if not isinstance(content, list):
+        return content
+    texts = [
+        each["text"]
+        if isinstance(each, dict) and isinstance(each.get("text"), str)
+        else "[not text: left out]"
+        for each in content
+    ]
+    return "\n".join(texts)
+
+
+def _call_of_block(block: dict[str, Any]) -> dict[str, Any]:
+    arguments = json.dumps(block.get("input") or {}, ensure_ascii=False)
+    return {
+        "id": block.get("id"),
+        "function": {"name": block.get("name"), "arguments": arguments},
+    }
+
+
+def arguments_object(call: ToolCall) -> Any:
+    """Return the arguments of a call, which are a JSON object."""
+    try:
+        return json.loads(call.arguments)
+    except ValueError:
+        return {}

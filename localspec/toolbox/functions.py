@@ -1,0 +1,142 @@
+"""Functions: typed Python functions as tools, their schemas taken from annotations and docstrings."""
+
+import inspect
+import json
+import re
+import threading
+import types
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+
+from localspec.calls import Tool
+from localspec.display import printable_line
+from localspec.errors import UsageError
+from localspec.messages import ToolCall, ToolResult
+from localspec.toolbox.toolbox import Access, Proposal
+
+_TYPES: Mapping[Any, str] = {
+    str: "string",
+    int: "integer",
+    float: "number",
+    bool: "boolean",
+    types.NoneType: "null",
+}
+_ARGUMENT = re.compile(r"^ +(\w+)(?: *\([^)]*\))?: +(.+(?:\n {8,}.+)*)", re.MULTILINE)
+_KEYWORD = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+
+
+class Functions:
+    """A toolbox of Python functions; see `Toolbox`. They are called with keyword arguments, in the thread that asks.
+
+    What a function returns is told as text, or as JSON; what it raises is an error that the model sees.
+
+    Args:
+        functions: with annotations of `str`, `int`, `float`, `bool`, `list`, `dict`, `Literal`, and unions of them. The
+            docstring describes the function, and under `Args:` its arguments.
+
+    Raises:
+        UsageError: an annotation has no schema, or an argument has no name.
+    """
+
+    def __init__(self, functions: Iterable[Callable[..., Any]]) -> None:
+        self._functions = {each.__name__: each for each in functions}
+        self._tools = [tool_of(each) for each in self._functions.values()]
+
+    @property
+    def tools(self) -> Sequence[Tool]:
+        """Return the functions as tools."""
+        return self._tools
+
+    def propose(self, call: ToolCall) -> Proposal:
+        """Return what a call would do: whatever its function does."""
+        shown = printable_line(f"{call.name}({call.arguments})")
+        try:
+            self._bound(call)
+        except UsageError as error:
+            return Proposal(Access.RUN, shown, error=str(error))
+        return Proposal(Access.RUN, shown)
+
+    def call(self, call: ToolCall, stop: threading.Event) -> ToolResult:  # noqa: ARG002 - Python cannot stop a function
+        """Call a function and return what it returns."""
+        try:
+            result = self._bound(call)()
+            text = (
+                result
+                if isinstance(result, str)
+                else json.dumps(result, ensure_ascii=False, default=str)
+            )
+        except UsageError as error:
+            return ToolResult(call.id, str(error), is_error=True)
+        except Exception as error:  # whatever it is: the model is told, and may do better
+            return ToolResult(call.id, f"{type(error).__name__}: {error}", is_error=True)
+        return ToolResult(call.id, text)
+
+    def close(self) -> None:
+        """End nothing: a function that was called has ended."""
+
+    def _bound(self, call: ToolCall) -> Callable[[], Any]:
+        function = self._functions.get(call.name)
+        if function is None:
+            raise UsageError(
+                f"there is no function {call.name}: call one of {', '.join(self._functions)}"
+            )
+        try:
+            arguments = json.loads(call.arguments)
+        except (ValueError, RecursionError):
+            arguments = None
+        if not isinstance(arguments, dict):
+            raise UsageError(f"the arguments of {call.name} are no JSON object: write one")
+        try:
+            inspect.signature(function).bind(**arguments)
+        except TypeError as error:
+            raise UsageError(f"{call.name}: {error}") from None
+        return lambda: function(**arguments)
+
+
+def tool_of(function: Callable[..., Any]) -> Tool:
+    """Return a function as a tool.
+
+    Raises:
+        UsageError: an annotation has no schema, an argument has no name, or the function is asynchronous.
+    """
+    name = function.__name__
+    if inspect.iscoroutinefunction(function):
+        raise UsageError(f"{name} is asynchronous: give a function that returns its result")
+    document = inspect.getdoc(function) or ""
+    described = dict(_ARGUMENT.findall(document.partition("Args:")[2]))
+    hints = get_type_hints(function)
+    properties: dict[str, Any] = {}
+    required: list[str] = []
+    for each in inspect.signature(function).parameters.values():
+        if each.kind not in _KEYWORD:
+            raise UsageError(f"{name} takes {each}: name all of its arguments")
+        schema = _schema(hints.get(each.name, Any), f"{each.name} of {name}")
+        if each.name in described:
+            schema = {**schema, "description": " ".join(described[each.name].split())}
+        properties[each.name] = schema
+        if each.default is inspect.Parameter.empty:
+            required.append(each.name)
+    parameters = {"type": "object", "properties": properties, "required": required}
+    return Tool(name, parameters, document.partition("\n\n")[0].strip())
+
+
+def _schema(hint: Any, what: str) -> dict[str, Any]:
+    if hint is Any:
+        return {}
+    if hint in _TYPES:
+        return {"type": _TYPES[hint]}
+    origin, given = get_origin(hint) or hint, get_args(hint)
+    if origin is Literal:
+        return {"enum": list(given)}
+    if origin in {Union, types.UnionType}:
+        return {"anyOf": [_schema(each, what) for each in given]}
+    if origin is list:
+        return {"type": "array", **({"items": _schema(given[0], what)} if given else {})}
+    if origin is dict and (not given or given[0] is str):
+        return {
+            "type": "object",
+            "additionalProperties": _schema(given[1], what) if given else True,
+        }
+    raise UsageError(
+        f"{what} has the type {hint}: annotate it with str, int, float, bool, list, dict, Literal, or a union of them"
+    )

@@ -1,0 +1,249 @@
+"""Policies of calls: no run leaves one, whoever wants to call what; and files that say them."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from random import Random
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from localspec.calls import Tool
+from localspec.calls.policy import CallPolicy, Made, policy_of_toml
+from localspec.chat.assistant import Assistant
+from localspec.chat.conversation import Conversation
+from localspec.decoding.model import Logits
+from localspec.decoding.policy.policy import plain_policy
+from localspec.errors import UsageError
+from localspec.messages import Message, ToolResult
+from localspec.options import ReplyOptions, SamplingParams
+from tests.chat.test_assistant import Teller, Tellers, models_of
+from tests.chat.toy_calls import END, GRAMMARS, HERMES, N_VOCAB
+from tests.examples import examples
+
+NAMES = ("a", "b", "c", "run")
+PATTERNS = st.sampled_from([*NAMES, "*"])
+SOME = st.lists(PATTERNS, max_size=2).map(tuple)
+POLICIES = st.builds(
+    CallPolicy,
+    allow=st.none() | SOME,
+    deny=st.lists(st.sampled_from(NAMES), max_size=1).map(tuple),
+    require=SOME,
+    at_most=st.lists(st.tuples(PATTERNS, st.integers(0, 3)), max_size=2).map(tuple),
+    after=st.lists(
+        st.tuples(st.sampled_from(NAMES), st.sampled_from([("a",), ("b", "c"), ("ok",)])),
+        max_size=2,
+    ).map(tuple),
+    done=st.sampled_from([(), ("ok",)]),
+    choice=st.sampled_from(["auto", "none", "required"]),
+    parallel=st.booleans(),
+)
+
+
+def broken(policy: CallPolicy, made: Sequence[Made], answer: Sequence[str]) -> set[str]:
+    """Return the rules that the calls of an answer break: read rule by rule, and with no automaton."""
+    found: set[str] = set()
+    results = {*policy.done, *(each.name for each in made if each.done)}
+    before = [each.name for each in made]
+    if policy.choice == "none" and answer:
+        found.add("none")
+    if len(answer) > 1 and not policy.parallel:
+        found.add("parallel")
+    for name in answer:
+        if policy.allow is not None and not any(fnmatchcase(name, each) for each in policy.allow):
+            found.add("allow")
+        if any(fnmatchcase(name, each) for each in policy.deny):
+            found.add("deny")
+        for pattern, needed in policy.after:
+            if fnmatchcase(name, pattern) and not set(needed) <= results:
+                found.add("after")
+        for pattern, most in policy.at_most:
+            if (
+                fnmatchcase(name, pattern)
+                and sum(fnmatchcase(each, pattern) for each in before) >= most
+            ):
+                found.add("at_most")
+        before.append(name)
+    return found
+
+
+@examples(500)
+@given(POLICIES, st.integers(0, 10**6))
+def test_no_walk_through_the_turns_breaks_a_rule(policy: CallPolicy, seed: int) -> None:
+    random, made = Random(seed), list[Made]()
+    for _ in range(3):
+        try:
+            found = policy.turns(NAMES, made)
+        except UsageError:
+            return
+        answer, at = list[str](), 0
+        while found.turns[at] and len(answer) < 12:
+            if answer and random.random() < 0.2:
+                break
+            name = random.choice(sorted(found.turns[at]))
+            answer.append(name)
+            at = found.turns[at][name]
+        assert broken(policy, made, answer) == set()
+        assert answer or not found.required
+        made += [Made(name, random.random() < 0.7) for name in answer]
+
+
+@examples(250)
+@given(POLICIES)
+def test_what_no_rule_forbids_may_be_called(policy: CallPolicy) -> None:
+    try:
+        first = policy.turns(NAMES, []).turns[0]
+    except UsageError:
+        return
+    allowed = {name for name in NAMES if not broken(policy, [], [name])}
+    wanted = {name for name in allowed if any(fnmatchcase(name, each) for each in policy.require)}
+    assert set(first) == (wanted or allowed)
+
+
+def test_bounds_change_from_call_to_call_within_an_answer() -> None:
+    turns = CallPolicy(at_most=(("a", 1),)).turns(("a", "b"), [Made("b")]).turns
+    behind = turns[0]["a"]
+    assert set(turns[0]) == {"a", "b"}
+    assert set(turns[behind]) == {"b"}
+
+
+def test_an_answer_calls_what_is_required_first() -> None:
+    policy = CallPolicy(require=("b",), after=(("b", ("a",)),))
+    assert policy.turns(NAMES, []).required
+    assert set(policy.turns(NAMES, []).turns[0]) == {"a", "c", "run"}, "b may not come yet"
+    assert set(policy.turns(NAMES, [Made("a", done=True)]).turns[0]) == {"b"}
+    assert not policy.turns(NAMES, [Made("a", done=True), Made("b")]).required
+
+
+def test_a_call_that_is_required_and_forbidden_is_an_error_of_one_line() -> None:
+    with pytest.raises(UsageError, match=r"a call of b is required.*allow none now"):
+        CallPolicy(require=("b",), at_most=(("*", 0),)).turns(NAMES, [])
+
+
+def test_many_bounds_leave_one_call_an_answer_instead_of_a_large_automaton() -> None:
+    names = [f"f{number}" for number in range(12)]
+    policy = CallPolicy(at_most=tuple((name, 1) for name in names))
+    assert policy.turns(names, []).turns == (dict.fromkeys(names, 1), {})
+
+
+class Caller(Teller):
+    """Begins a call, and then writes whatever it may: names at random, and another call before any end."""
+
+    def _row(self, tokens: Sequence[int]) -> Logits:
+        row = super()._row(tokens)
+        if row.argmax() == END:
+            random = np.random.default_rng(hash(tuple(tokens)) % 2**32)
+            row = random.normal(0, 4, N_VOCAB).astype(np.float32)
+            row[END] = -50
+        return row
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """A conversation of a few answers and results, drawn at random."""
+
+    policy: CallPolicy
+    seed: int
+
+    def go(self, speaker: Assistant) -> None:
+        random = Random(self.seed)
+        schema = {"type": "object", "properties": {}}
+        conversation = Conversation(
+            tools=[Tool(name, schema) for name in NAMES], call_policy=self.policy
+        )
+        conversation.append_user("hello")
+        made: list[Made] = []
+        for number in range(3):
+            options = ReplyOptions(SamplingParams(temperature=1), self.seed + number, 120)
+            try:
+                reply = speaker.reply(conversation, options)
+            except UsageError:
+                return
+            assert broken(self.policy, made, [each.name for each in reply.calls]) == set()
+            for call in reply.calls:
+                failed = random.random() < 0.3
+                result = ToolResult(call.id, "x", is_error=failed)
+                conversation.append(Message("tool", (result,)))
+                made.append(Made(call.name, not failed))
+            if not reply.calls:
+                conversation.append_user("Go on.")
+
+
+def caller() -> Assistant:
+    begun = [100 + code for code in b"<tool_call>"]
+    tellers = Tellers([Caller(begun)], most_rows=64)
+    models = models_of(tellers, HERMES, grammar=GRAMMARS, suppressed=tuple(range(14, 100)))
+    return Assistant(models, [plain_policy()])
+
+
+def random_policy(random: Random) -> CallPolicy:
+    def some(most: int) -> tuple[str, ...]:
+        return tuple(random.sample((*NAMES, "*"), random.randrange(most + 1)))
+
+    return CallPolicy(
+        random.choice([None, some(3)]),
+        some(1),
+        some(1),
+        tuple((name, random.randrange(3)) for name in some(2)),
+        tuple((name, some(1)) for name in some(2)),
+        choice=random.choice(["auto", "auto", "none", "required"]),
+        parallel=random.random() < 0.7,
+    )
+
+
+@pytest.mark.parametrize(
+    "runs", [60, pytest.param(10_000, marks=pytest.mark.slow)], ids=["some", "all"]
+)
+def test_a_model_that_wants_to_call_everything_calls_what_it_may(runs: int) -> None:
+    speaker, random = caller(), Random(19)
+    for seed in range(runs):
+        _Run(random_policy(random), seed).go(speaker)
+
+
+FILE = """
+allow = ["read_*", "write_file", "run"]
+deny = "read_secret"
+require = ["read_file"]
+at_most = { "*" = 10, run = 2 }
+parallel = false
+
+[after]
+write_file = ["read_file"]
+run = "approval"
+"""
+
+
+def test_a_file_says_all_rules() -> None:
+    assert policy_of_toml(FILE, "rules.toml") == CallPolicy(
+        ("read_*", "write_file", "run"),
+        ("read_secret",),
+        ("read_file",),
+        (("*", 10), ("run", 2)),
+        (("write_file", ("read_file",)), ("run", ("approval",))),
+        parallel=False,
+    )
+    assert policy_of_toml("at_most = 3", "x").at_most == (("*", 3),)
+    assert policy_of_toml("", "x") == CallPolicy()
+
+
+@pytest.mark.parametrize(
+    ("text", "word"),
+    [
+        ("alow = []", "key 'alow'"),
+        ("allow = 3", "list of names"),
+        ("deny = [1]", "list of names"),
+        ("at_most = -1", "0 or more"),
+        ("at_most = { a = true }", "0 or more"),
+        ("after = []", "table"),
+        ("after = { a = 3 }", "list of names"),
+        ('parallel = "no"', "true or false"),
+        ("allow = [", "not valid TOML"),
+    ],
+)
+def test_what_a_file_gets_wrong_is_said_in_one_line(text: str, word: str) -> None:
+    with pytest.raises(UsageError, match=word) as why:
+        policy_of_toml(text, "rules.toml")
+    assert "rules.toml" in str(why.value)
+    assert "\n" not in str(why.value)

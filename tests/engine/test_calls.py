@@ -1,0 +1,85 @@
+"""Tools through the engine's process: calls come out, results go in, and a model that cannot says so."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from localspec.calls.policy import CallPolicy
+from localspec.chat.events import CallBegun, CallDelta, CallDone, StreamEvent
+from localspec.engine.client import EngineClient
+from localspec.engine.protocol import (
+    Ask,
+    Count,
+    Counted,
+    EngineDied,
+    Failed,
+    ReplyDone,
+    ReplyEvents,
+)
+from localspec.messages import Message, ToolResult
+from localspec.options import LaunchOptions, ReplyOptions, SamplingParams
+from tests.chat.toy_calls import AREA, NOW, hermes
+from tests.engine.double import command
+
+GREEDY = ReplyOptions(SamplingParams(temperature=0), seed=1)
+SCRIPT = {
+    "calls": True,
+    "answers": {"Peru": f"Wait.\n{hermes('area', of='Peru')}", "1285216": "It is large."},
+}
+
+
+def answered(client: EngineClient, asked: Ask) -> tuple[list[StreamEvent], ReplyDone | Failed]:
+    number, events = client.question(asked), list[StreamEvent]()
+    while True:
+        match client.wait(30):
+            case ReplyEvents(id=told, events=some) if told == number:
+                events += some
+            case ReplyDone(id=told) | Failed(id=told) as last if told == number:
+                return events, last
+            case None | EngineDied() as trouble:
+                raise AssertionError(trouble)
+
+
+@pytest.fixture(scope="module")
+def client() -> Iterator[EngineClient]:
+    made = EngineClient(command(SCRIPT))
+    made.start()
+    made.load(LaunchOptions())
+    yield made
+    made.close()
+
+
+def test_a_call_goes_out_and_its_result_in(client: EngineClient) -> None:
+    messages = [Message.user("Peru?")]
+    events, done = answered(client, Ask(0, tuple(messages), GREEDY, tools=(AREA, NOW)))
+    assert isinstance(done, ReplyDone)
+    (call,) = done.reply.calls
+    assert (call.name, call.arguments) == ("area", '{"of": "Peru"}')
+    assert done.message.calls == (call,)
+    told = [each for each in events if isinstance(each, CallBegun | CallDelta | CallDone)]
+    assert told[0] == CallBegun(call.id, "area")
+    assert told[-1] == CallDone(call)
+    assert "".join(each.text for each in told if isinstance(each, CallDelta)) == call.arguments
+    messages += [done.message, Message("tool", (ToolResult(call.id, "1285216"),))]
+    _, last = answered(client, Ask(0, tuple(messages), GREEDY, tools=(AREA, NOW)))
+    assert isinstance(last, ReplyDone)
+    assert last.reply.text == "It is large."
+    assert last.reply.cached_tokens == done.reply.prompt_tokens + len(done.reply.tokens) - 1
+
+
+def test_a_policy_goes_in(client: EngineClient) -> None:
+    asked = Ask(0, (Message.user("Peru?"),), GREEDY, tools=(AREA,))
+    never = Ask(0, asked.messages, GREEDY, tools=(AREA,), call_policy=CallPolicy(at_most=(("*", 0),), choice="required"))  # fmt: skip
+    _, failed = answered(client, never)
+    assert isinstance(failed, Failed)
+    assert "allow none now" in failed.reason
+
+
+def test_tools_count(client: EngineClient) -> None:
+    counted = []
+    for tools in ((), (AREA,)):
+        number = client.question(Count(0, (Message.user("x"),), tools))
+        while not isinstance(told := client.wait(30), Counted) or told.id != number:
+            assert told is not None
+        counted.append(told.tokens)
+    assert counted[1] > counted[0] + 100

@@ -1,0 +1,91 @@
+"""Tools on real weights: calls valid by construction, rules that hold, and the same text however it is drafted."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import jsonschema
+import pytest
+
+from localspec.calls import Tool
+from localspec.calls.policy import CallPolicy
+from localspec.chat.assistant import Assistant
+from localspec.chat.conversation import Conversation
+from localspec.chat.events import Reply
+from localspec.decoding.drafters.forced import ForcedDrafter
+from localspec.decoding.policy.policy import FixedPolicy, Policy, plain_policy
+from localspec.decoding.round import StopReason
+from localspec.errors import UsageError
+from localspec.launch.load import load
+from localspec.launch.plan import make_plan
+from localspec.options import LaunchOptions, LoadOptions, ReplyOptions, SamplingParams
+from tests.chat.toy_calls import HERMES
+
+pytestmark = [pytest.mark.weights]
+
+CITY = {"type": "string", "maxLength": 12}
+TOOLS = [
+    Tool("get_weather", {"type": "object", "properties": {"city": CITY, "days": {"type": "integer", "minimum": 1, "maximum": 7}}, "required": ["city", "days"]}, "The weather of the next days."),
+    Tool("find_flight", {"type": "object", "properties": {"to": CITY, "seat": {"enum": ["aisle", "window"]}}, "required": ["to", "seat"]}, "A flight."),
+    Tool("now", {"type": "object", "properties": {}}, "The time."),
+]  # fmt: skip
+BY_NAME = {each.name: each for each in TOOLS}
+
+
+@pytest.fixture(scope="module")
+def speaker(smollm2_path: Path) -> Iterator[Assistant]:
+    """SmolLM2 at widths that are safe to the bit, with a template that has calls: its own has none."""
+    launch = LaunchOptions(
+        target=str(smollm2_path), draft="lookup", exact=True, load=LoadOptions(n_ctx=1024)
+    )
+    own = load(make_plan(launch)).assistant
+    yield Assistant(replace(own.models, template_source=HERMES), own.policies)
+    own.close()
+
+
+def answered(
+    speaker: Assistant, policy: CallPolicy, seed: int, drafting: Policy | None = None
+) -> Reply:
+    speaker.models.target.truncate(0)
+    conversation = Conversation(tools=TOOLS, call_policy=policy)
+    conversation.append_user("How is the weather in Lima this week, and what is the time?")
+    options = ReplyOptions(SamplingParams(temperature=0.8), seed, 90)
+    return speaker.reply(conversation, options, policy=drafting or plain_policy())
+
+
+@pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.slow)])
+def test_drafting_changes_no_byte_of_a_call(speaker: Assistant, seed: int) -> None:
+    policy = CallPolicy(choice="required", parallel=False)
+    plain = answered(speaker, policy, seed)
+    forced = answered(speaker, policy, seed, FixedPolicy(ForcedDrafter(), 5))
+    copied = answered(speaker, policy, seed, speaker.policy)
+    assert forced.tokens == copied.tokens == plain.tokens
+    assert forced.calls == copied.calls == plain.calls
+    assert forced.acceptance.accepted == forced.acceptance.drafted > 3
+    assert forced.acceptance.rounds < plain.acceptance.rounds
+
+
+@pytest.mark.slow
+def test_what_is_denied_is_never_called_however_often_it_is_tried(speaker: Assistant) -> None:
+    called = set[str]()
+    for seed in range(25):
+        policy = CallPolicy(deny=("get_*",), choice="required", at_most=(("now", 1),))
+        reply = answered(speaker, policy, seed)
+        names = [each.name for each in reply.calls]
+        assert "get_weather" not in names
+        assert names.count("now") <= 1
+        assert names or reply.stop_reason is StopReason.LENGTH
+        for call in reply.calls:
+            jsonschema.validate(json.loads(call.arguments), dict(BY_NAME[call.name].parameters))
+        called |= {*names}
+    assert called == {"find_flight", "now"}
+
+
+def test_its_own_template_knows_no_tools(speaker: Assistant, smollm2_path: Path) -> None:
+    own = replace(speaker.models, template_source=speaker.models.template_source)
+    source = (
+        "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
+    )
+    with pytest.raises(UsageError, match="cannot call tools"):
+        answered(Assistant(replace(own, template_source=source), speaker.policies), CallPolicy(), 1)

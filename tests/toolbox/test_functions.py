@@ -1,0 +1,92 @@
+"""Python functions as tools: schemas from annotations, results and errors as texts."""
+
+import json
+import threading
+from typing import Any, Literal
+
+import pytest
+
+from localspec.errors import UsageError
+from localspec.messages import ToolCall
+from localspec.toolbox.functions import Functions, tool_of
+from localspec.toolbox.toolbox import Toolbox
+
+
+def area(
+    of: str, unit: Literal["km2", "mi2"] = "km2", *, around: list[float] | None = None
+) -> float:
+    """Return how large a country is.
+
+    Looked up nowhere.
+
+    Args:
+        of: name of the country,
+            in English.
+        unit (str): of the result.
+    """
+    assert around is None
+    return len(of) * (1.0 if unit == "km2" else 0.5)
+
+
+def call(function: Any, arguments: str) -> tuple[str, bool]:
+    box = Functions([function])
+    result = box.call(ToolCall("1", function.__name__, arguments), threading.Event())
+    assert result.call_id == "1"
+    return result.text, result.is_error
+
+
+def test_a_schema_comes_from_annotations_and_docstring() -> None:
+    tool = tool_of(area)
+    assert (tool.name, tool.description) == ("area", "Return how large a country is.")
+    assert tool.parameters == {
+        "type": "object",
+        "properties": {
+            "of": {"type": "string", "description": "name of the country, in English."},
+            "unit": {"enum": ["km2", "mi2"], "description": "of the result."},
+            "around": {"anyOf": [{"type": "array", "items": {"type": "number"}}, {"type": "null"}]},
+        },
+        "required": ["of"],
+    }
+
+
+def test_functions_are_a_toolbox() -> None:
+    assert isinstance(Functions([area]), Toolbox)
+
+
+def test_results_are_texts_and_errors_are_told() -> None:
+    assert call(area, '{"of": "Peru", "unit": "mi2"}') == ("2.0", False)
+    assert call(lambda_named("echo", lambda text: text), '{"text": "é"}') == ("é", False)
+    assert call(area, '{"of": 3}') == ("TypeError: object of type 'int' has no len()", True)
+    for wrong in ("{", "[]", "{}", '{"of": "a", "colour": 1}'):
+        text, failed = call(area, wrong)
+        assert failed
+        assert "\n" not in text
+    proposal = Functions([area]).propose(ToolCall("1", "area", "{}"))
+    assert proposal.error is not None
+
+
+def lambda_named(name: str, function: Any) -> Any:
+    function.__name__ = name
+    return function
+
+
+def test_what_has_no_schema_is_refused() -> None:
+    def odd(what: object) -> None: ...
+    def many(*what: str) -> None: ...
+    async def later() -> None: ...
+
+    for function, word in ((odd, "what of odd has the type"), (many, "name all"), (later, "async")):
+        with pytest.raises(UsageError, match=word):
+            tool_of(function)
+
+
+def test_a_value_without_json_is_told_as_text() -> None:
+    assert call(
+        lambda_named(
+            "when",
+            lambda: {
+                1,
+            },
+        ),
+        "{}",
+    ) == (json.dumps("{1}"), False)
