@@ -31,6 +31,8 @@ PLAIN = (
 ENVIRONMENT = {
     "LOCALSPEC_CONFIG_DIR": "/dev/null/none",
     "LOCALSPEC_TELEMETRY": "off",
+    "LOCALSPEC_TEMPERATURE": "0.8",
+    "LOCALSPEC_STOP_LOOPS": "off",
     "GOMP_SPINCOUNT": "1000",  # threads that spin wait for each other on a busy machine
 }
 PLAN = ("rounds", "drafted", "accepted")

@@ -28,8 +28,11 @@ from typing import Any, BinaryIO, TextIO
 ROOT = Path(__file__).parents[1]
 # What the package imports late.
 _OTHERS = ("huggingface_hub.utils", "jinja2", "llama_cpp", "llguidance", "numpy", "rich.table")
-# The program itself, and screens, which need a terminal.
-_NOT_THESE = ("localspec.__main__", "localspec.ui", "localspec.launch.child")
+# The program itself; screens, which need a terminal; and what brings `mcp`, which takes longer than all else together.
+_NOT_THESE = (
+    *("localspec.__main__", "localspec.ui", "localspec.launch.child"),
+    *("localspec.toolbox.mcp", "localspec.serve.mcp"),
+)
 _LENGTH_BYTES = 8
 _LINE_BYTES = 16
 _STARTING = Lock()

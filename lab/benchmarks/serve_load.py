@@ -8,10 +8,11 @@ same bundled prompts greedily, each client sending its next as soon as its last 
 levels, and at each through all servers, in another order and with other prompts than the round before; rounds go on
 as long as another one fits the time. Idle servers stay loaded: how much processor they took meanwhile is told.
 
-Ours is one process, whose requests ask for `auto` and for `off`. Of llama-server each way of drafting is a process;
-one that remembers earlier texts is started anew for every level, since it would know the answers. A system prompt that
-is new at every level and round keeps a server from knowing a prompt already. A mode of llama-server that reaches less
-than 0.8 of its best at a level in the first round is not tried there again.
+Every way of drafting is a process, ours as well as llama-server's: the second of two that share one would find the
+prompts evaluated by the first. One of llama-server that remembers earlier texts is started anew for every level, since it
+would know the answers. A system prompt that is new at every level and round keeps a server from knowing a prompt already,
+and neither writes down what it evaluated (`--forget`, `-cram 0`), so that none knows it from an earlier run. A mode of
+llama-server that reaches less than 0.8 of its best at a level in the first round is not tried there again.
 
 Told are medians over rounds of requests a minute and tokens a second (of the answers, prompts' time included), the
 time to the first text (p50, p95), and that from one piece of text to the next (p95), of all rounds together. localspec
@@ -46,7 +47,6 @@ from localspec.resources import default_threads
 
 _TIMEOUT_S = 600.0
 _HOPELESS = 0.8
-_OWN = "localspec"
 _REMEMBERS = {"ngram-mod", "ngram-cache"}
 _PEER_MODES = (
     *("none", "ngram-simple", "ngram-simple:4:12", "ngram-map-k", "ngram-map-k4v", "ngram-mod"),
@@ -79,17 +79,17 @@ class Arm:
 
     Args:
         name: in the table.
-        server: which process answers; two arms may share one.
-        start: starts that process.
+        start: starts its process.
         body: fields of every request.
         fresh: start a new process at every level.
+        own: it is localspec.
     """
 
     name: str
-    server: str
     start: Callable[[], Process]
     body: Mapping[str, Any] = field(default_factory=dict)
     fresh: bool = False
+    own: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,21 +243,19 @@ class Servers:
     def run(self, arm: Arm, load: Load, clients: int, system: str, texts: Sequence[str]) -> Level:
         """Have one server answer."""
         if arm.fresh:
-            self._end(arm.server)
-        if arm.server not in self._running:
-            self._running[arm.server] = arm.start()
-            ask(
-                self._running[arm.server].address, {**load.body, **_said("Hello."), "max_tokens": 8}
-            )
-        used_s = self._used_s(arm.server)
+            self._end(arm.name)
+        if arm.name not in self._running:
+            self._running[arm.name] = arm.start()
+            ask(self._running[arm.name].address, {**load.body, **_said("Hello."), "max_tokens": 8})
+        used_s = self._used_s(arm.name)
         found = level(
-            self._running[arm.server].address, {**load.body, **arm.body}, clients, system, texts
+            self._running[arm.name].address, {**load.body, **arm.body}, clients, system, texts
         )
         self.idle_share = max(
-            self.idle_share, (self._used_s(arm.server) - used_s) / max(found.took_s, 1.0)
+            self.idle_share, (self._used_s(arm.name) - used_s) / max(found.took_s, 1.0)
         )
         if arm.fresh:
-            self._end(arm.server)
+            self._end(arm.name)
         return found
 
     def close(self) -> None:
@@ -311,7 +309,7 @@ def measure(
 
 
 def _peers(arms: Sequence[Arm]) -> list[str]:
-    return [arm.name for arm in arms if arm.server != _OWN]
+    return [arm.name for arm in arms if not arm.own]
 
 
 def row(clients: int, name: str, rounds: Sequence[Level]) -> str:
@@ -390,9 +388,9 @@ def _arms(given: argparse.Namespace, most: int) -> list[Arm]:
     """Return all that is compared."""
     threads, files = given.threads, pull(given.model)
     own = [given.model, "--parallel", str(most), "--max-queue", "64"]
-    own += ["--ctx", str(given.ctx), "--threads", str(threads)]
+    own += ["--ctx", str(given.ctx), "--threads", str(threads), "--forget"]
     arms = [
-        Arm(mode, _OWN, lambda: ServeProcess(own), {"localspec": {"draft": mode}})
+        Arm(mode, lambda: ServeProcess(own), {"localspec": {"draft": mode}}, own=True)
         for mode in ("auto", "off")
     ]
     if given.peer is None:
@@ -403,7 +401,7 @@ def _arms(given: argparse.Namespace, most: int) -> list[Arm]:
             continue
         flags = peer_flags(mode, files, most, given.ctx, threads)
         start = partial(PeerServer, given.peer, flags)
-        arms.append(Arm(f"llama-server {mode}", mode, start, fresh=mode in _REMEMBERS))
+        arms.append(Arm(f"llama-server {mode}", start, fresh=mode in _REMEMBERS))
     return arms
 
 
@@ -425,6 +423,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     body = {
         "max_tokens": given.max_tokens,
         "temperature": 0,
+        "repeat_penalty": 1.0,  # what a model's makers recommend is ours alone, and would be another text
         "seed": 1,
         "stream": True,
         "stream_options": {"include_usage": True},

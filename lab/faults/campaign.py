@@ -21,6 +21,8 @@ from lab.faults import (
     servers,
     shortages,
     statistics,
+    strangers,
+    tools,
 )
 from lab.faults.ground import Ground
 from lab.faults.memory_group import NotHereError
@@ -37,6 +39,8 @@ TRIALS: list[Trial] = [
     for room in (
         *(statistics, pulls, damage, neighbours, clocks, shortages, kernel, cuts, deaths),
         servers,
+        strangers,
+        tools,
     )
     for each in room.TRIALS
 ]

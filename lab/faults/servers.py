@@ -8,7 +8,10 @@ import select
 import signal
 import socket
 import time
-from contextlib import closing, suppress
+from collections import Counter
+from collections.abc import Collection, Iterator
+from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass
 from random import Random
 
 from lab.faults.clients import (
@@ -36,55 +39,77 @@ _GLANCE_S = 0.02
 _IDLE, _SLOW = 1_000, 200
 
 
-def clients_vanish(ground: Ground, chance: Random) -> str:
+@dataclass(slots=True, eq=False)
+class _Fire:
+    """A server that serves others during a fault.
+
+    Args:
+        served: it.
+        ends: how the answers of the clients beside the fault ended, so far.
+        told: what it held before and after, once all is over.
+    """
+
+    served: Served
+    ends: Counter[str]
+    told: str = ""
+
+
+@contextmanager
+def _under_fire(
+    ground: Ground, count: int = 3, pause_s: float = 0.0, *, fine: Collection[str] = ("whole",)
+) -> Iterator[_Fire]:
+    """Serve clients while this lasts; then see that all ended well, that it answers as before, and holds no more.
+
+    Args:
+        ground: where.
+        count: clients that want their answers.
+        pause_s: how long each rests between two.
+        fine: how their answers may end.
+    """
     with serving(ground) as served:
         served.learn()
         before = served.held()
-        with living(served) as ends:
-            for _ in range(_VANISHING // _AT_ONCE):
-                clients = [connected(served) for _ in range(_AT_ONCE)]
-                for client in clients:
-                    whole = request(asking(chance.choice(QUESTIONS), 300))
-                    client.sendall(
-                        whole[: chance.choice([len(whole), chance.randrange(len(whole))])]
-                    )
-                time.sleep(chance.uniform(0, 0.5))
-                for client in chance.sample(clients, len(clients)):
-                    if chance.random() < 0.5:  # what has come is read, and no more
-                        client.setblocking(False)
-                        select.select([client], [], [], chance.uniform(0, 0.5))
-                        _read(client)
-                    vanish(client, chance)
+        with living(served, count, pause_s) as ends:
+            yield (fire := _Fire(served, ends))
+        assert ends["whole"], ends
+        assert set(ends) <= set(fine), ends
         served.until_idle()
-        assert set(ends) == {"whole"}, ends
         served.assert_answers()
-        told = served.assert_held(before)
+        fire.told = served.assert_held(before)
         stopped(served)
-    return told
+
+
+def clients_vanish(ground: Ground, chance: Random) -> str:
+    with _under_fire(ground) as fire:
+        for _ in range(_VANISHING // _AT_ONCE):
+            clients = [connected(fire.served) for _ in range(_AT_ONCE)]
+            for client in clients:
+                whole = request(asking(chance.choice(QUESTIONS), 300))
+                client.sendall(whole[: chance.choice([len(whole), chance.randrange(len(whole))])])
+            time.sleep(chance.uniform(0, 0.5))
+            for client in chance.sample(clients, len(clients)):
+                if chance.random() < 0.5:  # what has come is read, and no more
+                    client.setblocking(False)
+                    select.select([client], [], [], chance.uniform(0, 0.5))
+                    _read(client)
+                vanish(client, chance)
+    return fire.told
 
 
 def engine_is_killed(ground: Ground, chance: Random) -> str:
-    with serving(ground) as served:
-        served.learn()
-        before = served.held()
-        with living(served, 4) as ends:
-            for _ in range(_KILLS):
-                served.running.until(lambda _: served.under_way() is not None)
-                time.sleep(chance.uniform(0, 1))
-                (engine,) = served.running.children()
-                os.kill(engine, signal.SIGKILL)
-                until_gone([engine])
+    with _under_fire(ground, 4, fine={"whole", "503", "overloaded_error"}) as fire:
+        served, ends = fire.served, fire.ends
+        for _ in range(_KILLS):
             served.running.until(lambda _: served.under_way() is not None)
-            answered = ends["whole"]
-            served.running.until(lambda _: ends["whole"] > answered + 4)
-        assert "cut" not in ends, ends
-        assert set(ends) <= {"whole", "503", "overloaded_error"}, ends
-        assert len(ends) > 1, "nobody noticed"
-        served.until_idle()
-        served.assert_answers()
-        told = served.assert_held(before)
-        stopped(served)
-    return told
+            time.sleep(chance.uniform(0, 1))
+            (engine,) = served.running.children()
+            os.kill(engine, signal.SIGKILL)
+            until_gone([engine])
+        served.running.until(lambda _: served.under_way() is not None)
+        answered = ends["whole"]
+        served.running.until(lambda _: ends["whole"] > answered + 4)
+    assert len(ends) > 1, "nobody noticed"
+    return fire.told
 
 
 def server_is_killed(ground: Ground, chance: Random) -> str:
@@ -109,17 +134,9 @@ def server_is_killed(ground: Ground, chance: Random) -> str:
 
 
 def requests_are_none(ground: Ground, chance: Random) -> str:
-    with serving(ground) as served:
-        served.learn()
-        before = served.held()
-        with living(served, 1, pause_s=1.0) as ends:
-            _bombard(served, chance)
-        served.until_idle()
-        assert set(ends) == {"whole"}, ends
-        served.assert_answers()
-        told = served.assert_held(before)
-        stopped(served)
-    return told
+    with _under_fire(ground, 1, pause_s=1.0) as fire:
+        _bombard(fire.served, chance)
+    return fire.told
 
 
 def _bombard(served: Served, chance: Random) -> None:
@@ -134,37 +151,30 @@ def _bombard(served: Served, chance: Random) -> None:
 
 
 def connections_sleep(ground: Ground, chance: Random) -> str:
-    with serving(ground) as served:
-        served.learn()
-        before = served.held()
-        with living(served) as ends:
-            idle = [connected(served) for _ in range(_IDLE)]
-            for client in chance.sample(idle, _IDLE // 5):
-                _send(client, b"POST /v1/chat/completions HTTP/1.1\r\nHost: loc")
-            slow = [connected(served) for _ in range(_SLOW)]
-            # Half of them send slowly, and half read slowly.
-            bodies = [request(asking(chance.choice(QUESTIONS), 8)) for _ in slow]
-            for client, body in list(zip(slow, bodies, strict=True))[_SLOW // 2 :]:
-                _send(client, body)
-            most = served.held()
-            for at in range(60):
-                for client, body in list(zip(slow, bodies, strict=True))[: _SLOW // 2]:
-                    _send(client, body[at : at + 1])
-                time.sleep(0.1)
-            answered = ends["whole"]
-            served.running.until(lambda _: ends["whole"] > answered + 2)
-            for client in idle:  # they are let go, and not kept for ever
-                assert _all(client) == b"", "nothing was asked"
-                client.close()
-            for client in slow:
-                _all(client)
-                client.close()
-        assert set(ends) == {"whole"}, ends
-        served.until_idle()
-        served.assert_answers()
-        told = served.assert_held(before)
-        stopped(served)
-    return f"{told}; {most['server MB']} MB and {most['server descriptors']} descriptors meanwhile"
+    with _under_fire(ground) as fire:
+        served, ends = fire.served, fire.ends
+        idle = [connected(served) for _ in range(_IDLE)]
+        for client in chance.sample(idle, _IDLE // 5):
+            _send(client, b"POST /v1/chat/completions HTTP/1.1\r\nHost: loc")
+        slow = [connected(served) for _ in range(_SLOW)]
+        # Half of them send slowly, and half read slowly.
+        bodies = [request(asking(chance.choice(QUESTIONS), 8)) for _ in slow]
+        for client, body in list(zip(slow, bodies, strict=True))[_SLOW // 2 :]:
+            _send(client, body)
+        most = served.held()
+        for at in range(60):
+            for client, body in list(zip(slow, bodies, strict=True))[: _SLOW // 2]:
+                _send(client, body[at : at + 1])
+            time.sleep(0.1)
+        answered = ends["whole"]
+        served.running.until(lambda _: ends["whole"] > answered + 2)
+        for client in idle:  # they are let go, and not kept for ever
+            assert _all(client) == b"", "nothing was asked"
+            client.close()
+        for client in slow:
+            _all(client)
+            client.close()
+    return f"{fire.told}; {most['server MB']} MB and {most['server descriptors']} descriptors meanwhile"
 
 
 def _send(client: socket.socket, content: bytes) -> None:

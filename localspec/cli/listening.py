@@ -9,6 +9,8 @@ from pathlib import Path
 
 from localspec.errors import UsageError
 
+LOOPBACK = ("127.0.0.1", "localhost", "::1")
+"""How this machine calls itself."""
 BACKLOG = 256
 """Connections that may wait to be accepted; all of them are, at once, so fewer than a process may have descriptors."""
 

@@ -29,5 +29,6 @@ def workload_option() -> Callable[[Callable[..., Any]], Callable[..., Any]]:
         "--workload",
         type=click.Choice(list(WORKLOADS)),
         metavar="KIND",
-        help=f"Kind of text, for `stats`: {', '.join(WORKLOADS)}. Default: guessed.",
+        help=f"Kind of text, for `stats`: {', '.join(WORKLOADS)}. Default: guessed. "
+        "Loads the model here: a running server records for all that it answers.",
     )

@@ -161,7 +161,8 @@ class Generation:
             self._decoding_since = self._round_ended = self._clock()
         tokens, room = self._tokens, self._end - len(self._tokens)
         plan = self._policy.plan(tokens, room)
-        plan = replace(plan, draft_length=max(0, min(plan.draft_length, room - 1)))
+        if not 0 <= plan.draft_length < room:
+            plan = replace(plan, draft_length=max(0, min(plan.draft_length, room - 1)))
         stages = _Stages(self._clock)
         asking = speculative_round(tokens, plan, self._chooser)
         draft, verdict = yield from stages.timed(asking)
@@ -217,6 +218,7 @@ class _Stages:
             self.draft_prefill_s += passed.seconds
         self._truncate_s += passed.truncate_s
         self._waited_s += passed.waited_s
+        self.sample_s += passed.more_s
 
     def spent(self, wall_s: float | None = None) -> Spent:
         """Return the stages; what of `wall_s` is in none of them, nor other sequences', is other."""

@@ -4,7 +4,7 @@ What a model has cached is its own business: it keeps the longest common prefix 
 request before, evaluates the rest, and nobody above ever rolls anything back.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol
@@ -28,11 +28,19 @@ class Pass:
     """The request for the logits after each of the last `rows` tokens of `tokens`.
 
     With no rows it is the request to evaluate them ahead, and its answer has none.
+
+    Args:
+        role: of the model.
+        tokens: from the first on, whatever of them is cached.
+        rows: how many.
+        more: takes the rows and returns the token to go on with, whose one row it is given next; None at the end. So
+            a whole draft is one request, whose answer holds the last row.
     """
 
     role: Role
     tokens: Sequence[int]
     rows: int
+    more: Callable[[Logits], int | None] | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -45,6 +53,7 @@ class Passed:
         seconds: what it took; of a pass shared with other sequences, this one's share.
         truncate_s: removing from the cache what the request does not begin with, not in `seconds`.
         waited_s: seconds between request and answer that went to other sequences.
+        more_s: seconds in the request's `more`.
     """
 
     logits: Logits
@@ -52,6 +61,7 @@ class Passed:
     seconds: float = 0.0
     truncate_s: float = 0.0
     waited_s: float = 0.0
+    more_s: float = 0.0
 
 
 class LanguageModel(Protocol):

@@ -114,6 +114,7 @@ class _Running(Generic[T]):
     passes_s: float = 0.0  # of all sequences, when the request was made
     own_s: float = 0.0  # of this one's, since
     truncate_s: float = 0.0
+    more_s: float = 0.0
 
 
 class Scheduler(Generic[T]):
@@ -123,8 +124,8 @@ class Scheduler(Generic[T]):
         models: the sequences of the target, and of the draft model if one is used: as many.
         cancel: the flag that stops a running pass; set, it ends all sequences.
         clock: seconds, monotonic.
-        shared_chunk: most tokens of a prompt's chunk while others run; None cuts prompts as if
-            they were alone, which equal text needs to the bit.
+        shared_chunk: tokens of a prompt's chunk while others are answered, of its last one up to half as many more;
+            None cuts prompts as if they were alone, which equal text needs to the bit.
         on_chunk: called after each chunk of a prompt with its slot, the tokens of it that are
             evaluated, and all of it.
 
@@ -203,7 +204,7 @@ class Scheduler(Generic[T]):
 
     def step(self) -> list[Ended[T]]:
         """Make a chunk of a prompt, and one round of whoever is ready; return what has ended."""
-        ended = self._end_cancelled()
+        ended = self._end_cancelled() if self._cancelled else []
         ended += self._feed_prompt()
         while drafting := self._ready(Role.DRAFT_MODEL):
             ended += self._passes(Role.DRAFT_MODEL, drafting)
@@ -228,10 +229,12 @@ class Scheduler(Generic[T]):
         request, running = self._request(slot), self._running[slot]
         model = self._models[request.role]
         most = model.n_batch
-        if self._shared_chunk is not None and len(self._running) > 1:
+        if self._shared_chunk is not None and len(behind) < len(self._running):
             most = min(most, self._shared_chunk)
         tokens, view = request.tokens, model.views[slot]
         left = len(tokens) - min(view.common_prefix(tokens), len(tokens) - request.rows)
+        if left <= most + most // 2 and left <= model.n_batch:
+            most = left  # a rest would be a pass that mostly reads weights
         if left <= most and request.rows:
             running.missing = left  # what another one has is copied
             return self._merged(request.role, [slot])
@@ -257,11 +260,12 @@ class Scheduler(Generic[T]):
 
     def _ready(self, role: Role) -> list[int]:
         """Return the slots whose requests can share a pass."""
-        return [
+        running = self._running.items()
+        return sorted(
             slot
-            for slot in sorted(self._running)
-            if self._request(slot).role is role and self._running[slot].shares
-        ]
+            for slot, each in running
+            if each.shares and each.request is not None and each.request.role is role
+        )
 
     def _take_stock(self, slot: int, request: Pass) -> None:
         """Note what a request lacks in the model's cache."""
@@ -275,6 +279,8 @@ class Scheduler(Generic[T]):
         """Make one pass for all, or as few as may hold their rows."""
         model = self._models[role]
         model.close_ranks(sorted(self._running))  # others would lose what they have
+        if len(slots) == 1:
+            return self._merged(role, slots)
         groups: list[list[int]] = []
         rows = tokens = 0
         for slot in slots:
@@ -291,9 +297,10 @@ class Scheduler(Generic[T]):
         group = [slot for slot in group if slot in self._running]  # others may have been cancelled
         if not group:
             return []
-        model, start = self._models[role], self._clock()
+        model = self._models[role]
         asked = [(slot, self._request(slot)) for slot in group]
         before = [model.views[slot].truncate_s for slot in group]
+        start = self._clock()
         try:
             answers = model.together(asked)
         except Cancelled as cancelled:
@@ -302,24 +309,69 @@ class Scheduler(Generic[T]):
             if len(group) == 1:
                 return self._resumed(group[0], error)
             return [ended for slot in group for ended in self._merged(role, [slot])]
-        truncated = [
-            model.views[slot].truncate_s - earlier
-            for slot, earlier in zip(group, before, strict=True)
-        ]
         took_s = self._clock() - start
-        self._passes_s += took_s
-        took_s -= sum(truncated)
-        if role is Role.TARGET:
-            self.widths[sum(self._running[slot].missing for slot in group)] += 1
-        rows = sum(request.rows for _, request in asked)
-        for (slot, request), truncate_s in zip(asked, truncated, strict=True):
-            running = self._running[slot]
-            running.own_s += took_s * request.rows / rows
-            running.truncate_s += truncate_s
-            running.evaluated += running.missing
+        self._account(role, asked, before, took_s)
         # Rows are valid until the next pass, and nobody makes one before all have seen theirs.
         pairs = zip(group, answers, strict=True)
-        return [ended for slot, answer in pairs for ended in self._resumed(slot, answer)]
+        return [ended for slot, answer in pairs for ended in self._answered(slot, answer)]
+
+    def _answered(self, slot: int, answer: Logits) -> list[Ended[T]]:
+        """Let a request go on by a token, or the sequence to its next request."""
+        running, request = self._running[slot], self._request(slot)
+        tokens = list(request.tokens) if request.more is not None else []
+        while request.more is not None:
+            start = self._clock()
+            try:
+                token = request.more(answer)
+            except Exception as error:  # whatever it is, it is this sequence's own affair
+                return self._resumed(slot, error)
+            running.more_s += self._clock() - start
+            if token is None:
+                break
+            tokens.append(token)
+            running.request = request = Pass(request.role, tokens, 1, request.more)
+            running.missing, running.shares = 1, True  # all the others were evaluated just now
+            if len(self._running) > 1:
+                return []
+            try:
+                answer = self._made_alone(slot, request)
+            except Cancelled as cancelled:
+                return self._interrupted([slot], cancelled)
+            except LocalspecError as error:
+                return self._resumed(slot, error)
+        return self._resumed(slot, answer)
+
+    def _made_alone(self, slot: int, request: Pass) -> Logits:
+        """Make a pass of a draft that goes on, which nobody shares."""
+        model, running = self._models[request.role], self._running[slot]
+        view = model.views[slot]
+        truncated, start = view.truncate_s, self._clock()
+        (answer,) = model.together(((slot, request),))
+        took_s, truncate_s = self._clock() - start, view.truncate_s - truncated
+        self._passes_s += took_s
+        running.own_s += took_s - truncate_s
+        running.truncate_s += truncate_s
+        running.evaluated += 1
+        return answer
+
+    def _account(
+        self, role: Role, asked: Sequence[tuple[int, Pass]], before: list[float], took_s: float
+    ) -> None:
+        """Charge a pass to those who asked for it, by their rows; what was removed from a cache to its own."""
+        self._passes_s += took_s
+        views, rows, tokens = self._models[role].views, 0, 0
+        for at, (slot, request) in enumerate(asked):
+            running = self._running[slot]
+            truncate_s = views[slot].truncate_s - before[at]
+            running.truncate_s += truncate_s
+            took_s -= truncate_s
+            running.evaluated += running.missing
+            tokens += running.missing
+            rows += request.rows
+        for slot, request in asked:
+            self._running[slot].own_s += took_s * request.rows / rows
+        if role is Role.TARGET:
+            self.widths[tokens] += 1
 
     def _interrupted(self, group: list[int], cancelled: Cancelled) -> list[Ended[T]]:
         """End those that were cancelled, which is all of a group if nobody said which.
@@ -358,6 +410,7 @@ class Scheduler(Generic[T]):
                     running.own_s,
                     running.truncate_s,
                     max(0.0, others_s),
+                    running.more_s,
                 )
                 running.request = running.asking.send(passed)
         except StopIteration as finished:
@@ -366,7 +419,7 @@ class Scheduler(Generic[T]):
             ended = Ended(slot, None, error)
         else:
             running.passes_s, running.own_s, running.truncate_s = self._passes_s, 0.0, 0.0
-            running.evaluated = 0
+            running.evaluated, running.more_s = 0, 0.0
             self._take_stock(slot, running.request)
             return []
         del self._running[slot]

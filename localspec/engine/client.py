@@ -15,7 +15,6 @@ from localspec.decoding.round import OFF
 from localspec.engine.process import EngineProcess
 from localspec.engine.protocol import (
     Ask,
-    Bye,
     Cancel,
     Command,
     Count,
@@ -179,7 +178,6 @@ class EngineClient:
         """End the process, by force if it takes longer than `wait_s`; closing twice is harmless."""
         process, self._process = self._process, None
         if process is not None:
-            process.say(encode(Bye()))
             process.end(wait_s)
 
     def _say(self, command: Command) -> None:

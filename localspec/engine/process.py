@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from queue import SimpleQueue
 
 from localspec.display import printable
-from localspec.engine.protocol import EngineDied, Notice
-from localspec.engine.wire import MAX_FRAME_BYTES, NOTICES, FrameError, decode
+from localspec.engine.protocol import Bye, EngineDied, Notice
+from localspec.engine.wire import MAX_FRAME_BYTES, NOTICES, FrameError, decode, encode
 
 _WORDS = {
     "SIGKILL": "was killed (SIGKILL), most likely because memory ran out",
@@ -95,8 +95,9 @@ class EngineProcess:
         self._outbox.put(line)
 
     def end(self, wait_s: float) -> None:
-        """Close the pipe, which ends the child within a pass; kill it if it takes longer."""
-        self._ending = True
+        """Say goodbye and close the pipe, which ends the child within a pass; kill it if it takes longer."""
+        self._ending = True  # before it hears of it: an end that was asked for is no death
+        self._outbox.put(encode(Bye()))
         self._outbox.put(None)
         try:
             self._child.wait(wait_s)

@@ -1,7 +1,7 @@
 """SharedEngine: the engine of a server that runs, asked over its Unix socket in the words that one's own is asked in.
 
-Such a server answers `Load` at once: `Ready` where just that is in its memory, and else `Failed`. Waits for that answer,
-not long, and for nothing after it.
+Such a server answers `Load` at once: `Ready` where just that is in its memory, `Loading` before it where it was let go
+meanwhile and the first question has it loaded again, and else `Failed`. Waits for that answer, not long, and for nothing after it.
 """
 
 import socket
@@ -11,7 +11,7 @@ from dataclasses import replace
 from queue import SimpleQueue
 from typing import BinaryIO
 
-from localspec.engine.protocol import EngineDied, Failed, Load, Notice, Ready
+from localspec.engine.protocol import EngineDied, Failed, Load, Loading, Notice, Ready
 from localspec.engine.wire import MAX_FRAME_BYTES, NOTICES, FrameError, decode, encode
 from localspec.options import LaunchOptions
 
@@ -88,27 +88,32 @@ def shared_engine(path: str, pid: int, options: LaunchOptions) -> SharedEngine |
         connection.settimeout(_PATIENCE_S)
         connection.connect(path)
         connection.sendall(encode(Load(options)))
-        ready = _answer(stream)
+        ready, rests = _answer(stream)
     except (
         OSError,
         ValueError,
         FrameError,
     ):  # also of another version; ValueError: a NUL in the path
-        ready = None
+        ready, rests = None, False
     if ready is None:
         stream.close()
         connection.close()
         return None
     connection.settimeout(None)
-    note = f"the server that runs (process {pid}) answers; --own loads the model here instead"
+    answers = "loads the model again and answers" if rests else "answers"
+    note = f"the server that runs (process {pid}) {answers}; --own loads the model here instead"
     return SharedEngine(connection, stream, pid, replace(ready, notes=(note,), load_s=0.0))
 
 
-def _answer(stream: BinaryIO) -> Ready | None:
+def _answer(stream: BinaryIO) -> tuple[Ready | None, bool]:
+    """Return what a server has, None where it has not what is wanted; and whether it has to load it again."""
+    rests = False
     while (line := stream.readline(MAX_FRAME_BYTES + 1)).endswith(b"\n"):
         match decode(line, NOTICES):
             case Ready() as ready:
-                return ready
+                return ready, rests
+            case Loading():
+                rests = True
             case Failed():
-                return None
-    return None
+                break
+    return None, rests

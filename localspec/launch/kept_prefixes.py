@@ -2,6 +2,7 @@
 
 import hashlib
 import shutil
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -14,14 +15,16 @@ from localspec.llama.state import (
     save_state,
     size_of_state,
 )
-from localspec.storage.files import private_directory
+from localspec.storage.files import private_directory, write_atomic
 
 MOST_STATES = 8
 """Of one model."""
 MOST_BYTES = 1 << 30
-"""Of all models together."""
+"""Of all models together; and as many are written in an hour, whoever asks for what: a disk wears out by being written."""
 _WORTH_KEEPING = 64
 """Tokens that take longer to evaluate than to write or to read."""
+_LEDGER = "written"
+_HOUR_S = 3600.0
 
 
 class KeptPrefixes:
@@ -94,20 +97,35 @@ class KeptPrefixes:
         shared = {path: _common(held, tokens) for path, held in self._states.items()}
         if len(tokens) - max(shared.values(), default=0) < _WORTH_KEEPING:
             return
+        size = size_of_state(sequence)
+        written = self._written()
+        if written + size > MOST_BYTES:
+            return
         beginnings = [path for path, held in self._states.items() if shared[path] == len(held)]
         others = [path for path in self._states if path not in beginnings]
         for path in [*beginnings, *others[: max(0, len(others) + 1 - MOST_STATES)]]:
             self._drop(path)
-        size = size_of_state(sequence)
         while self._states and size + sum(map(_size, self._states)) > MOST_BYTES:
             self._drop(next(iter(self._states)))
         names = {path.name for path in self._states}
         path = self._shelf / next(str(n) for n in range(MOST_STATES) if str(n) not in names)
         with suppress(OSError, StateUnfitError):
-            if size <= MOST_BYTES:
-                private_directory(self._shelf)
-                save_state(sequence, path, self._identity, {"tokens": tokens}, beside=True)
-                self._states[path] = tokens
+            private_directory(self._shelf)
+            write_atomic(self._directory / _LEDGER, str(round(written + size)).encode())
+            save_state(sequence, path, self._identity, {"tokens": tokens}, beside=True)
+            self._states[path] = tokens
+
+    def _written(self) -> float:
+        """Return how many of the bytes that were written still count: an hour pays off `MOST_BYTES` of them.
+
+        All processes share the file, whose own time says since when. A clock that is set to another time pays, too.
+        """
+        ledger = self._directory / _LEDGER
+        try:
+            passed_s = abs(time.time() - ledger.stat().st_mtime)
+            return max(0.0, int(ledger.read_text()) - passed_s * MOST_BYTES / _HOUR_S)
+        except (OSError, ValueError):
+            return 0.0
 
     def _drop(self, path: Path) -> None:
         del self._states[path]
@@ -116,7 +134,8 @@ class KeptPrefixes:
     def _make_room(self) -> None:
         """Remove what other models left, the oldest first, until all of it is within bounds."""
         with suppress(OSError):
-            shelves = sorted(self._directory.iterdir(), key=lambda each: each.stat().st_mtime)
+            shelves = [each for each in self._directory.iterdir() if each.is_dir()]
+            shelves.sort(key=lambda each: each.stat().st_mtime)
             sizes = {each: _size(each) for each in shelves}
             for each in shelves:
                 if each != self._shelf and sum(sizes.values()) > MOST_BYTES:

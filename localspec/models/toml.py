@@ -157,6 +157,24 @@ class Table:
             raise self.error(key, f"is {brief(value)}: choose one of {', '.join(names)}")
         return value
 
+    def switch(self, key: str) -> bool:
+        """Take a boolean; False if it is not there."""
+        value = self.rest.pop(key, False)
+        if not isinstance(value, bool):
+            raise self.error(key, f"must be true or false, not {brief(value)}")
+        return value
+
+    def optional_list(self, key: str, pattern: str) -> tuple[str, ...] | None:
+        """Take a list of strings that match a pattern if it is there."""
+        if key not in self.rest:
+            return None
+        value = self.rest.pop(key)
+        if not isinstance(value, list) or not all(
+            isinstance(each, str) and re.fullmatch(pattern, each) for each in value
+        ):
+            raise self.error(key, "is not a list of texts")
+        return tuple(value)
+
     def tables(self, key: str, name_pattern: str) -> Iterator[tuple[str, "Table"]]:
         """Take a table of named tables; none if it is not there."""
         outer = self.table(key, name_pattern)

@@ -89,6 +89,9 @@ class Backend:
         watch: sees every notice, for progress and figures.
         on_ask: sees every question, with the number that its notices bear.
         max_wait_s: how long a request may wait until it begins; None lets it wait.
+
+    Attributes:
+        last_ready: what was loaded last, whether it still is or not; None where nothing ever was.
     """
 
     def __init__(
@@ -110,6 +113,7 @@ class Backend:
         self._asked: dict[int, asyncio.Queue[Notice]] = {}
         self._deaths: deque[float] = deque(maxlen=_MOST_DEATHS)
         self._loaded: asyncio.Future[Ready] = self._loop.create_future()
+        self.last_ready: Ready | None = None
         self._lost = ""
         self._closed = False
         self._resting = False
@@ -145,8 +149,13 @@ class Backend:
         """
         self._client.start()
         self._client.load(self._launch)
-        threading.Thread(target=self._listen, daemon=True, name="localspec-notices").start()
+        self._follow()
         return await asyncio.shield(self._loaded)
+
+    async def wait(self) -> None:
+        """Begin without a model, in place of `start`; `load` brings one."""
+        self._follow()
+        await self.unload()
 
     async def load(self, launch: LaunchOptions) -> Ready:
         """Load other models in place of those that are loaded; to be called while nothing is under way.
@@ -272,6 +281,9 @@ class Backend:
     def _forget(self, number: int) -> bool:
         return self._asked.pop(number, None) is not None
 
+    def _follow(self) -> None:
+        threading.Thread(target=self._listen, daemon=True, name="localspec-notices").start()
+
     def _listen(self) -> None:
         while not self._closed:
             notice = self._client.wait(_LOOK_S)
@@ -283,6 +295,7 @@ class Backend:
         self._watch(notice)
         match notice:
             case Ready():
+                self.last_ready = notice
                 self._deaths.clear()
                 self._settle(notice)
             case EngineDied():

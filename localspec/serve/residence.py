@@ -44,21 +44,27 @@ class Residence:
 
     Args:
         backend: has loaded `model` already.
-        model: what is loaded first.
+        model: what is loaded first; None where nothing is.
         keep_alive_s: seconds after the last request in which the model stays in memory; None keeps it.
         most: requests that may run or wait; one more is refused.
         max_wait_s: how long a request may wait for its model; None lets it wait.
+
+    Attributes:
+        loaded: what is in memory; None where nothing is, or something else is being loaded.
+        resting: what was let go since nobody asked for it, and is loaded again as soon as somebody does; None where
+            anything else was asked for since.
     """
 
     def __init__(
         self,
         backend: Backend,
-        model: ServedModel,
+        model: ServedModel | None,
         keep_alive_s: float | None,
         most: int,
         max_wait_s: float | None = None,
     ) -> None:
         self.loaded: ServedModel | None = model
+        self.resting: ServedModel | None = None
         self._backend = backend
         self._keep_alive_s = keep_alive_s
         self._most = most
@@ -146,7 +152,7 @@ class Residence:
         self._change = asyncio.create_task(change)
 
     async def _load(self, model: ServedModel) -> None:
-        self.loaded = None
+        self.loaded = self.resting = None
         try:
             await self._backend.load(model.launch)
         except LocalspecError as error:
@@ -162,11 +168,11 @@ class Residence:
         self._advance()
 
     async def _unload(self) -> None:
-        self.loaded = None
+        resting, self.loaded = self.loaded, None
         try:
             await self._backend.unload()
         finally:
-            self._change = None
+            self._change, self.resting = None, resting
         self._advance()
 
     def _rest(self) -> None:

@@ -22,6 +22,7 @@ from localspec.engine.protocol import (
     Failed,
     Hello,
     Load,
+    Loading,
     Notice,
     Question,
     RestoreState,
@@ -145,12 +146,16 @@ class _Program:
         await asyncio.gather(*self.tasks, return_exceptions=True)
 
     def _load(self, wanted: LaunchOptions) -> None:
-        ready, loaded = self.backend.ready, self.residence.loaded
-        if ready is None or loaded is None or not _has(loaded.launch, ready.n_ctx, wanted):
+        resting = self.residence.resting
+        ready = self.backend.ready if resting is None else self.backend.last_ready
+        model = resting or self.residence.loaded
+        if ready is None or model is None or not _has(model.launch, ready.n_ctx, wanted):
             self.tell(Failed(None, LocalspecError.__name__, "something else is loaded here"))
             return
-        self.model = loaded
+        self.model = model
         self.draft = OFF if wanted.draft == OFF else None
+        if resting is not None:  # as soon as something is asked
+            self.tell(Loading(ready.target, 0.0))
         self.tell(ready)
 
     async def _answer(self, asked: Question) -> None:

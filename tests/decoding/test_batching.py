@@ -44,39 +44,54 @@ def batch_of(
 def test_alone_a_pass_costs_what_the_table_says() -> None:
     for batch in (batch_of(0), batch_of(1)):
         for width in (1, 2, 7, 40):
-            assert batch.seconds(0, width) == pytest.approx(FLAT.of(width))
-            assert batch.joint_s(0, width) == pytest.approx(FLAT.of(width))
+            assert batch.seconds(0, width)[-1] == pytest.approx(FLAT.of(width))
+            assert batch.joint_s(0, width)[-1] == pytest.approx(FLAT.of(width))
 
 
 def test_a_plain_pass_costs_a_share_of_everybodys() -> None:
     batch = batch_of(5, LINEAR)
-    assert batch.seconds(0, 1) == pytest.approx(LINEAR.of(5) / 5)
-    assert batch.joint_s(0, 1) == pytest.approx(LINEAR.of(5) / 5)
+    assert batch.seconds(0, 1)[-1] == pytest.approx(LINEAR.of(5) / 5)
+    assert batch.joint_s(0, 1)[-1] == pytest.approx(LINEAR.of(5) / 5)
     batch.leave(4)
-    assert batch.seconds(0, 1) == pytest.approx(LINEAR.of(4) / 4)
+    assert batch.seconds(0, 1)[-1] == pytest.approx(LINEAR.of(4) / 4)
 
 
 def test_a_draft_costs_what_it_adds_to_the_pass_of_all() -> None:
     batch = batch_of(4)
     added = merged_s(FLAT, [1, 1, 1, 6]) - FLAT.of(4)
-    assert batch.seconds(2, 6) == pytest.approx(FLAT.of(4) / 4 + added)
+    assert batch.seconds(2, 6)[-1] == pytest.approx(FLAT.of(4) / 4 + added)
     batch.pass_made(3, 6, by_draft_model=False)
     # Whoever drafts beside another draft shares the second pass with it.
-    assert batch.seconds(2, 6) - batch.seconds(2, 1) < added
+    assert batch.seconds(2, 6)[-1] - batch.seconds(2, 1)[-1] < added
+
+
+@pytest.mark.parametrize("widths", [(1, 1, 1), (1, 4, 9), (6,), (12, 12)])
+def test_every_length_costs_what_it_costs_alone(widths: tuple[int, ...]) -> None:
+    batch = batch_of(len(widths) + 1)
+    for slot, width in enumerate(widths, start=1):
+        batch.pass_made(slot, width, by_draft_model=False)
+    plain_s = merged_s(FLAT, [*widths, 1])
+    for upto in (1, 5, 20):
+        assert batch.seconds(0, upto) == pytest.approx(
+            [
+                plain_s / (len(widths) + 1) + max(0.0, merged_s(FLAT, [*widths, each]) - plain_s)
+                for each in range(1, upto + 1)
+            ]
+        )
 
 
 def test_drafts_of_the_draft_model_are_expected_of_all_that_use_it() -> None:
     batch, alone = batch_of(4, FLAT, FLAT), FLAT.of(4) / 4
     joint = alone + (FLAT.of(4 * 6) - FLAT.of(4)) / 4
-    assert batch.joint_s(0, 6) == pytest.approx(joint)
-    assert batch.joint_s(0, 6) < batch.seconds(0, 6), "together they fill one pass"
+    assert batch.joint_s(0, 6)[-1] == pytest.approx(joint)
+    assert batch.joint_s(0, 6)[-1] < batch.seconds(0, 6)[-1], "together they fill one pass"
     for slot in (1, 2, 3):
         batch.pass_made(slot, 1, by_draft_model=False)
-    assert batch.joint_s(0, 6) == pytest.approx(alone + FLAT.of(6) - FLAT.of(1))
+    assert batch.joint_s(0, 6)[-1] == pytest.approx(alone + FLAT.of(6) - FLAT.of(1))
     batch.pass_made(1, 6, by_draft_model=True)
-    assert batch.joint_s(0, 6) == pytest.approx(alone + (FLAT.of(12) - FLAT.of(2)) / 2)
+    assert batch.joint_s(0, 6)[-1] == pytest.approx(alone + (FLAT.of(12) - FLAT.of(2)) / 2)
     batch.begin(2)  # with a new reply everybody is expected to try again
-    assert batch.joint_s(0, 6) == pytest.approx(joint)
+    assert batch.joint_s(0, 6)[-1] == pytest.approx(joint)
 
 
 def test_a_pass_of_the_draft_model_costs_a_share_of_that_of_all_who_use_it() -> None:
@@ -166,14 +181,14 @@ def test_others_see_how_wide_the_last_pass_was_and_who_drafted() -> None:
     batch = batch_of(3, costs := PassCosts((1, 8, 64), (1.0, 1.5, 1.6)), costs)
     made = policy(batch, 0, model=True)
     made.begin(REPEATING, GREEDY)
-    before = batch.seconds(1, 6)
+    before = batch.seconds(1, 6)[-1]
     wide = Draft((1,) * 5, (1.0,) * 5, "lookup")
     made.learn(Round(wide, Verdict(0, 1), (1,), Spent(verify_s=1.0)))
-    assert batch.seconds(1, 6) - batch.seconds(1, 1) < before - batch.seconds(1, 1)
-    others = batch.joint_s(1, 6)
+    assert batch.seconds(1, 6)[-1] - batch.seconds(1, 1)[-1] < before - batch.seconds(1, 1)[-1]
+    others = batch.joint_s(1, 6)[-1]
     modelled = Draft((1,) * 5, (1.0,) * 5, "model", (1.0,) * 5)
     made.learn(Round(modelled, Verdict(0, 1), (1,), Spent(verify_s=1.0)))
-    assert batch.joint_s(1, 6) < others, "one more of those who draft together"
+    assert batch.joint_s(1, 6)[-1] < others, "one more of those who draft together"
 
 
 def test_a_sequence_that_has_ended_is_no_neighbour() -> None:
@@ -182,7 +197,7 @@ def test_a_sequence_that_has_ended_is_no_neighbour() -> None:
     made.begin(REPEATING, GREEDY)
     made.end()
     made.end()
-    assert batch.seconds(1, 1) == LINEAR.of(1)
+    assert batch.seconds(1, 1)[-1] == LINEAR.of(1)
 
 
 def test_the_least_count_that_gives_nearly_the_most_is_chosen() -> None:

@@ -56,7 +56,15 @@ def propose(
                 model.prefill(request.tokens)
                 request = asking.send(np.empty((0, 0), dtype=np.float32))
             else:
-                request = asking.send(model.logits(request.tokens, request.rows))
+                tokens, rows = list(request.tokens), request.rows
+                while True:
+                    logits = model.logits(tokens, rows)
+                    token = None if request.more is None else request.more(logits)
+                    if token is None:
+                        break
+                    tokens.append(token)
+                    rows = 1
+                request = asking.send(logits)
     except StopIteration as finished:
         draft = finished.value
         assert isinstance(draft, Draft)

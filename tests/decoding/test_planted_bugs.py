@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from localspec.decoding import speculative
 from localspec.decoding.choose import Chooser, choose
 from localspec.decoding.constraint import AnswerConstraint
+from localspec.decoding.drafters.growing_draft import GrowingDraft
 from localspec.decoding.drafters.model import ModelDrafter
 from localspec.decoding.generation import Generation, _until_eog
 from localspec.decoding.noise import Noise
@@ -163,14 +164,14 @@ BUGS = (
     Bug(
         "a draft goes past an id that its model has not",
         ModelDrafter.propose,
-        "if max(tokens) >= self._n_vocab:",
-        "if False:",
+        "max(tokens) < self._n_vocab",
+        "True",
     ),
     Bug(
         "a draft of ids that the target has not",
-        ModelDrafter._chosen,
-        "row = row[: self._n_vocab]",
-        "pass",
+        GrowingDraft._chosen,
+        "row[: self._n_vocab]",
+        "row",
     ),
     Bug(
         "a draft goes past its model's context",
@@ -200,8 +201,14 @@ BUGS = (
     Bug(
         "a draft follows the token before",
         ModelDrafter.propose,
-        "Pass(Role.DRAFT_MODEL, prefix[start:], rows=rows)",
-        "Pass(Role.DRAFT_MODEL, prefix[start:-1] or prefix, rows=1)",
+        "Pass(Role.DRAFT_MODEL, visible, rows=1 + back, more=draft)",
+        "Pass(Role.DRAFT_MODEL, visible[:-1] or visible, rows=1, more=draft)",
+    ),
+    Bug(
+        "a draft goes on without the token that it proposed",
+        Scheduler._answered,
+        "tokens.append(token)",
+        "tokens.append(tokens[-1])",
     ),
     Bug(
         "the first token is chosen at another position",

@@ -1,6 +1,7 @@
 """What sequences have evaluated outlives their process, within bounds, and whatever is wrong with the files, nothing happens."""
 
 import os
+import shutil
 import stat
 from collections.abc import Iterator
 from pathlib import Path
@@ -59,7 +60,8 @@ def read(
 
 
 def files(directory: Path) -> list[Path]:
-    return [each for each in directory.rglob("*") if each.is_file()]
+    """Return the files of states, and of the shelves that should hold nothing else."""
+    return [each for each in directory.glob("*/**/*") if each.is_file()]
 
 
 def test_what_was_evaluated_is_there_again_to_the_bit(
@@ -103,6 +105,7 @@ def test_what_is_damaged_or_of_another_model_is_left_alone(
 def test_no_more_is_kept_than_may_be(
     before: LlamaSequences, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(kept_prefixes, "_HOUR_S", 0.001)  # what may be written is another matter
     monkeypatch.setattr(kept_prefixes, "MOST_STATES", 1)
     write(tmp_path, before)
     assert len(files(tmp_path)) == 2, "a header and a state"
@@ -171,6 +174,30 @@ def test_what_a_sequence_would_lose_is_kept_and_comes_back(
         kept.ready(0, longer)
         evaluated.append(after.views[0].prefill(longer))
     assert evaluated == [1, 1, 1]
+
+
+@pytest.mark.slow
+def test_no_more_is_written_in_an_hour_than_may_be_kept(
+    before: LlamaSequences, tokens: list[int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(tmp_path, before)
+    size = sum(each.stat().st_size for each in tmp_path.rglob("target.kv"))
+    monkeypatch.setattr(kept_prefixes, "MOST_BYTES", 2 * size - 1)
+    shutil.rmtree(next(each for each in tmp_path.iterdir() if each.is_dir()))
+    write(tmp_path, before)
+    assert len(files(tmp_path)) == 2, (
+        "what fits is written, the shortest first, and the other one not"
+    )
+    # Also by another process, or for another model.
+    write(tmp_path, before, "b")
+    assert len(files(tmp_path)) == 2
+    ledger = tmp_path / "written"
+    os.utime(ledger, (ledger.stat().st_mtime - 3600,) * 2)
+    write(tmp_path, before)
+    assert len(files(tmp_path)) == 4
+    ledger.write_text("?")
+    write(tmp_path, before, "b")
+    assert len(list(tmp_path.glob("*/*/target.kv"))) > 2, "a damaged account forbids nothing"
 
 
 @pytest.mark.slow

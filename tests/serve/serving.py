@@ -13,6 +13,7 @@ import httpx
 import uvicorn
 
 from localspec.engine.client import EngineClient
+from localspec.engine.protocol import Question
 from localspec.options import LaunchOptions, ReplyOptions, SamplingParams
 from localspec.serve.answering import Service
 from localspec.serve.app import application
@@ -33,10 +34,11 @@ FIM = {"pre": 4, "suf": 5, "mid": 2}
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Served:
-    """Where a server is."""
+    """Where a server is, and what its engine was asked so far."""
 
     url: str
     client: httpx.Client
+    asked: list[Question]
 
     def chat(self, text: str, **more: Any) -> httpx.Response:
         """Ask one question."""
@@ -87,12 +89,18 @@ def served(
     listener = socket.create_server(("127.0.0.1", 0))
     started, ended = threading.Event(), threading.Event()
     servers: list[uvicorn.Server] = []
+    asked: list[Question] = []
 
     async def run() -> None:
         metrics = Metrics()
         launch = LaunchOptions(pair="a-pair")
         engine = EngineClient(command(script))
-        backend = Backend(engine, launch, most, metrics.see, metrics.ask, max_wait_s)
+
+        def note(number: int, question: Question) -> None:
+            metrics.ask(number, question)
+            asked.append(question)
+
+        backend = Backend(engine, launch, most, metrics.see, note, max_wait_s)
         try:
             await backend.start()
             first = ServedModel("a-pair", launch, GREEDY)
@@ -122,7 +130,7 @@ def served(
     url = f"http://127.0.0.1:{listener.getsockname()[1]}"
     try:
         with httpx.Client(base_url=url, timeout=60) as client:
-            yield Served(url, client)
+            yield Served(url, client, asked)
     finally:
         for server in servers:
             server.should_exit = True

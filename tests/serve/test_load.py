@@ -30,15 +30,16 @@ def test_every_server_answers_at_every_level_of_every_round() -> None:
     begun: list[str] = []
     with served({"otherwise": ["Hello there."], "parallel": 2}) as server:
         arms = [
-            Arm("auto", "localspec", lambda: Running(server, begun, "own"), {"localspec": {}}),
-            Arm("off", "localspec", lambda: Running(server, begun, "own")),
-            Arm("peer", "peer", lambda: Running(server, begun, "peer"), fresh=True),
+            Arm("auto", lambda: Running(server, begun, "auto"), {"localspec": {}}, own=True),
+            Arm("off", lambda: Running(server, begun, "off"), own=True),
+            Arm("peer", lambda: Running(server, begun, "peer"), fresh=True),
         ]
         told: list[str] = []
         load = Load((1, 2), ("One?", "Two?", "Three?"), 2, BODY, 0)
         found = serve_load.measure(arms, load, Servers(), told.append)
     assert len(told) == 6
-    assert begun == ["own", "peer", "peer"]
+    # Two that shared a process would know each other's prompts.
+    assert begun == ["auto", "off", "peer", "peer"]
     assert all(len(each.answers) == 2 for (rounds) in found.values() for each in rounds)
     _, _, *lines = serve_load.table(arms, found)
     rows = [line for line in lines if line.startswith("|")]
@@ -51,8 +52,8 @@ def test_a_ratio_is_the_median_of_the_rounds_that_both_had() -> None:
 
 
 def test_the_best_of_the_peer_is_compared() -> None:
-    arms = [Arm("auto", "localspec", list), Arm("off", "localspec", list)]  # type: ignore[arg-type]
-    arms += [Arm("slow", "1", list), Arm("fast", "2", list)]  # type: ignore[arg-type]
+    own = {"auto", "off"}
+    arms = [Arm(name, list, own=name in own) for name in ("auto", "off", "slow", "fast")]  # type: ignore[arg-type]
     speeds = {"auto": 22, "off": 20, "slow": 10, "fast": 11}
     found = {(4, name): [speed(tokens)] for name, tokens in speeds.items()}
     told = "\n".join(serve_load.table(arms, found))

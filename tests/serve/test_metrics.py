@@ -55,6 +55,8 @@ def test_times_are_those_that_the_client_waits() -> None:
     assert value(metrics, 'pass_tokens_bucket{le="1.0"}') == 4
     assert value(metrics, "pass_tokens_sum") == 14
     assert value(metrics, "pass_tokens_count") == 6
+    kinds = {"prompt": 10, "cached": 4, "completion": 9}
+    assert {each: value(metrics, f'tokens_total{{kind="{each}"}}') for each in kinds} == kinds
 
 
 def test_acceptance_is_told_by_drafter_and_kind_of_text() -> None:

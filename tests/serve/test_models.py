@@ -96,6 +96,17 @@ def test_only_what_is_on_the_disk_can_be_asked_for(catalogue: Catalogue) -> None
     assert catalogue.find("own").options.seed == 3
 
 
+def test_another_name_of_what_is_loaded_changes_nothing(catalogue: Catalogue) -> None:
+    launch = LaunchOptions(pair="both", draft_model="small")
+    first = ServedModel("both", launch, ReplyOptions())
+    of_a_pair = replace(catalogue, first=first, names=("both", "big"))
+    for name in ("", "both", "Both", "mine", "big"):
+        assert of_a_pair.find(name) is first
+    assert of_a_pair.find("own").launch == LaunchOptions(target="own", offline=True), (
+        "its draft model is not another's"
+    )
+
+
 @pytest.mark.parametrize("name", ["absent", "neither"])
 def test_what_is_known_and_not_here_is_to_be_pulled_first(catalogue: Catalogue, name: str) -> None:
     with pytest.raises(NotFound, match=f"localspec pull {name}"):

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from localspec.engine.protocol import Ask
 from tests.serve.clients import Package
 from tests.serve.serving import Served, served
 
@@ -101,6 +102,26 @@ def test_several_answers_are_made_and_streamed(client: openai.OpenAI) -> None:
         for choice in chunk.choices:
             texts[choice.index] += choice.delta.content or ""
     assert texts == {0: "It is 1233 km long.", 1: "It is 1233 km long."}
+
+
+def test_every_answer_has_a_seed_of_its_own_and_all_tokens_are_counted(server: Served) -> None:
+    before = len(server.asked)
+    once = server.chat("hello", seed=5).json()["usage"]
+    usage = server.chat("hello", n=3, seed=5).json()["usage"]
+    seeds = [each.options.seed for each in server.asked[before:] if isinstance(each, Ask)]
+    assert sorted(seed or 0 for seed in seeds) == [5, 5, 6, 7]
+    for name in ("prompt_tokens", "completion_tokens", "total_tokens"):
+        assert usage[name] == 3 * once[name] > 0, name
+    assert once["total_tokens"] == once["prompt_tokens"] + once["completion_tokens"]
+
+
+def test_what_was_known_already_is_told(server: Served) -> None:
+    for text in ("a prompt that nobody has asked before", "a prompt that nobody has asked before!"):
+        usage = server.chat(text).json()["usage"]
+        cached = usage["prompt_tokens_details"]["cached_tokens"]
+        # All but where a turn begins is new at first, and then what comes after the text.
+        assert (cached > usage["prompt_tokens"] // 2) is text.endswith("!")
+        assert cached < usage["prompt_tokens"]
 
 
 def test_the_models_are_listed_and_no_other_is_answered_for(client: openai.OpenAI) -> None:

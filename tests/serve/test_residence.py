@@ -137,3 +137,55 @@ def test_who_waited_too_long_is_told_and_not_waited_for() -> None:
         await first
 
     assert switched(work, max_wait_s=0.001) == ["a"]
+
+
+def test_what_rests_is_known_until_something_else_is_loaded() -> None:
+    async def work(residence: Residence, loads: Loads) -> None:
+        assert residence.resting is None
+        await use(residence, loads, A)
+        await asyncio.sleep(0.01)
+        assert residence.resting == A
+        await use(residence, loads, B)
+        assert residence.resting is None
+        await asyncio.sleep(0.01)
+        assert residence.resting == B
+
+    assert switched(work, 0.0) == ["a", "unload", "load b", "b", "unload"]
+
+
+def test_a_rest_begins_anew_after_every_request(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def work(residence: Residence, loads: Loads) -> None:
+        loop, later_s = asyncio.get_running_loop(), 0.0
+        start_s, clock = loop.time(), loop.time
+        monkeypatch.setattr(loop, "time", lambda: clock() + later_s)
+        await use(residence, loads, A)
+        for _ in range(3):
+            later_s += 600.0
+            for _ in range(5):
+                await asyncio.sleep(0)
+            assert residence.loaded == A, loop.time() - start_s
+            await use(residence, loads, A)
+        later_s += 1100.0
+        for _ in range(5):
+            await asyncio.sleep(0)
+        assert residence.loaded is None
+
+    assert switched(work, 1000.0) == ["a"] * 4 + ["unload"]
+
+
+def test_who_leaves_at_the_very_moment_of_his_turn_is_not_counted_for_ever() -> None:
+    async def work(residence: Residence, loads: Loads) -> None:
+        leaving = asyncio.create_task(use(residence, loads, B))
+        load = loads.load
+
+        async def load_and_leave(launch: LaunchOptions) -> None:
+            await load(launch)
+            if launch == B.launch:  # after it was let in, before it goes on
+                asyncio.get_running_loop().call_soon(leaving.cancel)
+
+        loads.load = load_and_leave  # type: ignore[method-assign]
+        with pytest.raises(asyncio.CancelledError):
+            await leaving
+        await asyncio.wait_for(use(residence, loads, A), 10)
+
+    assert switched(work) == ["load b", "load a", "a"]

@@ -3,7 +3,7 @@
 import asyncio
 import socket
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -15,9 +15,20 @@ from localspec.chat.events import Finished, RoundDone, Started, Text
 from localspec.chat.requests import Request
 from localspec.decoding.round import StopReason
 from localspec.engine.client import EngineClient
-from localspec.engine.protocol import Ask, EngineDied, Ready, ReplyDone, StateLeft
+from localspec.engine.protocol import (
+    Ask,
+    Cancel,
+    EngineDied,
+    Hello,
+    Load,
+    Question,
+    Ready,
+    ReplyDone,
+    StateLeft,
+)
 from localspec.engine.remote import EngineGone, RemoteAssistant
 from localspec.engine.shared import SharedEngine, shared_engine
+from localspec.engine.wire import NOTICES, decode, encode
 from localspec.errors import ContextOverflow
 from localspec.messages import Message
 from localspec.options import LaunchOptions, LoadOptions, ReplyOptions
@@ -33,14 +44,18 @@ STORY = "Once upon a time there was a river. " * 8
 
 @contextmanager
 def shared(
-    script: Mapping[str, Any], path: Path, most: int = 8, keep_alive_s: float | None = None
+    script: Mapping[str, Any],
+    path: Path,
+    most: int = 8,
+    keep_alive_s: float | None = None,
+    on_ask: Callable[[int, Question], None] = lambda _number, _asked: None,
 ) -> Iterator[Backend]:
     """Share what a script says at a socket."""
     started, ended = threading.Event(), threading.Event()
     found: list[tuple[Backend, asyncio.AbstractEventLoop]] = []
 
     async def run() -> None:
-        backend = Backend(EngineClient(command(script)), PAIR, most)
+        backend = Backend(EngineClient(command(script)), PAIR, most, on_ask=on_ask)
         found.append((backend, asyncio.get_running_loop()))
         await backend.start()
         model = ServedModel("a-pair", PAIR, ReplyOptions())
@@ -226,6 +241,44 @@ def test_nonsense_on_the_socket_ends_no_more_than_its_own_connection(tmp_path: P
             assert len(list(assistant.stream(ask("hello", options=ReplyOptions(seed=1))))) > 1
 
 
+def test_every_program_is_a_client_of_its_own_and_drafts_as_it_wants(tmp_path: Path) -> None:
+    path, asked = tmp_path / "socket", list[Question]()
+    with shared({"otherwise": ["Hello."]}, path, on_ask=lambda _, each: asked.append(each)):
+        programs = [RemoteAssistant(connected(path)) for _ in range(2)]
+        programs.append(RemoteAssistant(connected(path, replace(PAIR, draft="off"))))
+        for each in (*programs, programs[0]):
+            list(each.stream(ask("hello")))
+        list(programs[0].stream(ask("hello", draft="off")))
+        for each in programs:
+            each.close()
+    asks = [each for each in asked if isinstance(each, Ask)]
+    names = [each.client for each in asks]
+    assert len({*names[:3]}) == 3, "nobody waits behind all that another program asked"
+    assert names[3] == names[0]
+    assert [each.draft for each in asks] == [None, None, "off", None, "off"]
+
+
+def test_what_is_cancelled_before_it_began_ends_and_numbers_are_ones_own(tmp_path: Path) -> None:
+    path = tmp_path / "socket"
+    with shared({"otherwise": [STORY], "pass_s": 0.005, "parallel": 2}, path) as backend:
+        with closing(RemoteAssistant(connected(path))) as other:  # the engine's numbers go on
+            next(other.stream(ask("a story")))
+        wait_until_nothing_runs(backend)
+        with socket.socket(socket.AF_UNIX) as program:
+            program.settimeout(60)
+            program.connect(str(path))
+            said = (Load(PAIR), replace(ask("a story"), id=1), Cancel(1))
+            program.sendall(b"".join(encode(each) for each in said))
+            with program.makefile("rb") as stream:
+                told = [decode(stream.readline(), NOTICES) for _ in range(2)]
+                assert [type(each) for each in told] == [Hello, Ready]
+                while not isinstance(last := decode(stream.readline(), NOTICES), ReplyDone):
+                    pass
+        assert last.id == 1
+        assert last.reply.stop_reason is StopReason.CANCELLED
+        assert len(last.reply.text) < len(STORY)
+
+
 def test_a_model_that_was_let_go_meanwhile_is_loaded_again(tmp_path: Path) -> None:
     path = tmp_path / "socket"
     with shared({"otherwise": ["Hello."]}, path, keep_alive_s=0.05) as backend:
@@ -239,4 +292,11 @@ def test_a_model_that_was_let_go_meanwhile_is_loaded_again(tmp_path: Path) -> No
                         break
                     threading.Event().wait(0.01)
                 assert backend.ready is None
-        assert shared_engine(str(path), 7, PAIR) is None
+        # Also for a program that comes later; what it would not answer alike, it does not load for anybody.
+        assert shared_engine(str(path), 7, LaunchOptions("other")) is None
+        again = connected(path)
+        assert "loads the model again" in "".join(again.ready.notes)
+        with closing(RemoteAssistant(again)) as assistant:
+            (*_, last) = assistant.stream(ask("hello"))
+            assert isinstance(last, Finished)
+            assert last.reply.text == "Hello."

@@ -9,6 +9,7 @@ import pytest
 
 from localspec.engine.client import EngineClient
 from localspec.options import LaunchOptions
+from localspec.serve import http
 from localspec.serve.backend import Backend, EngineLost
 from localspec.serve.http import Guard
 from tests.engine.double import command
@@ -107,6 +108,9 @@ def test_an_engine_that_dies_costs_what_it_was_answering_and_no_more() -> None:
     [
         ({}, 401),
         ({"Authorization": "Bearer wrong"}, 401),
+        ({"Authorization": "Bearer "}, 401),
+        ({"Authorization": "Bearer ses"}, 401),
+        ({"Authorization": "Bearer sesame-and-more"}, 401),
         ({"Authorization": "Bearer sesame"}, 200),
         ({"x-api-key": "second"}, 200),
         ({"x-api-key": "sesame", "Origin": "https://evil.example"}, 403),
@@ -128,8 +132,10 @@ def test_a_key_lets_in(headers: dict[str, str], status: int) -> None:
     ("headers", "status"),
     [
         ({"Host": "evil.example"}, 403),
+        ({"Host": "localhost.evil.example"}, 403),
         ({"Host": "localhost:8080"}, 200),
         ({"Origin": "http://evil.example"}, 403),
+        ({"Origin": "http://localhost.evil.example"}, 403),
         ({"Origin": "http://localhost:3000"}, 200),
         ({"Origin": "null"}, 403),
     ],
@@ -139,6 +145,62 @@ def test_pages_of_others_do_not_reach_a_server_of_this_machine(
 ) -> None:
     with served({}) as server:
         assert server.client.get("/v1/models", headers=headers).status_code == status
+
+
+def test_only_pages_that_were_named_are_told_that_they_may_ask() -> None:
+    guard = Guard(keys=("sesame",), origins=("https://good.example",))
+    with served({}, guard=guard) as server:
+        for origin, status in (("https://good.example", 200), ("https://evil.example", 403)):
+            # A browser asks without the key whether it may send one.
+            answer = server.client.options("/v1/messages", headers={"Origin": origin})
+            assert answer.status_code == status
+            allowed = answer.headers.get("access-control-allow-origin")
+            assert allowed == (origin if status == 200 else None)
+
+
+def test_a_body_that_is_too_large_is_refused_before_it_is_all_in_memory(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(http, "MOST_BODY_BYTES", 1 << 20)
+    with served({}) as server:
+        refused = server.chat("x" * (1 << 20))
+        assert refused.status_code == 400
+        assert "1 MB" in refused.json()["error"]["message"]
+        assert server.chat("x" * 100).status_code == 200
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_fault_of_the_engine_is_not_the_clients(stream: bool) -> None:
+    script = {"answers": {"story": STORY}, "fails": {"story": ["model", 0]}, "parallel": 2}
+    with served(script) as server:
+        failed = server.chat("a story", stream=stream, n=2)
+        assert failed.status_code == 500
+        assert failed.json()["error"]["type"] == "api_error"
+        assert "this is a bug" in failed.json()["error"]["message"]
+        assert server.under_way() == 0
+        assert server.chat("hello").status_code == 200
+
+
+def test_where_one_of_several_answers_fails_the_others_end() -> None:
+    script = {
+        "answers": {"one": "x" * 3, "story": STORY},
+        "fails": {"one": ["pass", 2]},
+        "pass_s": 0.01,
+        "parallel": 2,
+    }
+    with served(script) as server:
+        body = {"prompt": [f"<|im_start|>user\n{each}<|im_end|>\n<|im_start|>assistant\n" for each in ("one", "story")]}  # fmt: skip
+        began = time.monotonic()
+        failed = server.client.post("/v1/completions", json={**body, "max_tokens": 400})
+        assert failed.status_code == 500
+        server.wait_until(0)
+        ended = 'localspec_requests_total{outcome="cancelled"} 1.0'
+        for _ in range(1000):
+            if ended in server.client.get("/metrics").text:
+                break
+            time.sleep(0.01)
+        assert ended in server.client.get("/metrics").text
+        assert time.monotonic() - began < 60
 
 
 def test_wrong_addresses_are_told() -> None:

@@ -61,20 +61,20 @@ class CopySource:
         self._text.clear()
         self._ends.clear()
         self._broken_off = None
+        ends: list[int] = []
         for token in tokens:
-            self._append(token)
-        self._search()
+            ends = self._append(token)
+        self._search(ends)
 
     def follow(self, tokens: Sequence[int]) -> Iterator[Foretold]:
         """Take in the next tokens of the text, yielding what was foretold of each."""
         for token in tokens:
             if self.length == 0:
-                self._append(token)
-                self._search()
+                self._search(self._append(token))
                 continue
             right = self._text[self._next] == token
             yield Foretold(self.length, self.near, self.disputed, right)
-            self._append(token)
+            ends = self._append(token)
             if right:
                 self._next += 1
                 self.length = min(self.length + 1, _LONGEST)
@@ -82,7 +82,7 @@ class CopySource:
             else:
                 if self.length >= _LASTING:
                     self._broken_off = self._next
-                self._search()
+                self._search(ends)
 
     def foretell(self, most: int) -> list[int]:
         """Return up to `most` tokens that follow in the source; it may run into its own copy."""
@@ -92,20 +92,24 @@ class CopySource:
         period = len(text) - start
         return [text[start + i % period] for i in range(most)]
 
-    def _append(self, token: int) -> None:
-        self._text.append(token)
-        if len(self._text) > 1:
-            self._ends.setdefault(tuple(self._text[-2:]), []).append(len(self._text))
+    def _append(self, token: int) -> list[int]:
+        """Take in a token, and return where the text ends as it does now, the latest end last."""
+        text = self._text
+        text.append(token)
+        if len(text) < 2:
+            return []
+        ends = self._ends.setdefault((text[-2], token), [])
+        ends.append(len(text))
+        return ends
 
-    def _search(self) -> None:
+    def _search(self, ends: Sequence[int]) -> None:
         """Find the best match of the end of the text, and whether another one disputes it."""
         text, self.length = self._text, 0
-        ends = self._ends.get(tuple(text[-2:]), [])
+        if len(ends) < 2:
+            return
         start, end = self._expected()
         around = ends[bisect_left(ends, start) : bisect_left(ends, end)]
         tried = {*ends[-_TRIED - 1 : -1], *around} - {len(text)}
-        if not tried:
-            return
         found = [(self._match(at), start <= at < end, at) for at in tried]
         self.length, self.near, self._next = max(
             found, key=lambda match: (match[0] + _LASTING * match[1], match[2])

@@ -36,8 +36,9 @@ class Estimator:
 
     def add(self, bucket: int, *, hit: bool) -> None:
         """Count one observation."""
-        surprise = hit - self.chance(bucket)
-        self._move(min(max(self._shift + self._drift * surprise, -_FURTHEST), _FURTHEST))
+        if self._drift:
+            shift = self._shift + self._drift * (hit - self.chance(bucket))
+            self._move(min(max(shift, -_FURTHEST), _FURTHEST))
         tally = self._seen[bucket]
         tally.hits = tally.hits * self._kept + hit
         tally.weight = tally.weight * self._kept + 1

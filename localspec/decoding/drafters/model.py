@@ -5,19 +5,19 @@ What it has evaluated, and how it catches up with a text, is its own business.
 
 from bisect import bisect
 from collections.abc import Collection, Generator, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
-from localspec.decoding.choose import Chooser, choose_with_gap
+from localspec.decoding.choose import Chooser
 from localspec.decoding.costs import PassCosts, RunningCosts
-from localspec.decoding.drafters.backoff import DRAFT_ROWS, Backoff, Hindsight, own_of
+from localspec.decoding.drafters.backoff import DRAFT_ROWS, Backoff, own_of
 from localspec.decoding.drafters.drafter import Plan, Terms
 from localspec.decoding.drafters.early_stopping import EarlyStopping
 from localspec.decoding.drafters.estimator import Estimator
+from localspec.decoding.drafters.growing_draft import GrowingDraft
 from localspec.decoding.drafters.register import Material
 from localspec.decoding.drafters.window import Window
 from localspec.decoding.model import LanguageModel, Logits, Pass, Role
 from localspec.decoding.round import GAPS, Draft, Round
-from localspec.errors import PassFailed
 
 # Counted over 100 answers of a real pair, by the gap's bucket: docs/measurements/drafting-policy.md.
 _GREEDY = (0.35, 0.41, 0.53, 0.73, 0.89, 0.96, 0.985, 0.99, 0.995, 0.995)
@@ -42,17 +42,6 @@ _EXPECTED_YIELD, _EXPECTED_STEPS = 1.5, 8.0
 """What a try is expected to yield, and how many plain steps of evidence that is worth."""
 _ROUNDS = 32
 """Rounds after which a yield of the past counts 1/e."""
-
-
-@dataclass(slots=True, eq=False)
-class _Proposal:
-    """The last proposal, with what was not handed to the target."""
-
-    tokens: tuple[int, ...] = ()
-    gaps: tuple[float, ...] = ()
-    compared: tuple[bool, ...] = ()
-    hindsight: list[Hindsight] = field(default_factory=list)
-    late_s: float = 0.0
 
 
 class ModelDrafter:
@@ -96,7 +85,9 @@ class ModelDrafter:
         self._greedy = True
         self._backoff = Backoff()
         self._seen = False
-        self._last = _Proposal()
+        self._last: GrowingDraft | None = None
+        self._last_late_s = 0.0
+        self._looked_at, self._largest = 0, -1
         self._tokens = self._steps = 0.0
         self._start_afresh()
 
@@ -115,6 +106,7 @@ class ModelDrafter:
         """Start a reply; see `Drafter`."""
         self._greedy = chooser.greedy
         self._backoff.begin()
+        self._looked_at, self._largest = 0, -1
 
     def promise(self, tokens: Sequence[int], terms: Terms) -> Plan | None:
         """Return how far to draft at most, by what drafts yielded lately; see `Drafter`."""
@@ -153,121 +145,75 @@ class ModelDrafter:
     ) -> Generator[Pass, Logits, Draft]:
         """Propose tokens; fewer if one of them ends the generation, or the next is not worth its pass."""
         stopping, lag = plan.stopping, self._window.lag(tokens)
-        self._last = last = _Proposal(late_s=self._late_s(lag))
-        if max(tokens) >= self._n_vocab:
-            return Draft(drafter=self.name)
-        if stopping is not None:
-            last.compared = stopping.compared
-            if stopping.compared:
-                self._start_afresh()
-                stopping = replace(stopping, usual=self._usual())
-        visible = self._window.open(tokens)
-        back = min(len(last.compared), len(visible) - 1, self._most_rows - 1)
-        if lag > _SMALL_LAG and plan.draft_length > 0:
-            yield Pass(Role.DRAFT_MODEL, visible[: len(visible) - 1 - back], rows=0)
-        prefix, start = list(tokens), len(tokens) - len(visible)
-        grown = None if stopping is None else stopping.grow()
-        confidences: list[float] = []
-        gaps: list[float] = []
-        alternatives: list[tuple[int, ...]] = []
-        for drafted in range(min(plan.draft_length, self._n_ctx - len(visible))):
-            rows = 1 if drafted else 1 + back
-            logits = yield Pass(Role.DRAFT_MODEL, prefix[start:], rows=rows)
-            try:
-                if rows > 1 and stopping is not None:
-                    last.hindsight += self._look_back(logits[:-1], prefix, chooser)
-                    if not stopping.begins(last.hindsight):
-                        break
-                token, confidence, gap, others = self._chosen(logits[-1], prefix, chooser)
-            except PassFailed:
-                break  # no shared id may follow, or the row is unusable: the target goes on alone
-            confidences.append(confidence)
-            gaps.append(gap)
-            alternatives.append(others)
-            prefix.append(token)
-            goes_on = grown is None or grown.goes_on(self._chance(gap))
-            if token in self._eog or not goes_on:
-                break
-        last.tokens, last.gaps = tuple(prefix[len(tokens) :]), tuple(gaps)
-        kept = len(gaps) if grown is None else grown.kept
-        return Draft(
-            last.tokens[:kept],
-            tuple(confidences[:kept]),
-            self.name,
-            last.gaps[:kept],
-            tuple(alternatives[:kept]),
+        self._last_late_s = self._late_s(lag)
+        if stopping is not None and stopping.compared:
+            self._start_afresh()
+            stopping = replace(stopping, usual=self._usual())
+        known = self._knows(tokens)
+        visible = self._window.open(tokens) if known else []
+        most = min(plan.draft_length, self._n_ctx - len(visible)) if known else 0
+        self._last = draft = GrowingDraft(
+            tokens, most, self._n_vocab, self._eog, chooser, stopping, self._chance
         )
+        if most > 0:
+            back = min(len(draft.compared), len(visible) - 1, self._most_rows - 1)
+            if lag > _SMALL_LAG:
+                yield Pass(Role.DRAFT_MODEL, visible[: len(visible) - 1 - back], rows=0)
+            yield Pass(Role.DRAFT_MODEL, visible, rows=1 + back, more=draft)
+        return draft.for_target(self.name)
 
     def foreseen_s(self) -> float:
         """Return what the last proposal should have taken; see `Drafter`."""
-        if self._costs is None:
+        if self._costs is None or self._last is None:
             return 0.0
-        passes = max(len(self._last.tokens), bool(self._last.hindsight))
-        return self._last.late_s + passes * self._costs.of(1)
+        passes = max(len(self._last.gaps), bool(self._last.hindsight))
+        return self._last_late_s + passes * self._costs.of(1)
 
     def learn(self, done: Round, steps: float) -> None:
         """Take in what became of a draft; see `Drafter`."""
-        if done.draft.drafter != self.name:
-            self._backoff.pass_over(done.verdict.accepted)
+        last, accepted = self._last, done.verdict.accepted
+        if done.draft.drafter != self.name or last is None:
+            self._backoff.pass_over(accepted)
             return
         self._seen = True
-        last, accepted = self._last, done.verdict.accepted
         compared = own_of(last.hindsight, last.compared)
-        for each in compared:
-            self._see(bisect(GAPS, each.gap), hit=each.hit)
+        self._see([(each.gap, each.hit) for each in compared])
         self._backoff.settle(steps - (accepted + 1))
         if not self._backoff.proven:
-            if not last.tokens:
+            if not last.gaps:
                 self._backoff.fail(blind=not any(each.hit for each in compared))
                 return
             self._backoff.prove()  # what it took to find that out does not count against it
-        for gap, hit in zip(last.gaps, self._hits(done), strict=False):
-            self._see(bisect(GAPS, gap), hit=hit)
+        self._see(list(zip(last.gaps, _hits(last.tokens, done), strict=False)))
         spent = done.spent
-        if self._costs is not None and last.tokens and not last.hindsight:
-            late_s = 0.0 if spent.draft_prefill_s else last.late_s
-            self._costs.add(1, (spent.draft_s - late_s) / len(last.tokens))
+        if self._costs is not None and last.gaps and not last.hindsight:
+            late_s = 0.0 if spent.draft_prefill_s else self._last_late_s
+            self._costs.add(1, (spent.draft_s - late_s) / len(last.gaps))
         kept = 1 - 1 / _ROUNDS
         self._tokens = self._tokens * kept + accepted + 1
         self._steps = self._steps * kept + steps * (1 - spent.draft_prefill_s / spent.round_s)
         if self._tokens < self._steps * _WORTH_GOING_ON:
             self._backoff.fail()
 
-    def _hits(self, done: Round) -> Iterator[bool]:
-        """Yield of each proposed token whose fate is known whether the target said the same."""
-        accepted, next_token = done.verdict.accepted, done.verdict.next_token
-        yield from [True] * accepted
-        if accepted < len(self._last.tokens):
-            yield accepted == done.drafted and self._last.tokens[accepted] == next_token
-
-    def _look_back(
-        self, rows: Logits, text: Sequence[int], chooser: Chooser
-    ) -> Iterator[Hindsight]:
-        """Yield what would have been proposed for the last tokens of `text`, a row for each."""
-        for at, row in enumerate(rows, start=len(text) - len(rows)):
-            token, _, gap, _ = self._chosen(row, text[:at], chooser)
-            yield Hindsight(gap, token == text[at])
-
-    def _chosen(
-        self, row: Logits, prefix: Sequence[int], chooser: Chooser
-    ) -> tuple[int, float, float, tuple[int, ...]]:
-        """Return what is proposed to follow `prefix`, how surely, by which gap, and the next choices."""
-        row = row[: self._n_vocab]
-        kept = chooser.candidates(row, prefix)
-        rivals = chooser.rivals(kept, row, prefix)
-        token, gap, others = choose_with_gap(kept, rivals, chooser.noise, len(prefix))
-        return token, float(kept.probabilities()[kept.ids.searchsorted(token)]), gap, others
+    def _knows(self, tokens: Sequence[int]) -> bool:
+        """Return whether the draft model has every id; of a text that grows, only what is new is looked at."""
+        self._largest = max([self._largest, *tokens[self._looked_at :]])
+        self._looked_at = len(tokens)
+        return self._largest < self._n_vocab
 
     def _late_s(self, lag: int) -> float:
         """Return the seconds of catching up with so many tokens, beyond a step's own."""
         return 0.0 if self._costs is None else self._costs.of(max(1, lag)) - self._costs.of(1)
 
-    def _see(self, bucket: int, *, hit: bool) -> None:
-        """Take in what became of one token."""
-        self._by_gap[self._greedy].add(bucket, hit=hit)
-        often = [share * _OFTEN_KEPT for share in self._often[self._greedy]]
-        often[bucket] += 1 - _OFTEN_KEPT
-        self._often[self._greedy] = often
+    def _see(self, seen: Sequence[tuple[float, bool]]) -> None:
+        """Take in what became of some tokens, each chosen by a gap."""
+        by_gap, kept = self._by_gap[self._greedy], _OFTEN_KEPT ** len(seen)
+        self._often[self._greedy] = often = [share * kept for share in self._often[self._greedy]]
+        for gap, hit in seen:
+            bucket = bisect(GAPS, gap)
+            by_gap.add(bucket, hit=hit)
+            kept /= _OFTEN_KEPT
+            often[bucket] += kept * (1 - _OFTEN_KEPT)
 
     def _usual(self) -> float:
         """Return the chance of a token that is not drafted yet, as the text is now."""
@@ -287,6 +233,14 @@ class ModelDrafter:
         self._by_gap[self._greedy].hope()
         self._steps = _EXPECTED_STEPS
         self._tokens = _EXPECTED_STEPS * _EXPECTED_YIELD
+
+
+def _hits(proposed: Sequence[int], done: Round) -> Iterator[bool]:
+    """Yield of each proposed token whose fate is known whether the target said the same."""
+    accepted, next_token = done.verdict.accepted, done.verdict.next_token
+    yield from [True] * accepted
+    if accepted < len(proposed):
+        yield accepted == done.drafted and proposed[accepted] == next_token
 
 
 def make(material: Material) -> ModelDrafter:

@@ -31,6 +31,8 @@ class AdaptivePolicy:
     """
 
     name = "auto"
+    _merges = False
+    """Whether drafters that share passes are weighed on terms of their own."""
 
     def __init__(self, target: PassCosts, longest: int, drafters: Sequence[Drafter]) -> None:
         self.drafters = tuple(drafters)
@@ -49,8 +51,12 @@ class AdaptivePolicy:
         """Plan the round that promises most; see `Policy`."""
         most = min(room - 1, self._longest)
         best, rate = PLAIN, 1 / self._verify_s(0, None)
+        by_joint: dict[bool, Terms] = {}
         for drafter in self.drafters if most > 0 else ():
-            terms = self._terms(most, drafter)
+            joint = self._merges and drafter.shares_passes
+            if joint not in by_joint:
+                by_joint[joint] = self._terms(most, joint=joint)
+            terms = by_joint[joint]
             promised = drafter.promise(tokens, terms) if terms.most > 0 else None
             if promised is not None and promised.rate > rate:
                 best, rate = promised, promised.rate
@@ -75,8 +81,8 @@ class AdaptivePolicy:
     def end(self) -> None:
         """End a reply: nothing is to be done."""
 
-    def _terms(self, most: int, drafter: Drafter) -> Terms:  # noqa: ARG002 - by batches
-        """Return on what terms a drafter may draft."""
+    def _terms(self, most: int, *, joint: bool) -> Terms:  # noqa: ARG002 - by batches
+        """Return on what terms drafters may draft; `joint` are those whose passes are merged."""
         sample_s, verify_s = self._sample_s, self._target.upto(most + 1)
         verify_s = [each + sample_s * width for width, each in enumerate(verify_s, start=1)]
         return Terms(verify_s, self._budget.steps)

@@ -49,21 +49,28 @@ class BatchWidths:
         self._widths.pop(slot, None)
         self._alone.discard(slot)
 
-    def seconds(self, slot: int, width: int) -> float:
-        """Return what a pass of this width costs one sequence, beside what the others do."""
+    def seconds(self, slot: int, width: int) -> list[float]:
+        """Return what passes of 1 to `width` tokens cost one sequence, beside what the others do."""
+        costs = self.target
         others = [each for other, each in self._widths.items() if other != slot]
-        plain_s = merged_s(self.target, [*others, 1])
-        added_s = merged_s(self.target, [*others, width]) - plain_s
+        plain_s, widest = merged_s(costs, [*others, 1]), max(others, default=0)
+        # What is wider than all others is a pass of its own behind theirs.
+        joined_s = merged_s(costs, [*others, widest]) if others else 0.0
+        passes_s = [merged_s(costs, [*others, each]) for each in range(1, min(widest, width + 1))]
+        passes_s += [
+            joined_s + (costs.of(each - widest) if each > widest else 0.0)
+            for each in range(max(1, widest), width + 1)
+        ]
+        share_s = plain_s / (len(others) + 1)
         # Costs have dips, but nobody is paid for drafting.
-        return plain_s / (len(others) + 1) + max(0.0, added_s)
+        return [share_s + max(0.0, each - plain_s) for each in passes_s]
 
-    def joint_s(self, slot: int, width: int) -> float:
-        """Return likewise what it costs if those who use the draft model draft as much."""
-        plain_s = merged_s(self.target, [1] * max(1, len(self._widths)))
-        added_s = merged_s(self.target, [width] * self._joint(slot)) - self.target.of(
-            self._joint(slot)
-        )
-        return plain_s / max(1, len(self._widths)) + max(0.0, added_s) / self._joint(slot)
+    def joint_s(self, slot: int, width: int) -> list[float]:
+        """Return likewise what they cost if those who use the draft model draft as much."""
+        costs, count, joint = self.target, max(1, len(self._widths)), self._joint(slot)
+        share_s, joint_plain_s = merged_s(costs, [1] * count) / count, costs.of(joint)
+        passes_s = [costs.of(each * joint) for each in range(1, width + 1)]
+        return [share_s + max(0.0, each - joint_plain_s) / joint for each in passes_s]
 
     def draft_costs(self, slot: int) -> "SharedDraftCosts":
         """Return what passes of the draft model cost one sequence; there has to be one."""
@@ -170,6 +177,8 @@ class BatchPolicy(AdaptivePolicy):
         drafters: whoever may propose for it.
     """
 
+    _merges = True
+
     def __init__(
         self, batch: BatchWidths, slot: int, longest: int, drafters: Sequence[Drafter]
     ) -> None:
@@ -194,13 +203,17 @@ class BatchPolicy(AdaptivePolicy):
         self._batch.pass_made(self._slot, done.drafted + 1, by_draft_model=by_draft_model)
         super().learn(replace(done, spent=replace(done.spent, verify_s=foreseen_s)))
 
-    def _terms(self, most: int, drafter: Drafter) -> Terms:
+    def _terms(self, most: int, *, joint: bool) -> Terms:
         if not self._batch.could_pay(self._longest):
             most = 0
-        verify_s = [self._verify_s(drafted, drafter) for drafted in range(most + 1)]
-        return Terms(verify_s, self._budget.steps)
+        return Terms(self._passes_s(most, joint=joint), self._budget.steps)
 
     def _verify_s(self, drafted: int, drafter: Drafter | None) -> float:
         joint = drafter is not None and drafter.shares_passes
+        return self._passes_s(drafted, joint=joint)[-1]
+
+    def _passes_s(self, drafted: int, *, joint: bool) -> list[float]:
+        """Return the seconds of verifying drafts of up to so many tokens, from 0 on."""
         seconds = self._batch.joint_s if joint else self._batch.seconds
-        return seconds(self._slot, drafted + 1) + self._sample_s * (drafted + 1)
+        passes_s = seconds(self._slot, drafted + 1)
+        return [each + self._sample_s * width for width, each in enumerate(passes_s, start=1)]

@@ -1,0 +1,188 @@
+"""What `localspec serve` does once its options are read: an engine, a service that asks it, and servers in front of that.
+
+All that only this verb needs is imported here.
+"""
+
+import asyncio
+import os
+import socket
+import time
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import click
+import uvicorn
+
+from localspec.cli.listening import BACKLOG, LOOPBACK, listening
+from localspec.cli.option_flags import launch_options, reply_options
+from localspec.cli.progress import ProgressLine
+from localspec.cli.resident import recorded_here
+from localspec.cli.settings import with_own
+from localspec.engine.client import COMMAND, EngineClient
+from localspec.engine.protocol import Downloading, EngineDied, Loading, Measuring, Notice, Ready
+from localspec.engine.remote import error_named
+from localspec.errors import UsageError
+from localspec.models.transfer import Progress
+from localspec.options import LaunchOptions, ReplyOptions
+from localspec.serve.answering import Service
+from localspec.serve.app import application
+from localspec.serve.backend import Backend, Refused
+from localspec.serve.catalogue import Catalogue
+from localspec.serve.conditions import Watch
+from localspec.serve.connection import Bounded
+from localspec.serve.http import Guard
+from localspec.serve.metrics import Metrics
+from localspec.serve.residence import Residence, ServedModel
+from localspec.serve.running import Running, announced, engine_socket
+from localspec.serve.sharing import FRAME_BYTES, Sharing
+
+
+async def served_here(
+    listeners: Sequence[socket.socket],
+    seen: ExitStack,
+    keys: tuple[str, ...],
+    flags: dict[str, Any],
+) -> int:
+    """Load, and serve until it is interrupted; return the exit code.
+
+    Args:
+        listeners: where HTTP comes in.
+        seen: gets what others see of the server, which ends when nothing runs any more.
+        keys: for its API; without any, whoever can connect may ask.
+        flags: of the verb.
+
+    Raises:
+        LocalspecError: the models cannot be loaded; as the class of errors that says why.
+    """
+    launch, metrics = launch_options(flags), Metrics()
+    line = ProgressLine(enabled=not flags["quiet"])
+    engine = EngineClient(_command(flags))
+    backend = _backend(engine, launch, metrics, line, flags)
+    try:
+        with line:
+            ready = await _started(backend)
+        service = _service(backend, ready, launch, flags)
+        addresses = tuple(map(_address, listeners))
+        if not flags["quiet"]:
+            _tell(service, ready, addresses)
+        watch = Watch(lambda: [each for each in (os.getpid(), engine.pid) if each is not None])
+        server = _server(service, metrics, _guard(keys, flags), watch)
+        shared = await _shared(service, seen)
+        about = (service.name, addresses, service.since, shared, recorded_here())
+        seen.enter_context(announced(Running(os.getpid(), *about)))
+        await server.serve(sockets=list(listeners))
+    finally:
+        await backend.close()
+    return 0
+
+
+def _command(flags: dict[str, Any]) -> tuple[str, ...]:
+    """Return what starts the engine."""
+    parallel = "auto" if flags["parallel"] is None else str(flags["parallel"])
+    return (*COMMAND, parallel, *(() if flags["forget"] else ("keep",)))
+
+
+def _backend(
+    engine: EngineClient,
+    launch: LaunchOptions,
+    metrics: Metrics,
+    line: ProgressLine,
+    flags: dict[str, Any],
+) -> Backend:
+    """Return what asks the engine; everything that it says is counted, and shown as far as it concerns loading."""
+
+    def see(notice: Notice) -> None:
+        metrics.see(notice)
+        _show(notice, line)
+
+    return Backend(engine, launch, flags["max_queue"], see, metrics.ask, flags["max_wait"])
+
+
+async def _started(backend: Backend) -> Ready:
+    """Have the models loaded; what is wrong with them ends the program as it would end another verb."""
+    try:
+        return await backend.start()
+    except Refused as error:
+        raise error_named(error.kind, str(error)) from None
+
+
+def _service(
+    backend: Backend, ready: Ready, launch: LaunchOptions, flags: dict[str, Any]
+) -> Service:
+    """Return what answers: with what is loaded, and with whatever else a request may name."""
+
+    def options_of(name: str | None) -> ReplyOptions:
+        return reply_options(with_own(flags, name))
+
+    called = (launch.pair, launch.target, ready.target)
+    names = tuple(dict.fromkeys(each for each in called if each is not None))
+    first = ServedModel(names[0], launch, options_of(None))
+    residence = Residence(
+        backend, first, flags["keep_alive"], flags["max_queue"], flags["max_wait"]
+    )
+    catalogue = Catalogue(first, names, options_of, flags["pin"])
+    return Service(backend, residence, catalogue, int(time.time()), first)
+
+
+def _guard(keys: tuple[str, ...], flags: dict[str, Any]) -> Guard:
+    """Return who is let in; behind keys any name of this machine will do."""
+    hosts = None if keys else {*LOOPBACK, "[::1]", flags["host"] or "localhost"}
+    return Guard(keys, hosts, flags["cors"])
+
+
+def _server(service: Service, metrics: Metrics, guard: Guard, watch: Watch) -> uvicorn.Server:
+    return uvicorn.Server(
+        uvicorn.Config(
+            application(service, metrics, guard, watch.look),
+            http=Bounded,
+            backlog=BACKLOG,
+            ws="none",
+            log_level="critical",
+            access_log=False,
+            lifespan="off",
+            timeout_graceful_shutdown=2,
+            server_header=False,
+        )
+    )
+
+
+async def _shared(service: Service, seen: ExitStack) -> str:
+    """Let `run` and the like ask, too; return at which socket, empty where there can be none."""
+    path = str(engine_socket(os.getpid()))
+    try:
+        listener = seen.enter_context(listening(None, None, path))[0]
+    except UsageError:
+        return ""
+    sharing = Sharing(service.backend, service.residence)
+    await asyncio.start_unix_server(sharing.serve, sock=listener, limit=FRAME_BYTES)
+    return path
+
+
+def _address(listener: socket.socket) -> str:
+    if listener.family == socket.AF_UNIX:
+        return str(Path(listener.getsockname()).absolute())
+    host, port = listener.getsockname()[:2]
+    return f"http://{f'[{host}]' if ':' in host else host}:{port}/v1"
+
+
+def _tell(service: Service, ready: Ready, addresses: Sequence[str]) -> None:
+    """Say how it is set up, and where it is."""
+    for note in ready.notes:
+        click.echo(f"localspec: {note}", err=True)
+    where = " and ".join(addresses)
+    click.echo(f"localspec: serving {service.name} at {where}; Ctrl-C stops it", err=True)
+
+
+def _show(notice: Notice, line: ProgressLine) -> None:
+    """Show how far loading is, and that the engine died."""
+    match notice:
+        case Downloading(name, done, total, source):
+            line.download(Progress(name, done, total, source))
+        case Loading(name, share):
+            line.load(name, share)
+        case Measuring(name, share):
+            line.measure(name, share)
+        case EngineDied(reason):
+            click.echo(f"localspec: {reason}", err=True)

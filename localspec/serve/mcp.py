@@ -1,0 +1,257 @@
+"""MCP: a model as tools of other programs, `ask` and `ask_json`, over stdin and stdout.
+
+The model is loaded when it is first asked, and let go when nobody has asked for a while.
+"""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import aclosing, asynccontextmanager
+from dataclasses import replace
+from typing import Any
+
+import mcp_types as types
+import msgspec
+from mcp.server.context import ServerRequestContext
+from mcp.server.lowlevel import Server
+from mcp.server.stdio import stdio_server
+
+from localspec import __version__
+from localspec.chat.events import Prefilling, Reply, RoundDone
+from localspec.chat.reply_figures import rounded, usage
+from localspec.decoding.round import StopReason
+from localspec.display import reading_text
+from localspec.engine.protocol import Ask, Downloading, Loading, Measuring, Notice, ReplyDone
+from localspec.errors import LocalspecError, UsageError
+from localspec.grammar import require_sound
+from localspec.messages import Message, checked_text
+from localspec.options import ReplyOptions
+from localspec.serve.backend import Backend
+from localspec.serve.catalogue import Catalogue
+from localspec.serve.residence import Residence, ServedModel
+
+_TICK_S = 0.5
+_ASK, _ASK_JSON = "ask", "ask_json"
+_PROPERTIES: dict[str, Any] = {
+    "prompt": {"type": "string", "description": "What to answer."},
+    "system": {"type": "string", "description": "System prompt."},
+    "model": {"type": "string", "description": "Another model of this machine."},
+    "temperature": {"type": "number", "minimum": 0, "description": "0 is the same every time."},
+    "max_tokens": {"type": "integer", "minimum": 1},
+    "seed": {"type": "integer", "description": "The same seed gives the same answer."},
+}
+_SCHEMA = {
+    "schema": {"type": "object", "description": "JSON schema under which the answer is valid."}
+}
+_READS = types.ToolAnnotations(read_only_hint=True, open_world_hint=False)
+
+Tell = Callable[[float, float | None, str], Awaitable[None]]
+"""Is told how far an answer is, of how much, and in words."""
+
+
+class AskArguments(msgspec.Struct, forbid_unknown_fields=True):
+    """What both tools take."""
+
+    prompt: str
+    system: str = ""
+    model: str = ""
+    temperature: float | None = None
+    max_tokens: int | None = None
+    seed: int | None = None
+
+
+class AskJsonArguments(AskArguments, forbid_unknown_fields=True, kw_only=True):
+    """What `ask_json` takes."""
+
+    schema: dict[str, Any]
+
+
+class LoadWatch:
+    """How far loading is: a share of it, below 0.5, and words."""
+
+    def __init__(self) -> None:
+        self.share, self.text = 0.0, "loading"
+
+    def see(self, notice: Notice) -> None:
+        """Note how far loading is."""
+        match notice:
+            case Downloading(name, done, total):
+                self.share, self.text = done / max(total, 1) / 4, f"downloading {name}"
+            case Loading(name, share):
+                self.share, self.text = 0.25 + share / 8, f"loading {name}"
+            case Measuring(name, share):
+                self.share, self.text = 0.375 + share / 8, f"measuring {name}"
+
+
+class AskTools:
+    """Answers calls of the two tools.
+
+    Args:
+        backend: answers; nothing is loaded yet.
+        residence: has it load.
+        catalogue: what may be asked for.
+        loading: how far that is.
+    """
+
+    def __init__(
+        self, backend: Backend, residence: Residence, catalogue: Catalogue, loading: LoadWatch
+    ) -> None:
+        self._backend = backend
+        self._residence = residence
+        self._catalogue = catalogue
+        self._loading = loading
+
+    async def list_tools(
+        self, _context: ServerRequestContext[Any], _params: types.PaginatedRequestParams | None
+    ) -> types.ListToolsResult:
+        """List them."""
+        model = self._catalogue.first.name
+        return types.ListToolsResult(
+            tools=[
+                _tool(_ASK, f"Ask {model}, a language model on this machine.", {}),
+                _tool(_ASK_JSON, f"Ask {model} for JSON that is valid under a schema.", _SCHEMA),
+            ]
+        )
+
+    async def call_tool(
+        self, context: ServerRequestContext[Any], params: types.CallToolRequestParams
+    ) -> types.CallToolResult:
+        """Answer; what is wrong with a call is its result. Ends with the request, if that is cancelled."""
+        last = -1.0
+
+        async def tell(progress: float, total: float | None, text: str) -> None:
+            nonlocal last
+            if progress > last:  # it may only grow
+                last = progress
+                await context.session.report_progress(progress, total, text)
+
+        try:
+            model, asked = self._asked(params.name, params.arguments or {})
+            done = await self._answered(model, asked, tell)
+            return _result(done.reply, model, binds=asked.options.answer_grammar is not None)
+        except LocalspecError as error:
+            return _failed(str(error))
+
+    def _asked(self, tool: str, given: dict[str, Any]) -> tuple[ServedModel, Ask]:
+        """Return what is asked, and of whom.
+
+        Raises:
+            LocalspecError: it cannot be.
+        """
+        if tool not in {_ASK, _ASK_JSON}:
+            raise UsageError(f"there is no tool {tool[:60]!r}: call {_ASK} or {_ASK_JSON}")
+        kind = AskJsonArguments if tool == _ASK_JSON else AskArguments
+        try:
+            said = msgspec.convert(given, kind)
+        except (msgspec.ValidationError, RecursionError) as error:
+            raise UsageError(f"the arguments of {tool} are not valid: {error}") from None
+        model = self._catalogue.find(said.model)
+        messages = [Message.user(checked_text(said.prompt, "the prompt"))]
+        if said.system:
+            messages.insert(0, Message.system(checked_text(said.system, "the system prompt")))
+        options = _options(said, model.options)
+        require_sound(options)  # before a model is loaded for it
+        return model, Ask(0, tuple(messages), options, aside=True)
+
+    async def _answered(self, model: ServedModel, asked: Ask, tell: Tell) -> ReplyDone:
+        most = asked.options.max_tokens
+        total, tokens = None if most is None else most + 1.0, 0
+        async with (
+            self._loaded(model, tell),
+            aclosing(self._backend.notices(asked)) as notices,
+        ):
+            async for notice in notices:
+                if isinstance(notice, ReplyDone):
+                    return notice
+                for event in getattr(notice, "events", ()):
+                    match event:
+                        case Prefilling(done, whole):
+                            await tell(
+                                0.5 + done / max(whole, 1) / 2, total, reading_text(done, whole)
+                            )
+                        case RoundDone(texts=texts):
+                            tokens += len(texts)
+                if tokens:
+                    await tell(1.0 + tokens, total, f"{tokens} tokens")
+        raise AssertionError("an answer ends with ReplyDone")
+
+    @asynccontextmanager
+    async def _loaded(self, model: ServedModel, tell: Tell) -> AsyncIterator[None]:
+        """Keep a model in memory; tell meanwhile how far loading is."""
+
+        async def tick() -> None:
+            while True:
+                await asyncio.sleep(_TICK_S)
+                await tell(self._loading.share, None, self._loading.text)
+
+        ticking = asyncio.create_task(tick())
+        try:
+            async with self._residence.use(model):
+                ticking.cancel()
+                yield
+        finally:
+            ticking.cancel()
+
+
+def server_of(tools: AskTools) -> Server[Any]:
+    """Return the MCP server that has the two tools."""
+    return Server(
+        "localspec",
+        version=__version__,
+        on_list_tools=tools.list_tools,
+        on_call_tool=tools.call_tool,
+    )
+
+
+async def serve_stdio(tools: AskTools) -> None:
+    """Serve the two tools on stdin and stdout until the client goes away. What else is written to stdout goes to stderr."""
+    server = server_of(tools)
+    async with stdio_server() as (reads, writes):
+        await server.run(reads, writes, server.create_initialization_options())
+
+
+def _tool(name: str, description: str, more: dict[str, Any]) -> types.Tool:
+    schema = {
+        "type": "object",
+        "properties": {**_PROPERTIES, **more},
+        "required": ["prompt", *more],
+        "additionalProperties": False,
+    }
+    return types.Tool(name=name, description=description, input_schema=schema, annotations=_READS)
+
+
+def _options(said: AskArguments, usual: ReplyOptions) -> ReplyOptions:
+    sampling = usual.sampling
+    if said.temperature is not None:
+        sampling = replace(sampling, temperature=said.temperature)
+    return replace(
+        usual,
+        sampling=sampling,
+        seed=usual.seed if said.seed is None else said.seed,
+        max_tokens=usual.max_tokens if said.max_tokens is None else said.max_tokens,
+        json_schema=said.schema if isinstance(said, AskJsonArguments) else usual.json_schema,
+    )
+
+
+def _result(reply: Reply, model: ServedModel, *, binds: bool) -> types.CallToolResult:
+    if binds and reply.stop_reason is not StopReason.EOG:
+        return _failed(
+            f"the answer is incomplete, so it is not valid under the schema ({reply.stop_reason.value}): raise max_tokens"
+        )
+    figures = {
+        "model": model.name,
+        "seed": reply.seed,
+        "stop_reason": reply.stop_reason.value,
+        **usage(reply),
+        "tokens_per_s": rounded(reply.tokens_per_s),
+    }
+    value = json.loads(reply.text) if binds else None
+    return types.CallToolResult(
+        content=[types.TextContent(text=reply.text)],
+        structured_content=value if isinstance(value, dict) else None,
+        _meta={"localspec": figures},
+    )
+
+
+def _failed(reason: str) -> types.CallToolResult:
+    return types.CallToolResult(content=[types.TextContent(text=reason)], is_error=True)

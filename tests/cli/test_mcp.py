@@ -1,0 +1,115 @@
+"""`localspec mcp` as a program that uses MCP servers has it: a process that speaks on its stdin and stdout."""
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+from mcp.client import Client
+from mcp.client.stdio import StdioServerParameters
+from mcp_types import TextContent
+
+from tests.cli.command import COMMAND, PLAIN, assert_one_complaint, environment, localspec
+
+MODEL = ("smollm2-135m", "--draft", "off", "--ctx", "512", "--temperature", "0", *PLAIN)
+CITY = {"type": "object", "properties": {"city": {"enum": ["Rome", "Bern"]}}, "required": ["city"]}
+
+
+def test_a_model_answers_another_program(smollm2_path: Path) -> None:
+    async def work() -> None:
+        command, *arguments = (*COMMAND, "mcp", *MODEL)
+        server = StdioServerParameters(command=command, args=arguments, env=environment())
+        async with Client(server) as client:
+            assert client.server_info is not None
+            assert client.server_info.name == "localspec"
+            told: list[float] = []
+
+            async def note(progress: float, total: float | None, message: str | None) -> None:
+                told.append(progress)
+
+            asked = {"prompt": "Name a river.", "max_tokens": 12}
+            first = await client.call_tool("ask", asked, progress_callback=note)
+            assert not first.is_error
+            assert isinstance(first.content[0], TextContent)
+            assert (first.meta or {})["localspec"]["completion_tokens"] <= 12
+            assert told[-1] > 1
+            again = await client.call_tool("ask", asked)
+            assert again.content == first.content
+            found = await client.call_tool("ask_json", {"prompt": "A city?", "schema": CITY})
+            assert found.structured_content in ({"city": "Rome"}, {"city": "Bern"})
+            cut = await client.call_tool(
+                "ask_json", {"prompt": "A city?", "schema": CITY, "max_tokens": 1}
+            )
+            assert cut.is_error
+            assert isinstance(cut.content[0], TextContent)
+            assert "raise max_tokens" in cut.content[0].text
+            bad = await client.call_tool("ask", {"prompt": "x", "model": "qwen3-4b-2507"})
+            assert bad.is_error
+
+    asyncio.run(work())
+
+
+def test_stdout_has_messages_alone_and_the_end_of_stdin_is_the_end() -> None:
+    hello = {
+        "jsonrpc": "2.0",
+        "id": 1,
+        "method": "initialize",
+        "params": {
+            "protocolVersion": "2025-06-18",
+            "capabilities": {},
+            "clientInfo": {"name": "t", "version": "1"},
+        },
+    }
+    text = f"nonsense\n{json.dumps(hello)}\n".encode()
+    done = subprocess.run(
+        [*COMMAND, "mcp", "smollm2-135m"],
+        input=text,
+        capture_output=True,
+        check=False,
+        env=environment(),
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stderr
+    messages = [json.loads(each) for each in done.stdout.splitlines()]
+    assert messages[-1]["result"]["serverInfo"]["name"] == "localspec"
+    assert b"Traceback" not in done.stderr
+
+
+def test_a_signal_ends_it_though_stdin_is_open() -> None:
+    with subprocess.Popen(
+        [*COMMAND, "mcp", "smollm2-135m"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=environment(),
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write(b"{}\n")
+        process.stdin.flush()
+        process.stdin.write(b'{"jsonrpc":"2.0","id":1,"method":"ping"}\n')
+        process.stdin.flush()
+        process.stdout.readline()
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(20) == 128 + signal.SIGTERM
+
+
+def test_a_person_at_a_terminal_is_told_what_it_is_for() -> None:
+    code = "import pty, sys; sys.exit(pty.spawn(sys.argv[1:]) >> 8)"
+    done = subprocess.run(
+        [sys.executable, "-c", code, *COMMAND, "mcp"],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        check=False,
+        env=environment(),
+        timeout=60,
+    )
+    assert b"localspec chat" in done.stdout
+
+
+def test_a_wrong_flag_is_one_complaint() -> None:
+    assert_one_complaint(localspec("mcp", "--temperature", "hot"), 2)
+    assert os.environ["LOCALSPEC_OWN"] == "on"

@@ -1,0 +1,119 @@
+"""The backend by itself: how often an engine may die, and what it is asked."""
+
+import asyncio
+from collections.abc import Coroutine
+from queue import Empty, SimpleQueue
+from typing import Any, cast
+
+import pytest
+
+from localspec.engine.client import EngineClient
+from localspec.engine.protocol import Ask, EngineDied, Notice, Question, Ready
+from localspec.messages import Message
+from localspec.options import LaunchOptions
+from localspec.serve.backend import Backend, EngineLost
+
+READY = Ready("a-model", None, "off", 100, (), 0.0, False)
+MOST = 5
+
+
+class Dying:
+    """An engine that dies as often as it is told, and gets ready in between or not."""
+
+    def __init__(self, *, gets_ready: bool) -> None:
+        self.inbox: SimpleQueue[Notice] = SimpleQueue()
+        self.asked: list[Question] = []
+        self.starts = 0
+        self.alive = True
+        self._gets_ready = gets_ready
+
+    def start(self) -> None:
+        self.starts += 1
+        if self.starts == 1 or self._gets_ready:
+            self.inbox.put(READY)
+
+    restart = start
+
+    def load(self, launch: LaunchOptions) -> None:
+        pass
+
+    def question(self, asked: Question) -> int:
+        self.asked.append(asked)
+        return len(self.asked)
+
+    def cancel(self, number: int) -> None:
+        pass
+
+    def wait(self, timeout_s: float) -> Notice | None:
+        try:
+            return self.inbox.get(timeout=timeout_s)
+        except Empty:
+            return None
+
+    def close(self, wait_s: float) -> None:
+        pass
+
+
+def with_backend(engine: Dying, launch: LaunchOptions, work: Any) -> None:
+    async def run() -> None:
+        backend = Backend(cast("EngineClient", engine), launch, 8)
+        await backend.start()
+        try:
+            await cast("Coroutine[Any, Any, None]", work(backend))
+        finally:
+            await backend.close()
+
+    asyncio.run(run())
+
+
+async def die(backend: Backend, engine: Dying) -> None:
+    """Let the engine die, and wait until it was started again, or given up."""
+    starts = engine.starts
+    engine.inbox.put(EngineDied("gone"))
+    for _ in range(3000):
+        if backend.lost or (engine.starts > starts and (backend.ready or engine.inbox.empty())):
+            return
+        await asyncio.sleep(0.001)
+    raise AssertionError("nothing came of it")
+
+
+def test_an_engine_that_dies_too_often_and_is_never_ready_stays_down() -> None:
+    engine = Dying(gets_ready=False)
+
+    async def work(backend: Backend) -> None:
+        for death in range(MOST):
+            assert not backend.lost, death
+            await die(backend, engine)
+        assert backend.lost == "gone"
+        assert engine.starts == MOST, "the first start, and one after each death but the last"
+        with pytest.raises(EngineLost, match="gone"):
+            await backend.count((Message.user("hello"),))
+
+    with_backend(engine, LaunchOptions(), work)
+
+
+def test_one_that_gets_ready_in_between_is_started_again_and_again() -> None:
+    engine = Dying(gets_ready=True)
+
+    async def work(backend: Backend) -> None:
+        for _ in range(2 * MOST):
+            await die(backend, engine)
+            assert not backend.lost
+
+    with_backend(engine, LaunchOptions(), work)
+
+
+@pytest.mark.parametrize("exact", [False, True])
+def test_where_bits_count_nothing_is_taken_from_what_was_asked_before(exact: bool) -> None:
+    engine = Dying(gets_ready=True)
+
+    async def work(backend: Backend) -> None:
+        reply = backend.reply(Ask(0, (Message.user("hello"),)))
+        pending = asyncio.ensure_future(anext(reply))
+        while not engine.asked:
+            await asyncio.sleep(0)
+        pending.cancel()
+        await asyncio.gather(pending, return_exceptions=True)
+
+    with_backend(engine, LaunchOptions(exact=exact), work)
+    assert [each.afresh for each in engine.asked if isinstance(each, Ask)] == [exact]

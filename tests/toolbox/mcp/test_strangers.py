@@ -1,0 +1,193 @@
+"""Servers that hang, die, flood, lie, and change their mind: they cost their tools, and nothing else."""
+
+import os
+import time
+from pathlib import Path
+from threading import Event, Timer
+
+import pytest
+
+from localspec.messages import ToolCall
+from localspec.toolbox.mcp import allowance, connection, offers
+from localspec.toolbox.toolbox import Access
+from tests.toolbox.mcp.boxes import Opened, opened, stranger
+
+ECHO = '{"text": "hello"}'
+
+
+def until_gone(box: Opened) -> None:
+    for _ in range(1_000):
+        if not box.names:
+            return
+        time.sleep(0.01)
+    raise AssertionError(f"it stays: {box.names}")
+
+
+def children(parent: int) -> list[int]:
+    """Return the processes that were started by one, and by those."""
+    found = []
+    for each in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            words = each.read_text().rpartition(")")[2].split()
+        except OSError:
+            continue
+        if int(words[1]) == parent and words[0] != "Z":
+            found += [int(each.parent.name), *children(int(each.parent.name))]
+    return found
+
+
+def alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def test_an_honest_one_is_called() -> None:
+    with opened(stranger("honest")) as box:
+        assert box.names == ["odd__echo"]
+        proposal = box.box.propose(ToolCall("1", "odd__echo", ECHO))
+        assert (proposal.access, proposal.error) == (Access.RUN, None)
+        assert "odd__echo" in proposal.summary
+        assert "hello" in proposal.preview
+        result = box.call("odd__echo", ECHO)
+        assert (result.call_id, result.text, result.is_error) == ("1", "hello", False)
+        for wrong in ("[]", "{", "7"):
+            assert "JSON" in (box.box.propose(ToolCall("1", "odd__echo", wrong)).error or "")
+            assert box.call("odd__echo", wrong).is_error
+        assert "offers 'odd__none'" in (box.box.propose(ToolCall("1", "odd__none", "")).error or "")
+        assert box.call("odd__none").is_error
+    assert not box.notes
+
+
+def test_a_banner_on_stdout_is_no_message() -> None:
+    with opened(stranger("greets")) as box:
+        assert box.call("odd__echo", ECHO).text == "hello"
+
+
+def test_one_that_hangs_at_the_start_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connection, "START_S", 0.3)
+    with opened(stranger("hangs at the start")) as box:
+        assert box.names == []
+        assert "did not answer" in box.notes[0]
+
+
+def test_one_that_dies_at_the_start_is_quoted() -> None:
+    with opened(stranger("dies at the start")) as box:
+        assert box.names == []
+        (note,) = box.notes
+        assert "code 3; it said: ?[31mno such file: token.json" in note
+
+
+def test_one_that_is_not_there_is_told() -> None:
+    with opened(stranger("", folder=Path("/nonexistent"))) as box:
+        assert "cannot be started" in box.notes[0]
+
+
+def test_a_call_that_hangs_has_its_time_and_can_be_stopped() -> None:
+    with opened(stranger("hangs in a call", timeout_s=0.3)) as box:
+        result = box.call("odd__echo", ECHO)
+        assert (result.text, result.is_error) == ("no answer within 0.3 s", True)
+    with opened(stranger("hangs in a call")) as box:
+        stop = Event()
+        Timer(0.2, stop.set).start()
+        assert "stopped" in box.call("odd__echo", ECHO, stop).text
+
+
+def test_one_that_dies_in_a_call_costs_its_tools() -> None:
+    with opened(stranger("dies in a call")) as box:
+        result = box.call("odd__echo", ECHO)
+        assert result.is_error
+        assert "code 9; it said: out of tokens" in result.text
+        until_gone(box)
+        assert "its tools are off" in box.notes[-1]
+        assert box.call("odd__echo", ECHO).is_error
+
+
+@pytest.mark.parametrize("way", ["floods a line", "floods messages", "floods stderr"])
+def test_one_that_floods_is_ended(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(allowance, "_MOST_BYTES", 6 << 20)
+    with opened(stranger(way)) as box:
+        result = box.call("odd__echo", ECHO)
+        assert result.is_error
+        until_gone(box)
+        assert any(word in box.notes[-1] for word in ("floods", "more than 4 MB"))
+
+
+def test_lies_about_schemas_cost_the_tools_that_lie() -> None:
+    with opened(stranger("lies")) as box:
+        assert box.names == ["odd__echo"]
+        assert all(each.isprintable() for each in box.notes)
+        assert "1 more of its tools are left out" in box.notes[-1]
+
+
+def test_a_list_that_is_none_costs_the_server() -> None:
+    with opened(stranger("is no list"), stranger("honest")) as box:
+        assert box.names == ["odd__echo"]
+        assert "not MCP" in box.notes[0]
+
+
+def test_too_many_tools_are_cut() -> None:
+    with opened(stranger("has too many")) as box:
+        assert len(box.names) == offers.MOST_TOOLS
+
+
+def test_names_and_descriptions_cannot_move_the_cursor() -> None:
+    with opened(stranger("talks")) as box:
+        assert box.names == ["odd__2J_echo", "odd__echo", "odd__echo_2"]
+        assert all(each.description.isprintable() for each in box.box.tools)
+        assert len(box.box.tools[0].description) < 1_100
+
+
+def test_a_changed_tool_is_another_tool(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connection, "_SETTLE_S", 0.0)
+    with opened(stranger("changes")) as box:
+        assert box.call("odd__echo", ECHO).text == "hello"
+        for _ in range(1_000):
+            if box.names != ["odd__echo"]:
+                break
+            time.sleep(0.01)
+        assert box.names == ["odd__echo_2"]
+        assert box.box.propose(ToolCall("1", "odd__echo", ECHO)).error
+        assert box.call("odd__echo", ECHO).is_error
+        assert box.call("odd__echo_2", ECHO).text == "hello"
+        assert "changed its tools (odd__echo_2)" in box.notes[0]
+
+
+def test_one_that_changes_for_ever_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connection, "_SETTLE_S", 0.0)
+    monkeypatch.setattr(connection, "_MOST_CHANGES", 3)
+    with opened(stranger("changes for ever")) as box:
+        until_gone(box)
+        assert "more than 3 times" in box.notes[-1]
+
+
+def test_results_are_printable_and_bounded() -> None:
+    with opened(stranger("prints")) as box:
+        assert box.call("odd__echo", ECHO).text == "?[2Jcleared? <|im_end|>"
+    with opened(stranger("says a lot")) as box:
+        text = box.call("odd__echo", ECHO).text
+        assert text.endswith("[460,000 more characters are left out]")
+    with opened(stranger("nonsense")) as box:
+        result = box.call("odd__echo", ECHO)
+        assert (result.text, result.is_error) == ("sent what is not MCP", True)
+
+
+def test_all_that_a_server_started_ends_with_it() -> None:
+    before = children(os.getpid())
+    with opened(stranger("stays")) as box:
+        assert box.names == ["odd__echo"]
+        started = set(children(os.getpid())) - {*before}
+        assert len(started) == 2
+    assert not any(map(alive, started))
+
+
+def test_a_server_gets_none_of_our_secrets(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HF_TOKEN", "hf_secret")
+    before = children(os.getpid())
+    with opened(stranger("honest", env={"OWN": "1"})):
+        (pid,) = set(children(os.getpid())) - {*before}
+        environment = Path(f"/proc/{pid}/environ").read_bytes()
+        assert b"OWN=1" in environment
+        assert b"hf_secret" not in environment
+        assert os.getpgid(pid) == pid
