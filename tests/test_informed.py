@@ -10,7 +10,8 @@ import pytest
 from localspec.chat.loaded_models import LoadedModels
 from localspec.chat.requests import Request
 from localspec.decoding.costs import PairCosts, PassCosts
-from localspec.decoding.drafters.model import ModelDrafter, _Proposal
+from localspec.decoding.drafters.growing_draft import GrowingDraft
+from localspec.decoding.drafters.model import ModelDrafter
 from localspec.decoding.policy.adaptive import AdaptivePolicy
 from localspec.decoding.round import Draft, Round, Spent, Verdict
 from localspec.launch.observe import Telemetry
@@ -104,7 +105,9 @@ def test_what_is_learnt_here_counts_beside_it() -> None:
     assert not _stops_at(policy)
     assert drafter._chance(1.6) > 0.9
     for _ in range(80):
-        drafter._last = _Proposal((5, 6), (1.6, 2.4))
+        drafter._last = proposed = GrowingDraft([4], 2, 100, (), SAMPLED, None, drafter._chance)
+        proposed._prefix += (5, 6)
+        proposed.gaps += (1.6, 2.4)
         draft = Draft((5, 6), (0.5, 0.5), "model", (1.6, 2.4))
         policy.learn(Round(draft, Verdict(0, 9), (9,), Spent(draft_s=0.02, verify_s=0.055)))
     drafter.expect({3: (0.99, 1000.0)}, greedy=False)

@@ -22,6 +22,7 @@ from lab.faults import (
     shortages,
     statistics,
     strangers,
+    tools,
 )
 from lab.faults.ground import Ground
 from lab.faults.memory_group import NotHereError
@@ -39,6 +40,7 @@ TRIALS: list[Trial] = [
         *(statistics, pulls, damage, neighbours, clocks, shortages, kernel, cuts, deaths),
         servers,
         strangers,
+        tools,
     )
     for each in room.TRIALS
 ]

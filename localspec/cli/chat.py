@@ -7,12 +7,13 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, nullcontext
 from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from localspec.cli.completions import complete_models
 from localspec.cli.first_run import with_model
+from localspec.cli.hands import tools_option, typed_answer, work_of
 from localspec.cli.option_flags import launch_options, option_flags, reply_options
 from localspec.cli.question import system_options, system_prompt
 from localspec.cli.resident import own_option, resident
@@ -23,12 +24,10 @@ from localspec.errors import LocalspecError, UsageError
 from localspec.history.archive import History
 from localspec.options import ReplyOptions
 from localspec.storage.paths import data_dir
+from localspec.ui.opening import OpeningScreen, has_screens
 from localspec.ui.preferences import Preferences, read_preferences
 from localspec.ui.session import Session
 from localspec.ui.talk import Talk
-
-if TYPE_CHECKING:
-    from localspec.ui.app import ChatApp
 
 # A second Ctrl-C within so many seconds leaves.
 _AGAIN_S = 2.0
@@ -60,6 +59,7 @@ _PLAIN_HINT = "not an interactive terminal: using --plain"
     max_tokens="Stop each answer after N tokens.",
     seed="Same seed, same text. Default: random for each answer.",
 )
+@tools_option()
 @own_option
 @click.option("--quiet", is_flag=True, help="With --plain: print no figures and no notices.")
 def chat(word: str | None, **flags: Any) -> int:
@@ -84,7 +84,7 @@ def start_chat(flags: dict[str, Any]) -> int:
         flags: those of `chat`, as they were given.
     """
     preferences = read_preferences()
-    own_models, screens = not named(flags), not flags["plain"] and _has_screens()
+    own_models, screens = not named(flags), not flags["plain"] and has_screens()
     # Screens have a list to choose from, and a conversation has its models.
     asks = own_models and not screens and not flags["go_on"]
     found = with_model(flags) if asks else configured(flags)
@@ -104,11 +104,9 @@ def start_chat(flags: dict[str, Any]) -> int:
 
             with unwind_on_terminate():
                 return _in_lines(session, preferences, flags)
-        app = _app(session, preferences)
-        app.run()
-        if app.failure is not None:
-            raise app.failure
-        return app.return_code or 0
+        painted = click.get_current_context().obj
+        with nullcontext(painted) if painted else OpeningScreen() as opening:
+            return _on_screens(session, preferences, opening)
     finally:
         session.close()
 
@@ -121,27 +119,19 @@ def _session(flags: dict[str, Any], preferences: Preferences) -> Session:
         return reply_options(with_own(flags, name))
 
     engine = EngineClient(find=lambda wanted: resident(wanted, flags))
-    return Session(engine, talk, launch, options, Path.cwd(), own)
+    work = work_of(Path.cwd()) if flags.get("tools") else None
+    return Session(engine, talk, launch, options, Path.cwd(), own, work)
 
 
-def _app(session: Session, preferences: Preferences) -> "ChatApp":
-    """Return the screens, in colours that suit the terminal unless the user chose some."""
-    from localspec.ui.ground import asking  # noqa: PLC0415
+def _on_screens(session: Session, preferences: Preferences, opening: OpeningScreen) -> int:
+    # Textual takes longer than anything else, which only screens should wait for; the terminal answers meanwhile.
+    from localspec.ui.app import ChatApp  # noqa: PLC0415
 
-    chosen = preferences.theme or os.environ.get("NO_COLOR")
-    with nullcontext(lambda: None) if chosen else asking(sys.stdin.fileno()) as answer:
-        # Textual costs 0.12 s of CPU, which only screens should; the terminal answers meanwhile.
-        from localspec.ui.app import ChatApp  # noqa: PLC0415
-
-        dark = answer()
-    return ChatApp(session, preferences, dark=dark is not False)
-
-
-def _has_screens() -> bool:
-    # Textual draws on stderr: redirected into a file, it would leave the terminal dark.
-    streams = (sys.stdin, sys.stdout, sys.stderr)
-    terminals = all(stream is not None and stream.isatty() for stream in streams)
-    return terminals and os.environ.get("TERM", "") not in {"", "dumb"}
+    app = ChatApp(session, preferences, opening=opening)
+    app.run()
+    if app.failure is not None:
+        raise app.failure
+    return app.return_code or 0
 
 
 def _in_lines(session: Session, preferences: Preferences, flags: dict[str, Any]) -> int:
@@ -151,7 +141,10 @@ def _in_lines(session: Session, preferences: Preferences, flags: dict[str, Any])
     if not flags["plain"] and not flags["quiet"] and sys.stdin.isatty():
         click.echo(f"localspec: {_PLAIN_HINT}", err=True)
     terminal, quiet = sys.stdout.isatty(), flags["quiet"]
-    front = Lines(session, preferences, sys.stdout, sys.stderr, terminal=terminal, quiet=quiet)
+    ask = typed_answer if sys.stdin.isatty() else None
+    front = Lines(
+        session, preferences, sys.stdout, sys.stderr, terminal=terminal, quiet=quiet, ask=ask
+    )
     if sys.stdin.isatty() and sys.stdout.isatty():
         typed = _lines_of_a_person(session.talk.history.questions(_RECALLED))
         return plain.run(front, typed, greets=not quiet)

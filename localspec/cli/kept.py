@@ -1,14 +1,17 @@
 """Kept: the conversation in the history that a prompt of `run` belongs to."""
 
 import json
+from collections.abc import Sequence
 
 from localspec.chat.events import Reply
+from localspec.cli.hands import said_by
 from localspec.decoding.round import StopReason
 from localspec.errors import UsageError
 from localspec.history.archive import History
 from localspec.messages import Message
 from localspec.options import LaunchOptions
 from localspec.storage.paths import data_dir
+from localspec.toolbox.loop import CarriedOut
 from localspec.ui.model_switch import name_of, with_names
 from localspec.ui.talk import Talk
 
@@ -48,18 +51,29 @@ class Kept:
         asked = self._talk.say(said)
         return self._talk.turns(asked)
 
-    def answer(self, reply: Reply, target: str, loaded: LaunchOptions) -> None:
+    def answer(
+        self, said: Sequence[Reply | CarriedOut], target: str, loaded: LaunchOptions
+    ) -> None:
         """Keep the answer.
 
         Args:
-            reply: the answer.
+            said: replies, and what came of their calls; of an answer without calls one reply.
             target: the model that gave it.
             loaded: what was loaded, and is to be when the conversation goes on.
         """
         talk = self._talk
         assert talk.conversation is not None  # noqa: S101 - it was said in one
         talk.hold_with(name_of(with_names(loaded)))
-        recorder = talk.history.begin_reply(talk.conversation, talk.messages[-1].id, target)
+        for each in said:
+            if isinstance(each, CarriedOut):
+                talk.add_result(each)
+            else:
+                self._keep(each, talk.conversation, target)
+        talk.history.close()
+
+    def _keep(self, reply: Reply, conversation: int, target: str) -> None:
+        talk = self._talk
+        recorder = talk.history.begin_reply(conversation, talk.messages[-1].id, target)
         figures = {
             "tokens": reply.completion_tokens,
             "tokens_per_s": reply.tokens_per_s,
@@ -67,5 +81,5 @@ class Kept:
             "seed": reply.seed,
         }
         end = recorder.cut if reply.stop_reason is StopReason.CANCELLED else recorder.finish
-        end(Message.assistant(reply.text, reply.thinking), figures=json.dumps(figures))
-        talk.history.close()
+        end(said_by(reply), figures=json.dumps(figures))
+        talk.reload()

@@ -18,6 +18,7 @@ from localspec.chat.events import Event, Finished, Reply, Text
 from localspec.cli import INTERRUPTED
 from localspec.cli.completions import complete_models
 from localspec.cli.first_run import with_model
+from localspec.cli.hands import Stream, Turns, tools_option
 from localspec.cli.option_flags import launch_options, option_flags, reply_options
 from localspec.cli.prompt import read_prompt
 from localspec.cli.question import (
@@ -61,8 +62,12 @@ from localspec.options import LaunchOptions, ReplyOptions
 @click.option(
     "--json", "json_", is_flag=True, help="Print one JSON object with the text and figures."
 )
+@click.option(
+    "--code", is_flag=True, help="Print only the code of the answer, when it is complete."
+)
 @click.option("--quiet", is_flag=True, help="Print only errors on stderr.")
 @option_flags("device")
+@tools_option()
 @own_option
 @workload_option()
 @click.option("--show-thinking", is_flag=True, help="Also print a reasoning model's thoughts.")
@@ -112,29 +117,46 @@ def run(words: tuple[str, ...], **flags: Any) -> int:
     def asked() -> Ask:
         return Ask(0, messages(), options, raw=text if said is None else None, aside=kept is None)
 
-    outcome = _answer(request, asked, flags)
+    turns = Turns(tools=flags["tools"], quiet=flags["quiet"])
+    outcome = _answer(request, asked, flags, turns)
     if outcome is None:
         return INTERRUPTED
     reply = outcome.reply
     if kept is not None:
-        kept.answer(reply, outcome.target, request)
+        kept.answer(turns.said, outcome.target, request)
     _report(outcome, text, options, flags)
-    return INTERRUPTED if reply.stop_reason is StopReason.CANCELLED else 0
+    return INTERRUPTED if turns.stopped or reply.stop_reason is StopReason.CANCELLED else 0
 
 
 def _check(flags: dict[str, Any]) -> None:
     """Raise UsageError where flags cannot be combined."""
     if flags["raw"] and (flags["system"], flags["persona"]) != (None, None):
         raise UsageError("--raw and --system cannot be combined: raw text has no system prompt")
+    if flags["code"] and (flags["json_"] or flags["show_thinking"]):
+        raise UsageError("--code prints nothing else: remove --json and --show-thinking")
     if flags["raw"] and (flags["go_on"] or flags["keep"] or flags["files"]):
         raise UsageError("--raw takes only a prompt: remove --continue, --keep and --file")
+    if flags["raw"] and flags["tools"]:
+        raise UsageError("--raw and --tools cannot be combined: raw text has no form for calls")
     if flags["go_on"] and (flags["system"], flags["persona"]) != (None, None):
         raise UsageError("--continue keeps the conversation's own system prompt: remove --system")
 
 
+def _print_code(text: str, *, quiet: bool) -> None:
+    """Print the blocks of code; where there are none, the answer may be nothing but code."""
+    from localspec.chat.code_blocks import code_blocks  # noqa: PLC0415 - few want only that
+
+    blocks = code_blocks(text)
+    if not (blocks or quiet):
+        click.echo("localspec: the answer has no block of code: printing all of it", err=True)
+    stream = AnswerStream(silent=False, show_thinking=False)
+    stream.write(Text("\n\n".join(blocks) or text))
+    stream.end()
+
+
 def _is_chat(flags: dict[str, Any]) -> bool:
     """Return whether nobody but a person at a terminal could say what to answer."""
-    asked = ("raw", "json_", "files", "template", "show_thinking", "quiet")
+    asked = ("raw", "json_", "code", "files", "template", "show_thinking", "quiet")
     return _at_terminal() and not any(flags[each] for each in asked)
 
 
@@ -148,7 +170,7 @@ def _at_terminal() -> bool:
 
 
 def _answer(
-    request: LaunchOptions, asked: Callable[[], Ask], flags: dict[str, Any]
+    request: LaunchOptions, asked: Callable[[], Ask], flags: dict[str, Any], turns: Turns
 ) -> RunOutcome | None:
     """Answer, by a server that has the model in memory, or else here; return None where loading was interrupted.
 
@@ -156,9 +178,14 @@ def _answer(
         request: what answers.
         asked: returns what is asked; called once it is clear that somebody answers.
         flags: of the verb.
+        turns: carries out what is called.
     """
-    stream = AnswerStream(silent=flags["json_"], show_thinking=flags["show_thinking"])
+    silent = flags["json_"] or flags["code"]
+    stream = AnswerStream(silent=silent, show_thinking=flags["show_thinking"])
     shown = _Shown(stream, tells=not flags["quiet"])
+
+    def answer(asked: Ask, stream: Stream, stopped: Callable[[], bool]) -> Reply:
+        return turns.answered(asked, lambda each: shown(stream(each)), stopped)
 
     untold = [flags["unasked"]] if flags["unasked"] else []
 
@@ -171,7 +198,7 @@ def _answer(
     if engine is not None:
         tell(*engine.ready.notes)
         try:
-            return _by_server(engine, asked(), shown)
+            return _by_server(engine, asked(), answer)
         except EngineGone as error:
             if shown.text:
                 stream.end()
@@ -179,7 +206,7 @@ def _answer(
             tell(f"{error}: loading the model here")
     from localspec.cli.run_here import answered_here  # noqa: PLC0415 - all that loads comes with it
 
-    return answered_here(request, asked, flags, tell, shown)
+    return answered_here(request, asked, flags, tell, answer)
 
 
 class _Shown:
@@ -204,11 +231,13 @@ class _Shown:
 
 
 def _by_server(
-    engine: SharedEngine, asked: Ask, show: Callable[[Iterator[Event]], Reply]
+    engine: SharedEngine,
+    asked: Ask,
+    answer: Callable[[Ask, Stream, Callable[[], bool]], Reply],
 ) -> RunOutcome:
     ready = engine.ready
     with _interrupted() as stopped, closing(RemoteAssistant(engine, stopped)) as assistant:
-        reply = show(assistant.stream(asked))
+        reply = answer(asked, assistant.stream, stopped)
     return RunOutcome(reply, ready.target, ready.draft_model, ready.load_s)
 
 
@@ -241,6 +270,8 @@ def _report(outcome: RunOutcome, text: str, options: ReplyOptions, flags: dict[s
 
         workload = flags["workload"] or workload_of(text, reply.text)
         click.echo(as_json(outcome, workload, only_ascii=only_ascii))
+    if flags["code"]:
+        _print_code(reply.text, quiet=flags["quiet"])
     if not flags["quiet"] and not flags["json_"]:
         click.echo(one_line(outcome), err=True)
     bound = options.answer_grammar is not None

@@ -3,8 +3,9 @@
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from localspec.chat.conversation import Conversation
+from localspec.chat.conversation import Conversation, Segment
 from localspec.chat.events import Event, Reply
+from localspec.cli.hands import Stream
 from localspec.cli.interrupt import cancel_on_interrupt, unwind_on_terminate
 from localspec.cli.progress import ProgressLine
 from localspec.cli.recorded import recorded
@@ -23,7 +24,7 @@ def answered_here(
     asked: Callable[[], Ask],
     flags: dict[str, Any],
     tell: Callable[..., None],
-    show: Callable[[Iterator[Event]], Reply],
+    answer: Callable[[Ask, Stream, Callable[[], bool]], Reply],
 ) -> RunOutcome | None:
     """Load, and answer; return None where it was interrupted before it was loaded.
 
@@ -32,7 +33,7 @@ def answered_here(
         asked: returns what is asked; called when it is loaded.
         flags: of the verb.
         tell: says sentences to the user.
-        show: writes an answer.
+        answer: has a question answered and written, with all that is called on the way.
     """
     cancel = CancelFlag()
     line = ProgressLine(enabled=not flags["quiet"])
@@ -53,9 +54,20 @@ def answered_here(
     assistant = runtime.assistant
     tell(*assistant.notes)
     wanted = asked()
-    raw = wanted.raw is not None
-    prompt = wanted.raw if wanted.raw is not None else Conversation(messages=wanted.messages)
+    remembered: tuple[Segment, ...] = ()
+
+    def stream(asked: Ask) -> Iterator[Event]:
+        nonlocal remembered
+        if asked.raw is not None:
+            yield from assistant.stream(asked.raw, asked.options, raw=True)
+            return
+        conversation = Conversation(
+            None, asked.messages, remembered, tools=asked.tools, call_policy=asked.call_policy
+        )
+        yield from assistant.stream(conversation, asked.options)
+        remembered = conversation.remembered
+
     with recorded(telemetry, quiet=flags["quiet"]), cancel_on_interrupt(cancel):
-        reply = show(assistant.stream(prompt, wanted.options, raw=raw))
+        reply = answer(wanted, stream, lambda: cancel.is_set)
     models = assistant.models
     return RunOutcome(reply, models.target_name, models.draft_model_name, assistant.load_s)

@@ -14,6 +14,7 @@ from localspec.llama.devices import Device
 from localspec.llama.spare_cores import GIVES_WAY, taken_by_others
 from localspec.resources import default_threads, free_ram_bytes
 from localspec.storage.files import size_text
+from localspec.toolbox.command import confinement
 
 _INTERESTING = ("avx", "avx2", "avx512f", "avx512_vnni", "avx512_bf16", "amx_int8", "f16c", "fma")
 _INTERESTING_ARM = ("asimd", "asimddp", "i8mm", "bf16", "sve", "sve2")
@@ -27,6 +28,8 @@ def software(build: Build) -> Iterator[Fact]:
     yield Fact("software", "llama.cpp", f"llama-cpp-python {build.version}")
     yield Fact("software", "backends", ", ".join(build.backends))
     yield Fact("software", "compiled for", ", ".join(build.features))
+    told, holds = confinement()
+    yield Fact("software", "run_command", told, "ok" if holds else "note")
 
 
 def hardware(devices: list[Device]) -> Iterator[Fact]:

@@ -13,14 +13,20 @@ from typing import Self
 from localspec.history import queries
 from localspec.history.database import RETRY_S, HistoryDatabase
 from localspec.history.recorder import ReplyRecorder, storable
-from localspec.history.records import State, StoredConversation, StoredMessage
+from localspec.history.records import (
+    State,
+    StoredConversation,
+    StoredMessage,
+    acts_of,
+    content_of,
+)
 from localspec.messages import Message
 
 _TITLE_CHARS = 60
 _CHANGEABLE = frozenset({"title", "system", "pair", "settings"})
 _ADD = """
-INSERT INTO message(id, conversation, parent, role, content, state, created_s, model)
-VALUES (:id, :conversation, :parent, :role, :content, :state, :now, :model)
+INSERT INTO message(id, conversation, parent, role, content, state, created_s, model, figures, acts)
+VALUES (:id, :conversation, :parent, :role, :content, :state, :now, :model, :figures, :acts)
 """
 # What was just added is the newest message of all.
 _FOLLOW = """
@@ -81,6 +87,12 @@ class History:
         A conversation without a title gets what was typed, as far as a list has room for it.
         """
         return self._add(conversation, parent, message, "complete")
+
+    def add_result(
+        self, conversation: int, parent: int | None, message: Message, name: str, figures: str
+    ) -> int:
+        """Add what a call of the function `name` came to; see `add_user`."""
+        return self._add(conversation, parent, message, "complete", name, figures)
 
     def begin_reply(self, conversation: int, parent: int | None, model: str = "") -> ReplyRecorder:
         """Begin a reply to `parent`; it becomes the leaf, and what the recorder is fed is saved as it comes."""
@@ -195,17 +207,20 @@ class History:
         message: Message,
         state: State,
         model: str = "",
+        figures: str = "",
     ) -> int:
         title = cut_at_word(" ".join(storable(message.typed or message.text).split()), _TITLE_CHARS)
         added = {
             "id": None,
             "conversation": conversation,
             "parent": parent,
-            "role": message.role,
-            "content": storable(message.text),
+            "role": "user" if message.role == "tool" else message.role,
+            "content": storable(content_of(message)),
+            "acts": storable(acts_of(message)),
             "state": state,
             "now": self._clock(),
             "model": model,
+            "figures": figures,
         }
         return self._database.write(
             (_ADD, added), (_FOLLOW, {**added, "id": conversation, "title": title})

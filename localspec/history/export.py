@@ -4,9 +4,10 @@ import json
 from collections.abc import Iterable
 from datetime import datetime
 
-from localspec.history.records import StoredConversation, StoredMessage
+from localspec.history.records import StoredConversation, StoredMessage, acts_of, content_of
+from localspec.messages import Message, ToolResult
 
-_NAMES = {"user": "You", "assistant": "Assistant"}
+_NAMES = {"user": "You", "assistant": "Assistant", "tool": "Result"}
 
 
 def as_markdown(conversation: StoredConversation, messages: Iterable[StoredMessage]) -> str:
@@ -20,8 +21,10 @@ def as_markdown(conversation: StoredConversation, messages: Iterable[StoredMessa
     for message in messages:
         said = message.message
         cut = " (cut)" if message.state != "complete" else ""
-        parts.append(f"## {_NAMES.get(said.role, said.role)}{cut}")
+        failed = any(isinstance(each, ToolResult) and each.is_error for each in said.parts)
+        parts.append(f"## {_NAMES.get(said.role, said.role)}{cut}{' (error)' if failed else ''}")
         parts.append(said.text.strip())
+        parts += _acts(said)
     return "\n\n".join(filter(None, parts)) + "\n"
 
 
@@ -38,8 +41,9 @@ def as_json(conversation: StoredConversation, messages: Iterable[StoredMessage])
                 "id": message.id,
                 "parent": message.parent,
                 "role": message.message.role,
-                "content": message.message.text,
+                "content": content_of(message.message),
                 **({"thinking": message.message.thinking} if message.message.thinking else {}),
+                **(json.loads(acts) if (acts := acts_of(message.message)) else {}),
                 "state": message.state,
                 "created": _time(message.created_s),
                 **({"model": message.model} if message.model else {}),
@@ -49,6 +53,20 @@ def as_json(conversation: StoredConversation, messages: Iterable[StoredMessage])
         ],
     }
     return json.dumps(document, ensure_ascii=False, indent=2) + "\n"
+
+
+def _acts(said: Message) -> list[str]:
+    """Return the calls of a message, or its result, in fences that nothing in them ends."""
+    told = [f"{each.name} {each.arguments}" for each in said.calls]
+    told += [each.text for each in said.parts if isinstance(each, ToolResult)]
+    return [_fenced(each) for each in told]
+
+
+def _fenced(text: str) -> str:
+    fence = "```"
+    while fence in text:
+        fence += "`"
+    return f"{fence}\n{text}\n{fence}"
 
 
 def _time(seconds: float) -> str:

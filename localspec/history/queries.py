@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from localspec.errors import HistoryError
+from localspec.history import records
 from localspec.history.records import StoredConversation, StoredMessage
 from localspec.messages import Message
 
@@ -119,12 +120,12 @@ def said(row: sqlite3.Row) -> Message:
         raise HistoryError(
             f"message {row['id']} of the history has the role {role[:40]!r}: delete its conversation"
         )
-    return Message.from_text(role, row["content"], row["thinking"])
+    return records.said(role, row["content"], row["thinking"], row["acts"])
 
 
 def questions(connection: sqlite3.Connection, most: int) -> list[str]:
     """Return the last contents of the user's messages, newest first."""
-    last = "SELECT content FROM message WHERE role = 'user' ORDER BY id DESC LIMIT ?"
+    last = "SELECT content FROM message WHERE role = 'user' AND acts = '' ORDER BY id DESC LIMIT ?"
     return [row["content"] for row in connection.execute(last, (most,))]
 
 

@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable
 
 from localspec.history.database import HistoryDatabase
-from localspec.history.records import State
+from localspec.history.records import State, acts_of
 from localspec.messages import Message
 
 # Twice as often as promised: whoever ticks may be late.
@@ -32,6 +32,7 @@ class ReplyRecorder:
         self.message = message
         self._content = [begun.text] if begun else []
         self._thinking = [begun.thinking] if begun else []
+        self._acts = acts_of(begun) if begun else ""
         self._clock = clock
         self._flushed_s = clock()
         self._dirty = False
@@ -58,14 +59,15 @@ class ReplyRecorder:
     def _settle(self, state: State, reply: Message | None, figures: str) -> None:
         if reply is not None:
             self._content, self._thinking = [reply.text], [reply.thinking]
+            self._acts = acts_of(reply)
         self._save(state, figures)
 
     def _save(self, state: State, figures: str = "") -> None:
         self._content, self._thinking = ["".join(self._content)], ["".join(self._thinking)]
         self._flushed_s, self._dirty = self._clock(), False
         statement = (
-            "UPDATE message SET content = :content, thinking = :thinking, state = :state, figures = :figures "
-            "WHERE id = :id"
+            "UPDATE message SET content = :content, thinking = :thinking, state = :state, figures = :figures, "
+            "acts = :acts WHERE id = :id"
         )
         values = {
             "id": self.message,
@@ -73,6 +75,7 @@ class ReplyRecorder:
             "thinking": storable(self._thinking[0]),
             "state": state,
             "figures": figures,
+            "acts": storable(self._acts),
         }
         self._database.write((statement, values))
 

@@ -1,9 +1,11 @@
-"""What the history hands out: values alone."""
+"""What the history hands out: values alone. And how calls and results stand in it."""
 
+import json
 from dataclasses import dataclass
 from typing import Literal
 
-from localspec.messages import Message
+from localspec.errors import HistoryError
+from localspec.messages import Message, Role, ToolCall, ToolResult
 
 State = Literal["streaming", "complete", "cut"]
 
@@ -18,8 +20,8 @@ class StoredMessage:
         message: what was said.
         state: `streaming` while it is written, `cut` where it was stopped or its writer died, else `complete`.
         created_s: seconds since 1970.
-        model: what answered, as it was called; empty for the user's.
-        figures: what the screen wants to remember of a reply, as JSON; empty without any.
+        model: what answered, as it was called; of a result, the function; empty for the user's.
+        figures: what the screen wants to remember of a reply or a result, as JSON; empty without any.
         siblings: ids of all messages with the same parent and conversation, itself included, oldest first.
     """
 
@@ -60,3 +62,40 @@ class StoredConversation:
     leaf: int | None
     n_messages: int
     excerpt: str = ""
+
+
+def acts_of(message: Message) -> str:
+    """Return what a message calls, or what it is the result of, as JSON; empty for one of words alone."""
+    for each in message.parts:
+        if isinstance(each, ToolResult):
+            return json.dumps({"result_of": each.call_id, "is_error": each.is_error})
+    calls = [{"id": c.id, "name": c.name, "arguments": c.arguments} for c in message.calls]
+    return json.dumps({"calls": calls}) if calls else ""
+
+
+def content_of(message: Message) -> str:
+    """Return the words of a message: what was said, or the text of a result."""
+    results = [each.text for each in message.parts if isinstance(each, ToolResult)]
+    return results[0] if results else message.text
+
+
+def said(role: Role, content: str, thinking: str, acts: str) -> Message:
+    """Return the message that these are of; the inverse of `acts_of` and `content_of`.
+
+    Raises:
+        HistoryError: somebody else wrote the acts.
+    """
+    if not acts:
+        return Message.from_text(role, content, thinking)
+    try:
+        found = json.loads(acts)
+        if "result_of" in found:
+            result = ToolResult(str(found["result_of"]), content, found["is_error"] is True)
+            return Message("tool", (result,))
+        calls = [ToolCall(*map(str, (e["id"], e["name"], e["arguments"]))) for e in found["calls"]]
+    except (ValueError, KeyError, TypeError, RecursionError):
+        raise HistoryError(
+            f"calls of a message cannot be read ({acts[:40]!r}): delete its conversation"
+        ) from None
+    words = Message.from_text("assistant", content, thinking)
+    return Message("assistant", (*words.parts, *calls), thinking)

@@ -49,8 +49,14 @@ CREATE TRIGGER message_updated AFTER UPDATE OF content, state ON message BEGIN
 END;
 """
 
+# What an assistant calls, or that a message is the result of a call, as JSON; see `records.acts_of`. A result has the
+# role `user`, since the check of the first step knows no other, and SQLite changes no check.
+_SECOND = """
+ALTER TABLE message ADD COLUMN acts TEXT NOT NULL DEFAULT '';
+"""
+
 # Step n takes a database from user_version n to n + 1.
-MIGRATIONS: tuple[str, ...] = (_FIRST,)
+MIGRATIONS: tuple[str, ...] = (_FIRST, _SECOND)
 VERSION = len(MIGRATIONS)
 
 

@@ -278,7 +278,7 @@ class _Loading:
             costs = found.costs
             self.notes += found.notes
         if plan.exact and (drafts or parallel != 1):
-            name = plan.name(Role.TARGET)
+            name = f"{plan.name(Role.TARGET)} for --exact"
             widths = calibrated_widths(
                 target, self.cancel, lambda share: self.on_measure(name, share)
             ).widths

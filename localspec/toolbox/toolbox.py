@@ -32,12 +32,15 @@ class Proposal:
         summary: one line: the function and what it would touch.
         preview: what would change, as a unified diff or the command; empty where the summary says it all.
         error: why the call cannot be made, as the model is told; None where it can.
+        subject: what it touches, as rules have it: a path in the folder, or a command; empty where rules know the
+            function alone.
     """
 
     access: Access
     summary: str
     preview: str = ""
     error: str | None = None
+    subject: str = ""
 
 
 @runtime_checkable

@@ -92,7 +92,8 @@ class GrowingAnswer:
 
     def _finish(self, finished: ReplyDone, model: str) -> None:
         reply, message = finished.reply, finished.message
-        if not message.text and not message.thinking and self._recorder is None:
+        said = message.text or message.thinking or message.calls
+        if not said and self._recorder is None:
             return  # stopped before the first token
         assert self.exchange is not None  # noqa: S101 - it took the notice
         figures = {

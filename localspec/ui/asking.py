@@ -4,8 +4,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from localspec.chat.events import Started
+from localspec.decoding.round import StopReason
 from localspec.engine.client import EngineClient
-from localspec.engine.protocol import EngineDied, Failed, Notice, ReplyEvents
+from localspec.engine.protocol import EngineDied, Failed, Notice, ReplyDone, ReplyEvents
 from localspec.errors import UsageError
 from localspec.messages import Message
 from localspec.ui.answering import GrowingAnswer
@@ -16,6 +17,7 @@ from localspec.ui.model_switch import ModelSwitch
 from localspec.ui.race import Race, race_of
 from localspec.ui.settings import ChatSettings
 from localspec.ui.talk import Talk
+from localspec.ui.tool_work import ToolWork
 
 
 class StillAnswering(UsageError):
@@ -32,6 +34,7 @@ class Asking:
         models: likewise.
         settings: how to answer.
         folder: what paths in `@path` are relative to.
+        work: carries out calls; None where the models may call nothing.
 
     Attributes:
         answering: the answer that is under way.
@@ -39,6 +42,7 @@ class Asking:
         settings: how to answer.
         usual: how to answer in a new conversation.
         waiting: questions to ask as soon as nothing is under way, in order.
+        results: how many calls have come to something, in all conversations.
         drop_oldest: leave out the oldest turns where the context is full, instead of failing.
     """
 
@@ -50,11 +54,14 @@ class Asking:
         models: ModelSwitch,
         settings: ChatSettings,
         folder: Path,
+        work: ToolWork | None = None,
     ) -> None:
+        self.work = work
         self._engine, self._talk, self._state, self._models = engine, talk, state, models
         self.settings, self.usual, self._folder = settings, settings, folder
         self.answering = GrowingAnswer(talk)
         self.race: Race | None = None
+        self.results = 0
         self.drop_oldest = False
         self.waiting: list[str] = []
 
@@ -66,7 +73,11 @@ class Asking:
     @property
     def busy(self) -> bool:
         """Whether an answer, or a race, is under way."""
-        return self.answering.growing or (self.race is not None and not self.race.done)
+        return (
+            self.answering.growing
+            or (self.race is not None and not self.race.done)
+            or (self.work is not None and self.work.busy)
+        )
 
     def suit(self, usual: ChatSettings) -> None:
         """Answer as suits another model from now on, unless the user set something in this conversation."""
@@ -81,17 +92,20 @@ class Asking:
             UsageError: a file cannot be read, an answer is under way, or nobody would ever answer.
         """
         self._require_engine()
+        self._begin_rounds()
         chosen = "" if self.settings == self.usual else self.settings.as_json()
         self._request(self._talk.say(self._with_files(text), chosen))
 
     def ask_instead(self, number: int, text: str) -> None:
         """Ask something else in place of the `number`-th question, in a branch."""
         self._require_engine()
+        self._begin_rounds()
         self._request(self._talk.say_instead(number, self._with_files(text)))
 
     def regenerate(self, seed: int | None = None) -> None:
         """Answer the last question again, in a branch."""
         self._require_engine()
+        self._begin_rounds()
         self._request(self._talk.question().id, seed)
 
     def go_on(self) -> None:
@@ -133,6 +147,8 @@ class Asking:
         if self.race is not None and not self.race.done:
             self.race.stop()
             return True
+        if self.work is not None and self.work.stop():
+            return True
         if self.exchange is not None and not self.exchange.done:
             self._engine.cancel(self.exchange.id)
             return True
@@ -151,8 +167,22 @@ class Asking:
                 isinstance(event, Started) for event in message.events
             ):
                 self._talk.hold_with(self._models.name)
+            if isinstance(message, ReplyDone):
+                self._begin_calls(message)
         elif isinstance(message, EngineDied):
             self.break_off()
+
+    def go_on_calling(self) -> None:
+        """Keep the results of calls that have ended, and have them answered when all have."""
+        work = self.work
+        if work is None or not work.busy:
+            return
+        done = work.take()
+        for each in done:
+            self._talk.add_result(each)
+        self.results += len(done)
+        if not work.busy and not work.stopped and self._state.phase is not Phase.DEAD:
+            self._request(self._talk.messages[-1].id)
 
     def break_off(self) -> None:
         """Keep what there is of an answer that will not end by itself."""
@@ -165,11 +195,23 @@ class Asking:
         self.race = None
         self.drop_oldest = False
         self.waiting.clear()
+        if self.work is not None:
+            self.work.forget()
 
     def require_rest(self) -> None:
         """Raise UsageError while an answer is under way."""
         if self.busy:
             raise StillAnswering("still answering: Esc stops")
+
+    def _begin_rounds(self) -> None:
+        if self.work is not None:
+            self.work.begin()
+
+    def _begin_calls(self, done: ReplyDone) -> None:
+        """Carry out what an answer calls, unless it was stopped."""
+        calls = done.message.calls
+        if self.work is not None and calls and done.reply.stop_reason is not StopReason.CANCELLED:
+            self.work.start(calls)
 
     def _is_refused_too_early(self, message: Notice) -> bool:
         """Return whether nothing was loaded to answer, while something else is being loaded now."""
@@ -186,7 +228,8 @@ class Asking:
         if seed is not None:
             options = replace(options, seed=seed)
         draft, drop_oldest = self.settings.draft, self.drop_oldest
-        number = self._engine.ask(turns, options, draft=draft, drop_oldest=drop_oldest)
+        tools = () if self.work is None else self.work.tools
+        number = self._engine.ask(turns, options, draft=draft, drop_oldest=drop_oldest, tools=tools)
         self.answering.begin(Exchange(number, turns), parent)
 
     def _require_engine(self) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 from localspec.errors import UsageError
 from localspec.messages import DocumentPart
 from localspec.storage.files import size_text
-from localspec.ui.tree import files_below, fuzzy
+from localspec.storage.tree import files_below, fuzzy
 
 _MENTION = re.compile(r'(?<!\S)@(?:"([^"\n]+)"|(\S+))')
 _TRAILING = ".,;:!?)"

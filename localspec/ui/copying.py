@@ -1,12 +1,10 @@
 """What a copy takes: an answer, a block of its code, or a whole conversation. No Textual."""
 
-import re
 from collections.abc import Sequence
 
+from localspec.chat.code_blocks import code_blocks
 from localspec.errors import UsageError
-from localspec.history.records import StoredMessage
-
-_CODE = re.compile(r"^ {0,3}(`{3,}|~{3,})[^\n]*\n(.*?)(?:^ {0,3}\1|\Z)", re.DOTALL | re.MULTILINE)
+from localspec.history.records import StoredMessage, content_of
 
 
 def copied(messages: Sequence[StoredMessage], what: str) -> str:
@@ -20,13 +18,16 @@ def copied(messages: Sequence[StoredMessage], what: str) -> str:
         UsageError: there is no such thing.
     """
     if what == "all":
-        return "\n\n".join(f"{each.message.role}: {each.message.typed}" for each in messages)
+        return "\n\n".join(
+            f"{each.message.role}: {each.message.typed or content_of(each.message)}"
+            for each in messages
+        )
     answers = [each.message.text for each in messages if each.message.role == "assistant"]
     if not answers:
         raise UsageError("no answer to copy yet")
     if not what:
         return answers[-1]
-    blocks = code_blocks(answers[-1])
+    blocks = code_of(answers[-1])
     if what == "code":
         return blocks[-1]
     if not what.isdecimal() or not 1 <= int(what) <= len(blocks):
@@ -36,13 +37,13 @@ def copied(messages: Sequence[StoredMessage], what: str) -> str:
     return blocks[int(what) - 1]
 
 
-def code_blocks(text: str) -> list[str]:
+def code_of(text: str) -> list[str]:
     """Return the blocks of code in an answer.
 
     Raises:
         UsageError: there are none.
     """
-    blocks = [match[2].rstrip("\n") for match in _CODE.finditer(text)]
+    blocks = code_blocks(text)
     if not blocks:
         raise UsageError("this answer has no block of code: /copy takes all of it")
     return blocks

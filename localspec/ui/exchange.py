@@ -1,11 +1,19 @@
 """Exchange: one request and what has come back for it so far. No screen, no pipe."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from localspec.chat.events import Prefilling, RoundDone, Started, StreamEvent, Text
+from localspec.chat.events import (
+    CallBegun,
+    CallDelta,
+    Prefilling,
+    RoundDone,
+    Started,
+    StreamEvent,
+    Text,
+)
 from localspec.decoding.round import Round
 from localspec.engine.protocol import Failed, Forecast, Notice, ReplyDone, ReplyEvents
-from localspec.messages import Message
+from localspec.messages import Message, ToolCall
 
 
 @dataclass(slots=True)
@@ -19,6 +27,7 @@ class Exchange:
     Attributes:
         answer: text of the answer, the part that a continued one had before not included.
         thoughts: likewise.
+        calls: of functions, as far as their arguments have come.
         happened: every round, the first token among them, with the texts of its tokens.
         started: figures of the prompt, once the engine works on it.
         prefilled: share of the prompt that is evaluated, 0 to 1.
@@ -30,6 +39,7 @@ class Exchange:
     messages: tuple[Message, ...]
     answer: str = ""
     thoughts: str = ""
+    calls: list[ToolCall] = field(default_factory=list)
     happened: list[RoundDone] = field(default_factory=list)
     started: Started | None = None
     prefilled: float = 0.0
@@ -116,6 +126,15 @@ class Exchange:
                 self.thoughts += text
             case Text(text):
                 self.answer += text
+            case CallBegun(number, name):
+                self.calls.append(ToolCall(number, name, ""))
+            case CallDelta(number, text):
+                self.calls = [
+                    replace(each, arguments=each.arguments + text) if each.id == number else each
+                    for each in self.calls
+                ]
+            case _:
+                pass
 
     def _count(self, done: Round) -> None:
         if done.is_first:

@@ -1,6 +1,7 @@
 """Feed: takes what the engine sends, ten times a second, and has the screen show it."""
 
 import gc
+import os
 import time
 
 from textual.app import App
@@ -8,10 +9,13 @@ from textual.timer import Timer
 
 from localspec.decoding.round import StopReason
 from localspec.engine.protocol import EngineDied, Failed, Notice, Ready, ReplyDone
+from localspec.toolbox.permissions import Decision
+from localspec.ui.approval_sheet import ApprovalSheet
 from localspec.ui.engine_state import Phase
 from localspec.ui.model_switch import DEMONSTRATION
 from localspec.ui.screens import Screens
 from localspec.ui.shown import SAVED_AGAIN, shown
+from localspec.ui.tool_work import CallQuestion, ToolWork
 from localspec.ui.transcript import TranscriptItem
 from localspec.ui.typeset import prepare
 
@@ -43,6 +47,8 @@ class Feed:
         self._drawn_s = 0.0
         self._eager: Timer | None = None
         self._waiting = False
+        self._calls_shown = 0
+        self._asked: ApprovalSheet | None = None
         self._died_s = -_RESTART_AGAIN_S
 
     def start(self) -> None:
@@ -54,8 +60,11 @@ class Feed:
         else:
             session.start()
         self.started = True
+        if session.asking.work is not None and session.asking.work.notes:
+            self._view.tell("; ".join(session.asking.work.notes))
         # All that is here will stay: without looking through it, collecting garbage stops no frame for 50 ms.
         gc.freeze()
+        gc.enable()
         self._view.tell_state()
         # Beside the engine, which loads now, and not when the first answer comes.
         app.run_worker(prepare, thread=True, exit_on_error=False)
@@ -63,8 +72,14 @@ class Feed:
         self._eager = app.set_interval(_EAGER_S, self._poll, pause=True)
 
     async def _poll(self) -> None:
+        if not (
+            self._app.is_headless or os.isatty(0)
+        ):  # it is gone, and nobody may have sent a signal
+            self._app.exit()
         for message in self._session.poll():
             await self._react(message)
+        if self._session.asking.work is not None:
+            await self._show_work(self._session.asking.work)
         self._tell_trouble()
         growing, first_text = self._session.asking.answering.growing, self._first_text()
         now = time.monotonic()
@@ -75,6 +90,37 @@ class Feed:
             self._view.grow()
         self._view.tell_state()
         self._view.tell_place()
+
+    async def _show_work(self, work: ToolWork) -> None:
+        """Show what calls came to, what runs, and what the user is asked."""
+        asking = self._session.asking
+        if asking.results != self._calls_shown:
+            self._calls_shown = asking.results
+            if asking.answering.growing:
+                await self._view.show_answering()
+            else:
+                await self._view.show_messages()
+        if work.line():
+            self._view.tell(work.line(), work.line)
+        sheet = self._asked
+        if sheet is not None and work.question is not sheet.question:  # answered, or stopped
+            self._asked = None
+            if sheet in self._app.screen_stack:
+                while self._app.screen is not sheet:
+                    self._app.pop_screen()
+                self._app.pop_screen()
+        if work.question is not None and self._asked is None:
+            self._ask(work, work.question)
+
+    def _ask(self, work: ToolWork, question: CallQuestion) -> None:
+        def answered(decision: Decision | None) -> None:
+            if decision is None:
+                work.stop()
+            else:
+                work.answer(question, decision)
+
+        self._asked = ApprovalSheet(question)
+        self._app.push_screen(self._asked, answered)
 
     def _first_text(self) -> bool:
         """Return whether the first text of an answer has just come; look for it more often until then."""
@@ -100,7 +146,7 @@ class Feed:
                     self._front.take_back_waiting()
                     if not message.reply.text and not message.reply.thinking:
                         self._view.tell("stopped before the first token; F5 asks again")
-                else:
+                elif not self._session.asking.busy:
                     await self._front.attempt(self._front.ask_next())
             case Failed() if self._is_answer(message):
                 self._front.take_back_waiting()

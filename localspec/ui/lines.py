@@ -6,6 +6,9 @@ from dataclasses import dataclass, field
 from typing import TextIO
 
 from localspec.display import Wrapping, columns_of
+from localspec.history.records import content_of
+from localspec.toolbox.asked import decision
+from localspec.toolbox.permissions import Decision
 from localspec.ui.clean import clean, clean_line
 from localspec.ui.commands import COMMANDS
 from localspec.ui.editor import written
@@ -14,7 +17,8 @@ from localspec.ui.lens import legend, marked
 from localspec.ui.preferences import Preferences
 from localspec.ui.reply_lines import ReplyLines
 from localspec.ui.session import Session
-from localspec.ui.shown import SAVED_AGAIN
+from localspec.ui.shown import SAVED_AGAIN, call_line
+from localspec.ui.tool_work import CallQuestion
 
 _POLL_S = 0.03
 _WIDTH = 78
@@ -32,6 +36,7 @@ class Lines:
         terminal: whether `out` is a terminal, which must not be sent what it would obey.
         quiet: leave figures and news away.
         sleep: waits so many seconds.
+        ask: returns what a person answers to a short question; None where there is nobody to ask.
 
     Attributes:
         code: exit code of the last answer, or of what could not be done after it.
@@ -45,6 +50,7 @@ class Lines:
     terminal: bool
     quiet: bool = False
     sleep: Callable[[float], None] = time.sleep
+    ask: Callable[[str], str] | None = None
     code: int = 0
     leaving: bool = False
     _trouble: str | None = None
@@ -53,7 +59,10 @@ class Lines:
 
     def __post_init__(self) -> None:
         self._wrapping = Wrapping(lambda: columns_of(self.out))
-        self._reply = ReplyLines(self.session, self._write, self.tell, self.quiet, self.sleep)
+        decide = None if self.ask is None else self._decide
+        self._reply = ReplyLines(
+            self.session, self._write, self.tell, self.quiet, self.sleep, decide=decide
+        )
 
     def tell(self, text: str) -> None:
         """Write one line of news."""
@@ -76,9 +85,9 @@ class Lines:
         """Write the messages that were not written before."""
         messages = [] if known else self.session.talk.messages
         for each in messages:
-            self._write(
-                f"{'You' if each.message.role == 'user' else each.model}: {each.message.text}\n\n"
-            )
+            name = "You" if each.message.role == "user" else each.model
+            calls = "".join(f"{call_line(call)}\n" for call in each.message.calls)
+            self._write(f"{name}: {content_of(each.message)}\n{calls}\n")
         if not known and not messages:
             self.tell("new conversation")
 
@@ -175,6 +184,13 @@ class Lines:
         """Write the thoughts of answers from now on, or leave them out."""
         self._reply.thoughts = not self._reply.thoughts
         self.tell(f"thoughts are {'shown' if self._reply.thoughts else 'left out'}")
+
+    def _decide(self, question: CallQuestion) -> Decision | None:
+        """Ask whether a call may be carried out; None stops the answer."""
+        assert self.ask is not None  # noqa: S101 - else this is not called
+        self.tell(question.proposal.summary)
+        print(clean(question.proposal.preview), file=self.err)
+        return decision(self.ask, question.scope)
 
     def leave(self) -> None:
         """Take note that no more lines are wanted."""

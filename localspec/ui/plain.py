@@ -23,6 +23,8 @@ def run(front: Lines, typed: Iterable[str | None], *, greets: bool = False) -> i
     if front.session.talk.conversation is not None:
         front.tell(f"continuing: {front.session.talk.title}")
     front.session.start()
+    for note in () if front.session.asking.work is None else front.session.asking.work.notes:
+        front.tell(note)
     if greets:
         name = front.session.models.next_name
         front.tell(f"chatting with {name}; /help lists the commands, Ctrl-D quits")

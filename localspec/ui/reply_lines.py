@@ -7,11 +7,15 @@ from localspec import errors
 from localspec.chat.events import Text
 from localspec.engine.protocol import EngineDied, Failed, Notice, Ready, ReplyDone, ReplyEvents
 from localspec.errors import LocalspecError
+from localspec.toolbox.permissions import Decision
 from localspec.ui.engine_state import Phase
 from localspec.ui.session import Session
-from localspec.ui.shown import shown
+from localspec.ui.shown import call_line, shown
+from localspec.ui.tool_work import CallQuestion
 
 _POLL_S = 0.03
+_SHOWN_LINES = 8
+NOBODY = "nobody can be asked here: a rule in tools.toml can allow it"
 
 
 @dataclass(slots=True)
@@ -25,6 +29,7 @@ class ReplyLines:
         quiet: leave figures and news away.
         sleep: waits so many seconds.
         thoughts: whether thoughts are written, too.
+        decide: asks whether a call may be carried out; None where there is nobody to ask.
     """
 
     session: Session
@@ -33,6 +38,8 @@ class ReplyLines:
     quiet: bool
     sleep: Callable[[float], None]
     thoughts: bool = False
+    decide: Callable[[CallQuestion], Decision | None] | None = None
+    _results: int = 0
     _refused: Failed | None = None
 
     def write_answer(self) -> int:
@@ -42,10 +49,11 @@ class ReplyLines:
         """
         ended: ReplyDone | Failed | EngineDied | None = None
         stopping = False
-        while ended is None:
+        while ended is None or self.session.asking.busy:
             try:
                 for message in self.session.poll():
                     ended = self._take(message) or ended
+                self._tell_work()
                 self.sleep(_POLL_S)
             except KeyboardInterrupt:
                 if stopping or not self.session.stop():
@@ -60,17 +68,41 @@ class ReplyLines:
                 self._take(message)
             self.sleep(_POLL_S)
 
+    def _tell_work(self) -> None:
+        """Write what calls came to, and ask about those that somebody has to allow."""
+        asking = self.session.asking
+        new = asking.results - self._results
+        self._results = asking.results
+        for each in self.session.talk.messages[-new:] if new else ():
+            said = shown(each)
+            self.tell(said.heading)
+            for line in folded(said.text):
+                self.tell(f"  {line}")
+        question = None if asking.work is None else asking.work.question
+        if asking.work is None or question is None:
+            return
+        if self.decide is None:
+            self.tell(f"refused: {question.proposal.summary}; {NOBODY}")
+            asking.work.answer(question, Decision(allowed=False, reason=NOBODY))
+            return
+        decision = self.decide(question)
+        if decision is None:
+            asking.work.stop()
+        else:
+            asking.work.answer(question, decision)
+
     def _take(self, message: Notice) -> ReplyDone | Failed | EngineDied | None:
         """Write what a message says; return it where it ends the answer."""
         exchange = self.session.exchange
         match message:
             case ReplyEvents():
-                for event in message.events:
-                    if isinstance(event, Text) and (not event.thinking or self.thoughts):
-                        self.write(event.text)
-            case Ready() if not self.quiet:
-                for note in message.notes:
+                self._write_events(message)
+            case Ready():
+                for note in () if self.quiet else message.notes:
                     self.tell(note)
+            case ReplyDone() if message.message.calls:
+                self._tell_calls(message)
+                return message
             case ReplyDone() | Failed() if exchange is not None and message.id == exchange.id:
                 return message
             case Failed(id=None):
@@ -80,6 +112,18 @@ class ReplyLines:
             case _:
                 pass
         return None
+
+    def _write_events(self, message: ReplyEvents) -> None:
+        for event in message.events:
+            if isinstance(event, Text) and (not event.thinking or self.thoughts):
+                self.write(event.text)
+
+    def _tell_calls(self, message: ReplyDone) -> None:
+        """Write what an answer calls, below its words."""
+        if message.reply.text:
+            self.write("\n")
+        for each in message.message.calls:
+            self.tell(call_line(each))
 
     def _take_refusal(self, message: Failed) -> None:
         """Say what answers instead of the models that could not be loaded; where nothing does, say so with the answer."""
@@ -110,3 +154,12 @@ class ReplyLines:
         note = shown(last[0]).note if answered else message.reply.stop_reason.value
         if not self.quiet and note:
             self.tell(f"{note} · seed {message.reply.seed}")
+
+
+def folded(text: str) -> list[str]:
+    """Return the lines of a text; of a long one the first and the last."""
+    lines = text.splitlines()
+    left_out = len(lines) - 2 * _SHOWN_LINES
+    if left_out <= 1:
+        return lines
+    return [*lines[:_SHOWN_LINES], f"[{left_out} more lines]", *lines[-_SHOWN_LINES:]]

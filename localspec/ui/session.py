@@ -19,9 +19,11 @@ from localspec.ui.race import Race
 from localspec.ui.settings import ABOUT as ABOUT_ANSWERS
 from localspec.ui.settings import NAMES, ChatSettings
 from localspec.ui.talk import Talk
+from localspec.ui.tool_work import ToolWork
 
 SYSTEM = "system"
 CONTEXT = "ctx"
+DRAFT = "draft"
 SETTINGS = (*NAMES, SYSTEM, CONTEXT)
 ABOUT = {
     **ABOUT_ANSWERS,
@@ -40,6 +42,7 @@ class Session:
         options: how to answer.
         folder: what paths in `@path` are relative to.
         own: says how to answer with a model, by its name; None always takes `options`.
+        work: carries out calls; None where the models may call nothing.
 
     Attributes:
         state: what is known of the engine.
@@ -55,12 +58,13 @@ class Session:
         options: ReplyOptions,
         folder: Path,
         own: Callable[[str], ReplyOptions] | None = None,
+        work: ToolWork | None = None,
     ) -> None:
         self.engine, self.talk, self.folder = engine, talk, folder
         self.state = EngineState()
         self.models = ModelSwitch(engine, self.state, load)
         settings = ChatSettings(options)
-        self.asking = Asking(engine, talk, self.state, self.models, settings, folder)
+        self.asking = Asking(engine, talk, self.state, self.models, settings, folder, work)
         self._own = own
         self._counted = 0
         self._resumed = ""
@@ -116,6 +120,8 @@ class Session:
     def close(self) -> None:
         """Keep what the models have evaluated, and end the engine."""
         self.save_state()
+        if self.asking.work is not None:
+            self.asking.work.close()
         self.asking.break_off()
         self.engine.close()
         self.talk.history.close()
@@ -134,6 +140,7 @@ class Session:
         messages = self.engine.drain()
         for message in messages:
             self._take(message)
+        self.asking.go_on_calling()
         self.asking.answering.tick()
         self.talk.history.mend()
         return messages
@@ -213,8 +220,16 @@ class Session:
         if name == CONTEXT:
             self._resize(value)
             return
-        self.asking.settings = self.settings.changed(name, value)
+        settings = self.settings.changed(name, value)
+        if name == DRAFT and settings.draft and self._drafting == "off":
+            raise UsageError("the models were loaded with --draft off: leave that out to draft")
+        self.asking.settings = settings
         self._keep_settings()
+
+    @property
+    def _drafting(self) -> str:
+        """How is drafted where it is not switched off: `auto`, unless something else was asked for."""
+        return self.models.usual.draft
 
     def _keep_settings(self) -> None:
         if self.talk.conversation is not None:
@@ -238,6 +253,8 @@ class Session:
 
     def setting(self, name: str) -> str:
         """Return how answers are made, as it is typed."""
+        if name == DRAFT and self.settings.draft:
+            return self._drafting
         if name == CONTEXT:
             asked, ready = self.models.usual.load.n_ctx, self.state.ready
             return str(asked or (ready.n_ctx if ready is not None else "off"))

@@ -5,8 +5,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from localspec.display import reading_text
+from localspec.display import duration_text, reading_text
 from localspec.history.records import StoredMessage
+from localspec.messages import ToolCall, ToolResult
 from localspec.ui.attach import label
 from localspec.ui.exchange import Exchange
 
@@ -20,7 +21,8 @@ _ENDINGS = {
 
 SAVED_AGAIN = "the history is saved again, including everything said meanwhile"
 
-Kind = Literal["question", "reply", "greeting"]
+Kind = Literal["question", "reply", "result", "greeting"]
+_MOST_ARGUMENTS = 400
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +56,28 @@ def shown(message: StoredMessage, number: int | None = None) -> Shown:
         heading = f"You · {number}{version}" if number else f"You{version}"
         return Shown(heading, said.typed, note=note)
     heading = f"{message.model or 'Assistant'}{version}"
-    return Shown(heading, said.text, said.thinking, _note(message), kind="reply")
+    for each in said.parts:
+        if isinstance(each, ToolResult):
+            return _result(message, each)
+    note = "\n".join(filter(None, [*map(call_line, said.calls), _note(message)]))
+    return Shown(heading, said.text, said.thinking, note, kind="reply")
+
+
+def call_line(call: ToolCall) -> str:
+    """Return a call in a line: the function and its arguments, of long ones the beginning and the end."""
+    given = " ".join(call.arguments.split())
+    if len(given) > _MOST_ARGUMENTS:
+        half = _MOST_ARGUMENTS // 2
+        given = f"{given[:half]} … {given[-half:]}"
+    return f"→ {call.name} {given}".rstrip()
+
+
+def _result(message: StoredMessage, result: ToolResult) -> Shown:
+    """Return what a result shows: the function, how long it took, and all of the text, which folds where it is long."""
+    seconds = _figures(message.figures).get("seconds")
+    took = f" · {duration_text(seconds, 1)}" if isinstance(seconds, float) else ""
+    failed = " · error" if result.is_error else ""
+    return Shown(f"{message.model or 'Result'}{took}{failed}", result.text, kind="result")
 
 
 def growing(exchange: Exchange, name: str, before: StoredMessage | None) -> Shown:
@@ -62,7 +85,7 @@ def growing(exchange: Exchange, name: str, before: StoredMessage | None) -> Show
     text, thoughts = exchange.answer, exchange.thoughts
     if before is not None:
         text, thoughts = before.message.text + text, before.message.thinking + thoughts
-    note = "" if exchange.tokens else _waiting(exchange)
+    note = "\n".join(map(call_line, exchange.calls)) if exchange.tokens else _waiting(exchange)
     return Shown(name or "Assistant", text, thoughts, note, kind="reply")
 
 

@@ -1,11 +1,13 @@
 """Talk: the conversation that is shown, as the history keeps it. Knows no engine and no screen."""
 
+import json
 from pathlib import Path
 
 from localspec.errors import UsageError
 from localspec.history.archive import History
 from localspec.history.records import StoredMessage
 from localspec.messages import Message
+from localspec.toolbox.loop import CarriedOut, with_results
 
 
 class Talk:
@@ -69,6 +71,17 @@ class Talk:
             self.conversation = self.history.create(system=self.system, settings=settings)
         return self._add(said, None if last is None else last.id)
 
+    def add_result(self, done: CarriedOut) -> int:
+        """Add what a call of the last answer came to; return its id."""
+        assert self.conversation is not None  # noqa: S101 - it was called in one
+        message, figures = Message("tool", (done.result,)), json.dumps({"seconds": done.seconds})
+        parent, name = self.messages[-1].id, done.call.name
+        added = self.history.add_result(
+            self.conversation, parent, message, name, figures if done.begun else ""
+        )
+        self.reload()
+        return added
+
     def say_instead(self, number: int, said: Message) -> int:
         """Ask something else in place of the `number`-th question, in a branch; return its id."""
         return self._add(said, self.question(number).parent)
@@ -122,7 +135,7 @@ class Talk:
             turns.append(each.message)
             if each.id == upto:
                 break
-        return tuple(turns)
+        return with_results(turns)
 
     def answered(self) -> tuple[Message, ...]:
         """Return the turns up to the last answer; without one, the system prompt if there is one."""
@@ -147,6 +160,11 @@ class Talk:
             if each.message.role == "user":
                 parent = self.history.add_user(
                     self.conversation, parent=parent, message=each.message
+                )
+                continue
+            if each.message.role == "tool":
+                parent = self.history.add_result(
+                    self.conversation, parent, each.message, each.model, each.figures
                 )
                 continue
             reply = self.history.begin_reply(self.conversation, parent=parent, model=each.model)

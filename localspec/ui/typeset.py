@@ -30,7 +30,12 @@ def speaker_styles(variables: Mapping[str, str]) -> Mapping[str, Style]:
     Args:
         variables: colours of a theme, by name.
     """
-    colours = {"question": "text-accent", "reply": "text-primary", "greeting": "text-primary"}
+    colours = {
+        "question": "text-accent",
+        "reply": "text-primary",
+        "result": "text-secondary",
+        "greeting": "text-primary",
+    }
     return {
         kind: Style(bold=True, color=Color.parse(variables[name]).rich_color)
         for kind, name in colours.items()

@@ -13,7 +13,7 @@ from localspec.errors import HistoryError
 from localspec.history.archive import History, cut_at_word
 from localspec.history.export import as_json, as_markdown
 from localspec.history.schema import MIGRATIONS
-from localspec.messages import DocumentPart, Message
+from localspec.messages import DocumentPart, Message, TextPart, ToolCall, ToolResult
 from tests.toy import Stopwatch
 
 
@@ -55,6 +55,72 @@ def test_a_conversation_is_there_again_after_a_restart(tmp_path: Path) -> None:
     assert (answer.state, answer.model) == ("complete", "a-model")
     assert answer.figures == '{"tokens_per_s": 30}'
     assert answer.parent == question.id
+
+
+def called(history: History) -> tuple[int, list[Message]]:
+    """Keep a question, an answer that calls twice, both results, and the last answer."""
+    number = history.create()
+    calls = (ToolCall("c1", "read_file", '{"path": "a"}'), ToolCall("c2", "run", "{"))
+    messages = [
+        Message.user("What does a say?"),
+        Message("assistant", (TextPart("I look."), *calls), "Hm."),
+        Message("tool", (ToolResult("c1", "It says ```rain```."),)),
+        Message("tool", (ToolResult("c2", "refused", is_error=True),)),
+        Message.assistant("Rain."),
+    ]
+    last = history.add_user(number, None, messages[0])
+    reply = history.begin_reply(number, last, "m")
+    reply.finish(messages[1])
+    for each in messages[2:4]:
+        last = history.add_result(
+            number, history.branch(number)[-1].id, each, "f", '{"seconds": 1.5}'
+        )
+    history.begin_reply(number, last, "m").finish(messages[4])
+    return number, messages
+
+
+def test_calls_and_results_are_there_again_after_a_restart(tmp_path: Path) -> None:
+    first = History(tmp_path)
+    number, messages = called(first)
+    first.close()
+    second = History(tmp_path)
+    found = second.branch(number)
+    assert [each.message for each in found] == messages
+    assert [each.model for each in found] == ["", "m", "f", "f", "m"]
+    assert second.conversation(number).title == "What does a say?"
+    assert second.questions(9) == ["What does a say?"], "a result is no question"
+    assert [each.id for each in second.conversations("rain")] == [number], "results are searched"
+    second.close()
+
+
+def test_calls_and_results_are_exported(history: History) -> None:
+    number, _ = called(history)
+    stored, branch = history.conversation(number), history.branch(number)
+    text = as_markdown(stored, branch)
+    assert '```\nread_file {"path": "a"}\n```' in text
+    assert "## Result\n\n````\nIt says ```rain```.\n````" in text
+    assert "## Result (error)" in text
+    document = json.loads(as_json(stored, branch))["messages"]
+    assert document[1]["calls"][1] == {"id": "c2", "name": "run", "arguments": "{"}
+    assert (document[3]["result_of"], document[3]["is_error"]) == ("c2", True)
+    assert document[3]["content"] == "refused"
+
+
+@pytest.mark.parametrize(
+    "acts", ["{", "3", "[]", '{"calls": 3}', '{"calls": [{}]}', "null", "[" * 5000]
+)
+def test_acts_that_somebody_else_wrote_are_told_in_one_line(tmp_path: Path, acts: str) -> None:
+    history = History(tmp_path)
+    number, _ = called(history)
+    history.close()
+    with closing(sqlite3.connect(tmp_path / "history.db")) as file:
+        file.execute("UPDATE message SET acts = ? WHERE id = 2", (acts,))
+        file.commit()
+    history = History(tmp_path)
+    with pytest.raises(HistoryError, match="delete its conversation"):
+        history.branch(number)
+    history.delete(number)
+    history.close()
 
 
 # As localspec wrote it when a message was a text: words, and files behind them.

@@ -19,6 +19,7 @@ from localspec.ui.app import ChatApp
 from localspec.ui.preferences import Preferences
 from localspec.ui.session import Session
 from localspec.ui.talk import Talk
+from localspec.ui.tool_work import ToolWork
 from tests.engine.double import command
 
 PATIENCE_S = 90.0  # a machine may be busy with something else
@@ -110,6 +111,7 @@ def drive(
     system: str | None = None,
     load: LaunchOptions | None = None,
     engine: EngineClient | None = None,
+    tools: Callable[[Path], ToolWork] | None = None,
 ) -> None:
     """Start the chat, do something in it, and leave.
 
@@ -124,12 +126,15 @@ def drive(
         system: the system prompt.
         load: what is loaded, instead of the pair.
         engine: answers, instead of the double.
+        tools: returns what carries out calls in the working directory; None where nothing may be called.
     """
     work = folder / "work"
     work.mkdir(exist_ok=True)
     talk = Talk(History(folder / "history"), system)
     engine = engine or EngineClient(command(script))
-    session = Session(engine, talk, load or LaunchOptions(pair=pair), ReplyOptions(), work)
+    calling = None if tools is None else tools(work)
+    launch = load or LaunchOptions(pair=pair)
+    session = Session(engine, talk, launch, ReplyOptions(), work, work=calling)
     if resume is not None:
         session.resume(resume)
 

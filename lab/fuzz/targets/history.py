@@ -29,6 +29,9 @@ SEEDS = tuple(
         _FILLED + "UPDATE message SET parent = 2 WHERE id = 1;\n",
         _FILLED + "UPDATE message SET created_s = 1e300, figures = '[[[';\n",
         _FILLED + "PRAGMA user_version = 9;\n",
+        _FILLED
+        + "ALTER TABLE message ADD COLUMN acts TEXT NOT NULL DEFAULT ''; PRAGMA user_version = 2;"
+        + """UPDATE message SET acts = '{"calls": [{"id": 1, "name": "f", "arguments": "{"}]}' WHERE id = 2;\n""",
         _FILLED + "DROP TABLE found; DROP TABLE message;\n",
         _FILLED + "DELETE FROM message WHERE id = 1;\n",
         "PRAGMA user_version = 0; DROP TABLE conversation;\n",

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from localspec.ui import tree
+from localspec.storage import tree
+from localspec.storage.tree import files_below, fuzzy
 from localspec.ui.attach import completions
-from localspec.ui.tree import files_below, fuzzy
 
 
 @pytest.fixture

@@ -15,15 +15,20 @@ _kept: dict[Path, tuple[float, list[str]]] = {}
 
 
 def files_below(folder: Path) -> list[str]:
-    """Return paths relative to a folder, in no order; hidden ones only where git tracks them."""
+    """Return what `found_below` does, or did a moment ago."""
     folder, now = folder.resolve(), time.monotonic()
     made_s, names = _kept.get(folder, (-_KEPT_S, []))
     if now - made_s >= _KEPT_S:
-        found = _by_git(folder)
-        names = list(islice(_walked(folder), _MOST_FILES)) if found is None else found
+        names = found_below(folder)
         _kept.clear()
         _kept[folder] = now, names
     return names
+
+
+def found_below(folder: Path) -> list[str]:
+    """Return paths relative to a folder, in no order; hidden ones only where git tracks them."""
+    found = _by_git(folder)
+    return list(islice(_walked(folder), _MOST_FILES)) if found is None else found
 
 
 def fuzzy(typed: str, names: Iterable[str], most: int) -> list[str]:

@@ -1,0 +1,217 @@
+"""`--tools`: the functions that a verb lets a model call, in the folder where it was started."""
+
+import select
+import sys
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from localspec.chat.events import Event, Reply
+from localspec.decoding.round import StopReason
+from localspec.display import duration_text
+from localspec.engine.protocol import Ask
+from localspec.errors import UsageError
+from localspec.messages import Message, ToolCall
+from localspec.storage.paths import config_dir, data_dir, shown
+from localspec.ui.clean import clean
+
+if TYPE_CHECKING:
+    from localspec.toolbox.loop import CarriedOut
+    from localspec.toolbox.permissions import Decision, Permissions
+    from localspec.toolbox.rules import Rules
+    from localspec.toolbox.toolbox import Proposal, Toolbox
+    from localspec.ui.tool_work import ToolWork
+
+Stream = Callable[[Ask], Iterator[Event]]
+"""Answers a question, as events."""
+_LOOK_S = 0.05
+_HELP = "Let the model read, search and change files in this folder and run commands in it; it asks you first."
+
+
+def tools_option() -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Return what adds `--tools` to a command."""
+    return click.option("--tools", is_flag=True, help=_HELP)
+
+
+def toolboxes(folder: Path) -> "tuple[Sequence[Toolbox], Rules, tuple[str, ...]]":
+    """Return the functions of a folder, the user's rules for them, and what is to be known of both.
+
+    Raises:
+        UsageError: the folder holds localspec's own settings or conversations, or the rules cannot be read.
+    """
+    # Imported here: most conversations call nothing.
+    from localspec.toolbox.built_in import BuiltIn  # noqa: PLC0415
+    from localspec.toolbox.command import confinement  # noqa: PLC0415
+    from localspec.toolbox.folder import Folder  # noqa: PLC0415
+    from localspec.toolbox.rules import Rules  # noqa: PLC0415
+
+    folder = folder.resolve()
+    for own in (config_dir(), data_dir()):
+        if own.resolve().is_relative_to(folder):
+            raise UsageError(
+                f"--tools would open {shown(folder)} with localspec's own {shown(own)} in it: "
+                "start it in the folder of a project"
+            )
+    rules = Rules.read()
+    told, confined = confinement()
+    notes = () if confined else (f"commands are {told}",)
+    return [BuiltIn(Folder(folder), rules)], rules, notes
+
+
+def work_of(folder: Path) -> "ToolWork":
+    """Return what carries out calls in a folder for the chat; see `toolboxes`."""
+    from localspec.toolbox.permissions import Permissions  # noqa: PLC0415
+    from localspec.ui.tool_work import ToolWork  # noqa: PLC0415
+
+    boxes, rules, notes = toolboxes(folder)
+    return ToolWork(boxes, Permissions(rules), notes)
+
+
+def typed_answer(text: str, stop: threading.Event | None = None) -> str:
+    """Ask a person at the terminal; what was typed before is no answer.
+
+    Args:
+        text: the question.
+        stop: once set, nobody waits any longer.
+
+    Raises:
+        EOFError: there will be none.
+    """
+    import termios  # noqa: PLC0415 - only with a terminal
+
+    termios.tcflush(sys.stdin.fileno(), termios.TCIFLUSH)
+    click.echo(text, err=True, nl=False)
+    while stop is not None and not select.select([sys.stdin], [], [], _LOOK_S)[0]:
+        if stop.is_set():
+            raise EOFError
+    line = sys.stdin.readline()
+    if not line:
+        raise EOFError
+    return line
+
+
+def said_by(reply: Reply) -> Message:
+    """Return what a reply says; the calls of one that was stopped are not made."""
+    said = Message.assistant(reply.text, reply.thinking)
+    calls = () if reply.stop_reason is StopReason.CANCELLED else reply.calls
+    return replace(said, parts=(*said.parts, *calls))
+
+
+class Turns:
+    """The replies to one question of `run`, and the calls between them; see `Hands`.
+
+    Args:
+        tools: whether anything may be called.
+        quiet: write only what is refused because there is nobody to ask.
+
+    Attributes:
+        said: replies, and what came of their calls, in order.
+        stopped: whether the user stopped a call.
+    """
+
+    def __init__(self, *, tools: bool, quiet: bool) -> None:
+        self._tools, self._quiet = tools, quiet
+        self._permissions: Permissions | None = None
+        self.said: list[Reply | CarriedOut] = []
+        self.stopped = False
+
+    def answered(
+        self, asked: Ask, reply: Callable[[Ask], Reply], stopped: Callable[[], bool]
+    ) -> Reply:
+        """Return the last reply to a question, which all that is called has led to.
+
+        Args:
+            asked: the question.
+            reply: answers it, and writes the answer.
+            stopped: says whether the user wants an end.
+        """
+        if not self._tools:
+            self.said.append(reply(asked))
+            return self.last
+        from localspec.toolbox.loop import ToolLoop, converse  # noqa: PLC0415
+        from localspec.toolbox.permissions import Permissions  # noqa: PLC0415
+
+        boxes, rules, notes = toolboxes(Path.cwd())
+        for note in notes:
+            self._tell(note)
+        self._permissions = Permissions(rules)
+        loop = ToolLoop(boxes, self._permissions, self)
+
+        def ask(messages: Sequence[Message]) -> Message:
+            self.said.append(reply(replace(asked, messages=tuple(messages), tools=loop.tools)))
+            return said_by(self.last)
+
+        try:
+            with _following(stopped) as stop:
+                converse(asked.messages, ask, loop, stop)
+                self.stopped = stop.is_set()
+        finally:
+            loop.close()
+        return self.last
+
+    @property
+    def last(self) -> Reply:
+        """The last reply."""
+        return next(each for each in reversed(self.said) if isinstance(each, Reply))
+
+    def decide(self, call: ToolCall, proposal: "Proposal", stop: threading.Event) -> "Decision":
+        """Ask at the terminal; where there is none, refuse."""
+        from localspec.toolbox.asked import decision  # noqa: PLC0415
+        from localspec.toolbox.permissions import Decision  # noqa: PLC0415
+        from localspec.ui.reply_lines import NOBODY  # noqa: PLC0415
+
+        if not (sys.stdin.isatty() and sys.stderr.isatty()):
+            click.echo(f"localspec: refused: {proposal.summary}; {NOBODY}", err=True)
+            return Decision(allowed=False, reason=NOBODY)
+        click.echo(f"localspec: {proposal.summary}", err=True)
+        if proposal.preview:
+            click.echo(clean(proposal.preview), err=True)
+        assert self._permissions is not None  # noqa: S101 - set before anything is called
+        scope = self._permissions.scope(call, proposal)
+        found = decision(lambda text: typed_answer(text, stop), scope)
+        if found is None:
+            stop.set()
+            return Decision(allowed=False, reason="they stopped the answer")
+        return found
+
+    def began(self, call: ToolCall, proposal: "Proposal") -> None:  # noqa: ARG002 - the summary names it
+        """Say what is carried out."""
+        self._tell(proposal.summary)
+
+    def ended(self, done: "CarriedOut") -> None:
+        """Say what came of it."""
+        from localspec.ui.reply_lines import folded  # noqa: PLC0415
+
+        self.said.append(done)
+        took = f" · {duration_text(done.seconds, 1)}" if done.begun else ""
+        self._tell(f"{done.call.name}{took}{' · error' if done.result.is_error else ''}")
+        for line in folded(clean(done.result.text)):
+            self._tell(f"  {line}")
+
+    def _tell(self, text: str) -> None:
+        if not self._quiet:
+            click.echo(f"localspec: {text}", err=True)
+
+
+@contextmanager
+def _following(stopped: Callable[[], bool]) -> Iterator[threading.Event]:
+    """Yield what is set once something else says so."""
+    stop, done = threading.Event(), threading.Event()
+
+    def follow() -> None:
+        while not done.wait(_LOOK_S):
+            if stopped():
+                stop.set()
+
+    follower = threading.Thread(target=follow, daemon=True, name="localspec-stop")
+    follower.start()
+    try:
+        yield stop
+    finally:
+        done.set()
+        follower.join()

@@ -1,0 +1,262 @@
+"""Commands: run in a folder with limits, without secrets and without a terminal, confined where the system can."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import IO
+
+from localspec.storage.paths import config_dir, data_dir
+from localspec.toolbox import confined
+from localspec.toolbox.confined import EXITED, STOPPED, TOO_MANY, Confines
+
+_LOOK_S = 0.02
+_ENDING_S = 8.0
+_PIECE = 1 << 16
+# What programs need to work; keys and tokens are in none of them.
+_VARIABLES = frozenset((
+    "CARGO_HOME", "CONDA_PREFIX", "GOPATH", "GOROOT", "HOME", "JAVA_HOME", "LANG", "LANGUAGE", "LOGNAME",
+    "NVM_DIR", "PATH", "PYENV_ROOT", "PYTHONPATH", "RUSTUP_HOME", "SHELL", "TZ", "USER", "VIRTUAL_ENV",
+))  # fmt: skip
+# Keys, tokens, and what was said elsewhere.
+_HIDDEN = (
+    ".ssh", ".gnupg", ".aws", ".azure", ".kube", ".docker", ".netrc", ".git-credentials", ".pgpass", ".npmrc",
+    ".pypirc", ".password-store", ".config/gh", ".config/gcloud", ".config/git/credentials", ".mozilla",
+    ".config/google-chrome", ".config/chromium", ".local/share/keyrings", ".cache/huggingface/token",
+    ".cargo/credentials.toml", ".bash_history", ".zsh_history",
+)  # fmt: skip
+_SANDBOX_EXEC = "/usr/bin/sandbox-exec"
+
+
+@dataclass(frozen=True, slots=True)
+class CommandLimits:
+    """What a command may use.
+
+    Args:
+        seconds: until it is stopped.
+        output_bytes: what it may write before it is stopped.
+        kept_bytes: how much of that is kept, half from its beginning and half from its end.
+        memory_bytes: private memory of each process.
+        processes: at a time.
+        file_bytes: the longest file that it may write.
+    """
+
+    seconds: float = 120.0
+    output_bytes: int = 16 << 20
+    kept_bytes: int = 12 << 10
+    memory_bytes: int = 4 << 30
+    processes: int = 128
+    file_bytes: int = 1 << 30
+
+
+@dataclass(frozen=True, slots=True)
+class CommandEnded:
+    """How a command ended.
+
+    Args:
+        output: what it wrote, standard output and standard error together; in the middle some may be left out.
+        why: why it ended, one line; empty where it did by itself.
+        code: its exit code where it ended by itself.
+    """
+
+    output: bytes
+    why: str
+    code: int
+
+
+def confinement() -> tuple[str, bool]:
+    """Return in a sentence what a command is kept from here, and whether that holds it to the folder."""
+    if confined.landlock_version():
+        network = "no network" if confined.blocks_network() else "the network is open"
+        return f"confined: writes only in this folder, {network}", True
+    if sys.platform == "darwin" and Path(_SANDBOX_EXEC).exists():
+        return "confined: writes only in this folder, no network", True
+    return "NOT confined: this system offers no sandbox, so it can do all that you can", False
+
+
+def hidden_paths() -> list[str]:
+    """Return what no command may read: keys, tokens, and localspec's own conversations and settings."""
+    found = [Path.home() / each for each in _HIDDEN] + [data_dir(), config_dir()]
+    return sorted({str(each.resolve()) for each in found if each.exists()})
+
+
+def environment(temporary: str) -> dict[str, str]:
+    """Return the variables of a command; `temporary` is where it may write beside its folder."""
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if name in _VARIABLES or name.startswith("LC_")
+    }
+    return {
+        **kept,
+        "TERM": "dumb",
+        "TMPDIR": temporary,
+        "XDG_CACHE_HOME": f"{temporary}/cache",
+        "GIT_TERMINAL_PROMPT": "0",
+    }
+
+
+def run_command(
+    command: str, folder: Path, limits: CommandLimits, stop: threading.Event
+) -> CommandEnded:
+    """Run a command by the shell, up to its end and that of all that it started.
+
+    Args:
+        command: as a shell reads it.
+        folder: where it runs, the only place where it may write.
+        limits: what it may use.
+        stop: once set, it ends soon.
+
+    Raises:
+        OSError: it cannot be started.
+    """
+    temporary = tempfile.mkdtemp(prefix="localspec-")
+    try:
+        return _run(command, folder, limits, stop, temporary)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+def _run(
+    command: str, folder: Path, limits: CommandLimits, stop: threading.Event, temporary: str
+) -> CommandEnded:
+    reader, writer = os.pipe()
+    words = [*_sandboxed(folder, temporary), "/bin/sh", "-c", command]
+    confines = Confines(
+        writes=[str(folder.resolve()), temporary],
+        hidden=hidden_paths(),
+        confined=bool(confined.landlock_version()),
+        processes=limits.processes,
+        memory_bytes=limits.memory_bytes,
+        file_bytes=limits.file_bytes,
+        report=writer,
+    )
+    try:
+        started = subprocess.Popen(  # noqa: S603 - whoever calls this has the permission
+            [sys.executable, "-I", "-S", confined.__file__, json.dumps(asdict(confines)), *words],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            cwd=folder,
+            env=environment(temporary),
+            pass_fds=(writer,),
+            start_new_session=True,
+        )
+    except BaseException:
+        os.close(reader)
+        raise
+    finally:
+        os.close(writer)
+    with os.fdopen(reader, "rb") as report, started:
+        kept = _Kept(limits.kept_bytes)
+        why = _followed(started, kept, limits, stop)
+        return _ended(report.read(), kept.text(), why)
+
+
+def _ended(report: bytes, output: bytes, why: str) -> CommandEnded:
+    told, code = json.loads(report) if report else (STOPPED, 0)
+    if told == TOO_MANY:
+        why = "it was stopped: it started too many processes"
+    elif told == EXITED and not why:
+        return CommandEnded(output, "", code)
+    return CommandEnded(output, why or "it was stopped", code)
+
+
+def _followed(
+    started: "subprocess.Popen[bytes]",
+    kept: "_Kept",
+    limits: CommandLimits,
+    stop: threading.Event,
+) -> str:
+    """Read what a command writes until it has ended; return why it was told to, empty where it was not."""
+    assert started.stdout is not None  # noqa: S101 - pipes were asked for
+    assert started.stdin is not None  # noqa: S101
+    reading = threading.Thread(target=kept.fill, args=(started.stdout,), daemon=True)
+    reading.start()
+    end_s, why = time.monotonic() + limits.seconds, ""
+    while not why:
+        if stop.wait(_LOOK_S):
+            why = "it was stopped by the user"
+        elif time.monotonic() > end_s:
+            why = f"it was stopped after {limits.seconds:g} s"
+        elif kept.total > limits.output_bytes:
+            why = f"it was stopped: it wrote more than {limits.output_bytes >> 20} MB"
+        elif started.poll() is not None:
+            break
+    started.stdin.close()
+    try:
+        started.wait(_ENDING_S)
+    except subprocess.TimeoutExpired:
+        started.kill()
+    # What is left of its children, if the one that ends them was killed, must not hold this up.
+    reading.join(1.0)
+    return why
+
+
+class _Kept:
+    """The beginning and the end of a stream of bytes.
+
+    Args:
+        most_bytes: how much of it is kept.
+
+    Attributes:
+        total: bytes that came in.
+    """
+
+    def __init__(self, most_bytes: int) -> None:
+        self._half = most_bytes // 2
+        self._first, self._last = bytearray(), bytearray()
+        self.total = 0
+
+    def fill(self, stream: IO[bytes]) -> None:
+        """Read a stream to its end."""
+        for piece in _pieces(stream):
+            self.total += len(piece)
+            room = self._half - len(self._first)
+            self._first += piece[:room] if room > 0 else b""
+            self._last += piece[max(room, 0) :]
+            if len(self._last) > self._half + _PIECE:
+                del self._last[: -self._half]
+
+    def text(self) -> bytes:
+        """Return what is kept, with a note where something is left out."""
+        last = bytes(self._last[-self._half :])
+        left_out = self.total - len(self._first) - len(last)
+        note = f"\n[… {left_out} bytes left out …]\n".encode() if left_out > 0 else b""
+        return bytes(self._first) + note + last
+
+
+def _pieces(stream: IO[bytes]) -> Iterator[bytes]:
+    try:
+        while piece := os.read(stream.fileno(), _PIECE):
+            yield piece
+    except (OSError, ValueError):  # closed meanwhile
+        return
+
+
+def _sandboxed(folder: Path, temporary: str) -> list[str]:
+    """Return what stands before a command on macOS to confine it; nothing elsewhere."""
+    if sys.platform != "darwin" or not Path(_SANDBOX_EXEC).exists():
+        return []
+    writes = [str(folder.resolve()), str(Path(temporary).resolve()), "/dev"]
+    return [_SANDBOX_EXEC, "-p", profile(writes, hidden_paths())]
+
+
+def profile(writes: list[str], hidden: list[str]) -> str:
+    """Return what `sandbox-exec` is told."""
+
+    def paths(names: list[str]) -> str:
+        return " ".join(f"(subpath {json.dumps(each, ensure_ascii=False)})" for each in names)
+
+    lines = ["(version 1)", "(allow default)", "(deny network*)", "(deny file-write*)"]
+    lines.append(f"(allow file-write* {paths(writes)})")
+    if hidden:
+        lines.append(f"(deny file-read* {paths(hidden)})")
+    return "\n".join(lines)

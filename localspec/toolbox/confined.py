@@ -1,0 +1,316 @@
+"""Run as a program: starts a command with limits, confines it where the system can, and ends all that came of it.
+
+It is started by its path and imports the standard library alone, so that nothing of the folder that it runs in is
+imported. Its first argument is a JSON object with the fields of `Confines`, the rest the command. It watches its
+standard input: when that has something to read, or ends, whoever started it wants the command to end, or is gone.
+The last thing that it writes, on descriptor `report`, is why the command ended.
+"""
+
+import contextlib
+import ctypes
+import json
+import os
+import platform
+import resource
+import select
+import signal
+import struct
+import sys
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+_LOOK_S = 0.02
+_GRACE_S = 1.0
+_SWEEPS_S = 5.0
+_THREADS = 4  # of a process, on average
+_SHARE = 20  # at most one part in so many of a core counts processes
+EXITED, STOPPED, TOO_MANY = "exited", "stopped", "too many processes"
+NOT_STARTED = 126
+"""Exit code where the command could not be started as it should be."""
+
+# Numbers of prctl(2).
+_NO_NEW_PRIVS, _CHILD_SUBREAPER, _SECCOMP, _CAPBSET_DROP = 38, 36, 22, 24
+_MOST_CAPABILITIES = 64
+# landlock(7): system calls, which have the same numbers everywhere, and rights.
+_CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446
+_VERSION = 1
+_PATH_BENEATH = 1
+_EXECUTE, _WRITE_FILE, _READ_FILE, _READ_DIR = 1 << 0, 1 << 1, 1 << 2, 1 << 3
+_TRUNCATE, _IOCTL_DEV = 1 << 14, 1 << 15
+_READ = _EXECUTE | _READ_FILE | _READ_DIR
+_OF_FILES = _EXECUTE | _WRITE_FILE | _READ_FILE | _TRUNCATE | _IOCTL_DEV
+_RIGHTS = {1: 13, 2: 14, 3: 15, 4: 15}
+_MOST_RIGHTS = 16
+_NETWORK_SINCE, _SCOPES_SINCE = 4, 6
+_TCP = 0b11
+_SCOPES = 0b11  # abstract Unix sockets, and signals
+_DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/tty", "/dev/random", "/dev/urandom")
+# seccomp(2): the architecture as it is audited, and the number of `socket` there.
+_SOCKET = {"x86_64": (0xC000003E, 41), "aarch64": (0xC00000B7, 198)}
+_IO_URING_SETUP = 425
+_X32 = 0x40000000
+_EACCES, _ENOSYS = 13, 38
+
+
+@dataclass(frozen=True, slots=True)
+class Confines:
+    """What a command may do.
+
+    Args:
+        writes: folders that it may change.
+        hidden: files and folders that it may not read.
+        confined: whether Landlock and seccomp are to hold it; then it is not started where they do not.
+        processes: at a time.
+        memory_bytes: private memory of each of them.
+        file_bytes: the longest file.
+        report: descriptor that takes why the command ended.
+    """
+
+    writes: list[str]
+    hidden: list[str]
+    confined: bool
+    processes: int
+    memory_bytes: int
+    file_bytes: int
+    report: int
+
+
+def landlock_version() -> int:
+    """Return which version of Landlock the kernel offers; 0 for none."""
+    if not sys.platform.startswith("linux"):
+        return 0
+    try:
+        return max(0, int(_libc().syscall(_CREATE_RULESET, None, 0, _VERSION)))
+    except (OSError, AttributeError):
+        return 0
+
+
+def blocks_network() -> bool:
+    """Return whether the network can be closed here."""
+    return platform.machine() in _SOCKET
+
+
+def readable(hidden: Iterable[str], start: str = "/") -> Iterator[str]:
+    """Yield the files and folders that hold everything but what is hidden."""
+    hidden = [each for each in hidden if each == start or each.startswith(start.rstrip("/") + "/")]
+    if start in hidden:
+        return
+    if not hidden:
+        yield start
+        return
+    with contextlib.suppress(OSError):
+        for each in sorted(Path(start).iterdir()):
+            if not each.is_symlink():  # what it leads to is readable, or hidden, by its own name
+                yield from readable(hidden, str(each))
+
+
+def _libc() -> ctypes.CDLL:
+    return ctypes.CDLL(None, use_errno=True)
+
+
+def _checked(result: int, what: str) -> int:
+    if result < 0:
+        raise OSError(ctypes.get_errno(), f"{what}: {os.strerror(ctypes.get_errno())}")
+    return result
+
+
+def _confine(confines: Confines) -> None:
+    """Let this process, and all that it starts, read what is not hidden, write a few folders, and use no network."""
+    libc = _libc()
+    if os.geteuid() == 0:
+        for each in range(_MOST_CAPABILITIES):
+            libc.prctl(_CAPBSET_DROP, each, 0, 0, 0)
+    _checked(libc.prctl(_NO_NEW_PRIVS, 1, 0, 0, 0), "no_new_privs")
+    version = landlock_version()
+    every = (1 << _RIGHTS.get(version, _MOST_RIGHTS)) - 1
+    fields = [every]
+    if version >= _NETWORK_SINCE:
+        fields.append(_TCP)
+    if version >= _SCOPES_SINCE:
+        fields.append(_SCOPES)
+    attributes = struct.pack(f"{len(fields)}Q", *fields)
+    ruleset = _checked(
+        libc.syscall(_CREATE_RULESET, attributes, len(attributes), 0), "landlock_create_ruleset"
+    )
+    allowed = [(each, _READ) for each in readable(confines.hidden)]
+    allowed += [(each, every) for each in confines.writes]
+    allowed += [(each, _READ_FILE | _WRITE_FILE | _TRUNCATE) for each in _DEVICES]
+    for path, rights in allowed:
+        _allow(libc, ruleset, path, rights & every)
+    _checked(libc.syscall(_RESTRICT_SELF, ruleset, 0), "landlock_restrict_self")
+    os.close(ruleset)
+    _close_network(libc)
+
+
+def _allow(libc: ctypes.CDLL, ruleset: int, path: str, rights: int) -> None:
+    try:
+        descriptor = os.open(path, os.O_PATH | os.O_CLOEXEC)
+    except OSError:  # gone since, or not ours to see
+        return
+    if not Path(path).is_dir():
+        rights &= _OF_FILES
+    rule = struct.pack("=Qi", rights, descriptor)
+    added = libc.syscall(_ADD_RULE, ruleset, _PATH_BENEATH, rule, 0)
+    os.close(descriptor)
+    _checked(added, f"landlock_add_rule {path}")
+
+
+def _close_network(libc: ctypes.CDLL) -> None:
+    """Refuse new sockets of every kind: the network, and what listens on this machine and would act for others."""
+    if platform.machine() not in _SOCKET:
+        return
+    architecture, socket = _SOCKET[platform.machine()]
+    load, equal, at_least, end = 0x20, 0x15, 0x35, 0x06
+    refuse, missing, allow = 0x00050000 | _EACCES, 0x00050000 | _ENOSYS, 0x7FFF0000
+    # Each: code, steps to skip if true, if false, value.
+    program = [
+        (load, 0, 0, 4),
+        (equal, 0, 5, architecture),
+        (load, 0, 0, 0),
+        (at_least, 3, 0, _X32),
+        (equal, 2, 0, socket),
+        (equal, 2, 0, _IO_URING_SETUP),
+        (end, 0, 0, allow),
+        (end, 0, 0, refuse),
+        (end, 0, 0, missing),
+    ]
+    code = ctypes.create_string_buffer(b"".join(struct.pack("=HBBI", *each) for each in program))
+    filter_ = struct.pack("@HP", len(program), ctypes.addressof(code))
+    _checked(libc.prctl(_SECCOMP, 2, filter_, 0, 0), "seccomp")
+
+
+def _limit(confines: Confines) -> None:
+    limits = {
+        resource.RLIMIT_CORE: 0,
+        resource.RLIMIT_FSIZE: confines.file_bytes,
+        resource.RLIMIT_DATA: confines.memory_bytes,
+    }
+    tasks = _tasks_of_user()
+    if tasks:  # the kernel holds root to nothing; `_watch` does
+        limits[resource.RLIMIT_NPROC] = tasks + _THREADS * confines.processes
+    for kind, wanted in limits.items():
+        hard = resource.getrlimit(kind)[1]
+        most = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+        resource.setrlimit(kind, (most, most))
+    with contextlib.suppress(OSError):  # where memory runs out, it is the command that ends
+        Path("/proc/self/oom_score_adj").write_text("1000")
+
+
+def _start(command: list[str], confines: Confines) -> int:
+    """Start the command in a session of its own; return its process."""
+    child = os.fork()
+    if child:
+        return child
+    try:
+        os.setsid()
+        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+        os.close(confines.report)
+        for each in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGPIPE, signal.SIGXFSZ):
+            signal.signal(each, signal.SIG_DFL)
+        _limit(confines)
+        if confines.confined:
+            _confine(confines)
+        os.execvp(command[0], command)  # noqa: S606 - to start it is what this is for
+    except BaseException as error:
+        os.write(2, f"the command was not started: {error}\n".encode())
+    os._exit(NOT_STARTED)
+
+
+def _processes() -> Iterator[tuple[int, list[bytes]]]:
+    """Yield every process of this machine that has not ended, with the fields of its `stat` from the state on."""
+    for each in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            fields = each.read_bytes().rpartition(b")")[2].split()
+            if fields and fields[0] != b"Z":
+                yield int(each.parent.name), fields
+
+
+def _tasks_of_user() -> int:
+    """Return how many processes and threads the user has; 0 where that is not known."""
+    count = 0
+    for each, fields in _processes():
+        with contextlib.suppress(OSError):
+            if Path(f"/proc/{each}").stat().st_uid == os.getuid():
+                count += int(fields[17])
+    return count
+
+
+def _descendants(most: int) -> list[int]:
+    """Return the processes that came of this one, as far as `most` of them; what lost its parent came to be ours."""
+    children: dict[int, list[int]] = {}
+    for each, fields in _processes():
+        children.setdefault(int(fields[1]), []).append(each)
+    found, waiting = list[int](), [os.getpid()]
+    while waiting and len(found) <= most:
+        new = children.get(waiting.pop(), [])
+        found += new
+        waiting += new
+    return found
+
+
+def _end_all(child: int, *, gently: bool) -> None:
+    """End the command and all that came of it, also what left its group or ignores SIGTERM."""
+    if gently:
+        with contextlib.suppress(OSError):
+            os.killpg(child, signal.SIGTERM)
+        end_s = time.monotonic() + _GRACE_S
+        while _descendants(1) and time.monotonic() < end_s:
+            _reap()
+            time.sleep(_LOOK_S)
+    end_s = time.monotonic() + _SWEEPS_S
+    while time.monotonic() < end_s:
+        with contextlib.suppress(OSError):
+            os.killpg(child, signal.SIGKILL)
+        left = _descendants(1 << 20)
+        # Stopped first, so that none starts another while the others end.
+        for number in (signal.SIGSTOP, signal.SIGKILL):
+            for each in left:
+                with contextlib.suppress(OSError):
+                    os.kill(each, number)
+        _reap()
+        if not left:
+            return
+
+
+def _reap() -> tuple[int, int] | None:
+    """Take note of the children that ended; return one of them with its status, None without any."""
+    with contextlib.suppress(ChildProcessError):
+        ended, status = os.waitpid(-1, os.WNOHANG)
+        if ended:
+            return ended, status
+    return None
+
+
+def _watch(child: int, processes: int) -> tuple[str, int]:
+    """Wait for the end of the command; return why it is to end, and its exit code where it did by itself."""
+    next_s = 0.0
+    while True:
+        while (ended := _reap()) is not None:
+            if ended[0] == child:
+                return EXITED, os.waitstatus_to_exitcode(ended[1])
+        if select.select([0], [], [], _LOOK_S)[0]:
+            return STOPPED, 0
+        if (began_s := time.monotonic()) >= next_s:
+            if len(_descendants(processes)) > processes:
+                return TOO_MANY, 0
+            ended_s = time.monotonic()
+            next_s = ended_s + _SHARE * (ended_s - began_s)
+
+
+def main() -> None:
+    """Run the command that the arguments name."""
+    confines = Confines(**json.loads(sys.argv[1]))
+    for each in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGPIPE):
+        signal.signal(each, signal.SIG_IGN)
+    if sys.platform.startswith("linux"):
+        _libc().prctl(_CHILD_SUBREAPER, 1, 0, 0, 0)
+    child = _start(sys.argv[2:], confines)
+    why, code = _watch(child, confines.processes)
+    _end_all(child, gently=why == STOPPED)
+    os.write(confines.report, json.dumps([why, code]).encode())
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,196 @@
+"""ToolLoop: the calls of a reply, one after the other: proposed, refused or allowed, carried out. One place for all ways in.
+
+reply → calls → `results` → reply → … → a reply without calls
+"""
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from localspec.calls import Tool
+from localspec.messages import Message, ToolCall, ToolResult
+from localspec.toolbox.permissions import Decision, Permissions
+from localspec.toolbox.toolbox import Proposal, Toolbox
+
+MOST_ROUNDS = 25
+"""Replies with calls to one question, at most: a model that goes round in circles ends."""
+_LOST = "this call was not carried out: the program ended before it"
+_NOT_BEGUN = "this call was not carried out: the user stopped"
+
+
+@dataclass(frozen=True, slots=True)
+class CarriedOut:
+    """What came of a call.
+
+    Args:
+        call: the call.
+        result: as the model reads it.
+        seconds: that it took, without the question; 0 where nothing was done.
+        begun: whether anything was done.
+    """
+
+    call: ToolCall
+    result: ToolResult
+    seconds: float = 0.0
+    begun: bool = False
+
+
+class Hands(Protocol):
+    """Whoever allows calls, and watches them."""
+
+    def decide(self, call: ToolCall, proposal: Proposal, stop: threading.Event) -> Decision:
+        """Return whether a call is carried out; once `stop` is set, soon."""
+        ...
+
+    def began(self, call: ToolCall, proposal: Proposal) -> None:
+        """Take note that a call is carried out now."""
+        ...
+
+    def ended(self, done: CarriedOut) -> None:
+        """Take note of what came of a call."""
+        ...
+
+
+class ToolLoop:
+    """Carries out the calls of a conversation.
+
+    Args:
+        boxes: the functions; of two with one name, the first counts.
+        permissions: what needs no question.
+        hands: decides the rest.
+        most_rounds: replies with calls to one question.
+    """
+
+    def __init__(
+        self,
+        boxes: Sequence[Toolbox],
+        permissions: Permissions,
+        hands: Hands,
+        most_rounds: int = MOST_ROUNDS,
+    ) -> None:
+        self._boxes, self.permissions, self._hands = tuple(boxes), permissions, hands
+        self._most_rounds = most_rounds
+        self._rounds = 0
+
+    @property
+    def tools(self) -> tuple[Tool, ...]:
+        """What can be called now; nothing once a question has had its rounds."""
+        if self._rounds > self._most_rounds:
+            return ()
+        found = {each.name: each for box in reversed(self._boxes) for each in box.tools}
+        return tuple(reversed(found.values()))
+
+    def begin(self) -> None:
+        """Count from the start: there is another question."""
+        self._rounds = 0
+
+    def results(self, calls: Sequence[ToolCall], stop: threading.Event) -> tuple[ToolResult, ...]:
+        """Return a result for every call of a reply, in order. Nothing is raised: an error is a result.
+
+        Args:
+            calls: of one reply.
+            stop: once set, what runs ends soon, and what has not begun does not.
+        """
+        self._rounds += 1
+        found = []
+        for each in calls:
+            done = self._done(each, stop)
+            self._hands.ended(done)
+            found.append(done.result)
+        return tuple(found)
+
+    def _done(self, call: ToolCall, stop: threading.Event) -> CarriedOut:
+        if stop.is_set():
+            return _refused(call, _NOT_BEGUN)
+        if self._rounds > self._most_rounds:
+            return _refused(
+                call, f"{self._most_rounds} rounds of calls were made: answer without any"
+            )
+        box = next((b for b in self._boxes if any(t.name == call.name for t in b.tools)), None)
+        if box is None:
+            known = ", ".join(each.name for each in self.tools)
+            return _refused(call, f"there is no function {call.name[:60]}: use {known}")
+        proposal = box.propose(call)
+        error = proposal.error or self.permissions.refusal(call, proposal)
+        if error is not None:
+            return _refused(call, error)
+        if not self.permissions.allowed(call, proposal):
+            decision = self._hands.decide(call, proposal, stop)
+            if not decision.allowed:
+                why = f": {decision.reason}" if decision.reason else ""
+                return _refused(call, f"the user refused this call{why}")
+            if decision.always:
+                self.permissions.grant(call, proposal)
+        return self._carried_out(box, call, proposal, stop)
+
+    def _carried_out(
+        self, box: Toolbox, call: ToolCall, proposal: Proposal, stop: threading.Event
+    ) -> CarriedOut:
+        self._hands.began(call, proposal)
+        began_s = time.monotonic()
+        try:
+            result = box.call(call, stop)
+        except Exception as error:
+            told = " ".join(f"{type(error).__name__}: {error}".split())
+            result = ToolResult(call.id, f"{call.name} failed ({told})", is_error=True)
+        return CarriedOut(call, result, time.monotonic() - began_s, begun=True)
+
+    def close(self) -> None:
+        """End what the functions started."""
+        for each in self._boxes:
+            each.close()
+
+
+def with_results(messages: Sequence[Message]) -> tuple[Message, ...]:
+    """Return a conversation in which every call has a result; one that was lost says so.
+
+    A template need not render a call that nothing came of, and a program may end between the two.
+    """
+    found = list[Message]()
+    open_calls: dict[str, ToolCall] = {}
+    for each in messages:
+        results = [part for part in each.parts if isinstance(part, ToolResult)]
+        if not results:
+            found += _lost(open_calls)
+            open_calls = {call.id: call for call in each.calls}
+        for result in results:
+            open_calls.pop(result.call_id, None)
+        found.append(each)
+    return (*found, *_lost(open_calls))
+
+
+def converse(
+    messages: Sequence[Message],
+    ask: Callable[[Sequence[Message]], Message],
+    loop: ToolLoop,
+    stop: threading.Event,
+) -> tuple[Message, ...]:
+    """Return what follows a question: replies and results, up to a reply without calls, or until it is stopped.
+
+    Args:
+        messages: up to the question.
+        ask: returns the reply to a conversation.
+        loop: carries out calls.
+        stop: once set, it ends with the reply or the results that it is at.
+    """
+    loop.begin()
+    new: tuple[Message, ...] = ()
+    while True:
+        reply = ask((*messages, *new))
+        new = (*new, reply)
+        if not reply.calls:
+            return new
+        results = loop.results(reply.calls, stop)
+        new = (*new, *(Message("tool", (each,)) for each in results))
+        if stop.is_set():
+            return new
+
+
+def _refused(call: ToolCall, why: str) -> CarriedOut:
+    return CarriedOut(call, ToolResult(call.id, why, is_error=True))
+
+
+def _lost(calls: dict[str, ToolCall]) -> list[Message]:
+    return [Message("tool", (ToolResult(each, _LOST, is_error=True),)) for each in calls]

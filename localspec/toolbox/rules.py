@@ -1,0 +1,126 @@
+"""Rules: which calls need no question, and which are refused, by function and by what they touch.
+
+They stand in `tools.toml` beside the user's own settings, never in a project:
+
+    allow = ["read_file", "run_command pytest", "write_file docs/"]
+    deny = ["* .env", "run_command git push"]
+"""
+
+import re
+import shlex
+import tomllib
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Self
+
+from localspec.errors import UsageError
+from localspec.storage.files import read_bounded
+from localspec.storage.paths import config_dir, shown
+
+FILE = "tools.toml"
+COMMAND = "run_command"
+_MOST_BYTES = 64 << 10
+# With one of these a command is more than its first words.
+_MORE = re.compile(r"[;&|<>$`(){}\n\r]")
+_APART = re.compile(r"[;&|\n\r(){}`]+|\$\(")
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """What one line of the rules says.
+
+    Args:
+        tool: name of a function; `*` stands for any letters.
+        subject: beginning of what it touches: words of a command, or a path, in which `*` stands for any letters;
+            empty covers everything.
+    """
+
+    tool: str
+    subject: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.tool} {self.subject}".rstrip()
+
+    def covers(self, tool: str, subject: str) -> bool:
+        """Return whether a call is what it says, for certain: a command that is more than its words is not."""
+        if not fnmatchcase(tool, self.tool):
+            return False
+        if not self.subject:
+            return True
+        if tool == COMMAND:
+            return not _MORE.search(subject) and _begins(subject, self.subject)
+        return _below(subject, self.subject)
+
+    def touches(self, tool: str, subject: str) -> bool:
+        """Return whether a call could be what it says; of a command, whether any part of it begins so."""
+        if not fnmatchcase(tool, self.tool):
+            return False
+        if not self.subject:
+            return True
+        if tool == COMMAND:
+            return any(_begins(each, self.subject) for each in _APART.split(subject))
+        # Some file systems do not tell large from small letters.
+        return _below(subject.casefold(), self.subject.casefold())
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """What needs no question, and what is refused; a refusal comes first."""
+
+    allow: tuple[Rule, ...] = ()
+    deny: tuple[Rule, ...] = ()
+
+    @classmethod
+    def read(cls, file: Path | None = None) -> Self:
+        """Return the rules in a file, by default the user's own; none where there is no file.
+
+        Raises:
+            UsageError: it is no TOML, or holds something else than rules.
+        """
+        file = config_dir() / FILE if file is None else file
+        try:
+            values = tomllib.loads(read_bounded(file, _MOST_BYTES).decode())
+        except FileNotFoundError:
+            return cls()
+        except OSError as error:
+            raise UsageError(f"{shown(file)} cannot be read ({error.strerror}): fix it") from error
+        except (ValueError, RecursionError) as error:
+            raise UsageError(f"{shown(file)} is not TOML ({str(error)[:200]}): fix it") from error
+        for name in values:
+            if name not in {"allow", "deny"}:
+                raise UsageError(f"{shown(file)}: {name[:40]!r} is unknown: use allow and deny")
+        return cls(*(_rules(values.get(name, []), name, file) for name in ("allow", "deny")))
+
+    def denied(self, tool: str, subject: str) -> Rule | None:
+        """Return the rule that refuses a call; None without one."""
+        return next((each for each in self.deny if each.touches(tool, subject)), None)
+
+    def allowed(self, tool: str, subject: str) -> bool:
+        """Return whether a call needs no question."""
+        return any(each.covers(tool, subject) for each in self.allow)
+
+
+def _rules(values: object, name: str, file: Path) -> tuple[Rule, ...]:
+    if not isinstance(values, list) or not all(isinstance(e, str) and e.strip() for e in values):
+        raise UsageError(
+            f'{shown(file)}: {name} is no list of rules: write such as ["run_command pytest"]'
+        )
+    return tuple(Rule(*each.split(None, 1)) for each in values)
+
+
+def _words(command: str) -> list[str]:
+    try:
+        return shlex.split(command)
+    except ValueError:  # a quote that does not end
+        return command.split()
+
+
+def _begins(command: str, words: str) -> bool:
+    wanted = _words(words)
+    return _words(command)[: len(wanted)] == wanted
+
+
+def _below(path: str, start: str) -> bool:
+    folder = start.rstrip("/")
+    return path == folder or path.startswith(f"{folder}/") or fnmatchcase(path, start)

@@ -1,0 +1,150 @@
+"""ToolWork: the calls of an answer, carried out in a thread beside the screen, which is asked where somebody must be."""
+
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from queue import Empty, SimpleQueue
+
+from localspec.calls import Tool
+from localspec.display import duration_text
+from localspec.messages import ToolCall
+from localspec.toolbox.loop import CarriedOut, ToolLoop
+from localspec.toolbox.permissions import Decision, Permissions
+from localspec.toolbox.toolbox import Proposal, Toolbox
+
+_LOOK_S = 0.05
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CallQuestion:
+    """A call that somebody has to allow.
+
+    Args:
+        call: the call.
+        proposal: what it would do.
+        scope: what allowing it always would allow.
+    """
+
+    call: ToolCall
+    proposal: Proposal
+    scope: str
+
+
+class ToolWork:
+    """Carries out calls; see `Hands`. Nothing here waits but its own thread.
+
+    Args:
+        boxes: the functions.
+        permissions: what needs no question.
+        notes: what the user should know of them, a sentence each.
+
+    Attributes:
+        question: what the user is asked now; None while nothing is.
+    """
+
+    def __init__(
+        self, boxes: Sequence[Toolbox], permissions: Permissions, notes: Sequence[str] = ()
+    ) -> None:
+        self.notes = tuple(notes)
+        self.question: CallQuestion | None = None
+        self._loop = ToolLoop(boxes, permissions, self)
+        self._answers: SimpleQueue[Decision] = SimpleQueue()
+        self._done: SimpleQueue[CarriedOut] = SimpleQueue()
+        self._stop = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._running: tuple[str, float] | None = None
+
+    @property
+    def tools(self) -> tuple[Tool, ...]:
+        """What can be called now."""
+        return self._loop.tools
+
+    @property
+    def busy(self) -> bool:
+        """Whether calls are under way, or their results not yet taken."""
+        return self._thread is not None
+
+    @property
+    def stopped(self) -> bool:
+        """Whether the user stopped the last calls."""
+        return self._stop.is_set()
+
+    def begin(self) -> None:
+        """Count rounds from the start: there is another question."""
+        self._loop.begin()
+
+    def forget(self) -> None:
+        """Take back what was allowed: another conversation begins."""
+        self._loop.permissions.forget()
+
+    def start(self, calls: Sequence[ToolCall]) -> None:
+        """Carry out the calls of an answer."""
+        self._stop = threading.Event()
+        self._thread = threading.Thread(
+            target=self._loop.results,
+            args=(tuple(calls), self._stop),
+            daemon=True,
+            name="localspec-calls",
+        )
+        self._thread.start()
+
+    def answer(self, question: CallQuestion, decision: Decision) -> None:
+        """Answer a question; one that is not asked any more stays unanswered."""
+        if self.question is question:
+            self.question = None
+            self._answers.put(decision)
+
+    def stop(self) -> bool:
+        """Stop what runs, with all that it started; return whether there was something."""
+        self._stop.set()
+        return self.busy
+
+    def line(self) -> str:
+        """Return what runs, and how long it has; empty where nothing does."""
+        if self._running is None:
+            return ""
+        summary, began_s = self._running
+        return f"{summary} · {duration_text(time.monotonic() - began_s)} · Esc stops"
+
+    def take(self) -> list[CarriedOut]:
+        """Return what has ended since the last call; after the last of it, nothing is `busy`."""
+        thread = self._thread
+        ended = thread is not None and not thread.is_alive()
+        found = []
+        while True:
+            try:
+                found.append(self._done.get_nowait())
+            except Empty:
+                break
+        if ended:
+            self._thread = self.question = self._running = None
+        return found
+
+    def close(self) -> None:
+        """End all of it."""
+        self._stop.set()
+        if self._thread is not None:
+            self._thread.join()
+        self._loop.close()
+
+    def decide(self, call: ToolCall, proposal: Proposal, stop: threading.Event) -> Decision:
+        """Wait for the user's answer."""
+        self._answers = SimpleQueue()
+        self.question = CallQuestion(call, proposal, self._loop.permissions.scope(call, proposal))
+        while not stop.is_set():
+            try:
+                return self._answers.get(timeout=_LOOK_S)
+            except Empty:
+                continue
+        self.question = None
+        return Decision(allowed=False, reason="they stopped the answer")
+
+    def began(self, call: ToolCall, proposal: Proposal) -> None:  # noqa: ARG002 - the summary names it
+        """Take note of what runs."""
+        self._running = proposal.summary, time.monotonic()
+
+    def ended(self, done: CarriedOut) -> None:
+        """Keep what came of it until it is taken."""
+        self._running = None
+        self._done.put(done)

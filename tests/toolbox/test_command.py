@@ -1,0 +1,263 @@
+"""Commands that would get out, go on for ever, or fill what there is. Each is bounded by itself, too."""
+
+import os
+import subprocess
+import sys
+import threading
+import time
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from localspec.toolbox.built_in import command_text
+from localspec.toolbox.command import CommandEnded, CommandLimits, confinement, profile, run_command
+from localspec.toolbox.confined import landlock_version, readable
+
+pytestmark = pytest.mark.process
+confined = pytest.mark.skipif(not landlock_version(), reason="this kernel offers no Landlock")
+PYTHON = f"{sys.executable} -I -S -c"
+
+
+def run(folder: Path, command: str, **limits: float) -> CommandEnded:
+    return run_command(command, folder, CommandLimits(**limits), threading.Event())  # type: ignore[arg-type]
+
+
+def alive(marker: str) -> list[int]:
+    """Return the processes that have a marker among their arguments."""
+    found = []
+    for each in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            words = (each / "cmdline").read_bytes()
+            state = (each / "stat").read_text().rpartition(")")[2].split()[0]
+            if marker.encode() in words and state != "Z":
+                found.append(int(each.name))
+    return found
+
+
+def test_output_and_code_come_back(tmp_path: Path) -> None:
+    ended = run(tmp_path, "echo out; echo err >&2; exit 3")
+    assert (ended.output, ended.code, ended.why) == (b"out\nerr\n", 3, "")
+    assert command_text(ended) == "out\nerr\n[exit code 3]"
+
+
+def test_there_is_no_secret_no_input_and_no_terminal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HF_TOKEN", "hf_hidden")
+    monkeypatch.setenv("MY_API_KEY", "key_hidden")
+    text = run(tmp_path, "env; cat; tty; (: < /dev/tty) 2>&1; cat /proc/$PPID/environ 2>&1").output
+    assert b"hidden" not in text
+    assert b"PATH=" in text
+    assert b"not a tty" in text
+
+
+@confined
+def test_nothing_outside_the_folder_is_written(tmp_path: Path) -> None:
+    inside, outside = tmp_path / "inside", tmp_path / "outside"
+    inside.mkdir()
+    outside.mkdir()
+    (outside / "kept").write_text("kept")
+    (inside / "door").symlink_to(outside)
+    for command in (
+        f"echo x > {outside}/new",
+        f"echo x > {outside}/kept",
+        "echo x > door/new",
+        f"rm {outside}/kept",
+        f"mv {outside}/kept .",
+        f"ln {outside}/kept hard",
+        f"truncate -s 0 {outside}/kept",
+        "echo x > /tmp/localspec-escape",
+        f"{PYTHON} \"import os; os.chdir('..'); open('outside/new', 'w')\"",
+        f"unshare -Ur sh -c 'mount --bind {outside} door; echo x > door/new'",
+    ):
+        assert run(inside, command).code != 0, command
+    assert [each.name for each in outside.iterdir()] == ["kept"]
+    assert (outside / "kept").read_text() == "kept"
+    assert not Path("/tmp/localspec-escape").exists()
+    assert (
+        run(
+            inside,
+            "echo x > new && mkdir -p a/b && mv new a/b && echo $TMPDIR && echo y > $TMPDIR/z",
+        ).code
+        == 0
+    )
+    assert (inside / "a/b/new").read_text() == "x\n"
+
+
+@confined
+def test_the_temporary_folder_is_gone_afterwards(tmp_path: Path) -> None:
+    place = run(tmp_path, "touch $TMPDIR/x; echo $TMPDIR").output.decode().strip()
+    assert place
+    assert not Path(place).exists()
+
+
+@confined
+def test_there_is_no_network(tmp_path: Path) -> None:
+    code = "import socket; socket.socket(socket.AF_{}, socket.SOCK_{})"
+    for family, kind in (("INET", "STREAM"), ("INET6", "DGRAM"), ("UNIX", "STREAM")):
+        ended = run(tmp_path, f'{PYTHON} "{code.format(family, kind)}"')
+        assert b"PermissionError" in ended.output, (family, ended)
+    assert run(tmp_path, f'{PYTHON} "import socket; socket.socketpair()"').code == 0
+
+
+@confined
+def test_keys_are_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    home = tmp_path / "home"
+    (home / ".ssh").mkdir(parents=True)
+    (home / ".ssh/id").write_text("hidden")
+    (home / ".bashrc").write_text("seen")
+    (home / "project").mkdir()
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.setenv("LOCALSPEC_DATA_DIR", str(home / "data"))
+    (home / "data").mkdir()
+    (home / "data/history").write_text("hidden")
+    (home / "project/door").symlink_to(home / ".ssh")
+    text = run(
+        home / "project", "cat ~/.bashrc ../.ssh/id door/id ../data/history; ls ~/.ssh"
+    ).output
+    assert b"seen" in text
+    assert b"hidden" not in text
+    assert b"id\n" not in text
+
+
+@confined
+def test_other_processes_are_not_signalled(tmp_path: Path) -> None:
+    ended = run(tmp_path, f"kill -0 {os.getpid()} && echo reached")
+    if landlock_version() >= 6:
+        assert b"reached" not in ended.output
+
+
+def test_what_ignores_sigterm_ends_with_its_children(tmp_path: Path) -> None:
+    marker = f"marker-{os.getpid()}-ignores"
+    script = tmp_path / marker
+    script.write_text(
+        "trap '' TERM INT HUP; (trap '' TERM; sleep 60) & setsid sh $0-2 & sleep 60; sleep 60"
+    )
+    (tmp_path / f"{marker}-2").write_text("trap '' TERM; sleep 60; sleep 60")
+    stop = threading.Event()
+    threading.Timer(0.7, stop.set).start()
+    began_s = time.monotonic()
+    ended = run_command(f"sh {script}", tmp_path, CommandLimits(), stop)
+    assert ended.why == "it was stopped by the user"
+    assert time.monotonic() - began_s < 30
+    assert alive(marker) == []
+
+
+def test_what_is_left_behind_ends_with_the_command(tmp_path: Path) -> None:
+    marker = f"marker-{os.getpid()}-behind"
+    (tmp_path / marker).write_text("sleep 60; sleep 60")
+    ended = run(
+        tmp_path, f"setsid sh {marker} > /dev/null 2>&1 & (sh {marker} &) ; sleep 0.2; echo done"
+    )
+    assert (ended.output, ended.code) == (b"done\n", 0)
+    assert alive(marker) == []
+
+
+def test_a_command_that_takes_too_long_is_stopped(tmp_path: Path) -> None:
+    ended = run(tmp_path, "echo begun; sleep 60", seconds=0.5)
+    assert ended.output == b"begun\n"
+    assert "after 0.5 s" in ended.why
+
+
+def test_a_gigabyte_of_output_stays_small_here(tmp_path: Path) -> None:
+    ended = run(
+        tmp_path, "echo first; head -c 1000000000 /dev/zero | tr '\\0' x", output_bytes=4 << 20
+    )
+    assert "more than 4 MB" in ended.why
+    assert ended.output.startswith(b"first\nxxx")
+    assert b"bytes left out" in ended.output
+    assert len(ended.output) < 20_000
+
+
+def test_the_middle_of_a_long_output_is_left_out(tmp_path: Path) -> None:
+    ended = run(tmp_path, "echo first; seq 1 100000; echo last", kept_bytes=1000)
+    assert ended.output.startswith(b"first\n1\n2\n")
+    assert ended.output.endswith(b"100000\nlast\n")
+    assert len(ended.output) < 1100
+    assert ended.code == 0
+
+
+@pytest.mark.skipif(not Path("/proc/self").exists(), reason="processes are counted by /proc")
+def test_a_fork_bomb_ends(tmp_path: Path) -> None:
+    """It forks 400 processes and no more, so that this machine outlives a failure of the test."""
+    marker = f"marker-{os.getpid()}-bomb"
+    bomb = tmp_path / f"{marker}.py"
+    bomb.write_text(
+        "import os, time\nfor _ in range(400):\n    if not os.fork():\n        os.setsid(); time.sleep(60); os._exit(0)\n"
+        "time.sleep(60)\n"
+    )
+    ended = run(tmp_path, f"{sys.executable} -I -S {bomb}", processes=20, seconds=30)
+    assert "too many processes" in ended.why or ended.code != 0
+    assert alive(marker) == []
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems count other memory")
+def test_memory_is_bounded(tmp_path: Path) -> None:
+    ended = run(tmp_path, f"{PYTHON} \"x = b'x' * (1 << 29)\"", memory_bytes=200 << 20)
+    assert ended.code != 0
+    assert b"MemoryError" in ended.output
+
+
+def test_a_file_is_bounded(tmp_path: Path) -> None:
+    ended = run(tmp_path, "head -c 50000000 /dev/zero > big", file_bytes=1 << 20)
+    assert ended.code != 0
+    assert (tmp_path / "big").stat().st_size <= 1 << 20
+
+
+def test_it_ends_where_whoever_started_it_is_killed(tmp_path: Path) -> None:
+    marker = f"marker-{os.getpid()}-orphan"
+    (tmp_path / marker).write_text("trap '' TERM HUP; touch begun; sleep 60; sleep 60")
+    code = (
+        "import pathlib, threading\n"
+        "from localspec.toolbox.command import CommandLimits, run_command\n"
+        f"run_command('sh {marker}', pathlib.Path({str(tmp_path)!r}), CommandLimits(), threading.Event())"
+    )
+    starter = subprocess.Popen([sys.executable, "-c", code])
+    for _ in range(500):
+        if (tmp_path / "begun").exists():
+            break
+        time.sleep(0.02)
+    starter.kill()
+    starter.wait()
+    for _ in range(500):
+        if not alive(marker):
+            break
+        time.sleep(0.02)
+    assert alive(marker) == []
+
+
+def test_a_file_of_the_folder_is_not_imported(tmp_path: Path) -> None:
+    """A project may have a `json.py`; what starts commands must not run it unconfined."""
+    for name in ("json.py", "ctypes.py", "os.py", "sitecustomize.py", "usercustomize.py"):
+        (tmp_path / name).write_text("open('/tmp/localspec-imported', 'w'); raise SystemExit(9)")
+    assert run(tmp_path, "echo fine").output == b"fine\n"
+    assert not Path("/tmp/localspec-imported").exists()
+
+
+def test_escapes_of_a_program_are_taken_out() -> None:
+    raw = b"\x1b[31mred\x1b[0m \x1b]0;title\x07 a\rb \x1b]52;c;eA==\x1b\\ \x9b31m \x08\x00 \xff\n"
+    text = command_text(CommandEnded(raw, "", 0))
+    assert "\x1b" not in text
+    assert all(each.isprintable() or each == "\n" for each in text)
+    assert "title" not in text
+    assert "52;c" not in text
+
+
+def test_readable_is_everything_but_what_is_hidden(tmp_path: Path) -> None:
+    for name in ("a/b/hidden", "a/seen", "c"):
+        (tmp_path / name).mkdir(parents=True)
+    start = str(tmp_path)
+    assert list(readable([f"{start}/a/b/hidden"], start)) == [f"{start}/a/seen", f"{start}/c"]
+    assert list(readable([], start)) == [start]
+
+
+def test_a_profile_of_macos_quotes_names() -> None:
+    text = profile(['/a "b'], ["/hidden"])
+    assert '(allow file-write* (subpath "/a \\"b"))' in text
+    assert "(deny network*)" in text
+
+
+def test_what_holds_commands_is_said() -> None:
+    told, holds = confinement()
+    assert told.startswith("confined" if holds else "NOT confined")
