@@ -93,6 +93,7 @@ def run(words: tuple[str, ...], **flags: Any) -> int:
 
         return start_chat({**flags, "plain": False})
     _check(flags)
+    turns = Turns(tools=flags["tools"], quiet=flags["quiet"])
     kept = None
     if flags["go_on"] or (_is_kept(flags) if flags["keep"] is None else flags["keep"]):
         from localspec.cli.kept import Kept  # noqa: PLC0415 - the history's database
@@ -117,7 +118,6 @@ def run(words: tuple[str, ...], **flags: Any) -> int:
     def asked() -> Ask:
         return Ask(0, messages(), options, raw=text if said is None else None, aside=kept is None)
 
-    turns = Turns(tools=flags["tools"], quiet=flags["quiet"])
     outcome = _answer(request, asked, flags, turns)
     if outcome is None:
         return INTERRUPTED
