@@ -23,7 +23,6 @@ from localspec.ui.clean import clean
 if TYPE_CHECKING:
     from localspec.toolbox.loop import CarriedOut
     from localspec.toolbox.permissions import Decision, Permissions
-    from localspec.toolbox.rules import Rules
     from localspec.toolbox.toolbox import Proposal, Toolbox
     from localspec.ui.tool_work import ToolWork
 
@@ -38,8 +37,8 @@ def tools_option() -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     return click.option("--tools", is_flag=True, help=_HELP)
 
 
-def toolboxes(folder: Path) -> "tuple[Sequence[Toolbox], Rules, tuple[str, ...]]":
-    """Return the functions of a folder, the user's rules for them, and what is to be known of both.
+def toolboxes(folder: Path) -> "tuple[Sequence[Toolbox], Permissions, tuple[str, ...]]":
+    """Return the functions of a folder, what the user's rules permit, and what is to be known of both.
 
     Raises:
         UsageError: the folder holds localspec's own settings or conversations, or the rules cannot be read.
@@ -48,6 +47,7 @@ def toolboxes(folder: Path) -> "tuple[Sequence[Toolbox], Rules, tuple[str, ...]]
     from localspec.toolbox.built_in import BuiltIn  # noqa: PLC0415
     from localspec.toolbox.command import confinement  # noqa: PLC0415
     from localspec.toolbox.folder import Folder  # noqa: PLC0415
+    from localspec.toolbox.permissions import Permissions  # noqa: PLC0415
     from localspec.toolbox.rules import Rules  # noqa: PLC0415
 
     folder = folder.resolve()
@@ -60,16 +60,14 @@ def toolboxes(folder: Path) -> "tuple[Sequence[Toolbox], Rules, tuple[str, ...]]
     rules = Rules.read()
     told, confined = confinement()
     notes = () if confined else (f"commands are {told}",)
-    return [BuiltIn(Folder(folder), rules)], rules, notes
+    return [BuiltIn(Folder(folder), rules)], Permissions(rules), notes
 
 
 def work_of(folder: Path) -> "ToolWork":
     """Return what carries out calls in a folder for the chat; see `toolboxes`."""
-    from localspec.toolbox.permissions import Permissions  # noqa: PLC0415
     from localspec.ui.tool_work import ToolWork  # noqa: PLC0415
 
-    boxes, rules, notes = toolboxes(folder)
-    return ToolWork(boxes, Permissions(rules), notes)
+    return ToolWork(*toolboxes(folder))
 
 
 def typed_answer(text: str, stop: threading.Event | None = None) -> str:
@@ -102,12 +100,15 @@ def said_by(reply: Reply) -> Message:
     return replace(said, parts=(*said.parts, *calls))
 
 
-class Turns:
+class RepliesAndCalls:
     """The replies to one question of `run`, and the calls between them; see `Hands`.
 
     Args:
         tools: whether anything may be called.
         quiet: write only what is refused because there is nobody to ask.
+
+    Raises:
+        UsageError: see `toolboxes`.
 
     Attributes:
         said: replies, and what came of their calls, in order.
@@ -115,8 +116,10 @@ class Turns:
     """
 
     def __init__(self, *, tools: bool, quiet: bool) -> None:
-        self._tools, self._quiet = tools, quiet
+        self._quiet = quiet
         self._permissions: Permissions | None = None
+        if tools:
+            self._boxes, self._permissions, self._notes = toolboxes(Path.cwd())
         self.said: list[Reply | CarriedOut] = []
         self.stopped = False
 
@@ -130,17 +133,14 @@ class Turns:
             reply: answers it, and writes the answer.
             stopped: says whether the user wants an end.
         """
-        if not self._tools:
+        if self._permissions is None:
             self.said.append(reply(asked))
             return self.last
         from localspec.toolbox.loop import ToolLoop, converse  # noqa: PLC0415
-        from localspec.toolbox.permissions import Permissions  # noqa: PLC0415
 
-        boxes, rules, notes = toolboxes(Path.cwd())
-        for note in notes:
+        for note in self._notes:
             self._tell(note)
-        self._permissions = Permissions(rules)
-        loop = ToolLoop(boxes, self._permissions, self)
+        loop = ToolLoop(self._boxes, self._permissions, self)
 
         def ask(messages: Sequence[Message]) -> Message:
             self.said.append(reply(replace(asked, messages=tuple(messages), tools=loop.tools)))
