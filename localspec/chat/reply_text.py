@@ -4,7 +4,7 @@ import codecs
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from localspec.chat.events import CallBegun, CallDone, Text, Told
+from localspec.chat.events import CallDone, Text, Told
 from localspec.chat.stop_strings import StopStrings
 from localspec.chat.thinking import Span, ThinkingFilter
 from localspec.chat.tokenizer import Tokenizer
@@ -145,9 +145,7 @@ class ReplyText:
                 self._space = text[len(words) :]
                 chunks += self._words(words)
                 continue
-            if isinstance(each, CallBegun):
-                self._space = ""
-            elif isinstance(each, CallDone):
+            if isinstance(each, CallDone):
                 self.calls.append(each.call)
             if not self.stopped:
                 chunks.append(each)

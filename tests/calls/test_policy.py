@@ -57,7 +57,8 @@ def broken(policy: CallPolicy, made: Sequence[Made], answer: Sequence[str]) -> s
         if any(fnmatchcase(name, each) for each in policy.deny):
             found.add("deny")
         for pattern, needed in policy.after:
-            if fnmatchcase(name, pattern) and not set(needed) <= results:
+            met = all(any(fnmatchcase(each, one) for each in results) for one in needed)
+            if fnmatchcase(name, pattern) and not met:
                 found.add("after")
         for pattern, most in policy.at_most:
             if (
@@ -72,6 +73,18 @@ def broken(policy: CallPolicy, made: Sequence[Made], answer: Sequence[str]) -> s
 @examples(500)
 @given(POLICIES, st.integers(0, 10**6))
 def test_no_walk_through_the_turns_breaks_a_rule(policy: CallPolicy, seed: int) -> None:
+    walk(policy, seed)
+
+
+@pytest.mark.slow
+def test_ten_thousand_random_walks_break_no_rule() -> None:
+    random = Random(19)
+    for seed in range(10_000):
+        walk(random_policy(random), seed)
+
+
+def walk(policy: CallPolicy, seed: int) -> None:
+    """Call at random what may be called, for three answers."""
     random, made = Random(seed), list[Made]()
     for _ in range(3):
         try:
@@ -194,7 +207,7 @@ def random_policy(random: Random) -> CallPolicy:
 
 
 @pytest.mark.parametrize(
-    "runs", [60, pytest.param(10_000, marks=pytest.mark.slow)], ids=["some", "all"]
+    "runs", [5, pytest.param(1000, marks=pytest.mark.slow)], ids=["some", "many"]
 )
 def test_a_model_that_wants_to_call_everything_calls_what_it_may(runs: int) -> None:
     speaker, random = caller(), Random(19)
