@@ -18,7 +18,7 @@ from localspec.chat.events import Event, Finished, Reply, Text
 from localspec.cli import INTERRUPTED
 from localspec.cli.completions import complete_models
 from localspec.cli.first_run import with_model
-from localspec.cli.hands import Stream, Turns, tools_option
+from localspec.cli.hands import Stream, Turns, tools_option, wants_tools
 from localspec.cli.option_flags import launch_options, option_flags, reply_options
 from localspec.cli.prompt import read_prompt
 from localspec.cli.question import (
@@ -114,7 +114,7 @@ def run(words: tuple[str, ...], **flags: Any) -> int:
     def asked() -> Ask:
         return Ask(0, messages(), options, raw=text if said is None else None, aside=kept is None)
 
-    turns = Turns(tools=flags["tools"], quiet=flags["quiet"])
+    turns = Turns(flags)
     outcome = _answer(request, asked, flags, turns)
     if outcome is None:
         return INTERRUPTED
@@ -131,7 +131,7 @@ def _check(flags: dict[str, Any]) -> None:
         raise UsageError("--raw and --system cannot be combined: raw text has no system prompt")
     if flags["raw"] and (flags["go_on"] or flags["keep"] or flags["files"]):
         raise UsageError("--raw takes only a prompt: remove --continue, --keep and --file")
-    if flags["raw"] and flags["tools"]:
+    if flags["raw"] and wants_tools(flags):
         raise UsageError("--raw and --tools cannot be combined: raw text has no form for calls")
     if flags["go_on"] and (flags["system"], flags["persona"]) != (None, None):
         raise UsageError("--continue keeps the conversation's own system prompt: remove --system")
