@@ -79,6 +79,8 @@ class Feed:
         for message in self._session.poll():
             await self._react(message)
         if self._session.asking.work is not None:
+            for note in self._session.asking.work.news():
+                self._view.tell(note)
             await self._show_work(self._session.asking.work)
         self._tell_trouble()
         growing, first_text = self._session.asking.answering.growing, self._first_text()
