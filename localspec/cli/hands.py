@@ -100,7 +100,7 @@ def said_by(reply: Reply) -> Message:
     return replace(said, parts=(*said.parts, *calls))
 
 
-class Turns:
+class RepliesAndCalls:
     """The replies to one question of `run`, and the calls between them; see `Hands`.
 
     Args:

@@ -18,7 +18,7 @@ from localspec.chat.events import Event, Finished, Reply, Text
 from localspec.cli import INTERRUPTED
 from localspec.cli.completions import complete_models
 from localspec.cli.first_run import with_model
-from localspec.cli.hands import Stream, Turns, tools_option
+from localspec.cli.hands import RepliesAndCalls, Stream, tools_option
 from localspec.cli.option_flags import launch_options, option_flags, reply_options
 from localspec.cli.prompt import read_prompt
 from localspec.cli.question import (
@@ -93,7 +93,7 @@ def run(words: tuple[str, ...], **flags: Any) -> int:
 
         return start_chat({**flags, "plain": False})
     _check(flags)
-    turns = Turns(tools=flags["tools"], quiet=flags["quiet"])
+    turns = RepliesAndCalls(tools=flags["tools"], quiet=flags["quiet"])
     kept = None
     if flags["go_on"] or (_is_kept(flags) if flags["keep"] is None else flags["keep"]):
         from localspec.cli.kept import Kept  # noqa: PLC0415 - the history's database
@@ -170,7 +170,7 @@ def _at_terminal() -> bool:
 
 
 def _answer(
-    request: LaunchOptions, asked: Callable[[], Ask], flags: dict[str, Any], turns: Turns
+    request: LaunchOptions, asked: Callable[[], Ask], flags: dict[str, Any], turns: RepliesAndCalls
 ) -> RunOutcome | None:
     """Answer, by a server that has the model in memory, or else here; return None where loading was interrupted.
 

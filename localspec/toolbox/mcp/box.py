@@ -13,7 +13,7 @@ from localspec.calls import Tool
 from localspec.display import printable, printable_line
 from localspec.errors import UsageError
 from localspec.messages import ToolCall, ToolResult
-from localspec.toolbox.mcp.offers import Names, Offer
+from localspec.toolbox.mcp.offers import Names, OfferedTool
 from localspec.toolbox.mcp.servers import McpServer
 from localspec.toolbox.toolbox import Access, Proposal
 
@@ -121,7 +121,7 @@ class McpToolbox:
             self._loop.call_soon_threadsafe(self._cancel)
         self._thread.join(_END_S)
 
-    def _found(self, name: str) -> "tuple[Connection, Offer] | None":
+    def _found(self, name: str) -> "tuple[Connection, OfferedTool] | None":
         for connection in self._connections:
             offer = connection.offers.get(name)
             if offer is not None:

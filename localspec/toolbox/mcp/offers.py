@@ -37,7 +37,7 @@ class Listed:
 
 
 @dataclass(frozen=True, slots=True)
-class Offer:
+class OfferedTool:
     """A tool that may be called.
 
     Args:
@@ -80,7 +80,7 @@ class Names:
 
 def offers_of(
     server: str, listed: Iterable[Listed], names: Names, wanted: tuple[str, ...] | None
-) -> tuple[dict[str, Offer], list[str]]:
+) -> tuple[dict[str, OfferedTool], list[str]]:
     """Return the tools of a server that can be offered, by name, and why others cannot, a sentence each.
 
     Args:
@@ -89,7 +89,7 @@ def offers_of(
         names: of all servers' tools.
         wanted: names of those that are to be offered, as the server calls them; None wants all.
     """
-    offers: dict[str, Offer] = {}
+    offers: dict[str, OfferedTool] = {}
     notes: list[str] = []
     seen: set[str] = set()
     count = 0
@@ -119,12 +119,12 @@ def offers_of(
     return offers, notes
 
 
-def _offer(listed: Listed) -> Offer:
+def _offer(listed: Listed) -> OfferedTool:
     schema = _checked(listed.schema)
     description = printable(listed.description, "\n").strip()
     if len(description) > _MOST_DESCRIPTION:
         description = f"{description[:_MOST_DESCRIPTION]} …"
-    return Offer(Tool("", schema, description), listed.name, listed.only_reads)
+    return OfferedTool(Tool("", schema, description), listed.name, listed.only_reads)
 
 
 def _checked(schema: Any) -> dict[str, Any]:
