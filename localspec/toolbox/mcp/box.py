@@ -6,6 +6,7 @@ import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import CancelledError, wait
+from contextlib import suppress
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
@@ -117,8 +118,9 @@ class McpToolbox:
     def close(self) -> None:
         """End the servers, and all that they started."""
         self._begun.wait(_END_S)
-        if self._loop is not None and self._thread.is_alive():
-            self._loop.call_soon_threadsafe(self._cancel)
+        if self._loop is not None:
+            with suppress(RuntimeError):  # it is closed: all servers are gone
+                self._loop.call_soon_threadsafe(self._cancel)
         self._thread.join(_END_S)
 
     def _found(self, name: str) -> "tuple[Connection, OfferedTool] | None":
