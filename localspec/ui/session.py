@@ -287,4 +287,5 @@ class Session:
         if directory is not None and directory.is_dir():
             self.engine.restore_state(str(directory))
         if self.talk.messages:
-            self.engine.count(self.talk.turns(self.talk.messages[-1].id))
+            tools = () if self.asking.work is None else self.asking.work.tools
+            self.engine.count(self.talk.turns(self.talk.messages[-1].id), tools)
