@@ -1,10 +1,12 @@
 """Fixtures that need real weights, and hypothesis' profiles."""
 
+import gc
 import os
 import signal
 import sys
 import threading
 from collections import Counter
+from collections.abc import Generator
 from functools import cache
 from pathlib import Path
 from types import ModuleType
@@ -40,6 +42,17 @@ os.environ.setdefault("GOMP_SPINCOUNT", "1000")
 if threading.current_thread() is threading.main_thread():
     signal.signal(signal.SIGINT, signal.default_int_handler)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Collect without looking for garbage, and leave what was collected to the end: it is none."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 _WEIGHTS = {"smollm2_path", "vocabularies"}

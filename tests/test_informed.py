@@ -10,12 +10,15 @@ import pytest
 from localspec.chat.loaded_models import LoadedModels
 from localspec.chat.requests import Request
 from localspec.decoding.costs import PairCosts, PassCosts
-from localspec.decoding.drafters.model import ModelDrafter, _Proposal
+from localspec.decoding.drafters.growing_draft import GrowingDraft
+from localspec.decoding.drafters.model import ModelDrafter
 from localspec.decoding.policy.adaptive import AdaptivePolicy
 from localspec.decoding.round import Draft, Round, Spent, Verdict
 from localspec.launch.observe import Telemetry
 from localspec.options import ReplyOptions, SamplingParams
+from localspec.telemetry import prior
 from localspec.telemetry.recorder import Recorder
+from localspec.telemetry.reply import Pair
 from localspec.telemetry.switch import Switch
 from tests.telemetry.talking import PAIR, Talk
 from tests.toy import SAMPLED, CachedModel, random_table
@@ -102,8 +105,49 @@ def test_what_is_learnt_here_counts_beside_it() -> None:
     assert not _stops_at(policy)
     assert drafter._chance(1.6) > 0.9
     for _ in range(80):
-        drafter._last = _Proposal((5, 6), (1.6, 2.4))
+        drafter._last = proposed = GrowingDraft([4], 2, 100, (), SAMPLED, None, drafter._chance)
+        proposed._prefix += (5, 6)
+        proposed.gaps += (1.6, 2.4)
         draft = Draft((5, 6), (0.5, 0.5), "model", (1.6, 2.4))
         policy.learn(Round(draft, Verdict(0, 9), (9,), Spent(draft_s=0.02, verify_s=0.055)))
     drafter.expect({3: (0.99, 1000.0)}, greedy=False)
     assert drafter._chance(1.6) < 0.5
+
+
+def test_greedy_texts_and_others_are_asked_about_apart(
+    directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _told(directory, 1)
+    asked: list[bool] = []
+
+    def read(*_: object, greedy: bool, **__: object) -> dict[str, object]:
+        asked.append(greedy)
+        return {}
+
+    monkeypatch.setattr(prior, "read_prior", read)
+    models = SimpleNamespace(
+        target_name="a", draft_model_name=None, tokenizer=SimpleNamespace(piece=lambda _: b"")
+    )
+    (observer,) = Telemetry().observe(cast("LoadedModels", models), None, 1)
+    for temperature in (0.8, 0, 0.8):
+        options = ReplyOptions(SamplingParams(temperature=temperature))
+        observer.begin(Request(0, CODE, options), [1, 2, 3], _policy())
+    observer.close()
+    assert asked == [False, True]
+
+
+@pytest.mark.parametrize(("count", "plain_s"), [(1, TARGET.of(1)), (2, None)])
+def test_what_is_recorded_of_a_pair_is_no_path_and_no_pass_that_is_shared(
+    directory: Path, count: int, plain_s: float | None
+) -> None:
+    _told(directory, 1)
+    models = SimpleNamespace(
+        target_name="/home/ada/t.gguf",
+        draft_model_name="d",
+        tokenizer=SimpleNamespace(piece=lambda _: b""),
+    )
+    telemetry = Telemetry()
+    telemetry.observe(cast("LoadedModels", models), PairCosts(TARGET, DRAFT_MODEL), count)
+    assert telemetry.recorder is not None
+    assert telemetry.recorder.pair == Pair("t.gguf", "d", plain_s, count)
+    telemetry.close()

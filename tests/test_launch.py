@@ -17,6 +17,7 @@ from localspec.errors import (
 from localspec.launch import fit as fitting
 from localspec.launch import plan as launch
 from localspec.launch.drafting import DraftMode, draft_modes
+from localspec.launch.load import shared_chunk
 from localspec.launch.plan import LoadPlan, make_plan
 from localspec.models.fit import FitPlan, Machine, Place, PlaceUse
 from localspec.models.memory import Usage
@@ -269,3 +270,14 @@ def test_target_and_draft_model_are_fetched_side_by_side(
     draft_model.write_bytes(model_file())
     make_plan(LaunchOptions(target=str(target), draft_model=str(draft_model)))
     assert fetched == [[target, draft_model]]
+
+
+def test_a_prompt_is_cut_for_those_who_read_but_not_into_what_is_not_worth_a_pass() -> None:
+    def taking(seconds: float) -> PairCosts:
+        return PairCosts(PassCosts((1, 32), (0.01, seconds)))
+
+    assert shared_chunk(taking(0.4), None) is None
+    assert shared_chunk(None, 0.4) == 64
+    assert shared_chunk(taking(0.4), 0.4) == 64, "32 would be as long as they may wait"
+    assert shared_chunk(taking(0.1), 0.4) == 128
+    assert shared_chunk(taking(0.08), 0.4) == 160

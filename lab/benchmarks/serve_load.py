@@ -423,6 +423,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     body = {
         "max_tokens": given.max_tokens,
         "temperature": 0,
+        "repeat_penalty": 1.0,  # what a model's makers recommend is ours alone, and would be another text
         "seed": 1,
         "stream": True,
         "stream_options": {"include_usage": True},

@@ -69,7 +69,7 @@ class Assistant:
         observers: see every event.
         notes: what the user should know of how it was set up, a sentence each.
         load_s: seconds that loading took.
-        shared_chunk: most tokens of a prompt's chunk while others are answered; None cuts prompts as
+        shared_chunk: tokens of a prompt's chunk while others are answered, see `Scheduler`; None cuts prompts as
             if they were alone.
         prefixes: prepares a sequence for a prompt; None leaves it as it is.
     """

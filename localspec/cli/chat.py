@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, nullcontext
 from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -24,12 +24,10 @@ from localspec.errors import LocalspecError, UsageError
 from localspec.history.archive import History
 from localspec.options import ReplyOptions
 from localspec.storage.paths import data_dir
+from localspec.ui.opening import OpeningScreen, has_screens
 from localspec.ui.preferences import Preferences, read_preferences
 from localspec.ui.session import Session
 from localspec.ui.talk import Talk
-
-if TYPE_CHECKING:
-    from localspec.ui.app import ChatApp
 
 # A second Ctrl-C within so many seconds leaves.
 _AGAIN_S = 2.0
@@ -86,7 +84,7 @@ def start_chat(flags: dict[str, Any]) -> int:
         flags: those of `chat`, as they were given.
     """
     preferences = read_preferences()
-    own_models, screens = not named(flags), not flags["plain"] and _has_screens()
+    own_models, screens = not named(flags), not flags["plain"] and has_screens()
     # Screens have a list to choose from, and a conversation has its models.
     asks = own_models and not screens and not flags["go_on"]
     found = with_model(flags) if asks else configured(flags)
@@ -106,11 +104,9 @@ def start_chat(flags: dict[str, Any]) -> int:
 
             with unwind_on_terminate():
                 return _in_lines(session, preferences, flags)
-        app = _app(session, preferences)
-        app.run()
-        if app.failure is not None:
-            raise app.failure
-        return app.return_code or 0
+        painted = click.get_current_context().obj
+        with nullcontext(painted) if painted else OpeningScreen() as opening:
+            return _on_screens(session, preferences, opening)
     finally:
         session.close()
 
@@ -127,24 +123,15 @@ def _session(flags: dict[str, Any], preferences: Preferences) -> Session:
     return Session(engine, talk, launch, options, Path.cwd(), own, work)
 
 
-def _app(session: Session, preferences: Preferences) -> "ChatApp":
-    """Return the screens, in colours that suit the terminal unless the user chose some."""
-    from localspec.ui.ground import asking  # noqa: PLC0415
+def _on_screens(session: Session, preferences: Preferences, opening: OpeningScreen) -> int:
+    # Textual takes longer than anything else, which only screens should wait for; the terminal answers meanwhile.
+    from localspec.ui.app import ChatApp  # noqa: PLC0415
 
-    chosen = preferences.theme or os.environ.get("NO_COLOR")
-    with nullcontext(lambda: None) if chosen else asking(sys.stdin.fileno()) as answer:
-        # Textual costs 0.12 s of CPU, which only screens should; the terminal answers meanwhile.
-        from localspec.ui.app import ChatApp  # noqa: PLC0415
-
-        dark = answer()
-    return ChatApp(session, preferences, dark=dark is not False)
-
-
-def _has_screens() -> bool:
-    # Textual draws on stderr: redirected into a file, it would leave the terminal dark.
-    streams = (sys.stdin, sys.stdout, sys.stderr)
-    terminals = all(stream is not None and stream.isatty() for stream in streams)
-    return terminals and os.environ.get("TERM", "") not in {"", "dumb"}
+    app = ChatApp(session, preferences, opening=opening)
+    app.run()
+    if app.failure is not None:
+        raise app.failure
+    return app.return_code or 0
 
 
 def _in_lines(session: Session, preferences: Preferences, flags: dict[str, Any]) -> int:

@@ -18,7 +18,7 @@ from localspec.llama.build import build
 from localspec.llama.devices import devices
 from localspec.storage.paths import data_dir
 
-_MARKS = {"ok": " ", "note": "-", "broken": "!"}
+_MARKS = {"ok": " ", "note": "-", "warning": "?", "broken": "!"}
 
 
 @click.command()
@@ -29,7 +29,7 @@ def doctor(json_: bool, offline: bool, verify: bool) -> int:
     """Check this machine: llama.cpp, devices, memory, files, settings, network.
 
     The output holds no secrets and is safe to share. The exit code is 1 if something is broken;
-    having no network does not count.
+    having no network is only a warning.
     """
     facts = examine(offline=offline, verify=verify, progress=_tell_file)
     broken = [fact for fact in facts if fact.state == "broken"]
@@ -37,7 +37,7 @@ def doctor(json_: bool, offline: bool, verify: bool) -> int:
         click.echo(_as_json(facts))
     else:
         _print(facts)
-        click.echo(f"\n{_problems(len(broken))} found")
+        click.echo(f"\n{_found(facts)}")
     return 1 if broken else 0
 
 
@@ -57,8 +57,14 @@ def _print(facts: list[Fact]) -> None:
         click.echo(f"{_MARKS[fact.state]} {fact.name:18} {printable(fact.value)}")
 
 
-def _problems(count: int) -> str:
-    return "no problems" if not count else "1 problem" if count == 1 else f"{count} problems"
+def _found(facts: list[Fact]) -> str:
+    counts = [sum(fact.state == state for fact in facts) for state in ("broken", "warning")]
+    parts = [
+        f"{count or 'no'} {what}{'' if count == 1 else 's'}"
+        for count, what in zip(counts, ("problem", "warning"), strict=True)
+        if count or what == "problem"
+    ]
+    return f"{' and '.join(parts)} found"
 
 
 def _tell_file(name: str) -> None:

@@ -25,7 +25,6 @@ from localspec.ui.clean import clean
 if TYPE_CHECKING:
     from localspec.toolbox.loop import CarriedOut
     from localspec.toolbox.permissions import Decision, Permissions
-    from localspec.toolbox.rules import Rules
     from localspec.toolbox.toolbox import Proposal, Toolbox
     from localspec.ui.tool_work import ToolWork
 
@@ -55,8 +54,8 @@ def wants_tools(flags: Mapping[str, Any]) -> bool:
 
 def toolboxes(
     folder: Path, flags: Mapping[str, Any], notify: Callable[[str], None]
-) -> "tuple[Sequence[Toolbox], Rules, tuple[str, ...]]":
-    """Return the functions of a folder and of MCP servers, the user's rules for them, and what is to be known of them.
+) -> "tuple[Sequence[Toolbox], Permissions, tuple[str, ...]]":
+    """Return the functions of a folder and of MCP servers, what the user's rules permit, and what is to be known of them.
 
     Args:
         folder: where files are read and written.
@@ -72,6 +71,7 @@ def toolboxes(
     from localspec.toolbox.folder import Folder  # noqa: PLC0415
     from localspec.toolbox.mcp.box import McpToolbox  # noqa: PLC0415
     from localspec.toolbox.mcp.servers import named_servers  # noqa: PLC0415
+    from localspec.toolbox.permissions import Permissions  # noqa: PLC0415
     from localspec.toolbox.rules import Rules  # noqa: PLC0415
 
     folder = folder.resolve()
@@ -88,17 +88,15 @@ def toolboxes(
     servers = named_servers(flags["mcp"])
     if servers:
         boxes.append(McpToolbox(servers, notify, offline=flags["offline"]))
-    return boxes, rules, notes
+    return boxes, Permissions(rules), notes
 
 
 def work_of(folder: Path, flags: Mapping[str, Any]) -> "ToolWork":
     """Return what carries out calls in a folder for the chat; see `toolboxes`."""
-    news = SimpleQueue[str]()
-    from localspec.toolbox.permissions import Permissions  # noqa: PLC0415
     from localspec.ui.tool_work import ToolWork  # noqa: PLC0415
 
-    boxes, rules, notes = toolboxes(folder, flags, news.put)
-    return ToolWork(boxes, Permissions(rules), notes, news)
+    news = SimpleQueue[str]()
+    return ToolWork(*toolboxes(folder, flags, news.put), news)
 
 
 def typed_answer(text: str, stop: threading.Event | None = None) -> str:
@@ -131,11 +129,14 @@ def said_by(reply: Reply) -> Message:
     return replace(said, parts=(*said.parts, *calls))
 
 
-class Turns:
+class RepliesAndCalls:
     """The replies to one question of `run`, and the calls between them; see `Hands`.
 
     Args:
         flags: of the verb; with `quiet`, only what is refused because there is nobody to ask is written.
+
+    Raises:
+        UsageError: see `toolboxes`.
 
     Attributes:
         said: replies, and what came of their calls, in order.
@@ -143,8 +144,11 @@ class Turns:
     """
 
     def __init__(self, flags: Mapping[str, Any]) -> None:
-        self._flags, self._quiet = flags, flags["quiet"]
+        self._quiet = flags["quiet"]
         self._permissions: Permissions | None = None
+        if wants_tools(flags):
+            found = toolboxes(Path.cwd(), flags, self._tell)
+            self._boxes, self._permissions, self._notes = found
         self.said: list[Reply | CarriedOut] = []
         self.stopped = False
 
@@ -158,17 +162,14 @@ class Turns:
             reply: answers it, and writes the answer.
             stopped: says whether the user wants an end.
         """
-        if not wants_tools(self._flags):
+        if self._permissions is None:
             self.said.append(reply(asked))
             return self.last
         from localspec.toolbox.loop import ToolLoop, converse  # noqa: PLC0415
-        from localspec.toolbox.permissions import Permissions  # noqa: PLC0415
 
-        boxes, rules, notes = toolboxes(Path.cwd(), self._flags, self._tell)
-        for note in notes:
+        for note in self._notes:
             self._tell(note)
-        self._permissions = Permissions(rules)
-        loop = ToolLoop(boxes, self._permissions, self)
+        loop = ToolLoop(self._boxes, self._permissions, self)
 
         def ask(messages: Sequence[Message]) -> Message:
             self.said.append(reply(replace(asked, messages=tuple(messages), tools=loop.tools)))
@@ -176,7 +177,7 @@ class Turns:
 
         try:
             with _following(stopped) as stop:
-                wait_for(boxes, stop)
+                wait_for(self._boxes, stop)
                 converse(asked.messages, ask, loop, stop)
                 self.stopped = stop.is_set()
         finally:

@@ -6,11 +6,13 @@ from typing import Self
 
 from localspec.cli.progress_text import download_text
 from localspec.cli.redrawn_line import RedrawnLine, columns
+from localspec.display import duration_text
 from localspec.models.transfer import Progress
 from localspec.storage.paths import shown
 
 _REDRAW_S = 0.1
 _LONGEST_NAME = 40
+_ESTIMATED_AFTER_S = 3.0
 
 
 class ProgressLine:
@@ -26,7 +28,8 @@ class ProgressLine:
         self._last_s = 0.0
         self._begun: dict[str, tuple[Progress, float]] = {}
         self._latest: dict[str, Progress] = {}
-        self._measured: set[str] = set()
+        self._measured: dict[str, float] = {}
+        self._estimated: set[str] = set()
 
     def __enter__(self) -> Self:
         return self
@@ -63,12 +66,21 @@ class ProgressLine:
             self._line.draw(_named("loading ", name, f"  {share:.0%}"))
 
     def measure(self, name: str, share: float) -> None:
-        """Show how much of a model's passes is measured; elsewhere than on a terminal, that it is."""
-        if self._speaking and not self._line.drawn and name not in self._measured:
-            print(f"localspec: measuring {shown(name)} on this machine", file=sys.stderr)
-        self._measured.add(name)
-        if self._due(time.monotonic()):
-            self._line.draw(_named("measuring ", name, f" on this machine  {share:.0%}"))
+        """Show how much of a model's passes is measured, and how long that takes; elsewhere than on a terminal, that it is."""
+        now = time.monotonic()
+        begun_s = self._measured.setdefault(name, now)
+        passed_s = now - begun_s
+        known = share > 0 and passed_s >= _ESTIMATED_AFTER_S
+        left = f", {duration_text(passed_s / share - passed_s)} left" if known else ""
+        if self._speaking and not self._line.drawn and begun_s == now:
+            print(f"localspec: measuring {shown(name)} on this machine, once", file=sys.stderr)
+        elif self._speaking and not self._line.drawn and left and name not in self._estimated:
+            self._estimated.add(name)
+            print(f"localspec: measured {share:.0%}{left}", file=sys.stderr)
+        if self._due(now):
+            self._line.draw(
+                _named("measuring ", name, f" on this machine, once  {share:.0%}{left}")
+            )
 
     def hash(self, name: str, share: float) -> None:
         """Show how much of a model's file is hashed."""

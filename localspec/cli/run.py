@@ -18,7 +18,7 @@ from localspec.chat.events import Event, Finished, Reply, Text
 from localspec.cli import INTERRUPTED
 from localspec.cli.completions import complete_models
 from localspec.cli.first_run import with_model
-from localspec.cli.hands import Stream, Turns, tools_option, wants_tools
+from localspec.cli.hands import RepliesAndCalls, Stream, tools_option, wants_tools
 from localspec.cli.option_flags import launch_options, option_flags, reply_options
 from localspec.cli.prompt import read_prompt
 from localspec.cli.question import (
@@ -62,6 +62,9 @@ from localspec.options import LaunchOptions, ReplyOptions
 @click.option(
     "--json", "json_", is_flag=True, help="Print one JSON object with the text and figures."
 )
+@click.option(
+    "--code", is_flag=True, help="Print only the code of the answer, when it is complete."
+)
 @click.option("--quiet", is_flag=True, help="Print only errors on stderr.")
 @option_flags("device")
 @tools_option()
@@ -97,6 +100,7 @@ def run(words: tuple[str, ...], **flags: Any) -> int:
         kept = Kept(go_on=flags["go_on"])
         flags["model"] = flags["model"] or (kept.model if named(flags) is None else None)
     flags = with_own(with_model(flags))
+    turns = RepliesAndCalls(flags)
     options, request = reply_options(flags), launch_options(flags)
     text = read_prompt(prompt)
     said = None if flags["raw"] else question(text, flags, prompt or "")
@@ -114,7 +118,6 @@ def run(words: tuple[str, ...], **flags: Any) -> int:
     def asked() -> Ask:
         return Ask(0, messages(), options, raw=text if said is None else None, aside=kept is None)
 
-    turns = Turns(flags)
     outcome = _answer(request, asked, flags, turns)
     if outcome is None:
         return INTERRUPTED
@@ -129,6 +132,8 @@ def _check(flags: dict[str, Any]) -> None:
     """Raise UsageError where flags cannot be combined."""
     if flags["raw"] and (flags["system"], flags["persona"]) != (None, None):
         raise UsageError("--raw and --system cannot be combined: raw text has no system prompt")
+    if flags["code"] and (flags["json_"] or flags["show_thinking"]):
+        raise UsageError("--code prints nothing else: remove --json and --show-thinking")
     if flags["raw"] and (flags["go_on"] or flags["keep"] or flags["files"]):
         raise UsageError("--raw takes only a prompt: remove --continue, --keep and --file")
     if flags["raw"] and wants_tools(flags):
@@ -137,9 +142,21 @@ def _check(flags: dict[str, Any]) -> None:
         raise UsageError("--continue keeps the conversation's own system prompt: remove --system")
 
 
+def _print_code(text: str, *, quiet: bool) -> None:
+    """Print the blocks of code; where there are none, the answer may be nothing but code."""
+    from localspec.chat.code_blocks import code_blocks  # noqa: PLC0415 - few want only that
+
+    blocks = code_blocks(text)
+    if not (blocks or quiet):
+        click.echo("localspec: the answer has no block of code: printing all of it", err=True)
+    stream = AnswerStream(silent=False, show_thinking=False)
+    stream.write(Text("\n\n".join(blocks) or text))
+    stream.end()
+
+
 def _is_chat(flags: dict[str, Any]) -> bool:
     """Return whether nobody but a person at a terminal could say what to answer."""
-    asked = ("raw", "json_", "files", "template", "show_thinking", "quiet")
+    asked = ("raw", "json_", "code", "files", "template", "show_thinking", "quiet")
     return _at_terminal() and not any(flags[each] for each in asked)
 
 
@@ -153,7 +170,7 @@ def _at_terminal() -> bool:
 
 
 def _answer(
-    request: LaunchOptions, asked: Callable[[], Ask], flags: dict[str, Any], turns: Turns
+    request: LaunchOptions, asked: Callable[[], Ask], flags: dict[str, Any], turns: RepliesAndCalls
 ) -> RunOutcome | None:
     """Answer, by a server that has the model in memory, or else here; return None where loading was interrupted.
 
@@ -163,7 +180,8 @@ def _answer(
         flags: of the verb.
         turns: carries out what is called.
     """
-    stream = AnswerStream(silent=flags["json_"], show_thinking=flags["show_thinking"])
+    silent = flags["json_"] or flags["code"]
+    stream = AnswerStream(silent=silent, show_thinking=flags["show_thinking"])
     shown = _Shown(stream, tells=not flags["quiet"])
 
     def answer(asked: Ask, stream: Stream, stopped: Callable[[], bool]) -> Reply:
@@ -252,6 +270,8 @@ def _report(outcome: RunOutcome, text: str, options: ReplyOptions, flags: dict[s
 
         workload = flags["workload"] or workload_of(text, reply.text)
         click.echo(as_json(outcome, workload, only_ascii=only_ascii))
+    if flags["code"]:
+        _print_code(reply.text, quiet=flags["quiet"])
     if not flags["quiet"] and not flags["json_"]:
         click.echo(one_line(outcome), err=True)
     bound = options.answer_grammar is not None

@@ -14,6 +14,7 @@ from localspec.cli.completions import complete_models
 from localspec.cli.listening import LOOPBACK, listening
 from localspec.cli.option_flags import option_flags, parallel_count
 from localspec.cli.settings import configured
+from localspec.cli.words import require_model
 from localspec.errors import UsageError
 
 _MOST_WAITING = 10_000
@@ -110,7 +111,7 @@ def serve(name: str | None, **flags: Any) -> int:
         from localspec.cli.background import start_in_background  # noqa: PLC0415
 
         return start_in_background([each for each in sys.argv[1:] if each != "--background"])
-    flags["model"] = flags["model"] or name
+    flags["model"] = flags["model"] or (name and require_model(name))
     keys = _keys(flags["api_key_file"])
     if flags["host"] not in {None, *LOOPBACK} and not keys:
         raise UsageError(

@@ -12,6 +12,7 @@ from localspec.storage.paths import data_dir, shown
 
 @click.command()
 @click.option("--since", metavar="WHEN", help="Only since this time: 2026-11-20, 12h, 7d, 4w.")
+@click.option("--all", "all_", is_flag=True, help="Print every table, not only the first.")
 @click.option("--json", "json_", is_flag=True, help="Print one JSON object.")
 @click.option("--html", metavar="FILE", help="Write a page with plots, which needs no network.")
 @click.option("--replies", type=click.IntRange(1), metavar="N", help="List the last N replies.")
@@ -23,12 +24,15 @@ from localspec.storage.paths import data_dir, shown
 )
 def stats(
     since: str | None,
+    all_: bool,
     json_: bool,
     html: str | None,
     replies: int | None,
     retag: tuple[str, ...],
 ) -> None:
-    """Show what drafting did on this machine: acceptance, speed and time by pair, kind of text, drafter and draft length.
+    """Show what drafting did on this machine: acceptance, speed and time saved, by pair.
+
+    With --all also by kind of text, drafter, draft length and more.
 
     Answers record counts and times, which stay on this machine; see `localspec telemetry --help`.
     `bench` and `ab` record nothing.
@@ -61,7 +65,7 @@ def stats(
     if json_:
         click.echo(as_json(report))
     elif html is None:
-        click.echo(terminal_view(report), nl=False)
+        click.echo(terminal_view(report, every=all_), nl=False)
     else:
         click.echo(f"localspec: wrote {shown(html)}", err=True)
 

@@ -124,8 +124,8 @@ class Scheduler(Generic[T]):
         models: the sequences of the target, and of the draft model if one is used: as many.
         cancel: the flag that stops a running pass; set, it ends all sequences.
         clock: seconds, monotonic.
-        shared_chunk: most tokens of a prompt's chunk while others run; None cuts prompts as if
-            they were alone, which equal text needs to the bit.
+        shared_chunk: tokens of a prompt's chunk while others are answered, of its last one up to half as many more;
+            None cuts prompts as if they were alone, which equal text needs to the bit.
         on_chunk: called after each chunk of a prompt with its slot, the tokens of it that are
             evaluated, and all of it.
 
@@ -229,10 +229,12 @@ class Scheduler(Generic[T]):
         request, running = self._request(slot), self._running[slot]
         model = self._models[request.role]
         most = model.n_batch
-        if self._shared_chunk is not None and len(self._running) > 1:
+        if self._shared_chunk is not None and len(behind) < len(self._running):
             most = min(most, self._shared_chunk)
         tokens, view = request.tokens, model.views[slot]
         left = len(tokens) - min(view.common_prefix(tokens), len(tokens) - request.rows)
+        if left <= most + most // 2 and left <= model.n_batch:
+            most = left  # a rest would be a pass that mostly reads weights
         if left <= most and request.rows:
             running.missing = left  # what another one has is copied
             return self._merged(request.role, [slot])

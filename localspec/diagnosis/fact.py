@@ -6,7 +6,7 @@ from typing import Literal
 
 from localspec.errors import LocalspecError
 
-State = Literal["ok", "note", "broken"]
+State = Literal["ok", "note", "warning", "broken"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,7 +17,7 @@ class Fact:
         section: what it belongs to.
         name: what it is about.
         value: what was found.
-        state: `note` is worth knowing, such as no network; `broken` needs mending.
+        state: `note` is worth knowing; with a `warning`, such as no network, something does not work; `broken` needs mending.
     """
 
     section: str

@@ -13,6 +13,7 @@ from localspec.diagnosis.fact import Fact
 
 DEADLINE_S = 5.0
 _DEFAULT = "https://huggingface.co"
+_LEFT = "models on this machine work, others cannot be downloaded"
 _SET = ("HF_TOKEN", "HF_HUB_OFFLINE", "HTTPS_PROXY", "HTTP_PROXY")
 
 
@@ -38,7 +39,10 @@ def network(*, offline: bool, deadline_s: float = DEADLINE_S) -> Iterator[Fact]:
         yield Fact("network", name, "not asked, HF_HUB_OFFLINE", "note")
     else:
         problem = _in_time(endpoint.rstrip("/") + "/api/models?limit=1", deadline_s)
-        yield Fact("network", name, problem or "answers", "note" if problem else "ok")
+        if problem is None:
+            yield Fact("network", name, "answers")
+        else:
+            yield Fact("network", name, f"{problem}; {_LEFT}", "warning")
 
 
 def _in_time(url: str, deadline_s: float) -> str | None:

@@ -15,11 +15,9 @@ from localspec.llama.model import LlamaModel
 from localspec.options import LoadOptions
 
 WIDEST = 16
-# ggml looks at the cache in blocks, and may cut it into ranges beyond the first. So passes are
+# ggml looks at the cache in blocks of 256, and may cut it into ranges beyond the first. So passes are
 # tried inside of blocks and across their boundaries.
-_BLOCK = 256
 DEPTHS = (120, 255, 300, 511, 767)
-_THOROUGHLY = 2  # depths inside of blocks; elsewhere only widths that were safe so far are tried
 _TEXT = (
     "def mean(values: list[float]) -> float:\n    return sum(values) / len(values)\n\n"
     "The ferry left at 7:45, twelve minutes late, with 63 people on board. Nobody minded: the sea "
@@ -79,14 +77,24 @@ def _compared(
     depths: Sequence[int],
     on_progress: Callable[[float], None],
 ) -> SafeWidths:
-    """Compare at several depths; how far an unsafe width is off is found out at two of them."""
+    """Compare at several depths; a width that is unsafe at one is not tried again."""
     unsafe: dict[int, float] = {}
-    inside = [depth for depth in depths if depth % _BLOCK + WIDEST < _BLOCK][:_THOROUGHLY]
-    for done, depth in enumerate(depths, start=1):
-        tried = [w for w in range(2, WIDEST + 1) if depth in inside or w not in unsafe]
-        for width, gap in differences_at(model, tokens, depth, tried).items():
-            unsafe[width] = max(gap, unsafe.get(width, 0.0))
-        on_progress(done / len(depths))
+    tried, done = list(range(2, WIDEST + 1)), 0
+    left = len(tried) * len(depths)
+
+    def count() -> None:
+        nonlocal done, left
+        done, left = done + 1, left - 1
+        on_progress(done / (done + left))
+
+    on_progress(0.0)
+    for after, depth in zip(reversed(range(len(depths))), depths, strict=True):
+        unsafe |= differences_at(model, tokens, depth, tried, count)
+        tried = [width for width in tried if width not in unsafe]
+        left = len(tried) * after
+        if not tried:
+            break
+    on_progress(1.0)
     if not depths:
         return SafeWidths((1,), {})
     safe = tuple(width for width in range(1, WIDEST + 1) if width not in unsafe)
@@ -94,7 +102,11 @@ def _compared(
 
 
 def differences_at(
-    model: LanguageModel, tokens: Sequence[int], depth: int, widths: Sequence[int]
+    model: LanguageModel,
+    tokens: Sequence[int],
+    depth: int,
+    widths: Sequence[int],
+    on_width: Callable[[], None] = lambda: None,
 ) -> dict[int, float]:
     """Return by how much passes differ from single tokens after `depth` tokens, where they do.
 
@@ -107,6 +119,7 @@ def differences_at(
         tokens: at least `depth + max(widths) + 1`.
         depth: tokens before the pass.
         widths: of the passes to try.
+        on_width: called after each.
 
     Returns:
         By width, the largest absolute difference; a width whose rows are equal bit for bit is not
@@ -123,6 +136,7 @@ def differences_at(
         changed = [gap for gap in gaps if gap is not None]
         if changed:
             found[width] = max(changed)
+        on_width()
     return found
 
 

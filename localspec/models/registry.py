@@ -202,7 +202,12 @@ def _named(entries: Iterable[ModelEntry]) -> dict[str, ModelEntry]:
 def _unknown(what: str, name: str, known: Iterable[str]) -> str:
     names = list(known)
     meant = like(name[:_LONGEST_NAME], names)
-    said = f"did you mean {_either(meant)}?" if meant else f"choose one of {name_list(names)}"
+    if meant:
+        said = f"did you mean {_either(meant)}?"
+    elif len(names) <= _NAMES_SHOWN:
+        said = f"choose one of {name_list(names)}"
+    else:  # the first ones of a long list are not what anybody meant
+        said = "`localspec search` lists all, `localspec recommend` those that suit this machine"
     return f"there is no {what} {name[:_LONGEST_NAME]!r}: {said}"
 
 

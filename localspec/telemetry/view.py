@@ -34,13 +34,19 @@ def html_page(report: Report, now_s: float) -> str:
     return console.export_html(code_format=_PAGE)
 
 
-def terminal_view(report: Report) -> str:
-    """Return it for stdout: with colours where that is a terminal, as wide as that is, or as its lines are."""
+def terminal_view(report: Report, *, every: bool = True) -> str:
+    """Return it for stdout: with colours where that is a terminal, as wide as that is, or as its lines are.
+
+    Args:
+        report: what is said.
+        every: whether all of it is, or only what matters most.
+    """
     console = _console()
     if not console.is_terminal:
         console.width = _NO_WIDTH
     with console.capture() as captured:
-        console.print(Group(*view(report, bars=console.encoding == "utf-8")))
+        parts = view(report, bars=console.encoding == "utf-8") if every else brief_view(report)
+        console.print(Group(*parts))
     return "".join(f"{line.rstrip()}\n" for line in captured.get().splitlines())
 
 
@@ -81,9 +87,18 @@ def view(report: Report, *, wide: bool = False, bars: bool = True) -> Iterator[R
         yield from _trend(report)
     if wide and len(by["time"]) > 1:
         yield from _section("by time", {minute(at): its for at, its in by["time"].items()}, wide)
-    if report.shifts:
-        yield _title("what changed")
-        yield from (f"  {said_of_shift(shift)}" for shift in report.shifts[:10])
+    yield from _changes(report, 10)
+
+
+def brief_view(report: Report) -> Iterator[RenderableType]:
+    """Yield what matters most of a report: what was saved, by which pair, and what changed lately."""
+    if report.total.rounds == 0:
+        yield from view(report)
+        return
+    yield from _head(report)
+    yield from _section("by pair", report.by["pair"], wide=False)
+    yield from _changes(report, 1)
+    yield "\n--all shows this by kind of text, drafter, depth and position, and where the time went"
 
 
 def replies_view(replies: Iterable[ReplyRecord]) -> Iterator[str]:
@@ -130,6 +145,12 @@ def _said_of_plain(cost: PlainCost) -> str:
     if cost.source == "measured":
         return f"{known}measured in {cost.rounds} rounds; compared within the hour, at the same depth of the context"
     return f"{known}as calibrated in a short context: too few rounds ran without a draft"
+
+
+def _changes(report: Report, most: int) -> Iterator[RenderableType]:
+    if report.shifts:
+        yield _title("what changed")
+        yield from (f"  {said_of_shift(shift)}" for shift in report.shifts[:most])
 
 
 def said_of_shift(shift: Shift) -> str:

@@ -12,19 +12,21 @@ from typing import ClassVar
 from textual.app import App, ComposeResult, SystemCommand
 from textual.binding import BindingType
 from textual.filter import LineFilter, NoColor
-from textual.screen import Screen
+from textual.screen import ModalScreen, Screen
 
 from localspec.history.records import content_of
 from localspec.ui.attach import unmatched
 from localspec.ui.colours import DARK, LIGHT, THEMES
 from localspec.ui.commands import BY_NAME, COMMANDS, Command, parse
 from localspec.ui.composer import Composer
-from localspec.ui.copying import code_blocks
+from localspec.ui.copying import code_of
+from localspec.ui.driver import after
 from localspec.ui.feed import Feed
 from localspec.ui.guard import LineGuard
 from localspec.ui.keys import IN_APP
 from localspec.ui.main_view import MainView
 from localspec.ui.message_view import MessageView
+from localspec.ui.opening import OpeningScreen
 from localspec.ui.preferences import Preferences
 from localspec.ui.quoted import unquoted
 from localspec.ui.screens import Screens
@@ -41,7 +43,7 @@ class ChatApp(App[None]):
     Args:
         session: what it shows.
         preferences: how the user likes it.
-        dark: whether the terminal's background is; decides where the user has not.
+        opening: had the terminal before, and knows its background, which decides where the user has not.
     """
 
     CSS_PATH = "app.tcss"
@@ -50,15 +52,19 @@ class ChatApp(App[None]):
     HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (110, "-wide")]  # noqa: RUF012 - as Textual has it
 
     def __init__(
-        self, session: Session, preferences: Preferences | None = None, *, dark: bool = True
+        self,
+        session: Session,
+        preferences: Preferences | None = None,
+        *,
+        opening: OpeningScreen | None = None,
     ) -> None:
-        super().__init__()
+        super().__init__(driver_class=None if opening is None else after(opening))
         for each in THEMES:
             self.register_theme(each)
-        self.theme = DARK if dark else LIGHT
+        self.theme = DARK if opening is None or opening.dark else LIGHT
         self.session = session
         self.preferences = preferences or Preferences()
-        self._early = ""
+        self._early: list[str] = []
         self._told_s = -_AGAIN_S
         # The same ones every time: Textual keeps lines by the filters that they passed.
         self._gates: tuple[LineFilter, ...] = (LineGuard(),)
@@ -82,15 +88,13 @@ class ChatApp(App[None]):
         self.theme_changed_signal.subscribe(self, lambda each: self._front.theme_changed(each.name))
         await self.view.show_messages()
         self.view.entry.composer.focus()
-        self.view.tell_state()
         self.call_after_refresh(self._start)
 
     async def _start(self) -> None:
         """Start the engine, and take up what was sent since the first paint."""
         self._feed.start()
         self.view.entry.composer.recall[:0] = self.session.talk.history.questions(_RECALLED)
-        text, self._early = self._early, ""
-        if text:
+        for text in self._early:
             await self._front.attempt(self._send(text))
 
     def _end_when_told(self) -> None:
@@ -120,7 +124,8 @@ class ChatApp(App[None]):
         if self._feed.started:
             await self._front.attempt(self._send(event.text))
         else:
-            self._early = event.text
+            sent = "".join(self._early)  # stays in the composer until it is accepted
+            self._early.append(event.text.removeprefix(sent))
 
     async def _send(self, text: str) -> None:
         text, typed = unquoted(text), text
@@ -149,9 +154,11 @@ class ChatApp(App[None]):
         await self._front.show_answer()
 
     async def action_command(self, name: str) -> None:
-        """Run a command without an argument, by its key."""
+        """Run a command without an argument, by its key; the same key closes the sheet that it opened."""
         if len(self.screen_stack) == 1 and (self._feed.started or BY_NAME[name].while_busy):
             await self._front.run(name)
+        elif isinstance(self.screen, ModalScreen) and self._front.last == name:
+            self.screen.dismiss(None)
 
     async def action_message(self, what: str) -> None:
         """Do something with the message that has the focus."""
@@ -170,7 +177,7 @@ class ChatApp(App[None]):
             case "copy":
                 front.copy(message.message.typed or content_of(message.message))
             case "code":
-                blocks = code_blocks(message.message.text)
+                blocks = code_of(message.message.text)
                 front.copy(blocks[-1 - view.copied % len(blocks)])
                 view.copied += 1
             case "branch":
@@ -186,8 +193,9 @@ class ChatApp(App[None]):
                 pass
 
     def action_stop(self) -> None:
-        """Stop what runs; otherwise go back to the composer, and leave an edited question as it was."""
+        """Stop what runs; otherwise close the stats, leave an edited question as it was, and go back to the composer."""
         if not self.session.stop():
+            self.view.close_stats()
             self._front.leave_edited()
             self.view.entry.composer.focus()
 

@@ -10,6 +10,7 @@ from textual.widgets import Static
 from localspec.ui.clean import clean_line
 from localspec.ui.colours import Line, content_of, keys_of
 from localspec.ui.figures import FREE, FULL
+from localspec.ui.first_frame import STARTING
 
 _GAP = "  "
 # With less of it, nobody would know what it says.
@@ -39,7 +40,7 @@ class StatusLine(Static):
 
     def __init__(self) -> None:
         super().__init__(id="status", markup=False)
-        self._left = ""
+        self._left = STARTING
         self._right: tuple[str, ...] = ()
 
     def tell(self, left: str, right: Sequence[str]) -> None:

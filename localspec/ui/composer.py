@@ -10,6 +10,7 @@ from textual.widgets import TextArea
 
 from localspec.ui.clean import clean_input
 from localspec.ui.completion import Completion, complete
+from localspec.ui.first_frame import PLACEHOLDER
 from localspec.ui.keys import IN_COMPOSER
 from localspec.ui.quoted import goes_on
 
@@ -49,7 +50,7 @@ class Composer(TextArea):
             show_line_numbers=False,
             compact=True,
             tab_behavior="focus",
-            placeholder="Ask something. / for commands, @ for files, F1 for keys.",
+            placeholder=PLACEHOLDER,
         )
         self.cursor_blink = False  # the screen would be drawn twice a second for it
         self.folder = folder
@@ -72,9 +73,10 @@ class Composer(TextArea):
         self.post_message(self.Sent(text))
 
     def accept(self, text: str) -> None:
-        """Take note that a text was sent: it can be recalled, and the composer is empty."""
+        """Take note that a text was sent: it can be recalled, and what was typed behind it stays."""
         self._remember(text)
-        self.fill("")
+        written = self.text
+        self.fill(written[len(text) :].lstrip("\n") if written.startswith(text) else "")
 
     def put_aside(self) -> None:
         """Keep what is being written where it can be recalled: something else takes its place."""
@@ -118,9 +120,6 @@ class Composer(TextArea):
             event.stop()
             event.prevent_default()
             return
-        if event.key == "enter":
-            event.prevent_default()  # the binding sends
-            return
         if event.key == "up" and self.cursor_at_first_line and self._recall(-1):
             event.stop()
             event.prevent_default()
@@ -129,7 +128,14 @@ class Composer(TextArea):
             event.stop()
             event.prevent_default()
             return
-        await super()._on_key(event)
+        # At once, and not when the key went through all parents: letters that follow it would come before it.
+        if not event.is_printable and await self.app._check_bindings(event.key):  # noqa: SLF001
+            event.stop()
+            event.prevent_default()
+        elif event.key == "enter":
+            event.prevent_default()  # a binding sends, be it of another key
+        else:
+            await super()._on_key(event)
 
     async def _on_paste(self, event: events.Paste) -> None:
         event.stop()

@@ -3,7 +3,6 @@
 from localspec.errors import UsageError
 from localspec.models.registry import load_registry
 from localspec.ui.copying import copied
-from localspec.ui.export import write_export
 from localspec.ui.front import Front
 from localspec.ui.program_commands import model
 
@@ -148,6 +147,8 @@ async def export(front: Front, argument: str) -> None:
     talk = front.session.talk
     if talk.conversation is None:
         raise UsageError("this conversation is empty: there is nothing to export")
+    from localspec.ui.export import write_export  # noqa: PLC0415 - not for the first frame
+
     path = write_export(talk.history, talk.conversation, argument, front.session.folder)
     front.tell(f"written to {path}")
 

@@ -1,12 +1,10 @@
 """What a copy takes: an answer, a block of its code, or a whole conversation. No Textual."""
 
-import re
 from collections.abc import Sequence
 
+from localspec.chat.code_blocks import code_blocks
 from localspec.errors import UsageError
 from localspec.history.records import StoredMessage, content_of
-
-_CODE = re.compile(r"^ {0,3}(`{3,}|~{3,})[^\n]*\n(.*?)(?:^ {0,3}\1|\Z)", re.DOTALL | re.MULTILINE)
 
 
 def copied(messages: Sequence[StoredMessage], what: str) -> str:
@@ -29,7 +27,7 @@ def copied(messages: Sequence[StoredMessage], what: str) -> str:
         raise UsageError("no answer to copy yet")
     if not what:
         return answers[-1]
-    blocks = code_blocks(answers[-1])
+    blocks = code_of(answers[-1])
     if what == "code":
         return blocks[-1]
     if not what.isdecimal() or not 1 <= int(what) <= len(blocks):
@@ -39,13 +37,13 @@ def copied(messages: Sequence[StoredMessage], what: str) -> str:
     return blocks[int(what) - 1]
 
 
-def code_blocks(text: str) -> list[str]:
+def code_of(text: str) -> list[str]:
     """Return the blocks of code in an answer.
 
     Raises:
         UsageError: there are none.
     """
-    blocks = [match[2].rstrip("\n") for match in _CODE.finditer(text)]
+    blocks = code_blocks(text)
     if not blocks:
         raise UsageError("this answer has no block of code: /copy takes all of it")
     return blocks

@@ -16,6 +16,7 @@ from localspec.engine.protocol import (
 )
 from localspec.storage.files import size_text
 from localspec.ui.clean import clean_line
+from localspec.ui.first_frame import STARTING
 
 
 class Phase(Enum):
@@ -87,7 +88,7 @@ class EngineState:
             case Phase.IDLE:
                 return "no model loaded: F8 chooses one"
             case _:
-                return self.progress or "starting the engine"
+                return self.progress or STARTING
 
     def _at(self, progress: str) -> None:
         self.phase, self.progress = Phase.LOADING, clean_line(progress)

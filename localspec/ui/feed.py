@@ -1,6 +1,7 @@
 """Feed: takes what the engine sends, ten times a second, and has the screen show it."""
 
 import gc
+import os
 import time
 
 from textual.app import App
@@ -63,6 +64,7 @@ class Feed:
             self._view.tell("; ".join(session.asking.work.notes))
         # All that is here will stay: without looking through it, collecting garbage stops no frame for 50 ms.
         gc.freeze()
+        gc.enable()
         self._view.tell_state()
         # Beside the engine, which loads now, and not when the first answer comes.
         app.run_worker(prepare, thread=True, exit_on_error=False)
@@ -70,6 +72,10 @@ class Feed:
         self._eager = app.set_interval(_EAGER_S, self._poll, pause=True)
 
     async def _poll(self) -> None:
+        if not (
+            self._app.is_headless or os.isatty(0)
+        ):  # it is gone, and nobody may have sent a signal
+            self._app.exit()
         for message in self._session.poll():
             await self._react(message)
         if self._session.asking.work is not None:

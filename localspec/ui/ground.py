@@ -3,41 +3,18 @@
 import os
 import re
 import select
-import termios
 import time
-import tty
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 
 # What nearly every terminal answers stands behind what some do not: nobody waits for an answer that will not come.
-_QUESTION = b"\x1b]11;?\x1b\\\x1b[c"
+QUESTION = b"\x1b]11;?\x1b\\\x1b[c"
 _COLOUR = re.compile(rb"\x1b\]11;rgba?:([0-9a-fA-F]+)/([0-9a-fA-F]+)/([0-9a-fA-F]+)")
+_ANSWERS = re.compile(rb"\x1b\]11;[^\x07\x1b]*(?:\x07|\x1b\\)|\x1b\[\?[\d;]*c")
 _END = re.compile(rb"\x1b\[\?[\d;]*c")
 _PATIENCE_S = 0.2
 # What comes later would be taken for keys; over a slow line it may.
 _PATIENCE_FROM_AFAR_S = 1.0
 # How bright red, green and blue are to the eye (ITU-R BT.601).
 _WEIGHTS = (0.299, 0.587, 0.114)
-
-
-@contextmanager
-def asking(terminal: int) -> Iterator[Callable[[], bool | None]]:
-    """Ask a terminal, and yield what waits for its answer: True for dark, None where it does not say.
-
-    Args:
-        terminal: descriptor of one that nobody else reads meanwhile.
-    """
-    try:
-        before = termios.tcgetattr(terminal)
-    except termios.error:
-        yield lambda: None
-        return
-    try:
-        tty.setcbreak(terminal, termios.TCSANOW)
-        os.write(terminal, _QUESTION)
-        yield lambda: is_dark(_answer(terminal))
-    finally:
-        termios.tcsetattr(terminal, termios.TCSANOW, before)
 
 
 def is_dark(answer: bytes) -> bool | None:
@@ -50,8 +27,13 @@ def is_dark(answer: bytes) -> bool | None:
     return bool(bright < 0.5)
 
 
-def _answer(terminal: int) -> bytes:
-    """Return what the terminal answered, or what it said in the time that it has."""
+def typed(said: bytes) -> bytes:
+    """Return what was typed while the terminal answered."""
+    return _ANSWERS.sub(b"", said)
+
+
+def answer(terminal: int) -> bytes:
+    """Return what the terminal said up to its answer to `QUESTION`, or in the time that it has."""
     patience_s = _PATIENCE_FROM_AFAR_S if "SSH_CONNECTION" in os.environ else _PATIENCE_S
     end_s, said = time.monotonic() + patience_s, b""
     while not _END.search(said):

@@ -16,6 +16,7 @@ _KEYS_FIRST = "Enter chooses · a lists all · n quits"
 
 _FIRST = "These suit this machine best. Enter makes one your default model."
 _LATER = "★ suits this machine · ● loaded · download size · tokens/s on this machine"
+_LOOKING = "looking at this machine"
 _OFFLINE = "You are offline: these models are on this machine."
 
 
@@ -30,16 +31,25 @@ class Picker(ListSheet):
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("a", "show_all", "All models", show=False),
-        Binding("n,ctrl+c", "leave", "Leave", show=False, priority=True),
+        Binding("n", "leave", "Leave", show=False),
+        Binding("ctrl+c", "leave", "Leave", show=False, priority=True),
     ]
 
     def __init__(self, loaded: str, *, first: bool = False, offline: bool = False) -> None:
         self._loaded, self._few, self._first, self._offline = loaded, first, first, offline
-        self._pairs = self._possible(choices())
+        self._pairs, self._words = self._possible(choices()), ""
         note = _OFFLINE if offline else _FIRST if first else _LATER
         title = "Choose a model" if first else "Models"
-        super().__init__(title, [], note=note, keys=_KEYS_FIRST if first else _KEYS)
-        self.rows = self._rows()
+        super().__init__(
+            title,
+            [],
+            note=note,
+            keys=_KEYS_FIRST if first else _KEYS,
+            # Those few are chosen by single keys.
+            search=None if first else self._fitting,
+        )
+        # What suits best is not known yet, and a list that is exchanged under the user's eyes is worse than none.
+        self.rows = [SheetRow("", _LOOKING)] if first else self._rows()
         self._begin_at = next((n for n, row in enumerate(self.rows) if row.key == loaded), 0)
 
     def on_mount(self) -> None:
@@ -63,17 +73,21 @@ class Picker(ListSheet):
             self.app.call_from_thread(self._learn, found)
 
     def _learn(self, found: list[PairChoice]) -> None:
-        marked, untouched = self.marked, self.list.highlighted in {None, self._begin_at}
+        places = {each.name: at for at, each in enumerate(self._pairs)}
         self._pairs = self._possible(found)
-        rows = self._rows()
-        self.fill(rows)
-        # The cursor stays on its model; where nobody moved it and none is loaded, it is on the best one.
-        if marked is not None and (self._loaded or not untouched):
-            at = (n for n, row in enumerate(rows) if row.key == marked.key)
-            self.mark(next(at, 0))
+        if not self._few:  # figures are added to rows that stay where they are
+            self._pairs.sort(key=lambda each: places.get(each.name, len(places)))
+        self.fill(self._fitting(self._words))
 
     def _possible(self, found: list[PairChoice]) -> list[PairChoice]:
         return [each for each in found if each.here or not self._offline]
+
+    def _fitting(self, words: str) -> list[SheetRow]:
+        """Return the models whose name, or what is said of it, has all these words."""
+        self._words = words
+        rows = self._rows()
+        wanted = words.lower().split()
+        return [row for row in rows if all(word in row.text.lower() for word in wanted)]
 
     def _rows(self) -> list[SheetRow]:
         if not self._pairs:

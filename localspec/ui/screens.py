@@ -11,15 +11,10 @@ from localspec.storage.files import size_text
 from localspec.ui.asking import StillAnswering
 from localspec.ui.colours import DARK, LIGHT
 from localspec.ui.commands import BY_NAME, COMMANDS, run
-from localspec.ui.export import write_export
-from localspec.ui.history_sheet import HistorySheet
-from localspec.ui.lens_sheet import LensSheet
 from localspec.ui.main_view import MainView
 from localspec.ui.preferences import Preferences, keep_theme
-from localspec.ui.race_sheet import RaceSheet
-from localspec.ui.session import ABOUT, CONTEXT, SETTINGS, Session
+from localspec.ui.session import ABOUT, CONTEXT, DRAFT, SETTINGS, Session
 from localspec.ui.sheets import LineSheet, ListSheet, SheetRow, TextSheet
-from localspec.ui.texts import help_text
 
 if TYPE_CHECKING:
     from localspec.ui.larger_context import LargerContext
@@ -54,6 +49,7 @@ class Screens:
     Attributes:
         editing: the number of the question that is being changed; None while none is.
         theme: name of the colours that are shown.
+        last: name of the last command; whatever sheet is open is its own.
     """
 
     def __init__(
@@ -62,11 +58,12 @@ class Screens:
         self._app = app
         self.session, self.preferences, self.view = session, preferences, view
         self.editing: int | None = None
-        self.theme = ""
+        self.theme = self.last = ""
 
     async def run(self, name: str, argument: str = "") -> None:
         """Run a command; what cannot be done is told."""
         self.tell("")
+        self.last = name
         await self.attempt(run(self, BY_NAME[name], argument))
 
     async def attempt(self, doing: Awaitable[None]) -> None:
@@ -212,6 +209,9 @@ class Screens:
 
     def show_history(self, words: str) -> None:
         """Show earlier conversations, to be searched, taken up and more."""
+        from localspec.ui.export import write_export  # noqa: PLC0415 - no sheet is in the first frame
+        from localspec.ui.history_sheet import HistorySheet  # noqa: PLC0415
+
         session, history = self.session, self.session.talk.history
 
         def export(conversation: int) -> str:
@@ -241,8 +241,8 @@ class Screens:
             self.show_settings()
 
         def chosen(name: str | None) -> None:
-            if name == "draft":
-                change(name, "off" if settings.draft else "on")
+            if name == DRAFT:
+                change(name, "off" if settings.draft else "auto")
             elif name:
                 line = LineSheet(name, self.session.setting(name), ABOUT[name])
                 self._app.push_screen(line, lambda text: change(name, text))
@@ -262,16 +262,22 @@ class Screens:
 
     def show_lens(self) -> None:
         """Show the last answer with the origin of every token."""
+        from localspec.ui.lens_sheet import LensSheet  # noqa: PLC0415 - likewise
+
         exchange = self.session.exchange
         happened = [] if exchange is None else exchange.happened
         self._app.push_screen(LensSheet(happened))
 
     def show_race(self, text: str) -> None:
         """Start a race, and show it."""
+        from localspec.ui.race_sheet import RaceSheet  # noqa: PLC0415 - likewise
+
         self._app.push_screen(RaceSheet(self.session.asking.start_race(text)))
 
     def show_help(self) -> None:
         """List keys and commands."""
+        from localspec.ui.texts import help_text  # noqa: PLC0415 - likewise
+
         body = help_text(self.preferences.keys, COMMANDS)
         self._app.push_screen(TextSheet("Keys and commands", body))
 

@@ -23,6 +23,7 @@ from localspec.ui.tool_work import ToolWork
 
 SYSTEM = "system"
 CONTEXT = "ctx"
+DRAFT = "draft"
 SETTINGS = (*NAMES, SYSTEM, CONTEXT)
 ABOUT = {
     **ABOUT_ANSWERS,
@@ -219,8 +220,16 @@ class Session:
         if name == CONTEXT:
             self._resize(value)
             return
-        self.asking.settings = self.settings.changed(name, value)
+        settings = self.settings.changed(name, value)
+        if name == DRAFT and settings.draft and self._drafting == "off":
+            raise UsageError("the models were loaded with --draft off: leave that out to draft")
+        self.asking.settings = settings
         self._keep_settings()
+
+    @property
+    def _drafting(self) -> str:
+        """How is drafted where it is not switched off: `auto`, unless something else was asked for."""
+        return self.models.usual.draft
 
     def _keep_settings(self) -> None:
         if self.talk.conversation is not None:
@@ -244,6 +253,8 @@ class Session:
 
     def setting(self, name: str) -> str:
         """Return how answers are made, as it is typed."""
+        if name == DRAFT and self.settings.draft:
+            return self._drafting
         if name == CONTEXT:
             asked, ready = self.models.usual.load.n_ctx, self.state.ready
             return str(asked or (ready.n_ctx if ready is not None else "off"))

@@ -15,7 +15,7 @@ _KEPT = tuple(name for name in _NUMBERS if name != "seed")
 NAMES = (*_NUMBERS, "draft")
 ABOUT: Mapping[str, str] = {
     **{name: each.help.partition(". ")[0].rstrip(".") for name, each in _NUMBERS.items()},
-    "draft": "Draft tokens; never changes the text",
+    "draft": "auto drafts where that is faster",
 }
 """What each setting does, in a few words."""
 # How a setting reads that nobody set.
@@ -45,9 +45,9 @@ class ChatSettings:
             UsageError: no such setting, or a value that it cannot take.
         """
         if name == "draft":
-            if value not in {"on", "off"}:
-                raise UsageError(f"draft is {value[:40]!r}: it takes on or off")
-            return replace(self, draft=value == "on")
+            if value not in {"auto", "on", "off"}:
+                raise UsageError(f"draft is {value[:40]!r}: it takes auto or off")
+            return replace(self, draft=value != "off")
         setting = _NUMBERS.get(name)
         if setting is None:
             raise UsageError(
@@ -58,7 +58,7 @@ class ChatSettings:
     def text_of(self, name: str) -> str:
         """Return one setting as it is typed."""
         if name == "draft":
-            return "on" if self.draft else "off"
+            return "auto" if self.draft else "off"
         value = values_of(self.options)[name]
         if value is None:
             return _UNSET.get(name, "off")

@@ -135,6 +135,8 @@ class ListSheet(ModalScreen[str | None]):
         """Show what fits."""
         if self._search is not None:
             self.fill(self._search(event.value))
+            if self.rows and event.value:
+                self.mark(0)
 
     def on_input_submitted(self) -> None:
         """Take what is marked."""

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from localspec.batch.receipt import Receipt
@@ -17,6 +17,7 @@ from localspec.batch.rows import FORMATS, Format
 from localspec.errors import UsageError
 from tests.batch.toy import RECEIPT, Brief, Echo, run
 from tests.chat.test_assistant import assistant, teller_of
+from tests.examples import examples
 
 RESUME = Resumption()
 
@@ -239,7 +240,7 @@ LINES = st.lists(
 )
 
 
-@settings(max_examples=150)
+@examples(150)
 @given(
     lines=LINES,
     cuts=st.lists(st.tuples(st.floats(0, 1), st.integers(1, 5), st.booleans()), max_size=4),

@@ -4,10 +4,12 @@ from datetime import UTC, datetime
 
 import pytest
 
+from localspec.chat import budget as budget_module
 from localspec.chat import template as template_module
 from localspec.chat.template import ChatTemplate
 from localspec.errors import TemplateError
 from localspec.messages import Message
+from tests.examples import LONG
 
 CHATML = (
     "{% for message in messages %}{{ '<|im_start|>' + message['role'] + '\n' + message.content"
@@ -23,6 +25,13 @@ IGNORES_SYSTEM = (
     "{% for m in messages if m.role != 'system' %}[{{ m.role }}: {{ m.content }}]{% endfor %}"
 )
 SYSTEM, USER = Message.system("Be brief."), Message.user("Hi")
+
+
+@pytest.fixture
+def small_budget(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A sixteenth of the budget, which has as many ends; the long form goes to the end of all of it."""
+    if not LONG:
+        monkeypatch.setattr(budget_module, "BASE", budget_module.BASE >> 4)
 
 
 def render(source: str, *messages: Message, begins: bool = True, thinks: bool = True) -> str:
@@ -184,6 +193,8 @@ _HASHED = "{% set ns = namespace(x=('ab',)) %}{% for i in range(14) %}{% set ns.
         ),
     ],
 )
+@pytest.mark.long
+@pytest.mark.usefixtures("small_budget")
 def test_a_template_cannot_run_without_end(source: str) -> None:
     begun_s = time.process_time()
     with pytest.raises(TemplateError, match="more work"):
@@ -236,6 +247,8 @@ _DOUBLED = "{% set ns = namespace(x='ab') %}{% for i in range(40) %}{% set ns.x 
         "{{ dict.fromkeys(range(99999), 1) }}",
     ],
 )
+@pytest.mark.long
+@pytest.mark.usefixtures("small_budget")
 def test_a_template_cannot_fill_the_memory(source: str) -> None:
     tracemalloc.start()
     try:
@@ -244,7 +257,7 @@ def test_a_template_cannot_fill_the_memory(source: str) -> None:
             match=r"more work|not allowed|bits|digits|than \d+|takes|format|no number",
         ):
             render(source)
-        assert tracemalloc.get_traced_memory()[1] < 300 << 20
+        assert tracemalloc.get_traced_memory()[1] < (300 << 20 if LONG else 60 << 20)
     finally:
         tracemalloc.stop()
 
@@ -257,7 +270,7 @@ def test_filters_for_web_pages_are_unknown(name: str) -> None:
 
 def test_a_budget_is_each_renderings_own() -> None:
     chat = ChatTemplate("{% for i in range(99999) %}{% endfor %}{{ messages[0].content }}", "", "")
-    assert {chat.render([USER]) for _ in range(20)} == {"Hi"}
+    assert {chat.render([USER]) for _ in range(11)} == {"Hi"}
 
 
 def test_a_long_conversation_has_a_larger_budget() -> None:

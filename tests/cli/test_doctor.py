@@ -14,8 +14,8 @@ def test_a_bare_machine_has_nothing_to_mend_and_no_secret_is_told(
     done = localspec("doctor", env={**bare_machine, **SECRETS}, cwd=tmp_path)
     assert (done.code, done.err) == (0, "")
     assert "s3cret" not in done.out
-    assert done.out.endswith("\nno problems found\n")
-    sections = [line for line in done.out.splitlines() if line and line[0] not in " -!"]
+    assert done.out.endswith("\nno problems and 1 warning found\n")
+    sections = [line for line in done.out.splitlines() if line and line[0] not in " -?!"]
     assert sections[:-1] == [
         "software",
         "hardware",
@@ -26,7 +26,7 @@ def test_a_bare_machine_has_nothing_to_mend_and_no_secret_is_told(
         "store",
     ]
     assert "HF_TOKEN           set" in done.out
-    assert "- hub 127.0.0.1      cannot be reached" in done.out
+    assert "? hub 127.0.0.1      cannot be reached" in done.out
 
 
 def test_a_damaged_store_is_code_1_and_json_says_where(

@@ -204,3 +204,25 @@ def test_on_a_narrow_terminal_the_share_that_is_loaded_is_not_cut_off(
         monkeypatch.setattr(module, "columns", lambda: 19)
     watched.line.load("a-model-of-a-long-name", 0.5)
     assert watched.drawn == ["loading g-name  50%"]
+
+
+def test_who_waits_for_a_measurement_is_told_of_what_and_how_long(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for terminal in (True, False):
+        watched = Watched(monkeypatch, terminal=terminal)
+        with watched.line as line:
+            for share in (0.0, 0.1, 0.2, 0.4):
+                line.measure("toy for --exact", share)
+                watched.now += 10.0
+        if terminal:
+            assert watched.drawn[0] == "measuring toy for --exact on this machine, once  0%"
+            assert (
+                watched.drawn[2]
+                == "measuring toy for --exact on this machine, once  20%, 80 s left"
+            )
+        else:
+            assert watched.err.getvalue().splitlines() == [
+                "localspec: measuring toy for --exact on this machine, once",
+                "localspec: measured 10%, 90 s left",
+            ]

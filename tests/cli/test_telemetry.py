@@ -44,8 +44,12 @@ def test_stats_of_what_was_recorded(tmp_path: Path, elsewhere: dict[str, str]) -
         talk.reply(rounds=60, asked="Write a poem about rain.")
     told = localspec("stats", env=elsewhere)
     assert told.code == 0, told.err
-    assert "creative" in told.out
     assert "drafting saved" in told.out
+    assert "by pair" in told.out
+    assert "creative" not in told.out
+    assert len(told.out.splitlines()) < 12
+    assert "--all" in told.out
+    assert "creative" in localspec("stats", "--all", env=elsewhere).out
     listed = localspec("stats", "--replies", "5", env=elsewhere).out
     assert listed.split()[0] == "1"
     assert localspec("stats", "--retag", "1=chat", env=elsewhere).code == 0

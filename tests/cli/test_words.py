@@ -5,8 +5,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
 from localspec.cli.question import question, system_prompt, templated
+from localspec.cli.root import localspec
 from localspec.cli.words import model_and_prompt, require_model
 from localspec.errors import LocalspecError, ModelUnavailable, TemplateError, UsageError
 from localspec.models.registry import load_registry
@@ -134,3 +136,11 @@ def test_personas_and_templates_are_named_in_the_preferences(
 def test_what_is_not_there_is_said(flags: dict[str, Any]) -> None:
     with pytest.raises(LocalspecError):
         _ = templated("x", {**FLAGS, **flags}), system_prompt({**FLAGS, **flags})
+
+
+@pytest.mark.parametrize("verb", ["chat", "serve"])
+def test_a_word_that_is_no_model_ends_the_verb_at_once_with_what_is_like_it(verb: str) -> None:
+    with pytest.raises(
+        ModelUnavailable, match=r"no pair or model 'qwen3-0\.7b': did you mean qwen3-"
+    ):
+        CliRunner().invoke(localspec, [verb, "qwen3-0.7b"], catch_exceptions=False)

@@ -18,8 +18,10 @@ from localspec.decoding.sampling import Candidates, candidates
 from localspec.options import SamplingParams
 from tests.decoding.law import follows
 from tests.decoding.worlds import SomeResidues
+from tests.examples import LONG
 
-N_DRAWS = int(os.environ.get("LOCALSPEC_DRAWS", "5000"))  # more make a sharper test
+# More make a sharper test.
+N_DRAWS = int(os.environ.get("LOCALSPEC_DRAWS", "5000" if LONG else "2400"))
 SEEDS = (0, 1, 12345, -1, 2**64 - 1, 10**30)
 WEIGHTS = np.array([0.4, 0.25, 0.2, 0.1, 0.05])
 IDS = (0, 1, 2, 151_935, 262_143)
@@ -46,6 +48,7 @@ def counted_pairs(left: Draw, right: Draw, ids: Sequence[int]) -> NDArray[np.int
     return counts
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("start", [0, 100_000])
 def test_choices_over_positions_follow_the_weights(seed: int, start: int) -> None:
@@ -53,18 +56,21 @@ def test_choices_over_positions_follow_the_weights(seed: int, start: int) -> Non
     assert follows(counted(lambda i: choose(kept, noise, start + i), IDS), WEIGHTS)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("position", [0, 1, 511, 100_000])
 def test_choices_over_seeds_follow_the_weights(position: int) -> None:
     kept = weighted(IDS, WEIGHTS, shift=-7.5)
     assert follows(counted(lambda seed: choose(kept, Noise(seed), position), IDS), WEIGHTS)
 
 
+@pytest.mark.long
 def test_choices_with_seed_and_position_in_step_follow_the_weights() -> None:
     kept = weighted(IDS, WEIGHTS)
     assert follows(counted(lambda i: choose(kept, Noise(i), i), IDS), WEIGHTS)
     assert follows(counted(lambda i: choose(kept, Noise(-i), i), IDS), WEIGHTS)
 
 
+@pytest.mark.long
 def test_choices_follow_the_weights_whatever_the_ids_are() -> None:
     for start in (0, 1000, 151_000, 262_143 - 4):
         ids = range(start, start + 5)
@@ -72,6 +78,7 @@ def test_choices_follow_the_weights_whatever_the_ids_are() -> None:
         assert follows(counted(lambda i, k=kept, n=noise: choose(k, n, i), ids), WEIGHTS)  # type: ignore[misc]
 
 
+@pytest.mark.long
 def test_choices_among_forty_follow_the_weights() -> None:
     weights = 1 / np.arange(1.0, 41.0)
     weights /= weights.sum()
@@ -79,6 +86,7 @@ def test_choices_among_forty_follow_the_weights() -> None:
     assert follows(counted(lambda i: choose(kept, noise, i), range(40)), weights)
 
 
+@pytest.mark.long
 @pytest.mark.first(1)
 @pytest.mark.parametrize("step", [1, 2, 64])
 def test_choices_at_neighbouring_positions_are_independent(step: int) -> None:
@@ -93,6 +101,7 @@ def test_choices_at_neighbouring_positions_are_independent(step: int) -> None:
     assert follows(pairs, np.outer(WEIGHTS, WEIGHTS))
 
 
+@pytest.mark.long
 def test_choices_of_neighbouring_seeds_are_independent() -> None:
     kept = weighted(IDS, WEIGHTS)
     for seed in (0, 2**64 - 1):
@@ -105,6 +114,7 @@ def test_choices_of_neighbouring_seeds_are_independent() -> None:
         assert follows(pairs, np.outer(WEIGHTS, WEIGHTS))
 
 
+@pytest.mark.long
 def test_choices_with_seed_and_position_swapped_are_independent() -> None:
     kept = weighted(IDS, WEIGHTS)
     pairs = counted_pairs(
@@ -115,6 +125,7 @@ def test_choices_with_seed_and_position_swapped_are_independent() -> None:
     assert follows(pairs, np.outer(WEIGHTS, WEIGHTS))
 
 
+@pytest.mark.long
 def test_choices_among_neighbouring_ids_are_independent() -> None:
     """Disjoint candidates at one position share a seed and nothing else."""
     even, odd = weighted((0, 2, 4, 6, 8), WEIGHTS), weighted((1, 3, 5, 7, 9), WEIGHTS)
@@ -151,6 +162,7 @@ def test_law_check_catches_a_wrong_law(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not follows(pairs, np.outer(WEIGHTS, WEIGHTS))
 
 
+@pytest.mark.long
 def test_choices_from_a_row_follow_what_sampling_kept_of_it() -> None:
     row = np.array([2.0, 1.5, 1.5, 0.0, -1.0, -np.inf, 1.0, 3.0], dtype=np.float32)
     params = SamplingParams(temperature=0.7, top_k=6, top_p=0.97, min_p=0.01, repeat_penalty=1.3)

@@ -4,12 +4,13 @@ from random import Random
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from localspec.decoding import constraint as constraint_module
 from localspec.decoding.constraint import AnswerConstraint
 from tests.decoding.planting import plant
+from tests.examples import examples
 from tests.toy import Brackets
 
 N_VOCAB = 8
@@ -49,7 +50,7 @@ def check_many() -> None:
 
 
 @given(st.integers(0, 1 << 30), st.integers(0, 5))
-@settings(max_examples=200, deadline=None)
+@examples(200)
 def test_the_prefix_alone_decides(seed: int, begin: int) -> None:
     check(seed, begin)
 

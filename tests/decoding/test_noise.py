@@ -3,17 +3,20 @@
 All draws are fixed; see `law` for the false-alarm rate of a check, one in a thousand.
 """
 
+from functools import cache
+
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from localspec.decoding import noise as noise_module
 from localspec.decoding.noise import Noise
 from tests.decoding.law import are_independent, are_uniform
+from tests.examples import LONG, examples
 
-N_DRAWS = 20_000
+N_DRAWS = 20_000 if LONG else 5_000
 SEEDS = (0, 1, 2, 12345, -1, -(2**63), 2**63, 2**64 - 1, 10**30)
 WRAP = 1 << 64
 
@@ -31,12 +34,14 @@ def over_ids(seed: int, position: int) -> NDArray[np.float64]:
     return uniform(Noise(seed).gumbel(position, np.arange(N_DRAWS)))
 
 
+@cache
 def over_positions(seed: int, token: int, start: int = 0) -> NDArray[np.float64]:
     noise, token_ids = Noise(seed), ids(token)
     numbers = [noise.gumbel(position, token_ids)[0] for position in range(start, start + N_DRAWS)]
     return uniform(np.array(numbers))
 
 
+@cache
 def over_seeds(position: int, token: int) -> NDArray[np.float64]:
     numbers = [Noise(seed).gumbel(position, ids(token))[0] for seed in range(N_DRAWS)]
     return uniform(np.array(numbers))
@@ -48,7 +53,7 @@ def over_seeds(position: int, token: int) -> NDArray[np.float64]:
     token_ids=st.lists(st.integers(0, 262_143), min_size=1, max_size=30, unique=True),
     data=st.data(),
 )
-@settings(max_examples=300, deadline=None)
+@examples(300)
 def test_any_order_and_any_subset_of_ids_get_the_same_numbers(
     seed: int, position: int, token_ids: list[int], data: st.DataObject
 ) -> None:
@@ -117,12 +122,14 @@ def test_extreme_words_give_finite_numbers(word: int, monkeypatch: pytest.Monkey
     assert np.isfinite(Noise(0).gumbel(0, ids(1))).all()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("position", [0, 100_000])
 def test_numbers_over_ids_are_gumbel(seed: int, position: int) -> None:
     assert are_uniform(over_ids(seed, position))
 
 
+@pytest.mark.long
 @pytest.mark.first(2)
 @pytest.mark.parametrize("token", [0, 1, 151_935, 262_143])
 def test_numbers_over_positions_are_gumbel(token: int) -> None:
@@ -130,18 +137,21 @@ def test_numbers_over_positions_are_gumbel(token: int) -> None:
     assert are_uniform(over_positions(seed=0, token=token, start=100_000))
 
 
+@pytest.mark.long
 @pytest.mark.first(1)
 @pytest.mark.parametrize(("position", "token"), [(0, 0), (17, 5), (100_000, 262_143)])
 def test_numbers_over_seeds_are_gumbel(position: int, token: int) -> None:
     assert are_uniform(over_seeds(position, token))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("step", [1, 2, 3, 8, 256, 4096])
 def test_neighbouring_ids_are_independent(step: int) -> None:
     numbers = over_ids(seed=3, position=11)
     assert are_independent(numbers[:-step], numbers[step:])
 
 
+@pytest.mark.long
 @pytest.mark.first(2)
 @pytest.mark.parametrize("step", [1, 2, 3, 8, 256, 4096])
 def test_neighbouring_positions_are_independent(step: int) -> None:
@@ -149,6 +159,7 @@ def test_neighbouring_positions_are_independent(step: int) -> None:
     assert are_independent(numbers[:-step], numbers[step:])
 
 
+@pytest.mark.long
 @pytest.mark.first(2)
 @pytest.mark.parametrize("step", [1, 2, 3, 8, 256, 4096])
 def test_neighbouring_seeds_are_independent(step: int) -> None:

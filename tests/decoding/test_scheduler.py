@@ -155,7 +155,17 @@ def test_a_prompt_holds_up_others_by_a_short_chunk_if_that_is_asked_for() -> Non
     bench.start(0, writes([1] * 9))
     for _ in range(3):
         bench.step()
-    assert bench.evaluated() == [{0: 4}, {1: 1}, {0: 4}, *[{0: 1, 1: 1}] * 2]
+    # The last chunk takes what would not be worth a pass of its own.
+    assert bench.evaluated() == [{0: 4}, {1: 1}, {0: 5}, *[{0: 1, 1: 1}] * 2]
+
+
+def test_a_prompt_is_cut_only_where_somebody_is_answered_meanwhile() -> None:
+    bench = Bench(3, chunk=4, n_batch=16)
+    for slot in range(3):
+        bench.start(slot, writes([slot + 1] * 20, rounds=9))
+    for _ in range(3):
+        bench.step()
+    assert bench.evaluated()[:4] == [{0: 16}, {0: 4}, {0: 1}, {1: 4}]
 
 
 def test_the_urgent_goes_first_then_the_oldest() -> None:

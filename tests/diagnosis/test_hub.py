@@ -59,21 +59,24 @@ def test_a_hub_that_answers_is_well(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_captive_portal_is_recognised(monkeypatch: pytest.MonkeyPatch) -> None:
     with serving("text/html") as address:
         fact = hub(monkeypatch, address)
-    assert fact.state == "note"
+    assert fact.state == "warning"
     assert "text/html in its place: sign in to this network" in fact.value
 
 
 def test_a_refusal_is_told_by_its_code(monkeypatch: pytest.MonkeyPatch) -> None:
     with serving("application/json", 503) as address:
-        assert hub(monkeypatch, address).value == "answers HTTP 503"
+        assert hub(monkeypatch, address).value.startswith("answers HTTP 503; ")
 
 
-def test_nobody_there_is_worth_a_note_and_is_not_broken(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nobody_there_is_a_warning_that_says_what_still_works(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     with socket.socket() as nobody:
         nobody.bind(("127.0.0.1", 0))
         fact = hub(monkeypatch, f"http://127.0.0.1:{nobody.getsockname()[1]}")
-    assert fact.state == "note"
+    assert fact.state == "warning"
     assert fact.value.startswith("cannot be reached (")
+    assert "models on this machine work" in fact.value
 
 
 def test_silence_ends_at_the_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -83,7 +86,7 @@ def test_silence_ends_at_the_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
         start = time.monotonic()
         fact = hub(monkeypatch, f"http://127.0.0.1:{mute.getsockname()[1]}")
         assert time.monotonic() - start < 5
-    assert fact.state == "note"
+    assert fact.state == "warning"
 
 
 def test_offline_asks_nobody(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,6 +5,7 @@ import pytest
 from lab.fuzz.mutation import mutants
 from lab.fuzz.target import load
 from lab.fuzz.targets import NAMES, NATIVE
+from tests.examples import LONG
 
 # Opening a database takes milliseconds, and what reads a text takes microseconds.
 _FEWER = {"history": 40, "telemetry": 40, "constraint": 20}
@@ -14,10 +15,12 @@ _FEWER = {"history": 40, "telemetry": 40, "constraint": 20}
 _MARKS = dict.fromkeys(NATIVE, (pytest.mark.weights, pytest.mark.slow))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=_MARKS.get(name, ())) for name in (*NAMES, *NATIVE)]
 )
 def test_hostile_input_is_an_error_of_one_line_at_most(name: str) -> None:
     target = load(name)
-    for data in mutants(target.seeds, _FEWER.get(name, 400), seed=8):
+    count = _FEWER.get(name, 400)
+    for data in mutants(target.seeds, count if LONG else count // 2, seed=8):
         target.check(data)

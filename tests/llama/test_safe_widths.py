@@ -113,7 +113,7 @@ def test_a_width_that_is_unsafe_anywhere_is_unsafe() -> None:
     assert found.widths == tuple(w for w in range(1, 17) if w not in {4, 9})
 
 
-def test_the_largest_difference_inside_of_blocks_counts() -> None:
+def test_a_width_that_is_unsafe_is_not_tried_again_and_progress_is_told_by_width() -> None:
     @dataclass(slots=True)
     class Growing(Rounding):
         def logits(self, tokens: Sequence[int], rows: int) -> Logits:
@@ -122,8 +122,19 @@ def test_the_largest_difference_inside_of_blocks_counts() -> None:
 
     shares: list[float] = []
     found = _compared(Growing(), TOKENS, (120, 255, 300), shares.append)
-    assert found.differences == {6: 306 / 64}
-    assert shares == pytest.approx([1 / 3, 2 / 3, 1])
+    assert found.differences == {6: 126 / 64}
+    # Of 15 widths at three depths, one is left out at two.
+    assert shares[:2] == [0, pytest.approx(1 / 45)]
+    assert shares[15:17] == pytest.approx([15 / 45, 16 / 43])
+    assert shares[-1] == 1
+    assert shares == sorted(shares)
+    assert len(shares) == 45
+
+
+def test_where_nothing_is_safe_the_other_depths_are_not_looked_at() -> None:
+    model = Rounding(rows_off=dict.fromkeys(WIDTHS, 1.0))
+    assert _compared(model, TOKENS, (120, 300), lambda _share: None).widths == (1,)
+    assert len(model.cells) < 300
 
 
 @pytest.mark.weights

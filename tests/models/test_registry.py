@@ -301,3 +301,11 @@ def test_an_alias_means_a_pair_or_a_model_and_adds_to_those_below() -> None:
     assert registry.model("fast") is registry.models["toy"]
     with pytest.raises(UsageError, match="alias odd is nothing, and there is no pair or model"):
         parse_registry('[aliases]\nodd = "nothing"\n', "my.toml", below)
+
+
+def test_of_a_name_that_is_like_none_of_many_no_arbitrary_ones_are_listed() -> None:
+    registry = load_registry()
+    with pytest.raises(ModelUnavailable, match=r"no pair or model 'foo': `localspec search` lists"):
+        registry.require("foo")
+    with pytest.raises(ModelUnavailable, match=r"did you mean qwen3-0.6b, .* or "):
+        registry.require("qwen3")

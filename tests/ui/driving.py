@@ -1,7 +1,6 @@
 """Drives the chat in a terminal that is not there, with an engine double that speaks the real protocol."""
 
 import asyncio
-import io
 import os
 import re
 from collections.abc import Awaitable, Callable, Mapping
@@ -9,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
 from textual import events
+from textual._compositor import LayoutUpdate
 from textual.pilot import Pilot
 
 from localspec.engine.client import EngineClient
@@ -51,7 +50,7 @@ class Chat:
         end_s = loop.time() + PATIENCE_S
         while not holds():
             assert loop.time() < end_s, f"waited in vain; the screen says:\n{self.text()}"
-            await self.pilot.pause(0.02)
+            await asyncio.sleep(0.02)  # a pause of the pilot asks every widget
         await self.pilot.pause()
 
     async def press(self, *keys: str) -> None:
@@ -93,15 +92,10 @@ class Chat:
 
     def text(self) -> str:
         """Return what the screen shows, the screens behind it included."""
-        width, height = self.app.size
-        console = Console(
-            width=width, height=height, file=io.StringIO(), force_terminal=True, record=True,
-            legacy_windows=False, safe_box=False,
-        )  # fmt: skip
         compositor = self.app.screen._compositor
         update = compositor.render_update(full=True, screen_stack=self.app._background_screens)
-        console.print(update)
-        lines = console.export_text(styles=False).splitlines()
+        assert isinstance(update, LayoutUpdate)
+        lines = ("".join(strip.text for strip in line) for line in update.strips)
         return "\n".join(line.rstrip() for line in lines)
 
 

@@ -1,11 +1,10 @@
 import os
 import pty
-import termios
-import threading
+import tty
 
 import pytest
 
-from localspec.ui.ground import asking, is_dark
+from localspec.ui.ground import answer, is_dark, typed
 
 
 @pytest.mark.parametrize(
@@ -22,33 +21,15 @@ def test_the_background_is_dark_as_the_terminal_says(answer: bytes, dark: bool |
     assert is_dark(answer) is dark
 
 
-def test_a_terminal_is_asked_and_left_as_it_was() -> None:
+def test_what_is_typed_while_the_terminal_answers_is_kept() -> None:
     terminal, ours = pty.openpty()
-    asked: list[bytes] = []
-
-    def answer() -> None:
-        while not asked or not asked[-1].endswith(b"\x1b[c"):
-            asked.append(b"".join(asked[-1:]) + os.read(terminal, 100))
-        os.write(terminal, b"\x1b]11;rgb:ffff/ffff/ffff\x1b\\\x1b[?62c")
-
+    tty.setraw(ours)
     try:
-        before = termios.tcgetattr(ours)
-        thread = threading.Thread(target=answer, daemon=True)
-        thread.start()
-        with asking(ours) as told:
-            assert told() is False
-        assert termios.tcgetattr(ours) == before
-        with asking(ours) as told:  # nobody answers
-            assert told() is None
+        os.write(terminal, "wh\x1b]11;rgb:ffff/ffff/ffff\x1b\\y\x1b[?62;4c?ü".encode())
+        said = answer(ours)
+        assert is_dark(said) is False
+        assert typed(said).decode() == "why?ü"
+        assert answer(ours) == b""  # nobody answers
     finally:
         os.close(ours)
         os.close(terminal)
-
-
-def test_what_is_no_terminal_is_not_asked() -> None:
-    reading, writing = os.pipe()
-    with asking(writing) as told:
-        assert told() is None
-    os.close(writing)
-    assert os.read(reading, 1) == b""
-    os.close(reading)

@@ -252,7 +252,7 @@ def test_drafting_can_be_switched_off(session: Session, engine: Engine) -> None:
     session.set("draft", "off")
     session.asking.ask("one?")
     assert not engine.asked[-1].draft
-    with pytest.raises(UsageError, match="on or off"):
+    with pytest.raises(UsageError, match="auto or off"):
         session.set("draft", "maybe")
 
 
@@ -336,3 +336,14 @@ def test_a_context_that_could_not_be_had_is_not_kept(session: Session) -> None:
     assert session.talk.history.conversation(conversation).settings == ""
     hear(session, READY)
     assert session.talk.history.conversation(conversation).settings == ""
+
+
+def test_how_is_drafted_is_told_as_the_models_were_loaded(session: Session) -> None:
+    assert session.setting("draft") == "auto"
+    session.set("draft", "off")
+    assert session.setting("draft") == "off"
+    session.set("draft", "auto")
+    session.models.usual = replace(session.models.usual, draft="off")
+    assert session.setting("draft") == "off"
+    with pytest.raises(UsageError, match="loaded with --draft off"):
+        session.set("draft", "auto")

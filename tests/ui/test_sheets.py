@@ -8,6 +8,7 @@ from textual.command import CommandPalette
 from textual.widgets import Input
 
 from localspec.history.records import StoredConversation
+from localspec.ui.bars import StatsPanel
 from localspec.ui.history_sheet import HistorySheet, row_of
 from localspec.ui.lens_sheet import LensSheet
 from localspec.ui.pairs import PairChoice
@@ -430,5 +431,51 @@ def test_a_question_that_is_being_changed_belongs_to_its_conversation(tmp_path: 
             await chat.press(key)
         await chat.press("enter")
         await chat.until(lambda: chat.contents[:1] == [question])
+
+    drive(look, tmp_path)
+
+
+def test_models_are_filtered_by_what_is_typed_and_stay_in_their_places(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    known = [PairChoice(name, 1, True, True, "") for name in ("nano", "middle", "night")]
+    # What is measured comes in another order, and more of it.
+    measured = [replace(each, tokens_per_s=20.0, recommended=True) for each in reversed(known)]
+    measured.insert(0, PairChoice("new", 1, True, True, "for code"))
+    monkeypatch.setattr("localspec.ui.picker.choices", lambda: known)
+    monkeypatch.setattr("localspec.ui.picker.measured_choices", lambda: measured)
+
+    async def look(chat: Chat) -> None:
+        await chat.ready()
+        await open_sheet(chat, "/model", Picker)
+        await chat.until(lambda: "20/s" in chat.text())
+        picker = chat.app.screen
+        assert isinstance(picker, Picker)
+        assert [row.key for row in picker.rows] == ["nano", "middle", "night", "new"]
+        await chat.press(*"ni")
+        await chat.until(lambda: [row.key for row in picker.rows] == ["night"])
+        assert picker.marked is picker.rows[0]
+        await chat.press("backspace", "backspace", *"code")
+        await chat.until(lambda: [row.key for row in picker.rows] == ["new"])
+        await chat.press("f8")
+        await chat.until(lambda: len(chat.app.screen_stack) == 1)
+
+    drive(look, tmp_path)
+
+
+def test_stats_and_lens_are_closed_by_their_key_or_by_esc(tmp_path: Path) -> None:
+    async def look(chat: Chat) -> None:
+        await chat.ask("one?")
+        panel = chat.app.query_one(StatsPanel)
+        for closing in ("f2", "escape"):
+            await chat.press("f2")
+            await chat.until(lambda: panel.display)
+            await chat.press(closing)
+            await chat.until(lambda: not panel.display)
+        for closing in ("f3", "escape"):
+            await chat.press("f3")
+            await chat.until(lambda: len(chat.app.screen_stack) == 2)
+            await chat.press(closing)
+            await chat.until(lambda: len(chat.app.screen_stack) == 1)
 
     drive(look, tmp_path)

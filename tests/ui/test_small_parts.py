@@ -101,7 +101,7 @@ def test_every_setting_has_a_text() -> None:
     assert settings.text_of("temperature") == "0.8"
     assert settings.text_of("seed") == "random"
     assert settings.changed("seed", "3").changed("seed", "random") == settings
-    assert settings.text_of("draft") == "on"
+    assert settings.text_of("draft") == "auto"
 
 
 def test_preferences_are_read(tmp_path: Path) -> None:

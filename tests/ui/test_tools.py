@@ -184,7 +184,7 @@ def lines(
     front = Lines(session, Preferences(), out, err, terminal=False, ask=ask)
     try:
         plain.run(front, typed)
-        found = [each.message.role for each in session.talk.messages]
+        found: list[str] = [each.message.role for each in session.talk.messages]
         return out.getvalue(), err.getvalue(), found
     finally:
         session.close()

@@ -37,7 +37,7 @@ class Listed:
 
 
 @dataclass(frozen=True, slots=True)
-class Offer:
+class OfferedTool:
     """A tool that may be called.
 
     Args:
@@ -80,7 +80,7 @@ class Names:
 
 def offers_of(
     server: str, listed: Iterable[Listed], names: Names, wanted: tuple[str, ...] | None
-) -> tuple[dict[str, Offer], list[str]]:
+) -> tuple[dict[str, OfferedTool], list[str]]:
     """Return the tools of a server that can be offered, by name, and why others cannot, a sentence each.
 
     Args:
@@ -89,7 +89,7 @@ def offers_of(
         names: of all servers' tools.
         wanted: names of those that are to be offered, as the server calls them; None wants all.
     """
-    offers: dict[str, Offer] = {}
+    offers: dict[str, OfferedTool] = {}
     notes: list[str] = []
     seen: set[str] = set()
     count = 0
@@ -108,7 +108,7 @@ def offers_of(
             continue
         description = _described(each.description)
         name = names.of(server, each.name, f"{description}\n{json.dumps(schema)}")
-        offers[name] = Offer(Tool(name, schema, description), each.name, each.only_reads)
+        offers[name] = OfferedTool(Tool(name, schema, description), each.name, each.only_reads)
     if count - len(notes) > MOST_TOOLS:
         notes.append(
             f"of its {count} tools {MOST_TOOLS} are offered: name those that you need in mcp.toml"

@@ -1,0 +1,10 @@
+"""The blocks of code in an answer: what stands between fences."""
+
+import re
+
+_FENCED = re.compile(r"^ {0,3}(`{3,}|~{3,})[^\n]*\n(.*?)(?:^ {0,3}\1|\Z)", re.DOTALL | re.MULTILINE)
+
+
+def code_blocks(text: str) -> list[str]:
+    """Return the blocks of code in an answer, without their fences."""
+    return [match[2].rstrip("\n") for match in _FENCED.finditer(text)]

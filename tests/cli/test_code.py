@@ -1,0 +1,38 @@
+"""`localspec run --code`: code and nothing else."""
+
+import pytest
+from click.testing import CliRunner
+
+from localspec.chat.code_blocks import code_blocks
+from localspec.cli.root import localspec
+from localspec.cli.run import _print_code
+from localspec.errors import UsageError
+
+ANSWER = "Here:\n\n```python\nx = 1\n```\n\nor\n\n~~~\ny = 2\n~~~\nDone."
+
+
+def test_blocks_are_what_stands_between_fences() -> None:
+    assert code_blocks(ANSWER) == ["x = 1", "y = 2"]
+    assert code_blocks("```\ncut o") == ["cut o"]
+    assert code_blocks("no code") == []
+
+
+def test_only_code_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    _print_code(ANSWER, quiet=False)
+    assert capsys.readouterr() == ("x = 1\n\ny = 2\n", "")
+
+
+@pytest.mark.parametrize("quiet", [False, True])
+def test_an_answer_without_fences_is_printed_and_said_to_have_none(
+    quiet: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _print_code("x = 1", quiet=quiet)
+    out, err = capsys.readouterr()
+    assert out == "x = 1\n"
+    assert ("no block of code" in err) is not quiet
+
+
+@pytest.mark.parametrize("other", ["--json", "--show-thinking"])
+def test_it_excludes_what_prints_more(other: str) -> None:
+    with pytest.raises(UsageError, match="--code prints nothing else"):
+        CliRunner().invoke(localspec, ["run", "Hi", "--code", other], catch_exceptions=False)

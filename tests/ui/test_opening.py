@@ -1,0 +1,155 @@
+"""The chat in a real terminal, from its first frame to its end: what is seen, what is typed meanwhile, how it is left."""
+
+import fcntl
+import os
+import signal
+import struct
+import sys
+import termios
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from lab.benchmarks.chat_screens import CHAT, ROOT, Terminal
+from localspec.history.archive import History
+from localspec.ui.first_frame import STARTING
+
+pytestmark = [pytest.mark.process, pytest.mark.usefixtures("_colours")]
+
+# What Textual writes when it takes the terminal.
+TAKEN = b"\x1b[?1003h"
+LEFT = b"\x1b[?1049l"
+PATIENCE_S = 60
+NARROW = "\x1b[30;1H"  # the last row of a smaller terminal
+_NO_HANGUP = ("sh", "-c", 'trap "" HUP; exec "$@"', "sh")
+
+
+@pytest.fixture
+def _colours(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("NO_COLOR", raising=False)
+
+
+@contextmanager
+def terminal(*command: str, **variables: str) -> Iterator[Terminal]:
+    """Start a program in a terminal; it is killed if it outlives the test."""
+    given = {"COLORTERM": "truecolor", "PYTHONPATH": str(ROOT), **variables}
+    started = Terminal(*command, **given)
+    try:
+        yield started
+    finally:
+        started.process.kill()
+        started.process.wait()
+        os.close(started.fd)
+
+
+def ended(screen: Terminal) -> int:
+    """Read until the program ends; return its code."""
+    end_s = time.monotonic() + PATIENCE_S
+    while screen.process.poll() is None:
+        assert time.monotonic() < end_s, screen.seen[-500:]
+        screen.read()
+    while screen.read(0.1):
+        pass
+    return screen.process.returncode
+
+
+def sized(screen: Terminal, columns: int, rows: int) -> None:
+    fcntl.ioctl(screen.fd, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+    screen.process.send_signal(signal.SIGWINCH)  # it is not the terminal of the program's session
+
+
+def localspec(*words: str) -> tuple[str, ...]:
+    return (sys.executable, "-m", "localspec", *words)
+
+
+def test_keys_that_come_before_textual_are_not_lost(tmp_path: Path) -> None:
+    chat = localspec("chat", "smollm2-135m", "--offline")
+    with terminal(*chat, LOCALSPEC_DATA_DIR=str(tmp_path)) as screen:
+        before = termios.tcgetattr(screen.fd)
+        screen.type("first ")
+        screen.until(STARTING)
+        assert TAKEN not in screen.seen
+        screen.type("secondX\x7f third")
+        # A terminal that becomes smaller before Textual is there has all of it drawn in the new size, later ones again.
+        sized(screen, 100, 30)
+        screen.until(TAKEN.decode())
+        screen.until(NARROW)
+        screen.read(1.0)
+        sized(screen, 90, 30)
+        screen.until("first second third", timeout_s=10)
+        # Painted once, and gone on from there without a blank screen between.
+        assert screen.seen.count(b"\x1b[?1049h") == 1
+        assert screen.seen.index(b"lists the commands") < screen.seen.index(TAKEN)
+        screen.type("\x11")
+        assert ended(screen) == 0
+        assert screen.seen.count(LEFT) == 1
+        assert termios.tcgetattr(screen.fd) == before
+
+
+def test_the_key_that_leaves_may_come_before_textual_too(tmp_path: Path) -> None:
+    chat = localspec("chat", "smollm2-135m", "--offline")
+    with terminal(*chat, LOCALSPEC_DATA_DIR=str(tmp_path)) as screen:
+        screen.until(STARTING)
+        screen.type("\x04")
+        assert ended(screen) == 0
+        assert screen.seen.count(LEFT) == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["chat", "no-such-model"], b"no-such-model"),
+        (["chat", "--temperature", "warm"], b"temperature"),
+    ],
+)
+def test_what_goes_wrong_before_textual_leaves_the_terminal_as_it_was(
+    words: list[str], said: bytes, tmp_path: Path
+) -> None:
+    with terminal(*localspec(*words), LOCALSPEC_DATA_DIR=str(tmp_path)) as screen:
+        before = termios.tcgetattr(screen.fd)
+        assert ended(screen) != 0
+        painted, _, then = screen.seen.partition(LEFT)
+        assert STARTING.encode() in painted
+        assert said in then
+        assert termios.tcgetattr(screen.fd) == before
+
+
+@pytest.mark.first(1)
+@pytest.mark.parametrize(("words", "variables"), [([], {"TERM": "dumb"}), (["--plain"], {})])
+def test_lines_are_no_screen(words: list[str], variables: dict[str, str], tmp_path: Path) -> None:
+    chat = localspec("chat", *words, "smollm2-135m", "--offline")
+    with terminal(*chat, LOCALSPEC_DATA_DIR=str(tmp_path), **variables) as screen:
+        screen.until("> ")
+        screen.type("/quit\r")
+        assert ended(screen) == 0
+        assert b"\x1b[?1049h" not in screen.seen
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="children are read from /proc")
+@pytest.mark.first(1)
+@pytest.mark.parametrize("streaming", [False, True])
+def test_a_terminal_that_vanishes_without_a_signal_ends_the_chat(
+    streaming: bool, tmp_path: Path
+) -> None:
+    script = {"otherwise": ["word " * 400], "pass_s": 0.005 if streaming else 0.0}
+    code = CHAT.format(root=str(ROOT), folder=str(tmp_path), script=script)
+    with terminal(*_NO_HANGUP, sys.executable, "-c", code) as screen:
+        screen.until("context 0%")
+        screen.type("one?\r")
+        screen.until("word word" if streaming else " tokens/s")
+        children = Path(f"/proc/{screen.process.pid}/task/{screen.process.pid}/children")
+        engine = int(children.read_text().split()[0])
+        os.close(screen.fd)
+        screen.fd = os.open(os.devnull, os.O_RDONLY)
+        screen.process.wait(PATIENCE_S)
+    assert not Path(f"/proc/{engine}").exists()
+    history = History(tmp_path)
+    latest = history.latest()
+    assert latest is not None
+    question, answer = history.branch(latest)
+    assert question.message.text == "one?"
+    assert answer.message.text.startswith("word word")
+    history.close()
