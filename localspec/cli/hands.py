@@ -93,11 +93,10 @@ def toolboxes(
 
 def work_of(folder: Path, flags: Mapping[str, Any]) -> "ToolWork":
     """Return what carries out calls in a folder for the chat; see `toolboxes`."""
-    news = SimpleQueue[str]()
     from localspec.ui.tool_work import ToolWork  # noqa: PLC0415
 
-    boxes, permissions, notes = toolboxes(folder, flags, news.put)
-    return ToolWork(boxes, permissions, notes, news)
+    news = SimpleQueue[str]()
+    return ToolWork(*toolboxes(folder, flags, news.put), news)
 
 
 def typed_answer(text: str, stop: threading.Event | None = None) -> str:
@@ -148,7 +147,8 @@ class RepliesAndCalls:
         self._quiet = flags["quiet"]
         self._permissions: Permissions | None = None
         if wants_tools(flags):
-            self._boxes, self._permissions, self._notes = toolboxes(Path.cwd(), flags, self._tell)
+            found = toolboxes(Path.cwd(), flags, self._tell)
+            self._boxes, self._permissions, self._notes = found
         self.said: list[Reply | CarriedOut] = []
         self.stopped = False
 

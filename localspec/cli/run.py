@@ -93,7 +93,6 @@ def run(words: tuple[str, ...], **flags: Any) -> int:
 
         return start_chat({**flags, "plain": False})
     _check(flags)
-    turns = RepliesAndCalls(flags)
     kept = None
     if flags["go_on"] or (_is_kept(flags) if flags["keep"] is None else flags["keep"]):
         from localspec.cli.kept import Kept  # noqa: PLC0415 - the history's database
@@ -101,6 +100,7 @@ def run(words: tuple[str, ...], **flags: Any) -> int:
         kept = Kept(go_on=flags["go_on"])
         flags["model"] = flags["model"] or (kept.model if named(flags) is None else None)
     flags = with_own(with_model(flags))
+    turns = RepliesAndCalls(flags)
     options, request = reply_options(flags), launch_options(flags)
     text = read_prompt(prompt)
     said = None if flags["raw"] else question(text, flags, prompt or "")

@@ -1,6 +1,7 @@
 """McpToolbox: the tools of MCP servers as a toolbox. An event loop in a thread of its own speaks with all of them."""
 
 import asyncio
+import atexit
 import json
 import logging
 import threading
@@ -61,6 +62,7 @@ class McpToolbox:
         self._begun = threading.Event()
         self._thread = threading.Thread(target=self._work, daemon=True, name="localspec-mcp")
         self._thread.start()
+        atexit.register(self.close)  # for those who never come to use it
 
     def ready(self, stop: threading.Event | None = None) -> None:
         """Wait until every server has listed its tools or is given up, or until `stop` is set."""
@@ -117,6 +119,7 @@ class McpToolbox:
 
     def close(self) -> None:
         """End the servers, and all that they started."""
+        atexit.unregister(self.close)
         self._begun.wait(_END_S)
         if self._loop is not None:
             with suppress(RuntimeError):  # it is closed: all servers are gone
