@@ -106,8 +106,6 @@ def test_as_many_sequences_fit_as_their_caches_where_the_layers_are(
         assert found is not None
         return found
 
-    on_gpus, on_cpu = count(n_ctx=4096), count(n_ctx=4096, gpu_layers=0)
-    assert on_gpus != on_cpu
-    # Of one layer, hardly anything is on a GPU: the RAM decides.
-    assert abs(count(n_ctx=4096, gpu_layers=1) - on_cpu) <= on_cpu // 4
-    assert count(n_ctx=1 << 24, max_rows=1 << 12) >= 0
+    on_gpus, on_cpu, one_layer = (count(n_ctx=4096, gpu_layers=n) for n in (None, 0, 1))
+    assert len({on_gpus, on_cpu, one_layer}) == 3
+    assert count(n_ctx=1 << 17, n_batch=1 << 16, gpu_layers=0) == 0
