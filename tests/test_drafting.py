@@ -137,3 +137,20 @@ def test_a_draft_model_starts_with_what_two_plain_steps_evaluate() -> None:
 )
 def test_only_widths_without_a_gap_are_of_use(widths: tuple[int, ...], last: int) -> None:
     assert consecutive(widths) == last
+
+
+def test_a_draft_models_passes_cost_each_sequence_its_own_share(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    slots: list[int] = []
+    shared = BatchWidths.draft_costs
+
+    def costs(batch: BatchWidths, slot: int) -> object:
+        slots.append(slot)
+        return shared(batch, slot)
+
+    monkeypatch.setattr(BatchWidths, "draft_costs", costs)
+    made = drafting(count=3)
+    for slot in range(3):
+        made.policy("auto", slot)
+    assert set(slots) == {0, 1, 2}

@@ -6,7 +6,7 @@ import pytest
 
 from localspec.errors import ModelLoadError
 from localspec.launch import fit as fitting
-from localspec.launch.fit import free_memory, plan_fit
+from localspec.launch.fit import free_memory, plan_fit, sequences_that_fit
 from localspec.llama.devices import Device
 from localspec.models.fit import Machine, Place
 from localspec.models.gguf import GgufHeader, parse_header, read_header
@@ -93,3 +93,21 @@ def test_the_memory_of_this_machine_is_asked_for(tmp_path: Path) -> None:
     assert found is not None
     assert found == Machine(Place("RAM", found.ram.free_bytes, found.ram.headroom_bytes))
     assert found.ram.free_bytes > 0
+
+
+@pytest.mark.usefixtures("machine")
+def test_as_many_sequences_fit_as_their_caches_where_the_layers_are(
+    headers: tuple[GgufHeader, GgufHeader],
+) -> None:
+    _, small = headers
+
+    def count(**options: object) -> int:
+        found = sequences_that_fit(small, LoadOptions(**options))  # type: ignore[arg-type]
+        assert found is not None
+        return found
+
+    on_gpus, on_cpu = count(n_ctx=4096), count(n_ctx=4096, gpu_layers=0)
+    assert on_gpus != on_cpu
+    # Of one layer, hardly anything is on a GPU: the RAM decides.
+    assert abs(count(n_ctx=4096, gpu_layers=1) - on_cpu) <= on_cpu // 4
+    assert count(n_ctx=1 << 24, max_rows=1 << 12) >= 0

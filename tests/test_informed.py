@@ -16,7 +16,9 @@ from localspec.decoding.policy.adaptive import AdaptivePolicy
 from localspec.decoding.round import Draft, Round, Spent, Verdict
 from localspec.launch.observe import Telemetry
 from localspec.options import ReplyOptions, SamplingParams
+from localspec.telemetry import prior
 from localspec.telemetry.recorder import Recorder
+from localspec.telemetry.reply import Pair
 from localspec.telemetry.switch import Switch
 from tests.telemetry.talking import PAIR, Talk
 from tests.toy import SAMPLED, CachedModel, random_table
@@ -110,3 +112,42 @@ def test_what_is_learnt_here_counts_beside_it() -> None:
         policy.learn(Round(draft, Verdict(0, 9), (9,), Spent(draft_s=0.02, verify_s=0.055)))
     drafter.expect({3: (0.99, 1000.0)}, greedy=False)
     assert drafter._chance(1.6) < 0.5
+
+
+def test_greedy_texts_and_others_are_asked_about_apart(
+    directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _told(directory, 1)
+    asked: list[bool] = []
+
+    def read(*_: object, greedy: bool, **__: object) -> dict[str, object]:
+        asked.append(greedy)
+        return {}
+
+    monkeypatch.setattr(prior, "read_prior", read)
+    models = SimpleNamespace(
+        target_name="a", draft_model_name=None, tokenizer=SimpleNamespace(piece=lambda _: b"")
+    )
+    (observer,) = Telemetry().observe(cast("LoadedModels", models), None, 1)
+    for temperature in (0.8, 0, 0.8):
+        options = ReplyOptions(SamplingParams(temperature=temperature))
+        observer.begin(Request(0, CODE, options), [1, 2, 3], _policy())
+    observer.close()
+    assert asked == [False, True]
+
+
+@pytest.mark.parametrize(("count", "plain_s"), [(1, TARGET.of(1)), (2, None)])
+def test_what_is_recorded_of_a_pair_is_no_path_and_no_pass_that_is_shared(
+    directory: Path, count: int, plain_s: float | None
+) -> None:
+    _told(directory, 1)
+    models = SimpleNamespace(
+        target_name="/home/ada/t.gguf",
+        draft_model_name="d",
+        tokenizer=SimpleNamespace(piece=lambda _: b""),
+    )
+    telemetry = Telemetry()
+    telemetry.observe(cast("LoadedModels", models), PairCosts(TARGET, DRAFT_MODEL), count)
+    assert telemetry.recorder is not None
+    assert telemetry.recorder.pair == Pair("t.gguf", "d", plain_s, count)
+    telemetry.close()

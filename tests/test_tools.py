@@ -26,9 +26,9 @@ pytestmark = [pytest.mark.weights]
 
 CITY = {"type": "string", "maxLength": 12}
 TOOLS = [
-    Tool("get_weather", {"type": "object", "properties": {"city": CITY, "days": {"type": "integer", "minimum": 1, "maximum": 7}}, "required": ["city", "days"]}, "The weather of the next days."),
-    Tool("find_flight", {"type": "object", "properties": {"to": CITY, "seat": {"enum": ["aisle", "window"]}}, "required": ["to", "seat"]}, "A flight."),
-    Tool("now", {"type": "object", "properties": {}}, "The time."),
+    Tool("weather", {"type": "object", "properties": {"city": CITY, "days": {"enum": [1, 7]}}, "required": ["city", "days"]}),
+    Tool("flight", {"type": "object", "properties": {"to": CITY}, "required": ["to"]}),
+    Tool("now", {"type": "object", "properties": {}}),
 ]  # fmt: skip
 BY_NAME = {each.name: each for each in TOOLS}
 
@@ -37,7 +37,10 @@ BY_NAME = {each.name: each for each in TOOLS}
 def speaker(smollm2_path: Path) -> Iterator[Assistant]:
     """SmolLM2 at widths that are safe to the bit, with a template that has calls: its own has none."""
     launch = LaunchOptions(
-        target=str(smollm2_path), draft="lookup", exact=True, load=LoadOptions(n_ctx=1024)
+        target=str(smollm2_path),
+        draft="lookup",
+        exact=True,
+        load=LoadOptions(n_ctx=1024, threads=1, threads_batch=1),
     )
     own = load(make_plan(launch)).assistant
     yield Assistant(replace(own.models, template_source=HERMES), own.policies)
@@ -49,12 +52,13 @@ def answered(
 ) -> Reply:
     speaker.models.target.truncate(0)
     conversation = Conversation(tools=TOOLS, call_policy=policy)
-    conversation.append_user("How is the weather in Lima this week, and what is the time?")
+    conversation.append_user("The weather in Lima?")
     options = ReplyOptions(SamplingParams(temperature=0.8), seed, 90)
     return speaker.reply(conversation, options, policy=drafting or plain_policy())
 
 
-@pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [1, 2])
 def test_drafting_changes_no_byte_of_a_call(speaker: Assistant, seed: int) -> None:
     policy = CallPolicy(choice="required", parallel=False)
     plain = answered(speaker, policy, seed)
@@ -69,17 +73,17 @@ def test_drafting_changes_no_byte_of_a_call(speaker: Assistant, seed: int) -> No
 @pytest.mark.slow
 def test_what_is_denied_is_never_called_however_often_it_is_tried(speaker: Assistant) -> None:
     called = set[str]()
-    for seed in range(25):
-        policy = CallPolicy(deny=("get_*",), choice="required", at_most=(("now", 1),))
+    for seed in range(8):
+        policy = CallPolicy(deny=("wea*",), choice="required", at_most=(("now", 1),))
         reply = answered(speaker, policy, seed)
         names = [each.name for each in reply.calls]
-        assert "get_weather" not in names
+        assert "weather" not in names
         assert names.count("now") <= 1
         assert names or reply.stop_reason is StopReason.LENGTH
         for call in reply.calls:
             jsonschema.validate(json.loads(call.arguments), dict(BY_NAME[call.name].parameters))
         called |= {*names}
-    assert called == {"find_flight", "now"}
+    assert called == {"flight", "now"}
 
 
 def test_its_own_template_knows_no_tools(speaker: Assistant, smollm2_path: Path) -> None:

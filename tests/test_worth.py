@@ -2,17 +2,26 @@
 
 import importlib
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from click.testing import CliRunner
 
 from localspec.cli.root import localspec
+from localspec.decoding.cancel import CancelFlag
 from localspec.decoding.costs import PassCosts
 from localspec.errors import ModelUnavailable
+from localspec.launch import memories as memories_module
 from localspec.launch import plan as planning
 from localspec.launch import worth
-from localspec.launch.plan import make_plan
+from localspec.launch.drafting import DraftMode
+from localspec.launch.load import _Loading
+from localspec.launch.names import with_full_names
+from localspec.launch.plan import LoadPlan, make_plan
+from localspec.llama.model import LlamaModel
+from localspec.models.fit import FitPlan, Machine, Place
+from localspec.models.gguf import GgufHeader
 from localspec.models.registry import load_registry
 from localspec.options import LaunchOptions, LoadOptions
 
@@ -125,3 +134,73 @@ def test_pull_leaves_out_what_would_not_pay_and_says_how_to_fetch_it(
         f"make this machine faster: `localspec pull {CODER} --with-draft` downloads it"
     )
     assert (line in done.stderr.splitlines()) is told
+
+
+def test_a_draft_model_that_is_here_is_taken_along(tmp_path: Path) -> None:
+    registry = load_registry()
+    target, draft_model = registry.model(CODER), registry.model("qwen2.5-coder-0.5b")
+    assert "is not downloaded" in (worth.why_idle(CODER, target, draft_model) or "")
+    blobs = tmp_path / "data/blobs"
+    blobs.mkdir(parents=True)
+    with (blobs / draft_model.sha256).open("wb") as file:
+        file.truncate(draft_model.size_bytes)
+    assert worth.why_idle(CODER, target, draft_model) is None
+
+
+@pytest.mark.parametrize(("asked", "given"), [(None, True), (True, True), (False, False)])
+def test_many_sequences_have_flash_attention_unless_it_is_forced_off(
+    asked: bool | None, given: bool
+) -> None:
+    options = LoadOptions(gpu_layers=0, flash_attention=asked)
+    assert planning._for_many(options).flash_attention is given
+
+
+def test_what_was_told_before_stays_beside_what_is_given_up(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    fit = FitPlan(1024, "f16", 0, None, (), given_up=("less context",), shrunk=True)
+    monkeypatch.setattr(planning, "plan_fit", lambda *_: fit)
+    plan = LoadPlan(Path("a"), None, {}, (DraftMode("off"),), 0, LoadOptions(), notes=("alone",))
+    header = cast("GgufHeader", None)
+    assert planning._fitted(plan, [header]).notes == ("alone", "less context")
+
+
+def test_the_context_is_what_was_asked_for_up_to_what_the_model_was_trained_for() -> None:
+    def nothing(_name: str, _share: float) -> None:
+        pass
+
+    notes: list[str] = []
+    plan = LoadPlan(Path("a"), None, {}, (DraftMode("off"),), 0, LoadOptions())
+    loading = _Loading(plan, CancelFlag(), nothing, nothing, None, None, notes)
+    model = cast("LlamaModel", SimpleNamespace(n_ctx_train=512))
+    assert loading._trained_for(model, LoadOptions(n_ctx=512)).n_ctx == 512
+    assert notes == []
+    assert loading._trained_for(model, LoadOptions(n_ctx=513)).n_ctx == 512
+    assert "512 tokens, not 513" in notes[0]
+
+
+def test_a_name_means_the_same_whatever_lies_in_the_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "models.toml").write_text('[aliases]\nmine = "user/repo:Q8_0"\n')
+    monkeypatch.setenv("LOCALSPEC_CONFIG_DIR", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / CODER).touch()
+    assert with_full_names(LaunchOptions(target=CODER)).target == CODER
+    assert with_full_names(LaunchOptions(target="mine")).target == "user/repo:Q8_0"
+
+
+def test_a_memory_is_as_fast_as_the_passes_that_were_made_in_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    machine = Machine(Place("RAM", 8 << 30, 0), (Place("GPU", 4 << 30, 0),))
+    monkeypatch.setattr(memories_module, "free_memory", lambda _: machine)
+    monkeypatch.setattr(memories_module, "supports_offload", lambda: True)
+    monkeypatch.setattr(memories_module, "multiplied_per_second", lambda _: 1.0)
+    monkeypatch.setattr(
+        memories_module,
+        "calibrated_bandwidth",
+        lambda _, options: 2.0 if options.gpu_layers == 0 else 9.0,
+    )
+    found = memories_module.memories(load_registry())
+    assert [(each.name, each.bytes_per_s) for each in found] == [("GPU", 9.0), ("RAM", 2.0)]

@@ -62,7 +62,7 @@ class CallPolicy:
         """Say whether a model is told of a function at all."""
         return not _any(self.deny, name)
 
-    def turns(self, names: Iterable[str], made: Sequence[Made]) -> "Turns":
+    def turns(self, names: Iterable[str], made: Sequence[Made]) -> "CallTurns":
         """Return the calls that the next answer may have.
 
         Args:
@@ -74,7 +74,7 @@ class CallPolicy:
         """
         found = _Turns(self, names, made)
         if self.choice == "none":
-            return Turns(({},), required=False)
+            return CallTurns(({},), required=False)
         required = self.choice == "required" or bool(found.wanted)
         turns = found.listed()
         if required and not turns[0]:
@@ -82,11 +82,11 @@ class CallPolicy:
             raise UsageError(
                 f"a call{which} is required, and the rules for calls allow none now: relax one of them"
             )
-        return Turns(turns, required)
+        return CallTurns(turns, required)
 
 
 @dataclass(frozen=True, slots=True)
-class Turns:
+class CallTurns:
     """The calls that an answer may have, as an automaton.
 
     Args:

@@ -6,7 +6,7 @@ from hashlib import blake2b
 from itertools import count
 
 from localspec.calls import CallFormat, Tool
-from localspec.calls.policy import Made, Turns
+from localspec.calls.policy import CallTurns, Made
 from localspec.chat.call_finder import call_format
 from localspec.chat.call_parser import CallParser
 from localspec.chat.conversation import Conversation
@@ -64,7 +64,7 @@ class Calling:
 
     dialect: CallDialect
     tools: tuple[Tool, ...]
-    turns: Turns
+    turns: CallTurns
 
     @classmethod
     def of(cls, conversation: Conversation, dialect: CallDialect) -> "Calling":

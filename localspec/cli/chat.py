@@ -13,7 +13,7 @@ import click
 
 from localspec.cli.completions import complete_models
 from localspec.cli.first_run import with_model
-from localspec.cli.hands import tools_option, typed_answer, work_of
+from localspec.cli.hands import tools_option, typed_answer, wants_tools, work_of
 from localspec.cli.option_flags import launch_options, option_flags, reply_options
 from localspec.cli.question import system_options, system_prompt
 from localspec.cli.resident import own_option, resident
@@ -119,7 +119,7 @@ def _session(flags: dict[str, Any], preferences: Preferences) -> Session:
         return reply_options(with_own(flags, name))
 
     engine = EngineClient(find=lambda wanted: resident(wanted, flags))
-    work = work_of(Path.cwd()) if flags.get("tools") else None
+    work = work_of(Path.cwd(), flags) if wants_tools(flags) else None
     return Session(engine, talk, launch, options, Path.cwd(), own, work)
 
 

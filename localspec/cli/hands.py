@@ -3,10 +3,11 @@
 import select
 import sys
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -18,36 +19,59 @@ from localspec.engine.protocol import Ask
 from localspec.errors import UsageError
 from localspec.messages import Message, ToolCall
 from localspec.storage.paths import config_dir, data_dir, shown
+from localspec.toolbox.toolbox import wait_for
 from localspec.ui.clean import clean
 
 if TYPE_CHECKING:
     from localspec.toolbox.loop import CarriedOut
     from localspec.toolbox.permissions import Decision, Permissions
-    from localspec.toolbox.rules import Rules
     from localspec.toolbox.toolbox import Proposal, Toolbox
     from localspec.ui.tool_work import ToolWork
 
 Stream = Callable[[Ask], Iterator[Event]]
 """Answers a question, as events."""
 _LOOK_S = 0.05
+_MCP_HELP = (
+    "Start an MCP server whose tools the model may call, too; can be repeated. Implies --tools."
+)
 _HELP = "Let the model read, search and change files in this folder and run commands in it; it asks you first."
 
 
 def tools_option() -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Return what adds `--tools` to a command."""
-    return click.option("--tools", is_flag=True, help=_HELP)
+    """Return what adds `--tools` and `--mcp` to a command."""
+
+    def add(command: Callable[..., Any]) -> Callable[..., Any]:
+        command = click.option("--mcp", multiple=True, metavar="COMMAND", help=_MCP_HELP)(command)
+        return click.option("--tools", is_flag=True, help=_HELP)(command)
+
+    return add
 
 
-def toolboxes(folder: Path) -> "tuple[Sequence[Toolbox], Rules, tuple[str, ...]]":
-    """Return the functions of a folder, the user's rules for them, and what is to be known of both.
+def wants_tools(flags: Mapping[str, Any]) -> bool:
+    """Return whether a model may call anything."""
+    return bool(flags.get("tools") or flags.get("mcp"))
+
+
+def toolboxes(
+    folder: Path, flags: Mapping[str, Any], notify: Callable[[str], None]
+) -> "tuple[Sequence[Toolbox], Permissions, tuple[str, ...]]":
+    """Return the functions of a folder and of MCP servers, what the user's rules permit, and what is to be known of them.
+
+    Args:
+        folder: where files are read and written.
+        flags: of a verb; `mcp` starts servers beside those of `mcp.toml`.
+        notify: is told later what is to be known of servers, from a thread of theirs.
 
     Raises:
-        UsageError: the folder holds localspec's own settings or conversations, or the rules cannot be read.
+        UsageError: the folder holds localspec's own settings or conversations, or the rules or servers cannot be read.
     """
     # Imported here: most conversations call nothing.
     from localspec.toolbox.built_in import BuiltIn  # noqa: PLC0415
     from localspec.toolbox.command import confinement  # noqa: PLC0415
     from localspec.toolbox.folder import Folder  # noqa: PLC0415
+    from localspec.toolbox.mcp.box import McpToolbox  # noqa: PLC0415
+    from localspec.toolbox.mcp.servers import named_servers  # noqa: PLC0415
+    from localspec.toolbox.permissions import Permissions  # noqa: PLC0415
     from localspec.toolbox.rules import Rules  # noqa: PLC0415
 
     folder = folder.resolve()
@@ -60,16 +84,20 @@ def toolboxes(folder: Path) -> "tuple[Sequence[Toolbox], Rules, tuple[str, ...]]
     rules = Rules.read()
     told, confined = confinement()
     notes = () if confined else (f"commands are {told}",)
-    return [BuiltIn(Folder(folder), rules)], rules, notes
+    boxes: list[Toolbox] = [BuiltIn(Folder(folder), rules)]
+    servers = named_servers(flags["mcp"])
+    if servers:
+        boxes.append(McpToolbox(servers, notify, offline=flags["offline"]))
+    return boxes, Permissions(rules), notes
 
 
-def work_of(folder: Path) -> "ToolWork":
+def work_of(folder: Path, flags: Mapping[str, Any]) -> "ToolWork":
     """Return what carries out calls in a folder for the chat; see `toolboxes`."""
-    from localspec.toolbox.permissions import Permissions  # noqa: PLC0415
+    news = SimpleQueue[str]()
     from localspec.ui.tool_work import ToolWork  # noqa: PLC0415
 
-    boxes, rules, notes = toolboxes(folder)
-    return ToolWork(boxes, Permissions(rules), notes)
+    boxes, permissions, notes = toolboxes(folder, flags, news.put)
+    return ToolWork(boxes, permissions, notes, news)
 
 
 def typed_answer(text: str, stop: threading.Event | None = None) -> str:
@@ -102,21 +130,25 @@ def said_by(reply: Reply) -> Message:
     return replace(said, parts=(*said.parts, *calls))
 
 
-class Turns:
+class RepliesAndCalls:
     """The replies to one question of `run`, and the calls between them; see `Hands`.
 
     Args:
-        tools: whether anything may be called.
-        quiet: write only what is refused because there is nobody to ask.
+        flags: of the verb; with `quiet`, only what is refused because there is nobody to ask is written.
+
+    Raises:
+        UsageError: see `toolboxes`.
 
     Attributes:
         said: replies, and what came of their calls, in order.
         stopped: whether the user stopped a call.
     """
 
-    def __init__(self, *, tools: bool, quiet: bool) -> None:
-        self._tools, self._quiet = tools, quiet
+    def __init__(self, flags: Mapping[str, Any]) -> None:
+        self._quiet = flags["quiet"]
         self._permissions: Permissions | None = None
+        if wants_tools(flags):
+            self._boxes, self._permissions, self._notes = toolboxes(Path.cwd(), flags, self._tell)
         self.said: list[Reply | CarriedOut] = []
         self.stopped = False
 
@@ -130,17 +162,14 @@ class Turns:
             reply: answers it, and writes the answer.
             stopped: says whether the user wants an end.
         """
-        if not self._tools:
+        if self._permissions is None:
             self.said.append(reply(asked))
             return self.last
         from localspec.toolbox.loop import ToolLoop, converse  # noqa: PLC0415
-        from localspec.toolbox.permissions import Permissions  # noqa: PLC0415
 
-        boxes, rules, notes = toolboxes(Path.cwd())
-        for note in notes:
+        for note in self._notes:
             self._tell(note)
-        self._permissions = Permissions(rules)
-        loop = ToolLoop(boxes, self._permissions, self)
+        loop = ToolLoop(self._boxes, self._permissions, self)
 
         def ask(messages: Sequence[Message]) -> Message:
             self.said.append(reply(replace(asked, messages=tuple(messages), tools=loop.tools)))
@@ -148,6 +177,7 @@ class Turns:
 
         try:
             with _following(stopped) as stop:
+                wait_for(self._boxes, stop)
                 converse(asked.messages, ask, loop, stop)
                 self.stopped = stop.is_set()
         finally:

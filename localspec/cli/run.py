@@ -18,7 +18,7 @@ from localspec.chat.events import Event, Finished, Reply, Text
 from localspec.cli import INTERRUPTED
 from localspec.cli.completions import complete_models
 from localspec.cli.first_run import with_model
-from localspec.cli.hands import Stream, Turns, tools_option
+from localspec.cli.hands import RepliesAndCalls, Stream, tools_option, wants_tools
 from localspec.cli.option_flags import launch_options, option_flags, reply_options
 from localspec.cli.prompt import read_prompt
 from localspec.cli.question import (
@@ -93,6 +93,7 @@ def run(words: tuple[str, ...], **flags: Any) -> int:
 
         return start_chat({**flags, "plain": False})
     _check(flags)
+    turns = RepliesAndCalls(flags)
     kept = None
     if flags["go_on"] or (_is_kept(flags) if flags["keep"] is None else flags["keep"]):
         from localspec.cli.kept import Kept  # noqa: PLC0415 - the history's database
@@ -117,7 +118,6 @@ def run(words: tuple[str, ...], **flags: Any) -> int:
     def asked() -> Ask:
         return Ask(0, messages(), options, raw=text if said is None else None, aside=kept is None)
 
-    turns = Turns(tools=flags["tools"], quiet=flags["quiet"])
     outcome = _answer(request, asked, flags, turns)
     if outcome is None:
         return INTERRUPTED
@@ -136,7 +136,7 @@ def _check(flags: dict[str, Any]) -> None:
         raise UsageError("--code prints nothing else: remove --json and --show-thinking")
     if flags["raw"] and (flags["go_on"] or flags["keep"] or flags["files"]):
         raise UsageError("--raw takes only a prompt: remove --continue, --keep and --file")
-    if flags["raw"] and flags["tools"]:
+    if flags["raw"] and wants_tools(flags):
         raise UsageError("--raw and --tools cannot be combined: raw text has no form for calls")
     if flags["go_on"] and (flags["system"], flags["persona"]) != (None, None):
         raise UsageError("--continue keeps the conversation's own system prompt: remove --system")
@@ -170,7 +170,7 @@ def _at_terminal() -> bool:
 
 
 def _answer(
-    request: LaunchOptions, asked: Callable[[], Ask], flags: dict[str, Any], turns: Turns
+    request: LaunchOptions, asked: Callable[[], Ask], flags: dict[str, Any], turns: RepliesAndCalls
 ) -> RunOutcome | None:
     """Answer, by a server that has the model in memory, or else here; return None where loading was interrupted.
 

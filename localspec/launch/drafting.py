@@ -157,7 +157,7 @@ class Drafting:
         draft_costs = None if costs is None else costs.draft_model
         if costs is not None and draft_costs is not None:
             fresh = window_length(costs.target, draft_costs, view.n_ctx)
-            if self.batch is not None and self.batch.draft_model is not None:
+            if self.batch is not None:
                 draft_costs = self.batch.draft_costs(slot)
         return entry.make(
             Material(self.eog, view, self.shared_vocab, draft_costs, fresh, fixed=fixed)

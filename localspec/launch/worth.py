@@ -1,6 +1,5 @@
 """Whether the draft model of a pair could pay on this machine, judged before it is fetched."""
 
-from dataclasses import replace
 from pathlib import Path
 
 from localspec.calibration.calibrated import cached_costs
@@ -117,7 +116,6 @@ def _how(name: str) -> str:
 
 def _costs(target: ModelEntry, options: LoadOptions) -> PassCosts | None:
     """Return what passes of a target cost, measured or foreseen; None where they may be of any kind."""
-    options = replace(options, max_rows=LoadOptions().max_rows)
     path = Store(data_dir()).path_of(target)
     found = None if path is None else cached_costs(path, options, Role.TARGET)
     if found is not None:

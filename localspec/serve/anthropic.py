@@ -24,7 +24,7 @@ from localspec.options import ReplyOptions
 from localspec.serve.answering import Service, collected, drafting, streamed, unless_gone
 from localspec.serve.http import body_of
 from localspec.serve.steady import steady
-from localspec.serve.tools import Offer, anthropic_messages, anthropic_offer, arguments_object
+from localspec.serve.tools import ToolOffer, anthropic_messages, anthropic_offer, arguments_object
 
 _SAMPLING = ("temperature", "top_p", "top_k")
 _ENDS = {
@@ -174,7 +174,7 @@ def _call(call: ToolCall) -> dict[str, Any]:
     return {"type": "tool_use", "id": call.id, "name": call.name, "input": arguments_object(call)}
 
 
-def _notes(offer: Offer) -> dict[str, Any]:
+def _notes(offer: ToolOffer) -> dict[str, Any]:
     return {"localspec": {"notes": list(offer.notes)}} if offer.notes else {}
 
 

@@ -36,7 +36,7 @@ from localspec.serve.openai import (
 )
 from localspec.serve.openai_forms import likely
 from localspec.serve.steady import steady
-from localspec.serve.tools import Offer, openai_offer, result_text
+from localspec.serve.tools import ToolOffer, openai_offer, result_text
 
 _LOGPROBS = "message.output_text.logprobs"
 _PARTS = {"input_text": "text", "output_text": "text"}
@@ -303,7 +303,9 @@ def _options(body: ResponsesBody, usual: ReplyOptions) -> ReplyOptions:
     )
 
 
-def _shell(body: ResponsesBody, options: ReplyOptions, model: str, offer: Offer) -> dict[str, Any]:
+def _shell(
+    body: ResponsesBody, options: ReplyOptions, model: str, offer: ToolOffer
+) -> dict[str, Any]:
     """Return a response of which nothing is there yet."""
     return {
         "id": _id("resp"),

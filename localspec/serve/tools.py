@@ -21,7 +21,7 @@ _CHOICES = {"auto": "auto", "none": "none", "required": "required", "any": "requ
 
 
 @dataclass(frozen=True, slots=True)
-class Offer:
+class ToolOffer:
     """What a request lets its model call.
 
     Args:
@@ -35,7 +35,7 @@ class Offer:
     notes: tuple[str, ...] = ()
 
 
-def openai_offer(tools: Any, choice: Any, parallel: bool | None) -> Offer:
+def openai_offer(tools: Any, choice: Any, parallel: bool | None) -> ToolOffer:
     """Return what a body of OpenAI's offers: of chat completions, or of responses, where a function's fields stand outside.
 
     Raises:
@@ -55,7 +55,7 @@ def openai_offer(tools: Any, choice: Any, parallel: bool | None) -> Offer:
     return _chosen(offer, kind, names, parallel is not False)
 
 
-def anthropic_offer(tools: Any, choice: Any) -> Offer:
+def anthropic_offer(tools: Any, choice: Any) -> ToolOffer:
     """Return what a body of Anthropic's offers.
 
     Raises:
@@ -72,7 +72,7 @@ def anthropic_offer(tools: Any, choice: Any) -> Offer:
     return _chosen(offer, kind, names, parallel)
 
 
-def _offered(value: Any, read: Any) -> Offer:
+def _offered(value: Any, read: Any) -> ToolOffer:
     if value is not None and not isinstance(value, list):
         raise UsageError("tools is not a list: write a list of tools")
     tools, left_out = list[Tool](), list[str]()
@@ -86,7 +86,7 @@ def _offered(value: Any, read: Any) -> Offer:
         else:
             tools.append(tool)
     notes = (f"tools left out, only functions are supported: {', '.join(left_out)}",)
-    return Offer(tuple(tools), notes=notes if left_out else ())
+    return ToolOffer(tuple(tools), notes=notes if left_out else ())
 
 
 def _tool(function: dict[str, Any], schema_key: str, what: str) -> Tool:
@@ -132,7 +132,7 @@ def _named(value: Any) -> str:
     return name
 
 
-def _chosen(offer: Offer, kind: str, names: list[str] | None, parallel: bool) -> Offer:
+def _chosen(offer: ToolOffer, kind: str, names: list[str] | None, parallel: bool) -> ToolOffer:
     known = {each.name for each in offer.tools}
     missing = next((each for each in names or () if each not in known), None)
     if missing is not None:

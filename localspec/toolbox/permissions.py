@@ -54,13 +54,11 @@ class Permissions:
 
     def scope(self, call: ToolCall, proposal: Proposal) -> str:
         """Return what `grant` would allow."""
-        if proposal.access is Access.READ:
-            return "all reading in this folder"
         if not proposal.subject:
             return f"every {call.name}"
-        return (
-            f"{call.name} of {'this file' if proposal.access is Access.WRITE else 'this command'}"
-        )
+        if proposal.access is Access.READ:
+            return "all reading in this folder"
+        return f"{call.name} on this file" if proposal.access is Access.WRITE else "this command"
 
     def forget(self) -> None:
         """Take back what was granted: another conversation begins."""

@@ -44,6 +44,15 @@ class Proposal:
 
 
 @runtime_checkable
+class Starting(Protocol):
+    """What takes a while until its functions are there."""
+
+    def ready(self, stop: threading.Event) -> None:
+        """Wait until they are, or are given up, or until `stop` is set."""
+        ...
+
+
+@runtime_checkable
 class Toolbox(Protocol):
     """Functions of one origin: built-in, Python's, or a server's."""
 
@@ -68,3 +77,10 @@ class Toolbox(Protocol):
     def close(self) -> None:
         """End what it started."""
         ...
+
+
+def wait_for(boxes: Sequence[Toolbox], stop: threading.Event) -> None:
+    """Wait until all functions are there, or are given up, or until `stop` is set."""
+    for each in boxes:
+        if isinstance(each, Starting):
+            each.ready(stop)

@@ -12,7 +12,7 @@ from typing import ClassVar
 from textual.app import App, ComposeResult, SystemCommand
 from textual.binding import BindingType
 from textual.filter import LineFilter, NoColor
-from textual.screen import ModalScreen, Screen
+from textual.screen import Screen
 
 from localspec.history.records import content_of
 from localspec.ui.attach import unmatched
@@ -157,7 +157,7 @@ class ChatApp(App[None]):
         """Run a command without an argument, by its key; the same key closes the sheet that it opened."""
         if len(self.screen_stack) == 1 and (self._feed.started or BY_NAME[name].while_busy):
             await self._front.run(name)
-        elif isinstance(self.screen, ModalScreen) and self._front.last == name:
+        elif self._front.opened == (name, self.screen):
             self.screen.dismiss(None)
 
     async def action_message(self, what: str) -> None:

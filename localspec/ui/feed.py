@@ -3,6 +3,7 @@
 import gc
 import os
 import time
+from typing import TYPE_CHECKING
 
 from textual.app import App
 from textual.timer import Timer
@@ -10,7 +11,6 @@ from textual.timer import Timer
 from localspec.decoding.round import StopReason
 from localspec.engine.protocol import EngineDied, Failed, Notice, Ready, ReplyDone
 from localspec.toolbox.permissions import Decision
-from localspec.ui.approval_sheet import ApprovalSheet
 from localspec.ui.engine_state import Phase
 from localspec.ui.model_switch import DEMONSTRATION
 from localspec.ui.screens import Screens
@@ -18,6 +18,9 @@ from localspec.ui.shown import SAVED_AGAIN, shown
 from localspec.ui.tool_work import CallQuestion, ToolWork
 from localspec.ui.transcript import TranscriptItem
 from localspec.ui.typeset import prepare
+
+if TYPE_CHECKING:
+    from localspec.ui.approval_sheet import ApprovalSheet
 
 POLL_S = 0.1
 # While a user waits for the first text: it is to be there when it comes.
@@ -79,6 +82,8 @@ class Feed:
         for message in self._session.poll():
             await self._react(message)
         if self._session.asking.work is not None:
+            for note in self._session.asking.work.news():
+                self._view.tell(note)
             await self._show_work(self._session.asking.work)
         self._tell_trouble()
         growing, first_text = self._session.asking.answering.growing, self._first_text()
@@ -118,6 +123,8 @@ class Feed:
                 work.stop()
             else:
                 work.answer(question, decision)
+
+        from localspec.ui.approval_sheet import ApprovalSheet  # noqa: PLC0415 - not in the first frame
 
         self._asked = ApprovalSheet(question)
         self._app.push_screen(self._asked, answered)

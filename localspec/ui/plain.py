@@ -23,8 +23,7 @@ def run(front: Lines, typed: Iterable[str | None], *, greets: bool = False) -> i
     if front.session.talk.conversation is not None:
         front.tell(f"continuing: {front.session.talk.title}")
     front.session.start()
-    for note in () if front.session.asking.work is None else front.session.asking.work.notes:
-        front.tell(note)
+    _tell_of_tools(front)
     if greets:
         name = front.session.models.next_name
         front.tell(f"chatting with {name}; /help lists the commands, Ctrl-D quits")
@@ -41,9 +40,25 @@ def run(front: Lines, typed: Iterable[str | None], *, greets: bool = False) -> i
         except KeyboardInterrupt:
             return _INTERRUPTED
         front.tell_trouble()
+        _tell_news(front)
         if front.leaving:
             break
     return front.code
+
+
+def _tell_of_tools(front: Lines) -> None:
+    work = front.session.asking.work
+    if work is not None:
+        work.wait()
+        for note in work.notes:
+            front.tell(note)
+        _tell_news(front)
+
+
+def _tell_news(front: Lines) -> None:
+    work = front.session.asking.work
+    for note in () if work is None else work.news():
+        front.tell(note)
 
 
 async def _send(front: Lines, text: str) -> None:

@@ -1,9 +1,10 @@
 """Screens: the front that draws. What commands show and ask becomes the main view, and sheets over it."""
 
 from collections.abc import Awaitable, Callable, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from textual.app import App, SuspendNotSupported
+from textual.screen import Screen
 
 from localspec.engine.protocol import Failed
 from localspec.errors import LocalspecError
@@ -49,7 +50,7 @@ class Screens:
     Attributes:
         editing: the number of the question that is being changed; None while none is.
         theme: name of the colours that are shown.
-        last: name of the last command; whatever sheet is open is its own.
+        opened: name of the command that opened a sheet last, and that sheet.
     """
 
     def __init__(
@@ -58,13 +59,16 @@ class Screens:
         self._app = app
         self.session, self.preferences, self.view = session, preferences, view
         self.editing: int | None = None
-        self.theme = self.last = ""
+        self.theme = ""
+        self.opened: tuple[str, Screen[Any]] | None = None
 
     async def run(self, name: str, argument: str = "") -> None:
         """Run a command; what cannot be done is told."""
         self.tell("")
-        self.last = name
+        before = self._app.screen
         await self.attempt(run(self, BY_NAME[name], argument))
+        if self._app.screen is not before:
+            self.opened = name, self._app.screen
 
     async def attempt(self, doing: Awaitable[None]) -> None:
         """Do something that may fail; if it does, tell why."""

@@ -11,7 +11,7 @@ from localspec.display import duration_text
 from localspec.messages import ToolCall
 from localspec.toolbox.loop import CarriedOut, ToolLoop
 from localspec.toolbox.permissions import Decision, Permissions
-from localspec.toolbox.toolbox import Proposal, Toolbox
+from localspec.toolbox.toolbox import Proposal, Toolbox, wait_for
 
 _LOOK_S = 0.05
 
@@ -38,15 +38,22 @@ class ToolWork:
         boxes: the functions.
         permissions: what needs no question.
         notes: what the user should know of them, a sentence each.
+        news: gets more such sentences later.
 
     Attributes:
         question: what the user is asked now; None while nothing is.
     """
 
     def __init__(
-        self, boxes: Sequence[Toolbox], permissions: Permissions, notes: Sequence[str] = ()
+        self,
+        boxes: Sequence[Toolbox],
+        permissions: Permissions,
+        notes: Sequence[str] = (),
+        news: SimpleQueue[str] | None = None,
     ) -> None:
         self.notes = tuple(notes)
+        self._boxes = tuple(boxes)
+        self._news = SimpleQueue[str]() if news is None else news
         self.question: CallQuestion | None = None
         self._loop = ToolLoop(boxes, permissions, self)
         self._answers: SimpleQueue[Decision] = SimpleQueue()
@@ -59,6 +66,19 @@ class ToolWork:
     def tools(self) -> tuple[Tool, ...]:
         """What can be called now."""
         return self._loop.tools
+
+    def wait(self) -> None:
+        """Wait until all functions are there, or are given up; for those who have no screen to keep alive."""
+        wait_for(self._boxes, self._stop)
+
+    def news(self) -> list[str]:
+        """Return what the user should know since the last call, a sentence each."""
+        found = []
+        while True:
+            try:
+                found.append(self._news.get_nowait())
+            except Empty:
+                return found
 
     @property
     def busy(self) -> bool:

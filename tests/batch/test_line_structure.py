@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from localspec.batch.line_options import line_options
+from localspec.batch.line_options import line_options, own_options
 from localspec.errors import UsageError
 from localspec.options import ReplyOptions
 
@@ -62,3 +62,8 @@ def test_what_is_neither_is_said_on_one_line(fields: dict[str, Any], reason: str
     with pytest.raises(UsageError, match=reason) as caught:
         line_options({**fields, "top_k": 3}, ReplyOptions())
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("cell", [None, ""])
+def test_a_line_without_options_of_its_own_says_nothing(cell: str | None) -> None:
+    assert own_options({"reply_options": cell}) == {}

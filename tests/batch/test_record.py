@@ -78,3 +78,9 @@ def test_what_is_wrong_with_a_line_is_said_in_a_line_that_no_terminal_obeys() ->
 def test_what_is_no_record_is_said_to_be_none(raw: bytes, form: Format) -> None:
     with pytest.raises(NoRecordError):
         read_record(raw, form)
+
+
+def test_a_digest_of_another_length_is_no_record() -> None:
+    record = {**error_record(ROW, None, UsageError("x"), RECEIPT), "input": "1234"}
+    with pytest.raises(NoRecordError):
+        read_record(encoded(record, "jsonl"), "jsonl")

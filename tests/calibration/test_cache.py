@@ -161,6 +161,7 @@ def test_of_two_measurements_the_lower_cost_of_each_width_counts() -> None:
         {"widths": [1, 2]},
         {"widths": [], "differences": {}},
         {"widths": [2], "differences": {}},
+        {"widths": [1, 1], "differences": {}},
         {"widths": [1, 2], "differences": {"2": 0.1}},
         {"widths": [1], "differences": {"2": -0.1}},
         {"widths": [1], "differences": {"2": float("nan")}},

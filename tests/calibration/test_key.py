@@ -56,6 +56,17 @@ def test_what_only_sizes_a_context_does_not(file: Path, name: str) -> None:
 def test_a_default_and_what_it_stands_for_are_the_same(file: Path) -> None:
     threads = default_threads()
     assert digest(file, threads=threads, threads_batch=threads) == digest(file)
+    on_cpu = digest(file, gpu_layers=0)
+    assert digest(file, gpu_layers=0, n_batch=128) == on_cpu
+    assert digest(file, gpu_layers=0, flash_attention=False) == on_cpu
+
+
+@pytest.mark.parametrize(("there", "n_batch"), [(False, 128), (True, 512)])
+def test_what_a_default_stands_for_depends_on_whether_there_is_a_gpu(
+    file: Path, there: bool, n_batch: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(key_module, "supports_offload", lambda: there)
+    assert digest(file, n_batch=n_batch) == digest(file)
 
 
 def test_kinds_of_measurement_are_kept_apart(file: Path) -> None:
@@ -69,6 +80,9 @@ def test_another_build_or_another_device_makes_another_key(
     built = build()
     with monkeypatch.context() as patch:
         patch.setattr(key_module, "build", lambda: replace(built, version="9.9"))
+        assert digest(file) != before
+    with monkeypatch.context() as patch:
+        patch.setattr(key_module, "build", lambda: replace(built, backends=("another",)))
         assert digest(file) != before
     with monkeypatch.context() as patch:
         patch.setattr(key_module, "build", lambda: replace(built, features=("CPU: SSE3 = 1",)))

@@ -143,6 +143,7 @@ def test_what_may_not_be_called_cannot_be_generated() -> None:
     ):
         reply, heard = told(assistant(f"So: {call}"), asked(policy=policy), replaced(60))
         assert "area" not in [each.name for each in reply.calls], policy
+        assert "<tool_call>" not in reply.text, policy
         assert not any(isinstance(each, CallBegun) and each.name == "area" for each in heard)
 
 

@@ -228,3 +228,11 @@ def test_a_call_that_breaks_off_is_not_done() -> None:
     parser = CallParser(HERMES_FORM, TOOLS, lambda: "1")
     told = parser.feed('<tool_call>\n{"name": "now", "arguments": {"a": ') + parser.flush()
     assert told == [CallBegun("1", "now"), CallDelta("1", '{"a": ')]
+
+
+def test_a_call_without_its_trigger_to_the_letter_is_text() -> None:
+    # A grammar binds what follows the trigger alone: what the parser reads beside it nothing would have bound.
+    form = CallFormat('{"name": "', '", "arguments": ', "}", None, '{"name": "')
+    bound, loose = '{"name": "now", "arguments": {}}', '{ "name": "now", "arguments": {}}'
+    assert parsed(form, bound) == ([("now", {})], "")
+    assert parsed(form, loose) == ([], loose)

@@ -24,6 +24,7 @@ WITHOUT_STDERR = ("sh", "-c", 'exec "$@" 2>&-', "sh")
         (["--draft", "model", "Hi"], "smollm2-135m has no draft model", "--draft-model"),
         (["--pair", "a", "--target", "b", "Hi"], "pair a and target b", "give one of them"),
         (["--raw", "--system", "x", "Hi"], "--raw and --system", "cannot be combined"),
+        (["--raw", "--tools", "Hi"], "--raw and --tools", "cannot be combined"),
         (["--tempratur", "1", "Hi"], "'--tempratur'", "'--temperature'"),
         (["--bogus", "Hi"], "'--bogus'", "run --help`"),
         (["Hi", "there"], "'Hi' is not a model", "put quotes around"),

@@ -22,7 +22,7 @@ def test_a_question_and_its_answer_go_on_in_the_next(
     assert first.model == ""
     said = first.say(Message.user("Name a river."), "Be brief.")
     assert [each.role for each in said] == ["system", "user"]
-    first.answer(finished(text="The Douro.").reply, "toy-1b", LaunchOptions())
+    first.answer([finished(text="The Douro.").reply], "toy-1b", LaunchOptions())
     second = Kept(go_on=True)
     assert second.model == "smollm2-135m"
     said = second.say(Message.user("And another?"), None)
@@ -32,7 +32,7 @@ def test_a_question_and_its_answer_go_on_in_the_next(
         "The Douro.",
         "And another?",
     ]
-    second.answer(finished(text="The Tejo.").reply, "toy-1b", LaunchOptions(target="own.gguf"))
+    second.answer([finished(text="The Tejo.").reply], "toy-1b", LaunchOptions(target="own.gguf"))
     history = History(tmp_path / "history")
     (stored,) = history.conversations()
     assert (stored.title, stored.pair, stored.n_messages) == ("Name a river.", "own.gguf", 4)

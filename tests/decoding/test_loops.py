@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from localspec.decoding.choose import Chooser
@@ -14,6 +14,7 @@ from localspec.decoding.noise import Noise
 from localspec.decoding.policy.policy import FixedPolicy, plain_policy
 from localspec.decoding.round import StopReason
 from localspec.options import SamplingParams
+from tests.examples import examples
 from tests.toy import CachedModel, random_table, run_to_end
 
 
@@ -44,7 +45,7 @@ def test_what_is_no_loop(tokens: Sequence[int]) -> None:
 
 
 @given(st.integers(0, 200), st.integers(1, 6))
-@settings(max_examples=30)
+@examples(50)
 def test_drafting_does_not_move_the_end(seed: int, length: int) -> None:
     table = random_table(seed, 6, window=2)
     chooser = Chooser(SamplingParams(temperature=0), Noise(0))

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from localspec.errors import HistoryError
-from localspec.history.archive import History
+from localspec.history.archive import History, cut_at_word
 from localspec.history.export import as_json, as_markdown
 from localspec.history.schema import MIGRATIONS
 from localspec.messages import DocumentPart, Message, TextPart, ToolCall, ToolResult
@@ -414,3 +414,17 @@ def test_json_has_every_branch_and_figure(history: History) -> None:
     assert document["messages"][2]["thinking"] == "hm"
     assert document["messages"][2]["parent"] == asked.id
     assert document["leaf"] == document["messages"][2]["id"]
+
+
+def test_a_title_that_is_cut_keeps_its_last_word_whole() -> None:
+    assert cut_at_word("aaaaa b ccc", 8) == "aaaaa b…"
+    assert cut_at_word("aaaaa bb cc", 8) == "aaaaa…"
+    assert cut_at_word("a bbbbbbbbb", 8) == "a bbbbb…"
+    assert cut_at_word("aaaaa bb", 8) == "aaaaa bb"
+
+
+def test_of_conversations_of_one_moment_the_last_one_is_first(tmp_path: Path) -> None:
+    history = History(tmp_path, clock=lambda: 1.0)
+    numbers = [talk(history, "a", "A") for _ in range(3)]
+    assert [each.id for each in history.conversations()] == numbers[::-1]
+    history.close()

@@ -94,6 +94,22 @@ def test_always_is_for_calls_like_it_alone() -> None:
     assert somebody.asked[-1] == "look a"
 
 
+@pytest.mark.parametrize(
+    ("name", "access", "subject", "told"),
+    [
+        ("look", Access.READ, "a", "all reading in this folder"),
+        ("write", Access.WRITE, "a", "write on this file"),
+        ("run", Access.RUN, "ls", "this command"),
+        ("server__act", Access.RUN, "", "every server__act"),
+    ],
+)
+def test_what_always_would_allow_is_said(
+    name: str, access: Access, subject: str, told: str
+) -> None:
+    proposal = Proposal(access, name, subject=subject)
+    assert Permissions(Rules()).scope(ToolCall("c", name, "{}"), proposal) == told
+
+
 def test_once_is_once() -> None:
     box, somebody = Box(), Somebody([YES, YES])
     loop(box, somebody).results(calls("look a", "look a"), threading.Event())

@@ -117,7 +117,8 @@ def test_what_goes_wrong_before_textual_leaves_the_terminal_as_it_was(
         assert termios.tcgetattr(screen.fd) == before
 
 
-@pytest.mark.parametrize(("words", "variables"), [(["--plain"], {}), ([], {"TERM": "dumb"})])
+@pytest.mark.first(1)
+@pytest.mark.parametrize(("words", "variables"), [([], {"TERM": "dumb"}), (["--plain"], {})])
 def test_lines_are_no_screen(words: list[str], variables: dict[str, str], tmp_path: Path) -> None:
     chat = localspec("chat", *words, "smollm2-135m", "--offline")
     with terminal(*chat, LOCALSPEC_DATA_DIR=str(tmp_path), **variables) as screen:
@@ -128,6 +129,7 @@ def test_lines_are_no_screen(words: list[str], variables: dict[str, str], tmp_pa
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="children are read from /proc")
+@pytest.mark.first(1)
 @pytest.mark.parametrize("streaming", [False, True])
 def test_a_terminal_that_vanishes_without_a_signal_ends_the_chat(
     streaming: bool, tmp_path: Path

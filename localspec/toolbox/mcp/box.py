@@ -6,6 +6,7 @@ import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import CancelledError, wait
+from contextlib import suppress
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +14,7 @@ from localspec.calls import Tool
 from localspec.display import printable, printable_line
 from localspec.errors import UsageError
 from localspec.messages import ToolCall, ToolResult
-from localspec.toolbox.mcp.offers import Names, Offer
+from localspec.toolbox.mcp.offers import Names, OfferedTool
 from localspec.toolbox.mcp.servers import McpServer
 from localspec.toolbox.toolbox import Access, Proposal
 
@@ -117,11 +118,12 @@ class McpToolbox:
     def close(self) -> None:
         """End the servers, and all that they started."""
         self._begun.wait(_END_S)
-        if self._loop is not None and self._thread.is_alive():
-            self._loop.call_soon_threadsafe(self._cancel)
+        if self._loop is not None:
+            with suppress(RuntimeError):  # it is closed: all servers are gone
+                self._loop.call_soon_threadsafe(self._cancel)
         self._thread.join(_END_S)
 
-    def _found(self, name: str) -> "tuple[Connection, Offer] | None":
+    def _found(self, name: str) -> "tuple[Connection, OfferedTool] | None":
         for connection in self._connections:
             offer = connection.offers.get(name)
             if offer is not None:

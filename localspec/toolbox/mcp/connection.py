@@ -18,7 +18,7 @@ from localspec import __version__
 from localspec.calls import Tool
 from localspec.display import printable_line
 from localspec.toolbox.mcp.content import bounded, text_of_resource, text_of_result
-from localspec.toolbox.mcp.offers import Listed, Names, Offer, offers_of
+from localspec.toolbox.mcp.offers import Listed, Names, OfferedTool, offers_of
 from localspec.toolbox.mcp.pipe import pipe
 from localspec.toolbox.mcp.servers import McpServer
 from localspec.toolbox.mcp.web import web
@@ -50,7 +50,7 @@ class Connection:
 
     def __init__(self, server: McpServer, names: Names, notify: Callable[[str], None]) -> None:
         self.server = server
-        self.offers: Mapping[str, Offer] = {}
+        self.offers: Mapping[str, OfferedTool] = {}
         self.settled = threading.Event()
         self._names = names
         self._notify = notify
@@ -69,7 +69,7 @@ class Connection:
             self.offers, self._client = {}, None
             self.settled.set()
 
-    async def call(self, offer: Offer, arguments: Mapping[str, Any]) -> tuple[str, bool]:
+    async def call(self, offer: OfferedTool, arguments: Mapping[str, Any]) -> tuple[str, bool]:
         """Call a tool, or read a resource; return what came of it, and whether that is an error.
 
         Cancelling this tells the server so.
@@ -204,7 +204,7 @@ class Connection:
                 break
         return found
 
-    async def _resources(self, client: Client) -> dict[str, Offer]:
+    async def _resources(self, client: Client) -> dict[str, OfferedTool]:
         """Return a tool that reads the server's resources, of which its description names the first."""
         page = await client.session.list_resources()
         if not page.resources:
@@ -219,7 +219,7 @@ class Connection:
         description = printable_line(about)
         name = self._names.of(self.server.name, "read_resource", description)
         tool = Tool(name, parameters, description)
-        return {name: Offer(tool, "read_resource", only_reads=True, is_resource=True)}
+        return {name: OfferedTool(tool, "read_resource", only_reads=True, is_resource=True)}
 
     def _say(self, text: str) -> None:
         self._notify(f"MCP server {self.server.name}: {printable_line(text)[:_SHOWN]}")

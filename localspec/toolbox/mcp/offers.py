@@ -7,7 +7,7 @@ something else than before is another tool, by another name, so nobody's leave f
 import json
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from localspec.calls import Tool
@@ -37,7 +37,7 @@ class Listed:
 
 
 @dataclass(frozen=True, slots=True)
-class Offer:
+class OfferedTool:
     """A tool that may be called.
 
     Args:
@@ -80,7 +80,7 @@ class Names:
 
 def offers_of(
     server: str, listed: Iterable[Listed], names: Names, wanted: tuple[str, ...] | None
-) -> tuple[dict[str, Offer], list[str]]:
+) -> tuple[dict[str, OfferedTool], list[str]]:
     """Return the tools of a server that can be offered, by name, and why others cannot, a sentence each.
 
     Args:
@@ -89,7 +89,7 @@ def offers_of(
         names: of all servers' tools.
         wanted: names of those that are to be offered, as the server calls them; None wants all.
     """
-    offers: dict[str, Offer] = {}
+    offers: dict[str, OfferedTool] = {}
     notes: list[str] = []
     seen: set[str] = set()
     count = 0
@@ -101,14 +101,14 @@ def offers_of(
         if len(offers) == MOST_TOOLS:
             continue
         try:
-            offer = _offer(each)
+            schema = _checked(each.schema)
         except UsageError as error:
             shown = printable_line(each.name)[:_SHOWN]
             notes.append(f"its tool {shown!r} is left out: {error}")
             continue
-        tool = offer.tool
-        name = names.of(server, each.name, f"{tool.description}\n{json.dumps(tool.parameters)}")
-        offers[name] = replace(offer, tool=replace(tool, name=name))
+        description = _described(each.description)
+        name = names.of(server, each.name, f"{description}\n{json.dumps(schema)}")
+        offers[name] = OfferedTool(Tool(name, schema, description), each.name, each.only_reads)
     if count - len(notes) > MOST_TOOLS:
         notes.append(
             f"of its {count} tools {MOST_TOOLS} are offered: name those that you need in mcp.toml"
@@ -119,12 +119,9 @@ def offers_of(
     return offers, notes
 
 
-def _offer(listed: Listed) -> Offer:
-    schema = _checked(listed.schema)
-    description = printable(listed.description, "\n").strip()
-    if len(description) > _MOST_DESCRIPTION:
-        description = f"{description[:_MOST_DESCRIPTION]} …"
-    return Offer(Tool("", schema, description), listed.name, listed.only_reads)
+def _described(text: str) -> str:
+    text = printable(text, "\n").strip()
+    return f"{text[:_MOST_DESCRIPTION]} …" if len(text) > _MOST_DESCRIPTION else text
 
 
 def _checked(schema: Any) -> dict[str, Any]:
