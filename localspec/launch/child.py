@@ -4,6 +4,7 @@ Its first argument is the number of requests to answer at once, or `auto`; witho
 has what is evaluated kept from run to run.
 """
 
+import gc
 import sys
 from collections.abc import Callable
 from dataclasses import astuple, replace
@@ -22,6 +23,7 @@ from localspec.launch.kept_prefixes import KeptPrefixes
 from localspec.launch.load import HOLD_UP_S, Keep, Runtime, load
 from localspec.launch.observe import Telemetry
 from localspec.launch.plan import make_plan
+from localspec.llama.model import give_back_memory
 from localspec.llama.state import StateUnfitError, restore_state, save_state
 from localspec.options import LaunchOptions
 from localspec.storage.paths import data_dir
@@ -53,6 +55,10 @@ class RuntimeFactory:
         tell: Callable[[Loading | Measuring], None],
     ) -> Loaded:
         """Load them; see `localspec.engine.factory`."""
+        # An assistant is in a circle with its scheduler: until it is looked for, all that an old one knew stays in memory.
+        self._assistant = None
+        gc.collect()
+        give_back_memory()
         plan = make_plan(options, parallel=self._parallel)
         runtime = load(
             plan,

@@ -6,6 +6,7 @@ import time
 
 import httpx
 import pytest
+from starlette.datastructures import Headers
 
 from localspec.engine.client import EngineClient
 from localspec.options import LaunchOptions
@@ -108,9 +109,6 @@ def test_an_engine_that_dies_costs_what_it_was_answering_and_no_more() -> None:
     [
         ({}, 401),
         ({"Authorization": "Bearer wrong"}, 401),
-        ({"Authorization": "Bearer "}, 401),
-        ({"Authorization": "Bearer ses"}, 401),
-        ({"Authorization": "Bearer sesame-and-more"}, 401),
         ({"Authorization": "Bearer sesame"}, 200),
         ({"x-api-key": "second"}, 200),
         ({"x-api-key": "sesame", "Origin": "https://evil.example"}, 403),
@@ -132,10 +130,8 @@ def test_a_key_lets_in(headers: dict[str, str], status: int) -> None:
     ("headers", "status"),
     [
         ({"Host": "evil.example"}, 403),
-        ({"Host": "localhost.evil.example"}, 403),
         ({"Host": "localhost:8080"}, 200),
         ({"Origin": "http://evil.example"}, 403),
-        ({"Origin": "http://localhost.evil.example"}, 403),
         ({"Origin": "http://localhost:3000"}, 200),
         ({"Origin": "null"}, 403),
     ],
@@ -145,6 +141,23 @@ def test_pages_of_others_do_not_reach_a_server_of_this_machine(
 ) -> None:
     with served({}) as server:
         assert server.client.get("/v1/models", headers=headers).status_code == status
+
+
+def test_only_whole_keys_and_names_are_let_in() -> None:
+    def status(guard: Guard, **headers: str) -> int:
+        refusal = guard.refusal(Headers(headers))
+        return 200 if refusal is None else refusal[0]
+
+    keyed = Guard(keys=("sesame", "second"))
+    for key in ("sesame", "second"):
+        assert status(keyed, authorization=f"Bearer {key}") == 200
+    for key in ("", "ses", "sesame-and-more", "SESAME", "sesame second"):
+        assert status(keyed, authorization=f"Bearer {key}") == 401, key
+    local = Guard(hosts={"localhost"})
+    assert status(local, host="localhost:8080", origin="http://localhost:3000") == 200
+    for name in ("", "evil.example", "localhost.evil.example", "evil.localhost"):
+        assert status(local, host=name) == 403, name
+        assert status(local, host="localhost", origin=f"http://{name}") == 403, name
 
 
 def test_only_pages_that_were_named_are_told_that_they_may_ask() -> None:
