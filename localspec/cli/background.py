@@ -22,7 +22,7 @@ def start_in_background(arguments: Sequence[str]) -> int:
     descriptor, name = tempfile.mkstemp(dir=directory())
     with os.fdopen(descriptor, "wb") as log:
         process = subprocess.Popen(  # noqa: S603 - this program, with what it was given
-            [sys.executable, "-m", "localspec", *arguments],
+            [sys.executable, "-P", "-m", "localspec", *arguments],
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,

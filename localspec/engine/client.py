@@ -33,7 +33,7 @@ from localspec.messages import Message
 from localspec.options import LaunchOptions, ReplyOptions
 
 # A string and no import: the child's main wires everything together, and lies above this floor.
-COMMAND = (sys.executable, "-m", "localspec.launch.child")
+COMMAND = (sys.executable, "-P", "-m", "localspec.launch.child")
 
 
 class EngineClient:

