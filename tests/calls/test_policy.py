@@ -207,7 +207,7 @@ def random_policy(random: Random) -> CallPolicy:
 
 
 @pytest.mark.parametrize(
-    "runs", [5, pytest.param(1000, marks=pytest.mark.slow)], ids=["some", "many"]
+    "runs", [5, pytest.param(300, marks=pytest.mark.slow)], ids=["some", "many"]
 )
 def test_a_model_that_wants_to_call_everything_calls_what_it_may(runs: int) -> None:
     speaker, random = caller(), Random(19)
