@@ -141,14 +141,12 @@ def _arrive(launch: LaunchOptions, reply: ReplyOptions) -> None:
 def _loaded(launch: LaunchOptions, *_: object, observe: object) -> SimpleNamespace:
     """Return a runtime of a plan, which is its own launch here."""
     assert callable(observe)
-    assistant = SimpleNamespace(
-        notes=(), stream=lambda _prompt, options, raw: _arrive(launch, options)
-    )
+    assistant = SimpleNamespace(notes=(), stream=lambda _prompt, options: _arrive(launch, options))
     return SimpleNamespace(assistant=assistant)
 
 
 def _session(
-    _engine: object, _talk: object, launch: LaunchOptions, reply: ReplyOptions, _: Path, __: object
+    _engine: object, _talk: object, launch: LaunchOptions, reply: ReplyOptions, *_: object
 ) -> None:
     load = decode(encode(Load(launch)), COMMANDS)
     ask = decode(encode(Ask(1, (), reply)), COMMANDS)
