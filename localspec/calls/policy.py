@@ -47,6 +47,8 @@ class CallPolicy:
         done: names that count as called with a result: what the application knows, such as an approval.
         choice: for the next answer.
         parallel: whether an answer may have several calls.
+        lenient: whether JSON at the end of an answer's words that names a function and its arguments is a call of it,
+            which no grammar bound: for whoever asks before anything is carried out.
     """
 
     allow: tuple[str, ...] | None = None
@@ -57,6 +59,7 @@ class CallPolicy:
     done: tuple[str, ...] = ()
     choice: ToolChoice = "auto"
     parallel: bool = True
+    lenient: bool = False
 
     def offers(self, name: str) -> bool:
         """Say whether a model is told of a function at all."""

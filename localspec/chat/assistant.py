@@ -49,7 +49,6 @@ from localspec.messages import Infill
 from localspec.options import ReplyOptions, SamplingParams
 
 if TYPE_CHECKING:
-    from localspec.chat.call_parser import CallParser
     from localspec.chat.calling import CallDialect, Calling
     from localspec.toolbox.toolbox import Toolbox
 
@@ -446,12 +445,7 @@ class Assistant:
             ),
             target=target,
             eog=models.eog,
-            text=self._reply_text(
-                conversation,
-                options,
-                calling,
-                None if calling is None else calling.parser(seed, tokens),
-            ),
+            text=self._reply_text(conversation, options, calling, seed, tokens),
             drafter=running.policy.name,
             clock=time.perf_counter,
             emit=partial(self._emit, running),
@@ -522,7 +516,8 @@ class Assistant:
         conversation: Conversation | None,
         options: ReplyOptions,
         calling: "Calling | None",
-        parser: "CallParser | None",
+        seed: int,
+        prompt: Sequence[int],
     ) -> ReplyText:
         tokenizer = self.models.tokenizer
         if conversation is None:
@@ -530,10 +525,13 @@ class Assistant:
         else:
             thinking = conversation.thinking_filter()
             pieces = tag_pieces(thinking_tags(self.template.source), tokenizer)
-        if calling is not None:
-            pieces = {**pieces, **calling.dialect.pieces}
         begun = () if conversation is None else conversation.begun
-        return ReplyText(tokenizer, thinking, StopStrings(options.stop), pieces, begun, parser)
+        stops = StopStrings(options.stop)
+        if calling is None:
+            return ReplyText(tokenizer, thinking, stops, pieces, begun)
+        pieces = {**pieces, **calling.dialect.pieces}
+        parser, calls_in = calling.parser(seed, prompt), calling.written(seed, prompt)
+        return ReplyText(tokenizer, thinking, stops, pieces, begun, parser, calls_in)
 
     def _require_room(self, n_tokens: int) -> None:
         n_ctx = self.models.target.n_ctx

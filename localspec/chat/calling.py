@@ -1,6 +1,6 @@
 """Calling: what an assistant knows of its model's calls, and which of them a reply may have."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from itertools import count
@@ -10,8 +10,10 @@ from localspec.calls.policy import CallTurns, Made
 from localspec.chat.call_finder import call_format
 from localspec.chat.call_parser import CallParser
 from localspec.chat.conversation import Conversation
+from localspec.chat.events import Told
 from localspec.chat.template import ChatTemplate
 from localspec.chat.tokenizer import Tokenizer, control_pieces
+from localspec.chat.written_calls import written_calls
 from localspec.messages import Message, ToolResult
 
 _LETTERS = "0123456789abcdefghijklmnopqrstuvwxyz"
@@ -60,11 +62,13 @@ class Calling:
         dialect: how the model writes them.
         tools: the functions that there are.
         turns: which of them may be called, and when.
+        lenient: see `CallPolicy`.
     """
 
     dialect: CallDialect
     tools: tuple[Tool, ...]
     turns: CallTurns
+    lenient: bool = False
 
     @classmethod
     def of(cls, conversation: Conversation, dialect: CallDialect) -> "Calling":
@@ -76,7 +80,7 @@ class Calling:
         tools = conversation.offered
         made = calls_made(conversation.messages)
         turns = conversation.call_policy.turns([each.name for each in tools], made)
-        return cls(dialect, tools, turns)
+        return cls(dialect, tools, turns, conversation.call_policy.lenient)
 
     def parser(self, seed: int, prompt: Sequence[int]) -> CallParser | None:
         """Return what reads the calls of a reply; None where it may have none.
@@ -91,6 +95,15 @@ class Calling:
         offered = [each for each in self.tools if each.name in names]
         ids = call_ids(seed, prompt)
         return CallParser(self.dialect.form, offered, lambda: next(ids))
+
+    def written(self, seed: int, prompt: Sequence[int]) -> Callable[[str], Iterator[Told]] | None:
+        """Return what finds calls in the words of a reply that has none; None where none are wanted. See `parser`."""
+        names = self.turns.names
+        if not self.lenient or not names:
+            return None
+        offered = [each for each in self.tools if each.name in names]
+        ids = call_ids(seed, prompt)
+        return lambda answer: written_calls(answer, offered, lambda: next(ids))
 
 
 def calls_made(messages: Sequence[Message]) -> list[Made]:

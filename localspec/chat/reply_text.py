@@ -1,7 +1,7 @@
 """ReplyText: confirmed tokens become the text of one reply. Knows no models and no rounds."""
 
 import codecs
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from localspec.chat.events import CallDone, Text, Told
@@ -45,6 +45,7 @@ class ReplyText:
         tag_pieces: bytes of control tokens that the filter has to see, by id.
         begun: ids of what the reply says already, where it goes on; the last may have begun a character.
         parser: tells calls from the answer; None where there are none.
+        calls_in: finds calls in the words of an answer that has none; None where those are words.
     """
 
     def __init__(
@@ -55,6 +56,7 @@ class ReplyText:
         tag_pieces: Mapping[int, bytes],
         begun: Sequence[int] = (),
         parser: "CallParser | None" = None,
+        calls_in: "Callable[[str], Iterable[Told]] | None" = None,
     ) -> None:
         self._tokenizer = tokenizer
         self._thinking = thinking
@@ -64,6 +66,7 @@ class ReplyText:
         for token in begun:
             self._detokenizer.feed(self._piece(token))
         self._parser = parser
+        self._calls_in = calls_in
         self._space = ""  # may stand before a call
         self._tokens: list[int] = []
         self._begins: list[int] = []
@@ -115,7 +118,10 @@ class ReplyText:
             chunks += self._with_calls(self._parser.flush())
             chunks += [] if self.calls else self._words(self._space)
         self.answer += (held := self._stops.flush())
-        return [*chunks, *([Text(held)] if held else [])]
+        chunks += [Text(held)] if held else []
+        if self._calls_in is not None and not self.calls and not may_go_on:
+            chunks += self._with_calls(list(self._calls_in(self.answer)))
+        return chunks
 
     def _piece(self, token: int) -> bytes:
         piece = self._tag_pieces.get(token)

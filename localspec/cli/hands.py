@@ -165,14 +165,20 @@ class RepliesAndCalls:
         if self._permissions is None:
             self.said.append(reply(asked))
             return self.last
-        from localspec.toolbox.loop import ToolLoop, converse  # noqa: PLC0415
+        from localspec.toolbox.loop import ASKED_FIRST, ToolLoop, converse  # noqa: PLC0415
 
         for note in self._notes:
             self._tell(note)
         loop = ToolLoop(self._boxes, self._permissions, self)
 
         def ask(messages: Sequence[Message]) -> Message:
-            self.said.append(reply(replace(asked, messages=tuple(messages), tools=loop.tools)))
+            self.said.append(
+                reply(
+                    replace(
+                        asked, messages=tuple(messages), tools=loop.tools, call_policy=ASKED_FIRST
+                    )
+                )
+            )
             return said_by(self.last)
 
         try:

@@ -1,5 +1,6 @@
 """Where a server listens: a port, a Unix socket, or both. What is taken is told before gigabytes are loaded."""
 
+import errno
 import os
 import socket
 import stat
@@ -48,9 +49,12 @@ def _at_port(host: str, port: int) -> socket.socket:
         family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
         return socket.create_server((host, port), family=family, backlog=BACKLOG)
     except OSError as error:
-        reason = error.strerror or str(error)
+        taken = error.errno == errno.EADDRINUSE
+        # What Python says of it names the address once more.
+        reason = os.strerror(errno.EADDRINUSE) if taken else error.strerror or str(error)
+        others = " (`localspec ps` lists your servers)" if taken else ""
         raise UsageError(
-            f"cannot listen on {host}, port {port}: {reason}; give another --port"
+            f"cannot listen on {host}, port {port}: {reason}; give another --port{others}"
         ) from None
 
 

@@ -73,14 +73,12 @@ class ProgressLine:
         known = share > 0 and passed_s >= _ESTIMATED_AFTER_S
         left = f", {duration_text(passed_s / share - passed_s)} left" if known else ""
         if self._speaking and not self._line.drawn and begun_s == now:
-            print(f"localspec: measuring {shown(name)} on this machine, once", file=sys.stderr)
+            print(f"localspec: measuring {shown(name)} on this machine", file=sys.stderr)
         elif self._speaking and not self._line.drawn and left and name not in self._estimated:
             self._estimated.add(name)
             print(f"localspec: measured {share:.0%}{left}", file=sys.stderr)
         if self._due(now):
-            self._line.draw(
-                _named("measuring ", name, f" on this machine, once  {share:.0%}{left}")
-            )
+            self._line.draw(_named("measuring ", name, f" on this machine  {share:.0%}{left}"))
 
     def hash(self, name: str, share: float) -> None:
         """Show how much of a model's file is hashed."""

@@ -13,7 +13,7 @@ from localspec.diagnosis.fact import Fact
 
 DEADLINE_S = 5.0
 _DEFAULT = "https://huggingface.co"
-_LEFT = "models on this machine work, others cannot be downloaded"
+_LEFT = "models on this machine work, others come only if a Python package has them, too"
 _SET = ("HF_TOKEN", "HF_HUB_OFFLINE", "HTTPS_PROXY", "HTTP_PROXY")
 
 

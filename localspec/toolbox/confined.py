@@ -220,11 +220,13 @@ def _start(command: list[str], confines: Confines) -> int:
 
 def _processes() -> Iterator[tuple[int, list[bytes]]]:
     """Yield every process of this machine that has not ended, with the fields of its `stat` from the state on."""
-    for each in Path("/proc").glob("[0-9]*/stat"):
-        with contextlib.suppress(OSError):
-            fields = each.read_bytes().rpartition(b")")[2].split()
+    for each in Path("/proc").iterdir():
+        if not each.name.isdigit():
+            continue
+        with contextlib.suppress(OSError):  # it may have ended since
+            fields = (each / "stat").read_bytes().rpartition(b")")[2].split()
             if fields and fields[0] != b"Z":
-                yield int(each.parent.name), fields
+                yield int(each.name), fields
 
 
 def _tasks_of_user() -> int:

@@ -10,12 +10,15 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from localspec.calls import Tool
+from localspec.calls.policy import CallPolicy
 from localspec.messages import Message, ToolCall, ToolResult
 from localspec.toolbox.permissions import Decision, Permissions
 from localspec.toolbox.toolbox import Proposal, Toolbox
 
 MOST_ROUNDS = 25
 """Replies with calls to one question, at most: a model that goes round in circles ends."""
+ASKED_FIRST = CallPolicy(lenient=True)
+"""Of replies whose calls a `ToolLoop` carries out: also what a model wrote in another form than its own is a call."""
 _LOST = "this call was not carried out: the program ended before it"
 _NOT_BEGUN = "this call was not carried out: the user stopped"
 

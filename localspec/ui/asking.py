@@ -9,6 +9,7 @@ from localspec.engine.client import EngineClient
 from localspec.engine.protocol import EngineDied, Failed, Notice, ReplyDone, ReplyEvents
 from localspec.errors import UsageError
 from localspec.messages import Message
+from localspec.toolbox.loop import ASKED_FIRST
 from localspec.ui.answering import GrowingAnswer
 from localspec.ui.attach import attached
 from localspec.ui.engine_state import EngineState, Phase
@@ -229,7 +230,14 @@ class Asking:
             options = replace(options, seed=seed)
         draft, drop_oldest = self.settings.draft, self.drop_oldest
         tools = () if self.work is None else self.work.tools
-        number = self._engine.ask(turns, options, draft=draft, drop_oldest=drop_oldest, tools=tools)
+        number = self._engine.ask(
+            turns,
+            options,
+            draft=draft,
+            drop_oldest=drop_oldest,
+            tools=tools,
+            call_policy=ASKED_FIRST,
+        )
         self.answering.begin(Exchange(number, turns), parent)
 
     def _require_engine(self) -> None:

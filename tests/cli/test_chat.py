@@ -249,6 +249,9 @@ def test_no_colour_where_none_is_wanted() -> None:
 def test_a_chat_that_is_told_to_end_gives_the_terminal_back() -> None:
     with terminal(*GREEDY) as screen:
         screen.until("something.")
+        screen.until(
+            "\x1b[?1003h"
+        )  # that is Textual: before it, an end is one with the signal's code
         screen.process.terminate()
         assert screen.end() == 0
     assert b"\x1b[?1049l" in screen.seen  # the screen from before is shown again
@@ -268,6 +271,7 @@ def test_stdin_that_is_no_text_is_one_line() -> None:
 def test_a_terminal_that_goes_away_takes_chat_and_engine_along() -> None:
     with terminal(*GREEDY) as screen:
         screen.until("something.")
+        screen.until("\x1b[?1003h")
         engines = children(screen.process.pid)
         assert engines
         os.kill(screen.process.pid, signal.SIGHUP)

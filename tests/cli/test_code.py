@@ -17,6 +17,12 @@ def test_blocks_are_what_stands_between_fences() -> None:
     assert code_blocks("no code") == []
 
 
+def test_the_tags_of_an_attached_file_are_no_code() -> None:
+    assert code_blocks('```python\n<file name="a.py">\nx = 1\n</file>\n```') == ["x = 1"]
+    assert code_blocks('```python\n<file name="a.py">\nx = 1\n```') == ["x = 1"]
+    assert code_blocks("```html\n<p>\n</file>x\n```") == ["<p>\n</file>x"]
+
+
 def test_only_code_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
     _print_code(ANSWER, quiet=False)
     assert capsys.readouterr() == ("x = 1\n\ny = 2\n", "")

@@ -216,13 +216,10 @@ def test_who_waits_for_a_measurement_is_told_of_what_and_how_long(
                 line.measure("toy for --exact", share)
                 watched.now += 10.0
         if terminal:
-            assert watched.drawn[0] == "measuring toy for --exact on this machine, once  0%"
-            assert (
-                watched.drawn[2]
-                == "measuring toy for --exact on this machine, once  20%, 80 s left"
-            )
+            assert watched.drawn[0] == "measuring toy for --exact on this machine  0%"
+            assert watched.drawn[2] == "measuring toy for --exact on this machine  20%, 80 s left"
         else:
             assert watched.err.getvalue().splitlines() == [
-                "localspec: measuring toy for --exact on this machine, once",
+                "localspec: measuring toy for --exact on this machine",
                 "localspec: measured 10%, 90 s left",
             ]

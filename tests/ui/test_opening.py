@@ -139,7 +139,9 @@ def test_a_terminal_that_vanishes_without_a_signal_ends_the_chat(
     with terminal(*_NO_HANGUP, sys.executable, "-c", code) as screen:
         screen.until("context 0%")
         screen.type("one?\r")
-        screen.until("word word" if streaming else " tokens/s")
+        screen.until("word word")
+        if not streaming:
+            screen.until(" tokens/s")
         children = Path(f"/proc/{screen.process.pid}/task/{screen.process.pid}/children")
         engine = int(children.read_text().split()[0])
         os.close(screen.fd)

@@ -1,0 +1,71 @@
+"""written_calls: calls that a model wrote as JSON in the words of its answer, where it forgot its own form.
+
+Small models do. Whoever asks before anything is carried out can take them for calls; a server must not.
+"""
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from localspec.calls import Tool
+from localspec.chat.events import CallBegun, CallDelta, CallDone, Told
+from localspec.messages import ToolCall
+
+_FENCE = "```"
+_ARGUMENTS = ("arguments", "parameters")
+_MOST = 8
+
+
+def written_calls(answer: str, tools: Sequence[Tool], new_id: Callable[[], str]) -> Iterator[Told]:
+    """Yield the calls at the end of an answer: an object with name and arguments, in a block of code or alone.
+
+    Args:
+        answer: all of its words.
+        tools: what may be called. A call of anything else, with arguments that it does not know, or without one that
+            it needs, is words; and so is what stands before it.
+        new_id: gives the id of each call.
+    """
+    by_name = {each.name: each for each in tools}
+    found: list[tuple[str, str]] = []
+    while len(found) < _MOST:
+        before, last = _last_block(answer.rstrip())
+        call = _call(last, by_name)
+        if call is None:
+            break
+        found.insert(0, call)
+        answer = before
+    for name, arguments in found:
+        number = new_id()
+        yield CallBegun(number, name)
+        yield CallDelta(number, arguments)
+        yield CallDone(ToolCall(number, name, arguments))
+
+
+def _last_block(text: str) -> tuple[str, str]:
+    """Return the last block of code, and what is before it; or all of a text that is an object."""
+    if not text.endswith(_FENCE):
+        return "", text if text.startswith("{") else ""
+    begin = text.rfind(_FENCE, 0, -len(_FENCE))
+    if begin < 0:
+        return text, ""
+    _, _, inside = text[begin : -len(_FENCE)].partition("\n")
+    return text[:begin], inside
+
+
+def _call(text: str, tools: dict[str, Tool]) -> tuple[str, str] | None:
+    """Return the name of the function and the arguments as JSON, if that is what a text is."""
+    try:
+        said = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(said, dict) or len(said) != 2 or not isinstance(said.get("name"), str):
+        return None
+    tool = tools.get(said["name"])
+    arguments = next((said[key] for key in _ARGUMENTS if key in said), None)
+    if tool is None or not isinstance(arguments, dict):
+        return None
+    known: Any = tool.parameters.get("properties", {})
+    needed: Any = tool.parameters.get("required", [])
+    if not set(needed) <= arguments.keys() <= set(known):
+        return None
+    return tool.name, json.dumps(arguments, ensure_ascii=False)

@@ -1,0 +1,81 @@
+"""Calls written as JSON in an answer's words: what is one, and what stays words."""
+
+import json
+from itertools import count
+
+import pytest
+
+from localspec.calls import Tool
+from localspec.chat.events import CallBegun, CallDelta, CallDone
+from localspec.chat.written_calls import written_calls
+
+READ = Tool(
+    "read_file",
+    {
+        "type": "object",
+        "properties": {"path": {"type": "string"}, "first_line": {"type": "integer"}},
+        "required": ["path"],
+    },
+)
+CALL = '{"name": "read_file", "arguments": {"path": "notes.txt", "first_line": 1}}'
+
+
+def found(answer: str) -> list[tuple[str, dict[str, object]]]:
+    numbers = (f"id{number}" for number in count())
+    told = list(written_calls(answer, [READ], lambda: next(numbers)))
+    begun, deltas, done = told[::3], told[1::3], told[2::3]
+    calls = []
+    for first, delta, last in zip(begun, deltas, done, strict=True):
+        assert isinstance(first, CallBegun)
+        assert isinstance(delta, CallDelta)
+        assert isinstance(last, CallDone)
+        assert (first.id, first.name, delta.text) == (
+            last.call.id,
+            last.call.name,
+            last.call.arguments,
+        )
+        calls.append((last.call.name, json.loads(last.call.arguments)))
+    return calls
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        CALL,
+        f"```json\n{CALL}\n```",
+        f"I will read it.\n```\n{CALL}\n```\n",
+        f"```json\n{json.dumps(json.loads(CALL), indent=2)}\n```",
+        f"```json\n{CALL.replace('arguments', 'parameters')}\n```",
+    ],
+)
+def test_an_object_with_name_and_arguments_at_the_end_is_a_call(answer: str) -> None:
+    assert found(answer) == [("read_file", {"path": "notes.txt", "first_line": 1})]
+
+
+def test_several_blocks_are_several_calls_in_order() -> None:
+    other = CALL.replace("notes", "other")
+    calls = found(f"Both:\n```json\n{CALL}\n```\n```json\n{other}\n```")
+    assert [arguments["path"] for _, arguments in calls] == ["notes.txt", "other.txt"]
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "",
+        "Hello.",
+        f"Call it like this: {CALL}",
+        f"```json\n{CALL}\n```\nThat is how it is called.",
+        f"```json\n{CALL.replace('read_file', 'delete_all')}\n```",
+        f"```json\n{CALL.replace('path', 'file')}\n```",
+        CALL.replace('"first_line": 1', '"mode": "w"'),
+        CALL.replace('"arguments": ', '"why": "x", "arguments": '),
+        '{"name": "read_file", "arguments": {"first_line": 1}}',
+        '{"name": "read_file", "arguments": "notes.txt"}',
+        f"```json\n{CALL[:-1]}\n```",
+        "```",
+        "[" * 5000,
+        '{"a":' * 5000,
+    ],
+)
+def test_anything_else_is_words(answer: str) -> None:
+    assert found(answer) == []
