@@ -270,8 +270,7 @@ def test_stdin_that_is_no_text_is_one_line() -> None:
 @pytest.mark.usefixtures("smollm2_path", "own_history")
 def test_a_terminal_that_goes_away_takes_chat_and_engine_along() -> None:
     with terminal(*GREEDY) as screen:
-        screen.until("something.")
-        screen.until("\x1b[?1003h")
+        screen.until("context 0%")
         engines = children(screen.process.pid)
         assert engines
         os.kill(screen.process.pid, signal.SIGHUP)

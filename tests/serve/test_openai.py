@@ -35,8 +35,9 @@ def server() -> Iterator[Served]:
 
 
 @pytest.fixture(scope="module")
-def client(server: Served) -> openai.OpenAI:
-    return openai.OpenAI(base_url=f"{server.url}/v1", api_key="none", max_retries=0)
+def client(server: Served) -> Iterator[openai.OpenAI]:
+    with openai.OpenAI(base_url=f"{server.url}/v1", api_key="none", max_retries=0) as made:
+        yield made
 
 
 def said(content: str) -> list[openai.types.chat.ChatCompletionMessageParam]:
@@ -176,9 +177,8 @@ def test_a_conversation_that_does_not_fit_says_so(client: openai.OpenAI) -> None
     assert caught.value.code == "context_length_exceeded"
 
 
-def test_a_text_goes_on_as_it_is(server: Served) -> None:
+def test_a_text_goes_on_as_it_is(client: openai.OpenAI) -> None:
     prompt = "<|im_start|>user\nthe Rhine<|im_end|>\n<|im_start|>assistant\n"
-    client = openai.OpenAI(base_url=f"{server.url}/v1", api_key="none")
     done = client.completions.create(model="a-pair", prompt=prompt, max_tokens=5)
     assert (done.choices[0].text, done.choices[0].finish_reason) == ("It is", "length")
     stream = client.completions.create(model="a-pair", prompt=prompt, max_tokens=99, stream=True)

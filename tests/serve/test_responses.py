@@ -30,8 +30,9 @@ def server() -> Iterator[Served]:
 
 
 @pytest.fixture(scope="module")
-def client(server: Served) -> openai.OpenAI:
-    return openai.OpenAI(base_url=f"{server.url}/v1", api_key="none", max_retries=0)
+def client(server: Served) -> Iterator[openai.OpenAI]:
+    with openai.OpenAI(base_url=f"{server.url}/v1", api_key="none", max_retries=0) as made:
+        yield made
 
 
 def test_a_question_is_answered(client: openai.OpenAI) -> None:
