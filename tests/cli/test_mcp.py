@@ -8,11 +8,15 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from mcp.client import Client
 from mcp.client.stdio import StdioServerParameters
 from mcp_types import TextContent
 
 from tests.cli.command import COMMAND, PLAIN, assert_one_complaint, environment, localspec
+
+# Each of them waits for processes that import the protocol, which takes seconds.
+pytestmark = pytest.mark.slow
 
 MODEL = ("smollm2-135m", "--draft", "off", "--ctx", "512", "--temperature", "0", *PLAIN)
 CITY = {"type": "object", "properties": {"city": {"enum": ["Rome", "Bern"]}}, "required": ["city"]}

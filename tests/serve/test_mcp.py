@@ -17,6 +17,9 @@ from localspec.serve.residence import Residence, ServedModel
 from tests.engine.double import command
 from tests.serve.serving import GREEDY, Named
 
+# Each of them waits for processes that import the protocol, which takes seconds.
+pytestmark = pytest.mark.slow
+
 FIRST = ServedModel("a-pair", LaunchOptions(pair="a-pair"), GREEDY)
 Work = Callable[[Client, Backend], Awaitable[None]]
 

@@ -24,6 +24,9 @@ from tests.engine.double import command
 from tests.toolbox.mcp.boxes import stranger
 from tests.ui.tools import called
 
+# Each of them waits for processes that import the protocol, which takes seconds.
+pytestmark = pytest.mark.slow
+
 SCRIPT = {
     "calls": True,
     "answers": {

@@ -12,6 +12,9 @@ from localspec.toolbox.mcp import allowance, connection, offers
 from localspec.toolbox.toolbox import Access
 from tests.toolbox.mcp.boxes import Opened, opened, stranger
 
+# Each of them waits for processes that import the protocol, which takes seconds.
+pytestmark = pytest.mark.slow
+
 ECHO = '{"text": "hello"}'
 
 
