@@ -58,11 +58,11 @@ def _call(text: str, tools: dict[str, Tool]) -> tuple[str, str] | None:
         said = json.loads(text)
     except (ValueError, RecursionError):
         return None
-    if not isinstance(said, dict) or len(said) != 2 or not isinstance(said.get("name"), str):
+    if not isinstance(said, dict) or not isinstance(name := said.pop("name", None), str):
         return None
-    tool = tools.get(said["name"])
-    arguments = next((said[key] for key in _ARGUMENTS if key in said), None)
-    if tool is None or not isinstance(arguments, dict):
+    tool = tools.get(name)
+    arguments: Any = next((said.pop(key) for key in _ARGUMENTS if key in said), {})
+    if tool is None or said or not isinstance(arguments, dict):
         return None
     known: Any = tool.parameters.get("properties", {})
     needed: Any = tool.parameters.get("required", [])

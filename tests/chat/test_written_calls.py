@@ -20,9 +20,12 @@ READ = Tool(
 CALL = '{"name": "read_file", "arguments": {"path": "notes.txt", "first_line": 1}}'
 
 
+LIST = Tool("list_folder", {"type": "object", "properties": {"path": {"type": "string"}}})
+
+
 def found(answer: str) -> list[tuple[str, dict[str, object]]]:
     numbers = (f"id{number}" for number in count())
-    told = list(written_calls(answer, [READ], lambda: next(numbers)))
+    told = list(written_calls(answer, [READ, LIST], lambda: next(numbers)))
     begun, deltas, done = told[::3], told[1::3], told[2::3]
     calls = []
     for first, delta, last in zip(begun, deltas, done, strict=True):
@@ -50,6 +53,11 @@ def found(answer: str) -> list[tuple[str, dict[str, object]]]:
 )
 def test_an_object_with_name_and_arguments_at_the_end_is_a_call(answer: str) -> None:
     assert found(answer) == [("read_file", {"path": "notes.txt", "first_line": 1})]
+
+
+def test_a_call_may_have_no_arguments_where_none_is_needed() -> None:
+    assert found('```json\n{"name": "list_folder"}\n```') == [("list_folder", {})]
+    assert found('```json\n{"name": "read_file"}\n```') == []
 
 
 def test_several_blocks_are_several_calls_in_order() -> None:
