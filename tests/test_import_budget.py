@@ -70,15 +70,15 @@ BUDGET: dict[str, tuple[str, int, set[str]]] = {
     "list --help": (script("list", "--help"), 35, {"numpy", "platformdirs"}),
     "pair --help": (script("pair", "--help"), 35, {"numpy", "platformdirs"}),
     "config --help": (script("config", "--help"), 28, {"platformdirs"}),
-    "doctor --help": (script("doctor", "--help"), 74, {*MODEL_LIBRARIES, "ssl"}),
-    "chat --help": (script("chat", "--help"), 75, {"platformdirs", "sqlite3"}),
+    "doctor --help": (script("doctor", "--help"), 77, {*MODEL_LIBRARIES, "ssl"}),
+    "chat --help": (script("chat", "--help"), 87, {"platformdirs", "sqlite3"}),
     "chat is painted": (_PAINTED, 15, {"platformdirs"}),
     "first frame of chat": (
         _FIRST_FRAME,
         111,
         {"asyncio", "platformdirs", "rich", "sqlite3", "ssl", "textual"},
     ),
-    "engine's process": (_ENGINE, 144, MODEL_LIBRARIES),
+    "engine's process": (_ENGINE, 145, MODEL_LIBRARIES),
 }
 
 

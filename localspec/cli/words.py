@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from localspec.errors import UsageError
@@ -76,13 +77,13 @@ def is_model(text: str, registry: Registry, *, alone: bool = False) -> bool:
 
 
 def require_model(word: str) -> str:
-    """Return a word that names a model.
+    """Return a word that names a model, or its file.
 
     Raises:
         ModelUnavailable: it names none.
     """
     registry = load_registry()
-    if not is_model(word, registry):
+    if not (is_model(word, registry) or Path(word).is_file()):
         registry.require(word)
     return word
 

@@ -114,10 +114,6 @@ class HistoryDatabase:
                 if self.trouble is not None or _of_the_statement(error):
                     raise HistoryError(f"the history cannot do that: {error}") from error
                 return self._do_in_memory(work, error)
-            except IndexError as error:
-                raise HistoryError(
-                    f"{self._path} lacks what a history of its version has: move it away"
-                ) from error
 
     def _written(self, connection: sqlite3.Connection, statements: Sequence[Statement]) -> int:
         if self._pending is None:

@@ -120,7 +120,9 @@ def said(row: sqlite3.Row) -> Message:
         raise HistoryError(
             f"message {row['id']} of the history has the role {role[:40]!r}: delete its conversation"
         )
-    return records.said(role, row["content"], row["thinking"], row["acts"])
+    # Where somebody else made the file, its version says nothing.
+    acts = row["acts"] if "acts" in row.keys() else ""  # noqa: SIM118 - a row is no mapping
+    return records.said(role, row["content"], row["thinking"], acts)
 
 
 def questions(connection: sqlite3.Connection, most: int) -> list[str]:

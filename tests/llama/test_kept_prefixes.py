@@ -115,14 +115,11 @@ def test_no_more_is_kept_than_may_be(
     write(tmp_path, before)
     assert len(files(tmp_path)) == 2
     # Two models do not fit: the older one goes.
-    (shelf,) = tmp_path.iterdir()
+    (shelf,) = (each for each in tmp_path.iterdir() if each.is_dir())
     os.utime(shelf, (1, 1))
     write(tmp_path, before, "b")
     assert len(files(tmp_path)) == 2
     assert not shelf.exists()
-    monkeypatch.setattr(kept_prefixes, "MOST_BYTES", 10)
-    write(tmp_path, before, "b")
-    assert files(tmp_path) == []
 
 
 @pytest.mark.slow
@@ -181,8 +178,10 @@ def test_no_more_is_written_in_an_hour_than_may_be_kept(
     before: LlamaSequences, tokens: list[int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write(tmp_path, before)
-    size = sum(each.stat().st_size for each in tmp_path.rglob("target.kv"))
-    monkeypatch.setattr(kept_prefixes, "MOST_BYTES", 2 * size - 1)
+    sizes = sorted(each.stat().st_size for each in tmp_path.rglob("target.kv"))
+    # After all of it, there is room for the smallest once and a half: time goes by, which pays off some.
+    most = sum(sizes) + sizes[0] + sizes[0] // 2
+    monkeypatch.setattr(kept_prefixes, "MOST_BYTES", most)
     shutil.rmtree(next(each for each in tmp_path.iterdir() if each.is_dir()))
     write(tmp_path, before)
     assert len(files(tmp_path)) == 2, (
@@ -196,8 +195,10 @@ def test_no_more_is_written_in_an_hour_than_may_be_kept(
     write(tmp_path, before)
     assert len(files(tmp_path)) == 4
     ledger.write_text("?")
+    known = {each.parent.parent for each in tmp_path.glob("*/*/target.kv")}
     write(tmp_path, before, "b")
-    assert len(list(tmp_path.glob("*/*/target.kv"))) > 2, "a damaged account forbids nothing"
+    found = {each.parent.parent for each in tmp_path.glob("*/*/target.kv")}
+    assert found - known, "a damaged account forbids nothing"
 
 
 @pytest.mark.slow
