@@ -55,6 +55,11 @@ if app.failure:
 """
 
 
+def _environment() -> dict[str, str]:
+    """Return this process' variables without a size, which readline sets and which would hold for every terminal."""
+    return {name: value for name, value in os.environ.items() if name not in {"COLUMNS", "LINES"}}
+
+
 class Terminal:
     """A program in a terminal, and what it wrote there."""
 
@@ -67,7 +72,7 @@ class Terminal:
             stdin=theirs,
             stdout=theirs,
             stderr=theirs,
-            env={**os.environ, "TERM": "xterm-256color", **variables},
+            env={**_environment(), "TERM": "xterm-256color", **variables},
             start_new_session=True,
         )
         os.close(theirs)
