@@ -4,7 +4,6 @@ Painted before the engine is started: nothing that is slow is imported or opened
 """
 
 import asyncio
-import shutil
 import signal
 import time
 from collections.abc import Iterable, Sequence
@@ -94,9 +93,6 @@ class ChatApp(App[None]):
     async def _start(self) -> None:
         """Start the engine, and take up what was sent since the first paint."""
         self._feed.start()
-        if not self.is_headless and tuple(shutil.get_terminal_size()) != tuple(self.size):
-            # Textual misses a change of size while it starts: it is told once more.
-            signal.raise_signal(signal.SIGWINCH)
         self.view.entry.composer.recall[:0] = self.session.talk.history.questions(_RECALLED)
         for text in self._early:
             await self._front.attempt(self._send(text))
