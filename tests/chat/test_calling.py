@@ -100,6 +100,20 @@ def test_ids_of_calls_depend_on_seed_and_prompt_alone() -> None:
     assert all(len(each) == 9 and each.isalnum() for each in one), "Mistral's templates want that"
 
 
+@pytest.mark.parametrize("lenient", [True, False])
+def test_json_in_words_is_a_call_only_where_somebody_is_asked_first(lenient: bool) -> None:
+    block = '```json\n{"name": "area", "arguments": {"of": "Peru"}}\n```'
+    conversation = asked(policy=CallPolicy(lenient=lenient))
+    reply, heard = told(assistant(block), conversation)
+    assert reply.text == block
+    assert [(each.name, each.arguments) for each in reply.calls] == [
+        ("area", '{"of": "Peru"}')
+    ] * lenient
+    assert (reply.stop_reason is StopReason.TOOL_CALL) == lenient
+    assert [each.call for each in heard if isinstance(each, CallDone)] == list(reply.calls)
+    assert conversation.messages[-1].calls == reply.calls
+
+
 def test_a_call_that_is_cut_is_none() -> None:
     conversation = asked()
     options = ReplyOptions(SamplingParams(temperature=0), 1, max_tokens=60)
