@@ -10,6 +10,7 @@ from typing import Any
 
 import llama_cpp.llama_cpp as native
 
+from localspec.llama.amx import avoid_amx
 from localspec.llama.last_words import say_one_line
 
 # ggml's log levels; the last one continues the line before.
@@ -38,6 +39,7 @@ def initialise() -> None:
     native.llama_log_set(_capture, ctypes.c_void_p(0))
     say_one_line(native._lib)  # noqa: SLF001 - the only handle on the loaded library
     native.llama_backend_init()
+    avoid_amx(library_function)
 
 
 def log_lines() -> list[str]:
