@@ -10,7 +10,6 @@ from typing import Any
 
 import llama_cpp.llama_cpp as native
 
-from localspec.llama.amx import avoid_amx
 from localspec.llama.last_words import say_one_line
 
 # ggml's log levels; the last one continues the line before.
@@ -39,6 +38,8 @@ def initialise() -> None:
     native.llama_log_set(_capture, ctypes.c_void_p(0))
     say_one_line(native._lib)  # noqa: SLF001 - the only handle on the loaded library
     native.llama_backend_init()
+    from localspec.llama.amx import avoid_amx  # noqa: PLC0415 - of no use to a verb's help
+
     avoid_amx(library_function)
 
 
