@@ -318,41 +318,37 @@ class Scheduler(Generic[T]):
     def _answered(self, slot: int, answer: Logits) -> list[Ended[T]]:
         """Let a request go on by a token, or the sequence to its next request."""
         running, request = self._running[slot], self._request(slot)
-        tokens = list(request.tokens) if request.more is not None else []
-        while request.more is not None:
-            start = self._clock()
+        more = request.more
+        if more is None:
+            return self._resumed(slot, answer)
+        tokens = list(request.tokens)
+        # One request for all passes of a draft that nobody shares: they are many, and short.
+        request = Pass(request.role, tokens, 1, more)
+        model, alone, ended_s = self._models[request.role], len(self._running) == 1, self._clock()
+        while True:
             try:
-                token = request.more(answer)
+                token = more(answer)
             except Exception as error:  # whatever it is, it is this sequence's own affair
                 return self._resumed(slot, error)
-            running.more_s += self._clock() - start
+            began_s = self._clock()
+            running.more_s += began_s - ended_s
             if token is None:
-                break
+                return self._resumed(slot, answer)
             tokens.append(token)
-            running.request = request = Pass(request.role, tokens, 1, request.more)
+            running.request = request
             running.missing, running.shares = 1, True  # all the others were evaluated just now
-            if len(self._running) > 1:
+            if not alone:
                 return []
             try:
-                answer = self._made_alone(slot, request)
+                (answer,) = model.together(((slot, request),))
             except Cancelled as cancelled:
                 return self._interrupted([slot], cancelled)
             except LocalspecError as error:
                 return self._resumed(slot, error)
-        return self._resumed(slot, answer)
-
-    def _made_alone(self, slot: int, request: Pass) -> Logits:
-        """Make a pass of a draft that goes on, which nobody shares."""
-        model, running = self._models[request.role], self._running[slot]
-        view = model.views[slot]
-        truncated, start = view.truncate_s, self._clock()
-        (answer,) = model.together(((slot, request),))
-        took_s, truncate_s = self._clock() - start, view.truncate_s - truncated
-        self._passes_s += took_s
-        running.own_s += took_s - truncate_s
-        running.truncate_s += truncate_s
-        running.evaluated += 1
-        return answer
+            ended_s = self._clock()
+            running.own_s += ended_s - began_s
+            self._passes_s += ended_s - began_s
+            running.evaluated += 1
 
     def _account(
         self, role: Role, asked: Sequence[tuple[int, Pass]], before: list[float], took_s: float

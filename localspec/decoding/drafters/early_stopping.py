@@ -65,27 +65,27 @@ class Growth:
     """
 
     def __init__(self, stopping: EarlyStopping) -> None:
-        self._stopping = stopping
+        rate = stopping.rate
+        # What passes cost in tokens that their time could earn otherwise: it is asked for after every token.
+        self._verify = [rate * seconds for seconds in stopping.verify_s]
+        self._step, self._usual = rate * stopping.step_s, stopping.usual
         self._length = self.kept = 0
         self._reach, self._expected = 1.0, 0.0
-        self._best = -stopping.rate * stopping.verify_s[0]
+        self._best = -self._verify[0]
 
     def goes_on(self, chance: float) -> bool:
         """Take in a proposed token, by the chance that it is accepted; say whether to propose another."""
-        stopping = self._stopping
-        rate, verify_s = stopping.rate, stopping.verify_s
         self._length = length = self._length + 1
         self._reach = reach = self._reach * chance
-        self._expected = expected = self._expected + reach
-        surplus = expected - rate * verify_s[length]
-        if surplus > self._best:
-            self._best, self.kept = surplus, length
-        step_s, usual, spent_s = stopping.step_s, stopping.usual, 0.0
-        for wider_s in verify_s[length + 1 :]:
+        self._expected = surplus = self._expected + reach
+        verify, step, usual = self._verify, self._step, self._usual
+        if surplus - verify[length] > self._best:
+            self._best, self.kept = surplus - verify[length], length
+        best = self._best
+        for wider in range(length + 1, len(verify)):
             reach *= usual
-            expected += reach
-            spent_s += step_s
-            if expected - rate * (spent_s + wider_s) > self._best:
+            surplus += reach - step
+            if surplus - verify[wider] > best:
                 return True
             if reach < _HARDLY:
                 break
