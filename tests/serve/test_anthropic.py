@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.serve.clients import Package
-from tests.serve.serving import Served, served
+from tests.serve.serving import Served
 
 if TYPE_CHECKING:
     import anthropic
@@ -22,39 +21,27 @@ SCRIPT = {
 }
 
 
-@pytest.fixture(scope="module")
-def server() -> Iterator[Served]:
-    with served(SCRIPT) as server:
-        yield server
-
-
-@pytest.fixture(scope="module")
-def client(server: Served) -> Iterator[anthropic.Anthropic]:
-    with anthropic.Anthropic(base_url=server.url, api_key="none", max_retries=0) as made:
-        yield made
-
-
-def test_a_question_is_answered_and_counted(client: anthropic.Anthropic) -> None:
+def test_a_question_is_answered_and_counted(claude: anthropic.Anthropic) -> None:
     asked: list[anthropic.types.MessageParam] = [
         {"role": "user", "content": [{"type": "text", "text": "How long is the Rhine?"}]}
     ]
-    done = client.messages.create(model="a-pair", max_tokens=99, system="Be brief.", messages=asked)
+    done = claude.messages.create(model="a-pair", max_tokens=99, system="Be brief.", messages=asked)
     assert [each.type for each in done.content] == ["text"]
     assert done.content[0].type == "text"
     assert done.content[0].text == "It is 1233 km long."
     assert done.stop_reason == "end_turn"
-    counted = client.messages.count_tokens(model="a-pair", system="Be brief.", messages=asked)
+    counted = claude.messages.count_tokens(model="a-pair", system="Be brief.", messages=asked)
     for _ in range(2):  # what was cached is not counted twice
         cached = done.usage.cache_read_input_tokens or 0
         assert counted.input_tokens == done.usage.input_tokens + cached
-        done = client.messages.create(
+        done = claude.messages.create(
             model="a-pair", max_tokens=99, system="Be brief.", messages=asked
         )
     assert cached > 0
 
 
-def test_a_stream_has_its_events_in_their_order(client: anthropic.Anthropic) -> None:
-    with client.messages.stream(
+def test_a_stream_has_its_events_in_their_order(claude: anthropic.Anthropic) -> None:
+    with claude.messages.stream(
         model="a-pair", max_tokens=99, messages=[{"role": "user", "content": "why?"}]
     ) as stream:
         kinds = [event.type for event in stream]
@@ -67,19 +54,19 @@ def test_a_stream_has_its_events_in_their_order(client: anthropic.Anthropic) -> 
     assert kinds.count("content_block_start") == kinds.count("content_block_stop") == 2
 
 
-def test_a_stop_text_and_a_limit_are_told_apart(client: anthropic.Anthropic) -> None:
+def test_a_stop_text_and_a_limit_are_told_apart(claude: anthropic.Anthropic) -> None:
     asked: list[anthropic.types.MessageParam] = [{"role": "user", "content": "the Rhine"}]
-    stopped = client.messages.create(
+    stopped = claude.messages.create(
         model="a-pair", max_tokens=99, messages=asked, stop_sequences=[" km"]
     )
     assert (stopped.stop_reason, stopped.stop_sequence) == ("stop_sequence", " km")
-    cut = client.messages.create(model="a-pair", max_tokens=3, messages=asked)
+    cut = claude.messages.create(model="a-pair", max_tokens=3, messages=asked)
     assert cut.stop_reason == "max_tokens"
 
 
-def test_errors_have_its_form(server: Served, client: anthropic.Anthropic) -> None:
+def test_errors_have_its_form(server: Served, claude: anthropic.Anthropic) -> None:
     with pytest.raises(anthropic.NotFoundError, match="ask for a-pair"):
-        client.messages.create(
+        claude.messages.create(
             model="claude", max_tokens=9, messages=[{"role": "user", "content": "hello"}]
         )
     answer = server.client.post("/v1/messages", json={"messages": [], "max_tokens": 0})

@@ -7,8 +7,9 @@ from typing import Any, cast
 
 import pytest
 
+from localspec.engine.ask import Ask
 from localspec.engine.client import EngineClient
-from localspec.engine.protocol import Ask, EngineDied, Notice, Question, Ready
+from localspec.engine.protocol import EngineDied, Notice, Question, Ready
 from localspec.messages import Message
 from localspec.options import LaunchOptions
 from localspec.serve.backend import Backend, EngineLost

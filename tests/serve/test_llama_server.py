@@ -1,17 +1,12 @@
 """What llama-server's clients ask for beside OpenAI's interface."""
 
 import json
-from collections.abc import Iterator
 
 import pytest
 
 from tests.serve.serving import FIM, Served, served
 
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[Served]:
-    with served({"otherwise": ["Hello."]}) as server:
-        yield server
+SCRIPT = {"otherwise": ["Hello."]}
 
 
 def test_a_text_becomes_tokens_and_tokens_the_text(server: Served) -> None:

@@ -9,7 +9,8 @@ import pytest
 from localspec.chat.events import Prefilling, Reply, RoundDone, Started
 from localspec.decoding.round import Draft, Round, Spent, StopReason, Verdict
 from localspec.decoding.stats import AcceptanceStats
-from localspec.engine.protocol import Ask, EngineDied, Failed, ReplyDone, ReplyEvents
+from localspec.engine.ask import Ask
+from localspec.engine.protocol import EngineDied, Failed, ReplyDone, ReplyEvents
 from localspec.messages import Infill, Message
 from localspec.serve.conditions import Conditions
 from localspec.serve.http import Guard

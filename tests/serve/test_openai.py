@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import pytest
 
-from localspec.engine.protocol import Ask
+from localspec.engine.ask import Ask
 from tests.serve.clients import Package
-from tests.serve.serving import Served, served
+from tests.serve.serving import Served
 
 if TYPE_CHECKING:
     import openai
@@ -26,18 +25,6 @@ SCRIPT = {
     "parallel": 2,
     "thinks": True,
 }
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[Served]:
-    with served(SCRIPT) as server:
-        yield server
-
-
-@pytest.fixture(scope="module")
-def client(server: Served) -> Iterator[openai.OpenAI]:
-    with openai.OpenAI(base_url=f"{server.url}/v1", api_key="none", max_retries=0) as made:
-        yield made
 
 
 def said(content: str) -> list[openai.types.chat.ChatCompletionMessageParam]:

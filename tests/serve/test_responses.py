@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.serve.clients import Package
-from tests.serve.serving import Served, served
+from tests.serve.serving import Served
 
 if TYPE_CHECKING:
     import openai
@@ -21,18 +20,6 @@ SCRIPT = {
     "otherwise": ["Hello.", "Again."],
     "thinks": True,
 }
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[Served]:
-    with served(SCRIPT) as server:
-        yield server
-
-
-@pytest.fixture(scope="module")
-def client(server: Served) -> Iterator[openai.OpenAI]:
-    with openai.OpenAI(base_url=f"{server.url}/v1", api_key="none", max_retries=0) as made:
-        yield made
 
 
 def test_a_question_is_answered(client: openai.OpenAI) -> None:

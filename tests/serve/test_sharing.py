@@ -14,9 +14,9 @@ import pytest
 from localspec.chat.events import Finished, RoundDone, Started, Text
 from localspec.chat.requests import Request
 from localspec.decoding.round import StopReason
+from localspec.engine.ask import Ask
 from localspec.engine.client import EngineClient
 from localspec.engine.protocol import (
-    Ask,
     Cancel,
     EngineDied,
     Hello,

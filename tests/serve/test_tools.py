@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from tests.chat.toy_calls import hermes
 from tests.serve.clients import Package
-from tests.serve.serving import Served, served
+from tests.serve.serving import Served
 
 if TYPE_CHECKING:
     import anthropic
@@ -34,24 +33,6 @@ RESPONSES: list[Any] = [{"type": "function", **each} for each in (AREA, NOW)]
 ANTHROPIC: list[Any] = [
     {"name": each["name"], "input_schema": each["parameters"]} for each in (AREA, NOW)
 ]
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[Served]:
-    with served(SCRIPT) as server:
-        yield server
-
-
-@pytest.fixture(scope="module")
-def client(server: Served) -> Iterator[openai.OpenAI]:
-    with openai.OpenAI(base_url=f"{server.url}/v1", api_key="none", max_retries=0) as made:
-        yield made
-
-
-@pytest.fixture(scope="module")
-def claude(server: Served) -> Iterator[anthropic.Anthropic]:
-    with anthropic.Anthropic(base_url=server.url, api_key="none", max_retries=0) as made:
-        yield made
 
 
 def test_chat_calls_and_takes_results(client: openai.OpenAI) -> None:

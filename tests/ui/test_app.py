@@ -224,31 +224,35 @@ def test_nothing_that_a_terminal_obeys_reaches_it(tmp_path: Path) -> None:
     drive(look, tmp_path, {"answers": {"evil": evil}})
 
 
+async def talked(chat: Chat, count: int) -> None:
+    """Show a conversation of so many questions, each with its answer."""
+    talk = chat.session.talk
+    talk.conversation = talk.history.create()
+    parent = None
+    for each in range(count):
+        said = Message.user(f"question {each}.")
+        parent = talk.history.add_user(talk.conversation, parent, said)
+        reply = talk.history.begin_reply(talk.conversation, parent)
+        reply.finish(Message.assistant(f"answer {each}."))
+        parent = reply.message
+    talk.reload()
+    await chat.app.view.show_messages()
+    await chat.until(lambda: f"answer {count - 1}." in chat.text())
+
+
 @pytest.mark.slow
 def test_a_long_conversation_mounts_few_messages_and_fetches_the_others(tmp_path: Path) -> None:
     async def look(chat: Chat) -> None:
-        talk = chat.session.talk
-        talk.conversation = talk.history.create()
-        parent = None
-        for each in range(80):
-            parent = talk.history.add_user(
-                talk.conversation, parent, Message.user(f"question {each}")
-            )
-            reply = talk.history.begin_reply(talk.conversation, parent)
-            reply.finish(Message.assistant(f"answer {each}"))
-            parent = reply.message
-        talk.reload()
-        await chat.app.view.show_messages()
-        await chat.until(lambda: "answer 79" in chat.text())
+        await talked(chat, 80)
         transcript = chat.app.view.transcript
         for _ in range(200):
             assert len(transcript.views) <= 60
-            if "question 0\n" in chat.text():
+            if "question 0." in chat.text():
                 break
             await chat.press("pageup")
-        assert "question 0\n" in chat.text()
+        assert "question 0." in chat.text()
         await chat.press("ctrl+end")
-        await chat.until(lambda: "answer 79" in chat.text())
+        await chat.until(lambda: "answer 79." in chat.text())
 
     drive(look, tmp_path)
 
@@ -256,19 +260,7 @@ def test_a_long_conversation_mounts_few_messages_and_fetches_the_others(tmp_path
 @pytest.mark.slow
 def test_the_transcript_stays_where_it_is_when_earlier_messages_are_fetched(tmp_path: Path) -> None:
     async def look(chat: Chat) -> None:
-        talk = chat.session.talk
-        talk.conversation = talk.history.create()
-        parent = None
-        for each in range(50):
-            parent = talk.history.add_user(
-                talk.conversation, parent, Message.user(f"question {each}.")
-            )
-            reply = talk.history.begin_reply(talk.conversation, parent)
-            reply.finish(Message.assistant(f"answer {each}."))
-            parent = reply.message
-        talk.reload()
-        await chat.app.view.show_messages()
-        await chat.until(lambda: "answer 49." in chat.text())
+        await talked(chat, 50)
         seen = {49}
         for _ in range(300):
             numbers = [each for each in range(50) if f"answer {each}." in chat.text()]
