@@ -45,7 +45,7 @@ class HistoryDatabase:
         self._path = path
         self._pending: list[Statement] | None = None  # where the file is tried again
         self._ids: Iterator[int] = count()
-        self._tried_s = time.monotonic()
+        self._tried_s = 0.0
         self.trouble: str | None = None
         try:
             self._connection = opened(path)
@@ -68,7 +68,7 @@ class HistoryDatabase:
         return self._do(work)
 
     def write(self, *statements: Statement) -> int:
-        """Do all of these, or nothing; return the id of the row that the first one inserts.
+        """Do all of these, or nothing; return the id of the first row that they insert, 0 without any.
 
         Raises:
             HistoryError: not even memory helps.
@@ -169,13 +169,13 @@ class HistoryDatabase:
 
 
 def _transaction(connection: sqlite3.Connection, statements: Sequence[Statement]) -> int:
-    """Do all statements, or none; return the id of the row that the first one inserted."""
+    """Do all statements, or none; return the id of the first row that they insert, 0 without any."""
     with connection:
         connection.execute("BEGIN IMMEDIATE")
         # A conversation and its last message name each other.
         connection.execute("PRAGMA defer_foreign_keys = ON")
         rows = [connection.execute(sql, values).lastrowid for sql, values in statements]
-    return next(filter(None, rows[:1]), 0)
+    return next(filter(None, rows), 0)
 
 
 def _of_the_statement(error: sqlite3.Error) -> bool:

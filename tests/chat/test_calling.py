@@ -1,5 +1,7 @@
 """Calls in replies: what is told of them, what a conversation keeps, what cannot be called, and that drafting changes nothing."""
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -37,6 +39,17 @@ def assistant(
     policy = plain_policy() if drafter is None else FixedPolicy(drafter, 7)
     models = models_of(tellers, template, grammar=GRAMMARS, suppressed=UNUSED)
     return Assistant(models, [policy])
+
+
+@pytest.mark.parametrize("lacks", [{"grammar": None}, {"eog": frozenset()}])
+def test_where_nothing_ends_an_answer_none_follows_a_grammar(lacks: dict[str, Any]) -> None:
+    tellers = Tellers([Teller([])], most_rows=64)
+    models = models_of(tellers, HERMES, **{"grammar": GRAMMARS, **lacks})
+    for options, tools in ((ReplyOptions(regex="a"), ()), (GREEDY, (NOW,))):
+        conversation = Conversation(tools=tools)
+        conversation.append_user("hello")
+        with pytest.raises(UsageError, match="no token that ends an answer"):
+            next(Assistant(models, [plain_policy()]).stream(conversation, options))
 
 
 def asked(*tools: Tool, policy: CallPolicy | None = None) -> Conversation:

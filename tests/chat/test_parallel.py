@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import product
 
 import pytest
 
@@ -155,12 +156,37 @@ def test_what_was_done_before_the_flag_is_whole() -> None:
 
 
 def test_afresh_reuses_nothing_of_an_earlier_request() -> None:
-    for afresh in (False, True):
-        answerer, _ = parallel(1)
-        taken = Taken(["Same?", "Same?"], afresh=afresh)
+    for count, afresh in product((1, 2), (False, True)):
+        answerer, _ = parallel(count)
+        taken = Taken(["Same?"] * 2 * count, afresh=afresh)
         answered = list(answerer.answer(taken.requests()))
         cached = [each.reply.cached_tokens for each in answered if each.reply]
-        assert (cached[1] == 0) is afresh
+        assert [each == 0 for each in cached] == [True] * count + [afresh] * count
+
+
+@pytest.mark.parametrize("keep", [None, 5])
+def test_what_is_cached_is_told_kept_and_forgotten_by_each_sequence_for_itself(
+    keep: int | None,
+) -> None:
+    answerer, sequences = parallel(3, "Yes, indeed.")
+    prompts = ["One?", "Another, longer question?", "A third one?"]
+    for again in (False, True):
+        for key, prompt in enumerate(prompts):
+            options = ReplyOptions(stop=("inde", "deed", "ed.")[key : key + 1])
+            answerer.submit(Request(key, prompt, options, keep=keep if again else None))
+        held, cached = set[int](), dict[int, tuple[int, int]]()
+        while answerer.busy:
+            answerer.step()
+            for key, event in answerer.take():
+                if isinstance(event, Started):
+                    cached[key] = event.prompt_tokens, event.cached_tokens
+                elif isinstance(event, Finished):
+                    reply = event.reply
+                    held.add(reply.prompt_tokens + len(reply.tokens) - 1)
+        for prompt_tokens, known in cached.values():
+            assert known == ((keep or prompt_tokens - 1) if again else 0)
+        assert {view.n_cached for view in sequences.views} == held
+        assert len(held) == len(prompts)
 
 
 def test_a_consumer_who_leaves_leaves_nothing_behind() -> None:

@@ -123,6 +123,31 @@ def test_what_is_asked_for_is_made_as_one_pass_of_each_model() -> None:
     assert bench.evaluated(Role.DRAFT_MODEL) == [{0: 1, 1: 1, 2: 1}] * 2
 
 
+class SlowToRemove(CachedModel):
+    """Takes a second to remove what a request does not begin with."""
+
+    def truncate(self, n_past: int) -> None:
+        self.truncate_s += n_past < len(self.cells)
+        super().truncate(n_past)
+
+
+def test_removing_is_charged_to_the_sequence_that_something_is_removed_from() -> None:
+    bench = Bench(2, n_batch=4)
+    bench.target.views = [SlowToRemove(TABLE, N_CTX) for _ in range(2)]
+    removed: dict[int, list[float]] = {0: [], 1: []}
+
+    def asking(slot: int, *prompts: list[int]) -> Asking:
+        for prompt in prompts:
+            removed[slot].append((yield Pass(Role.TARGET, prompt, 1)).truncate_s)
+        return "done"
+
+    bench.start(0, asking(0, [1, 2], [1, 2, 3], [1, 2, 3, 4]))
+    bench.start(1, asking(1, [2, 2, 3], [2, 1], [2, 1, 2, 4], [3] * 9))  # the last in chunks
+    while bench.scheduler.running:
+        bench.step()
+    assert removed == {0: [0, 0, 0], 1: [0, 1, 0, 1]}
+
+
 def test_more_than_a_pass_may_hold_makes_another_pass() -> None:
     for how in ({"most_rows": 2}, {"n_batch": 2}):
         bench = Bench(5, **how)

@@ -7,10 +7,12 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
+from localspec.history import database as databases
 from localspec.history.archive import History
 from localspec.history.schema import VERSION
 from localspec.messages import Message
@@ -250,6 +252,53 @@ def test_what_was_said_while_the_disk_was_full_is_saved_when_it_is_not(
     check.execute("INSERT INTO found(found, rank) VALUES ('integrity-check', 1)")
     check.close()
     again.close()
+
+
+def test_a_file_that_cannot_be_written_is_tried_again_at_intervals(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tries, now_s = list[Path](), [1000.0]
+
+    def refused(path: Path) -> sqlite3.Connection:
+        tries.append(path)
+        raise sqlite3.OperationalError("database or disk is full")
+
+    monkeypatch.setattr(databases, "opened", refused)
+    monkeypatch.setattr("time.monotonic", lambda: now_s[0])
+    history = databases.HistoryDatabase(tmp_path / "history.db")
+    for second, tried in ((1, 1), (9, 1), (11, 2), (20, 2), (22, 3)):
+        now_s[0] = 1000.0 + second
+        history.mend()
+        assert len(tries) == tried, second
+    history.close()
+
+
+def test_the_look_for_damage_in_a_huge_file_ends_and_finds_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    filled(tmp_path)
+    monkeypatch.setattr(databases, "_CHECK_S", -1.0)
+    with closing(sqlite3.connect(tmp_path / "history.db")) as connection:
+        connection.execute("CREATE TABLE numbers(number)")
+        connection.executemany("INSERT INTO numbers VALUES (?)", ((n,) for n in range(5000)))
+        connection.set_progress_handler(lambda: 1, 10_000)
+        with pytest.raises(sqlite3.OperationalError, match="interrupted"):
+            connection.execute("PRAGMA quick_check(1)").fetchone()
+        databases._check(connection)
+
+
+def test_a_file_that_cannot_be_read_to_its_end_is_not_taken_for_sound() -> None:
+    class Broken:
+        def set_progress_handler(self, *_: object) -> None:
+            pass
+
+        def execute(self, _: str) -> None:
+            error = sqlite3.OperationalError("disk I/O error")
+            error.sqlite_errorcode = sqlite3.SQLITE_IOERR
+            raise error
+
+    with pytest.raises(sqlite3.OperationalError, match="I/O"):
+        databases._check(Broken())  # type: ignore[arg-type]
 
 
 def test_a_disk_that_is_full_from_the_start(tmp_path: Path) -> None:
