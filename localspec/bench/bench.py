@@ -25,6 +25,7 @@ from localspec.options import LaunchOptions, ReplyOptions
 from localspec.resources import default_threads
 
 OnTrial = Callable[[int, int, Trial], None]
+_SAMPLING = ("top_k", "top_p", "min_p", "repeat_penalty")
 
 
 class Peers(Protocol):
@@ -144,10 +145,7 @@ def _described(bench: Bench, loaded: BenchModels) -> dict[str, object]:
             "devices": list(options.devices),
         },
         "sampling": {
-            "top_k": sampling.top_k,
-            "top_p": sampling.top_p,
-            "min_p": sampling.min_p,
-            "repeat_penalty": sampling.repeat_penalty,
+            **{each: getattr(sampling, each) for each in _SAMPLING},
             "seed": bench.asked.seed,
         },
         "prompts": {"from": bench.prompts_name, "count": len(bench.prompts)},

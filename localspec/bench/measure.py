@@ -1,7 +1,7 @@
 """The measurement itself: every run of a schedule, one after the other, until done or interrupted."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
 from typing import Protocol
 
 from localspec.bench.modes import is_peer
@@ -26,21 +26,13 @@ class Runs(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class Trials:
-    """The runs that there were, and whether somebody ended them early."""
-
-    trials: tuple[Trial, ...]
-    interrupted: bool
-
-
 def measure(
     slots: Sequence[Slot],
     own: Runs,
     peer: Runs | None,
     on_trial: Callable[[int, Trial], None] = lambda _done, _trial: None,
-) -> Trials:
-    """Run every slot in order.
+) -> list[Trial]:
+    """Run every slot in order, and return what came of them; of those before somebody ended it, if somebody did.
 
     Args:
         slots: at least one.
@@ -53,7 +45,7 @@ def measure(
     """
     trials: list[Trial] = []
     modes = dict.fromkeys(slot.mode for slot in slots)
-    try:
+    with suppress(Cancelled):
         own.warm_up([mode for mode in modes if not is_peer(mode)])
         if peer is not None:
             peer.warm_up([mode for mode in modes if is_peer(mode)])
@@ -62,9 +54,7 @@ def measure(
             assert runs is not None  # noqa: S101 - modes of a peer come with one
             trials.append(runs.run(slot))
             on_trial(len(trials), trials[-1])
-    except Cancelled:
-        return Trials(tuple(trials), interrupted=True)
-    return Trials(tuple(trials), interrupted=False)
+    return trials
 
 
 def prompt_tokens(assistant: Assistant, prompts: Sequence[BenchPrompt]) -> list[list[int]]:

@@ -4,7 +4,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from localspec.bench.intervals import Estimate, combined, estimate
-from localspec.bench.measure import Trials
 from localspec.bench.modes import OFF, is_peer
 from localspec.bench.prediction import Costs, Prediction, measured_costs, predict
 from localspec.bench.prompts import BenchPrompt
@@ -45,14 +44,13 @@ class Result:
 
 
 def result(
-    measured: Trials,
+    trials: Sequence[Trial],
     prompts: Sequence[BenchPrompt],
     modes: Sequence[str],
     setting: Mapping[str, object],
     n_planned: int,
 ) -> Result:
     """Work out what runs show."""
-    trials = measured.trials
     figures = summarise(trials, prompts, modes)
     costs = measured_costs(trial for trial in trials if not is_peer(trial.slot.mode))
     return Result(

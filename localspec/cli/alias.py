@@ -6,14 +6,11 @@ import click
 
 from localspec.cli.completions import complete_models
 from localspec.cli.words import require_model
+from localspec.config.own import write_keys
 from localspec.errors import UsageError
 from localspec.models.entries import MODEL_NAME
 from localspec.models.registry import USER_FILE, load_registry
-from localspec.models.toml import with_key
-from localspec.storage.files import private_directory, write_atomic
-from localspec.storage.paths import config_dir, shown
-
-_TABLE = "aliases"
+from localspec.storage.paths import config_dir
 
 
 @click.command()
@@ -32,21 +29,10 @@ def alias(name: str | None, model: str | None, remove: bool) -> None:
             raise UsageError(f"{name} is already the name of a model: choose another name")
         if remove and name not in registry.aliases:
             raise UsageError(f"there is no alias {name[:80]!r}: `localspec alias` lists them")
-        _write(name, None if model is None else registry.name(require_model(model)))
+        meant = None if model is None else registry.name(require_model(model))
+        if not write_keys(config_dir() / USER_FILE, {name: meant}, "aliases") and remove:
+            raise UsageError(f"{name} is one of localspec's own aliases and cannot be removed")
         return
     for each, meant in registry.aliases.items():
         if name in {None, each}:
             click.echo(f"{each} = {meant}")
-
-
-def _write(name: str, meant: str | None) -> None:
-    file = config_dir() / USER_FILE
-    try:
-        text = file.read_text(encoding="utf-8") if file.exists() else ""
-        changed = with_key(text, name, meant, _TABLE)
-        if changed == text:
-            raise UsageError(f"{name} is one of localspec's own aliases and cannot be removed")
-        private_directory(file.parent)
-        write_atomic(file.resolve(), changed.encode())
-    except OSError as error:
-        raise UsageError(f"{shown(file)} cannot be written ({error.strerror})") from error

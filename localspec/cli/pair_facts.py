@@ -1,6 +1,7 @@
 """What `localspec pair` says as JSON: facts by name, sizes in bytes."""
 
 from contextlib import suppress
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +18,7 @@ def check_facts(report: PairReport) -> dict[str, Any]:
         "fits": fit.verdict is not Fit.INCOMPATIBLE,
         "verdict": fit.verdict,
         "reason": fit.reason or None,
-        "first_difference": different
-        and {
-            "token": different.token,
-            "target_piece": different.target_piece,
-            "draft_piece": different.draft_piece,
-        },
+        "first_difference": different and asdict(different),
         "overlap_percent": fit.overlap_percent,
         "shared_vocab": fit.shared_vocab,
         "notes": list(fit.notes),
@@ -88,11 +84,4 @@ def _references(each: PairEntry) -> list[str]:
 
 def suggestion_facts(each: Suggestion) -> dict[str, Any]:
     """Return a suggestion."""
-    return {
-        "draft_model": each.draft_model,
-        "verdict": each.verdict,
-        "pair": each.pair,
-        "ratio": round(each.ratio, 2),
-        "here": each.here,
-        "reasons": list(each.reasons),
-    }
+    return {**asdict(each), "ratio": round(each.ratio, 2)}

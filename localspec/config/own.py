@@ -1,6 +1,7 @@
 """Changes the user's own file of settings, a key at a time; comments in it stay."""
 
 from collections.abc import Mapping
+from pathlib import Path
 
 from localspec.config.files import read_settings, user_file
 from localspec.config.keys import KEYS, Setting, from_variable
@@ -74,13 +75,29 @@ def unknown_key(name: str) -> UsageError:
 def _write(changes: Mapping[str, Setting]) -> None:
     file = user_file()
     read_settings(file, trusted=True)  # what is wrong already is said of the file as it stands
+    write_keys(file, changes)
+
+
+def write_keys(file: Path, changes: Mapping[str, Setting], table: str = "") -> bool:
+    """Give keys of a TOML file their values, None for none; all else stays. Return whether anything changed.
+
+    Args:
+        file: made if it is missing.
+        changes: values by key.
+        table: where the keys are; empty for the outermost.
+
+    Raises:
+        UsageError: the file cannot be changed.
+    """
     try:
-        text = file.read_text(encoding="utf-8") if file.exists() else ""
+        before = text = file.read_text(encoding="utf-8") if file.exists() else ""
         for name, value in changes.items():
-            text = with_key(text, name, value)
-        private_directory(file.parent)
-        write_atomic(file.resolve(), text.encode())
+            text = with_key(text, name, value, table)
+        if text != before:
+            private_directory(file.parent)
+            write_atomic(file.resolve(), text.encode())
     except OSError as error:
         raise UsageError(
             f"{shown(file)} cannot be written ({error.strerror}): check its directory"
         ) from error
+    return text != before

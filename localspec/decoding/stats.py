@@ -1,6 +1,5 @@
 """AcceptanceStats, and the textbook formulas for what drafting is worth."""
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -54,22 +53,6 @@ def expected_confirmed(acceptance_rate: float, draft_length: int) -> float:
     if acceptance_rate == 1:
         return draft_length + 1.0
     return (1 - acceptance_rate ** (draft_length + 1)) / (1 - acceptance_rate)
-
-
-def expected_target_passes(n_tokens: int, confirmed_per_round: float) -> int:
-    """Return how many target passes `n_tokens` need; the last one may confirm fewer."""
-    return math.ceil(round(n_tokens / confirmed_per_round, 9))  # 21 / 1.4 is a little over 15
-
-
-def target_step_equivalents(passes: int, draft_length: int, cost_ratio: float) -> float:
-    """Return the cost of `passes` rounds, in units of one plain target step.
-
-    Args:
-        passes: target passes, one a round.
-        draft_length: tokens drafted each round.
-        cost_ratio: cost of a draft step over that of a target step.
-    """
-    return passes * (1 + draft_length * cost_ratio)
 
 
 def expected_speed_up(

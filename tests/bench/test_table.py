@@ -5,7 +5,6 @@ import json
 import pytest
 
 from localspec.bench.document import as_json
-from localspec.bench.measure import Trials
 from localspec.bench.modes import PEER_MODES
 from localspec.bench.prompts import BenchPrompt
 from localspec.bench.result import Result, result
@@ -47,7 +46,7 @@ def trials(temperature: float = 0.0) -> list[Trial]:
 
 
 def made(n_planned: int = 32) -> Result:
-    return result(Trials(tuple(trials()), interrupted=False), PROMPTS, MODES, SETTING, n_planned)
+    return result(trials(), PROMPTS, MODES, SETTING, n_planned)
 
 
 def test_the_best_of_the_peers_modes_is_who_a_mode_is_compared_with() -> None:
@@ -76,7 +75,7 @@ def test_every_ratio_has_a_row_in_the_json() -> None:
 
 
 def test_a_single_pair_of_runs_has_no_interval_in_the_json() -> None:
-    measured = Trials((a_trial(), a_trial("auto")), interrupted=True)
+    measured = [a_trial(), a_trial("auto")]
     document = json.loads(as_json(result(measured, PROMPTS, MODES, SETTING, 32)))
     (row,) = document["ratios"]
     assert (row["low"], row["high"], row["pairs"]) == (None, None, 1)

@@ -10,8 +10,6 @@ from localspec.decoding.stats import (
     AcceptanceStats,
     expected_confirmed,
     expected_speed_up,
-    expected_target_passes,
-    target_step_equivalents,
 )
 
 # One machine's measured milliseconds by width of a pass: Qwen2.5-Coder 1.5B, Q4_K_M, two CPU
@@ -28,16 +26,6 @@ def done(drafter: str, drafted: int, accepted: int, confirmed: int | None = None
     return Round(draft, Verdict(accepted, 1), tokens)
 
 
-def test_worked_example_of_four_drafted_and_three_confirmed() -> None:
-    passes = expected_target_passes(12, 3)
-    assert passes == 4
-    assert target_step_equivalents(passes, 4, 1 / 6) == pytest.approx(6.7, abs=0.05)
-
-
-def test_worked_example_of_five_drafted_and_two_and_a_half_confirmed() -> None:
-    assert expected_target_passes(20, 2.5) == 8
-
-
 def test_worked_example_in_counts() -> None:
     stats = AcceptanceStats()
     for _ in range(4):
@@ -45,13 +33,6 @@ def test_worked_example_in_counts() -> None:
     assert (stats.rounds, stats.confirmed) == (4, 12)
     assert stats.acceptance_rate == 0.5
     assert stats.mean_acceptance_length == 3
-    assert expected_target_passes(12, stats.mean_acceptance_length) == stats.rounds
-
-
-@given(st.integers(0, 3000), st.integers(10, 170))
-@settings(max_examples=300, deadline=None)
-def test_expected_passes_are_rounded_up_exactly(n_tokens: int, tenths: int) -> None:
-    assert expected_target_passes(n_tokens, tenths / 10) == -(-n_tokens * 10 // tenths)
 
 
 @pytest.mark.parametrize("rate", [0.0, 0.3, 0.6, 0.84, 0.98])
@@ -107,7 +88,6 @@ def test_free_draft_that_is_mostly_right_is_a_gain_at_measured_costs() -> None:
 
 def test_no_draft_costs_nothing_and_gains_nothing() -> None:
     assert expected_speed_up(0.9, 0, COST_RATIO, PASS_COSTS) == 1
-    assert target_step_equivalents(12, 0, COST_RATIO) == 12
 
 
 def test_rates_of_nothing_are_none() -> None:
