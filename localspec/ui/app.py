@@ -3,8 +3,6 @@
 Painted before the engine is started: nothing that is slow is imported or opened until then.
 """
 
-import asyncio
-import signal
 import time
 from collections.abc import Iterable, Sequence
 from typing import ClassVar
@@ -78,7 +76,6 @@ class ChatApp(App[None]):
 
     async def on_mount(self) -> None:
         """Paint, and only then start what takes time."""
-        self._end_when_told()
         if self.no_color:  # where Textual would still send greys
             self._gates = (NoColor(), *self._gates)
         self.set_keymap(dict(self.preferences.keys))
@@ -96,11 +93,6 @@ class ChatApp(App[None]):
         self.view.entry.composer.recall[:0] = self.session.talk.history.questions(_RECALLED)
         for text in self._early:
             await self._front.attempt(self._send(text))
-
-    def _end_when_told(self) -> None:
-        """Leave properly, and give the terminal back, also where a signal asks for it."""
-        for number in (signal.SIGTERM, signal.SIGHUP):
-            asyncio.get_running_loop().add_signal_handler(number, self.exit)
 
     def get_line_filters(self) -> Sequence[LineFilter]:
         """Return what every line passes on its way to the terminal."""

@@ -1,7 +1,10 @@
 """TerminalDriver: Textual's hold of the terminal, which begins where the `OpeningScreen` was and survives a terminal that is gone."""
 
+import asyncio
+import signal
 import sys
 from contextlib import suppress
+from functools import partial
 from typing import IO, Any, ClassVar
 
 from textual._xterm_parser import XTermParser
@@ -23,7 +26,10 @@ class TerminalDriver(LinuxDriver):
         self._file = _Output(sys.__stderr__)  # type: ignore[assignment]
 
     def start_application_mode(self) -> None:
-        """Take the terminal; who gets it back finds it as it was before the opening."""
+        """Take the terminal; who gets it back finds it as it was before the opening, also where a signal asks for it."""
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            loop.add_signal_handler(number, partial(self._app.exit, return_code=128 + number))
         super().start_application_mode()  # type: ignore[no-untyped-call]
         if self.attrs_before is not None:
             self.attrs_before = self.opening.before

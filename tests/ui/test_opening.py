@@ -98,6 +98,21 @@ def test_the_key_that_leaves_may_come_before_textual_too(tmp_path: Path) -> None
         assert screen.seen.count(LEFT) == 1
 
 
+@pytest.mark.parametrize("seen", ["lists the commands", TAKEN.decode(), "not be downloaded"])
+def test_a_signal_ends_the_chat_at_any_moment_and_leaves_the_terminal_as_it_was(
+    seen: str, tmp_path: Path
+) -> None:
+    chat = localspec("chat", "smollm2-135m", "--offline")
+    with terminal(*chat, LOCALSPEC_DATA_DIR=str(tmp_path)) as screen:
+        before = termios.tcgetattr(screen.fd)
+        screen.until(seen)
+        screen.process.send_signal(signal.SIGTERM)
+        assert ended(screen) == 128 + signal.SIGTERM
+        assert screen.seen.count(LEFT) == 1
+        assert screen.seen.count(b"\x1b[?1000h") == screen.seen.count(b"\x1b[?1000l")
+        assert termios.tcgetattr(screen.fd) == before
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
