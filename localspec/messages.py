@@ -5,7 +5,7 @@ form of OpenAI's chat bodies, which chat templates read as well.
 """
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
 
@@ -15,6 +15,7 @@ Role = Literal["system", "user", "assistant", "tool"]
 
 _ROLES: Mapping[str, Role] = {"developer": "system", **{each: each for each in get_args(Role)}}
 _HEADER = re.compile(r'\n\n<file name="([^"\n]*)">\n')
+_LOST = "this call was not carried out: the program ended before it"
 _END, _BROKEN_END = "</file>", "<\\/file>"
 
 
@@ -261,6 +262,27 @@ def from_json(value: Any, what: str = "the message") -> Message:
     thinking = _string(value.get("reasoning_content") or "", f"reasoning_content of {what}")
     said = Message.from_text(_ROLES[role], text, thinking)
     return replace(said, parts=(*said.parts, *calls))
+
+
+def with_results(messages: Sequence[Message]) -> tuple[Message, ...]:
+    """Return a conversation in which every call has a result; one that was lost says so.
+
+    A template need not render a call that nothing came of, and a program may end between the two.
+    """
+    found = list[Message]()
+    unanswered = list[str]()
+
+    def lost() -> Iterator[Message]:
+        return (Message("tool", (ToolResult(each, _LOST, is_error=True),)) for each in unanswered)
+
+    for each in messages:
+        results = {part.call_id for part in each.parts if isinstance(part, ToolResult)}
+        if not results:
+            found += lost()
+            unanswered = [call.id for call in each.calls]
+        unanswered = [call for call in unanswered if call not in results]
+        found.append(each)
+    return (*found, *lost())
 
 
 def checked_text(value: Any, what: str) -> str:

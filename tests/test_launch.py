@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from localspec.decoding.cancel import CancelFlag
 from localspec.decoding.costs import PairCosts, PassCosts
+from localspec.decoding.policy.batching import draft_model_could_win
 from localspec.errors import (
     ModelFileError,
     ModelLoadError,
@@ -17,7 +19,7 @@ from localspec.errors import (
 from localspec.launch import fit as fitting
 from localspec.launch import plan as launch
 from localspec.launch.drafting import DraftMode, draft_modes
-from localspec.launch.load import shared_chunk
+from localspec.launch.load import _Loading, shared_chunk
 from localspec.launch.plan import LoadPlan, make_plan
 from localspec.models.fit import FitPlan, Machine, Place, PlaceUse
 from localspec.models.memory import Usage
@@ -124,6 +126,27 @@ def test_a_draft_model_that_could_never_pay_is_not_loaded(
     # What is left out is known by its price.
     left_out = None if used or costs is None else PairCosts(PLAIN, costs)
     assert ready.left_out == left_out
+
+
+@pytest.mark.parametrize(("rows", "wins"), [(1, False), (2, False), (3, True)])
+def test_whether_a_draft_model_pays_is_judged_by_drafts_that_passes_hold(
+    rows: int, wins: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a pass of `rows` one row is no draft's; these costs are earned back from two drafted tokens on."""
+    costs = PairCosts(PassCosts((1, 2, 3), (1.0, 1.3, 1.6)), PassCosts((1,), (0.5,)))
+    assert draft_model_could_win(costs, 2)
+    assert not draft_model_could_win(costs, 1)
+    options = LoadOptions(max_rows=rows)
+    plan = LoadPlan(Path("t"), Path("d"), {}, (DraftMode("auto"),), 9, options)
+    known = {Path("t"): costs.target, Path("d"): costs.draft_model}
+    monkeypatch.setattr(launch, "cached_costs", lambda file, *_: known[file])
+    assert launch._never_pays(plan, 1) == (None if wins else costs)
+    loading = _Loading(plan, CancelFlag(), _silent, _silent, None, None, [])
+    assert loading._is_idle(costs, 1) is not wins
+
+
+def _silent(_name: str, _share: float) -> None:
+    pass
 
 
 def test_exact_loads_with_kernels_that_round_alike(target: Path) -> None:
@@ -256,20 +279,17 @@ def test_a_target_that_does_not_fit_is_refused_before_it_is_loaded(
     assert make_plan(LaunchOptions(target=str(path), fit=False)).notes == ()
 
 
-def test_target_and_draft_model_are_fetched_side_by_side(
+def test_nothing_is_fetched_where_all_is_here(
     target: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    fetched: list[list[object]] = []
+    def fetch(models: list[object], **_: object) -> list[Path]:
+        raise AssertionError(models)
 
-    def fetch(models: list[Path], **_: object) -> list[Path]:
-        fetched.append([*models])
-        return models
-
-    monkeypatch.setattr(launch, "fetch", fetch)
+    monkeypatch.setattr("localspec.models.pull.fetch", fetch)
     draft_model = target.with_name("draft.gguf")
     draft_model.write_bytes(model_file())
-    make_plan(LaunchOptions(target=str(target), draft_model=str(draft_model)))
-    assert fetched == [[target, draft_model]]
+    plan = make_plan(LaunchOptions(target=str(target), draft_model=str(draft_model)))
+    assert list(plan.names) == [target, draft_model]
 
 
 def test_a_prompt_is_cut_for_those_who_read_but_not_into_what_is_not_worth_a_pass() -> None:

@@ -21,7 +21,8 @@ from localspec.batch.rows import Row
 from localspec.bench.arms import parse_arm
 from localspec.cli import ab, batch, bench, chat, run, run_here
 from localspec.config.keys import KEYS, from_variable
-from localspec.engine.protocol import Ask, Load
+from localspec.engine.ask import Ask
+from localspec.engine.protocol import Load
 from localspec.engine.wire import COMMANDS, decode, encode
 from localspec.errors import UsageError
 from localspec.models.registry import load_registry

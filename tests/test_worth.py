@@ -106,7 +106,7 @@ def test_only_what_could_pay_or_was_asked_for_is_fetched(
         assert [each.base for each in models] == fetched
         raise ModelUnavailable("enough")
 
-    monkeypatch.setattr(planning, "fetch", fetch)
+    monkeypatch.setattr("localspec.models.pull.fetch", fetch)
     with pytest.raises(ModelUnavailable, match="enough"):
         make_plan(request_)
 

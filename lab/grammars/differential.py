@@ -67,8 +67,8 @@ class _Matcher:
 
 def _localspec() -> Callable[[Any], Callable[[], _Matcher]]:
     from localspec.errors import LocalspecError
-    from localspec.grammar.grammars import source_of
     from localspec.grammar.matcher import byte_tokenizer, compiled
+    from localspec.grammar.sources import source_of
 
     def take(schema: Any) -> Callable[[], _Matcher]:
         try:

@@ -88,6 +88,10 @@ class CallPolicy:
         return CallTurns(turns, required)
 
 
+ASKED_FIRST = CallPolicy(lenient=True)
+"""Of replies whose calls somebody allows first: also what a model wrote in another form than its own is a call."""
+
+
 @dataclass(frozen=True, slots=True)
 class CallTurns:
     """The calls that an answer may have, as an automaton.

@@ -1,8 +1,9 @@
 """The constraint that a reply's options ask for: a grammar that begins where the answer does."""
 
+# ruff: noqa: PLC0415 - most answers are free
+
 from typing import TYPE_CHECKING, Any
 
-from localspec.chat.after_thinking import AfterThinking
 from localspec.chat.conversation import Conversation
 from localspec.chat.loaded_models import LoadedModels
 from localspec.chat.thinking import tag_pieces
@@ -47,6 +48,8 @@ def answer_constraint(
     tags, opened = conversation.thinking_tags
     if not tags:
         return AnswerConstraint(rule, prompt_tokens)
+    from localspec.chat.after_thinking import AfterThinking
+
     pieces = tag_pieces(tags, models.tokenizer)
     thinking = AfterThinking(rule, tags, opened, models.tokenizer, pieces, models.eog)
     return AnswerConstraint(thinking, prompt_tokens)
@@ -77,7 +80,6 @@ def _rule(
         return models.grammar.of_answers(*asked)
     if not turns.turns[0]:
         return models.grammar(options)
-    # ruff: noqa: PLC0415 - few answers may be either
     from localspec.grammar.either import Either
 
     return Either(models.grammar(options), models.grammar.of_calls(*asked))

@@ -1,44 +1,16 @@
-"""`localspec chat`: the terminal assistant; on screens, or in lines where there is no terminal for them."""
+"""`localspec chat`: the terminal assistant."""
 
-import os
-import sys
-import time
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, nullcontext
-from itertools import count
-from pathlib import Path
 from typing import Any
 
 import click
 
 from localspec.cli.completions import complete_models
-from localspec.cli.first_run import with_model
-from localspec.cli.hands import tools_option, typed_answer, wants_tools, work_of
-from localspec.cli.option_flags import launch_options, option_flags, reply_options
-from localspec.cli.question import system_options, system_prompt
-from localspec.cli.resident import own_option, resident
-from localspec.cli.settings import configured, with_own
+from localspec.cli.hands import tools_option
+from localspec.cli.option_flags import option_flags
+from localspec.cli.question import system_options
+from localspec.cli.resident import own_option
 from localspec.cli.words import named, require_model
-from localspec.engine.client import EngineClient
-from localspec.errors import LocalspecError, UsageError
-from localspec.history.archive import History
-from localspec.options import ReplyOptions
-from localspec.storage.paths import data_dir
-from localspec.ui.opening import OpeningScreen, has_screens
-from localspec.ui.preferences import Preferences, read_preferences
-from localspec.ui.session import Session
-from localspec.ui.talk import Talk
-
-# A second Ctrl-C within so many seconds leaves.
-_AGAIN_S = 2.0
-_RECALLED = 100
-# After so many lines it is not somebody who knows.
-_MANY = 3
-_EACH_LINE = (
-    "each line is a separate question; to ask one question about all of stdin, use `localspec run`, "
-    'or put """ around several lines'
-)
-_PLAIN_HINT = "not an interactive terminal: using --plain"
+from localspec.errors import UsageError
 
 
 @click.command()
@@ -74,148 +46,6 @@ def chat(word: str | None, **flags: Any) -> int:
         if named(flags):
             raise UsageError(f"{word!r} and an option both name a model: give one of them")
         flags["model"] = require_model(word)
+    from localspec.cli.chat_fronts import start_chat  # noqa: PLC0415 - a conversation, which --help does without
+
     return start_chat(flags)
-
-
-def start_chat(flags: dict[str, Any]) -> int:
-    """Chat, as the flags of the verb that is running ask for; return the exit code.
-
-    Args:
-        flags: those of `chat`, as they were given.
-    """
-    preferences = read_preferences()
-    own_models, screens = not named(flags), not flags["plain"] and has_screens()
-    # Screens have a list to choose from, and a conversation has its models.
-    asks = own_models and not screens and not flags["go_on"]
-    found = with_model(flags) if asks else configured(flags)
-    session = _session(found, preferences)
-    if found.get("unasked"):
-        click.echo(f"localspec: {found['unasked']}", err=True)
-    if flags["go_on"]:
-        latest = session.talk.history.latest()
-        if latest is None:
-            raise UsageError("no conversation to continue yet: start one without --continue")
-        # Only flags are meant for this conversation; what is configured is meant for new ones.
-        session.resume(latest, own_models=own_models, own_ctx=flags["ctx"] is None)
-    try:
-        if not screens:
-            # Imported here: numpy comes with it, which the first frame of screens does not wait for.
-            from localspec.cli.interrupt import unwind_on_terminate  # noqa: PLC0415
-
-            with unwind_on_terminate():
-                return _in_lines(session, preferences, flags)
-        painted = click.get_current_context().obj
-        with nullcontext(painted) if painted else OpeningScreen() as opening:
-            return _on_screens(session, preferences, opening)
-    finally:
-        session.close()
-
-
-def _session(flags: dict[str, Any], preferences: Preferences) -> Session:
-    launch, options = launch_options(flags), reply_options(with_own(flags))
-    talk = Talk(History.open(data_dir() / "history"), system_prompt(flags, preferences))
-
-    def own(name: str) -> ReplyOptions:
-        return reply_options(with_own(flags, name))
-
-    engine = EngineClient(find=lambda wanted: resident(wanted, flags))
-    work = work_of(Path.cwd(), flags) if wants_tools(flags) else None
-    return Session(engine, talk, launch, options, Path.cwd(), own, work)
-
-
-def _on_screens(session: Session, preferences: Preferences, opening: OpeningScreen) -> int:
-    # Textual takes longer than anything else, which only screens should wait for; the terminal answers meanwhile.
-    from localspec.ui.app import ChatApp  # noqa: PLC0415
-
-    app = ChatApp(session, preferences, opening=opening)
-    app.run()
-    if app.failure is not None:
-        raise app.failure
-    return app.return_code or 0
-
-
-def _in_lines(session: Session, preferences: Preferences, flags: dict[str, Any]) -> int:
-    from localspec.ui import plain  # noqa: PLC0415
-    from localspec.ui.lines import Lines  # noqa: PLC0415
-
-    if not flags["plain"] and not flags["quiet"] and sys.stdin.isatty():
-        click.echo(f"localspec: {_PLAIN_HINT}", err=True)
-    terminal, quiet = sys.stdout.isatty(), flags["quiet"]
-    ask = typed_answer if sys.stdin.isatty() else None
-    front = Lines(
-        session, preferences, sys.stdout, sys.stderr, terminal=terminal, quiet=quiet, ask=ask
-    )
-    if sys.stdin.isatty() and sys.stdout.isatty():
-        typed = _lines_of_a_person(session.talk.history.questions(_RECALLED))
-        return plain.run(front, typed, greets=not quiet)
-    return plain.run(front, _typed_lines(quiet=quiet))
-
-
-def _lines_of_a_person(recalled: Iterable[str]) -> Iterator[str | None]:
-    """Yield the lines that are typed at a terminal, and None where one is taken back; Ctrl-C twice, or Ctrl-D, ends them.
-
-    Args:
-        recalled: what the arrow keys bring back, oldest first.
-    """
-    import readline  # noqa: PLC0415 - a person edits lines, a pipe does not
-
-    for text in recalled:
-        if "\n" not in text:
-            readline.add_history(text)
-    stopped_s = -_AGAIN_S
-    while True:
-        try:
-            text = input("> ")
-        except EOFError:
-            click.echo(err=True)
-            return
-        except KeyboardInterrupt:
-            click.echo(err=True)
-            if time.monotonic() - stopped_s < _AGAIN_S:
-                raise
-            stopped_s = time.monotonic()
-            click.echo("localspec: Ctrl-C again quits, and so do Ctrl-D and /bye", err=True)
-            yield None
-        else:
-            with _end_kept():
-                yield text
-
-
-@contextmanager
-def _end_kept() -> Iterator[None]:
-    """Let a Ctrl-D that comes while nobody reads wait for the next prompt; else readline's change of modes drops it."""
-    import termios  # noqa: PLC0415 - only with readline
-
-    if not os.isatty(0):
-        yield
-        return
-    usual = termios.tcgetattr(0)
-    changed = [*usual[:6], [*usual[6]]]
-    changed[6][termios.VEOF] = b"\0"
-    termios.tcsetattr(0, termios.TCSANOW, changed)
-    try:
-        yield
-    finally:
-        termios.tcsetattr(0, termios.TCSANOW, usual)
-
-
-def _typed_lines(*, quiet: bool) -> Iterator[str]:
-    """Yield lines of stdin; on a terminal, after a sign that one is expected."""
-    asks = sys.stdin.isatty()
-    for number in count(1):
-        if number == _MANY and not (asks or quiet):
-            click.echo(f"localspec: {_EACH_LINE}", err=True)
-        if asks:
-            click.echo("> ", nl=False, err=True)
-        raw = sys.stdin.buffer.readline()
-        if not raw:
-            if asks:
-                click.echo(err=True)
-            return
-        try:
-            line = raw.decode()
-        except UnicodeDecodeError:
-            raise LocalspecError(
-                "stdin is not UTF-8 text: convert it, for example with iconv"
-            ) from None
-        yield line.rstrip("\n")

@@ -2,21 +2,13 @@
 
 import json
 import sys
-from collections.abc import Callable
+from dataclasses import asdict
 
 import click
 
 from localspec.cli.option_flags import option_flags
-from localspec.diagnosis.fact import Fact, gathered
-from localspec.diagnosis.files import places, settings, store
-from localspec.diagnosis.gpu_builds import find_tools, gpu_build
-from localspec.diagnosis.hub import network
-from localspec.diagnosis.machine import hardware, software
-from localspec.diagnosis.passes import passes
+from localspec.diagnosis.fact import Fact
 from localspec.display import printable
-from localspec.llama.build import build
-from localspec.llama.devices import devices
-from localspec.storage.paths import data_dir
 
 _MARKS = {"ok": " ", "note": "-", "warning": "?", "broken": "!"}
 
@@ -31,6 +23,9 @@ def doctor(json_: bool, offline: bool, verify: bool) -> int:
     The output holds no secrets and is safe to share. The exit code is 1 if something is broken;
     having no network is only a warning.
     """
+    # It loads llama.cpp, which --help does without.
+    from localspec.diagnosis.examination import examine  # noqa: PLC0415
+
     facts = examine(offline=offline, verify=verify, progress=_tell_file)
     broken = [fact for fact in facts if fact.state == "broken"]
     if json_:
@@ -42,10 +37,8 @@ def doctor(json_: bool, offline: bool, verify: bool) -> int:
 
 
 def _as_json(facts: list[Fact]) -> str:
-    listed = [
-        {"section": f.section, "name": f.name, "value": f.value, "state": f.state} for f in facts
-    ]
-    return json.dumps({"ok": all(f.state != "broken" for f in facts), "facts": listed})
+    ok = all(fact.state != "broken" for fact in facts)
+    return json.dumps({"ok": ok, "facts": [asdict(fact) for fact in facts]})
 
 
 def _print(facts: list[Fact]) -> None:
@@ -70,25 +63,3 @@ def _found(facts: list[Fact]) -> str:
 def _tell_file(name: str) -> None:
     if sys.stderr.isatty():
         click.echo(f"localspec: reading {name[:12]}…", err=True)
-
-
-def examine(
-    *, offline: bool, verify: bool, progress: Callable[[str], None] = lambda _: None
-) -> list[Fact]:
-    """Check this machine.
-
-    Args:
-        offline: use no network.
-        verify: re-hash every stored model.
-        progress: called with the name of a file that is about to be read.
-    """
-    return [
-        *gathered("software", lambda: software(build())),
-        *gathered("hardware", lambda: hardware(devices())),
-        *gathered("GPU build", lambda: gpu_build(build(), find_tools())),
-        *gathered("places", places),
-        *gathered("settings", settings),
-        *gathered("network", lambda: network(offline=offline)),
-        *gathered("store", lambda: store(data_dir(), verify=verify, progress=progress)),
-        *gathered("passes", lambda: passes(data_dir())),
-    ]

@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from localspec.calls.policy import ASKED_FIRST
 from localspec.chat.events import Event, Reply
 from localspec.decoding.round import StopReason
 from localspec.display import duration_text
-from localspec.engine.protocol import Ask
+from localspec.engine.ask import Ask
 from localspec.errors import UsageError
 from localspec.messages import Message, ToolCall
 from localspec.storage.paths import config_dir, data_dir, shown
-from localspec.toolbox.toolbox import wait_for
 from localspec.ui.clean import clean
 
 if TYPE_CHECKING:
@@ -165,7 +165,8 @@ class RepliesAndCalls:
         if self._permissions is None:
             self.said.append(reply(asked))
             return self.last
-        from localspec.toolbox.loop import ASKED_FIRST, ToolLoop, converse  # noqa: PLC0415
+        from localspec.toolbox.loop import ToolLoop, converse  # noqa: PLC0415
+        from localspec.toolbox.toolbox import wait_for  # noqa: PLC0415
 
         for note in self._notes:
             self._tell(note)

@@ -3,13 +3,15 @@
 import sys
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from localspec.engine.shared import SharedEngine, shared_engine
 from localspec.errors import LocalspecError
 from localspec.options import LaunchOptions
+
+if TYPE_CHECKING:
+    from localspec.engine.shared import SharedEngine
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -31,7 +33,7 @@ def recorded_here() -> str:
     return "" if switch is None else "text" if switch.text else "counts"
 
 
-def resident(options: LaunchOptions, flags: Mapping[str, Any]) -> SharedEngine | None:
+def resident(options: LaunchOptions, flags: Mapping[str, Any]) -> "SharedEngine | None":
     """Return the engine of a server that has this in memory and answers as this program would; None without one.
 
     Args:
@@ -40,13 +42,17 @@ def resident(options: LaunchOptions, flags: Mapping[str, Any]) -> SharedEngine |
     """
     if flags["own"] or flags.get("workload") or "--debug" in sys.argv:
         return None
-    from localspec.launch.names import with_full_names  # noqa: PLC0415 - likewise
-    from localspec.serve.running import servers  # noqa: PLC0415
+    from localspec.serve.running import servers  # noqa: PLC0415 - likewise
 
     # What is wrong with names or directories is told by whoever loads.
     with suppress(LocalspecError, OSError, RuntimeError, ValueError):
         running = [each for each in servers() if each.engine and each.records == recorded_here()]
-        wanted = with_full_names(options) if running else options
+        if not running:
+            return None
+        from localspec.engine.shared import shared_engine  # noqa: PLC0415 - and few have a server
+        from localspec.launch.names import with_full_names  # noqa: PLC0415
+
+        wanted = with_full_names(options)
         found = (shared_engine(each.engine, each.pid, wanted) for each in running)
         return next((each for each in found if each is not None), None)
     return None

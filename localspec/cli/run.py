@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from functools import cache
 from types import FrameType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -36,12 +36,13 @@ from localspec.cli.settings import with_own
 from localspec.cli.terminal import AnswerStream
 from localspec.cli.words import model_and_prompt, named
 from localspec.decoding.round import StopReason
-from localspec.engine.protocol import Ask
-from localspec.engine.remote import EngineGone, RemoteAssistant
-from localspec.engine.shared import SharedEngine
+from localspec.engine.ask import Ask
 from localspec.errors import LocalspecError, UsageError
 from localspec.messages import Message
 from localspec.options import LaunchOptions, ReplyOptions
+
+if TYPE_CHECKING:
+    from localspec.engine.shared import SharedEngine
 
 
 @click.command()
@@ -89,7 +90,7 @@ def run(words: tuple[str, ...], **flags: Any) -> int:
     flags["model"] = flags["model"] or model
     prompt = templated(prompt, flags)
     if prompt is None and _is_chat(flags):
-        from localspec.cli.chat import start_chat  # noqa: PLC0415 - history and screens of it
+        from localspec.cli.chat_fronts import start_chat  # noqa: PLC0415 - history and screens of it
 
         return start_chat({**flags, "plain": False})
     _check(flags)
@@ -196,6 +197,8 @@ def _answer(
 
     engine = resident(request, flags)
     if engine is not None:
+        from localspec.engine.remote import EngineGone  # noqa: PLC0415 - few have a server
+
         tell(*engine.ready.notes)
         try:
             return _by_server(engine, asked(), answer)
@@ -231,10 +234,12 @@ class _Shown:
 
 
 def _by_server(
-    engine: SharedEngine,
+    engine: "SharedEngine",
     asked: Ask,
     answer: Callable[[Ask, Stream, Callable[[], bool]], Reply],
 ) -> RunOutcome:
+    from localspec.engine.remote import RemoteAssistant  # noqa: PLC0415
+
     ready = engine.ready
     with _interrupted() as stopped, closing(RemoteAssistant(engine, stopped)) as assistant:
         reply = answer(asked, assistant.stream, stopped)

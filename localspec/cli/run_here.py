@@ -11,7 +11,7 @@ from localspec.cli.progress import ProgressLine
 from localspec.cli.recorded import recorded
 from localspec.cli.report import RunOutcome
 from localspec.decoding.cancel import CancelFlag, Cancelled
-from localspec.engine.protocol import Ask
+from localspec.engine.ask import Ask
 from localspec.launch.load import load
 from localspec.launch.observe import Telemetry
 from localspec.launch.plan import make_plan

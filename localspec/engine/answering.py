@@ -14,10 +14,10 @@ from localspec.chat.conversation import Conversation, Segment
 from localspec.chat.events import Finished, RequestFailed, RoundDone
 from localspec.chat.requests import Request
 from localspec.decoding.round import Round
+from localspec.engine.ask import Ask
 from localspec.engine.factory import Loaded, SavedState
 from localspec.engine.forecast import by_draft_model, chance_of_acceptance, forecast, reason
 from localspec.engine.protocol import (
-    Ask,
     Failed,
     Forecast,
     Notice,

@@ -8,13 +8,14 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from queue import Empty, SimpleQueue
+from typing import TYPE_CHECKING
 
 from localspec.calls import Tool
 from localspec.calls.policy import CallPolicy
 from localspec.decoding.round import OFF
+from localspec.engine.ask import Ask
 from localspec.engine.process import EngineProcess
 from localspec.engine.protocol import (
-    Ask,
     Cancel,
     Command,
     Count,
@@ -27,10 +28,12 @@ from localspec.engine.protocol import (
     RestoreState,
     SaveState,
 )
-from localspec.engine.shared import SharedEngine
 from localspec.engine.wire import FrameError, encode
 from localspec.messages import Message
 from localspec.options import LaunchOptions, ReplyOptions
+
+if TYPE_CHECKING:
+    from localspec.engine.shared import SharedEngine
 
 # A string and no import: the child's main wires everything together, and lies above this floor.
 COMMAND = (sys.executable, "-P", "-m", "localspec.launch.child")
@@ -48,7 +51,7 @@ class EngineClient:
     def __init__(
         self,
         command: Sequence[str] = COMMAND,
-        find: Callable[[LaunchOptions], SharedEngine | None] | None = None,
+        find: "Callable[[LaunchOptions], SharedEngine | None] | None" = None,
     ) -> None:
         self._command = tuple(command)
         self._find = find
@@ -104,7 +107,7 @@ class EngineClient:
             self._start()
         self._say(Load(options))
 
-    def attach(self, shared: SharedEngine) -> None:
+    def attach(self, shared: "SharedEngine") -> None:
         """Ask the engine of a server from now on, in place of one's own."""
         self.close()
         self._process = shared

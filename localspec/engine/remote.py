@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 
 from localspec import errors
 from localspec.chat.events import Event, Finished
+from localspec.engine.ask import Ask
 from localspec.engine.client import EngineClient
-from localspec.engine.protocol import Ask, EngineDied, Failed, ReplyDone, ReplyEvents
+from localspec.engine.protocol import EngineDied, Failed, ReplyDone, ReplyEvents
 from localspec.engine.shared import SharedEngine
 from localspec.errors import LocalspecError
 from localspec.messages import Message

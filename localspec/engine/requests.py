@@ -10,7 +10,8 @@ from collections.abc import Callable
 from typing import BinaryIO
 
 from localspec.decoding.cancel import CancelFlag
-from localspec.engine.protocol import Ask, Bye, Cancel, Command, Load, Question, SaveState
+from localspec.engine.ask import Ask
+from localspec.engine.protocol import Bye, Cancel, Command, Load, Question, SaveState
 from localspec.engine.wire import COMMANDS, MAX_FRAME_BYTES, FrameError, decode
 
 

@@ -10,11 +10,11 @@ from pathlib import Path
 from localspec.chat.thinking import thinking_tags
 from localspec.decoding.cancel import CancelFlag, Cancelled
 from localspec.engine.answering import Answering, failure
+from localspec.engine.ask import Ask
 from localspec.engine.factory import Factory, Loaded, StateLeftError
 from localspec.engine.forecast import break_even
 from localspec.engine.interruption import Interruption
 from localspec.engine.protocol import (
-    Ask,
     Command,
     Count,
     Counted,

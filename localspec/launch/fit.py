@@ -16,7 +16,6 @@ from localspec.models.fit import (
 )
 from localspec.models.gguf import GgufHeader
 from localspec.models.memory import Settings, model_shape, predict
-from localspec.models.pairs import require_compatible
 from localspec.options import LoadOptions
 from localspec.resources import free_ram_bytes
 
@@ -106,6 +105,8 @@ def forecast(
     """Return what is to be expected, judged by headers: of tokenizers, and of memory."""
     problems = []
     if draft_model is not None:
+        from localspec.models.pairs import require_compatible  # noqa: PLC0415 - needs a pair
+
         try:
             require_compatible(target, draft_model)
         except (PairMismatch, ModelFileError) as error:

@@ -18,11 +18,11 @@ from localspec.models.entries import ModelEntry
 from localspec.models.fit import native_count
 from localspec.models.gguf import GgufHeader, read_model
 from localspec.models.names import look_up
-from localspec.models.pairs import require_compatible
-from localspec.models.pull import fetch
 from localspec.models.registry import Registry, load_registry
+from localspec.models.store import Store
 from localspec.models.transfer import Progress
 from localspec.options import LaunchOptions, LoadOptions
+from localspec.storage.paths import data_dir
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,11 +94,18 @@ def make_plan(
     alone = _without_draft_model(request, found, registry)
     if alone is not None:
         references, found = references[:1], found[:1]
-    files = fetch(found, offline=request.offline, progress=on_download)
+    files = _stored(found)
+    if files is None:
+        # Few starts have something to fetch, or to learn.
+        from localspec.models.pull import fetch  # noqa: PLC0415
+
+        files = fetch(found, offline=request.offline, progress=on_download)
     names = dict(zip(files, references, strict=True))
     headers = [replace(read_model(file), name=names[file]) for file in files]
     shared_vocab = 0
     if len(files) > 1:
+        from localspec.models.pairs import require_compatible  # noqa: PLC0415 - needs a pair
+
         shared_vocab = require_compatible(headers[0], headers[1]).shared_vocab
     modes = draft_modes(request)
     options = request.load.exact() if request.exact else request.load
@@ -121,6 +128,14 @@ def make_plan(
         return fitted
     plan = replace(plan.undrafted(), left_out=left_out)
     return _fitted(plan, headers[:1]) if request.fit else plan
+
+
+def _stored(found: Sequence[ModelEntry | Path]) -> list[Path] | None:
+    """Return the files of models if all of them are here, and nothing has to be written down of any."""
+    store = Store(data_dir())
+    files = [each if isinstance(each, Path) else store.path_of(each) for each in found]
+    learnt = any(isinstance(each, ModelEntry) and each.pin is not None for each in found)
+    return None if learnt or None in files else [each for each in files if each is not None]
 
 
 def _references(request: LaunchOptions, registry: Registry) -> list[str]:

@@ -8,9 +8,8 @@ import functools
 from collections import deque
 from typing import Any
 
-import llama_cpp.llama_cpp as native
-
 from localspec.llama.last_words import say_one_line
+from localspec.llama.native import native
 
 # ggml's log levels; the last one continues the line before.
 _INFO, _ERROR, _CONT = 2, 4, 5

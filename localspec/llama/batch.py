@@ -4,8 +4,9 @@ import ctypes
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import llama_cpp.llama_cpp as native
 import numpy as np
+
+from localspec.llama.native import native
 
 
 @dataclass(frozen=True, slots=True)

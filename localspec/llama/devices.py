@@ -4,10 +4,9 @@ import ctypes
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import llama_cpp.llama_cpp as native
-
 from localspec.errors import UsageError
 from localspec.llama.backend import initialise, library_function
+from localspec.llama.native import native
 
 _CPU = 0  # GGML_BACKEND_DEVICE_TYPE_CPU
 _ACCEL = 3  # BLAS and the like: used beside the CPU, never a place for layers

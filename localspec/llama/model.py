@@ -7,12 +7,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
 
-import llama_cpp.llama_cpp as native
-
 from localspec.decoding.cancel import CancelFlag, Cancelled
 from localspec.errors import ModelLoadError
 from localspec.llama.backend import clear_log, initialise, last_complaint
 from localspec.llama.devices import select, supports_offload
+from localspec.llama.native import native
 from localspec.llama.vocabulary import Vocabulary
 from localspec.options import LOAD_MODES, LoadOptions
 

@@ -10,7 +10,6 @@ import weakref
 from collections.abc import Sequence
 from typing import Any
 
-import llama_cpp.llama_cpp as native
 import numpy as np
 from numpy.typing import NDArray
 
@@ -20,6 +19,7 @@ from localspec.errors import ModelLoadError, PassFailed
 from localspec.llama.backend import clear_log, last_complaint
 from localspec.llama.batch import Batch, Part
 from localspec.llama.model import LlamaModel
+from localspec.llama.native import native
 from localspec.llama.spare_cores import SpareCores
 from localspec.options import KV_TYPES, LoadOptions
 from localspec.resources import default_threads

@@ -16,9 +16,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-import llama_cpp.llama_cpp as native
-
 from localspec.llama.build import build
+from localspec.llama.native import native
 from localspec.llama.sequence import LlamaSequence
 
 MAGIC, VERSION = "localspec state", 1

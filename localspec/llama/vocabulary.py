@@ -4,8 +4,9 @@ import ctypes
 from itertools import repeat
 from typing import Any
 
-import llama_cpp.llama_cpp as native
 import numpy as np
+
+from localspec.llama.native import native
 
 _FIM = ("pre", "suf", "mid", "rep", "sep")
 _NORMAL = 1 << 2  # LLAMA_TOKEN_ATTR_NORMAL

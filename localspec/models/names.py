@@ -14,7 +14,6 @@ from localspec.models.entries import HubName, ModelEntry, of_shards, shards_of
 from localspec.models.gguf import model_files
 from localspec.models.pins import read_ledger, write_ledger
 from localspec.models.registry import Registry, name_list
-from localspec.models.repository import learn
 from localspec.models.store import Store, sha256_of
 from localspec.storage.files import private_directory
 from localspec.storage.locks import locked
@@ -44,6 +43,31 @@ def look_up(reference: str, registry: Registry, *, offline: bool = False) -> Mod
         IntegrityError: the hub has another file than the registry promises.
     """
     return learn(resolve(reference, registry), offline=offline)
+
+
+def learn(found: ModelEntry | Path | HubName, *, offline: bool = False) -> ModelEntry | Path:
+    """Return what a name was found to mean, with size and sha256 of every file.
+
+    Args:
+        found: passed through where nothing is to be learnt of it.
+        offline: ask nobody.
+
+    Raises:
+        ModelUnavailable: the hub does not tell, or has no such file.
+        IntegrityError: it has another file than the registry promises.
+    """
+    if isinstance(found, Path) or (isinstance(found, ModelEntry) and found.is_known):
+        return found
+    if offline:
+        name = found.name if isinstance(found, ModelEntry) else found.text
+        raise ModelUnavailable(
+            f"{name} was not found locally, and localspec is offline: go online and pull it first, "
+            "or use the name of a known model"
+        )
+    # Few names have to be asked of a hub.
+    from localspec.models.repository import of_entry, of_repository  # noqa: PLC0415
+
+    return of_repository(found) if isinstance(found, HubName) else of_entry(found)
 
 
 def resolve(reference: str, registry: Registry) -> ModelEntry | Path | HubName:

@@ -10,11 +10,10 @@ from pathlib import Path
 from localspec.errors import ModelUnavailable
 from localspec.models.entries import ModelEntry, shards_of
 from localspec.models.hub import in_hub_cache
-from localspec.models.names import models_of
+from localspec.models.names import learn, models_of
 from localspec.models.obtain import obtain
 from localspec.models.pins import pin
 from localspec.models.registry import load_registry
-from localspec.models.repository import learn
 from localspec.models.store import Store
 from localspec.models.transfer import Progress, Report, SourceFailedError, require_space
 from localspec.storage.paths import data_dir

@@ -39,29 +39,8 @@ _QUANT = re.compile(
 _SHOWN = 8
 
 
-def learn(found: ModelEntry | Path | HubName, *, offline: bool = False) -> ModelEntry | Path:
-    """Return what a name was found to mean, with size and sha256 of every file.
-
-    Args:
-        found: passed through where nothing is to be learnt of it.
-        offline: ask nobody.
-
-    Raises:
-        ModelUnavailable: the hub does not tell, or has no such file.
-        IntegrityError: it has another file than the registry promises.
-    """
-    if isinstance(found, Path) or (isinstance(found, ModelEntry) and found.is_known):
-        return found
-    if offline:
-        name = found.name if isinstance(found, ModelEntry) else found.text
-        raise ModelUnavailable(
-            f"{name} was not found locally, and localspec is offline: go online and pull it first, "
-            "or use the name of a known model"
-        )
-    return _of_repository(found) if isinstance(found, HubName) else _of_entry(found)
-
-
-def _of_repository(wanted: HubName) -> ModelEntry:
+def of_repository(wanted: HubName) -> ModelEntry:
+    """Return the model of a repository that a name means; see `names.learn`."""
     commit, files = files_on_hub(wanted.text, wanted.repo, None)
     chosen = choose_files(wanted.text, wanted.quant, DEFAULT_QUANT, files)
     quant = quant_of(chosen[0].name)
@@ -73,7 +52,8 @@ def _of_repository(wanted: HubName) -> ModelEntry:
     return replace(of_shards(name, shards), quant=quant or "", pin=_today(commit, None))
 
 
-def _of_entry(entry: ModelEntry) -> ModelEntry:
+def of_entry(entry: ModelEntry) -> ModelEntry:
+    """Return a registry's entry with the size and sha256 of every file; see `names.learn`."""
     files = [(shard, shard.hub) for shard in shards_of(entry)]
     wanted = [(shard, hub) for shard, hub in files if hub is not None]
     repo, revision = wanted[0][1].repo, wanted[0][1].revision

@@ -13,7 +13,8 @@ from starlette.responses import Response, StreamingResponse
 from localspec.calls import Tool
 from localspec.chat.events import Text, Told
 from localspec.chat.reply_figures import speculation
-from localspec.engine.protocol import Ask, Detokenize, ReplyDone, Tokenize, Tokens
+from localspec.engine.ask import Ask
+from localspec.engine.protocol import Detokenize, ReplyDone, Tokenize, Tokens
 from localspec.errors import LocalspecError
 from localspec.messages import Message
 from localspec.options import ReplyOptions

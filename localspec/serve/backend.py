@@ -14,9 +14,9 @@ from dataclasses import replace
 
 from localspec.calls import Tool
 from localspec.chat.events import Told
+from localspec.engine.ask import Ask
 from localspec.engine.client import EngineClient
 from localspec.engine.protocol import (
-    Ask,
     Count,
     Counted,
     Detokenize,

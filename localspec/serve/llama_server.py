@@ -14,7 +14,8 @@ from starlette.responses import JSONResponse, Response
 
 from localspec.chat.events import Text, Told
 from localspec.decoding.round import StopReason
-from localspec.engine.protocol import Ask, Detokenize, ReplyDone, Tokenize
+from localspec.engine.ask import Ask
+from localspec.engine.protocol import Detokenize, ReplyDone, Tokenize
 from localspec.messages import Infill
 from localspec.serve.answering import Service, collected, drafting, streamed, unless_gone
 from localspec.serve.http import body_of

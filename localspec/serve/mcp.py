@@ -21,7 +21,8 @@ from localspec.chat.events import Prefilling, Reply, RoundDone
 from localspec.chat.reply_figures import rounded, usage
 from localspec.decoding.round import StopReason
 from localspec.display import reading_text
-from localspec.engine.protocol import Ask, Downloading, Loading, Measuring, Notice, ReplyDone
+from localspec.engine.ask import Ask
+from localspec.engine.protocol import Downloading, Loading, Measuring, Notice, ReplyDone
 from localspec.errors import LocalspecError, UsageError
 from localspec.grammar import require_sound
 from localspec.messages import Message, checked_text

@@ -7,15 +7,8 @@ from dataclasses import dataclass
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
 from localspec.chat.events import Reply, RoundDone, Started, Text
-from localspec.engine.protocol import (
-    Ask,
-    EngineDied,
-    Failed,
-    Notice,
-    Question,
-    ReplyDone,
-    ReplyEvents,
-)
+from localspec.engine.ask import Ask
+from localspec.engine.protocol import EngineDied, Failed, Notice, Question, ReplyDone, ReplyEvents
 from localspec.serve.conditions import Conditions
 from localspec.telemetry.workload import workload_of
 

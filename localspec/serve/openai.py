@@ -19,7 +19,8 @@ from starlette.responses import JSONResponse, Response
 from localspec.chat.events import CallDone, Reply, Told
 from localspec.chat.reply_figures import timings
 from localspec.decoding.round import StopReason
-from localspec.engine.protocol import Ask, ReplyDone
+from localspec.engine.ask import Ask
+from localspec.engine.protocol import ReplyDone
 from localspec.errors import UsageError
 from localspec.messages import Infill, from_json
 from localspec.options import ReplyOptions

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field, replace
 
 from localspec import __version__
 from localspec.decoding.round import OFF
+from localspec.engine.ask import Ask
 from localspec.engine.protocol import (
-    Ask,
     Bye,
     Cancel,
     Command,

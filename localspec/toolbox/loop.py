@@ -10,16 +10,12 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from localspec.calls import Tool
-from localspec.calls.policy import CallPolicy
 from localspec.messages import Message, ToolCall, ToolResult
 from localspec.toolbox.permissions import Decision, Permissions
 from localspec.toolbox.toolbox import Proposal, Toolbox
 
 MOST_ROUNDS = 25
 """Replies with calls to one question, at most: a model that goes round in circles ends."""
-ASKED_FIRST = CallPolicy(lenient=True)
-"""Of replies whose calls a `ToolLoop` carries out: also what a model wrote in another form than its own is a call."""
-_LOST = "this call was not carried out: the program ended before it"
 _NOT_BEGUN = "this call was not carried out: the user stopped"
 
 
@@ -146,24 +142,6 @@ class ToolLoop:
             each.close()
 
 
-def with_results(messages: Sequence[Message]) -> tuple[Message, ...]:
-    """Return a conversation in which every call has a result; one that was lost says so.
-
-    A template need not render a call that nothing came of, and a program may end between the two.
-    """
-    found = list[Message]()
-    open_calls: dict[str, ToolCall] = {}
-    for each in messages:
-        results = [part for part in each.parts if isinstance(part, ToolResult)]
-        if not results:
-            found += _lost(open_calls)
-            open_calls = {call.id: call for call in each.calls}
-        for result in results:
-            open_calls.pop(result.call_id, None)
-        found.append(each)
-    return (*found, *_lost(open_calls))
-
-
 def converse(
     messages: Sequence[Message],
     ask: Callable[[Sequence[Message]], Message],
@@ -193,7 +171,3 @@ def converse(
 
 def _refused(call: ToolCall, why: str) -> CarriedOut:
     return CarriedOut(call, ToolResult(call.id, why, is_error=True))
-
-
-def _lost(calls: dict[str, ToolCall]) -> list[Message]:
-    return [Message("tool", (ToolResult(each, _LOST, is_error=True),)) for each in calls]

@@ -2,14 +2,15 @@
 
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from localspec.calls.policy import ASKED_FIRST
 from localspec.chat.events import Started
 from localspec.decoding.round import StopReason
 from localspec.engine.client import EngineClient
 from localspec.engine.protocol import EngineDied, Failed, Notice, ReplyDone, ReplyEvents
 from localspec.errors import UsageError
 from localspec.messages import Message
-from localspec.toolbox.loop import ASKED_FIRST
 from localspec.ui.answering import GrowingAnswer
 from localspec.ui.attach import attached
 from localspec.ui.engine_state import EngineState, Phase
@@ -18,7 +19,9 @@ from localspec.ui.model_switch import ModelSwitch
 from localspec.ui.race import Race, race_of
 from localspec.ui.settings import ChatSettings
 from localspec.ui.talk import Talk
-from localspec.ui.tool_work import ToolWork
+
+if TYPE_CHECKING:
+    from localspec.ui.tool_work import ToolWork
 
 
 class StillAnswering(UsageError):
@@ -55,7 +58,7 @@ class Asking:
         models: ModelSwitch,
         settings: ChatSettings,
         folder: Path,
-        work: ToolWork | None = None,
+        work: "ToolWork | None" = None,
     ) -> None:
         self.work = work
         self._engine, self._talk, self._state, self._models = engine, talk, state, models

@@ -10,17 +10,17 @@ from textual.timer import Timer
 
 from localspec.decoding.round import StopReason
 from localspec.engine.protocol import EngineDied, Failed, Notice, Ready, ReplyDone
-from localspec.toolbox.permissions import Decision
 from localspec.ui.engine_state import Phase
 from localspec.ui.model_switch import DEMONSTRATION
 from localspec.ui.screens import Screens
 from localspec.ui.shown import SAVED_AGAIN, shown
-from localspec.ui.tool_work import CallQuestion, ToolWork
 from localspec.ui.transcript import TranscriptItem
 from localspec.ui.typeset import prepare
 
 if TYPE_CHECKING:
+    from localspec.toolbox.permissions import Decision
     from localspec.ui.approval_sheet import ApprovalSheet
+    from localspec.ui.tool_work import CallQuestion, ToolWork
 
 POLL_S = 0.1
 # While a user waits for the first text: it is to be there when it comes.
@@ -96,7 +96,7 @@ class Feed:
         self._view.tell_state()
         self._view.tell_place()
 
-    async def _show_work(self, work: ToolWork) -> None:
+    async def _show_work(self, work: "ToolWork") -> None:
         """Show what calls came to, what runs, and what the user is asked."""
         asking = self._session.asking
         if asking.results != self._calls_shown:
@@ -117,8 +117,8 @@ class Feed:
         if work.question is not None and self._asked is None:
             self._ask(work, work.question)
 
-    def _ask(self, work: ToolWork, question: CallQuestion) -> None:
-        def answered(decision: Decision | None) -> None:
+    def _ask(self, work: "ToolWork", question: "CallQuestion") -> None:
+        def answered(decision: "Decision | None") -> None:
             if decision is None:
                 work.stop()
             else:

@@ -6,6 +6,7 @@ Nothing here waits: `poll`, called ten times a second, takes what came in. No Te
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from localspec.engine.client import EngineClient
 from localspec.engine.protocol import Counted, Failed, Notice, Ready
@@ -19,7 +20,9 @@ from localspec.ui.race import Race
 from localspec.ui.settings import ABOUT as ABOUT_ANSWERS
 from localspec.ui.settings import NAMES, ChatSettings
 from localspec.ui.talk import Talk
-from localspec.ui.tool_work import ToolWork
+
+if TYPE_CHECKING:
+    from localspec.ui.tool_work import ToolWork
 
 SYSTEM = "system"
 CONTEXT = "ctx"
@@ -58,7 +61,7 @@ class Session:
         options: ReplyOptions,
         folder: Path,
         own: Callable[[str], ReplyOptions] | None = None,
-        work: ToolWork | None = None,
+        work: "ToolWork | None" = None,
     ) -> None:
         self.engine, self.talk, self.folder = engine, talk, folder
         self.state = EngineState()

@@ -2,12 +2,15 @@
 
 import json
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from localspec.errors import UsageError
 from localspec.history.archive import History
 from localspec.history.records import StoredMessage
-from localspec.messages import Message
-from localspec.toolbox.loop import CarriedOut, with_results
+from localspec.messages import Message, with_results
+
+if TYPE_CHECKING:
+    from localspec.toolbox.loop import CarriedOut
 
 
 class Talk:
@@ -71,7 +74,7 @@ class Talk:
             self.conversation = self.history.create(system=self.system, settings=settings)
         return self._add(said, None if last is None else last.id)
 
-    def add_result(self, done: CarriedOut) -> int:
+    def add_result(self, done: "CarriedOut") -> int:
         """Add what a call of the last answer came to; return its id."""
         assert self.conversation is not None  # noqa: S101 - it was called in one
         message, figures = Message("tool", (done.result,)), json.dumps({"seconds": done.seconds})

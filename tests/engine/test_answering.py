@@ -13,7 +13,8 @@ from localspec.decoding.cancel import CancelFlag
 from localspec.decoding.policy.policy import Policy
 from localspec.decoding.round import StopReason
 from localspec.engine.answering import Answering
-from localspec.engine.protocol import Ask, Notice, ReplyDone, ReplyEvents
+from localspec.engine.ask import Ask
+from localspec.engine.protocol import Notice, ReplyDone, ReplyEvents
 from localspec.messages import Message
 from localspec.options import ReplyOptions, SamplingParams
 from tests.engine.double import loaded

@@ -6,16 +6,9 @@ import pytest
 
 from localspec.calls.policy import CallPolicy
 from localspec.chat.events import CallBegun, CallDelta, CallDone, StreamEvent
+from localspec.engine.ask import Ask
 from localspec.engine.client import EngineClient
-from localspec.engine.protocol import (
-    Ask,
-    Count,
-    Counted,
-    EngineDied,
-    Failed,
-    ReplyDone,
-    ReplyEvents,
-)
+from localspec.engine.protocol import Count, Counted, EngineDied, Failed, ReplyDone, ReplyEvents
 from localspec.messages import Message, ToolResult
 from localspec.options import LaunchOptions, ReplyOptions, SamplingParams
 from tests.chat.toy_calls import AREA, NOW, hermes

@@ -14,11 +14,11 @@ from typing import Any
 
 import pytest
 
+from localspec.engine.ask import Ask
 from localspec.engine.client import EngineClient
 from localspec.engine.process import cause_of_death
 from localspec.engine.protocol import (
     VERSION,
-    Ask,
     Bye,
     EngineDied,
     Hello,

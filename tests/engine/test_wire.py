@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from localspec.calls import Tool
 from localspec.chat.events import Reply, RoundDone, Started, Text
 from localspec.engine import wire
+from localspec.engine.ask import Ask
 from localspec.engine.protocol import (
     VERSION,
-    Ask,
     Command,
     EngineDied,
     Forecast,

@@ -22,8 +22,8 @@ from localspec.chat.events import (
 )
 from localspec.decoding.round import Draft, Round, Spent, StopReason, Verdict
 from localspec.decoding.stats import AcceptanceStats
+from localspec.engine.ask import Ask
 from localspec.engine.protocol import (
-    Ask,
     Bye,
     Cancel,
     Command,

@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 import pytest
 
 from localspec.calls import Tool
-from localspec.messages import Message, TextPart, ToolCall, ToolResult
+from localspec.messages import Message, TextPart, ToolCall, ToolResult, with_results
 from localspec.toolbox.asked import decision
-from localspec.toolbox.loop import CarriedOut, ToolLoop, converse, with_results
+from localspec.toolbox.loop import CarriedOut, ToolLoop, converse
 from localspec.toolbox.permissions import Decision, Permissions
 from localspec.toolbox.rules import Rule, Rules
 from localspec.toolbox.toolbox import Access, Proposal

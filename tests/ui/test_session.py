@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from localspec.decoding.round import StopReason
-from localspec.engine.protocol import Ask, EngineDied, Failed, Notice, Ready, ReplyDone
+from localspec.engine.ask import Ask
+from localspec.engine.protocol import EngineDied, Failed, Notice, Ready, ReplyDone
 from localspec.errors import UsageError
 from localspec.history.archive import History
 from localspec.messages import Message

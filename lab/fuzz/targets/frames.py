@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from lab.fuzz.target import FoundError, check_message
+from localspec.engine.ask import Ask
 from localspec.engine.protocol import (
-    Ask,
     Cancel,
     Counted,
     Failed,

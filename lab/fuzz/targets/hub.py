@@ -9,7 +9,7 @@ from unittest.mock import patch
 from lab.fuzz.target import FoundError
 from localspec.models import hub
 from localspec.models.entries import SEGMENTS, HubName, ModelEntry
-from localspec.models.repository import learn
+from localspec.models.names import learn
 
 _SHA = "0" * 64
 
