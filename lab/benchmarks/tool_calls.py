@@ -1,20 +1,24 @@
 """Calls of functions: are they valid, is it the right function, what does the lazy grammar change, what do forced tokens save.
 
     python -m lab.benchmarks.tool_calls [--pair qwen2.5-coder-1.5b | --target FILE] [--tasks 100] [--exact]
-        [--temperature 0] [--max-tokens 200] [--required] [--threads N] [--save FILE]
+        [--modes free,bound,forced,required,required-forced] [--temperature 0] [--max-tokens 200] [--threads N] --save FILE
 
-Every task of tool_tasks.toml is asked three times: free, without any grammar; bound, with the lazy grammar and no drafts; and
-with the grammar and what it forces drafted. A call counts as valid if its arguments are JSON that jsonschema takes. Under
---exact the texts of the last two are compared. --required asks for a call instead of leaving it to the model. --save appends
-each answer to a file of JSON lines.
+Every task of tool_tasks.toml is asked in every mode: free, without any grammar; bound, with the lazy grammar and no drafts;
+forced, with the grammar and what it forces drafted; and the last two once more where a call is required. A call counts as
+valid if its arguments are JSON that jsonschema takes. What an answer without a call wrote as JSON in its words counts apart:
+`chat` and `run` take it for a call. Texts with and without drafts are compared.
+
+Each answer is appended to FILE as a line of JSON; what is there is not asked again, so a run that ended goes on. A task's
+prompt is evaluated once, for its first mode, and its last token for each.
 """
 
 import argparse
 import json
 import tomllib
 from collections import defaultdict
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from itertools import islice
+from itertools import count, islice
 from pathlib import Path
 from typing import Any
 
@@ -24,10 +28,11 @@ from numpy.typing import NDArray
 
 from lab.benchmarks.workbench import forget, machine, opened
 from localspec.calls import Tool
-from localspec.calls.policy import CallPolicy
+from localspec.calls.policy import CallPolicy, ToolChoice
 from localspec.chat.assistant import Assistant
 from localspec.chat.conversation import Conversation
-from localspec.chat.events import Reply
+from localspec.chat.events import CallDone
+from localspec.chat.written_calls import written_calls
 from localspec.decoding.drafters.forced import ForcedDrafter
 from localspec.decoding.policy.policy import FixedPolicy, Policy, plain_policy
 from localspec.decoding.round import OFF
@@ -36,7 +41,9 @@ from localspec.options import LaunchOptions, LoadOptions, ReplyOptions, Sampling
 TASKS = Path(__file__).with_name("tool_tasks.toml")
 MOST_OFFERED = 6
 FORCED_LENGTH = 12
-MODES = ("free", "bound", "forced")
+MODES = ("free", "bound", "forced", "required", "required-forced")
+SAME = (("bound", "forced"), ("required", "required-forced"))
+Record = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,26 +124,33 @@ class Tally:
     calls: int = 0
     valid: int = 0
     right: int = 0
+    worded: int = 0
+    worded_right: int = 0
     tokens: int = 0
     passes: int = 0
     forced: int = 0
     wrong: list[str] = field(default_factory=list)
 
-    def add(self, task: Task, reply: Reply) -> None:
+    def add(self, task: Task, record: Record) -> None:
         """Count an answer; its first call is the one that has to be right."""
+        calls, worded = record["calls"], record["worded"]
         self.answers += 1
-        self.called += bool(reply.calls)
-        self.right += bool(reply.calls) and reply.calls[0].name == task.right
-        self.tokens += reply.completion_tokens
-        self.passes += reply.acceptance.rounds + 1  # and the prompt's
-        self.forced += reply.acceptance.accepted
+        self.called += bool(calls)
+        self.right += bool(calls) and calls[0][0] == task.right
+        self.worded += bool(worded)
+        self.worded_right += bool(worded) and worded[0][0] == task.right
+        self.tokens += len(record["tokens"])
+        self.passes += record["rounds"] + 1  # and the prompt's
+        self.forced += record["accepted"]
         schemas = {each.name: each.parameters for each in task.tools}
-        for call in reply.calls:
+        for name, arguments in calls:
             self.calls += 1
             try:
-                jsonschema.validate(json.loads(call.arguments), dict(schemas[call.name]))
+                jsonschema.validate(json.loads(arguments), dict(schemas[name]))
             except (ValueError, jsonschema.ValidationError) as error:
-                self.wrong.append(f"{task.question} {call}: {str(error).splitlines()[0]}")
+                self.wrong.append(
+                    f"{task.question} {name} {arguments}: {str(error).splitlines()[0]}"
+                )
             else:
                 self.valid += 1
 
@@ -144,9 +158,9 @@ class Tally:
         """Return it for people."""
         share = f"{self.valid / self.calls:.1%}" if self.calls else "-"
         return (
-            f"{mode:7} {self.answers} answers, {self.called} with a call, {self.right} of the right function; "
-            f"{self.calls} calls, {self.valid} valid ({share}); {self.tokens} tokens in {self.passes} passes, "
-            f"{self.forced} forced"
+            f"{mode:15} {self.answers} answers, {self.called} with a call, {self.right} of the right function; "
+            f"{self.worded} more in words, {self.worded_right} right; {self.calls} calls, {self.valid} valid ({share}); "
+            f"{self.tokens} tokens in {self.passes} passes, {self.forced} forced"
         )
 
 
@@ -156,24 +170,88 @@ def asked_for() -> argparse.Namespace:
     parser.add_argument("--pair")
     parser.add_argument("--target")
     parser.add_argument("--tasks", type=int, default=100)
+    parser.add_argument("--modes", default=",".join(MODES))
     parser.add_argument("--temperature", type=float, default=0)
     parser.add_argument("--max-tokens", type=int, default=200)
-    parser.add_argument("--required", action="store_true")
     parser.add_argument("--exact", action="store_true")
     parser.add_argument("--threads", type=int)
-    parser.add_argument("--save", type=Path)
+    parser.add_argument("--save", type=Path, required=True)
     return parser.parse_args()
 
 
-def speakers(own: Assistant) -> dict[str, tuple[Assistant, Policy]]:
-    """Return who answers in each mode, and what drafts."""
+@dataclass(frozen=True, slots=True)
+class Mode:
+    """Who answers, what drafts, and whether a call is required."""
+
+    speaker: Assistant
+    drafting: Policy
+    choice: ToolChoice
+
+
+def modes_of(own: Assistant) -> dict[str, Mode]:
+    """Return every mode by its name."""
     unbound: Any = Unbound()
     free = Assistant(replace(own.models, grammar=unbound), own.policies)
+    forced = FixedPolicy(ForcedDrafter(), FORCED_LENGTH)
+    made = (
+        Mode(free, plain_policy(), "auto"),
+        Mode(own, plain_policy(), "auto"),
+        Mode(own, forced, "auto"),
+        Mode(own, plain_policy(), "required"),
+        Mode(own, forced, "required"),
+    )
+    return dict(zip(MODES, made, strict=True))
+
+
+def answered(task: Task, mode: Mode, options: ReplyOptions) -> Record:
+    """Return what the answer to a task is in a mode."""
+    policy = CallPolicy(choice=mode.choice)
+    conversation = Conversation(tools=task.tools, call_policy=policy)
+    conversation.append_user(task.question)
+    reply = mode.speaker.reply(conversation, options, policy=mode.drafting)
+    turns, numbers = policy.turns([each.name for each in task.tools], []), count()
+    told = written_calls(reply.text, task.tools, turns, lambda: str(next(numbers)))
+    worded = [each.call for each in told if isinstance(each, CallDone) and not reply.calls]
     return {
-        "free": (free, plain_policy()),
-        "bound": (own, plain_policy()),
-        "forced": (own, FixedPolicy(ForcedDrafter(), FORCED_LENGTH)),
+        "calls": [[each.name, each.arguments] for each in reply.calls],
+        "worded": [[each.name, each.arguments] for each in worded],
+        "text": reply.text,
+        "tokens": list(reply.tokens),
+        "rounds": reply.acceptance.rounds,
+        "accepted": reply.acceptance.accepted,
+        "seconds": round((reply.first_token_s or 0) + reply.decode_s, 3),
     }
+
+
+def kept(path: Path, setting: Record) -> dict[tuple[str, str], Record]:
+    """Return the answers in a file, by mode and question; one without any begins with the setting."""
+    if not path.exists():
+        path.write_text(f"{json.dumps(setting)}\n")
+    first, *lines = path.read_text().splitlines()
+    if json.loads(first) != setting:
+        raise SystemExit(f"{path} was begun with {first}: give another file")
+    records = [json.loads(each) for each in lines]
+    return {(each["mode"], each["question"]): each for each in records}
+
+
+def counted(
+    found: dict[tuple[str, str], Record], asked: list[Task], modes: list[str]
+) -> Iterator[str]:
+    """Yield the lines that say what all of it came to."""
+    for mode in modes:
+        tally = Tally()
+        for task in asked:
+            tally.add(task, found[mode, task.question])
+        yield tally.line(mode)
+        yield from (f"  INVALID {each}" for each in tally.wrong)
+    by_mode: dict[str, list[Any]] = defaultdict(list)
+    for mode in modes:
+        by_mode[mode] = [found[mode, task.question]["tokens"] for task in asked]
+    for plain, drafted in SAME:
+        if plain in modes and drafted in modes:
+            pairs = zip(by_mode[plain], by_mode[drafted], strict=True)
+            unequal = sum(one != other for one, other in pairs)
+            yield f"texts of {plain} that drafting changed: {unequal} of {len(asked)}"
 
 
 def main() -> None:
@@ -190,38 +268,37 @@ def main() -> None:
     loaded = opened(launch)
     own = loaded.assistant
     options = ReplyOptions(SamplingParams(temperature=args.temperature), 1, args.max_tokens)
-    policy = CallPolicy(choice="required" if args.required else "auto")
-    print(f"{machine()}; {own.models.target_name}; temperature {args.temperature}")
-    answering, tallies, unequal = speakers(own), defaultdict[str, Tally](Tally), 0
-    for task in islice(tasks(), args.tasks):
-        replies: dict[str, Reply] = {}
-        for mode in MODES:
-            speaker, drafting = answering[mode]
-            if args.exact:
-                forget(loaded)
-            conversation = Conversation(tools=task.tools, call_policy=policy)
-            conversation.append_user(task.question)
-            replies[mode] = speaker.reply(conversation, options, policy=drafting)
-            tallies[mode].add(task, replies[mode])
-            if args.save is not None:
-                save(args.save, mode, task, replies[mode])
-        unequal += replies["bound"].tokens != replies["forced"].tokens
-    for mode in MODES:
-        print(tallies[mode].line(mode))
-        for each in tallies[mode].wrong:
-            print("  INVALID", each)
-    print(f"texts that drafting changed: {unequal} of {tallies['bound'].answers}")
+    asked, modes = list(islice(tasks(), args.tasks)), args.modes.split(",")
+    setting = {
+        "machine": machine(),
+        "target": own.models.target_name,
+        "exact": args.exact,
+        "temperature": args.temperature,
+        "max_tokens": args.max_tokens,
+    }
+    print(json.dumps(setting))
+    answering, found = modes_of(own), kept(args.save, setting)
+    for task in asked:
+        # All modes begin with the same cells, so that whatever differs is theirs.
+        missing = [mode for mode in modes if (mode, task.question) not in found]
+        if missing:
+            forget(loaded)
+            warm(own, task)
+        for mode in missing:
+            record = {"mode": mode, "question": task.question}
+            record |= answered(task, answering[mode], options)
+            found[mode, task.question] = record
+            with args.save.open("a") as file:
+                file.write(f"{json.dumps(record)}\n")
+    print("\n".join(counted(found, asked, modes)))
     own.close()
 
 
-def save(path: Path, mode: str, task: Task, reply: Reply) -> None:
-    """Append one answer."""
-    calls = [[each.name, each.arguments] for each in reply.calls]
-    record = {"mode": mode, "question": task.question, "offered": [t.name for t in task.tools]}
-    told = {"right": task.right, "calls": calls, "text": reply.text}
-    passes = {"tokens": reply.completion_tokens, "rounds": reply.acceptance.rounds}
-    with path.open("a") as file:
-        file.write(f"{json.dumps({**record, **told, **passes})}\n")
+def warm(own: Assistant, task: Task) -> None:
+    """Evaluate a task's prompt."""
+    conversation = Conversation(tools=task.tools)
+    conversation.append_user(task.question)
+    own.reply(conversation, ReplyOptions(max_tokens=1), policy=plain_policy())
 
 
 if __name__ == "__main__":
