@@ -86,12 +86,13 @@ class CallFormat:
     """How a model writes calls: begin, name, then, arguments, (next, name, then, arguments)*, end.
 
     Args:
-        begin: text before the name of the first call.
+        begin: text before the name of the first call; white space that it begins with may be missing.
         then: text between a name and the JSON object of its arguments; unused where they are tagged.
         end: text behind the arguments of the last call.
         next: text between the arguments of a call and the name of the next; None where there is only one.
-        trigger: beginning of `begin` that no ordinary answer has.
+        trigger: beginning of `begin`, such white space aside, that no ordinary answer has.
         tagged: how arguments are written that are no JSON object.
+        also: what may stand in the place of `then`.
     """
 
     begin: str
@@ -100,3 +101,4 @@ class CallFormat:
     next: str | None
     trigger: str
     tagged: TaggedArguments | None = None
+    also: tuple[str, ...] = ()

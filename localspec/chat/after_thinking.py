@@ -20,10 +20,10 @@ S = TypeVar("S")
 
 @dataclass(frozen=True, slots=True)
 class Opening:
-    """An opening tag that may still be meant: ids that it needs yet, and the closing tag after it."""
+    """A tag that may still be meant: ids that it needs yet, and what it opens."""
 
     ids: tuple[int, ...]
-    close: bytes
+    tags: ThinkingTags
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,14 +33,14 @@ class ThinkingState(Generic[S]):
     Args:
         answer: state of the rule; None where no answer can have begun.
         openings: tags that the reply may be spelling.
-        close: the tag that ends the thoughts; None outside of them.
+        thoughts: the tags that they stand between; None outside of them.
         tail: end of the thoughts, in which the closing tag may have begun.
         blank: whether white space may still come between thoughts and answer.
     """
 
     answer: S | None
     openings: tuple[Opening, ...] = ()
-    close: bytes | None = None
+    thoughts: ThinkingTags | None = None
     tail: bytes = b""
     blank: bool = False
 
@@ -73,8 +73,7 @@ class AfterThinking(Generic[S]):
         self._opened = opened
         self._openings = tuple(
             Opening(
-                tuple(tokenizer.tokenize(each.open, add_special=False, parse_special=True)),
-                each.close.encode(),
+                tuple(tokenizer.tokenize(each.open, add_special=False, parse_special=True)), each
             )
             for each in tags
         )
@@ -82,30 +81,31 @@ class AfterThinking(Generic[S]):
     def start(self) -> ThinkingState[S]:
         """Return the state where the prompt ends."""
         if self._opened is not None:
-            return ThinkingState(None, close=self._opened.close.encode())
+            return ThinkingState(None, thoughts=self._opened)
         return ThinkingState(self._rule.start(), self._openings)
 
     def step(self, state: ThinkingState[S], token: int) -> ThinkingState[S]:
         """Return the state after a token that `allows` lets follow."""
-        if state.close is not None:
-            return self._thought(state.close, state.tail + self._piece(token))
+        if state.thoughts is not None:
+            return self._thought(state.thoughts, state.tail + self._piece(token))
         if state.blank and self._piece(token).isspace():
             return ThinkingState(state.answer)
         answer = state.answer
         if answer is not None:
             allowed = self._rule.allows(answer, np.array([token], dtype=np.int64))[0]
             answer = self._rule.step(answer, token) if allowed else None
-        openings = []
-        for each in state.openings:
-            if each.ids == (token,):
-                return self._after(each.close)
-            if each.ids[0] == token:
-                openings.append(Opening(each.ids[1:], each.close))
-        return ThinkingState(answer, tuple(openings))
+        met = [Opening(each.ids[1:], each.tags) for each in state.openings if each.ids[0] == token]
+        openings = tuple(each for each in met if each.ids)
+        for each in met:
+            if not each.ids and not each.tags.words:
+                return ThinkingState(None, thoughts=each.tags)
+            if not each.ids:
+                return ThinkingState(self._rule.start(), openings, blank=True)
+        return ThinkingState(answer, openings)
 
     def allows(self, state: ThinkingState[S], ids: NDArray[np.int64]) -> NDArray[np.bool_]:
         """Say for each of `ids`, shape (n,), whether it may follow."""
-        if state.close is not None:
+        if state.thoughts is not None:
             return ~np.isin(ids, self._eog) & self._each(ids, state, self._stays_apart)
         allowed = np.zeros(ids.size, dtype=np.bool_)
         if state.answer is not None:
@@ -120,22 +120,18 @@ class AfterThinking(Generic[S]):
             return ()
         return self._rule.forced(state.answer)
 
-    def _thought(self, close: bytes, tail: bytes) -> ThinkingState[S]:
+    def _thought(self, tags: ThinkingTags, tail: bytes) -> ThinkingState[S]:
+        close = tags.close.encode()
         if close in tail:
-            return self._after(b"", blank=tail.endswith(close))
+            openings = self._openings if tags.more else ()
+            return ThinkingState(self._rule.start(), openings, blank=tail.endswith(close))
         kept = len(close) - 1
-        return ThinkingState(None, close=close, tail=tail[-kept:] if kept else b"")
-
-    def _after(self, close: bytes, *, blank: bool = True) -> ThinkingState[S]:
-        """Return the state after a tag: in the thoughts that it opens, or before the answer."""
-        if close:
-            return ThinkingState(None, close=close)
-        return ThinkingState(self._rule.start(), blank=blank)
+        return ThinkingState(None, thoughts=tags, tail=tail[-kept:] if kept else b"")
 
     def _stays_apart(self, state: ThinkingState[S], piece: bytes) -> bool:
         """Say whether a token does not close the thoughts and begin the answer at once: the rule would not see that."""
-        assert state.close is not None, "asked within thoughts"  # noqa: S101
-        _, closed, rest = (state.tail + piece).partition(state.close)
+        assert state.thoughts is not None, "asked within thoughts"  # noqa: S101
+        _, closed, rest = (state.tail + piece).partition(state.thoughts.close.encode())
         return not closed or not rest or rest.isspace()
 
     def _each(

@@ -18,7 +18,7 @@ from localspec.calls import (
     Tool,
     ValueForm,
 )
-from localspec.chat.known_calls import known_format
+from localspec.chat.known_calls import known_format, written_also
 from localspec.chat.template import ChatTemplate
 from localspec.chat.thinking import KNOWN_TAGS
 from localspec.errors import TemplateError
@@ -85,7 +85,8 @@ class _Probe:
             following = (
                 following[len(close) :] if following and following.startswith(close) else None
             )
-        return CallFormat(begin, then, end, following, self._trigger(begin), tagged)
+        also = written_also(self._template.source)
+        return CallFormat(begin, then, end, following, self._trigger(begin), tagged, also)
 
     def _rendered(self, *parts: TextPart | ToolCall) -> str:
         said = [Message.user("hello"), Message("assistant", parts)]
@@ -178,7 +179,7 @@ class _Probe:
 
     def _trigger(self, begin: str) -> str:
         """Return the shortest beginning, of whole markers, that an answer in words does not have."""
-        fixed = re.split(f"[{ID_SLOT}{INDEX_SLOT}{NAME_SLOT}]", begin)[0]
+        fixed = re.split(f"[{ID_SLOT}{INDEX_SLOT}{NAME_SLOT}]", begin.lstrip())[0]
         ends = [match.end() for match in _MARKER.finditer(fixed)]
         answer = self._answer[len(_common(self._answer, self._prompt)) :]
         return next((fixed[:end] for end in ends if fixed[:end] not in answer), fixed)

@@ -65,7 +65,7 @@ class CallParser:
 
     def _head_after_text(self) -> Generator[None, None, bool]:
         """Tell text up to a call and pass its head; return whether there is one."""
-        begin, at = self._form.begin, 0
+        begin, at = self._form.begin.lstrip(), 0
         while True:
             at = self._held.find(begin[0], at)
             found = Found.NONE if at < 0 else self._begins(at)
@@ -87,7 +87,7 @@ class CallParser:
         if not self._held.startswith(trigger, at):
             more = trigger.startswith(self._held[at:]) and not self._final
             return Found.MORE if more else Found.NONE
-        return self._head(self._form.begin, at)
+        return self._head(self._form.begin.lstrip(), at)
 
     def _head(self, prefix: str, at: int, *, passes: bool = False) -> Found:
         """Say whether a call begins at a place; `passes` takes its head, which is there, up to its arguments."""
@@ -281,7 +281,8 @@ def _tails(form: CallFormat) -> Generator[tuple[_Follows, str, str], None, None]
     """Yield what may stand behind a name: what follows, the text that shows it, and how much of it belongs to the head."""
     tagged = form.tagged
     if tagged is None:
-        yield _Follows.OBJECT, f"{form.then}{{", form.then
+        for then in (form.then, *form.also):
+            yield _Follows.OBJECT, f"{then}{{", then
         return
     for each in {tagged.string.open, tagged.other.open}:
         yield _Follows.PAIRS, f"{tagged.first}{KEY}{each}", tagged.first

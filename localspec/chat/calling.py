@@ -45,7 +45,7 @@ def call_dialect(template: ChatTemplate, tokenizer: Tokenizer) -> CallDialect | 
     form = call_format(template)
     if form is None:
         return None
-    texts = [form.begin, form.then, form.end, form.next or ""]
+    texts = [form.begin, form.then, *form.also, form.end, form.next or ""]
     if form.tagged is not None:
         tagged = form.tagged
         values = (tagged.string.open, tagged.string.close, tagged.other.open, tagged.other.close)
@@ -103,7 +103,7 @@ class Calling:
             return None
         offered = [each for each in self.tools if each.name in names]
         ids = call_ids(seed, prompt)
-        return lambda answer: written_calls(answer, offered, lambda: next(ids))
+        return lambda answer: written_calls(answer, offered, self.turns, lambda: next(ids))
 
 
 def calls_made(messages: Sequence[Message]) -> list[Made]:

@@ -65,8 +65,9 @@ def begun_reply(
     if message.thinking and tags:
         pair = opened or tags[0]
         before = "" if opened else pair.open + "\n"
+        head = next((each.open for each in tags if pair.more and each.words), "\n\n")
         # thoughts without an answer were cut
-        after = f"{pair.close}\n\n{message.text}" if message.text else ""
+        after = f"{pair.close}{head}{message.text}" if message.text else ""
         written = before + message.thinking + after
     text = guard.break_up(written, exempt=tag_texts(tags) if message.thinking else [])
     return written, Segment(text, tuple(tokenize_rendered(text, tokenizer, at_start=False)))

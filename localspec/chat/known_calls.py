@@ -25,6 +25,13 @@ _KNOWN = {
 """By a text that only these templates have."""
 
 
+def written_also(source: str) -> tuple[str, ...]:
+    """Return what a model writes between a name and its arguments that its template does not."""
+    return (
+        (" <|constrain|>json<|message|>",) if "<|start|>assistant to=" in source else ()
+    )  # gpt-oss
+
+
 def known_format(source: str) -> CallFormat | None:
     """Return the format of a template that writes no calls itself; None where it is not known."""
     return next((each for text, each in _KNOWN.items() if text in source), None)

@@ -1,6 +1,7 @@
 """Tells a reasoning model's thoughts from its answer. Works on text alone; which tags count, the template says.
 
 A block of thoughts opens a reply or nothing does: a tag that an answer mentions later is just text, as in llama.cpp.
+Only gpt-oss writes several blocks, of which some are words.
 """
 
 from collections.abc import Iterable, Sequence
@@ -12,10 +13,22 @@ from localspec.chat.tokenizer import Tokenizer, control_pieces
 
 @dataclass(frozen=True, slots=True)
 class ThinkingTags:
-    """The texts around a block of thoughts; an empty `close` marks an answer that opens without any."""
+    """The texts around a block.
+
+    Args:
+        open: begins it.
+        close: ends it; empty if it goes on to the end of the reply.
+        words: whether it belongs to the answer; else it is thoughts.
+        more: whether another block may follow.
+    """
 
     open: str
     close: str
+    words: bool = False
+    more: bool = False
+
+
+_NEXT = "<|end|><|start|>assistant"
 
 
 KNOWN_TAGS = (
@@ -27,10 +40,11 @@ KNOWN_TAGS = (
     ThinkingTags("<mm:think>", "</mm:think>"),  # MiniMax M3
     ThinkingTags("<|START_THINKING|>", "<|END_THINKING|>"),  # Command
     ThinkingTags("<|channel>thought", "<channel|>"),  # Gemma 4
-    ThinkingTags(  # gpt-oss
-        "<|channel|>analysis<|message|>", "<|end|><|start|>assistant<|channel|>final<|message|>"
-    ),
-    ThinkingTags("<|channel|>final<|message|>", ""),  # gpt-oss, when it answers at once
+    # gpt-oss: thoughts, an answer, what it says before it calls, and a call, whose rest its format knows
+    ThinkingTags("<|channel|>analysis<|message|>", _NEXT, more=True),
+    ThinkingTags("<|channel|>final<|message|>", "", words=True),
+    ThinkingTags("<|channel|>commentary<|message|>", _NEXT, words=True, more=True),
+    ThinkingTags("<|channel|>commentary", "", words=True),
 )
 
 
@@ -44,7 +58,7 @@ class Span:
 
 class _Stage(Enum):
     START = auto()
-    THINKING = auto()
+    INSIDE = auto()
     ANSWER = auto()
 
 
@@ -60,7 +74,7 @@ def thinking_tags(template_source: str) -> tuple[ThinkingTags, ...]:
 def opened_by(prompt: str, tags: Iterable[ThinkingTags]) -> ThinkingTags | None:
     """Return the tags whose block a rendered prompt ends in, white space aside."""
     end = prompt.rstrip()
-    return next((pair for pair in tags if pair.close and end.endswith(pair.open)), None)
+    return next((each for each in tags if not each.words and end.endswith(each.open)), None)
 
 
 def tag_pieces(tags: Iterable[ThinkingTags], tokenizer: Tokenizer) -> dict[int, bytes]:
@@ -79,9 +93,9 @@ class ThinkingFilter:
     """
 
     def __init__(self, tags: Sequence[ThinkingTags], opened: ThinkingTags | None = None) -> None:
-        self._tags = tags
-        self._stage = _Stage.THINKING if opened else _Stage.START
-        self._close = opened.close if opened else ""
+        self._tags = sorted(tags, key=lambda each: -len(each.open))  # one may begin with another
+        self._block = opened
+        self._stage = _Stage.INSIDE if opened else _Stage.START
         self._drop_space = opened is not None
         self._held = ""
 
@@ -96,36 +110,46 @@ class ThinkingFilter:
 
     def _spans(self, *, final: bool) -> list[Span]:
         spans = []
-        if self._stage is _Stage.START:
-            self._start(final=final)
-        if self._stage is _Stage.THINKING:
-            spans.append(Span(self._thoughts(final=final), thinking=True))
-        if self._stage is _Stage.ANSWER:
+        while self._stage is not _Stage.START or self._start(final=final):
             self._skip_space()
-            spans.append(Span(self._held, thinking=False))
-            self._held = ""
+            block = self._block
+            if self._stage is _Stage.ANSWER or block is None:
+                spans.append(Span(self._held, thinking=False))
+                self._held = ""
+                break
+            text, closed = self._inside(block.close, final=final)
+            spans.append(Span(text, thinking=not block.words))
+            if not closed:
+                break
+            self._stage = _Stage.START if block.more else _Stage.ANSWER
+            self._drop_space = True
         return [span for span in spans if span.text]
 
-    def _start(self, *, final: bool) -> None:
+    def _start(self, *, final: bool) -> bool:
+        """Find out what begins; return whether it is certain."""
         text = self._held.lstrip()
+        if not final and any(
+            each.open.startswith(text) and each.open != text for each in self._tags
+        ):
+            return False
+        self._stage = _Stage.ANSWER
         for tags in self._tags:
             if text.startswith(tags.open):
-                self._held, self._close = text.removeprefix(tags.open), tags.close
-                self._stage = _Stage.THINKING if tags.close else _Stage.ANSWER
+                self._held, self._block = text.removeprefix(tags.open), tags
+                self._stage = _Stage.INSIDE if tags.close else _Stage.ANSWER
                 self._drop_space = True
-                return
-        if final or not any(tags.open.startswith(text) for tags in self._tags):
-            self._stage = _Stage.ANSWER
+                break
+        return True
 
-    def _thoughts(self, *, final: bool) -> str:
-        self._skip_space()
-        thoughts, close, rest = self._held.partition(self._close)
-        if close:
-            self._held, self._stage, self._drop_space = rest, _Stage.ANSWER, True
-            return thoughts
-        cut = len(thoughts) if final else len(thoughts) - _overlap(thoughts, self._close)
-        self._held = thoughts[cut:]
-        return thoughts[:cut]
+    def _inside(self, close: str, *, final: bool) -> tuple[str, bool]:
+        """Return more of a block, and whether that ends it."""
+        text, closed, rest = self._held.partition(close)
+        if closed:
+            self._held = rest
+            return text, True
+        cut = len(text) if final else len(text) - _overlap(text, close)
+        self._held = text[cut:]
+        return text[:cut], False
 
     def _skip_space(self) -> None:
         if self._drop_space:

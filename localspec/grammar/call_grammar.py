@@ -75,13 +75,15 @@ class CallGrammar:
             UsageError: a schema of arguments is wrong, or cannot be kept, with the place.
         """
         form = self._form
-        begin = form.begin.removeprefix(form.trigger) if begun else form.begin
+        before, _, begin = form.begin.partition(form.trigger)
+        head = self._written(begin if begun else form.trigger + begin)
+        head = f"{_quoted(before)}? {head}" if before and not begun else head
         following = None if form.next is None else self._written(form.next)
         if following is None or self._ends(form.next or ""):  # there is one call in an answer
             turns = (dict.fromkeys(turns[0], 1), {})
         callable_ = {name for turn in turns for name in turn}
         calls = {each.name: self._named(each) for each in tools if each.name in callable_}
-        self._rules.append(f"start: {self._written(begin)} turn_0 {self._written(form.end)}")
+        self._rules.append(f"start: {head} turn_0 {self._written(form.end)}")
         for number, turn in enumerate(turns):
             groups: dict[int, list[str]] = {}
             for name, then in turn.items():
@@ -111,7 +113,9 @@ class CallGrammar:
             schema["additionalProperties"] = False
         tagged = self._form.tagged
         if tagged is None:
-            arguments = f"{self._written(self._form.then, tool.name)} {rule}_arguments"
+            thens = (self._form.then, *self._form.also)
+            ways = [self._written(each, tool.name) or '""' for each in thens]
+            arguments = f"({' | '.join(ways)}) {rule}_arguments"
             self._rules.append(f"{rule}_arguments: {_json(schema)}")
         else:
             arguments = self._pairs(rule, tool.name, schema, tagged)

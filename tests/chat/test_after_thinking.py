@@ -116,6 +116,27 @@ def test_a_tag_of_several_tokens_may_turn_out_to_be_one_until_the_last() -> None
     assert may("12xhmy") > DIGITS
 
 
+def test_where_several_blocks_may_come_another_or_what_begins_an_answer_follows_one() -> None:
+    tags = [
+        ThinkingTags("<think>", "</think>", more=True),
+        ThinkingTags("hello", "", words=True),
+        ThinkingTags("hello[THINK]", "", words=True),
+    ]
+    control = {CONTROL.index("[THINK]"): b"[THINK]"}
+    automaton = AfterThinking(Digits(), tags, None, ToyTokenizer(), control, {EOG})
+    constraint = AnswerConstraint(automaton, 0)
+    blanks, thought = {BREAK, *spelled(" \t\n\r\x0b\x0c")}, [OPEN, *spelled("hm"), CLOSE]
+
+    def may(answer: list[int]) -> set[int]:
+        return set(ALL[constraint.allows(answer, ALL)].tolist())
+
+    assert may(thought) == DIGITS | blanks | {OPEN, FIRST_WORD}
+    assert may([*thought, *thought]) == may(thought)
+    assert may([*thought, FIRST_WORD]) == DIGITS | blanks | {*control}
+    assert may([*thought, FIRST_WORD, *control]) == DIGITS | blanks
+    assert may([FIRST_WORD, *spelled("1")]) == DIGITS | {EOG}
+
+
 def test_what_is_forced_is_certain_only_once_nothing_but_the_answer_can_follow() -> None:
     constraint = AnswerConstraint(
         AfterThinking(Seven(), [TAGS], None, ToyTokenizer(), {}, {EOG}), 0

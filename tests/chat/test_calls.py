@@ -15,6 +15,7 @@ from localspec.chat.call_parser import CallParser
 from localspec.chat.events import CallBegun, CallDelta, CallDone, Text
 from localspec.chat.known_calls import written
 from localspec.chat.template import ChatTemplate
+from localspec.chat.thinking import KNOWN_TAGS, ThinkingFilter
 from localspec.errors import TemplateError
 from localspec.messages import Message, ToolCall, ToolResult
 from tests.chat.toy_calls import HERMES
@@ -45,6 +46,14 @@ GEMMA_FORM = CallFormat(
     TaggedArguments("{", ValueForm(':<|"|>', '<|"|>'), ValueForm(":", ""), ",", "{"),
 )
 FORMS = [HERMES_FORM, XML_FORM, GEMMA_FORM]
+HARMONY_FORM = CallFormat(
+    " to=functions.",
+    "<|channel|>commentary json<|message|>",
+    "<|call|>",
+    None,
+    "to=functions.",
+    also=(" <|constrain|>json<|message|>",),
+)
 
 PROPERTIES: dict[str, dict[str, Any]] = {
     name: {"type": type_, "description": "What it says."}
@@ -166,6 +175,8 @@ def test_calls_that_templates_write_are_read_back_wherever_they_are_cut() -> Non
                 failed.add(name)
             assert parsed(form, text) == whole, name
             assert parsed(form, [text[:40], text[40:]]) == whole, name
+        if name == "openai-gpt-oss-120b":
+            assert form == HARMONY_FORM
     assert failed == set(FAILING)
 
 
@@ -216,6 +227,37 @@ def test_a_function_that_was_not_offered_is_text() -> None:
 def test_white_space_is_up_to_the_model_where_json_lets_it_be() -> None:
     text = '<tool_call>{"name":"now","arguments":{}}</tool_call>'
     assert parsed(HERMES_FORM, text) == ([("now", {})], "")
+
+
+ANALYSIS = "<|channel|>analysis<|message|>Hm.<|end|><|start|>assistant"
+CALL = '{"city": "Rio"}'
+OURS = f"<|channel|>commentary to=functions.get_weather <|constrain|>json<|message|>{CALL}"
+TEMPLATE_S = f" to=functions.get_weather<|channel|>commentary json<|message|>{CALL}<|call|>"
+PREAMBLE = "<|channel|>commentary<|message|>I look.<|end|><|start|>assistant"
+
+
+@pytest.mark.parametrize(
+    ("text", "thoughts", "words"),
+    [
+        (OURS, "", ""),
+        (TEMPLATE_S, "", ""),
+        (ANALYSIS + OURS, "Hm.", ""),
+        (ANALYSIS + TEMPLATE_S, "Hm.", ""),
+        (ANALYSIS + PREAMBLE + OURS, "Hm.", "I look."),
+        (PREAMBLE + ANALYSIS + OURS, "Hm.", "I look."),
+    ],
+)
+def test_gpt_oss_calls_from_among_its_thoughts_wherever_they_are_cut(
+    text: str, thoughts: str, words: str
+) -> None:
+    tags = tuple(each for each in KNOWN_TAGS if "channel|>" in each.open and "<|c" in each.open)
+    for chunks in (text, *([text[:at], text[at:]] for at in range(len(text)))):
+        thinking = ThinkingFilter(tags)
+        spans = [span for chunk in chunks for span in thinking.feed(chunk)] + thinking.flush()
+        calls, rest = parsed(HARMONY_FORM, [span.text for span in spans if not span.thinking])
+        assert calls == [("get_weather", {"city": "Rio"})]
+        assert rest.strip() == words
+        assert "".join(span.text for span in spans if span.thinking) == thoughts
 
 
 def test_a_text_arrives_before_it_ends() -> None:

@@ -13,7 +13,14 @@ from localspec.calls.policy import CallPolicy, Turn
 from localspec.errors import UsageError
 from localspec.grammar import Grammars
 from localspec.grammar.automaton import GrammarAutomaton
-from tests.chat.test_calls import FORMS, GEMMA_FORM, HERMES_FORM, TOOLS, XML_FORM
+from tests.chat.test_calls import (
+    FORMS,
+    GEMMA_FORM,
+    HARMONY_FORM,
+    HERMES_FORM,
+    TOOLS,
+    XML_FORM,
+)
 from tests.grammar.byte_vocabulary import END, ByteVocabulary
 
 GRAMMARS = Grammars(ByteVocabulary())
@@ -46,6 +53,16 @@ def tool(**schema: Any) -> Tool:
 def hermes(name: str, arguments: Any) -> str:
     text = arguments if isinstance(arguments, str) else json.dumps(arguments)
     return f'<tool_call>\n{{"name": "{name}", "arguments": {text}}}\n</tool_call>'
+
+
+def test_a_call_may_have_another_text_before_its_arguments() -> None:
+    calls, begun = rule(HARMONY_FORM), rule(HARMONY_FORM, begun=True)
+    for then in (HARMONY_FORM.then, *HARMONY_FORM.also):
+        for before in (" ", ""):
+            assert passes(calls, f"{before}to=functions.now{then}{{}}<|call|>")
+        assert passes(begun, f"now{then}{{}}<|call|>")
+        assert not passes(begun, f"now{then}[]<|call|>")
+    assert not passes(begun, " now{}<|call|>")
 
 
 def test_valid_calls_pass_and_others_do_not() -> None:
