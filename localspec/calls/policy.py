@@ -5,7 +5,7 @@ A rule names functions by a pattern, in which `*` stands for any text. Counts an
 
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from typing import Any, Literal
 
@@ -65,6 +65,24 @@ class CallPolicy:
         """Say whether a model is told of a function at all."""
         return not _any(self.deny, name)
 
+    def under(self, rules: "CallPolicy") -> "CallPolicy":
+        """Return this policy with others' rules besides: what either forbids is forbidden.
+
+        `allow` of this one is names here and no patterns; `choice`, `done` and `lenient` are its own.
+        """
+        allow = rules.allow if self.allow is None else self.allow
+        if rules.allow is not None and self.allow is not None:
+            allow = tuple(name for name in self.allow if _any(rules.allow, name))
+        return replace(
+            self,
+            allow=allow,
+            deny=(*self.deny, *rules.deny),
+            require=(*self.require, *rules.require),
+            at_most=(*self.at_most, *rules.at_most),
+            after=(*self.after, *rules.after),
+            parallel=self.parallel and rules.parallel,
+        )
+
     def turns(self, names: Iterable[str], made: Sequence[Made]) -> "CallTurns":
         """Return the calls that the next answer may have.
 
@@ -108,6 +126,15 @@ class CallTurns:
     def names(self) -> set[str]:
         """All functions that may be called in the answer."""
         return {name for turn in self.turns for name in turn}
+
+    def let(self, names: Iterable[str]) -> int:
+        """Return how many of these calls the answer may have, in this order."""
+        count, turn = 0, self.turns[0]
+        for name in names:
+            if name not in turn:
+                break
+            count, turn = count + 1, self.turns[turn[name]]
+        return count
 
 
 _State = tuple[tuple[int, ...], tuple[str, ...]]

@@ -1,14 +1,16 @@
-"""Rounds with tools: an answer calls, the calls are carried out, and so on until an answer is words."""
+"""Rounds with tools for Python: whatever is called is carried out, until an answer is words."""
 
 import threading
-from collections.abc import Callable, Iterable
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from localspec.chat.conversation import Conversation
 from localspec.chat.events import Reply
-from localspec.messages import Message
+from localspec.messages import Message, ToolCall
 from localspec.toolbox.functions import Functions
+from localspec.toolbox.loop import ToolLoop, Unasked
+from localspec.toolbox.permissions import Permissions
+from localspec.toolbox.rules import Rules
 from localspec.toolbox.toolbox import Toolbox
 
 
@@ -22,28 +24,27 @@ def answered_in_words(
 
     Args:
         answer: answers a conversation, and appends the reply.
-        prompt: a text, or a conversation. A call that its policy requires is required of the first reply alone.
+        prompt: a text, or a conversation, whose policy holds.
         tools: functions, or a toolbox, which carries the calls out.
         most_rounds: after so many replies that call, the next must not.
     """
-    toolbox = tools if isinstance(tools, Toolbox) else Functions(tools)
     conversation = prompt if isinstance(prompt, Conversation) else Conversation()
     if isinstance(prompt, str):
         conversation.append_user(prompt)
-    stop = threading.Event()
-    policy = conversation.call_policy
-    for number in range(most_rounds + 1):
-        conversation.tools = tuple(toolbox.tools)
-        if number == most_rounds:
-            conversation.call_policy = replace(policy, choice="none")
-        elif number:
-            conversation.call_policy = replace(policy, choice="auto")
-        try:
-            reply = answer(conversation)
-        finally:
-            conversation.call_policy = policy
-        if not reply.calls:
-            break
-        for call in reply.calls:
-            conversation.append(Message("tool", (toolbox.call(call, stop),)))
-    return reply
+    box = tools if isinstance(tools, Toolbox) else Functions(tools)
+    own = conversation.call_policy
+    loop = ToolLoop([box], Permissions(Rules()), Unasked(), own, most_rounds)
+    replies = list[Reply]()
+
+    def ask(results: Sequence[Message]) -> Sequence[ToolCall]:
+        for each in results:
+            conversation.append(each)
+        conversation.tools, conversation.call_policy = loop.tools, loop.policy
+        replies.append(answer(conversation))
+        return replies[-1].calls
+
+    try:
+        loop.converse(ask, threading.Event())
+    finally:
+        conversation.call_policy = own
+    return replies[-1]

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from localspec.calls.policy import ASKED_FIRST
+from localspec.calls.policy import ASKED_FIRST, CallPolicy
 from localspec.chat.events import Event, Reply
+from localspec.cli.option_flags import tool_rules_option
 from localspec.decoding.round import StopReason
 from localspec.display import duration_text
 from localspec.engine.ask import Ask
@@ -38,9 +39,10 @@ _HELP = "Let the model read, search and change files in this folder and run comm
 
 
 def tools_option() -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Return what adds `--tools` and `--mcp` to a command."""
+    """Return what adds `--tools`, `--mcp` and `--tool-rules` to a command."""
 
     def add(command: Callable[..., Any]) -> Callable[..., Any]:
+        command = tool_rules_option(command)
         command = click.option("--mcp", multiple=True, metavar="COMMAND", help=_MCP_HELP)(command)
         return click.option("--tools", is_flag=True, help=_HELP)(command)
 
@@ -96,7 +98,12 @@ def work_of(folder: Path, flags: Mapping[str, Any]) -> "ToolWork":
     from localspec.ui.tool_work import ToolWork  # noqa: PLC0415
 
     news = SimpleQueue[str]()
-    return ToolWork(*toolboxes(folder, flags, news.put), news)
+    return ToolWork(*toolboxes(folder, flags, news.put), news, _policy(flags))
+
+
+def _policy(flags: Mapping[str, Any]) -> CallPolicy:
+    """Return what may be called where somebody is asked first."""
+    return ASKED_FIRST.under(flags["tool_rules"])
 
 
 def typed_answer(text: str, stop: threading.Event | None = None) -> str:
@@ -144,7 +151,7 @@ class RepliesAndCalls:
     """
 
     def __init__(self, flags: Mapping[str, Any]) -> None:
-        self._quiet = flags["quiet"]
+        self._quiet, self._flags = flags["quiet"], flags
         self._permissions: Permissions | None = None
         if wants_tools(flags):
             found = toolboxes(Path.cwd(), flags, self._tell)
@@ -165,27 +172,28 @@ class RepliesAndCalls:
         if self._permissions is None:
             self.said.append(reply(asked))
             return self.last
-        from localspec.toolbox.loop import ToolLoop, converse  # noqa: PLC0415
+        from localspec.toolbox.loop import ToolLoop  # noqa: PLC0415
         from localspec.toolbox.toolbox import wait_for  # noqa: PLC0415
 
         for note in self._notes:
             self._tell(note)
-        loop = ToolLoop(self._boxes, self._permissions, self)
+        loop = ToolLoop(self._boxes, self._permissions, self, _policy(self._flags))
 
-        def ask(messages: Sequence[Message]) -> Message:
-            self.said.append(
-                reply(
-                    replace(
-                        asked, messages=tuple(messages), tools=loop.tools, call_policy=ASKED_FIRST
-                    )
-                )
-            )
-            return said_by(self.last)
+        messages = asked.messages
+
+        def ask(results: Sequence[Message]) -> Sequence[ToolCall]:
+            nonlocal messages
+            messages = (*messages, *results)
+            this = replace(asked, messages=messages, tools=loop.tools, call_policy=loop.policy)
+            self.said.append(reply(this))
+            said = said_by(self.last)
+            messages = (*messages, said)
+            return said.calls
 
         try:
             with _following(stopped) as stop:
                 wait_for(self._boxes, stop)
-                converse(asked.messages, ask, loop, stop)
+                loop.converse(ask, stop)
                 self.stopped = stop.is_set()
         finally:
             loop.close()

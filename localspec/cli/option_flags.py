@@ -4,12 +4,14 @@ Imports nothing slow: the first frame of the chat waits for this module.
 """
 
 from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 import click
 
+from localspec.calls.policy import CallPolicy, policy_of_toml
 from localspec.cli.completions import complete_models
-from localspec.cli.structure import structured
+from localspec.cli.structure import read_text, structured
 from localspec.config.keys import offered
 from localspec.options import GRAMMARS, LaunchOptions, Option, ReplyOptions, changed, options_of
 
@@ -113,6 +115,21 @@ def _unless(option: Option) -> Callable[[click.Context, click.Parameter, str], i
         return int(text)
 
     return read
+
+
+def _rules(ctx: click.Context, param: click.Parameter, file: str | None) -> CallPolicy:  # noqa: ARG001
+    option = "--tool-rules"
+    return (
+        policy_of_toml(read_text(Path(file), option), f"{option} {file}") if file else CallPolicy()
+    )
+
+
+tool_rules_option = click.option(
+    "--tool-rules",
+    callback=_rules,
+    metavar="FILE",
+    help="Rules for what the model may call, how often and in what order: TOML, see docs/tools.md.",
+)
 
 
 def parallel_count(ctx: click.Context, param: click.Parameter, value: str) -> int | None:

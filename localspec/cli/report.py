@@ -1,12 +1,18 @@
 """A reply's figures: as JSON for programs, as one line for people."""
 
 import json
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
+from typing import TYPE_CHECKING, Any
 
 from localspec.chat.events import Reply
 from localspec.chat.reply_figures import rounded, speculation, timings, usage
 from localspec.decoding.round import StopReason
 from localspec.storage.paths import shown
+
+if TYPE_CHECKING:
+    from localspec.toolbox.loop import CarriedOut
 
 _ENDINGS = {
     StopReason.LENGTH: "cut off at --max-tokens",
@@ -33,16 +39,23 @@ class RunOutcome:
     load_s: float
 
 
-def as_json(outcome: RunOutcome, workload: str, *, only_ascii: bool = False) -> str:
+def as_json(
+    outcome: RunOutcome,
+    workload: str,
+    said: "Sequence[Reply | CarriedOut]" = (),
+    *,
+    only_ascii: bool = False,
+) -> str:
     """Return one JSON object, on one line. Durations are in seconds.
 
     Args:
         outcome: what is told.
         workload: what kind of text it is.
+        said: all replies and what came of their calls, in order.
         only_ascii: escape every other character, for a stream that has not all of them.
     """
     reply = outcome.reply
-    document = {
+    document: dict[str, Any] = {
         "text": reply.text,
         **({"thinking": reply.thinking} if reply.thinking else {}),
         "stop_reason": reply.stop_reason.value,
@@ -53,7 +66,38 @@ def as_json(outcome: RunOutcome, workload: str, *, only_ascii: bool = False) -> 
         "timings": {"load_s": rounded(outcome.load_s), **timings(reply)},
         "speculation": speculation(reply),
     }
+    if rounds := list(_rounds(said)):
+        document["rounds"] = rounds
     return json.dumps(document, ensure_ascii=only_ascii)
+
+
+def _rounds(said: "Sequence[Reply | CarriedOut]") -> Iterator[dict[str, Any]]:
+    """Yield every reply that called, and what its calls came to."""
+    for number, reply in enumerate(said):
+        if not (isinstance(reply, Reply) and reply.calls):
+            continue
+        done = takewhile(lambda each: not isinstance(each, Reply), said[number + 1 :])
+        yield {
+            "text": reply.text,
+            "calls": [_carried_out(each) for each in done],
+            "usage": usage(reply),
+            "timings": timings(reply),
+        }
+
+
+def _carried_out(done: "CarriedOut") -> dict[str, Any]:
+    call, result = done.call, done.result
+    try:
+        arguments = json.loads(call.arguments)
+    except ValueError:
+        arguments = call.arguments
+    return {
+        "name": call.name,
+        "arguments": arguments,
+        "result": result.text,
+        "is_error": result.is_error,
+        "seconds": rounded(done.seconds),
+    }
 
 
 def not_whole(reply: Reply) -> str:

@@ -6,7 +6,7 @@ Imports nothing that loads models: where a server has them in memory already, it
 import codecs
 import signal
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from functools import cache
 from types import FrameType
@@ -43,6 +43,7 @@ from localspec.options import LaunchOptions, ReplyOptions
 
 if TYPE_CHECKING:
     from localspec.engine.shared import SharedEngine
+    from localspec.toolbox.loop import CarriedOut
 
 
 @click.command()
@@ -125,7 +126,7 @@ def run(words: tuple[str, ...], **flags: Any) -> int:
     reply = outcome.reply
     if kept is not None:
         kept.answer(turns.said, outcome.target, request)
-    _report(outcome, text, options, flags)
+    _report(outcome, turns.said, text, options, flags)
     return INTERRUPTED if turns.stopped or reply.stop_reason is StopReason.CANCELLED else 0
 
 
@@ -266,7 +267,13 @@ def _interrupted() -> Iterator[Callable[[], bool]]:
         signal.signal(signal.SIGINT, before)
 
 
-def _report(outcome: RunOutcome, text: str, options: ReplyOptions, flags: dict[str, Any]) -> None:
+def _report(
+    outcome: RunOutcome,
+    said: "Sequence[Reply | CarriedOut]",
+    text: str,
+    options: ReplyOptions,
+    flags: dict[str, Any],
+) -> None:
     reply = outcome.reply
     if flags["json_"]:
         only_ascii = codecs.lookup(sys.stdout.encoding).name != "utf-8"
@@ -274,7 +281,7 @@ def _report(outcome: RunOutcome, text: str, options: ReplyOptions, flags: dict[s
         from localspec.telemetry.workload import workload_of  # noqa: PLC0415
 
         workload = flags["workload"] or workload_of(text, reply.text)
-        click.echo(as_json(outcome, workload, only_ascii=only_ascii))
+        click.echo(as_json(outcome, workload, said, only_ascii=only_ascii))
     if flags["code"]:
         _print_code(reply.text, quiet=flags["quiet"])
     if not flags["quiet"] and not flags["json_"]:

@@ -3,9 +3,10 @@
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from localspec.chat.assistant import Assistant
 from localspec.chat.conversation import Conversation, Segment
 from localspec.chat.events import Event, Reply
-from localspec.cli.hands import Stream
+from localspec.cli.hands import Stream, wants_tools
 from localspec.cli.interrupt import cancel_on_interrupt, unwind_on_terminate
 from localspec.cli.progress import ProgressLine
 from localspec.cli.recorded import recorded
@@ -15,6 +16,7 @@ from localspec.engine.ask import Ask
 from localspec.launch.load import load
 from localspec.launch.observe import Telemetry
 from localspec.launch.plan import make_plan
+from localspec.messages import Message
 from localspec.models.transfer import Progress
 from localspec.options import LaunchOptions
 
@@ -35,7 +37,7 @@ def answered_here(
         tell: says sentences to the user.
         answer: has a question answered and written, with all that is called on the way.
     """
-    cancel = CancelFlag()
+    cancel, keep = CancelFlag(), None
     line = ProgressLine(enabled=not flags["quiet"])
 
     def fetching(progress: Progress) -> None:
@@ -45,19 +47,31 @@ def answered_here(
     with line:
         with unwind_on_terminate():
             plan = make_plan(request, fetching)
+        if wants_tools(flags):
+            from localspec.launch.kept_prefixes import keeper  # noqa: PLC0415 - few call anything
+
+            keep = keeper(plan.target)
         with cancel_on_interrupt(cancel):
             try:
                 telemetry = Telemetry(flags["workload"])
-                runtime = load(plan, cancel, line.load, line.measure, observe=telemetry.observe)
+                runtime = load(
+                    plan,
+                    cancel,
+                    line.load,
+                    line.measure,
+                    observe=telemetry.observe,
+                    keep=keep,
+                )
             except Cancelled:
                 return None
     assistant = runtime.assistant
     tell(*assistant.notes)
-    wanted = asked()
+    wanted = last = asked()
     remembered: tuple[Segment, ...] = ()
 
     def stream(asked: Ask) -> Iterator[Event]:
-        nonlocal remembered
+        nonlocal remembered, last
+        last = asked
         if asked.raw is not None:
             yield from assistant.stream(asked.raw, asked.options, raw=True)
             return
@@ -69,5 +83,23 @@ def answered_here(
 
     with recorded(telemetry, quiet=flags["quiet"]), cancel_on_interrupt(cancel):
         reply = answer(wanted, stream, lambda: cancel.is_set)
+        if wants_tools(flags):
+            runtime.target.truncate(_before_question(assistant, last))
+            assistant.settle()
     models = assistant.models
     return RunOutcome(reply, models.target_name, models.draft_model_name, assistant.load_s)
+
+
+def _before_question(assistant: Assistant, asked: Ask) -> int:
+    """Return how many tokens of a prompt come before its question: what it says of the functions, mostly, which is read at every start."""
+    from localspec.launch.kept_prefixes import common  # noqa: PLC0415 - likewise
+
+    told = [each for each in asked.messages if each.role == "system"]
+
+    def tokens(question: str) -> list[int]:
+        messages = (*told, Message.user(question))
+        return assistant.prompt_tokens(
+            Conversation(None, messages, tools=asked.tools, call_policy=asked.call_policy)
+        )
+
+    return common(tokens("a"), tokens("b"))

@@ -12,7 +12,7 @@ import click
 
 from localspec.cli.completions import complete_models
 from localspec.cli.listening import LOOPBACK, listening
-from localspec.cli.option_flags import option_flags, parallel_count
+from localspec.cli.option_flags import option_flags, parallel_count, tool_rules_option
 from localspec.cli.settings import configured
 from localspec.cli.words import require_model
 from localspec.errors import UsageError
@@ -93,6 +93,7 @@ def _seconds(context: click.Context, flag: click.Parameter, text: str) -> float 
     is_flag=True,
     help="Write no evaluated prompts to disk; else those that are left are read again, also after a restart.",
 )
+@tool_rules_option
 @option_flags("device")
 @click.option("--quiet", is_flag=True, help="Print only errors on stderr.")
 def serve(name: str | None, **flags: Any) -> int:

@@ -123,7 +123,7 @@ def _service(
         backend, first, flags["keep_alive"], flags["max_queue"], flags["max_wait"]
     )
     catalogue = Catalogue(first, names, options_of, flags["pin"])
-    return Service(backend, residence, catalogue, int(time.time()), first)
+    return Service(backend, residence, catalogue, int(time.time()), first, flags["tool_rules"])
 
 
 def _guard(keys: tuple[str, ...], flags: dict[str, Any]) -> Guard:

@@ -37,10 +37,15 @@ def _text(name: str, value: str) -> str:
     """Return what a flag says: the value itself where it is written out, or else what is in the file of that name."""
     if name == "regex" or (name == "json_schema" and value.lstrip().startswith(_WRITTEN_OUT)):
         return value
-    return _read(Path(value), f"--{name.replace('_', '-')}")
+    return read_text(Path(value), f"--{name.replace('_', '-')}")
 
 
-def _read(path: Path, option: str) -> str:
+def read_text(path: Path, option: str) -> str:
+    """Return what is in the file that an option names.
+
+    Raises:
+        UsageError: it cannot be read, is no text, or too large.
+    """
     try:
         with path.open("rb") as file:
             raw = file.read(_MOST_BYTES + 1)

@@ -19,14 +19,13 @@ from localspec.decoding.cancel import CancelFlag
 from localspec.engine.factory import Loaded, RestoredState, SavedState, StateLeftError
 from localspec.engine.protocol import Downloading, Loading, Measuring
 from localspec.engine.serving import serve
-from localspec.launch.kept_prefixes import KeptPrefixes
-from localspec.launch.load import HOLD_UP_S, Keep, Runtime, load
+from localspec.launch.kept_prefixes import keeper
+from localspec.launch.load import HOLD_UP_S, Runtime, load
 from localspec.launch.observe import Telemetry
 from localspec.launch.plan import make_plan
 from localspec.llama.model import give_back_memory
 from localspec.llama.state import StateUnfitError, restore_state, save_state
 from localspec.options import LaunchOptions
-from localspec.storage.paths import data_dir
 
 
 class RuntimeFactory:
@@ -68,14 +67,10 @@ class RuntimeFactory:
             parallel=self._parallel,
             hold_up_s=HOLD_UP_S,
             observe=Telemetry().observe,
-            keep=self._kept(plan.target) if self._keep else None,
+            keep=keeper(plan.target) if self._keep else None,
         )
         self._assistant = runtime.assistant
         return _loaded(runtime, plan.target)
-
-    def _kept(self, target: Path) -> Keep:
-        directory, identity = data_dir() / "prefixes", file_identity(target)
-        return lambda sequences: KeptPrefixes(directory, sequences, identity)
 
     def close(self) -> None:
         """Have what was recorded, and what was evaluated, written down."""

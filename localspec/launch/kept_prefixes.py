@@ -3,10 +3,11 @@
 import hashlib
 import shutil
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from localspec.calibration.key import file_identity
 from localspec.llama.sequence import LlamaSequence
 from localspec.llama.state import (
     StateUnfitError,
@@ -16,6 +17,7 @@ from localspec.llama.state import (
     size_of_state,
 )
 from localspec.storage.files import private_directory, write_atomic
+from localspec.storage.paths import data_dir
 
 MOST_STATES = 8
 """Of one model."""
@@ -58,7 +60,7 @@ class KeptPrefixes:
         if 2 * LlamaSequence.common_prefix(sequence, tokens) < sequence.n_cached:
             self._keep(sequence)
         known = sequence.common_prefix(tokens)
-        shared = {path: _common(held, tokens) for path, held in self._states.items()}
+        shared = {path: common(held, tokens) for path, held in self._states.items()}
         path = max(shared, key=lambda each: shared[each], default=None)
         if path is None or shared[path] - known < _WORTH_KEEPING:
             return
@@ -94,7 +96,7 @@ class KeptPrefixes:
     def _keep(self, sequence: LlamaSequence) -> None:
         """Write what a sequence holds, unless there is as much already, in place of shorter beginnings of it."""
         tokens = sequence.cached
-        shared = {path: _common(held, tokens) for path, held in self._states.items()}
+        shared = {path: common(held, tokens) for path, held in self._states.items()}
         if len(tokens) - max(shared.values(), default=0) < _WORTH_KEEPING:
             return
         size = size_of_state(sequence)
@@ -143,7 +145,13 @@ class KeptPrefixes:
                     del sizes[each]
 
 
-def _common(some: Sequence[int], others: Sequence[int]) -> int:
+def keeper(target: Path) -> Callable[[Sequence[LlamaSequence]], KeptPrefixes]:
+    """Return what makes the files of a model's sequences, in the usual place."""
+    directory, identity = data_dir() / "prefixes", file_identity(target)
+    return lambda sequences: KeptPrefixes(directory, sequences, identity)
+
+
+def common(some: Sequence[int], others: Sequence[int]) -> int:
     """Return how many tokens two texts begin with that are the same."""
     shorter = min(len(some), len(others))
     if tuple(some[:shorter]) == tuple(others[:shorter]):

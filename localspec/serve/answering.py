@@ -4,13 +4,14 @@ import asyncio
 import json
 from collections.abc import AsyncGenerator, Coroutine, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response, StreamingResponse
 
 from localspec.calls import Tool
+from localspec.calls.policy import CallPolicy
 from localspec.chat.events import Text, Told
 from localspec.chat.reply_figures import speculation
 from localspec.engine.ask import Ask
@@ -38,6 +39,7 @@ class Service:
         catalogue: what a request may name.
         since: when the server was started, in Unix seconds.
         model: what answers.
+        rules: for what any request may call, beside its own.
     """
 
     backend: Backend
@@ -45,6 +47,7 @@ class Service:
     catalogue: Catalogue
     since: int
     model: ServedModel
+    rules: CallPolicy = field(default_factory=CallPolicy)
 
     @property
     def name(self) -> str:
@@ -81,7 +84,8 @@ class Service:
 
     async def reply(self, request: Request, asked: Ask) -> AsyncGenerator[Told | ReplyDone]:
         """Yield the pieces of an answer to whoever sent a request, once the model is there; see `Backend.reply`."""
-        asked = replace(asked, client=request.scope.get(CLIENT, ""))
+        policy = asked.call_policy.under(self.rules)
+        asked = replace(asked, client=request.scope.get(CLIENT, ""), call_policy=policy)
         async with self.residence.use(self.model), aclosing(self.backend.reply(asked)) as events:
             async for event in events:
                 yield event
@@ -89,7 +93,8 @@ class Service:
     async def count(self, messages: Sequence[Message], tools: Sequence[Tool] = ()) -> int:
         """Return how many tokens a conversation takes, once the model is there."""
         async with self.residence.use(self.model):
-            return await self.backend.count(messages, tools)
+            offered = [each for each in tools if self.rules.offers(each.name)]
+            return await self.backend.count(messages, offered)
 
     async def tokens(self, asked: Tokenize | Detokenize) -> Tokens:
         """Return the ids of a text, or what ids stand for, once the model is there."""

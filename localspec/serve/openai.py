@@ -91,6 +91,7 @@ class ChatBody(CompletionBody):
     tool_choice: Any = None
     parallel_tool_calls: bool | None = None
     functions: Any = None
+    function_call: Any = None
 
 
 class TextBody(CompletionBody):
@@ -116,7 +117,10 @@ async def chat_completions(request: Request, service: Service) -> Response:
     """Answer a conversation."""
     body = await body_of(request, ChatBody)
     service = service.of(body.model)
-    refuse(functions=body.functions)
+    if body.functions or body.function_call:
+        raise UsageError(
+            "functions and function_call are what tools and tool_choice have replaced: send those"
+        )
     offer = openai_offer(body.tools, body.tool_choice, body.parallel_tool_calls)
     messages = steady(
         [from_json(each, f"message {at}") for at, each in enumerate(body.messages, 1)]

@@ -1,4 +1,4 @@
-"""ToolLoop: the calls of a reply, one after the other: proposed, refused or allowed, carried out. One place for all ways in.
+"""ToolLoop: rounds of calls, each call proposed, refused or allowed, and carried out. One place for all ways in.
 
 reply → calls → `results` → reply → … → a reply without calls
 """
@@ -6,10 +6,11 @@ reply → calls → `results` → reply → … → a reply without calls
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from localspec.calls import Tool
+from localspec.calls.policy import ASKED_FIRST, CallPolicy
 from localspec.messages import Message, ToolCall, ToolResult
 from localspec.toolbox.permissions import Decision, Permissions
 from localspec.toolbox.toolbox import Proposal, Toolbox
@@ -39,17 +40,19 @@ class CarriedOut:
 class Hands(Protocol):
     """Whoever allows calls, and watches them."""
 
-    def decide(self, call: ToolCall, proposal: Proposal, stop: threading.Event) -> Decision:
+    def decide(self, call: ToolCall, proposal: Proposal, stop: threading.Event) -> Decision:  # noqa: ARG002
         """Return whether a call is carried out; once `stop` is set, soon."""
-        ...
+        return Decision(allowed=True)
 
     def began(self, call: ToolCall, proposal: Proposal) -> None:
         """Take note that a call is carried out now."""
-        ...
 
     def ended(self, done: CarriedOut) -> None:
         """Take note of what came of a call."""
-        ...
+
+
+class Unasked(Hands):
+    """Allows every call, and takes no note."""
 
 
 class ToolLoop:
@@ -59,7 +62,9 @@ class ToolLoop:
         boxes: the functions; of two with one name, the first counts.
         permissions: what needs no question.
         hands: decides the rest.
-        most_rounds: replies with calls to one question.
+        policy: which functions may be called, how often and in what order. A call that it requires is required of the
+            first reply to a question alone.
+        most_rounds: replies with calls to one question; the next must have none.
     """
 
     def __init__(
@@ -67,23 +72,46 @@ class ToolLoop:
         boxes: Sequence[Toolbox],
         permissions: Permissions,
         hands: Hands,
+        policy: CallPolicy = ASKED_FIRST,
         most_rounds: int = MOST_ROUNDS,
     ) -> None:
         self._boxes, self.permissions, self._hands = tuple(boxes), permissions, hands
-        self._most_rounds = most_rounds
+        self._policy, self._most_rounds = policy, most_rounds
         self._rounds = 0
 
     @property
     def tools(self) -> tuple[Tool, ...]:
-        """What can be called now; nothing once a question has had its rounds."""
-        if self._rounds > self._most_rounds:
-            return ()
+        """What there is to call now."""
         found = {each.name: each for box in reversed(self._boxes) for each in box.tools}
         return tuple(reversed(found.values()))
+
+    @property
+    def policy(self) -> CallPolicy:
+        """What of it the next reply may call: the functions are told again at the end, so that the prompt begins the same."""
+        if self._rounds >= self._most_rounds:
+            return replace(self._policy, choice="none")
+        return replace(self._policy, choice="auto") if self._rounds else self._policy
 
     def begin(self) -> None:
         """Count from the start: there is another question."""
         self._rounds = 0
+
+    def converse(
+        self, ask: Callable[[Sequence[Message]], Sequence[ToolCall]], stop: threading.Event
+    ) -> None:
+        """Have a question answered, up to a reply without calls, or until it is stopped.
+
+        Args:
+            ask: takes the results of the last calls, and returns the calls of the reply to them.
+            stop: once set, it ends with the reply or the results that it is at.
+        """
+        self.begin()
+        calls = ask(())
+        while calls and self._rounds < self._most_rounds:
+            results = self.results(calls, stop)
+            if stop.is_set():
+                return
+            calls = ask([Message("tool", (each,)) for each in results])
 
     def results(self, calls: Sequence[ToolCall], stop: threading.Event) -> tuple[ToolResult, ...]:
         """Return a result for every call of a reply, in order. Nothing is raised: an error is a result.
@@ -103,10 +131,6 @@ class ToolLoop:
     def _done(self, call: ToolCall, stop: threading.Event) -> CarriedOut:
         if stop.is_set():
             return _refused(call, _NOT_BEGUN)
-        if self._rounds > self._most_rounds:
-            return _refused(
-                call, f"{self._most_rounds} rounds of calls were made: answer without any"
-            )
         box = next((b for b in self._boxes if any(t.name == call.name for t in b.tools)), None)
         if box is None:
             known = ", ".join(each.name for each in self.tools)
@@ -140,33 +164,6 @@ class ToolLoop:
         """End what the functions started."""
         for each in self._boxes:
             each.close()
-
-
-def converse(
-    messages: Sequence[Message],
-    ask: Callable[[Sequence[Message]], Message],
-    loop: ToolLoop,
-    stop: threading.Event,
-) -> tuple[Message, ...]:
-    """Return what follows a question: replies and results, up to a reply without calls, or until it is stopped.
-
-    Args:
-        messages: up to the question.
-        ask: returns the reply to a conversation.
-        loop: carries out calls.
-        stop: once set, it ends with the reply or the results that it is at.
-    """
-    loop.begin()
-    new: tuple[Message, ...] = ()
-    while True:
-        reply = ask((*messages, *new))
-        new = (*new, reply)
-        if not reply.calls:
-            return new
-        results = loop.results(reply.calls, stop)
-        new = (*new, *(Message("tool", (each,)) for each in results))
-        if stop.is_set():
-            return new
 
 
 def _refused(call: ToolCall, why: str) -> CarriedOut:

@@ -4,7 +4,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from localspec.calls.policy import ASKED_FIRST
 from localspec.chat.events import Started
 from localspec.decoding.round import StopReason
 from localspec.engine.client import EngineClient
@@ -232,14 +231,14 @@ class Asking:
         if seed is not None:
             options = replace(options, seed=seed)
         draft, drop_oldest = self.settings.draft, self.drop_oldest
-        tools = () if self.work is None else self.work.tools
+        work = self.work
         number = self._engine.ask(
             turns,
             options,
             draft=draft,
             drop_oldest=drop_oldest,
-            tools=tools,
-            call_policy=ASKED_FIRST,
+            tools=() if work is None else work.tools,
+            call_policy=None if work is None else work.policy,
         )
         self.answering.begin(Exchange(number, turns), parent)
 

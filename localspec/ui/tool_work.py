@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from queue import Empty, SimpleQueue
 
 from localspec.calls import Tool
+from localspec.calls.policy import ASKED_FIRST, CallPolicy
 from localspec.display import duration_text
 from localspec.messages import ToolCall
 from localspec.toolbox.loop import CarriedOut, ToolLoop
@@ -39,6 +40,7 @@ class ToolWork:
         permissions: what needs no question.
         notes: what the user should know of them, a sentence each.
         news: gets more such sentences later.
+        policy: which functions may be called, how often and in what order.
 
     Attributes:
         question: what the user is asked now; None while nothing is.
@@ -50,12 +52,13 @@ class ToolWork:
         permissions: Permissions,
         notes: Sequence[str] = (),
         news: SimpleQueue[str] | None = None,
+        policy: CallPolicy = ASKED_FIRST,
     ) -> None:
         self.notes = tuple(notes)
         self._boxes = tuple(boxes)
         self._news = SimpleQueue[str]() if news is None else news
         self.question: CallQuestion | None = None
-        self._loop = ToolLoop(boxes, permissions, self)
+        self._loop = ToolLoop(boxes, permissions, self, policy)
         self._answers: SimpleQueue[Decision] = SimpleQueue()
         self._done: SimpleQueue[CarriedOut] = SimpleQueue()
         self._stop = threading.Event()
@@ -64,8 +67,13 @@ class ToolWork:
 
     @property
     def tools(self) -> tuple[Tool, ...]:
-        """What can be called now."""
+        """What there is to call now."""
         return self._loop.tools
+
+    @property
+    def policy(self) -> CallPolicy:
+        """What of it the next answer may call."""
+        return self._loop.policy
 
     def wait(self) -> None:
         """Wait until all functions are there, or are given up; for those who have no screen to keep alive."""

@@ -1,7 +1,7 @@
 """Policies of calls: no run leaves one, whoever wants to call what; and files that say them."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from random import Random
 
@@ -113,6 +113,21 @@ def test_what_no_rule_forbids_may_be_called(policy: CallPolicy) -> None:
     allowed = {name for name in NAMES if not broken(policy, [], [name])}
     wanted = {name for name in allowed if any(fnmatchcase(name, each) for each in policy.require)}
     assert set(first) == (wanted or allowed)
+
+
+@examples(250)
+@given(POLICIES, POLICIES)
+def test_two_policies_together_let_nothing_come_that_one_forbids(
+    own: CallPolicy, rules: CallPolicy
+) -> None:
+    if own.allow is not None:  # as a request names functions
+        own = replace(own, allow=tuple(each for each in own.allow if each in NAMES))
+    try:
+        first = own.under(rules).turns(NAMES, []).turns[0]
+    except UsageError:
+        return
+    apart = [replace(each, done=own.done, choice=own.choice) for each in (own, rules)]
+    assert all(not broken(each, [], [name]) for each in apart for name in first)
 
 
 def test_bounds_change_from_call_to_call_within_an_answer() -> None:

@@ -6,6 +6,7 @@ from itertools import count
 import pytest
 
 from localspec.calls import Tool
+from localspec.calls.policy import CallPolicy
 from localspec.chat.events import CallBegun, CallDelta, CallDone
 from localspec.chat.written_calls import written_calls
 
@@ -23,9 +24,10 @@ CALL = '{"name": "read_file", "arguments": {"path": "notes.txt", "first_line": 1
 LIST = Tool("list_folder", {"type": "object", "properties": {"path": {"type": "string"}}})
 
 
-def found(answer: str) -> list[tuple[str, dict[str, object]]]:
+def found(answer: str, policy: CallPolicy | None = None) -> list[tuple[str, dict[str, object]]]:
     numbers = (f"id{number}" for number in count())
-    told = list(written_calls(answer, [READ, LIST], lambda: next(numbers)))
+    turns = (policy or CallPolicy()).turns([READ.name, LIST.name], [])
+    told = list(written_calls(answer, [READ, LIST], turns, lambda: next(numbers)))
     begun, deltas, done = told[::3], told[1::3], told[2::3]
     calls = []
     for first, delta, last in zip(begun, deltas, done, strict=True):
@@ -64,6 +66,15 @@ def test_several_blocks_are_several_calls_in_order() -> None:
     other = CALL.replace("notes", "other")
     calls = found(f"Both:\n```json\n{CALL}\n```\n```json\n{other}\n```")
     assert [arguments["path"] for _, arguments in calls] == ["notes.txt", "other.txt"]
+
+
+def test_calls_end_where_the_policy_ends_them() -> None:
+    listing = '{"name": "list_folder"}'
+    answer = "\n".join(f"```json\n{each}\n```" for each in (listing, CALL, CALL))
+    once = CallPolicy(at_most=(("read_file", 1),))
+    assert [name for name, _ in found(answer)] == ["list_folder", "read_file", "read_file"]
+    assert [name for name, _ in found(answer, once)] == ["list_folder", "read_file"]
+    assert found(answer, CallPolicy(at_most=(("list_folder", 0),))) == []
 
 
 @pytest.mark.parametrize(

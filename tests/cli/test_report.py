@@ -5,6 +5,8 @@ from localspec.chat.events import Reply
 from localspec.cli.report import RunOutcome, as_json, one_line
 from localspec.decoding.round import Draft, Round, Spent, StopReason, Verdict
 from localspec.decoding.stats import AcceptanceStats
+from localspec.messages import ToolCall, ToolResult
+from localspec.toolbox.loop import CarriedOut
 
 
 def outcome(given: Reply, target: str = "big") -> RunOutcome:
@@ -93,6 +95,32 @@ def test_json_is_one_line_of_utf8_or_of_ascii() -> None:
         assert text.isascii() is only_ascii
         document = json.loads(text)
         assert (document["text"], document["thinking"]) == ("Grüße\n\u2028", "hm")
+
+
+def test_json_has_the_calls_and_what_they_came_to() -> None:
+    look, gone = ToolCall("a", "look", '{"at": "x"}'), ToolCall("b", "look", "broken")
+    called = replace(reply(), text="I look.", calls=(look, gone), stop_reason=StopReason.TOOL_CALL)
+    said = [
+        called,
+        CarriedOut(look, ToolResult("a", "found"), 0.25, begun=True),
+        CarriedOut(gone, ToolResult("b", "no", is_error=True)),
+        reply(),
+    ]
+    document = json.loads(as_json(outcome(reply()), "chat", said))
+    assert document["text"] == "Grüße"
+    (first,) = document["rounds"]
+    assert first["text"] == "I look."
+    assert first["usage"] == document["usage"]
+    assert first["calls"] == [
+        {
+            "name": "look",
+            "arguments": {"at": "x"},
+            "result": "found",
+            "is_error": False,
+            "seconds": 0.25,
+        },
+        {"name": "look", "arguments": "broken", "result": "no", "is_error": True, "seconds": 0},
+    ]
 
 
 def test_the_line_for_people_tells_speed_drafting_and_seed() -> None:

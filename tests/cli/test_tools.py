@@ -16,6 +16,18 @@ def test_a_folder_with_localspecs_own_files_is_not_opened(tmp_path: Path) -> Non
         assert "start it in the folder of a project" in done.err
 
 
+def test_rules_for_calls_are_read_before_anything_is_loaded(tmp_path: Path) -> None:
+    file = tmp_path / "calls.toml"
+    file.write_text("at_most = 'many'")
+    for verb in (["run", "--tools", "Hi"], ["chat", "--tools"], ["serve"]):
+        done = localspec(*verb, "--tool-rules", str(file), cwd=tmp_path)
+        assert_one_complaint(done, 2)
+        assert f"--tool-rules {file}" in done.err
+    gone = localspec("run", "--tool-rules", "nowhere.toml", "Hi", cwd=tmp_path)
+    assert_one_complaint(gone, 2)
+    assert "nowhere.toml cannot be read" in gone.err
+
+
 def test_rules_that_are_none_are_told_before_anything_is_loaded(tmp_path: Path) -> None:
     (tmp_path / "settings").mkdir()
     (tmp_path / "settings/tools.toml").write_text("permit = []")

@@ -12,6 +12,7 @@ from typing import Any
 import httpx
 import uvicorn
 
+from localspec.calls.policy import CallPolicy
 from localspec.engine.client import EngineClient
 from localspec.engine.protocol import Question
 from localspec.options import LaunchOptions, ReplyOptions, SamplingParams
@@ -84,6 +85,7 @@ def served(
     keep_alive_s: float | None = None,
     max_wait_s: float | None = None,
     conditions: Callable[[], Conditions] = Conditions,
+    rules: CallPolicy | None = None,
 ) -> Iterator[Served]:
     """Serve what a script says."""
     listener = socket.create_server(("127.0.0.1", 0))
@@ -106,7 +108,7 @@ def served(
             first = ServedModel("a-pair", launch, GREEDY)
             residence = Residence(backend, first, keep_alive_s, most)
             catalogue = Named(first, ("a-pair",), lambda _: GREEDY, others=others)
-            service = Service(backend, residence, catalogue, 0, first)
+            service = Service(backend, residence, catalogue, 0, first, rules or CallPolicy())
             let_in = guard or Guard(hosts={"127.0.0.1", "localhost"})
             app = application(service, metrics, let_in, conditions)
             config = uvicorn.Config(

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from localspec.calls.policy import CallPolicy
 from tests.chat.toy_calls import hermes
 from tests.serve.clients import Package
-from tests.serve.serving import Served
+from tests.serve.serving import Served, served
 
 if TYPE_CHECKING:
     import anthropic
@@ -224,6 +225,21 @@ def test_what_a_schema_asks_beyond_our_means_is_an_error_only_where_it_is_strict
     assert json.loads(
         answer.json()["choices"][0]["message"]["tool_calls"][0]["function"]["arguments"]
     ) == {"of": "Peru"}
+
+
+def test_the_server_s_rules_hold_beside_those_of_a_request() -> None:
+    with served(SCRIPT, rules=CallPolicy(deny=("now",), at_most=(("area", 1),))) as server:
+        answer = server.chat("Peru?", tools=CHAT).json()["choices"][0]["message"]
+        assert [each["function"]["name"] for each in answer["tool_calls"]] == ["area"]
+        both, first = server.client.post, {"messages": [{"role": "user", "content": "Peru?"}]}
+        counted = [
+            both("/v1/messages/count_tokens", json={**first, "tools": some}).json()["input_tokens"]
+            for some in (ANTHROPIC, ANTHROPIC[:1])
+        ]
+        assert counted[0] == counted[1], "the model is not told of what is denied"
+        refused = server.chat("Peru?", tools=CHAT[1:], tool_choice="required")
+        assert refused.status_code == 400
+        assert "a call is required, and the rules" in refused.json()["error"]["message"]
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import pytest
 from localspec.calls import Tool
 from localspec.messages import Message, TextPart, ToolCall, ToolResult, with_results
 from localspec.toolbox.asked import decision
-from localspec.toolbox.loop import CarriedOut, ToolLoop, converse
+from localspec.toolbox.loop import CarriedOut, ToolLoop
 from localspec.toolbox.permissions import Decision, Permissions
 from localspec.toolbox.rules import Rule, Rules
 from localspec.toolbox.toolbox import Access, Proposal
@@ -61,7 +61,7 @@ ALWAYS = Decision(allowed=True, always=True)
 
 
 def loop(box: Box, somebody: Somebody, rules: Rules | None = None, rounds: int = 25) -> ToolLoop:
-    return ToolLoop([box], Permissions(rules or Rules()), somebody, rounds)
+    return ToolLoop([box], Permissions(rules or Rules()), somebody, most_rounds=rounds)
 
 
 def calls(*texts: str) -> list[ToolCall]:
@@ -164,35 +164,35 @@ def test_a_stop_ends_what_runs_and_what_waits_and_leaves_a_whole_conversation() 
         return "stopped by the user"
 
     box, somebody = Box(does=stopped), Somebody([YES])
-    made = (*calls("run a", "run b"),)
+    asked = []
 
-    def ask(_: Sequence[Message]) -> Message:
-        return Message("assistant", made)
+    def ask(results: Sequence[Message]) -> Sequence[ToolCall]:
+        asked.append(results)
+        return calls("run a", "run b")
 
-    new = converse([Message.user("go")], ask, loop(box, somebody), stop)
-    assert [each.role for each in new] == ["assistant", "tool", "tool"]
+    loop(box, somebody).converse(ask, stop)
+    assert asked == [()]
     assert box.called == ["run a"]
-    assert with_results(new) == new
-    assert "not carried out" in new[2].parts[0].text  # type: ignore[union-attr]
+    assert [each.result.call_id for each in somebody.seen] == ["c0", "c1"]
+    assert "not carried out" in somebody.seen[1].result.text
 
 
 def test_a_model_that_goes_round_in_circles_ends() -> None:
     box, somebody = Box(), Somebody([ALWAYS])
     tools = loop(box, somebody, rounds=3)
-    offered = []
+    choices, heard = [], list[str]()
 
-    def ask(_: Sequence[Message]) -> Message:
-        offered.append(len(tools.tools))
-        return (
-            Message("assistant", (*calls("look a"),)) if tools.tools else Message.assistant("end")
-        )
+    def ask(results: Sequence[Message]) -> Sequence[ToolCall]:
+        choices.append(tools.policy.choice)
+        heard.extend(each.role for each in results)
+        assert len(tools.tools) == 3, "the prompt begins the same to the end"
+        return calls("look a")
 
-    new = converse([Message.user("go")], ask, tools, threading.Event())
-    assert new[-1].text == "end"
-    assert offered == [3, 3, 3, 3, 0]
-    assert len(box.called) == 3
+    tools.converse(ask, threading.Event())
+    assert choices == ["auto", "auto", "auto", "none"]
+    assert heard == ["tool"] * len(box.called) == ["tool"] * 3
     tools.begin()
-    assert len(tools.tools) == 3
+    assert tools.policy.choice == "auto"
 
 
 def test_a_call_without_a_result_gets_one() -> None:
