@@ -35,7 +35,6 @@ from localspec.chat.events import CallDone
 from localspec.chat.written_calls import written_calls
 from localspec.decoding.drafters.forced import ForcedDrafter
 from localspec.decoding.policy.policy import FixedPolicy, Policy, plain_policy
-from localspec.decoding.round import OFF
 from localspec.options import LaunchOptions, LoadOptions, ReplyOptions, SamplingParams
 
 TASKS = Path(__file__).with_name("tool_tasks.toml")
@@ -188,11 +187,11 @@ class Mode:
     choice: ToolChoice
 
 
-def modes_of(own: Assistant) -> dict[str, Mode]:
-    """Return every mode by its name."""
+def modes_of(own: Assistant, longest: int) -> dict[str, Mode]:
+    """Return every mode by its name; drafts have `longest` tokens at most."""
     unbound: Any = Unbound()
     free = Assistant(replace(own.models, grammar=unbound), own.policies)
-    forced = FixedPolicy(ForcedDrafter(), FORCED_LENGTH)
+    forced = FixedPolicy(ForcedDrafter(), min(longest, FORCED_LENGTH))
     made = (
         Mode(free, plain_policy(), "auto"),
         Mode(own, plain_policy(), "auto"),
@@ -260,7 +259,7 @@ def main() -> None:
     launch = LaunchOptions(
         pair=args.pair or (None if args.target else "qwen2.5-coder-1.5b"),
         target=args.target,
-        draft=OFF,
+        draft=f"lookup:{FORCED_LENGTH}",  # so that passes have room for drafts
         load=LoadOptions(n_ctx=4096, threads=args.threads),
         exact=args.exact,
         fit=False,
@@ -277,7 +276,8 @@ def main() -> None:
         "max_tokens": args.max_tokens,
     }
     print(json.dumps(setting))
-    answering, found = modes_of(own), kept(args.save, setting)
+    answering = modes_of(own, loaded.drafting.longest)
+    found = kept(args.save, setting)
     for task in asked:
         # All modes begin with the same cells, so that whatever differs is theirs.
         missing = [mode for mode in modes if (mode, task.question) not in found]
