@@ -4,12 +4,13 @@
         [--modes free,bound,forced,required,required-forced] [--temperature 0] [--max-tokens 200] [--threads N] --save FILE
 
 Every task of tool_tasks.toml is asked in every mode: free, without any grammar; bound, with the lazy grammar and no drafts;
-forced, with the grammar and what it forces drafted; and the last two once more where a call is required. A call counts as
+forced, with the grammar and what it forces drafted; and the last two once more where one call is required. A call counts as
 valid if its arguments are JSON that jsonschema takes. What an answer without a call wrote as JSON in its words counts apart:
 `chat` and `run` take it for a call. Texts with and without drafts are compared.
 
 Each answer is appended to FILE as a line of JSON; what is there is not asked again, so a run that ended goes on. A task's
-prompt is evaluated once, for its first mode, and its last token for each.
+prompt is evaluated once, for its first mode, and its last token for each. A greedy answer without a call and without a token
+that the lazy grammar forbids is the answer of bound and forced, too, and is not asked for again.
 """
 
 import argparse
@@ -204,7 +205,7 @@ def modes_of(own: Assistant, longest: int) -> dict[str, Mode]:
 
 def answered(task: Task, mode: Mode, options: ReplyOptions) -> Record:
     """Return what the answer to a task is in a mode."""
-    policy = CallPolicy(choice=mode.choice)
+    policy = CallPolicy(choice=mode.choice, parallel=mode.choice == "auto")
     conversation = Conversation(tools=task.tools, call_policy=policy)
     conversation.append_user(task.question)
     reply = mode.speaker.reply(conversation, options, policy=mode.drafting)
@@ -220,6 +221,19 @@ def answered(task: Task, mode: Mode, options: ReplyOptions) -> Record:
         "accepted": reply.acceptance.accepted,
         "seconds": round((reply.first_token_s or 0) + reply.decode_s, 3),
     }
+
+
+def let_through(own: Assistant, task: Task, record: Record) -> bool:
+    """Say whether an answer has no call, and no token that the lazy grammar forbids."""
+    dialect = own.call_dialect
+    turns = CallPolicy().turns([each.name for each in task.tools], []).turns
+    rule = own.models.grammar.of_answers(dialect.form, task.tools, turns, dialect.control)
+    state = rule.start()
+    for token in record["tokens"]:
+        if not rule.allows(state, np.array([token]))[0]:
+            return False
+        state = rule.step(state, token)
+    return not record["calls"] and bool(rule.allows(state, np.array([*own.models.eog])).any())
 
 
 def kept(path: Path, setting: Record) -> dict[tuple[str, str], Record]:
@@ -285,8 +299,12 @@ def main() -> None:
             forget(loaded)
             warm(own, task)
         for mode in missing:
-            record = {"mode": mode, "question": task.question}
-            record |= answered(task, answering[mode], options)
+            free = found.get(("free", task.question))
+            if free and mode in SAME[0] and not args.temperature and let_through(own, task, free):
+                record = {**free, "mode": mode, "as": "free"}
+            else:
+                record = {"mode": mode, "question": task.question}
+                record |= answered(task, answering[mode], options)
             found[mode, task.question] = record
             with args.save.open("a") as file:
                 file.write(f"{json.dumps(record)}\n")

@@ -3,7 +3,6 @@
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
 from localspec.chat.events import Reply
@@ -76,10 +75,14 @@ def _rounds(said: "Sequence[Reply | CarriedOut]") -> Iterator[dict[str, Any]]:
     for number, reply in enumerate(said):
         if not (isinstance(reply, Reply) and reply.calls):
             continue
-        done = takewhile(lambda each: not isinstance(each, Reply), said[number + 1 :])
+        calls = []
+        for each in said[number + 1 :]:
+            if isinstance(each, Reply):
+                break
+            calls.append(_carried_out(each))
         yield {
             "text": reply.text,
-            "calls": [_carried_out(each) for each in done],
+            "calls": calls,
             "usage": usage(reply),
             "timings": timings(reply),
         }

@@ -40,19 +40,31 @@ class CarriedOut:
 class Hands(Protocol):
     """Whoever allows calls, and watches them."""
 
-    def decide(self, call: ToolCall, proposal: Proposal, stop: threading.Event) -> Decision:  # noqa: ARG002
+    def decide(self, call: ToolCall, proposal: Proposal, stop: threading.Event) -> Decision:
         """Return whether a call is carried out; once `stop` is set, soon."""
-        return Decision(allowed=True)
+        ...
 
     def began(self, call: ToolCall, proposal: Proposal) -> None:
         """Take note that a call is carried out now."""
+        ...
 
     def ended(self, done: CarriedOut) -> None:
         """Take note of what came of a call."""
+        ...
 
 
-class Unasked(Hands):
-    """Allows every call, and takes no note."""
+class Unasked:
+    """Hands that allow everything, and take no note."""
+
+    def decide(self, *_: object) -> Decision:
+        """Allow a call."""
+        return Decision(allowed=True)
+
+    def began(self, *_: object) -> None:
+        """Take no note."""
+
+    def ended(self, *_: object) -> None:
+        """Take no note."""
 
 
 class ToolLoop:

@@ -100,7 +100,7 @@ def test_json_is_one_line_of_utf8_or_of_ascii() -> None:
 def test_json_has_the_calls_and_what_they_came_to() -> None:
     look, gone = ToolCall("a", "look", '{"at": "x"}'), ToolCall("b", "look", "broken")
     called = replace(reply(), text="I look.", calls=(look, gone), stop_reason=StopReason.TOOL_CALL)
-    said = [
+    said: list[Reply | CarriedOut] = [
         called,
         CarriedOut(look, ToolResult("a", "found"), 0.25, begun=True),
         CarriedOut(gone, ToolResult("b", "no", is_error=True)),
