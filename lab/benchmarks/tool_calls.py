@@ -225,9 +225,10 @@ def answered(task: Task, mode: Mode, options: ReplyOptions) -> Record:
 
 def let_through(own: Assistant, task: Task, record: Record) -> bool:
     """Say whether an answer has no call, and no token that the lazy grammar forbids."""
-    dialect = own.call_dialect
+    dialect, grammars = own.call_dialect, own.models.grammar
+    assert grammars is not None, "it can follow one"
     turns = CallPolicy().turns([each.name for each in task.tools], []).turns
-    rule = own.models.grammar.of_answers(dialect.form, task.tools, turns, dialect.control)
+    rule = grammars.of_answers(dialect.form, task.tools, turns, dialect.control)
     state = rule.start()
     for token in record["tokens"]:
         if not rule.allows(state, np.array([token]))[0]:
