@@ -237,17 +237,20 @@ def test_urgent_requests_begin_first() -> None:
     assert list(texts_of(answerer)) == [2, 0, 1]
 
 
-def test_the_sequence_that_knows_most_of_a_prompt_is_taken() -> None:
-    answerer, sequences = parallel(2)
-    answerer.submit(Request(0, "A long question about rivers."))
-    answerer.submit(Request(1, "Something quite different?"))
-    texts_of(answerer)
-    evaluated = [view.evaluated for view in sequences.views]
-    answerer.submit(Request(2, "Something quite different?"))
-    texts_of(answerer)
-    new = [view.evaluated - b for view, b in zip(sequences.views, evaluated, strict=True)]
-    assert new[0] == 0
-    assert new[1] < 20
+@pytest.mark.parametrize("known", [0, 1])
+def test_the_sequence_that_knows_most_of_a_prompt_is_taken(known: int) -> None:
+    prompts = ["A long question about rivers, and many more of them. " * 3, "Something different?"]
+    for turn in (prompts, prompts[::-1]):  # the one that is known may be the longer or the shorter
+        answerer, sequences = parallel(2)
+        for key, prompt in enumerate(turn):
+            answerer.submit(Request(key, prompt))
+        texts_of(answerer)
+        evaluated = [view.evaluated for view in sequences.views]
+        answerer.submit(Request(2, turn[known]))
+        texts_of(answerer)
+        new = [view.evaluated - b for view, b in zip(sequences.views, evaluated, strict=True)]
+        assert new[1 - known] == 0
+        assert 0 < new[known] < 20
 
 
 def test_events_bear_the_key_of_their_request() -> None:

@@ -141,11 +141,11 @@ def test_removing_is_charged_to_the_sequence_that_something_is_removed_from() ->
             removed[slot].append((yield Pass(Role.TARGET, prompt, 1)).truncate_s)
         return "done"
 
-    bench.start(0, asking(0, [1, 2], [1, 2, 3], [1, 2, 3, 4]))
-    bench.start(1, asking(1, [2, 2, 3], [2, 1], [2, 1, 2, 4], [3] * 9))  # the last in chunks
+    bench.start(0, asking(0, *([1] * length for length in range(2, 10))))
+    bench.start(1, asking(1, [2, 2, 3], [2, 1], [2, 1, 2], [2, 1, 2, 4], [3] * 9))  # that in chunks
     while bench.scheduler.running:
         bench.step()
-    assert removed == {0: [0, 0, 0], 1: [0, 1, 0, 1]}
+    assert removed == {0: [0] * 8, 1: [0, 1, 0, 0, 1]}
 
 
 def test_more_than_a_pass_may_hold_makes_another_pass() -> None:
