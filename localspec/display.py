@@ -2,7 +2,7 @@
 
 import os
 import unicodedata
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TextIO
 
 _BARS = "▁▂▃▄▅▆▇█"
@@ -59,6 +59,53 @@ def cells_of(text: str) -> int:
         else 1
         for each in text
     )
+
+
+def cut(text: str, width: int) -> str:
+    """Return as much of the beginning as so many cells of a terminal show; `…` marks a cut."""
+    if cells_of(text) <= width:
+        return text
+    kept, cells = [], 1
+    for character in text:
+        cells += cells_of(character)
+        if cells > width:
+            break
+        kept.append(character)
+    return "".join(kept) + "…" if width > 0 else ""
+
+
+def shortened(line: str, room: int) -> str:
+    """Return what fits of a line into so many cells: whole parts of it, which ` · ` divides; of the first part whole words.
+
+    Only a word that alone is too long is cut within; `…` stands where words are missing.
+    """
+    parts = line.split(" · ")
+    words = parts[0].split(" ")
+    forms = [" · ".join(parts[:count]) for count in range(len(parts), 0, -1)]
+    forms += [" ".join(words[:count]) + "…" for count in range(len(words) - 1, 0, -1)]
+    return next(
+        (form for form in forms if cells_of(form) <= room),
+        cut(words[0] + "…" * (len(words) > 1), room),
+    )
+
+
+def wrapped(text: str, stream: TextIO) -> str:
+    """Return a text as a stream takes it: for a terminal in lines that end between words."""
+    if not stream.isatty():
+        return text
+    wrapping = Wrapping(lambda: columns_of(stream))
+    return wrapping.feed(text) + wrapping.flush()
+
+
+def table(rows: Iterable[Sequence[str]]) -> Iterator[str]:
+    """Yield rows as lines whose columns stand below each other, two blanks apart."""
+    every = list(rows)
+    widths = [max(map(cells_of, column)) for column in zip(*every, strict=True)]
+    for row in every:
+        cells = (
+            text + " " * (width - cells_of(text)) for text, width in zip(row, widths, strict=True)
+        )
+        yield "  ".join(cells).rstrip()
 
 
 def columns_of(stream: TextIO) -> int:

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from localspec.display import Wrapping, cells_of
+from localspec.display import Wrapping, cells_of, shortened, table
 
 
 def wrapped(text: str, columns: int, *, chunk: int = 1) -> str:
@@ -71,3 +71,28 @@ def test_nothing_but_blanks_is_lost_and_no_line_is_too_long(text: str, columns: 
         for line in out.split("\n"):
             words = line.split()
             assert cells_of(line.replace("\t", " ")) <= columns or len(words) <= 1 or "\t" in line
+
+
+@pytest.mark.parametrize(
+    ("room", "form"),
+    [
+        (37, "Enter chooses · a lists all · n quits"),
+        (36, "Enter chooses · a lists all"),
+        (26, "Enter chooses"),
+        (12, "Enter…"),
+        (5, "Ente…"),
+        (0, ""),
+    ],
+)
+def test_what_does_not_fit_is_left_out_in_whole_parts_then_in_words(room: int, form: str) -> None:
+    assert shortened("Enter chooses · a lists all · n quits", room) == form
+
+
+@given(st.text("ab日 ·", max_size=40), st.integers(0, 50))
+def test_what_is_shortened_fits(line: str, room: int) -> None:
+    assert cells_of(shortened(line, room)) <= room
+
+
+def test_columns_stand_below_each_other() -> None:
+    rows = [("PID", "MODEL", "AT"), ("7", "日本", "here"), ("1234", "toy", "")]
+    assert list(table(rows)) == ["PID   MODEL  AT", "7     日本   here", "1234  toy"]

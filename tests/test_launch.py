@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from localspec.calibration.values import KeptCosts
 from localspec.decoding.cancel import CancelFlag
 from localspec.decoding.costs import PairCosts, PassCosts
 from localspec.decoding.policy.batching import draft_model_could_win
@@ -118,8 +119,8 @@ def test_a_draft_model_that_could_never_pay_is_not_loaded(
 ) -> None:
     draft_model = target.with_name("draft.gguf")
     draft_model.write_bytes(model_file())
-    known = {target: PLAIN, draft_model: costs}
-    monkeypatch.setattr(launch, "cached_costs", lambda file, *_: known[file])
+    known = {target: KeptCosts(PLAIN), draft_model: costs and KeptCosts(costs)}
+    monkeypatch.setattr(launch, "kept_costs", lambda file, *_: known[file])
     ready = make_plan(LaunchOptions(target=str(target), draft_model=str(draft_model), draft=draft))
     assert (ready.draft_model is not None) is used
     assert (ready.shared_vocab > 0) is used
@@ -138,8 +139,8 @@ def test_whether_a_draft_model_pays_is_judged_by_drafts_that_passes_hold(
     assert not draft_model_could_win(costs, 1)
     options = LoadOptions(max_rows=rows)
     plan = LoadPlan(Path("t"), Path("d"), {}, (DraftMode("auto"),), 9, options)
-    known = {Path("t"): costs.target, Path("d"): costs.draft_model}
-    monkeypatch.setattr(launch, "cached_costs", lambda file, *_: known[file])
+    known = {Path("t"): KeptCosts(costs.target), Path("d"): KeptCosts(costs.draft_model)}
+    monkeypatch.setattr(launch, "kept_costs", lambda file, *_: known[file])
     assert launch._never_pays(plan, 1) == (None if wins else costs)
     loading = _Loading(plan, CancelFlag(), _silent, _silent, None, None, [])
     assert loading._is_idle(costs, 1) is not wins
@@ -147,6 +148,22 @@ def test_whether_a_draft_model_pays_is_judged_by_drafts_that_passes_hold(
 
 def _silent(_name: str, _share: float) -> None:
     pass
+
+
+@pytest.mark.parametrize(
+    ("seconds", "doubts", "used"), [(0.85, 0, False), (0.85, 1, True), (1.0, 1, False)]
+)
+def test_a_draft_model_that_may_pay_is_loaded_until_that_is_sure(
+    target: Path, monkeypatch: pytest.MonkeyPatch, seconds: float, doubts: int, used: bool
+) -> None:
+    """At 0.85 of a plain step, drafting is at most 1.07 times as fast."""
+    draft_model = target.with_name("draft.gguf")
+    draft_model.write_bytes(model_file())
+    costs = PassCosts((1, 32), (seconds, 2 * seconds))
+    known = {target: KeptCosts(PLAIN), draft_model: KeptCosts(costs, doubts)}
+    monkeypatch.setattr(launch, "kept_costs", lambda file, *_: known[file])
+    ready = make_plan(LaunchOptions(target=str(target), draft_model=str(draft_model)))
+    assert (ready.draft_model is not None) is used
 
 
 def test_exact_loads_with_kernels_that_round_alike(target: Path) -> None:

@@ -8,6 +8,7 @@ from typing import Any, cast
 import pytest
 from click.testing import CliRunner
 
+from localspec.calibration.values import KeptCosts
 from localspec.cli.root import localspec
 from localspec.decoding.cancel import CancelFlag
 from localspec.decoding.costs import PassCosts
@@ -20,6 +21,7 @@ from localspec.launch.load import _Loading
 from localspec.launch.names import with_full_names
 from localspec.launch.plan import LoadPlan, make_plan
 from localspec.llama.model import LlamaModel
+from localspec.models.entries import ModelEntry
 from localspec.models.fit import FitPlan, Machine, Place
 from localspec.models.gguf import GgufHeader
 from localspec.models.registry import load_registry
@@ -43,14 +45,16 @@ def _on_a_cpu_with_nothing_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     ("pair", "could"),
     [
         (CODER, False),  # 0.44 of the target
-        ("smollm2-1.7b", False),  # 0.37
+        ("smollm2-1.7b", None),  # 0.37
         ("qwen2.5-coder-7b", True),  # 0.10
         ("qwen3-8b", True),  # 0.08
         ("gemma3-4b", True),  # 0.10
         ("llama3.1-8b", True),  # 0.16
     ],
 )
-def test_where_nothing_was_measured_a_cpu_is_taken_as_it_is_known(pair: str, could: bool) -> None:
+def test_where_nothing_was_measured_a_cpu_is_taken_as_it_is_known(
+    pair: str, could: bool | None
+) -> None:
     registry = load_registry()
     entry = registry.pair(pair)
     assert entry.draft_model is not None
@@ -66,18 +70,49 @@ def test_on_a_gpu_it_could(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not worth.draft_model_could_pay(*models, LoadOptions(gpu_layers=0))
 
 
-@pytest.mark.parametrize(("costs", "could"), [(WIDE_IS_CHEAP, True), (WIDE_IS_DEAR, False)])
-def test_what_was_measured_here_decides(
-    costs: PassCosts, could: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def _target_here(tmp_path: Path) -> tuple[ModelEntry, ModelEntry]:
+    """Return a pair whose target is here, and its draft model is not."""
     registry = load_registry()
     target = registry.model(CODER)
     blobs = tmp_path / "data/blobs"
     blobs.mkdir(parents=True)
     with (blobs / target.sha256).open("wb") as file:
         file.truncate(target.size_bytes)
-    monkeypatch.setattr(worth, "cached_costs", lambda file, *_: file and costs)
-    draft_model = registry.model("qwen2.5-coder-0.5b")
+    return target, registry.model("qwen2.5-coder-0.5b")
+
+
+def test_what_was_measured_beside_busy_programs_does_not_change_the_answer(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    pair = _target_here(tmp_path)
+    before = worth.draft_model_could_pay(*pair)
+    answers = []
+    for doubts in (2, 1, 0):
+        kept = KeptCosts(WIDE_IS_CHEAP, doubts)
+        monkeypatch.setattr(worth, "kept_costs", lambda *_, kept=kept: kept)
+        answers.append(worth.draft_model_could_pay(*pair))
+    assert (before, answers) == (False, [False, False, True])
+
+
+def test_a_draft_model_near_break_even_is_neither_fetched_nor_praised(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    near = PassCosts((1, 2, 4, 8, 16, 24, 32), (0.03, 0.048, 0.078, 0.12, 0.15, 0.22, 0.26))
+    target, draft_model = _target_here(tmp_path)
+    monkeypatch.setattr(worth, "kept_costs", lambda *_: KeptCosts(near))
+    assert worth.draft_model_could_pay(target, draft_model) is None
+    assert worth.without_draft_model(CODER, target, draft_model) == ""
+    why = worth.why_idle(CODER, target, draft_model)
+    assert why is not None
+    assert "because it may not make this machine faster" in why
+
+
+@pytest.mark.parametrize(("costs", "could"), [(WIDE_IS_CHEAP, True), (WIDE_IS_DEAR, False)])
+def test_what_was_measured_here_decides(
+    costs: PassCosts, could: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    target, draft_model = _target_here(tmp_path)
+    monkeypatch.setattr(worth, "kept_costs", lambda file, *_: file and KeptCosts(costs))
     assert worth.draft_model_could_pay(target, draft_model) is could
     # Nothing is fetched unasked beside a target that is here; what could pay is told.
     told = worth.without_draft_model(CODER, target, draft_model)

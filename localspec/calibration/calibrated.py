@@ -20,6 +20,7 @@ from localspec.errors import UsageError
 from localspec.llama.calibrate import OF_DRAFT_MODEL, OF_TARGET, measure_pass_costs
 from localspec.llama.model import LlamaModel
 from localspec.llama.safe_widths import SafeWidths, safe_widths
+from localspec.llama.spare_cores import GIVES_WAY, taken_by_others
 from localspec.options import LoadOptions
 from localspec.storage.paths import data_dir, shown
 
@@ -49,7 +50,8 @@ def calibrated(
     """Return what passes cost: from the cache at once, else measured in a few seconds and kept.
 
     Target and draft model are kept apart, so that a new pair of known models costs nothing. What
-    was measured while other programs were busy is measured again by the next two runs.
+    was measured while other programs were busy is measured again by the next run, and once more by
+    one that finds the machine quiet.
 
     Args:
         target: loaded; measured with the options that it was loaded with.
@@ -63,10 +65,10 @@ def calibrated(
     """
     cache = _Cache()
 
-    def costs(model: LlamaModel, role: Role) -> PassCosts:
+    def costs(model: LlamaModel, role: Role) -> KeptCosts:
         key = key_of(_kind(role), model.path, model.options)
         known = costs_from_json(cache.load(key))
-        if known is None or known.doubts > 0:
+        if known is None or known.is_measured_again(busy=_is_busy()):
             measured = measure_pass_costs(
                 model,
                 model.options,
@@ -76,15 +78,33 @@ def calibrated(
             )
             known = KeptCosts.of(measured, known)
             cache.store(key, costs_to_json(known))
-        return known.costs
+        return known
 
     of_target = costs(target, Role.TARGET)
     of_draft = None if draft_model is None else costs(draft_model, Role.DRAFT_MODEL)
-    return Calibration(PairCosts(of_target, of_draft), cache.notes)
+    return Calibration(pair_costs(of_target, of_draft), cache.notes)
+
+
+def pair_costs(target: KeptCosts, draft_model: KeptCosts | None) -> PairCosts:
+    """Return what passes of a pair cost, given what is kept of its models."""
+    if draft_model is None:
+        return PairCosts(target.costs, None, target.sure)
+    return PairCosts(target.costs, draft_model.costs, target.sure and draft_model.sure)
+
+
+def _is_busy() -> bool:
+    others = taken_by_others()
+    return others is not None and others[0] >= GIVES_WAY
 
 
 def cached_costs(file: Path, options: LoadOptions, role: Role) -> PassCosts | None:
-    """Return what passes of a model cost, if that was measured before; loads no model.
+    """Return what passes of a model cost, if that was measured before; see `kept_costs`."""
+    known = kept_costs(file, options, role)
+    return None if known is None else known.costs
+
+
+def kept_costs(file: Path, options: LoadOptions, role: Role) -> KeptCosts | None:
+    """Return what passes of a model cost, and how sure that is, if it was measured before; loads no model.
 
     Args:
         file: the model's.
@@ -92,8 +112,7 @@ def cached_costs(file: Path, options: LoadOptions, role: Role) -> PassCosts | No
         role: target or draft model.
     """
     with suppress(OSError):
-        known = costs_from_json(_Cache().load(key_of(_kind(role), file, options)))
-        return None if known is None else known.costs
+        return costs_from_json(_Cache().load(key_of(_kind(role), file, options)))
     return None
 
 

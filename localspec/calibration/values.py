@@ -26,6 +26,19 @@ class KeptCosts:
     costs: PassCosts
     doubts: int = 0
 
+    @property
+    def sure(self) -> bool:
+        """Whether they were measured while the machine was quiet, or often enough."""
+        return self.doubts == 0
+
+    def is_measured_again(self, *, busy: bool) -> bool:
+        """Return whether they are to be measured again now; the last time waits until other programs rest.
+
+        Args:
+            busy: whether they take much of the machine.
+        """
+        return self.doubts > (1 if busy else 0)
+
     @classmethod
     def of(cls, measured: Measured, before: "KeptCosts | None") -> "KeptCosts":
         """Return what is to be kept, given what was."""

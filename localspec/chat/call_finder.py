@@ -56,6 +56,16 @@ def call_format(template: ChatTemplate) -> CallFormat | None:
         return known_format(template.source)
 
 
+def offers_tools(source: str | None) -> bool:
+    """Return whether a model can be offered functions: its template, if it has one, reads them and tells how calls are written."""
+    if source is None or "tools" not in source:
+        return False
+    try:
+        return call_format(ChatTemplate(source, "", "")) is not None
+    except TemplateError:
+        return False
+
+
 class _Probe:
     """Renders calls with one template."""
 

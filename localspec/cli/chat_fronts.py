@@ -64,6 +64,7 @@ def start_chat(flags: dict[str, Any]) -> int:
             raise UsageError("no conversation to continue yet: start one without --continue")
         # Only flags are meant for this conversation; what is configured is meant for new ones.
         session.resume(latest, own_models=own_models, own_ctx=flags["ctx"] is None)
+    told = ""
     try:
         if not screens:
             # Imported here: numpy comes with it, which the first frame of screens does not wait for.
@@ -75,7 +76,11 @@ def start_chat(flags: dict[str, Any]) -> int:
         with nullcontext(painted) if painted else OpeningScreen() as opening:
             return _on_screens(session, preferences, opening)
     finally:
+        if sys.stdin.isatty() and sys.stderr.isatty() and not flags["quiet"]:
+            told = session.farewell()
         session.close()
+        if told:
+            click.echo(f"localspec: {told}", err=True)
 
 
 def _session(flags: dict[str, Any], preferences: Preferences) -> Session:

@@ -7,7 +7,7 @@ import click
 
 from localspec.cli.completions import complete_keys
 from localspec.config.files import project_file, read_settings, user_file
-from localspec.config.keys import KEYS, Setting, as_written
+from localspec.config.keys import KEYS, as_written
 from localspec.config.own import MODEL, keep_model, overruled, set_own, unset_own
 from localspec.config.resolve import resolve, with_recommended
 from localspec.storage.files import private_directory
@@ -66,13 +66,13 @@ def set_(name: str, value: str) -> None:
         from localspec.cli.words import require_model  # noqa: PLC0415 - the registry of models
         from localspec.models.registry import load_registry  # noqa: PLC0415
 
-        chosen = load_registry().chosen(require_model(value))
-        keep_model(chosen)
-        click.echo(f"{value} is now your default model", err=True)
-        for each, given in chosen.items():
-            _report(each, given)
+        overruled_by = keep_model(load_registry().chosen(require_model(value)))
+        click.echo(f"{value} is now your default model, in {shown(user_file())}", err=True)
+        _warn(overruled_by)
     else:
-        _report(name, set_own(name, value))
+        written = json.dumps(as_written(KEYS[name], set_own(name, value)), ensure_ascii=False)
+        click.echo(f"{name} is {written} in {shown(user_file())}", err=True)
+        _warn(overruled(name))
 
 
 @config.command()
@@ -101,10 +101,7 @@ def path() -> None:
         click.echo(shown(project))
 
 
-def _report(name: str, value: Setting) -> None:
-    """Say what is set, and what holds instead where somebody else sets it, too."""
-    written = json.dumps(as_written(KEYS[name], value), ensure_ascii=False)
-    click.echo(f"{name} is {written} in {shown(user_file())}", err=True)
-    before = overruled(name)
-    if before:
-        click.echo(f"localspec: {before}", err=True)
+def _warn(overruled_by: str) -> None:
+    """Say what holds instead where somebody else sets it, too."""
+    if overruled_by:
+        click.echo(f"localspec: {overruled_by}", err=True)

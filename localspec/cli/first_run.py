@@ -66,7 +66,7 @@ def _taken() -> str:
 
     every = measured_choices()
     registry = load_registry()
-    owned = [each for each in every if each.here and each.name != registry.default_pair]
+    owned = [each for each in every if each.own]
     shown = [*owned, *(each for each in every if each.recommended and each not in owned)] or every
     what = "You have these, and others suit" if owned else "These suit"
     click.echo(f"You have not chosen a model yet. {what} this machine best:", err=True)

@@ -9,6 +9,7 @@ import click
 
 from localspec.cli.completions import complete_models
 from localspec.errors import LocalspecError
+from localspec.models.gguf import read_model
 from localspec.models.inventory import Item, Removal, facts_of, inventory, plan_removal, remove
 from localspec.models.names import import_file
 from localspec.models.registry import load_registry
@@ -47,8 +48,16 @@ def list_(as_json: bool) -> None:
 @click.argument("name", shell_complete=complete_models)
 @_json
 def show(name: str, as_json: bool) -> None:
-    """Show what the registry and the file itself say about NAME, a model or a path."""
-    facts = facts_of(name, load_registry(), Store(data_dir()))
+    """Show what the registry and the file itself say about NAME, a model or a path.
+
+    `tools` says whether the model can call tools: whether its chat template offers them to it.
+    """
+    facts = {**facts_of(name, load_registry(), Store(data_dir()))}
+    if isinstance(facts.get("path"), str):
+        # jinja2 comes with it, and few files are looked into.
+        from localspec.chat.call_finder import offers_tools  # noqa: PLC0415
+
+        facts["tools"] = offers_tools(read_model(Path(str(facts["path"]))).chat_template)
     if as_json:
         click.echo(json.dumps(facts, indent=2))
         return

@@ -9,7 +9,7 @@ import click
 
 from localspec.cli.completions import complete_models
 from localspec.cli.pair_facts import check_facts, pair_facts, pair_size, suggestion_facts
-from localspec.cli.progress_text import cut
+from localspec.display import cut, table
 from localspec.errors import PairMismatch
 from localspec.models.pairs import Fit, PairReport, check_pair, quoted, suggest
 from localspec.models.registry import load_registry
@@ -61,7 +61,7 @@ def list_(json_: bool) -> None:
             )
         )
     width = shutil.get_terminal_size((80, 24)).columns if sys.stdout.isatty() else None
-    for line in _table(rows):
+    for line in table(rows):
         click.echo(line if width is None else cut(line, width))
 
 
@@ -74,7 +74,7 @@ def suggest_(target: str, json_: bool) -> None:
     if json_:
         click.echo(_json([suggestion_facts(each) for each in found]))
     elif found:
-        click.echo("\n".join(_table((each.draft_model, "; ".join(each.reasons)) for each in found)))
+        click.echo("\n".join(table((each.draft_model, "; ".join(each.reasons)) for each in found)))
     if not found:
         raise PairMismatch(
             f"no known model can draft for {target}: use --draft lookup, "
@@ -107,14 +107,6 @@ def _check_lines(report: PairReport) -> Iterable[str]:
 
 def _can(verdict: Fit) -> str:
     return "cannot" if verdict is Fit.INCOMPATIBLE else "can"
-
-
-def _table(rows: Iterable[tuple[str, ...]]) -> Iterable[str]:
-    every = list(rows)
-    widths = [max(len(row[column]) for row in every) for column in range(len(every[0]))]
-    for row in every:
-        cells = (text.ljust(width) for text, width in zip(row, widths, strict=True))
-        yield "  ".join(cells).rstrip()
 
 
 def _json(value: object) -> str:

@@ -56,6 +56,7 @@ def pair_facts(each: PairEntry, registry: Registry) -> dict[str, Any]:
         "good_for": each.good_for or None,
         "caveat": each.caveat or None,
         "size_bytes": pair_size(each, registry),
+        "tools": calls_tools(each, registry),
         "here": all(_is_here(reference, registry) for reference in _references(each)),
         "default": each.name == registry.default_pair,
     }
@@ -66,6 +67,12 @@ def pair_size(each: PairEntry, registry: Registry) -> int | None:
     entries = [registry.find(reference) for reference in _references(each)]
     sizes = [entry.size_bytes for entry in entries if entry is not None and entry.is_known]
     return sum(sizes) if len(sizes) == len(entries) else None
+
+
+def calls_tools(each: PairEntry, registry: Registry) -> bool | None:
+    """Return whether a pair's target can call tools; None where nobody says."""
+    entry = registry.find(each.target)
+    return None if entry is None else entry.tools
 
 
 def _is_here(reference: str, registry: Registry) -> bool:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from localspec.display import cells_of, duration_text
+from localspec.display import cells_of, cut, duration_text
 from localspec.storage.paths import shown
 
 if TYPE_CHECKING:
@@ -36,19 +36,6 @@ def download_text(moments: Sequence["Progress"], rate: float, width: int) -> str
     lines += [f"{name}  {brief}" for name in _names(moments)]
     lines += [brief, f"{share:.0%}  {left}", f"{share:.0%}"]
     return next((line for line in lines if cells_of(line) <= width), "")
-
-
-def cut(text: str, width: int) -> str:
-    """Return as much of the beginning as so many cells of a terminal show; `…` marks a cut."""
-    if cells_of(text) <= width:
-        return text
-    kept, cells = [], 1
-    for character in text:
-        cells += cells_of(character)
-        if cells > width:
-            break
-        kept.append(character)
-    return "".join(kept) + "…" if width > 0 else ""
 
 
 def _names(moments: Sequence["Progress"]) -> Iterator[str]:

@@ -3,8 +3,7 @@
 import os
 import sys
 
-from localspec.cli.progress_text import cut
-from localspec.display import columns_of
+from localspec.display import columns_of, cut
 
 
 class RedrawnLine:

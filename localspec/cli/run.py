@@ -36,6 +36,7 @@ from localspec.cli.settings import with_own
 from localspec.cli.terminal import AnswerStream
 from localspec.cli.words import model_and_prompt, named
 from localspec.decoding.round import StopReason
+from localspec.display import wrapped
 from localspec.engine.ask import Ask
 from localspec.errors import LocalspecError, UsageError
 from localspec.messages import Message
@@ -285,7 +286,7 @@ def _report(
     if flags["code"]:
         _print_code(reply.text, quiet=flags["quiet"])
     if not flags["quiet"] and not flags["json_"]:
-        click.echo(one_line(outcome), err=True)
+        click.echo(wrapped(one_line(outcome), sys.stderr), err=True)
     bound = options.answer_grammar is not None
     if bound and reply.stop_reason is not StopReason.EOG and not flags["quiet"]:
         click.echo(f"localspec: {not_whole(reply)}", err=True)

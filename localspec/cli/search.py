@@ -6,8 +6,8 @@ import sys
 
 import click
 
-from localspec.cli.pair_facts import pair_facts, pair_size
-from localspec.cli.progress_text import cut
+from localspec.cli.pair_facts import calls_tools, pair_facts, pair_size
+from localspec.display import cut
 from localspec.errors import ModelUnavailable
 from localspec.models.entries import PairEntry
 from localspec.models.registry import Registry, load_registry
@@ -21,7 +21,8 @@ from localspec.storage.files import size_text
 def search(words: tuple[str, ...], json_: bool) -> None:
     """List the models that match all WORDS, or all models, smallest first.
 
-    Searches names and what a model is good for. `*` marks models on this machine.
+    Searches names and what a model is good for. `*` marks models on this machine, `tools` those
+    that can call tools.
     """
     registry = load_registry()
     found = matching(" ".join(words).lower(), registry)
@@ -36,7 +37,9 @@ def search(words: tuple[str, ...], json_: bool) -> None:
     for each in found:
         size = pair_size(each, registry)
         shown = "?" if size is None else size_text(size)
-        line = f"{'*' if _is_here(each, registry) else ' '} {each.name:<{name}}  {shown:>8}  {each.good_for}"
+        here = "*" if _is_here(each, registry) else " "
+        tools = "tools" if calls_tools(each, registry) else ""
+        line = f"{here} {each.name:<{name}}  {shown:>8}  {tools:5}  {each.good_for}"
         click.echo((line if width is None else cut(line, width)).rstrip())
 
 

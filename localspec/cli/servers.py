@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from localspec.display import table
 from localspec.errors import LocalspecError, UsageError
 
 if TYPE_CHECKING:
@@ -21,9 +22,15 @@ def ps() -> int:
     """List running servers: process, start time, model and address."""
     from localspec.serve.running import servers  # noqa: PLC0415
 
+    rows = [("PID", "SINCE", "MODEL", "ADDRESS")]
     for each in servers():
         since = time.strftime("%Y-%m-%d %H:%M", time.localtime(each.since))
-        click.echo(f"{each.pid:>8}  {since}  {each.model}  {' '.join(each.addresses)}")
+        rows.append((str(each.pid), since, each.model, " ".join(each.addresses)))
+    if len(rows) == 1:
+        click.echo("no server is running: start one with `localspec serve MODEL`", err=True)
+        return 0
+    for line in table(rows):
+        click.echo(line)
     return 0
 
 

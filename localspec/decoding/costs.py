@@ -47,10 +47,12 @@ class PairCosts:
     Args:
         target: passes of the target, with the logits of every token, as verification asks for them.
         draft_model: passes of the draft model, with the logits of the last token; None without one.
+        sure: whether both were measured while the machine was quiet.
     """
 
     target: PassCosts
     draft_model: PassCosts | None = None
+    sure: bool = True
 
 
 class RunningCosts:

@@ -5,6 +5,8 @@ from dataclasses import dataclass
 
 WORTH_TRYING = 1.1
 """Tokens that a plain round's time has to promise: chances and costs are estimates."""
+DOUBT = 1.1
+"""How far off a speed-up may be that is foreseen, or was measured beside other programs."""
 
 
 @dataclass(frozen=True, slots=True)

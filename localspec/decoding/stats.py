@@ -81,7 +81,9 @@ _AT_BEST = 0.96
 """Chance of a drafted token on the text that a draft model knows best: edits and quotes of a real pair."""
 
 
-def could_win(target: PassCosts, draft_model: PassCosts, longest: int) -> bool:
+def could_win(
+    target: PassCosts, draft_model: PassCosts, longest: int, by: float = WORTH_TRYING
+) -> bool:
     """Say whether drafting could pay, by a tenth at least, on text that it foretells as well as any.
 
     Costs are not known much better than that. A draft model that would have to be right throughout
@@ -91,12 +93,13 @@ def could_win(target: PassCosts, draft_model: PassCosts, longest: int) -> bool:
         target: costs of the target's passes.
         draft_model: costs of the draft model's.
         longest: most tokens of a draft.
+        by: the speed-up that it has to reach on such text.
     """
     step_s, plain_s = draft_model.of(1), target.of(1)
     expected = 1.0
     for length in range(1, longest + 1):
         expected += _AT_BEST**length
-        if expected * plain_s > WORTH_TRYING * (length * step_s + target.of(length + 1)):
+        if expected * plain_s > by * (length * step_s + target.of(length + 1)):
             return True
     return False
 

@@ -133,6 +133,8 @@ def _note(costs: PairCosts, chance: float | None) -> str:
     best = _best(costs, costs.draft_model, assumed)
     if best > 1 - _WORTH_A_WORD:
         return ""
+    if not costs.sure:
+        return "not sure yet whether the draft model pays: it was measured beside other programs"
     basis = "the usual" if chance is None else "its"
     return (
         f"draft model not used: at {basis} {assumed:.0%} acceptance "

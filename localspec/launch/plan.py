@@ -4,9 +4,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from localspec.calibration.calibrated import cached_costs
+from localspec.calibration.calibrated import kept_costs, pair_costs
 from localspec.decoding.costs import PairCosts
 from localspec.decoding.drafters.register import WITHOUT_MODEL
+from localspec.decoding.lengths import DOUBT, WORTH_TRYING
 from localspec.decoding.model import Role
 from localspec.decoding.policy.batching import draft_model_could_win
 from localspec.errors import UsageError
@@ -167,18 +168,22 @@ def _without_draft_model(
 
 
 def _never_pays(plan: LoadPlan, parallel: int | None) -> PairCosts | None:
-    """Return what the pair costs where only `auto` wants the draft model, and it never pays."""
+    """Return what the pair costs where only `auto` wants the draft model, and it never pays.
+
+    Where that is not sure, it is loaded, and measured with the target.
+    """
     options = plan.options
     if plan.draft_model is None or any(mode.needs_draft_model for mode in plan.modes):
         return None
-    target = cached_costs(plan.target, options, Role.TARGET)
+    target = kept_costs(plan.target, options, Role.TARGET)
     if plan.draft_gpu_layers is not None:
         options = replace(options, gpu_layers=plan.draft_gpu_layers)
-    draft_model = cached_costs(plan.draft_model, options, Role.DRAFT_MODEL)
+    draft_model = kept_costs(plan.draft_model, options, Role.DRAFT_MODEL)
     if target is None or draft_model is None or parallel is None:
         return None
-    costs = PairCosts(target, draft_model)
-    could_win = draft_model_could_win(costs, options.max_rows - 1, parallel)
+    costs = pair_costs(target, draft_model)
+    by = WORTH_TRYING if costs.sure else WORTH_TRYING / DOUBT
+    could_win = draft_model_could_win(costs, options.max_rows - 1, parallel, by)
     return None if could_win else costs
 
 

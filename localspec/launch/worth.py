@@ -2,8 +2,9 @@
 
 from pathlib import Path
 
-from localspec.calibration.calibrated import cached_costs
+from localspec.calibration.calibrated import kept_costs
 from localspec.decoding.costs import PairCosts, PassCosts
+from localspec.decoding.lengths import DOUBT, WORTH_TRYING
 from localspec.decoding.model import Role
 from localspec.decoding.policy.adaptive import LONGEST_DRAFT
 from localspec.decoding.policy.batching import draft_model_could_win
@@ -28,11 +29,12 @@ _LEAST_BYTES = 400_000_000  # passes of less cost something else than reading we
 
 def draft_model_could_pay(
     target: ModelEntry, draft_model: ModelEntry, options: LoadOptions | None = None
-) -> bool:
-    """Say whether drafts of a model that is not here could pay.
+) -> bool | None:
+    """Say whether drafts of a model that is not here could pay; None where that is not sure.
 
     By what passes of the target cost here; where nobody measured that, by those of the largest model
-    that was measured, or of a CPU as it is known. A step of the draft model takes as long as reading
+    that was measured, or of a CPU as it is known. What was measured beside busy programs does not
+    count, or the answer would change with them. A step of the draft model takes as long as reading
     its weights, at the target's pace. On a GPU passes of several tokens cost little more than one,
     so there it could.
 
@@ -47,7 +49,9 @@ def draft_model_could_pay(
         return True
     step_s = costs.of(1) * draft_model.read_bytes / target.read_bytes
     pair = PairCosts(costs, PassCosts((1,), (step_s,)))
-    return draft_model_could_win(pair, LONGEST_DRAFT)
+    if draft_model_could_win(pair, LONGEST_DRAFT, by=WORTH_TRYING * DOUBT):
+        return True
+    return None if draft_model_could_win(pair, LONGEST_DRAFT, by=WORTH_TRYING / DOUBT) else False
 
 
 def is_here(model: ModelEntry) -> bool:
@@ -70,9 +74,11 @@ def why_idle(
         options: how they would be loaded.
     """
     models = _absent(target, draft_model)
-    if models is None or draft_model_could_pay(*models, options):
+    pays = None if models is None else draft_model_could_pay(*models, options)
+    if models is None or pays:
         return None
-    return f"{_told(models[1])} is not downloaded, because it would not make this machine faster: {_how(name)}"
+    verb = "may" if pays is None else "would"
+    return f"{_told(models[1])} is not downloaded, because it {verb} not make this machine faster: {_how(name)}"
 
 
 def without_draft_model(
@@ -117,7 +123,7 @@ def _how(name: str) -> str:
 def _costs(target: ModelEntry, options: LoadOptions) -> PassCosts | None:
     """Return what passes of a target cost, measured or foreseen; None where they may be of any kind."""
     path = Store(data_dir()).path_of(target)
-    found = None if path is None else cached_costs(path, options, Role.TARGET)
+    found = None if path is None else _sure_costs(path, options)
     if found is not None:
         return found
     if options.gpu_layers != 0 and supports_offload():
@@ -126,7 +132,12 @@ def _costs(target: ModelEntry, options: LoadOptions) -> PassCosts | None:
     here = [each for each in inventory(load_registry(), Store(data_dir())) if each.path is not None]
     for item in sorted(here, key=lambda each: -each.entry.read_bytes):
         if item.entry.read_bytes >= _LEAST_BYTES and item.path is not None:
-            found = cached_costs(item.path, options, Role.TARGET)
+            found = _sure_costs(item.path, options)
             if found is not None:
                 return found
     return _ON_A_CPU
+
+
+def _sure_costs(path: Path, options: LoadOptions) -> PassCosts | None:
+    kept = kept_costs(path, options, Role.TARGET)
+    return kept.costs if kept is not None and kept.sure else None

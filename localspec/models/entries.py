@@ -108,6 +108,7 @@ class ModelEntry:
         sampling: how to answer where nobody says otherwise, by the names of options: what its makers recommend;
             empty where no source says it.
         sources: where the file is, in the order in which they are tried; empty with shards.
+        tools: whether its chat template offers functions, and says how to call them; None where no source says it.
         quant: the quantisation, such as `Q4_K_M`; empty where the registry does not say it.
         tokenizer: fingerprint of the tokenizer (`tokenizer.py`); None until the file was read.
         shards: the files of a model that comes in several, in order, each an entry of its own;
@@ -124,6 +125,7 @@ class ModelEntry:
     context: int | None = None
     licence: str | None = None
     sampling: tuple[tuple[str, float | bool], ...] = ()
+    tools: bool | None = None
     sources: tuple[HubSource | WheelSource, ...] = ()
     quant: str = ""
     tokenizer: str | None = None
@@ -258,6 +260,7 @@ def read_model(key: str, table: Table, *, kept: bool = False) -> ModelEntry:
         context=table.optional_positive("context"),
         licence=table.optional_text("licence", _LICENCE),
         sampling=tuple(sampling.items()),
+        tools=table.switch("tools") if "tools" in table else None,
         quant=quant,
         tokenizer=table.optional_text("tokenizer", SHA256),
         pin=_pin(table, revision) if kept and revision else None,

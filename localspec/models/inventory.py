@@ -128,6 +128,7 @@ def _of_entry(entry: ModelEntry, store: Store) -> dict[str, Fact]:
         "active": entry.active,
         "context": entry.context,
         "licence": entry.licence,
+        "tools": entry.tools,
         "sampling": [f"{name} {json.dumps(value)}" for name, value in entry.sampling] or None,
         "sha256": entry.sha256 or None,
         "learnt": None if entry.pin is None else entry.pin.date,

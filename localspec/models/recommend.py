@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 
-from localspec.models.entries import ModelEntry, PairEntry, Purpose
+from localspec.models.entries import ModelEntry, Purpose
 from localspec.models.registry import Registry
 
 ENOUGH_PER_S = 8.0
@@ -94,17 +94,24 @@ def recommend(
     found = [
         suited
         for pair in registry.pairs.values()
-        if pair.recommend == purpose and (suited := best(pair, registry, memories)) is not None
+        if pair.recommend == purpose
+        and (target := registry.find(pair.target)) is not None
+        and (suited := best(pair.name, target, memories)) is not None
     ]
     return tuple(sorted(found, key=_rank)[:PROPOSALS])
 
 
-def best(pair: PairEntry, registry: Registry, memories: Iterable[Memory]) -> Recommendation | None:
-    """Return how a pair would run in the memory that it suits best; None where it fits into none."""
-    target = registry.find(pair.target)
-    if target is None or not target.is_known:
+def best(name: str, target: ModelEntry, memories: Iterable[Memory]) -> Recommendation | None:
+    """Return how a model would run in the memory that it suits best; None where it fits into none.
+
+    Args:
+        name: of its pair, or its own.
+        target: the model.
+        memories: as for `recommend`.
+    """
+    if not target.is_known:
         return None
-    proposals = _judged(pair.name, target, memories)
+    proposals = _judged(name, target, memories)
     return min(proposals, key=lambda each: each.suits, default=None)
 
 

@@ -121,11 +121,14 @@ class ChatApp(App[None]):
 
     async def _send(self, text: str) -> None:
         text, typed = unquoted(text), text
-        found = parse(text)
+        found = parse(text, typed=text == typed)
         self._front.tell("")
+        composer = self.view.entry.composer
         if found is not None:
-            self.view.entry.composer.accept(text)
-            await self._front.run(found[0].name, found[1])
+            composer.accept(text)
+            # What could not be done can be mended and sent again.
+            if not await self._front.run(found[0].name, found[1]) and not composer.text:
+                composer.fill(typed)
             return
         if self._front.editing is None and self.session.asking.answering.growing:
             waiting = self.session.asking.waiting

@@ -4,7 +4,7 @@ import time
 
 from textual import events
 from textual.app import ComposeResult
-from textual.containers import Vertical, VerticalScroll
+from textual.containers import VerticalScroll
 from textual.content import Content
 from textual.screen import ModalScreen
 from textual.widgets import Static
@@ -12,7 +12,7 @@ from textual.widgets import Static
 from localspec.toolbox.permissions import Decision
 from localspec.toolbox.toolbox import Access
 from localspec.ui.clean import clean
-from localspec.ui.sheets import LineSheet, entitled
+from localspec.ui.sheets import Frame, LineSheet
 from localspec.ui.tool_work import CallQuestion
 
 # Whoever is typing when the sheet appears has not read it: no key counts before a pause of so long.
@@ -39,7 +39,7 @@ class ApprovalSheet(ModalScreen[Decision | None]):
     def compose(self) -> ComposeResult:
         """Return the sheet."""
         proposal = self.question.proposal
-        with entitled(Vertical(classes="sheet approval"), "Allow this?", _KEYS):
+        with Frame("Allow this?", _KEYS, "approval"):
             yield Static(Content(clean(proposal.summary)).stylize("bold"), classes="summary")
             with VerticalScroll():
                 yield Static(_preview(self.question))

@@ -170,6 +170,8 @@ class Asking:
                 isinstance(event, Started) for event in message.events
             ):
                 self._talk.hold_with(self._models.name)
+                assert self.exchange is not None  # noqa: S101 - it took the message
+                self.exchange.model = self._models.name
             if isinstance(message, ReplyDone):
                 self._begin_calls(message)
         elif isinstance(message, EngineDied):

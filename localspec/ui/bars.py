@@ -2,11 +2,11 @@
 
 from collections.abc import Callable, Sequence
 
-from rich.cells import cell_len, set_cell_size
 from textual.containers import VerticalScroll
 from textual.content import Content
 from textual.widgets import Static
 
+from localspec.display import cells_of, shortened
 from localspec.ui.clean import clean_line
 from localspec.ui.colours import Line, content_of, keys_of
 from localspec.ui.figures import FREE, FULL
@@ -17,22 +17,25 @@ _GAP = "  "
 _LEAST_LEFT = 8
 
 
-def fitted(left: str, right: Sequence[str], width: int) -> str:
+def fitted(left: Sequence[str], right: Sequence[str], width: int) -> str:
     """Return a line of a width.
 
     Args:
-        left: begins it; cut where even the shortest form of the other is too long.
-        right: ends it: forms of one thing, the longest first, of which the first that fits is taken.
+        left: begins it: forms of one thing, the longest first, of which the first is taken beside which any form of
+            the other fits.
+        right: ends it, likewise: the first that fits beside it.
         width: in cells.
     """
-    least = min(cell_len(left), _LEAST_LEFT) + len(_GAP)
-    short = right[-1] if right and least + cell_len(right[-1]) <= width else ""
-    whole = width - cell_len(left) - len(_GAP)
-    figures = next((each for each in right if cell_len(each) <= whole), short)
-    room = width - cell_len(figures) - (len(_GAP) if figures else 0)
-    if cell_len(left) > room:
-        left = set_cell_size(left, max(room - 1, 0)) + "…"
-    return left + " " * max(width - cell_len(left) - cell_len(figures), 0) + figures
+    for form in left:
+        room = width - cells_of(form) - len(_GAP)
+        figures = next((each for each in right if cells_of(each) <= room), None)
+        if figures is not None:
+            return form + " " * (width - cells_of(form) - cells_of(figures)) + figures
+    least = min(cells_of(left[-1]), _LEAST_LEFT) + len(_GAP)
+    figures = right[-1] if right and least + cells_of(right[-1]) <= width else ""
+    room = width - cells_of(figures) - (len(_GAP) if figures else 0)
+    form = shortened(left[0] if not figures else left[-1], room)
+    return form + " " * max(width - cells_of(form) - cells_of(figures), 0) + figures
 
 
 class StatusLine(Static):
@@ -40,13 +43,13 @@ class StatusLine(Static):
 
     def __init__(self) -> None:
         super().__init__(id="status", markup=False)
-        self._left = STARTING
+        self._left: tuple[str, ...] = (STARTING,)
         self._right: tuple[str, ...] = ()
 
-    def tell(self, left: str, right: Sequence[str]) -> None:
-        """Show state and the forms of the figures; nothing is drawn where nothing changed."""
-        if (left, tuple(right)) != (self._left, self._right):
-            self._left, self._right = left, tuple(right)
+    def tell(self, left: Sequence[str], right: Sequence[str]) -> None:
+        """Show forms of the state and of the figures; nothing is drawn where nothing changed."""
+        if (tuple(left), tuple(right)) != (self._left, self._right):
+            self._left, self._right = tuple(left), tuple(right)
             self.refresh()
 
     def render(self) -> Content:
@@ -87,11 +90,16 @@ class KeyHint(Static):
     def __init__(self) -> None:
         super().__init__(id="keys", markup=False)
         self.display = False
+        self._keys = ""
 
     def tell(self, text: str) -> None:
-        """Show them; an empty text takes the line away."""
-        self.update(keys_of(text))
-        self.display = bool(text)
+        """Show them, as far as there is room; an empty text takes the line away."""
+        self._keys, self.display = text, bool(text)
+        self.refresh()
+
+    def render(self) -> Content:
+        """Return the line for the width that there is."""
+        return keys_of(shortened(self._keys, self.content_size.width))
 
 
 class StatsPanel(VerticalScroll, can_focus=False):

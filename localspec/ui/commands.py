@@ -2,6 +2,7 @@
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 
 from localspec.errors import UsageError
 from localspec.ui import conversation_commands as talk
@@ -111,17 +112,25 @@ COMMANDS: Sequence[Command] = (
     Command("quit", "", "quit", program.quit_, ("bye", "exit"), while_busy=True),
 )
 BY_NAME = {command.name: command for command in COMMANDS}
+_FAREWELLS = {"exit", "quit"}
+_LIKE = 0.6
 _BY_ALIAS = {alias: command for command in COMMANDS for alias in command.aliases}
 
 
-def parse(line: str) -> tuple[Command, str] | None:
+def parse(line: str, *, typed: bool = False) -> tuple[Command, str] | None:
     """Return the command of a line and its argument; None where the line is no command.
 
     A line that begins with two slashes, or whose first word has another slash, is a text: paths do.
 
+    Args:
+        line: what was sent.
+        typed: whether a person wrote it as it is: then `exit` and `quit` leave, as in shells and other chats.
+
     Raises:
         UsageError: no command has this name, or several begin with it.
     """
+    if typed and line.strip().lower() in _FAREWELLS:
+        return BY_NAME["quit"], ""
     word, _, rest = line.partition(" ")
     if not word.startswith("/") or "/" in word[1:] or "\n" in word or len(word) == 1:
         return None
@@ -137,7 +146,11 @@ def parse(line: str) -> tuple[Command, str] | None:
         raise UsageError(
             f"{word} may mean {', '.join(f'/{each.name}' for each in found)}: type more of it"
         )
-    raise UsageError(f"there is no command {word[:40]}: /help lists them")
+    near = get_close_matches(name, [*BY_NAME, *_BY_ALIAS], 3, _LIKE)
+    meant = f"did you mean {' or '.join(f'/{each}' for each in near)}? " if near else ""
+    raise UsageError(
+        f"there is no command {word[:40]}: {meant}/help lists them; a blank before it sends it as text"
+    )
 
 
 async def run(front: Front, command: Command, argument: str) -> None:

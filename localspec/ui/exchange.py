@@ -25,6 +25,7 @@ class Exchange:
         messages: the conversation that was sent.
 
     Attributes:
+        model: what answers, as `--pair` or `--target` names it; empty until it begins.
         answer: text of the answer, the part that a continued one had before not included.
         thoughts: likewise.
         calls: of functions, as far as their arguments have come.
@@ -37,6 +38,7 @@ class Exchange:
 
     id: int
     messages: tuple[Message, ...]
+    model: str = ""
     answer: str = ""
     thoughts: str = ""
     calls: list[ToolCall] = field(default_factory=list)

@@ -5,13 +5,13 @@ from typing import ClassVar
 
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.containers import Vertical, VerticalScroll
+from textual.containers import VerticalScroll
 from textual.screen import ModalScreen
 from textual.widgets import Static
 
 from localspec.chat.events import RoundDone
 from localspec.ui.hanging import Hanging
-from localspec.ui.sheets import entitled
+from localspec.ui.sheets import Frame
 from localspec.ui.texts import lens_legend, lens_text
 
 
@@ -31,7 +31,7 @@ class LensSheet(ModalScreen[None]):
     def compose(self) -> ComposeResult:
         """Return the sheet."""
         theme = None if self.app.no_color else self.app.current_theme
-        with entitled(Vertical(classes="sheet lens"), "Token lens", "Esc closes"):
+        with Frame("Token lens", "Esc closes", "lens"):
             yield Static(lens_legend(self._happened, theme), classes="legend", markup=False)
             with VerticalScroll():
                 yield Hanging(lens_text(self._happened, theme))

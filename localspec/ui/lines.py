@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TextIO
 
-from localspec.display import Wrapping, columns_of
+from localspec.display import Wrapping, columns_of, wrapped
 from localspec.history.records import content_of
 from localspec.toolbox.asked import decision
 from localspec.toolbox.permissions import Decision
@@ -68,7 +68,7 @@ class Lines:
         """Write one line of news."""
         self.out.write(self._wrapping.flush())
         self.out.flush()
-        print(f"localspec: {clean_line(text)}", file=self.err, flush=True)
+        print(wrapped(f"localspec: {clean_line(text)}", self.err), file=self.err, flush=True)
 
     def tell_trouble(self) -> None:
         """Say once why nothing is saved, and once that all is again; a disk may fill up at any time."""

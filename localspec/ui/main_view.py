@@ -74,17 +74,21 @@ class MainView:
         session = self._session
         if self._holds is not None and not self._holds():
             self.tell("")
-        left = session.state.line() + (" · answering, Esc stops" if session.busy else "")
-        if session.talk.system:
-            left += " · system prompt"
-        if session.asking.work is not None:
-            left += " · tools"
-        if session.talk.history.trouble:
-            left = f"not saved · {left}"
         n_ctx = None if session.state.ready is None else session.state.ready.n_ctx
-        self._status.tell(left, status(session.exchange, n_ctx, session.context_tokens()))
+        figures = status(session.latest, n_ctx, session.context_tokens())
+        self._status.tell(self._state_forms(), figures)
         if self._stats.display:
             self._stats.tell(lambda width: stats(session.exchange, width))
+
+    def _state_forms(self) -> list[str]:
+        """Return what the engine is at, the longest form first."""
+        session = self._session
+        name = ("not saved · " if session.talk.history.trouble else "") + session.state.line()
+        marks = " · system prompt" if session.talk.system else ""
+        marks += " · tools" if session.asking.work is not None else ""
+        if session.busy:
+            return [f"{name} · answering, Esc stops{marks}", f"{name} · Esc stops", name]
+        return [name + marks, name]
 
     def tell_place(self) -> None:
         """Say where the end is while it is out of sight."""

@@ -1,6 +1,6 @@
 """The pairs that a user can choose from, as a list shows them: what suits this machine first. No Textual."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -28,7 +28,9 @@ class PairChoice:
         about: what it is good for.
         recommended: whether it is one of the few that suit this machine best.
         tokens_per_s: the speed that is foreseen without drafting; None where nothing was measured.
-        drafts: whether its draft model could make it faster here; None where it has none, or nobody asked.
+        drafts: whether its draft model could make it faster here; None where it has none, that is not sure, or nobody
+            asked.
+        own: whether the user fetched or imported it.
     """
 
     name: str
@@ -39,6 +41,7 @@ class PairChoice:
     recommended: bool = False
     tokens_per_s: float | None = None
     drafts: bool | None = None
+    own: bool = False
 
     def row(self, name_width: int, *, loaded: bool = False) -> str:
         """Return all that fits one line, the most important first: 33 columns, and what it is good for."""
@@ -70,7 +73,9 @@ class PairChoice:
 
 
 def choices(memories: Sequence[Memory] = (), registry: Registry | None = None) -> list[PairChoice]:
-    """Return the pairs whose files are known: what is recommended, then the others by size, and what does not fit last.
+    """Return the models whose files are known: the user's own, what is recommended, then the others by size.
+
+    Of each kind, what does not fit comes last. Draft models are left out.
 
     Args:
         memories: of this machine, whose speed was measured; without them nothing is recommended.
@@ -85,15 +90,34 @@ def choices(memories: Sequence[Memory] = (), registry: Registry | None = None) -
         target = registry.find(pair.target)
         if target is not None:
             found.append(_choice(pair, target, memories, free, registry, pair.name in proposed))
+    known = {registry.find(name) for each in registry.pairs.values() for name in _models_of(each)}
+    for entry in (*registry.models.values(), *_imported()):
+        if entry not in known:
+            pair = PairEntry(entry.name, entry.name, "lookup", None, "")
+            choice = _choice(pair, entry, memories, free, registry, recommended=False)
+            found += [choice] if choice.here else []
     return sorted(
         found,
         key=lambda each: (
+            not each.own,
             proposed.index(each.name) if each.recommended else len(proposed),
             each.fits is False,
             each.name == toy,
             each.size_bytes or 0,
         ),
     )
+
+
+def _models_of(pair: PairEntry) -> list[str]:
+    return [pair.target, pair.draft_model] if pair.draft_model else [pair.target]
+
+
+def _imported() -> Iterable[ModelEntry]:
+    if not (data_dir() / "imports.toml").exists():
+        return ()
+    from localspec.models.names import load_imports  # noqa: PLC0415 - numpy comes with it
+
+    return load_imports(data_dir()).values()
 
 
 def measured_choices() -> list[PairChoice]:
@@ -120,7 +144,7 @@ def _choice(
 ) -> PairChoice:
     size = target.size_bytes if target.is_known else None
     here = target.is_known and Store(data_dir()).path_of(target) is not None
-    found = best(pair, registry, memories)
+    found = best(pair.name, target, memories)
     fits = None if free is None or size is None else size + BESIDE_BYTES <= free
     if memories and size is not None:
         fits = found is not None
@@ -133,6 +157,7 @@ def _choice(
         recommended,
         None if found is None else found.tokens_per_s,
         _drafts(pair, target, registry) if recommended else None,
+        own=here and pair.name != registry.default_pair,
     )
 
 

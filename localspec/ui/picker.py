@@ -12,9 +12,12 @@ LEAVE = "\0leave"
 """What the first picker returns where the user wants no model."""
 _ALL = "\0all"
 _KEYS = "Enter chooses · Esc closes"
-_KEYS_FIRST = "Enter chooses · a lists all · n quits"
+_KEYS_FIRST = "Enter chooses · a all · n quits"
 
 _FIRST = "These suit this machine best. Enter makes one your default model."
+_OWN_FIRST = (
+    "You have these, and others suit this machine best. Enter makes one your default model."
+)
 _LATER = "★ suits this machine · ● loaded · download size · tokens/s on this machine"
 _LOOKING = "looking at this machine"
 _OFFLINE = "You are offline: these models are on this machine."
@@ -38,7 +41,10 @@ class Picker(ListSheet):
     def __init__(self, loaded: str, *, first: bool = False, offline: bool = False) -> None:
         self._loaded, self._few, self._first, self._offline = loaded, first, first, offline
         self._pairs, self._words = self._possible(choices()), ""
-        note = _OFFLINE if offline else _FIRST if first else _LATER
+        owned = any(each.own for each in self._pairs)
+        note = _OFFLINE if offline else _LATER
+        if first and not offline:
+            note = _OWN_FIRST if owned else _FIRST
         title = "Choose a model" if first else "Models"
         super().__init__(
             title,
@@ -94,7 +100,7 @@ class Picker(ListSheet):
             return [
                 SheetRow("", "no models on this machine", "go online, or give a file with --target")
             ]
-        best = [each for each in self._pairs if each.recommended]
+        best = [each for each in self._pairs if each.recommended or each.own]
         self.list.set_class(not (self._few and best), "lines")
         if self._few and best:
             rows = [SheetRow(each.name, each.name, each.hint) for each in best]

@@ -62,7 +62,7 @@ def _tell_news(front: Lines) -> None:
 
 
 async def _send(front: Lines, text: str) -> None:
-    found = commands.parse(text)
+    found = commands.parse(text, typed=front.ask is not None)
     if found is not None:
         await commands.run(front, *found)
     else:

@@ -4,16 +4,17 @@ from typing import ClassVar
 
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.containers import Horizontal, Vertical, VerticalScroll
+from textual.containers import Horizontal, VerticalScroll
 from textual.content import Content
 from textual.screen import ModalScreen
 from textual.widgets import Static
 
+from localspec.display import shortened
 from localspec.ui.clean import clean, clean_line
-from localspec.ui.colours import keys_of
 from localspec.ui.exchange import Exchange
 from localspec.ui.hanging import Hanging
 from localspec.ui.race import Race
+from localspec.ui.sheets import Frame
 
 _REDRAW_S = 0.2
 _NAMES = ("with drafting", "without")
@@ -35,8 +36,7 @@ class RaceSheet(ModalScreen[None]):
         self._race = race
         self._lanes = [Hanging(), Hanging()]
         self._heads = [Static(markup=False, classes="head"), Static(markup=False, classes="head")]
-        self._sheet = Vertical(classes="sheet race")
-        self._sheet.border_title = "Race"
+        self._sheet = Frame("Race", "", "race")
         self._verdict = Static(classes="verdict", markup=False)
 
     def compose(self) -> ComposeResult:
@@ -63,9 +63,10 @@ class RaceSheet(ModalScreen[None]):
             lane = race.lanes[index] if index < len(race.lanes) else None
             room = head.content_size.width - _FIGURES
             bar = speed_bar(lane, fastest, room, _COLOURS[index])
-            head.update(Content("\n").join([head_line(_NAMES[index], lane), bar]))
+            line = head_line(_NAMES[index], lane, head.content_size.width)
+            head.update(Content("\n").join([line, bar]))
             self._lanes[index].show(text_of(lane, fork))
-        self._sheet.border_subtitle = keys_of("Esc closes" if race.done else "Esc stops")
+        self._sheet.tell_keys("Esc closes" if race.done else "Esc stops")
         self._verdict.update(clean_line(race.verdict()))
         if not race.done:
             self.query_one(VerticalScroll).scroll_end(animate=False)
@@ -78,14 +79,15 @@ class RaceSheet(ModalScreen[None]):
             self._race.stop()
 
 
-def head_line(name: str, lane: Exchange | None) -> Content:
-    """Return what stands above a lane: its name, and how long it wrote."""
+def head_line(name: str, lane: Exchange | None, width: int) -> Content:
+    """Return what stands above a lane: its name, and how long it wrote, as far as there is room."""
     if lane is None:
-        return Content.assemble((name, "bold"), " · waits")
-    if lane.finished is None:
-        return Content.assemble((name, "bold"), f" · {lane.tokens} tokens")
-    seconds = lane.finished.reply.decode_s
-    return Content.assemble((name, "bold"), f" · {lane.tokens} tokens in {seconds:.1f} s")
+        told = "waits"
+    elif lane.finished is None:
+        told = f"{lane.tokens} tokens"
+    else:
+        told = f"{lane.tokens} tokens in {lane.finished.reply.decode_s:.1f} s"
+    return Content(shortened(f"{name} · {told}", width)).stylize("bold", 0, len(name))
 
 
 def speed_bar(lane: Exchange | None, fastest: float, width: int, colour: str) -> Content:

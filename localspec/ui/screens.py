@@ -62,22 +62,26 @@ class Screens:
         self.theme = ""
         self.opened: tuple[str, Screen[Any]] | None = None
 
-    async def run(self, name: str, argument: str = "") -> None:
-        """Run a command; what cannot be done is told."""
+    async def run(self, name: str, argument: str = "") -> bool:
+        """Run a command; what cannot be done is told. Return whether it could."""
         self.tell("")
         before = self._app.screen
-        await self.attempt(run(self, BY_NAME[name], argument))
+        done = await self.attempt(run(self, BY_NAME[name], argument))
         if self._app.screen is not before:
             self.opened = name, self._app.screen
+        return done
 
-    async def attempt(self, doing: Awaitable[None]) -> None:
-        """Do something that may fail; if it does, tell why."""
+    async def attempt(self, doing: Awaitable[None]) -> bool:
+        """Do something that may fail; if it does, tell why. Return whether it did not."""
         try:
             await doing
         except StillAnswering as error:
             self.tell(str(error), lambda: self.session.busy)
         except (LocalspecError, OSError) as error:
             self.tell(str(error))
+        else:
+            return True
+        return False
 
     def tell(self, text: str, holds: Callable[[], object] | None = None) -> None:
         """Show one line of news above the composer, as long as it holds; see `MainView.tell`."""

@@ -85,6 +85,14 @@ class Session:
         return self.asking.exchange
 
     @property
+    def latest(self) -> Exchange | None:
+        """The last request for an answer; None where other models were loaded since, of which its figures say nothing."""
+        exchange = self.exchange
+        if exchange is not None and exchange.model not in {"", self.models.name}:
+            return None
+        return exchange
+
+    @property
     def race(self) -> Race | None:
         """The last race."""
         return self.asking.race
@@ -119,6 +127,17 @@ class Session:
         self.asking.break_off()
         self.models.restart()
         self._restore_state()
+
+    def farewell(self) -> str:
+        """Return, on one line, what is kept of the conversation and how to go on with it; empty where nothing was said."""
+        talk = self.talk
+        if talk.conversation is None or not talk.messages:
+            return ""
+        if talk.history.trouble:
+            return f"not saved: {talk.history.trouble}"
+        latest = talk.conversation == talk.history.latest()
+        how = "`localspec chat --continue` resumes it" if latest else "F7 in the chat opens it"
+        return f"kept as conversation {talk.conversation}: {how}"
 
     def close(self) -> None:
         """Keep what the models have evaluated, and end the engine."""
@@ -270,7 +289,7 @@ class Session:
 
     def context_tokens(self) -> int:
         """Return how many tokens of the context are in use, as far as the engine said."""
-        return self._counted if self.exchange is None else self.exchange.context_tokens
+        return self._counted if self.latest is None else self.latest.context_tokens
 
     def save_state(self) -> None:
         """Have the engine keep what it evaluated for this conversation, unless it is still at it."""

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, TypeVar
+from typing import ClassVar
 
 from rich.console import RenderableType
 from rich.text import Text
@@ -12,15 +12,15 @@ from textual.binding import Binding, BindingType
 from textual.containers import Vertical, VerticalScroll
 from textual.content import Content
 from textual.screen import ModalScreen
-from textual.widget import Widget
 from textual.widgets import Input, OptionList, Static
 from textual.widgets.option_list import Option
 
+from localspec.display import shortened
 from localspec.ui.clean import clean, clean_line
 from localspec.ui.colours import keys_of
 
-W = TypeVar("W", bound=Widget)
 _TEXT = 30
+_BESIDE_KEYS = len("╰─  ─╯")
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,10 +40,28 @@ class SheetRow:
     aside: str = ""
 
 
-def entitled(sheet: W, title: str, keys: str) -> W:
-    """Return a sheet with its title and what can be pressed on its border."""
-    sheet.border_title, sheet.border_subtitle = Content(clean_line(title)), keys_of(keys)
-    return sheet
+class Frame(Vertical):
+    """What a sheet is in.
+
+    Args:
+        title: on its border.
+        keys: what can be pressed, on its border below, as far as there is room.
+        classes: of its style.
+    """
+
+    def __init__(self, title: str, keys: str, classes: str = "") -> None:
+        super().__init__(classes=f"sheet {classes}")
+        self.border_title = Content(clean_line(title))
+        self._keys = keys
+
+    def tell_keys(self, keys: str) -> None:
+        """Say what can be pressed now."""
+        self._keys = keys
+        self.border_subtitle = keys_of(shortened(keys, self.outer_size.width - _BESIDE_KEYS))
+
+    def on_resize(self) -> None:
+        """Say as much of it as there is room for."""
+        self.tell_keys(self._keys)
 
 
 class ListSheet(ModalScreen[str | None]):
@@ -84,7 +102,7 @@ class ListSheet(ModalScreen[str | None]):
 
     def compose(self) -> ComposeResult:
         """Return the sheet."""
-        with entitled(Vertical(classes="sheet"), self._title, self._keys):
+        with Frame(self._title, self._keys):
             if self._note:
                 yield Static(Content(clean(self._note)), classes="hint")
             if self._search is not None:
@@ -183,7 +201,7 @@ class LineSheet(ModalScreen[str | None]):
 
     def compose(self) -> ComposeResult:
         """Return the sheet."""
-        with entitled(Vertical(classes="sheet"), self._title, "Enter saves · Esc cancels"):
+        with Frame(self._title, "Enter saves · Esc cancels"):
             if self._note:
                 yield Static(Content(clean(self._note)), classes="hint")
             yield Input(clean_line(self._value), compact=True)
@@ -212,7 +230,9 @@ class TextSheet(ModalScreen[None]):
 
     def compose(self) -> ComposeResult:
         """Return the sheet."""
-        with entitled(VerticalScroll(classes="sheet"), self._title, "Esc closes"):
+        with VerticalScroll(classes="sheet") as frame:
+            frame.border_title = Content(clean_line(self._title))
+            frame.border_subtitle = keys_of("Esc closes")
             yield Static(self._body)
 
     def on_mount(self) -> None:

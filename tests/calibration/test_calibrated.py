@@ -67,6 +67,7 @@ def measuring(data: Path, monkeypatch: pytest.MonkeyPatch) -> Measuring:
     measuring = Measuring()
     monkeypatch.setattr(module, "measure_pass_costs", measuring.costs)
     monkeypatch.setattr(module, "safe_widths", measuring.widths)
+    monkeypatch.setattr(module, "taken_by_others", lambda: (0.0, 2))
     return measuring
 
 
@@ -122,6 +123,20 @@ def test_a_disturbed_measurement_is_repeated_by_the_next_two_runs_and_the_fastes
     assert len(measuring.counted) == 3
     assert seen[0] == pytest.approx((0.01, 0.03))
     assert seen[1] == seen[2] == seen[4] == pytest.approx((0.01, 0.01))
+
+
+def test_the_last_repetition_waits_until_other_programs_rest(
+    measuring: Measuring, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    measuring.spread, others = 1.9, [1.2]
+    monkeypatch.setattr(module, "taken_by_others", lambda: (others[0], 2))
+    target = weights(tmp_path / "big")
+    seen = [calibrated(target).costs for _ in range(4)]
+    assert len(measuring.counted) == 2
+    assert not seen[-1].sure
+    others[0] = 0.1
+    assert calibrated(target).costs.sure
+    assert len(measuring.counted) == 3
 
 
 def test_a_disturbed_measurement_is_repeated_until_an_undisturbed_one(
@@ -215,6 +230,7 @@ def test_real_weights_are_measured_and_then_never_again(
         for role, schedule in module._SCHEDULES.items()
     }
     monkeypatch.setattr(module, "_SCHEDULES", short)
+    monkeypatch.setattr(module, "taken_by_others", lambda: None)
     shares: list[tuple[Role, float]] = []
     calibrated(real, real, on_progress=lambda *share: shares.append(share))
     assert {role for role, _ in shares} == {Role.TARGET, Role.DRAFT_MODEL}

@@ -11,9 +11,12 @@ import pytest
 from click.testing import CliRunner, Result
 
 from localspec.cli.root import localspec
+from localspec.config.files import user_file
 from localspec.errors import LocalspecError, ModelUnavailable, UsageError
 from localspec.history.archive import History
 from localspec.messages import Message
+from tests.chat.toy_calls import HERMES
+from tests.models.gguf_builder import Tensor, build, model_values
 
 Call = Callable[..., Result]
 
@@ -67,7 +70,9 @@ def test_what_cannot_be_set_changes_nothing(
 def test_a_model_is_a_pair_or_a_target_and_never_both(
     call: Call, settings: Callable[[], dict[str, Any]]
 ) -> None:
-    call("config", "set", "model", "qwen2.5-coder:1.5b")
+    told = call("config", "set", "model", "qwen2.5-coder:1.5b").stderr
+    assert told.startswith("qwen2.5-coder:1.5b is now your default model, in ")
+    assert "pair" not in told.replace(str(user_file().parent), "")
     assert settings() == {"pair": "qwen2.5-coder-1.5b"}
     call("config", "set", "model", "qwen2.5-coder-0.5b")
     assert settings() == {"target": "qwen2.5-coder-0.5b"}
@@ -119,6 +124,34 @@ def test_search_lists_what_fits_the_smallest_first(call: Call) -> None:
     assert {"smollm2-135m", "gemma3-270m"} <= set(names)
     with pytest.raises(ModelUnavailable):
         call("search", "frobnicate")
+
+
+def test_search_and_show_tell_which_models_can_call_tools(call: Call) -> None:
+    lines = call("search").stdout.splitlines()
+    marked = {line.split()[0]: "  tools  " in line for line in lines}
+    assert marked["qwen3-4b"]
+    assert not marked["gemma3-4b"]
+    known = {each["name"]: each["tools"] for each in json.loads(call("search", "--json").stdout)}
+    assert (known["qwen3-4b"], known["gemma3-4b"], known["qwen3.8-27b"]) == (True, False, None)
+    for name, told in (("qwen3-4b", "yes"), ("gemma3-4b", "no")):
+        facts = dict(line.split(None, 1) for line in call("show", name).stdout.splitlines())
+        assert facts["tools"] == told
+    assert "tools" not in call("show", "qwen3.8-27b").stdout
+
+
+@pytest.mark.parametrize(
+    ("template", "told"), [(HERMES, True), ("{{ messages }}", False), (None, False)]
+)
+def test_of_a_file_its_own_template_says_whether_it_can_call_tools(
+    call: Call, tmp_path: Path, template: str | None, told: bool
+) -> None:
+    values = model_values()
+    del values["tokenizer.chat_template"]
+    values |= {} if template is None else {"tokenizer.chat_template": template}
+    content = build(values, [Tensor("weights", (8, 4))], data_bytes=128)
+    (tmp_path / "mine.gguf").write_bytes(content)
+    shown = json.loads(call("show", str(tmp_path / "mine.gguf"), "--json").stdout)
+    assert shown["tools"] is told
 
 
 def test_history_is_listed_searched_shown_and_exported(call: Call, tmp_path: Path) -> None:

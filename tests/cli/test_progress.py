@@ -6,8 +6,8 @@ import pytest
 
 from localspec.cli import progress, redrawn_line
 from localspec.cli.progress import ProgressLine
-from localspec.cli.progress_text import cut, download_text
-from localspec.display import cells_of, duration_text
+from localspec.cli.progress_text import download_text
+from localspec.display import cells_of, cut, duration_text
 from localspec.models.transfer import Progress
 
 

@@ -83,6 +83,11 @@ def test_where_drafting_is_off_its_price_is_told() -> None:
     assert USUAL_CHANCE == 0.75
 
 
+def test_a_price_that_was_measured_beside_other_programs_is_not_told() -> None:
+    note = forecast([PLAIN], PairCosts(TARGET, DEAR, sure=False), None).note
+    assert note.startswith("not sure yet whether the draft model pays")
+
+
 @pytest.mark.parametrize("draft_model", [None, CHEAP])
 def test_where_it_would_cost_nothing_nothing_is_told(draft_model: PassCosts | None) -> None:
     assert forecast([PLAIN], PairCosts(TARGET, draft_model), 0.9).note == ""

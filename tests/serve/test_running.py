@@ -9,8 +9,10 @@ from pathlib import Path
 
 import httpx
 import pytest
+from click.testing import CliRunner
 
 from localspec.cli.listening import listening
+from localspec.cli.root import localspec as cli
 from localspec.errors import UsageError
 from localspec.serve.running import Running, announced, directory, runs, servers
 from tests.cli.command import PLAIN, Done, assert_one_complaint, localspec
@@ -67,9 +69,20 @@ def test_a_file_is_never_taken_for_a_socket(tmp_path: Path) -> None:
         pass
 
 
+@pytest.mark.usefixtures("place")
+def test_servers_are_listed_under_what_each_column_is() -> None:
+    with announced(ME):
+        heading, row = CliRunner().invoke(cli, ["ps"], standalone_mode=False).stdout.splitlines()
+    assert heading.split() == ["PID", "SINCE", "MODEL", "ADDRESS"]
+    assert row.split()[0] == str(ME.pid)
+    for column, text in (("MODEL", ME.model), ("ADDRESS", ME.addresses[0])):
+        assert row[heading.index(column) :].startswith(text)
+
+
 def test_where_no_server_runs_there_is_nothing_to_stop(bare_machine: dict[str, str]) -> None:
     listed = localspec("ps", env=bare_machine)
     assert (listed.code, listed.out) == (0, "")
+    assert "no server is running" in listed.err
     assert_one_complaint(localspec("stop", env=bare_machine), 2)
     done = localspec("stop", "smollm2-135m", env=bare_machine)
     assert_one_complaint(done, 2)

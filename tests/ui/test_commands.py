@@ -35,6 +35,28 @@ def test_an_unknown_command_is_refused() -> None:
 
 
 @pytest.mark.parametrize(
+    ("line", "meant"),
+    [
+        ("/exprot md", "did you mean /export or /exit?"),
+        ("/colours", "/help lists them"),
+        ("/modle", "did you mean /model?"),
+    ],
+)
+def test_an_unknown_command_is_refused_with_what_is_known_near_it(line: str, meant: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        parse(line)
+    assert meant in str(caught.value)
+    assert ("did you mean" in meant) == ("did you mean" in str(caught.value))
+
+
+@pytest.mark.parametrize("line", ["exit", "quit", " Exit "])
+def test_a_person_leaves_by_a_bare_word(line: str) -> None:
+    assert parse(line, typed=True) == (BY_NAME["quit"], "")
+    assert parse(line) is None  # a line on a pipe is a question
+    assert parse(f"how do I {line}?", typed=True) is None
+
+
+@pytest.mark.parametrize(
     "text", ["/etc/passwd is what?", "//", "/", "hello /new", " /new", "/usr/bin"]
 )
 def test_a_path_is_no_command(text: str) -> None:

@@ -81,6 +81,78 @@ def test_keys_that_leave(keys: list[str], tmp_path: Path) -> None:
     drive(leave, tmp_path)
 
 
+def test_a_bare_word_leaves_and_in_quotes_it_is_a_question(tmp_path: Path) -> None:
+    async def leave(chat: Chat) -> None:
+        await chat.ask('"""exit"""')
+        assert chat.contents[0] == "exit"
+        await chat.run("quit")
+        assert chat.app._exit
+        assert len(chat.contents) == 2
+
+    drive(leave, tmp_path)
+
+
+def test_in_lines_a_bare_word_leaves_where_a_person_types(tmp_path: Path) -> None:
+    assert said(tmp_path, "one?", "exit", "two?", person=True)[1].count("Hello") == 1
+    assert said(tmp_path, "one?", "exit", "two?")[1].count("Hello") == 3
+
+
+@pytest.mark.parametrize(
+    ("sent", "told"),
+    [
+        ("/exprot md", "did you mean /export"),
+        ("/set temprature 1", "temprature"),
+        ("/rename", "usage: /rename TITLE"),
+    ],
+)
+def test_a_command_that_is_refused_stays_to_be_mended(sent: str, told: str, tmp_path: Path) -> None:
+    async def send(chat: Chat) -> None:
+        await chat.ready()
+        await chat.run(sent)
+        assert told in " ".join(chat.text().split())
+        assert chat.app.view.entry.composer.text == sent
+        await chat.run("/stats")
+        assert chat.app.view.entry.composer.text == ""
+
+    drive(send, tmp_path)
+
+
+def test_who_leaves_is_told_what_is_kept_and_how_to_go_on(tmp_path: Path) -> None:
+    async def talk(chat: Chat) -> None:
+        assert chat.session.farewell() == ""
+        await chat.ask("one")
+        resumes = "kept as conversation 1: `localspec chat --continue` resumes it"
+        assert chat.session.farewell() == resumes
+        await chat.press("ctrl+n")
+        assert chat.session.farewell() == ""
+        await chat.ask("two")
+        await chat.run("/history #1")
+        told = chat.session.farewell()
+        assert told == "kept as conversation 1: F7 in the chat opens it"
+        chat.session.talk.history._database.trouble = "the disk is full"
+        assert chat.session.farewell() == "not saved: the disk is full"
+
+    drive(talk, tmp_path)
+
+
+def test_the_speed_of_another_model_is_not_told(tmp_path: Path) -> None:
+    def figures(chat: Chat) -> str:
+        return chat.text().splitlines()[-1]
+
+    async def switch(chat: Chat) -> None:
+        await chat.ask("one")
+        await chat.until(lambda: "tokens/s" in figures(chat))
+        await chat.run("/model other")
+        await chat.until(lambda: chat.session.models.name == "other")
+        await chat.until(lambda: "tokens/s" not in figures(chat))
+        # Its own count of the conversation stands there, and not nothing.
+        await chat.until(lambda: chat.session.context_tokens() > 0)
+        await chat.ask("two")
+        await chat.until(lambda: "tokens/s" in figures(chat))
+
+    drive(switch, tmp_path, {"pass_s": 0.001})
+
+
 def test_ctrl_z_suspends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def suspend(chat: Chat) -> None:
         asked: list[str] = []

@@ -76,6 +76,23 @@ def test_what_suits_this_machine_comes_first_then_the_toy_and_what_does_not_fit(
     assert [each.drafts for each in found] == [True, None, None, None]
 
 
+def test_what_the_user_has_comes_first_imported_models_too(
+    registry: Registry, tmp_path: Path
+) -> None:
+    blobs = tmp_path / "data" / "blobs"
+    blobs.mkdir(parents=True)
+    for sha256, size in (("a", 100_000_000), ("c", 500 * GB), ("d", 10)):
+        with (blobs / (sha256 * 64)).open("wb") as file:
+            file.truncate(size)
+    (tmp_path / "data" / "imports.toml").write_text(
+        f'[models.mine]\nsize_bytes = 10\nsha256 = "{"d" * 64}"\norigin = "/tmp/mine.gguf"\n'
+    )
+    found = choices(memory(28 * GB), registry)
+    # The draft model of another is no model to choose, and the toy is not what anybody wanted.
+    assert [each.name for each in found] == ["mine", "plain", "large", "best", "toy"]
+    assert [each.own for each in found] == [True, True, True, False, False]
+
+
 def test_one_line_has_all_that_matters_and_nothing_twice(registry: Registry) -> None:
     rows = [each.row(5, loaded=each.name == "toy") for each in choices(memory(28 * GB), registry)]
     assert rows == [

@@ -32,6 +32,7 @@ def said(
     pair: str | None = "toy",
     quiet: bool = False,
     greets: bool = False,
+    person: bool = False,
 ) -> tuple[int, str, str]:
     """Talk in lines; return the exit code, the answers and the news."""
     talk = Talk(History(folder / "history"))
@@ -40,7 +41,8 @@ def said(
     )
     out, err = io.StringIO(), io.StringIO()
     preferences = Preferences(personas={"pirate": "Arr."})
-    front = Lines(session, preferences, out, err, terminal=terminal, quiet=quiet)
+    ask = (lambda _: "n") if person else None
+    front = Lines(session, preferences, out, err, terminal=terminal, quiet=quiet, ask=ask)
     if resume is not None:
         session.resume(resume)
     try:

@@ -463,6 +463,24 @@ def test_models_are_filtered_by_what_is_typed_and_stay_in_their_places(
     drive(look, tmp_path)
 
 
+@pytest.mark.parametrize(
+    ("columns", "keys"),
+    [
+        (80, "Enter opens · Ctrl+R renames · Ctrl+X deletes · Ctrl+E exports ─╯"),
+        (40, "Enter opens · Ctrl+R renames ─╯"),
+    ],
+)
+def test_what_can_be_pressed_is_told_in_whole_words(
+    columns: int, keys: str, tmp_path: Path
+) -> None:
+    async def look(chat: Chat) -> None:
+        await chat.ask("one?")
+        await open_sheet(chat, "/history", HistorySheet)
+        await chat.until(lambda: keys in chat.text())
+
+    drive(look, tmp_path, size=(columns, 24))
+
+
 def test_stats_and_lens_are_closed_by_their_key_or_by_esc(tmp_path: Path) -> None:
     async def look(chat: Chat) -> None:
         await chat.ask("one?")

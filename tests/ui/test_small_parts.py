@@ -20,21 +20,26 @@ ANSWER = "Look:\n\n```python\nx = 1\n```\n\nand\n\n~~~\ny\n~~~\n"
 
 def test_a_line_keeps_what_is_wanted_most() -> None:
     right = ["20 tokens/s · context 3% ░░", "20 tokens/s · context 3%", "context 3%"]
-    assert fitted("model", right, 35).endswith("  20 tokens/s · context 3% ░░")
-    assert fitted("model", right, 32).endswith("  20 tokens/s · context 3%")
-    assert fitted("a very long name of a model", right, 30) == "a very long name …  context 3%"
-    assert fitted("a very long name of a model", right, 12) == "a very long…"
-    assert fitted("model", [], 12) == "model       "
+    assert fitted(["model"], right, 35).endswith("  20 tokens/s · context 3% ░░")
+    assert fitted(["model"], right, 32).endswith("  20 tokens/s · context 3%")
+    busy = ["model · answering, Esc stops", "model · Esc stops", "model"]
+    assert fitted(busy, right, 40) == "model · answering, Esc stops  context 3%"
+    assert fitted(busy, right, 39) == "model · Esc stops            context 3%"
+    assert fitted(busy, right, 28) == "model             context 3%"
+    assert fitted(["model"], [], 12) == "model       "
+
+
+def test_a_line_is_cut_between_words() -> None:
+    right = ["context 3%"]
+    assert fitted(["a very long name of a model"], right, 30) == "a very long name…   context 3%"
+    assert fitted(["a very long name of a model"], right, 12) == "a very long…"
+    assert fitted(["a-very-long-name"], right, 12) == "a-very-long…"
 
 
 @pytest.mark.parametrize("width", range(1, 70))
 def test_a_line_is_never_wider_than_the_screen(width: int) -> None:
-    assert (
-        cell_len(
-            fitted("日本語モデル · answering", ["20 tokens/s · context 3%", "context 3%"], width)
-        )
-        <= width
-    )
+    left = ["日本語モデル · answering", "日本語モデル"]
+    assert cell_len(fitted(left, ["20 tokens/s · context 3%", "context 3%"], width)) <= width
 
 
 def test_a_copy_is_the_answer_a_block_of_its_code_or_everything() -> None:

@@ -117,17 +117,20 @@ def could_pay(costs: PassCosts, count: int, longest: int) -> bool:
     )
 
 
-def draft_model_could_win(costs: PairCosts, longest: int, count: int = 1) -> bool:
+def draft_model_could_win(
+    costs: PairCosts, longest: int, count: int = 1, by: float = WORTH_TRYING
+) -> bool:
     """Say whether drafts of up to `longest` tokens by the draft model could ever pay.
 
     Args:
         costs: of the pair's passes.
         longest: most tokens of a draft.
         count: how many sequences share the passes, all of them drafting.
+        by: the speed-up that they have to reach; see `could_win`.
     """
     if costs.draft_model is None:
         return False
-    return could_win(_share(costs.target, count), _share(costs.draft_model, count), longest)
+    return could_win(_share(costs.target, count), _share(costs.draft_model, count), longest, by)
 
 
 def _share(costs: PassCosts, count: int) -> PassCosts:
