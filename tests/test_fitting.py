@@ -6,7 +6,7 @@ import pytest
 
 from localspec.errors import ModelLoadError
 from localspec.launch import fit as fitting
-from localspec.launch.fit import free_memory, plan_fit, sequences_that_fit
+from localspec.launch.fit import context_with_room, free_memory, plan_fit, sequences_that_fit
 from localspec.llama.devices import Device
 from localspec.models.fit import Machine, Place
 from localspec.models.gguf import GgufHeader, parse_header, read_header
@@ -76,6 +76,41 @@ def test_what_is_asked_for_is_what_is_reckoned(headers: tuple[GgufHeader, GgufHe
     with pytest.raises(ModelLoadError, match="does not fit"):  # mapped, and repacked beside it
         cpu_bytes(load_mode="mmap")
     assert cpu_bytes(load_mode="mmap", repack=False) == usual
+
+
+@pytest.mark.parametrize(
+    ("free_gb", "options", "n_ctx"),
+    [
+        (64, {}, 16384),
+        (10, {}, 8192),  # 0.5 GB more of the cache alone
+        (6, {}, None),
+        (64, {"kv_type": "f32"}, 16384),
+        (16, {"kv_type": "f32"}, 8192),
+    ],
+)
+def test_a_conversation_gets_a_context_that_takes_little_of_what_is_free(
+    headers: tuple[GgufHeader, GgufHeader],
+    free_gb: int,
+    options: dict[str, str],
+    n_ctx: int | None,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(fitting, "free_ram_bytes", lambda: free_gb * GB)
+    asked = LoadOptions(gpu_layers=0, **options)  # type: ignore[arg-type]
+    assert context_with_room(headers[0], None, asked) == n_ctx
+
+
+@pytest.mark.usefixtures("machine")
+def test_layers_do_not_leave_a_gpu_for_a_larger_context(
+    headers: tuple[GgufHeader, GgufHeader],
+) -> None:
+    """Both models fill the two GPUs nearly, and all layers of the target stay there."""
+    found = context_with_room(*headers, LoadOptions())
+    usual = plan_fit(*headers)
+    larger = plan_fit(*headers, LoadOptions(n_ctx=found))
+    assert usual is not None
+    assert larger is not None
+    assert (larger.target_layers, larger.draft_layers) == (usual.target_layers, usual.draft_layers)
 
 
 def test_nothing_is_planned_where_it_cannot_be_known(

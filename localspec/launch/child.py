@@ -58,7 +58,8 @@ class RuntimeFactory:
         self._assistant = None
         gc.collect()
         give_back_memory()
-        plan = make_plan(options, parallel=self._parallel)
+        # One conversation grows; several share the memory.
+        plan = make_plan(options, parallel=self._parallel, roomy=self._parallel == 1)
         runtime = load(
             plan,
             cancel,

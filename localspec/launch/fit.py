@@ -1,5 +1,6 @@
 """Asks this machine for its free memory, and plans how a pair fits into it."""
 
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from localspec.errors import ModelFileError, ModelLoadError, PairMismatch
@@ -20,6 +21,8 @@ from localspec.options import LoadOptions
 from localspec.resources import free_ram_bytes
 
 _USUAL_N_CTX = 4096  # what LoadOptions means by None
+_ROOMY = (16384, 8192)
+_OF_WHAT_IS_LEFT = 0.25
 _MAPPED = {"mmap", "mlock"}
 
 
@@ -47,6 +50,48 @@ def plan_fit(
     if machine is None or shape is None or (small is None and draft_model is not None):
         return None
     return fit(shape, small, _wish(options, on_gpu=bool(machine.gpus)), machine)
+
+
+def context_with_room(
+    target: GgufHeader, draft_model: GgufHeader | None, options: LoadOptions
+) -> int | None:
+    """Return how many tokens of context a conversation gets that nobody gave a size: as many as cost it little.
+
+    What they take beyond the usual context is a quarter at most of the memory that this leaves free, and nothing is
+    given up for it.
+
+    Args:
+        target: the model's header.
+        draft_model: the draft model's; None without one.
+        options: how they are loaded, of the usual context.
+
+    Returns:
+        None where the usual one it is.
+
+    Raises:
+        ModelLoadError: the target does not fit, even with the usual one.
+    """
+    usual, shape = plan_fit(target, draft_model, options), model_shape(target)
+    if usual is None or usual.shrunk or shape is None:
+        return None
+    needed, left = _needed_and_left(usual)
+    for n_ctx in sorted({min(each, shape.n_ctx_train or 0) for each in _ROOMY}, reverse=True):
+        if n_ctx <= usual.n_ctx:
+            break
+        with suppress(ModelLoadError):
+            plan = plan_fit(target, draft_model, replace(options, n_ctx=n_ctx))
+            layers = (usual.target_layers, usual.draft_layers)
+            if plan is None or (plan.target_layers, plan.draft_layers) != layers:
+                continue
+            if _needed_and_left(plan)[0] - needed <= _OF_WHAT_IS_LEFT * left:
+                return n_ctx
+    return None
+
+
+def _needed_and_left(plan: FitPlan) -> tuple[int, int]:
+    """Return the bytes that a plan takes, and those that it leaves free, of all memories."""
+    needed = sum(use.needed_bytes for use in plan.uses)
+    return needed, sum(use.place.usable_bytes for use in plan.uses) - needed
 
 
 def sequences_that_fit(

@@ -12,7 +12,7 @@ from localspec.decoding.model import Role
 from localspec.decoding.policy.batching import draft_model_could_win
 from localspec.errors import UsageError
 from localspec.launch.drafting import DraftMode, draft_mode, draft_modes
-from localspec.launch.fit import plan_fit
+from localspec.launch.fit import context_with_room, plan_fit
 from localspec.launch.names import named_models
 from localspec.llama.devices import supports_offload
 from localspec.models.entries import ModelEntry
@@ -74,6 +74,7 @@ def make_plan(
     on_download: Callable[[Progress], None] = lambda _: None,
     *,
     parallel: int | None = 1,
+    roomy: bool = False,
 ) -> LoadPlan:
     """Obtain and check what is asked for, all of it before the first, slow load begins.
 
@@ -81,6 +82,7 @@ def make_plan(
         request: what to load.
         on_download: called while a missing model is fetched.
         parallel: how many sequences there will be; None is decided by their costs.
+        roomy: take a larger context than the usual one where nobody gave a size and it costs little.
 
     Raises:
         ModelUnavailable: a model is not here and cannot be fetched.
@@ -112,6 +114,10 @@ def make_plan(
     options = request.load.exact() if request.exact else request.load
     options = options if parallel == 1 else _for_many(options)
     options = replace(options, max_rows=max(mode.rows for mode in modes))
+    if roomy and request.fit and options.n_ctx is None:
+        options = replace(
+            options, n_ctx=context_with_room(headers[0], *(headers[1:] or [None]), options)
+        )
     plan = LoadPlan(
         files[0],
         files[1] if len(files) > 1 else None,
