@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 
 from localspec.calls import Tool
 from localspec.calls.policy import CallPolicy
-from localspec.decoding.round import OFF
 from localspec.engine.ask import Ask
 from localspec.engine.process import EngineProcess
 from localspec.engine.protocol import (
@@ -118,7 +117,7 @@ class EngineClient:
         messages: Sequence[Message],
         options: ReplyOptions | None = None,
         *,
-        draft: bool = True,
+        draft: str | None = None,
         keep: int | None = None,
         aside: bool = False,
         drop_oldest: bool = False,
@@ -128,8 +127,7 @@ class EngineClient:
     ) -> int:
         """Ask for a reply, see `Ask`; return the id that its notices bear."""
         options = ReplyOptions() if options is None else options
-        mode = None if draft else OFF
-        request = Ask(0, tuple(messages), options, mode, keep, aside, drop_oldest, raw)
+        request = Ask(0, tuple(messages), options, draft, keep, aside, drop_oldest, raw)
         policy = call_policy or CallPolicy()
         return self.question(replace(request, tools=tuple(tools), call_policy=policy))
 

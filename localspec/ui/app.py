@@ -29,6 +29,7 @@ from localspec.ui.preferences import Preferences
 from localspec.ui.quoted import unquoted
 from localspec.ui.screens import Screens
 from localspec.ui.session import Session
+from localspec.ui.shown import ELSEWHERE
 
 # A second Ctrl+C within so many seconds leaves.
 _AGAIN_S = 2.0
@@ -138,12 +139,15 @@ class ChatApp(App[None]):
             told = f"{many} waiting; Esc stops this answer and returns what waits to the input line"
             self._front.tell(told, lambda: waiting)
             return
+        elsewhere = self.session.talk.went_on_elsewhere
         if self._front.editing is None:
             self.session.asking.ask(text)
         else:
             self.session.asking.ask_instead(self._front.editing, text)
             self._front.editing = None
         self.view.entry.composer.accept(typed)
+        if elsewhere:
+            self._front.tell(ELSEWHERE)
         for name in unmatched(text, self.session.folder):
             self._front.tell(f"no file matches {name}: sent as text")
         await self._front.show_answer()

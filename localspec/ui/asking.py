@@ -16,7 +16,7 @@ from localspec.ui.engine_state import EngineState, Phase
 from localspec.ui.exchange import Exchange
 from localspec.ui.model_switch import ModelSwitch
 from localspec.ui.race import Race, race_of
-from localspec.ui.settings import ChatSettings
+from localspec.ui.settings import AUTO, ChatSettings
 from localspec.ui.talk import Talk
 
 if TYPE_CHECKING:
@@ -232,13 +232,13 @@ class Asking:
         turns, options = self._talk.turns(parent), self.settings.options
         if seed is not None:
             options = replace(options, seed=seed)
-        draft, drop_oldest = self.settings.draft, self.drop_oldest
+        draft = None if self.settings.draft == AUTO else self.settings.draft
         work = self.work
         number = self._engine.ask(
             turns,
             options,
             draft=draft,
-            drop_oldest=drop_oldest,
+            drop_oldest=self.drop_oldest,
             tools=() if work is None else work.tools,
             call_policy=None if work is None else work.policy,
         )

@@ -7,6 +7,7 @@ from localspec.ui import commands
 from localspec.ui.attach import unmatched
 from localspec.ui.lines import Lines
 from localspec.ui.quoted import QUOTES, goes_on, unquoted
+from localspec.ui.shown import ELSEWHERE
 
 _INTERRUPTED = 130
 
@@ -66,7 +67,10 @@ async def _send(front: Lines, text: str) -> None:
     if found is not None:
         await commands.run(front, *found)
     else:
+        elsewhere = front.session.talk.went_on_elsewhere
         front.session.asking.ask(unquoted(text))
+        if elsewhere:
+            front.tell(ELSEWHERE)
         for name in unmatched(text, front.session.folder):
             front.tell(f"no file matches {name}: sent as text")
         await front.show_answer()

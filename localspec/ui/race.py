@@ -7,7 +7,7 @@ part of the engine's cache, and the conversation beside which they run finds its
 import secrets
 from dataclasses import dataclass, field, replace
 
-from localspec.decoding.round import StopReason
+from localspec.decoding.round import OFF, StopReason
 from localspec.engine.client import EngineClient
 from localspec.engine.protocol import EngineDied, Notice
 from localspec.messages import Message
@@ -58,7 +58,7 @@ class Race:
 
     def start(self) -> None:
         """Ask for the first answer, with drafting."""
-        self._ask(draft=True)
+        self._ask(None)
 
     def take(self, notice: Notice) -> bool:
         """Take a notice; return whether it was for this race, and for nobody else."""
@@ -66,7 +66,7 @@ class Race:
             self._died = notice.reason
         taken = any(lane.take(notice) for lane in self.lanes)
         if len(self.lanes) == 1 and self.lanes[0].finished is not None and not self.done:
-            self._ask(draft=False)
+            self._ask(OFF)
         return taken
 
     def stop(self) -> None:
@@ -106,7 +106,7 @@ class Race:
             texts = f"the texts differ from character {at + 1} on, as they may when two tokens are nearly tied"
         return f"{_ratio(with_draft, without)}; {texts}"
 
-    def _ask(self, *, draft: bool) -> None:
+    def _ask(self, draft: str | None) -> None:
         started = self.lanes[0].started if self.lanes else None
         keep = None if started is None else started.cached_tokens
         number = self.engine.ask(self.messages, self.options, draft=draft, aside=True, keep=keep)

@@ -30,6 +30,15 @@ _CONTEXT_IS_FULL = (
     SheetRow("new", "start over", "this conversation stays in the history"),
 )
 
+_DRAFTS = (
+    SheetRow("auto", "auto", "drafts where that is faster"),
+    SheetRow("off", "off", "the target alone"),
+    SheetRow("lookup", "lookup", "copies what the conversation said before"),
+    SheetRow(
+        "model", "model", "the draft model, where one is loaded; /set draft model:3 sets a length"
+    ),
+)
+
 NO_MODEL = "localspec: no model chosen: `localspec chat NAME` uses one, `localspec recommend` suggests some"
 
 _WHEN = (
@@ -250,7 +259,8 @@ class Screens:
 
         def chosen(name: str | None) -> None:
             if name == DRAFT:
-                change(name, "off" if settings.draft else "auto")
+                sheet = ListSheet(name, _DRAFTS, marked=settings.draft)
+                self._app.push_screen(sheet, lambda text: change(name, text))
             elif name:
                 line = LineSheet(name, self.session.setting(name), ABOUT[name])
                 self._app.push_screen(line, lambda text: change(name, text))

@@ -18,7 +18,7 @@ from localspec.ui.exchange import Exchange
 from localspec.ui.model_switch import ModelSwitch, name_of
 from localspec.ui.race import Race
 from localspec.ui.settings import ABOUT as ABOUT_ANSWERS
-from localspec.ui.settings import NAMES, ChatSettings
+from localspec.ui.settings import AUTO, NAMES, ChatSettings
 from localspec.ui.talk import Talk
 
 if TYPE_CHECKING:
@@ -243,7 +243,7 @@ class Session:
             self._resize(value)
             return
         settings = self.settings.changed(name, value)
-        if name == DRAFT and settings.draft and self._drafting == "off":
+        if name == DRAFT and settings.draft != "off" and self._drafting == "off":
             raise UsageError("the models were loaded with --draft off: leave that out to draft")
         self.asking.settings = settings
         self._keep_settings()
@@ -275,7 +275,7 @@ class Session:
 
     def setting(self, name: str) -> str:
         """Return how answers are made, as it is typed."""
-        if name == DRAFT and self.settings.draft:
+        if name == DRAFT and self.settings.draft == AUTO:
             return self._drafting
         if name == CONTEXT:
             asked, ready = self.models.usual.load.n_ctx, self.state.ready

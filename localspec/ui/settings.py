@@ -15,13 +15,14 @@ _KEPT = tuple(name for name in _NUMBERS if name != "seed")
 NAMES = (*_NUMBERS, "draft")
 ABOUT: Mapping[str, str] = {
     **{name: each.help.partition(". ")[0].rstrip(".") for name, each in _NUMBERS.items()},
-    "draft": "auto drafts where that is faster",
+    "draft": "auto drafts where that is faster; off, lookup, model, or one with a length: model:3",
 }
 """What each setting does, in a few words."""
 # How a setting reads that nobody set.
 _UNSET = {"seed": "random", "max_tokens": "unlimited"}
 _OFF = {"", "-", "none", "off", *_UNSET.values()}
 _CONTEXT = "ctx"
+AUTO = "auto"
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,12 +31,12 @@ class ChatSettings:
 
     Args:
         options: of every answer.
-        draft: False answers without drafting.
+        draft: how is drafted, as `--draft` has it; `auto` takes what the models were loaded to.
         n_ctx: tokens of context that were asked for in this conversation; None if none were.
     """
 
     options: ReplyOptions = field(default_factory=ReplyOptions)
-    draft: bool = True
+    draft: str = AUTO
     n_ctx: int | None = None
 
     def changed(self, name: str, value: str) -> Self:
@@ -45,9 +46,10 @@ class ChatSettings:
             UsageError: no such setting, or a value that it cannot take.
         """
         if name == "draft":
-            if value not in {"auto", "on", "off"}:
-                raise UsageError(f"draft is {value[:40]!r}: it takes auto or off")
-            return replace(self, draft=value != "off")
+            # It knows every drafter, and few change this.
+            from localspec.launch.drafting import draft_mode  # noqa: PLC0415
+
+            return replace(self, draft=draft_mode(AUTO if value == "on" else value).name)
         setting = _NUMBERS.get(name)
         if setting is None:
             raise UsageError(
@@ -58,7 +60,7 @@ class ChatSettings:
     def text_of(self, name: str) -> str:
         """Return one setting as it is typed."""
         if name == "draft":
-            return "auto" if self.draft else "off"
+            return self.draft
         value = values_of(self.options)[name]
         if value is None:
             return _UNSET.get(name, "off")
@@ -77,10 +79,12 @@ class ChatSettings:
             values = json.loads(text)
             kept = {name: values[name] for name in _KEPT if name in values}
             draft = values.get("draft")
+            if isinstance(draft, bool):  # as it was once kept
+                draft = AUTO if draft else "off"
             return replace(
                 self,
                 options=changed(self.options, kept),
-                draft=draft if isinstance(draft, bool) else self.draft,
+                draft=draft if isinstance(draft, str) else self.draft,
                 n_ctx=LoadOptions(n_ctx=values.get(_CONTEXT)).n_ctx,
             )
         except (ValueError, TypeError, AttributeError, UsageError):

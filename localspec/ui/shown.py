@@ -21,6 +21,10 @@ _ENDINGS = {
 
 SAVED_AGAIN = "the history is saved again, including everything said meanwhile"
 
+ELSEWHERE = (
+    "this conversation has gone on in another window: your question begins a branch beside that"
+)
+
 Kind = Literal["question", "reply", "result", "greeting"]
 _MOST_ARGUMENTS = 400
 

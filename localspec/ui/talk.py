@@ -74,6 +74,14 @@ class Talk:
             self.conversation = self.history.create(system=self.system, settings=settings)
         return self._add(said, None if last is None else last.id)
 
+    @property
+    def went_on_elsewhere(self) -> bool:
+        """Whether another window added to the conversation, or shows another branch of it, since it was read here."""
+        if self.conversation is None:
+            return False
+        stored = self.history.branch(self.conversation)
+        return [each.id for each in stored] != [each.id for each in self.messages]
+
     def add_result(self, done: "CarriedOut") -> int:
         """Add what a call of the last answer came to; return its id."""
         assert self.conversation is not None  # noqa: S101 - it was called in one

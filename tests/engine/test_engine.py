@@ -85,7 +85,7 @@ def test_a_reply_streams_and_adds_up() -> None:
 def test_without_drafting_the_text_is_the_same_and_every_token_plain() -> None:
     with double({"otherwise": ["A text of some length."], "drafts": 3}) as engine:
         with_drafts = hear_all(engine, engine.ask(turns("hello"), GREEDY))
-        without = hear_all(engine, engine.ask(turns("hello"), GREEDY, draft=False, keep=0))
+        without = hear_all(engine, engine.ask(turns("hello"), GREEDY, draft="off", keep=0))
         again = hear_all(engine, engine.ask(turns("hello"), GREEDY))
     assert with_drafts.text == without.text
     assert set(without.origins) == {"first", "plain"}
@@ -100,7 +100,7 @@ def test_what_drafting_gained_is_told_and_what_it_would_cost() -> None:
         engine.load(LaunchOptions(pair="a-pair"))
         ready = hear_of(engine, Ready)[-1]
         drafted = ended(hear_all(engine, engine.ask(turns("hello"), GREEDY))).forecast
-        plain = ended(hear_all(engine, engine.ask(turns("hello"), GREEDY, draft=False))).forecast
+        plain = ended(hear_all(engine, engine.ask(turns("hello"), GREEDY, draft="off"))).forecast
     assert isinstance(ready, Ready)
     assert ready.break_even is None
     assert drafted is not None
@@ -424,7 +424,7 @@ def test_what_is_asked_aside_costs_the_conversation_nothing_that_it_has_in_commo
         aside = [*said, Message.user("and aside?")]
         with_drafts = hear_all(engine, engine.ask(aside, GREEDY, aside=True))
         keep = with_drafts.started.cached_tokens
-        without = hear_all(engine, engine.ask(aside, GREEDY, draft=False, aside=True, keep=keep))
+        without = hear_all(engine, engine.ask(aside, GREEDY, draft="off", aside=True, keep=keep))
         then = hear_all(engine, engine.ask([*said, Message.user("and then?")], GREEDY))
     # The answer's last token is evaluated with what follows it.
     assert keep == first.reply.prompt_tokens + len(first.message.text) - 1

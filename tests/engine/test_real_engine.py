@@ -144,7 +144,7 @@ def test_a_reply_stops_in_the_middle_and_goes_on(client: EngineClient) -> None:
 def test_every_token_says_where_it_came_from(client: EngineClient) -> None:
     repeat = [Message.user("Repeat five times: the cat sat on the mat and looked at the dog.")]
     drafted = hear_all(client, client.ask(repeat, GREEDY))
-    plain = hear_all(client, client.ask(repeat, GREEDY, draft=False))
+    plain = hear_all(client, client.ask(repeat, GREEDY, draft="off"))
     origins = drafted.origins
     assert origins[0] == "first"
     assert set(origins) <= {"first", "plain", "lookup", "correction", "bonus"}

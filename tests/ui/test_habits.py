@@ -6,12 +6,15 @@ from pathlib import Path
 import pytest
 
 from localspec.errors import UsageError
+from localspec.history.archive import History
+from localspec.messages import Message
 from localspec.ui.clipboard import filled
 from localspec.ui.editor import written
 from localspec.ui.pairs import PairChoice
 from localspec.ui.picker import Picker
 from localspec.ui.quoted import goes_on, unquoted
 from localspec.ui.sheets import ListSheet
+from localspec.ui.talk import Talk
 from tests.ui.driving import Chat, drive
 from tests.ui.test_plain import said
 
@@ -133,6 +136,26 @@ def test_who_leaves_is_told_what_is_kept_and_how_to_go_on(tmp_path: Path) -> Non
         assert chat.session.farewell() == "not saved: the disk is full"
 
     drive(talk, tmp_path)
+
+
+def test_who_goes_on_in_two_windows_is_told_of_the_branch(tmp_path: Path) -> None:
+    async def look(chat: Chat) -> None:
+        await chat.ask("one")
+        await chat.ask("two")
+        assert "another window" not in chat.text()
+        other = Talk(History(tmp_path / "history"))
+        other.open(1)
+        other.say(Message.user("meanwhile"))
+        other.history.close()
+        await chat.begin("three")
+        await chat.until(lambda: "in another window" in chat.text())
+        await chat.until(lambda: not chat.session.busy)
+        assert chat.contents[::2] == ["one", "two", "three"]
+        assert len(chat.session.talk.messages[4].siblings) == 2
+        await chat.ask("four")
+        assert "another window" not in chat.text()
+
+    drive(look, tmp_path)
 
 
 def test_the_speed_of_another_model_is_not_told(tmp_path: Path) -> None:

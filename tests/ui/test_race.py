@@ -12,7 +12,7 @@ class Asked:
     """Stands in for the engine's client: keeps what was asked."""
 
     def __init__(self) -> None:
-        self.requests: list[tuple[bool, int | None, bool, int | None]] = []
+        self.requests: list[tuple[str | None, int | None, bool, int | None]] = []
         self.cancelled: list[int | None] = []
 
     def ask(
@@ -20,7 +20,7 @@ class Asked:
         turns: object,
         options: ReplyOptions,
         *,
-        draft: bool,
+        draft: str | None,
         keep: int | None,
         aside: bool,
     ) -> int:
@@ -52,10 +52,10 @@ def run(race: Race, *texts: str) -> None:
 def test_both_lanes_have_one_seed_and_start_with_the_same_cache_one_after_the_other(
     race: Race, engine: Asked
 ) -> None:
-    assert engine.requests == [(True, None, True, 5)]
+    assert engine.requests == [(None, None, True, 5)]
     race.take(started(1, prompt_tokens=50, cached_tokens=40))
     race.take(finished(1))
-    assert engine.requests == [(True, None, True, 5), (False, 40, True, 5)]
+    assert engine.requests == [(None, None, True, 5), ("off", 40, True, 5)]
     assert not race.done
     race.take(finished(2))
     assert race.done

@@ -233,7 +233,7 @@ def test_settings_chosen_before_the_first_question_are_kept_with_it(session: Ses
     session.set("draft", "on")
     session.open(conversation)
     assert session.settings.options.sampling.temperature == 0.1
-    assert not session.settings.draft
+    assert session.settings.draft == "off"
 
 
 def test_a_branch_of_its_own_leaves_the_other_conversation_as_it_was(session: Session) -> None:
@@ -252,9 +252,26 @@ def test_a_branch_of_its_own_leaves_the_other_conversation_as_it_was(session: Se
 def test_drafting_can_be_switched_off(session: Session, engine: Engine) -> None:
     session.set("draft", "off")
     session.asking.ask("one?")
-    assert not engine.asked[-1].draft
-    with pytest.raises(UsageError, match="auto or off"):
+    assert engine.asked[-1].draft == "off"
+    with pytest.raises(UsageError, match="choose off, auto"):
         session.set("draft", "maybe")
+
+
+@pytest.mark.parametrize(
+    ("mode", "asked"), [("auto", None), ("lookup", "lookup:15"), ("model:3", "model:3")]
+)
+def test_what_drafts_is_chosen_in_a_conversation_and_kept_with_it(
+    session: Session, engine: Engine, mode: str, asked: str | None
+) -> None:
+    session.set("draft", mode)
+    session.asking.ask("one?")
+    assert engine.asked[-1].draft == asked
+    answer(session, "One.")
+    conversation = session.talk.conversation
+    assert conversation is not None
+    session.new()
+    session.open(conversation)
+    assert session.setting("draft") == (asked or "auto")
 
 
 def test_a_race_is_not_part_of_the_conversation(session: Session, engine: Engine) -> None:

@@ -68,7 +68,9 @@ def test_settings_are_read_as_what_they_are() -> None:
     assert usual.changed("temperature", "0.5").options.sampling.temperature == 0.5
     assert usual.changed("seed", "7").options.seed == 7
     assert usual.changed("seed", "7").changed("seed", "off").options.seed is None
-    assert not usual.changed("draft", "off").draft
+    assert usual.changed("draft", "off").draft == "off"
+    assert usual.changed("draft", "on").draft == "auto"
+    assert usual.from_json('{"draft": false}').draft == "off"
 
 
 @pytest.mark.parametrize(
@@ -89,10 +91,10 @@ def test_a_wrong_setting_is_refused_with_its_name(name: str, value: str) -> None
 
 def test_settings_are_kept_with_a_conversation_but_the_seed() -> None:
     settings = ChatSettings(
-        ReplyOptions(SamplingParams(temperature=0.1, top_k=3), seed=9), draft=False
+        ReplyOptions(SamplingParams(temperature=0.1, top_k=3), seed=9), draft="off"
     )
     kept = ChatSettings().from_json(settings.as_json())
-    assert kept == ChatSettings(ReplyOptions(SamplingParams(temperature=0.1, top_k=3)), draft=False)
+    assert kept == ChatSettings(ReplyOptions(SamplingParams(temperature=0.1, top_k=3)), draft="off")
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"temperature": "x"}', '{"top_p": 7}', "3"])
