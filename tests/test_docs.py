@@ -44,3 +44,10 @@ def test_every_record_stands_in_the_index_under_its_number() -> None:
         heading, _, *rest = record.read_text().split("\n")
         assert heading == f"# {int(number)}. {title}"
         assert rest[0].strip() == f"Status: {status}"
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda each: str(each.relative_to(ROOT)))
+def test_nobody_is_told_to_pipe_a_text_into_a_chat(document: Path) -> None:
+    """There, each line is a question of its own."""
+    if document not in RECORDS:
+        assert not re.search(r"\| localspec chat", document.read_text())

@@ -3,9 +3,12 @@
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+from click.testing import CliRunner
 
+from localspec.cli.root import localspec as cli
 from tests.cli.command import Done, assert_one_complaint, localspec
 from tests.models.gguf_builder import TOKENS, Content, Tensor, build, model_file, model_values
 from tests.models.header_hub import COMMIT, HeaderHub, HugeFile, header_hub
@@ -243,6 +246,18 @@ def test_the_known_pairs_are_listed(bare_machine: dict[str, str], tmp_path: Path
     assert by_name["qwen2.5-coder-1.5b"]["size_bytes"] == 491400064 + 1117320768
     assert by_name["mine"]["size_bytes"] is None
     assert not by_name["qwen3-8b"]["here"]
+    sizes = [each["size_bytes"] or 0 for each in listed]
+    assert sizes == sorted(sizes)
+
+
+def test_on_a_terminal_the_list_of_pairs_is_as_wide_as_that(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("COLUMNS", "60")
+    terminal = SimpleNamespace(stdout=SimpleNamespace(isatty=lambda: True))
+    monkeypatch.setattr("localspec.cli.pair.sys", terminal)
+    lines = CliRunner().invoke(cli, ["pair", "list"]).stdout.splitlines()
+    assert max(map(len, lines)) == 60
 
 
 def test_a_registry_of_ones_own_is_checked(bare_machine: dict[str, str], tmp_path: Path) -> None:
