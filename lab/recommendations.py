@@ -94,7 +94,7 @@ def _why(machine: Machine, registry: Registry, purpose: Purpose) -> str:
     chosen = recommend(registry, machine.memories, purpose)
     least = chosen[0].target.size_bytes if chosen else 0
     larger = sorted(
-        (target.size_bytes, pair.name)
+        (target.size_bytes, pair.name, target)
         for pair in registry.pairs.values()
         if pair.recommend == purpose
         and (target := registry.find(pair.target)) is not None
@@ -102,8 +102,8 @@ def _why(machine: Machine, registry: Registry, purpose: Purpose) -> str:
     )
     if not larger:
         return "there is none"
-    name = larger[0][1]
-    found = best(registry.pairs[name], registry, machine.memories)
+    _, name, model = larger[0]
+    found = best(name, model, machine.memories)
     if found is None:
         return f"`{name}` does not fit"
     if found.suits is Suits.TIGHT:

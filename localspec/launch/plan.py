@@ -115,9 +115,8 @@ def make_plan(
     options = options if parallel == 1 else _for_many(options)
     options = replace(options, max_rows=max(mode.rows for mode in modes))
     if roomy and request.fit and options.n_ctx is None:
-        options = replace(
-            options, n_ctx=context_with_room(headers[0], *(headers[1:] or [None]), options)
-        )
+        small = headers[1] if len(headers) > 1 else None
+        options = replace(options, n_ctx=context_with_room(headers[0], small, options))
     plan = LoadPlan(
         files[0],
         files[1] if len(files) > 1 else None,

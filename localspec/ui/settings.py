@@ -15,7 +15,7 @@ _KEPT = tuple(name for name in _NUMBERS if name != "seed")
 NAMES = (*_NUMBERS, "draft")
 ABOUT: Mapping[str, str] = {
     **{name: each.help.partition(". ")[0].rstrip(".") for name, each in _NUMBERS.items()},
-    "draft": "auto drafts where that is faster; off, lookup, model, or one with a length: model:3",
+    "draft": "auto drafts where that is faster",
 }
 """What each setting does, in a few words."""
 # How a setting reads that nobody set.

@@ -200,7 +200,7 @@ def costs_of(document: dict[str, Any]) -> PairCosts | None:
     if tables is None:
         return None
     costs = {role: PassCosts(*map(tuple, table)) for role, table in tables.items()}
-    return PairCosts(**costs)
+    return PairCosts(costs["target"], costs.get("draft_model"))
 
 
 def main() -> None:

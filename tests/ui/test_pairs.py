@@ -85,7 +85,7 @@ def test_what_the_user_has_comes_first_imported_models_too(
         with (blobs / (sha256 * 64)).open("wb") as file:
             file.truncate(size)
     (tmp_path / "data" / "imports.toml").write_text(
-        f'[models.mine]\nsize_bytes = 10\nsha256 = "{"d" * 64}"\norigin = "/tmp/mine.gguf"\n'
+        f'[models.mine]\norigin = "/tmp/mine.gguf"\n[[models.mine.files]]\nsize_bytes = 10\nsha256 = "{"d" * 64}"\n'
     )
     found = choices(memory(28 * GB), registry)
     # The draft model of another is no model to choose, and the toy is not what anybody wanted.
