@@ -70,7 +70,8 @@ def set_(name: str, value: str) -> None:
         click.echo(f"{value} is now your default model, in {shown(user_file())}", err=True)
         _warn(overruled_by)
     else:
-        written = json.dumps(as_written(KEYS[name], set_own(name, value)), ensure_ascii=False)
+        given = set_own(name, value)
+        written = json.dumps(as_written(KEYS[name], given), ensure_ascii=False)
         click.echo(f"{name} is {written} in {shown(user_file())}", err=True)
         _warn(overruled(name))
 

@@ -18,7 +18,7 @@ from localspec.ui.pairs import PairChoice
 
 EVERY = [
     PairChoice("gemma3-1b", 10**9, False, True, "chat", True, 14.0),
-    PairChoice("qwen3-4b", 10**9, True, True, "reasoning", True, 8.5, True),
+    PairChoice("qwen3-4b", 10**9, True, True, "reasoning", True, 8.5, True, own=True),
     PairChoice("smollm2-135m", 10**8, True, True, "a toy"),
 ]
 FLAGS: dict[str, Any] = {"model": None, "pair": None, "target": None, "quiet": False}

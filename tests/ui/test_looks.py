@@ -116,6 +116,8 @@ def test_news_goes_when_it_holds_no_more(tmp_path: Path) -> None:
         await chat.until(lambda: not chat.session.busy)
         await chat.until(lambda: "wait before" not in chat.text())
         await chat.press("ctrl+c")
+        assert chat.app.view.entry.composer.text == ""  # which had /new, to be sent again
+        await chat.press("ctrl+c")
         assert "Ctrl+C again quits" in chat.text()
         chat.app._told_s -= 10.0
         await chat.press("f6")
