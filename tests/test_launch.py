@@ -139,7 +139,7 @@ def test_whether_a_draft_model_pays_is_judged_by_drafts_that_passes_hold(
     assert not draft_model_could_win(costs, 1)
     options = LoadOptions(max_rows=rows)
     plan = LoadPlan(Path("t"), Path("d"), {}, (DraftMode("auto"),), 9, options)
-    known = {Path("t"): KeptCosts(costs.target), Path("d"): KeptCosts(costs.draft_model)}
+    known = {Path("t"): KeptCosts(costs.target), Path("d"): KeptCosts(PassCosts((1,), (0.5,)))}
     monkeypatch.setattr(launch, "kept_costs", lambda file, *_: known[file])
     assert launch._never_pays(plan, 1) == (None if wins else costs)
     loading = _Loading(plan, CancelFlag(), _silent, _silent, None, None, [])
