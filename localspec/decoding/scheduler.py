@@ -278,7 +278,7 @@ class Scheduler(Generic[T]):
     def _passes(self, role: Role, slots: list[int]) -> list[Ended[T]]:
         """Make one pass for all, or as few as may hold their rows."""
         model = self._models[role]
-        model.close_ranks(sorted(self._running))  # others would lose what they have
+        model.close_ranks(sorted(self._running))  # others would have to move
         if len(slots) == 1:
             return self._merged(role, slots)
         groups: list[list[int]] = []

@@ -4,17 +4,20 @@ import hashlib
 import shutil
 import time
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 from localspec.calibration.key import file_identity
 from localspec.llama.sequence import LlamaSequence
 from localspec.llama.state import (
+    StateCopy,
     StateUnfitError,
     extra_of_state,
     restore_state,
-    save_state,
     size_of_state,
+    state_copy,
 )
 from localspec.storage.files import private_directory, write_atomic
 from localspec.storage.paths import data_dir
@@ -29,9 +32,25 @@ _LEDGER = "written"
 _HOUR_S = 3600.0
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class _Kept:
+    """A state that is on the disk, or on its way there.
+
+    Args:
+        tokens: ids of it.
+        size: in bytes.
+        written: is done as soon as it is on the disk.
+    """
+
+    tokens: tuple[int, ...]
+    size: int
+    written: Future[None]
+
+
 class KeptPrefixes:
     """Files of what the sequences of a model had evaluated.
 
+    A sequence waits for nothing but a copy in memory of what it is about to lose: a thread writes it.
     Nothing here ever fails: what is damaged, of something else, or too large is left out.
 
     Args:
@@ -46,31 +65,36 @@ class KeptPrefixes:
         self._sequences = sequences
         self._identity = identity
         self._closed = False
+        # One thread: files are written and removed in the order in which that was decided.
+        self._disk = ThreadPoolExecutor(1, thread_name_prefix="localspec-prefixes")
         # The one that was of use last is the last.
-        self._states: dict[Path, tuple[int, ...]] = dict(self._found())
+        self._states: dict[Path, _Kept] = dict(self._found())
 
     def ready(self, slot: int, tokens: Sequence[int]) -> None:
-        """Prepare a sequence for a prompt: what it would lose is written, and what is known of the prompt is read.
+        """Prepare a sequence for a prompt: what it would lose is kept, and what is known of the prompt is read.
 
         Args:
             slot: of the sequence.
             tokens: ids of the prompt.
         """
         sequence, tokens = self._sequences[slot], tuple(tokens)
+        if not sequence.is_settled:
+            return
         if 2 * LlamaSequence.common_prefix(sequence, tokens) < sequence.n_cached:
             self._keep(sequence)
         known = sequence.common_prefix(tokens)
-        shared = {path: common(held, tokens) for path, held in self._states.items()}
+        shared = {path: common(kept.tokens, tokens) for path, kept in self._states.items()}
         path = max(shared, key=lambda each: shared[each], default=None)
         if path is None or shared[path] - known < _WORTH_KEEPING:
             return
-        held = self._states.pop(path)
+        kept = self._states.pop(path)
+        wait([kept.written])
         try:
             restore_state(sequence, path, self._identity)
         except StateUnfitError:
-            shutil.rmtree(path, ignore_errors=True)
+            self._remove(path)
         else:
-            self._states[path] = held
+            self._states[path] = kept
             with suppress(OSError):
                 path.touch()
 
@@ -81,41 +105,54 @@ class KeptPrefixes:
         self._closed = True
         for each in sorted(self._sequences, key=lambda each: each.n_cached):
             self._keep(each)
+            wait([kept.written for kept in self._states.values()])  # one copy at a time
+        self._disk.shutdown()
         self._make_room()
 
-    def _found(self) -> Iterator[tuple[Path, tuple[int, ...]]]:
+    def _found(self) -> Iterator[tuple[Path, _Kept]]:
         """Yield what is there, the oldest first, and remove what is of no use."""
+        done: Future[None] = Future()
+        done.set_result(None)
         with suppress(OSError):
             for path in sorted(self._shelf.iterdir(), key=lambda each: each.stat().st_mtime):
                 try:
                     tokens = extra_of_state(self._sequences[0], path, self._identity)["tokens"]
-                    yield path, tuple(map(int, tokens))
+                    yield path, _Kept(tuple(map(int, tokens)), _size(path), done)
                 except (StateUnfitError, LookupError, TypeError, ValueError):
                     shutil.rmtree(path, ignore_errors=True)
 
     def _keep(self, sequence: LlamaSequence) -> None:
-        """Write what a sequence holds, unless there is as much already, in place of shorter beginnings of it."""
+        """Have written what a sequence holds, unless there is as much already, in place of shorter beginnings of it."""
         tokens = sequence.cached
-        shared = {path: common(held, tokens) for path, held in self._states.items()}
+        shared = {path: common(kept.tokens, tokens) for path, kept in self._states.items()}
         if len(tokens) - max(shared.values(), default=0) < _WORTH_KEEPING:
             return
         size = size_of_state(sequence)
-        written = self._written()
-        if written + size > MOST_BYTES:
+        waiting = sum(each.size for each in self._states.values() if not each.written.done())
+        if self._written() + waiting + size > MOST_BYTES:
             return
-        beginnings = [path for path, held in self._states.items() if shared[path] == len(held)]
+        try:
+            copy = state_copy(sequence, self._identity, {"tokens": tokens})
+        except StateUnfitError:
+            return
+        beginnings = [
+            path for path, kept in self._states.items() if shared[path] == len(kept.tokens)
+        ]
         others = [path for path in self._states if path not in beginnings]
         for path in [*beginnings, *others[: max(0, len(others) + 1 - MOST_STATES)]]:
-            self._drop(path)
-        while self._states and size + sum(map(_size, self._states)) > MOST_BYTES:
-            self._drop(next(iter(self._states)))
+            self._remove(path)
+        while self._states and size + sum(each.size for each in self._states.values()) > MOST_BYTES:
+            self._remove(next(iter(self._states)))
         names = {path.name for path in self._states}
         path = self._shelf / next(str(n) for n in range(MOST_STATES) if str(n) not in names)
+        written = self._disk.submit(self._write, copy, path, size)
+        self._states[path] = _Kept(tokens, size, written)
+
+    def _write(self, copy: StateCopy, path: Path, size: int) -> None:
         with suppress(OSError, StateUnfitError):
             private_directory(self._shelf)
-            write_atomic(self._directory / _LEDGER, str(round(written + size)).encode())
-            save_state(sequence, path, self._identity, {"tokens": tokens}, beside=True)
-            self._states[path] = tokens
+            write_atomic(self._directory / _LEDGER, str(round(self._written() + size)).encode())
+            copy.save(path)
 
     def _written(self) -> float:
         """Return how many of the bytes that were written still count: an hour pays off `MOST_BYTES` of them.
@@ -129,9 +166,9 @@ class KeptPrefixes:
         except (OSError, ValueError):
             return 0.0
 
-    def _drop(self, path: Path) -> None:
-        del self._states[path]
-        shutil.rmtree(path, ignore_errors=True)
+    def _remove(self, path: Path) -> None:
+        self._states.pop(path, None)
+        self._disk.submit(shutil.rmtree, path, ignore_errors=True)
 
     def _make_room(self) -> None:
         """Remove what other models left, the oldest first, until all of it is within bounds."""

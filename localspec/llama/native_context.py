@@ -4,6 +4,7 @@ It knows which sequences its memory holds, but not what tokens are in them.
 """
 
 import ctypes
+import mmap
 import sys
 import time
 import weakref
@@ -22,10 +23,12 @@ from localspec.llama.model import LlamaModel
 from localspec.llama.native import native
 from localspec.llama.spare_cores import SpareCores
 from localspec.options import KV_TYPES, LoadOptions
-from localspec.resources import default_threads
+from localspec.resources import default_threads, free_ram_bytes
 
 _DEFAULT_N_CTX = 4096
 _PADDING = 256  # llama.cpp's, of the cells of a sequence
+_SHARE_OF_FREE = 4
+"""Of the free memory, a copy may take this part."""
 _OK, _NO_SLOT, _ABORTED, _BAD_BATCH = 0, 1, 2, -1
 
 
@@ -47,6 +50,8 @@ class NativeContext:
         n_ctx: most tokens of a sequence.
         n_vocab: width of a row of logits.
         can_truncate: whether a part of a sequence can be removed; of a recurrent state, none can.
+        copies_wait: whether something is still to be copied, which the next pass does first. Until then memory does
+            not hold what `kept` says.
 
     Raises:
         ModelLoadError: llama.cpp cannot make such a context, mostly for want of memory.
@@ -85,6 +90,7 @@ class NativeContext:
         self.max_rows = min(rows, self.n_batch)
         self._batch = Batch(self.n_batch, n_sequences)
         self._views: dict[tuple[int, int], Logits] = {}
+        self.copies_wait = False
         wanted = _wanted_n_ctx(model, options)
         self.n_ctx = min(wanted, int(native.llama_n_ctx_seq(handle)))
         self.n_vocab = model.vocabulary.n_vocab
@@ -160,6 +166,7 @@ class NativeContext:
             )
         code = native.llama_decode(handle, self._batch.fill(parts))
         self._spare.done(time.monotonic())
+        self.copies_wait = self.copies_wait and code == _BAD_BATCH
         if code == _OK:
             return
         if code == _ABORTED:
@@ -199,6 +206,32 @@ class NativeContext:
         llama.cpp copies the whole buffer of a sequence, before the next pass.
         """
         native.llama_memory_seq_cp(self._memory(), source, sequence, -1, -1)
+        self.copies_wait = True
+
+    def copied(self, sequence: int) -> mmap.mmap:
+        """Return a copy of all that memory holds of a sequence, in llama.cpp's own form.
+
+        A mapping of its own: the system has its memory back as soon as nobody holds it.
+
+        Raises:
+            PassFailed: it takes more than a part of the free memory, a copy is still to be made, or llama.cpp fails.
+            OSError: there is no memory for it.
+        """
+        if self.copies_wait:
+            raise PassFailed("memory cannot be copied before the copies that wait are made")
+        size, free = native.llama_state_seq_get_size(self.handle, sequence), free_ram_bytes()
+        if free is not None and size > free // _SHARE_OF_FREE:
+            raise PassFailed(f"there is no memory for a copy of {size} bytes, {free} are free")
+        copy = mmap.mmap(-1, size, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        place = (ctypes.c_uint8 * size).from_buffer(copy)
+        if native.llama_state_seq_get_data(self.handle, place, size, sequence) != size:
+            raise PassFailed(f"llama.cpp cannot copy what is evaluated of sequence {sequence}")
+        return copy
+
+    def put_back(self, sequence: int, copy: mmap.mmap) -> bool:
+        """Have a sequence hold what was copied, instead of what it held; say whether that was possible."""
+        place = (ctypes.c_uint8 * len(copy)).from_buffer(copy)
+        return bool(native.llama_state_seq_set_data(self.handle, place, len(copy), sequence))
 
     def close(self) -> None:
         """Free the context; closing twice is harmless."""

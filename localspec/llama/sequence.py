@@ -1,5 +1,6 @@
 """LlamaSequence: a `LanguageModel` over one sequence of a llama.cpp context."""
 
+import mmap
 import time
 from collections.abc import Sequence
 
@@ -75,15 +76,28 @@ class LlamaSequence:
         """Number of tokens that are evaluated and kept."""
         return len(self._cached)
 
-    def assume(self, tokens: Sequence[int]) -> bool:
+    @property
+    def is_settled(self) -> bool:
+        """Whether memory holds what is cached; not while a copy waits for the next pass."""
+        return not self._native.copies_wait
+
+    def copied(self) -> mmap.mmap:
+        """Return a copy of what is evaluated, in llama.cpp's own form; raises as `NativeContext.copied` does."""
+        return self._native.copied(self.number)
+
+    def assume(self, tokens: Sequence[int], in_chunks: int = 0) -> bool:
         """Take it that llama.cpp's memory holds these tokens, as after it was put back; forget all if it does not.
+
+        Args:
+            tokens: what it should hold.
+            in_chunks: as the attribute.
 
         Returns:
             Whether it holds as many.
         """
         holds = self._native.kept(self.number) == len(tokens)
         if holds:
-            self._cached, self.in_chunks = list(tokens), 0
+            self._cached, self.in_chunks = list(tokens), in_chunks
         else:
             self.forget()
         return holds

@@ -1,4 +1,4 @@
-"""What a context has evaluated, as files: written by llama.cpp, and read by it only after all of it was checked.
+"""What a context has evaluated, as files: written in llama.cpp's form, and read by it only after all of it was checked.
 
 A directory holds `target.kv`, which is llama.cpp's own format, and `state.json`, our header: magic and version, what the
 state belongs to, size and checksum of the file, and a checksum of the header itself. It is made elsewhere and renamed,
@@ -8,14 +8,19 @@ so a directory is whole or absent; and whatever is wrong with it, nothing is res
 import ctypes
 import hashlib
 import json
+import mmap
 import os
 import shutil
+import struct
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+from localspec.errors import PassFailed
 from localspec.llama.build import build
 from localspec.llama.native import native
 from localspec.llama.sequence import LlamaSequence
@@ -25,6 +30,8 @@ MOST_BYTES = 4 << 30
 _SPARE_BYTES = 256 << 20
 _MOST_HEADER_BYTES = 64 << 20
 _HEADER, _PAYLOAD = "state.json", "target.kv"
+_COPY_HEADER_BYTES = 8
+"""What llama.cpp puts before a sequence's memory, but not in a file: a magic number, and that of the sequence."""
 
 Json = Mapping[str, Any]
 
@@ -39,50 +46,70 @@ def size_of_state(context: LlamaSequence) -> int:
     return int(size) + 4 * context.n_cached
 
 
-def save_state(
-    context: LlamaSequence, directory: Path, identity: str, extra: Json, *, beside: bool = False
-) -> int:
-    """Write what a sequence has evaluated; return the bytes that it takes.
+def save_state(context: LlamaSequence, directory: Path, identity: str, extra: Json) -> int:
+    """Write what a sequence has evaluated, in place of all else that lies beside it; return the bytes that it takes.
 
     Args:
         context: the target's sequence.
         directory: gets the state.
         identity: what the model is, such as the sha256 of its file.
         extra: what `restore_state` is to return; must fit into JSON.
-        beside: whether what lies beside it in its parent stays; else there is one state at most.
 
     Raises:
         StateUnfitError: nothing is evaluated, there is no room, or the disk fails.
     """
-    tokens = context.cached
-    if not tokens:
+    if not context.n_cached:
         raise StateUnfitError("nothing is evaluated")
-    shelf = directory.parent
-    size = size_of_state(context)
+    about = {"belongs_to": _belongs_to(context, identity), "extra": extra}
+    size = _saved(directory, size_of_state(context), about, partial(_write, context))
+    with suppress(OSError):
+        for other in directory.parent.iterdir():
+            if other != directory:
+                _remove(other)
+    return size
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class StateCopy:
+    """What a sequence had evaluated when this was made; it may evaluate other things since.
+
+    Args:
+        tokens: that were evaluated.
+        content: what llama.cpp's memory held.
+        about: what else its header says.
+    """
+
+    tokens: Sequence[int]
+    content: mmap.mmap
+    about: Json
+
+    def save(self, directory: Path) -> int:
+        """Write it beside whatever else is there, and return its bytes; any thread may. Raises as `save_state` does."""
+        return _saved(directory, len(self.content), self.about, self._write)
+
+    def _write(self, path: Path) -> int:
+        count = len(self.tokens)
+        form = struct.Struct(f"=3I{count}i")
+        head = native.LLAMA_STATE_SEQ_MAGIC, native.LLAMA_STATE_SEQ_VERSION, count
+        with _private(path).open("wb") as file, memoryview(self.content) as content:
+            file.write(form.pack(*head, *self.tokens))
+            file.write(content[_COPY_HEADER_BYTES:])
+        return count
+
+
+def state_copy(context: LlamaSequence, identity: str, extra: Json) -> StateCopy:
+    """Return what a sequence has evaluated, to be written while it goes on; takes what `save_state` does.
+
+    Raises:
+        StateUnfitError: nothing is evaluated, or there is no memory for it.
+    """
+    if not context.n_cached:
+        raise StateUnfitError("nothing is evaluated")
+    about = {"belongs_to": _belongs_to(context, identity), "extra": extra}
     try:
-        shelf.mkdir(mode=0o700, parents=True, exist_ok=True)
-        free = shutil.disk_usage(shelf).free
-        if size > MOST_BYTES or size + _SPARE_BYTES > free:
-            raise StateUnfitError(f"{size} bytes are needed, but {free} are free")
-        made = Path(tempfile.mkdtemp(prefix=".", dir=shelf))  # 0700
-        try:
-            payload = _written_payload(context, made / _PAYLOAD)
-            body = {
-                "belongs_to": _belongs_to(context, identity),
-                "payload": payload,
-                "extra": extra,
-            }
-            header = json.dumps({"magic": MAGIC, "version": VERSION, **_sealed(body)})
-            _private(made / _HEADER).write_text(header)
-            for other in shelf.iterdir():
-                if other != made and (other == directory or not beside):
-                    _remove(other)
-            made.rename(directory)
-        finally:
-            _remove(made)
-    except OSError as error:
-        raise StateUnfitError(f"it cannot be written ({error.strerror or error})") from error
-    return int(payload["size_bytes"])
+        return StateCopy(context.cached, context.copied(), about)
+    except (PassFailed, OSError) as error:
+        raise StateUnfitError(f"it cannot be copied ({error})") from error
 
 
 def restore_state(context: LlamaSequence, directory: Path, identity: str) -> Json:
@@ -139,17 +166,49 @@ def _fitting_header(context: LlamaSequence, directory: Path, identity: str) -> d
     return body
 
 
-def _written_payload(context: LlamaSequence, path: Path) -> dict[str, Any]:
+def _saved(directory: Path, size: int, about: Json, write: Callable[[Path], int]) -> int:
+    """Write a state that `write` makes a file of, which takes `size` bytes; return the bytes that it takes in fact.
+
+    Args:
+        directory: gets it.
+        size: of the file, about.
+        about: what its header says beside what is in the file.
+        write: writes it, and returns how many tokens that are.
+    """
+    shelf = directory.parent
+    try:
+        shelf.mkdir(mode=0o700, parents=True, exist_ok=True)
+        free = shutil.disk_usage(shelf).free
+        if size > MOST_BYTES or size + _SPARE_BYTES > free:
+            raise StateUnfitError(f"{size} bytes are needed, but {free} are free")
+        made = Path(tempfile.mkdtemp(prefix=".", dir=shelf))  # 0700
+        try:
+            path = made / _PAYLOAD
+            tokens = write(path)
+            written = path.stat().st_size
+            payload = {"tokens": tokens, "size_bytes": written, "blake2b": _checksum(path)}
+            body = {**about, "payload": payload}
+            header = json.dumps({"magic": MAGIC, "version": VERSION, **_sealed(body)})
+            _private(made / _HEADER).write_text(header)
+            _remove(directory)
+            made.rename(directory)
+        finally:
+            _remove(made)
+    except OSError as error:
+        raise StateUnfitError(f"it cannot be written ({error.strerror or error})") from error
+    return written
+
+
+def _write(context: LlamaSequence, path: Path) -> int:
+    """Have llama.cpp write what a sequence has evaluated, piece by piece: there is no second copy of it in memory."""
     tokens = context.cached
     array = (ctypes.c_int32 * len(tokens))(*tokens)
-    # llama.cpp writes piece by piece: no second copy of the cache in memory.
     written = native.llama_state_seq_save_file(
         context.handle, os.fsencode(_private(path)), context.number, array, len(tokens)
     )
-    size_bytes = path.stat().st_size
-    if not written or written != size_bytes:
+    if not written or written != path.stat().st_size:
         raise StateUnfitError("llama.cpp could not write it")
-    return {"tokens": len(tokens), "size_bytes": size_bytes, "blake2b": _checksum(path)}
+    return len(tokens)
 
 
 def _belongs_to(context: LlamaSequence, identity: str) -> dict[str, Any]:

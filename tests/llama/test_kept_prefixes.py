@@ -3,6 +3,7 @@
 import os
 import shutil
 import stat
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from localspec.launch import kept_prefixes
 from localspec.launch.kept_prefixes import KeptPrefixes
 from localspec.llama.model import LlamaModel
 from localspec.llama.sequences import LlamaSequences
+from localspec.llama.state import StateCopy
 
 pytestmark = pytest.mark.weights
 
@@ -171,6 +173,48 @@ def test_what_a_sequence_would_lose_is_kept_and_comes_back(
         kept.ready(0, longer)
         evaluated.append(after.views[0].prefill(longer))
     assert evaluated == [1, 1, 1]
+
+
+def test_nobody_waits_for_the_disk(
+    after: LlamaSequences, tokens: list[int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    save, may_write = StateCopy.save, threading.Event()
+
+    def slow(copy: StateCopy, directory: Path) -> int:
+        may_write.wait()
+        return save(copy, directory)
+
+    monkeypatch.setattr(StateCopy, "save", slow)
+    more = Pass(Role.TARGET, [*tokens, 7], 1)
+    expected = after.together([(0, more)])[0].copy()
+    kept = KeptPrefixes(tmp_path, after.views, "a")
+    other = tokens[::-1]
+    kept.ready(0, other)
+    after.views[0].prefill(other)
+    assert not files(tmp_path)
+    may_write.set()
+    kept.ready(0, more.tokens)  # this one waits: it is what it wants
+    assert after.views[0].cached == (*tokens, 7)
+    assert np.array_equal(after.together([(0, more)])[0], expected)
+    kept.close()
+    assert len(files(tmp_path)) == 4
+
+
+def test_what_is_still_to_be_copied_is_neither_kept_nor_written_over(
+    before: LlamaSequences, after: LlamaSequences, tokens: list[int], tmp_path: Path
+) -> None:
+    write(tmp_path, before)
+    after.views[2].prefill(tokens[5:85])
+    after.close_ranks([0, 2])  # llama.cpp copies with the next pass
+    kept = KeptPrefixes(tmp_path, after.views, "a")
+    kept.ready(2, tokens)
+    assert after.views[2].cached == tuple(tokens[5:85])
+    assert len(files(tmp_path)) == 4
+    after.views[2].prefill(tokens[5:86])
+    kept.ready(2, tokens)
+    assert after.views[2].cached == tuple(tokens)
+    kept.close()
+    assert len(files(tmp_path)) == 6
 
 
 @pytest.mark.slow

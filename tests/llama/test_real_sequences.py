@@ -90,9 +90,10 @@ def test_a_copied_prefix_gives_what_it_gives_where_it_was_evaluated(
 def test_moved_neighbours_go_on_as_if_nothing_had_happened(
     sequences: LlamaSequences, tokens: list[int]
 ) -> None:
-    texts = {1: tokens[:40], 3: tokens[7:60]}
-    for place, text in texts.items():
+    texts, idle = {1: tokens[:40], 3: tokens[7:60]}, tokens[2:50]
+    for place, text in {0: idle[:-1], 2: idle, **texts}.items():
         sequences.views[place].prefill(text)
+    of_idle = sequences.together([asked(2, [*idle, 9])])[0].copy()
     expected = [
         rows[0].copy() for rows in sequences.together([asked(p, [*texts[p], 9]) for p in (1, 3)])
     ]
@@ -104,6 +105,10 @@ def test_moved_neighbours_go_on_as_if_nothing_had_happened(
     moved = sequences.together([asked(place, [*texts[place], 9]) for place in (1, 3)])
     for row, other in zip(expected, moved, strict=True):
         np.testing.assert_array_equal(row, other[0])
+    assert set(numbers) == {0, 1}, "who holds less made room"
+    assert sequences.views[0].cached == tuple(idle[:-1])
+    assert sequences.views[2].cached == (*idle, 9)
+    np.testing.assert_array_equal(sequences.together([asked(2, [*idle, 9])])[0], of_idle)
 
 
 def test_a_pass_that_is_cancelled_leaves_every_sequence_true(

@@ -23,6 +23,7 @@ from localspec.llama.state import (
     _sealed,
     restore_state,
     save_state,
+    state_copy,
 )
 from tests.llama.conftest import OPTIONS
 
@@ -52,6 +53,32 @@ def test_a_state_that_was_put_back_gives_the_same_logits(
     expected = context.logits(more, rows=3).copy()
     assert np.array_equal(other.logits(more, rows=3), expected)
     assert size > 90 * 1000
+
+
+def test_a_copy_is_written_as_llama_cpp_writes_it_whatever_happened_since(
+    context: LlamaContext, tokens: list[int], tmp_path: Path
+) -> None:
+    context.prefill(tokens)
+    copy = state_copy(context, "a", EXTRA)
+    save_state(context, tmp_path / "one" / "1", "a", EXTRA)
+    context.truncate(0)
+    context.prefill(tokens[:5])
+    size = copy.save(tmp_path / "two" / "1")
+    for name in ("target.kv", "state.json"):
+        written = [(tmp_path / each / "1" / name).read_bytes() for each in ("one", "two")]
+        assert written[0] == written[1]
+    assert size == (tmp_path / "two" / "1" / "target.kv").stat().st_size
+
+
+def test_where_there_is_no_memory_for_a_copy_there_is_none(
+    context: LlamaContext, tokens: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(StateUnfitError, match="nothing is evaluated"):
+        state_copy(context, "a", {})
+    context.prefill(tokens[:5])
+    monkeypatch.setattr("localspec.llama.native_context.free_ram_bytes", lambda: 1000)
+    with pytest.raises(StateUnfitError, match="no memory"):
+        state_copy(context, "a", {})
 
 
 def test_only_the_owner_can_read_it_and_there_is_one_at_most(

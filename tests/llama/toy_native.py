@@ -35,6 +35,7 @@ class ToyNative:
         most_behind: most tokens of a part beyond its rows, where a pass has several parts.
         splits: of every pass, how many passes of their own llama.cpp would make of it.
         asked: of every pass, the tokens of each part.
+        can_copy: whether there is memory for copies.
     """
 
     def __init__(self, table: Table, n_ctx: int, n_batch: int, max_rows: int, count: int) -> None:
@@ -50,6 +51,7 @@ class ToyNative:
         self._cells: list[list[int]] = [[-1] * n_ctx for _ in range(count)]
         self._kept = [0] * count
         self._copies: list[tuple[int, int]] = []
+        self.can_copy = True
         self._rows: Logits | None = None
 
     def decode(self, parts: Sequence[Part]) -> None:
@@ -97,6 +99,21 @@ class ToyNative:
         assert source != sequence
         self._copies.append((source, sequence))
         self._kept[sequence] = self._kept[source]
+
+    @property
+    def copies_wait(self) -> bool:
+        return bool(self._copies)
+
+    def copied(self, sequence: int) -> list[int]:
+        if self._copies or not self.can_copy:
+            raise PassFailed("not now")
+        return self._cells[sequence][: self._kept[sequence]]
+
+    def put_back(self, sequence: int, copy: list[int]) -> bool:
+        assert not self._copies, "it would be copied over, or from"
+        self._cells[sequence][: len(copy)] = copy
+        self._kept[sequence] = len(copy)
+        return True
 
     def close(self) -> None:
         pass
