@@ -1,7 +1,7 @@
 """A server of this user that has the model in memory already answers for `run`, `chat` and `batch`."""
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -12,6 +12,7 @@ from localspec.options import LaunchOptions
 
 if TYPE_CHECKING:
     from localspec.engine.shared import SharedEngine
+    from localspec.serve.running import Running
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -49,10 +50,26 @@ def resident(options: LaunchOptions, flags: Mapping[str, Any]) -> "SharedEngine 
         running = [each for each in servers() if each.engine and each.records == recorded_here()]
         if not running:
             return None
-        from localspec.engine.shared import shared_engine  # noqa: PLC0415 - and few have a server
-        from localspec.launch.names import with_full_names  # noqa: PLC0415
+        from localspec.launch.names import with_full_names  # noqa: PLC0415 - and few have a server
 
-        wanted = with_full_names(options)
-        found = (shared_engine(each.engine, each.pid, wanted) for each in running)
-        return next((each for each in found if each is not None), None)
+        return first_of(running, with_full_names(options))
     return None
+
+
+def first_of(running: "Sequence[Running]", wanted: LaunchOptions) -> "SharedEngine | None":
+    """Return the first that has the models in memory; where none has, the first that would load them again."""
+    from localspec.engine.shared import shared_engine  # noqa: PLC0415 - likewise
+
+    chosen: SharedEngine | None = None
+    resting: list[SharedEngine] = []
+    for each in running:
+        found = shared_engine(each.engine, each.pid, wanted)
+        if found is not None and not found.rests:
+            chosen = found
+            break
+        resting += [] if found is None else [found]
+    chosen = chosen or next(iter(resting), None)
+    for other in resting:
+        if other is not chosen:
+            other.end(0)
+    return chosen

@@ -27,11 +27,21 @@ class SharedEngine:
         stream: what comes from there.
         pid: the server's process.
         ready: what it has.
+        rests: whether it let that go, and has to load it again.
     """
 
-    def __init__(self, connection: socket.socket, stream: BinaryIO, pid: int, ready: Ready) -> None:
+    def __init__(
+        self,
+        connection: socket.socket,
+        stream: BinaryIO,
+        pid: int,
+        ready: Ready,
+        *,
+        rests: bool = False,
+    ) -> None:
         self.pid = pid
         self.ready = ready
+        self.rests = rests
         self.alive = True
         self._connection = connection
         self._stream = stream
@@ -57,6 +67,8 @@ class SharedEngine:
             self._connection.shutdown(socket.SHUT_RDWR)
         if self._thread is not None:
             self._thread.join(wait_s or _DYING_S)
+        else:
+            self._stream.close()
         self._connection.close()
 
     def _read(self, inbox: SimpleQueue[Notice]) -> None:
@@ -102,7 +114,8 @@ def shared_engine(path: str, pid: int, options: LaunchOptions) -> SharedEngine |
     connection.settimeout(None)
     answers = "loads the model again and answers" if rests else "answers"
     note = f"the server that runs (process {pid}) {answers}; --own loads the model here instead"
-    return SharedEngine(connection, stream, pid, replace(ready, notes=(note,), load_s=0.0))
+    told = replace(ready, notes=(note,), load_s=0.0)
+    return SharedEngine(connection, stream, pid, told, rests=rests)
 
 
 def _answer(stream: BinaryIO) -> tuple[Ready | None, bool]:

@@ -13,6 +13,7 @@ import pytest
 
 from localspec.chat.events import Finished, RoundDone, Started, Text
 from localspec.chat.requests import Request
+from localspec.cli.resident import first_of
 from localspec.decoding.round import StopReason
 from localspec.engine.ask import Ask
 from localspec.engine.client import EngineClient
@@ -34,6 +35,7 @@ from localspec.messages import Message
 from localspec.options import LaunchOptions, LoadOptions, ReplyOptions
 from localspec.serve.backend import Backend
 from localspec.serve.residence import Residence, ServedModel
+from localspec.serve.running import Running
 from localspec.serve.sharing import FRAME_BYTES, Sharing, has
 from tests.engine.double import command
 from tests.engine.talking import hear_of
@@ -300,3 +302,28 @@ def test_a_model_that_was_let_go_meanwhile_is_loaded_again(tmp_path: Path) -> No
             (*_, last) = assistant.stream(ask("hello"))
             assert isinstance(last, Finished)
             assert last.reply.text == "Hello."
+
+
+def test_a_server_that_rests_is_asked_after_one_that_has_the_model(tmp_path: Path) -> None:
+    old, young = tmp_path / "old", tmp_path / "young"
+    script = {"otherwise": ["Hello."]}
+    with shared(script, old, keep_alive_s=0.01) as rests:
+        for _ in range(1000):
+            if rests.ready is None:
+                break
+            threading.Event().wait(0.01)
+        running = [Running(n, "a-pair", (), n, str(path)) for n, path in ((1, old), (2, young))]
+        with shared(script, young):
+            for order in (running, running[::-1]):
+                chosen = first_of(order, PAIR)
+                assert chosen is not None
+                assert chosen.pid == 2
+                chosen.end(0)
+        alone = first_of([running[1], running[0], running[0]], PAIR)
+        assert alone is not None
+        assert (alone.pid, alone.rests) == (1, True)
+        with closing(RemoteAssistant(alone)) as assistant:
+            (*_, last) = assistant.stream(ask("hello"))
+            assert isinstance(last, Finished)
+            assert last.reply.text == "Hello."
+    assert first_of(running, PAIR) is None
