@@ -190,11 +190,15 @@ class Infill:
         prefix: before the gap.
         suffix: behind it.
         files: names and texts of what else is of use, the most useful last.
+        indent: blanks and tabs that a further line begins with, at least: what fills the gap ends before one that begins with fewer.
+        within_s: what fills the gap ends with the first line that ends so long after its first token; None lets it go on.
     """
 
     prefix: str
     suffix: str
     files: tuple[tuple[str, str], ...] = ()
+    indent: int = 0
+    within_s: float | None = None
 
 
 def to_json(message: Message) -> dict[str, Any]:

@@ -28,6 +28,7 @@ from localspec.chat.events import (
     Started,
     TokenLogprob,
 )
+from localspec.chat.gap import GapEnd
 from localspec.chat.loaded_models import LoadedModels
 from localspec.chat.reply import ReplyInProgress
 from localspec.chat.reply_text import ReplyText
@@ -348,17 +349,10 @@ class Assistant:
             self._require_room(len(tokens))
             views = self.models.targets.views
             slot = self._slot(tokens, free)
-            if self._prefixes is not None and not request.afresh and request.keep is None:
-                self._prefixes.ready(slot, tokens)
+            if request.key not in self._cancelled:  # else nobody has to lose anything for it
+                self._make_ready(request, slot, tokens)
             policy = self.policies[slot] if request.policy is None else request.policy(slot)
             running = _Running(request, slot, policy)
-            if request.afresh:  # a chunk that begins elsewhere is another one
-                view = views[slot]
-                view.truncate(min(view.common_prefix(tokens), len(tokens) - 1))
-                view.truncate(view.in_chunks)
-            if request.keep is not None:
-                for sequences in self.models.by_role().values():
-                    sequences.views[slot].truncate(request.keep)
             cached = min(views[slot].common_prefix(tokens), len(tokens) - 1)
             making = self._reply(prompt, tokens, running, start, calling)
             running.observers = [
@@ -401,6 +395,18 @@ class Assistant:
             return True, view.common_prefix(tokens), own, -self._used[slot]
 
         return max(free, key=worth)
+
+    def _make_ready(self, request: Request, slot: int, tokens: list[int]) -> None:
+        """Have a sequence hold what is of use for a prompt, as far as the request lets it."""
+        view = self.models.targets.views[slot]
+        if request.afresh:  # a chunk that begins elsewhere is another one
+            view.truncate(min(view.common_prefix(tokens), len(tokens) - 1))
+            view.truncate(view.in_chunks)
+        if request.keep is not None:
+            for sequences in self.models.by_role().values():
+                sequences.views[slot].truncate(request.keep)
+        elif self._prefixes is not None and not request.afresh:
+            self._prefixes.ready(slot, tokens)
 
     def _infill_tokens(self, infill: Infill, options: ReplyOptions) -> list[int]:
         models = self.models
@@ -445,7 +451,7 @@ class Assistant:
             ),
             target=target,
             eog=models.eog,
-            text=self._reply_text(conversation, options, calling, seed, tokens),
+            text=self._reply_text(conversation, running.request, calling, seed, tokens),
             drafter=running.policy.name,
             clock=time.perf_counter,
             emit=partial(self._emit, running),
@@ -514,7 +520,7 @@ class Assistant:
     def _reply_text(
         self,
         conversation: Conversation | None,
-        options: ReplyOptions,
+        request: Request,
         calling: "Calling | None",
         seed: int,
         prompt: Sequence[int],
@@ -526,7 +532,9 @@ class Assistant:
             thinking = conversation.thinking_filter()
             pieces = tag_pieces(thinking_tags(self.template.source), tokenizer)
         begun = () if conversation is None else conversation.begun
-        stops = StopStrings(options.stop)
+        stops, gap = StopStrings(request.options.stop), request.infill
+        if gap is not None:
+            stops = GapEnd(request.options.stop, gap, time.perf_counter)
         if calling is None:
             return ReplyText(tokenizer, thinking, stops, pieces, begun)
         pieces = {**pieces, **calling.dialect.pieces}

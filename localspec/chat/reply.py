@@ -130,7 +130,7 @@ class ReplyInProgress:
 
     def _reason(self) -> StopReason:
         if self.text.stopped:
-            return StopReason.STOP_STRING
+            return StopReason.LENGTH if self.text.cut else StopReason.STOP_STRING
         reason = self.generation.stop_reason
         assert reason is not None, "it has ended"  # noqa: S101
         return StopReason.TOOL_CALL if reason is StopReason.EOG and self.text.calls else reason

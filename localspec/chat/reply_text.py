@@ -78,8 +78,13 @@ class ReplyText:
 
     @property
     def stopped(self) -> bool:
-        """Whether a stop string ended the answer."""
+        """Whether a stop string ended the answer, or what else `stops` ends it at."""
         return self._stops.stopped
+
+    @property
+    def cut(self) -> bool:
+        """Whether that was no stop string."""
+        return self._stops.cut
 
     @property
     def tokens(self) -> tuple[int, ...]:

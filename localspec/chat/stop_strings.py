@@ -23,9 +23,14 @@ class StopStrings:
     Args:
         stops: none at all lets everything pass.
 
+    Attributes:
+        cut: whether it ended elsewhere than at a stop string.
+
     Raises:
         UsageError: a stop string is empty.
     """
+
+    cut = False
 
     def __init__(self, stops: Iterable[str] = ()) -> None:
         self._stops = tuple(stops)

@@ -25,8 +25,6 @@ from localspec.serve.http import CLIENT, error_body, status_of
 from localspec.serve.residence import Residence, ServedModel
 
 T = TypeVar("T")
-_LOOK_S = 0.2
-"""How often it is looked whether a client is still there while nothing is sent to it."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -165,9 +163,9 @@ async def unless_gone(request: Request, work: Coroutine[Any, Any, T]) -> T:
         ClientDisconnect: it went away.
     """
 
-    async def gone() -> None:
-        while not await request.is_disconnected():
-            await asyncio.sleep(_LOOK_S)
+    async def gone() -> None:  # its body was read: nothing else comes any more
+        while (await request.receive())["type"] != "http.disconnect":
+            pass
 
     task, watcher = asyncio.create_task(work), asyncio.create_task(gone())
     try:

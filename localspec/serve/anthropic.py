@@ -5,7 +5,7 @@ Source: the API reference of Anthropic, and what its Python client sends and rea
 
 import json
 import secrets
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 from typing import Any
@@ -15,17 +15,17 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from localspec.chat.events import CallBegun, CallDelta, CallDone, Reply, Text, Told
-from localspec.chat.reply_figures import timings
 from localspec.decoding.round import StopReason
 from localspec.engine.ask import Ask
 from localspec.engine.protocol import ReplyDone
 from localspec.errors import UsageError
 from localspec.messages import Message, ToolCall, from_json
 from localspec.options import ReplyOptions
-from localspec.serve.answering import Service, collected, drafting, streamed, unless_gone
+from localspec.serve.answering import Service, collected, streamed, unless_gone
 from localspec.serve.http import body_of
+from localspec.serve.openai import Own, figures, own_draft
 from localspec.serve.steady import steady
-from localspec.serve.tools import ToolOffer, anthropic_messages, anthropic_offer, arguments_object
+from localspec.serve.tools import anthropic_messages, anthropic_offer, arguments_object
 
 _SAMPLING = ("temperature", "top_p", "top_k")
 _ENDS = {
@@ -56,6 +56,7 @@ class MessagesBody(CountBody):
     temperature: float | None = None
     top_p: float | None = None
     top_k: int | None = None
+    localspec: Own = msgspec.field(default_factory=Own)
 
 
 async def messages(request: Request, service: Service) -> Response:
@@ -64,12 +65,13 @@ async def messages(request: Request, service: Service) -> Response:
     service = service.of(body.model)
     options = _options(body, service.options)
     offer = anthropic_offer(body.tools, body.tool_choice)
-    ask = Ask(0, _said(body), options, tools=offer.tools, call_policy=offer.policy)
+    draft = own_draft(body.localspec, service)
+    ask = Ask(0, _said(body), options, draft=draft, tools=offer.tools, call_policy=offer.policy)
     reply = service.reply(request, ask)
     head = {"id": f"msg_{secrets.token_hex(12)}", "type": "message", "role": "assistant"}
     if body.stream:
-        head = {**head, "model": service.name, **_notes(offer)}
-        return await streamed(request, _events(reply, head, options))
+        head = {**head, "model": service.name}
+        return await streamed(request, _events(reply, head, options, offer.notes))
     ((done, _),) = await collected(request, [reply])
     answer = {
         **head,
@@ -77,9 +79,7 @@ async def messages(request: Request, service: Service) -> Response:
         "content": _blocks(done.reply),
         **_ending(done.reply, options),
         "usage": _usage(done.reply),
-        "timings": timings(done.reply),
-        "speculation": drafting(done),
-        **_notes(offer),
+        **figures([done], offer.notes),
     }
     return JSONResponse(answer)
 
@@ -94,7 +94,10 @@ async def count_tokens(request: Request, service: Service) -> Response:
 
 
 async def _events(
-    reply: AsyncGenerator[Told | ReplyDone], head: dict[str, Any], options: ReplyOptions
+    reply: AsyncGenerator[Told | ReplyDone],
+    head: dict[str, Any],
+    options: ReplyOptions,
+    notes: Sequence[str],
 ) -> AsyncGenerator[str]:
     """Yield the events of a stream: a block of thoughts, where there are some, one of text, and one for each call."""
     block, kind, begun = -1, "", False
@@ -110,8 +113,8 @@ async def _events(
                     block = 0
                     yield _event("content_block_start", index=0, content_block=_block("text"))
                 yield _event("content_block_stop", index=block)
-                ending = _ending(event.reply, options)
-                yield _event("message_delta", delta=ending, usage=_usage(event.reply))
+                ending, told = _ending(event.reply, options), figures([event], notes)
+                yield _event("message_delta", delta=ending, usage=_usage(event.reply), **told)
                 yield _event("message_stop")
                 return
             first, delta = _piece(event)
@@ -173,10 +176,6 @@ def _blocks(reply: Reply) -> list[dict[str, Any]]:
 
 def _call(call: ToolCall) -> dict[str, Any]:
     return {"type": "tool_use", "id": call.id, "name": call.name, "input": arguments_object(call)}
-
-
-def _notes(offer: ToolOffer) -> dict[str, Any]:
-    return {"localspec": {"notes": list(offer.notes)}} if offer.notes else {}
 
 
 def _ending(reply: Reply, options: ReplyOptions) -> dict[str, Any]:

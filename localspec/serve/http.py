@@ -28,6 +28,10 @@ class NotFound(LocalspecError):
     """What a request names is not here."""
 
 
+class TooLarge(LocalspecError):
+    """A body has more bytes than are read."""
+
+
 @dataclass(frozen=True, slots=True)
 class Guard:
     """Who is let in.
@@ -99,7 +103,8 @@ class Guarded:
         if allowed and scope["method"] == "OPTIONS":
             preflight = {
                 "Access-Control-Allow-Methods": "GET, POST",
-                "Access-Control-Allow-Headers": "*",
+                # Browsers leave `Authorization` out of `*`.
+                "Access-Control-Allow-Headers": "Authorization, *",
             }
             await JSONResponse({}, headers=preflight)(
                 scope, receive, _with_origin(send, str(origin))
@@ -127,15 +132,14 @@ async def body_of(request: Request, kind: type[T]) -> T:
     """Return a request's body as a record.
 
     Raises:
-        UsageError: it is too large, no JSON, or no such record.
+        TooLarge: it is.
+        UsageError: it is no JSON, or no such record.
     """
     pieces, size = [], 0
     async for piece in request.stream():
         size += len(piece)
         if size > MOST_BODY_BYTES:
-            raise UsageError(
-                f"the body has more than {MOST_BODY_BYTES >> 20} MB: send a shorter one"
-            )
+            raise TooLarge(f"the body has more than {MOST_BODY_BYTES >> 20} MB: send a shorter one")
         pieces.append(piece)
     try:
         return msgspec.json.decode(b"".join(pieces), type=kind)
@@ -154,6 +158,8 @@ def status_of(error: LocalspecError) -> int:
             return 503
         case NotFound():
             return 404
+        case TooLarge():
+            return 413
         case Refused(kind=kind):
             return 500 if kind in _FAULTS else 400
     return 400

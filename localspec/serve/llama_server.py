@@ -4,7 +4,7 @@ Source: the README of llama.cpp's server.
 """
 
 import json
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from typing import Any
 
@@ -17,9 +17,22 @@ from localspec.decoding.round import StopReason
 from localspec.engine.ask import Ask
 from localspec.engine.protocol import Detokenize, ReplyDone, Tokenize
 from localspec.messages import Infill
-from localspec.serve.answering import Service, collected, drafting, streamed, unless_gone
+from localspec.serve.answering import (
+    Service,
+    collected,
+    drafting,
+    merged,
+    streamed,
+    unless_gone,
+)
 from localspec.serve.http import body_of
-from localspec.serve.openai import CompletionBody, completion_options, own_draft
+from localspec.serve.openai import (
+    CompletionBody,
+    choices,
+    completion_options,
+    own_draft,
+    predicted,
+)
 
 _STOPS = {StopReason.EOG: "eos", StopReason.STOP_STRING: "word"}
 
@@ -46,62 +59,74 @@ class Snippet(msgspec.Struct):
 
 
 class InfillBody(CompletionBody):
-    """A gap, and how to fill it in. What limits time, and other fields, are ignored."""
+    """A gap, and how to fill it in. What limits the time of a prompt, and other fields, are ignored."""
 
     input_prefix: str = ""
     input_suffix: str = ""
     input_extra: list[Snippet] = msgspec.field(default_factory=list)
     prompt: str = ""
-    n_predict: int | None = None
+    n_indent: int = 0
+    t_max_predict_ms: float = 0
+    n_cmpl: int | None = None
     response_fields: list[str] = msgspec.field(default_factory=list)
 
 
 async def infill(request: Request, service: Service) -> Response:
-    """Fill in a gap, as llama.vim and llama.vscode ask for it."""
+    """Fill in a gap, as llama.vim and llama.vscode ask for it; several times, where they ask for several."""
     body = await body_of(request, InfillBody)
     service = service.of(body.model)
-    files = tuple((each.filename, each.text) for each in body.input_extra)
-    gap = Infill(body.input_prefix + body.prompt, body.input_suffix, files=files)
-    # Editors ask for no token at all so that the context is read ahead; -1 is no limit.
-    wanted = -1 if body.n_predict is None else body.n_predict
+    gap = Infill(
+        body.input_prefix + body.prompt,
+        body.input_suffix,
+        files=tuple((each.filename, each.text) for each in body.input_extra),
+        indent=body.n_indent,
+        within_s=body.t_max_predict_ms / 1000 if body.t_max_predict_ms > 0 else None,
+    )
     if body.seed is not None and body.seed < 0:
         body.seed = None
-    options = completion_options(body, service.options, None if wanted < 0 else max(1, wanted))
-    draft = own_draft(body.localspec, service)
-    reply = service.reply(request, Ask(0, (), options, draft=draft, infill=gap))
+    options = completion_options(body, service.options, predicted(body))
+    count = body.n_cmpl or body.n or 1
+    asked = choices([Ask(0, (), options, infill=gap)], count, own_draft(body.localspec, service))
+    replies = [service.reply(request, each) for each in asked]
     if body.stream:
-        return await streamed(request, _filling(reply, body, service.name))
-    ((done, _),) = await collected(request, [reply])
-    text = done.reply.text if wanted else ""
-    return JSONResponse(_chosen(_filled(done, text, service.name), body.response_fields))
+        return await streamed(request, _filling(replies, body, service))
+    found = await collected(request, replies)
+    filled = [
+        _chosen(_filled(done, done.reply.text if body.n_predict != 0 else "", at, service), body)
+        for at, (done, _) in enumerate(found)
+    ]
+    return JSONResponse(filled if count > 1 else filled[0])
 
 
 async def _filling(
-    reply: AsyncGenerator[Told | ReplyDone], body: InfillBody, model: str
+    replies: Sequence[AsyncGenerator[Told | ReplyDone]], body: InfillBody, service: Service
 ) -> AsyncGenerator[str]:
-    async with aclosing(reply):
-        async for each in reply:
+    async with aclosing(merged(replies)) as events:
+        async for at, each in events:
             if isinstance(each, ReplyDone):
-                told = _chosen(_filled(each, "", model), body.response_fields)
+                told = _chosen(_filled(each, "", at, service), body)
             elif isinstance(each, Text):
-                told = {"content": "" if body.n_predict == 0 else each.text, "stop": False}
+                content = "" if body.n_predict == 0 else each.text
+                told = {"index": at, "content": content, "stop": False}
             else:
                 continue  # it is offered no functions
             yield f"data: {json.dumps(told, separators=(',', ':'))}\n\n"
 
 
-def _filled(done: ReplyDone, content: str, model: str) -> dict[str, Any]:
-    reply = done.reply
+def _filled(done: ReplyDone, content: str, at: int, service: Service) -> dict[str, Any]:
+    reply, ready = done.reply, service.backend.ready
     evaluated = reply.prompt_tokens - reply.cached_tokens
     return {
+        "index": at,
         "content": content,
-        "model": model,
+        "model": service.name,
         "stop": True,
         "stop_type": _STOPS.get(reply.stop_reason, "limit"),
         "tokens_predicted": reply.completion_tokens,
         "tokens_evaluated": reply.prompt_tokens,
         "tokens_cached": reply.cached_tokens,
         "truncated": reply.stop_reason is StopReason.CONTEXT_FULL,
+        "generation_settings": {"n_ctx": 0 if ready is None else ready.n_ctx},
         "timings": {
             **_pace("prompt", evaluated, reply.prefill_s),
             **_pace("predicted", reply.completion_tokens, reply.decode_s),
@@ -119,12 +144,12 @@ def _pace(name: str, count: int, seconds: float) -> dict[str, float]:
     }
 
 
-def _chosen(answer: dict[str, Any], paths: list[str]) -> dict[str, Any]:
+def _chosen(answer: dict[str, Any], body: InfillBody) -> dict[str, Any]:
     """Return the fields of an answer that are asked for, each under its path, as `timings/prompt_n`."""
-    if not paths:
+    if not body.response_fields:
         return answer
     chosen = {}
-    for path in paths:
+    for path in body.response_fields:
         value: Any = answer
         for name in path.split("/"):
             value = value.get(name) if isinstance(value, dict) else None

@@ -65,6 +65,7 @@ class CompletionBody(msgspec.Struct):
     stream: bool = False
     stream_options: StreamOptions | None = None
     max_tokens: int | None = None
+    n_predict: int | None = None
     n: int | None = None
     seed: int | None = None
     stop: str | list[str] | None = None
@@ -126,6 +127,7 @@ async def chat_completions(request: Request, service: Service) -> Response:
         [from_json(each, f"message {at}") for at, each in enumerate(body.messages, 1)]
     )
     limit = body.max_completion_tokens or body.max_tokens
+    limit = predicted(body) if limit is None else limit
     options = replace(
         completion_options(body, service.options, limit), **format_options(body.response_format)
     )
@@ -143,7 +145,8 @@ async def completions(request: Request, service: Service) -> Response:
     service = service.of(body.model)
     refuse(echo=body.echo)
     texts = [body.prompt] if isinstance(body.prompt, str) else body.prompt
-    options = completion_options(body, service.options, body.max_tokens or 16)
+    limit = body.max_tokens or predicted(body) or 16
+    options = completion_options(body, service.options, limit)
     most = logprobs_asked("logprobs", body.logprobs)
     gap = body.suffix
     asked = [
@@ -162,15 +165,7 @@ async def _answered(
     prompts: list[Ask],
     form: ChatForm | TextForm,
 ) -> Response:
-    each = body.n or 1
-    if not prompts or not 1 <= each * len(prompts) <= _MOST_CHOICES:
-        raise UsageError(f"{each * len(prompts)} answers requested: request 1 to {_MOST_CHOICES}")
-    draft = own_draft(body.localspec, service)
-    asked = [
-        replace(prompt, options=_numbered(prompt.options, number), draft=draft)
-        for prompt in prompts
-        for number in range(each)
-    ]
+    asked = choices(prompts, body.n or 1, own_draft(body.localspec, service))
     head = {
         "id": f"{form.prefix}-{secrets.token_hex(12)}",
         "created": int(time.time()),
@@ -195,6 +190,21 @@ async def _answered(
         **figures(done, form.notes),
     }
     return JSONResponse(answer)
+
+
+def choices(prompts: Sequence[Ask], each: int, draft: str | None) -> list[Ask]:
+    """Return what is asked for so many answers to each prompt.
+
+    Raises:
+        UsageError: they are too many, or none.
+    """
+    if not prompts or not 1 <= each * len(prompts) <= _MOST_CHOICES:
+        raise UsageError(f"{each * len(prompts)} answers requested: request 1 to {_MOST_CHOICES}")
+    return [
+        replace(prompt, options=_numbered(prompt.options, number), draft=draft)
+        for prompt in prompts
+        for number in range(each)
+    ]
 
 
 async def _chunks(
@@ -246,6 +256,15 @@ def completion_options(
         max_tokens=usual.max_tokens if limit is None else limit,
         stop=stop or usual.stop,
     )
+
+
+def predicted(body: CompletionBody) -> int | None:
+    """Return the most tokens by llama-server's name for it; None where there is no limit.
+
+    Its editors ask for none at all to have a context read ahead; one is made then.
+    """
+    wanted = -1 if body.n_predict is None else body.n_predict
+    return None if wanted < 0 else max(1, wanted)
 
 
 def _biases(given: Mapping[str, float]) -> Iterator[tuple[int, float]]:

@@ -230,6 +230,29 @@ def test_one_that_is_cancelled_while_it_waits_ends_without_a_word() -> None:
     assert texts_of(answerer) == {0: "Yes, indeed.", 1: ""}
 
 
+def test_for_one_that_is_cancelled_while_it_waits_nobody_loses_anything() -> None:
+    prepared: list[int] = []
+
+    class Prefixes:
+        def ready(self, slot: int, tokens: Sequence[int]) -> None:
+            prepared.append(len(tokens))
+
+        def close(self) -> None:
+            pass
+
+    first = Teller(spelled("Yes, indeed."))
+    answerer = Assistant(
+        models_of(Tellers([first]), TEMPLATE), [plain_policy()], prefixes=Prefixes()
+    )
+    for key in range(3):
+        answerer.submit(Request(key, f"Question {key}?"))
+    answerer.step()
+    answerer.cancel(1)
+    while answerer.busy:
+        answerer.step()
+    assert len(prepared) == 2, "those that are answered"
+
+
 def test_urgent_requests_begin_first() -> None:
     answerer, _ = parallel(1)
     for key, urgent in enumerate((False, False, True)):

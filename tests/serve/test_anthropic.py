@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
+import re
 from typing import TYPE_CHECKING
 
 import pytest
 
+from localspec.engine.ask import Ask
 from tests.serve.clients import Package
 from tests.serve.serving import Served
 
@@ -52,6 +55,28 @@ def test_a_stream_has_its_events_in_their_order(claude: anthropic.Anthropic) -> 
     assert kinds[0] == "message_start"
     assert kinds[-1] == "message_stop"
     assert kinds.count("content_block_start") == kinds.count("content_block_stop") == 2
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_what_drafts_is_chosen_and_told(server: Served, stream: bool) -> None:
+    body = {
+        "messages": [{"role": "user", "content": "the Rhine"}],
+        "max_tokens": 9,
+        "stream": stream,
+        "localspec": {"draft": "off"},
+    }
+    text = server.client.post("/v1/messages", json=body).text
+    asked = server.asked[-1]
+    assert isinstance(asked, Ask)
+    assert asked.draft == "off"
+    told = json.loads(
+        re.findall(r"^data: (.*message_delta.*)$", text, re.MULTILINE)[0] if stream else text
+    )
+    assert told["speculation"]["reason"]
+    assert told["timings"]["first_token_s"] > 0
+    assert told["localspec"]["seed"] == asked.options.seed or asked.options.seed is None
+    refused = server.client.post("/v1/messages", json={**body, "localspec": {"exact": True}})
+    assert refused.status_code == 400
 
 
 def test_a_stop_text_and_a_limit_are_told_apart(claude: anthropic.Anthropic) -> None:

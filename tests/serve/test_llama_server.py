@@ -1,6 +1,7 @@
 """What llama-server's clients ask for beside OpenAI's interface."""
 
 import json
+from typing import Any
 
 import pytest
 
@@ -70,6 +71,39 @@ def test_a_gap_is_filled_in_as_editors_ask_for_it() -> None:
         assert [each["stop"] for each in parts][-1]
         done = server.client.post("/v1/completions", json={"prompt": "a", "suffix": "b"}).json()
         assert done["choices"][0]["text"] == whole["content"]
+
+
+def test_what_fills_a_gap_ends_where_editors_say() -> None:
+    """The fields that llama.vim and llama.vscode send to have a small answer fast."""
+    story = "Hello.\n    So.\n  No.\n    And."
+    with served({"otherwise": [story], "fim": FIM, "pass_s": 0.002, "parallel": 3}) as server:
+        gap = {"input_prefix": "a", "input_suffix": "b", "n_predict": 64}
+
+        def filled(**more: object) -> dict[str, Any]:
+            answer: dict[str, Any] = server.client.post("/infill", json={**gap, **more}).json()
+            return answer
+
+        whole = filled()
+        assert whole["content"].endswith(story)
+        assert whole["generation_settings"]["n_ctx"] == 4000
+        indented = filled(n_indent=3)
+        assert indented["content"] == whole["content"].removesuffix("\n  No.\n    And.")
+        assert indented["stop_type"] == "limit"
+        quick = filled(t_max_predict_ms=1)
+        assert quick["content"] == whole["content"].split("\n")[0]
+        assert quick["tokens_predicted"] < whole["tokens_predicted"]
+        several = server.client.post("/infill", json={**gap, "n_cmpl": 3}).json()
+        assert [each["content"] for each in several] == [whole["content"]] * 3
+        for count in (0, -1, 99):
+            answer = server.client.post("/infill", json={**gap, "n_cmpl": count})
+            assert answer.status_code == (200 if count == 0 else 400)
+
+
+def test_a_conversation_is_read_ahead_and_nothing_is_written(server: Served) -> None:
+    """llama.vim asks so while its user still writes an instruction."""
+    for limit, tokens in ((0, 1), (3, 3), (-1, 6)):
+        answer = server.chat("hello", n_predict=limit).json()
+        assert answer["usage"]["completion_tokens"] == tokens + (limit < 0)
 
 
 def test_a_model_that_cannot_fill_in_says_so(server: Served) -> None:
