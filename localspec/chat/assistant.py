@@ -28,7 +28,6 @@ from localspec.chat.events import (
     Started,
     TokenLogprob,
 )
-from localspec.chat.gap import GapEnd
 from localspec.chat.loaded_models import LoadedModels
 from localspec.chat.reply import ReplyInProgress
 from localspec.chat.reply_text import ReplyText
@@ -534,6 +533,8 @@ class Assistant:
         begun = () if conversation is None else conversation.begun
         stops, gap = StopStrings(request.options.stop), request.infill
         if gap is not None:
+            from localspec.chat.gap import GapEnd
+
             stops = GapEnd(request.options.stop, gap, time.perf_counter)
         if calling is None:
             return ReplyText(tokenizer, thinking, stops, pieces, begun)
