@@ -27,13 +27,19 @@ def real_templates() -> dict[str, Path]:
     return _files("templates", "", ".jinja")
 
 
-def _files(kind: str, prefix: str, suffix: str) -> dict[str, Path]:
-    version = importlib.metadata.version("llama-cpp-python")
+def cache_folder() -> Path:
+    """Return where tests keep what they fetch."""
     override = os.environ.get("LOCALSPEC_TEST_CACHE")
     cache = Path(override) if override else platformdirs.user_cache_path("localspec-tests")
+    cache.mkdir(parents=True, exist_ok=True)
+    return cache
+
+
+def _files(kind: str, prefix: str, suffix: str) -> dict[str, Path]:
+    version = importlib.metadata.version("llama-cpp-python")
+    cache = cache_folder()
     folder = cache / f"{kind}-{version}"
     if not folder.is_dir():
-        cache.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=cache) as temporary:
             fetched = Path(temporary, "fetched")
             _extract(_source_distribution(version, Path(temporary)), fetched, prefix, suffix)

@@ -31,9 +31,11 @@ from lab.faults.nonsense import assert_refused, nonsense
 from lab.faults.soundness import assert_fine
 from lab.faults.trial import Trial
 
-_VANISHING, _AT_ONCE = 20, 5
-_KILLS = 5
-_NONSENSE = 10_000
+_TIMES = int(os.environ.get("LOCALSPEC_FAULTS_TIMES", "1"))
+"""How often what can happen again and again to one server does."""
+_VANISHING, _AT_ONCE = 20 * _TIMES, 5
+_KILLS = 5 * _TIMES
+_NONSENSE = 10_000 * _TIMES
 _GLANCE_S = 0.02
 """How long an answer to what is no HTTP is waited for."""
 _IDLE, _SLOW = 1_000, 200
@@ -99,12 +101,19 @@ def clients_vanish(ground: Ground, chance: Random) -> str:
 def engine_is_killed(ground: Ground, chance: Random) -> str:
     with _under_fire(ground, 4, fine={"whole", "503", "overloaded_error"}) as fire:
         served, ends = fire.served, fire.ends
+        killed: set[int] = set()
         for _ in range(_KILLS):
-            served.running.until(lambda _: served.under_way() is not None)
+            # Until the server notices, it takes the one that is gone for ready.
+            served.running.until(
+                lambda _: (
+                    bool({*served.running.children()} - killed) and served.under_way() is not None
+                )
+            )
             time.sleep(chance.uniform(0, 1))
             (engine,) = served.running.children()
             os.kill(engine, signal.SIGKILL)
             until_gone([engine])
+            killed.add(engine)
         served.running.until(lambda _: served.under_way() is not None)
         answered = ends["whole"]
         served.running.until(lambda _: ends["whole"] > answered + 4)
