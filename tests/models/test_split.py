@@ -44,7 +44,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_all_headers_are_one(tmp_path: Path) -> None:
-    whole = sparse_model(tmp_path / "whole.gguf", replace(LLAMA_1B, n_vocab=1000))
+    narrow = replace(LLAMA_1B, n_embd=256, n_ff=512, n_vocab=1000)
+    whole = sparse_model(tmp_path / "whole.gguf", narrow)
     (tmp_path / "split").mkdir()
     first, *others = split_gguf(whole, tmp_path / "split", "m", 40)
     assert len(others) == 3
