@@ -73,7 +73,7 @@ class PairChoice:
 
 
 def choices(memories: Sequence[Memory] = (), registry: Registry | None = None) -> list[PairChoice]:
-    """Return the models whose files are known: the user's own, what is recommended, then the others by size.
+    """Return the models whose files are known: those that are here, what is recommended, then the others by size.
 
     Of each kind, what does not fit comes last. Draft models are left out.
 
@@ -99,7 +99,7 @@ def choices(memories: Sequence[Memory] = (), registry: Registry | None = None) -
     return sorted(
         found,
         key=lambda each: (
-            not each.own,
+            not each.here,
             proposed.index(each.name) if each.recommended else len(proposed),
             each.fits is False,
             each.name == toy,

@@ -89,8 +89,8 @@ def test_what_the_user_has_comes_first_imported_models_too(
     )
     found = choices(memory(28 * GB), registry)
     # The draft model of another is no model to choose, and the toy is not what anybody wanted.
-    assert [each.name for each in found] == ["mine", "plain", "large", "best", "toy"]
-    assert [each.own for each in found] == [True, True, True, False, False]
+    assert [each.name for each in found] == ["mine", "plain", "toy", "large", "best"]
+    assert [each.own for each in found] == [True, True, False, True, False]
 
 
 def test_one_line_has_all_that_matters_and_nothing_twice(registry: Registry) -> None:
