@@ -245,8 +245,20 @@ class Session:
         settings = self.settings.changed(name, value)
         if name == DRAFT and settings.draft != "off" and self._drafting == "off":
             raise UsageError("the models were loaded with --draft off: leave that out to draft")
+        if name == DRAFT:
+            self._require_drafter(settings.draft)
         self.asking.settings = settings
         self._keep_settings()
+
+    def _require_drafter(self, mode: str) -> None:
+        """Raise UsageError where a mode asks for a draft model and none is loaded."""
+        from localspec.decoding.drafters.register import asks_draft_model  # noqa: PLC0415 - few ask
+
+        ready = self.state.ready
+        if asks_draft_model(mode.partition(":")[0]) and ready and ready.draft_model is None:
+            raise UsageError(
+                "no draft model is loaded: start the chat with --draft model, or leave draft at auto"
+            )
 
     @property
     def _drafting(self) -> str:

@@ -263,6 +263,7 @@ def test_drafting_can_be_switched_off(session: Session, engine: Engine) -> None:
 def test_what_drafts_is_chosen_in_a_conversation_and_kept_with_it(
     session: Session, engine: Engine, mode: str, asked: str | None
 ) -> None:
+    hear(session, replace(READY, draft_model="small"))
     session.set("draft", mode)
     session.asking.ask("one?")
     assert engine.asked[-1].draft == asked
@@ -272,6 +273,14 @@ def test_what_drafts_is_chosen_in_a_conversation_and_kept_with_it(
     session.new()
     session.open(conversation)
     assert session.setting("draft") == (asked or "auto")
+
+
+def test_a_draft_model_that_is_not_loaded_is_refused_at_once(session: Session) -> None:
+    with pytest.raises(UsageError, match="no draft model is loaded"):
+        session.set("draft", "model:3")
+    session.set("draft", "lookup")
+    hear(session, replace(READY, draft_model="small"))
+    session.set("draft", "model:3")
 
 
 def test_a_race_is_not_part_of_the_conversation(session: Session, engine: Engine) -> None:
