@@ -5,15 +5,17 @@ Imports nothing slow: the first frame of the chat waits for this module.
 
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from localspec.calls.policy import CallPolicy, policy_of_toml
 from localspec.cli.completions import complete_models
 from localspec.cli.structure import read_text, structured
 from localspec.config.keys import offered
 from localspec.options import GRAMMARS, LaunchOptions, Option, ReplyOptions, changed, options_of
+
+if TYPE_CHECKING:
+    from localspec.calls.policy import CallPolicy
 
 Function = Callable[..., Any]
 
@@ -117,7 +119,10 @@ def _unless(option: Option) -> Callable[[click.Context, click.Parameter, str], i
     return read
 
 
-def _rules(ctx: click.Context, param: click.Parameter, file: str | None) -> CallPolicy:  # noqa: ARG001
+def _rules(ctx: click.Context, param: click.Parameter, file: str | None) -> "CallPolicy":  # noqa: ARG001
+    # Few verbs call anything.
+    from localspec.calls.policy import CallPolicy, policy_of_toml  # noqa: PLC0415
+
     option = "--tool-rules"
     return (
         policy_of_toml(read_text(Path(file), option), f"{option} {file}") if file else CallPolicy()
