@@ -1,6 +1,6 @@
 """Calls of functions: are they valid, is it the right function, what does the lazy grammar change, what do forced tokens save.
 
-    python -m lab.benchmarks.tool_calls [--pair qwen2.5-coder-1.5b | --target FILE] [--tasks 100] [--exact]
+    python -m lab.benchmarks.tool_calls [--pair qwen2.5-coder-1.5b | --target FILE] [--tasks 100] [--first 0] [--exact]
         [--modes free,bound,forced,required,required-forced] [--temperature 0] [--max-tokens 200] [--threads N] --save FILE
 
 Every task of tool_tasks.toml is asked in every mode: free, without any grammar; bound, with the lazy grammar and no drafts;
@@ -170,6 +170,7 @@ def asked_for() -> argparse.Namespace:
     parser.add_argument("--pair")
     parser.add_argument("--target")
     parser.add_argument("--tasks", type=int, default=100)
+    parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--modes", default=",".join(MODES))
     parser.add_argument("--temperature", type=float, default=0)
     parser.add_argument("--max-tokens", type=int, default=200)
@@ -282,7 +283,7 @@ def main() -> None:
     loaded = opened(launch)
     own = loaded.assistant
     options = ReplyOptions(SamplingParams(temperature=args.temperature), 1, args.max_tokens)
-    asked, modes = list(islice(tasks(), args.tasks)), args.modes.split(",")
+    asked, modes = list(islice(tasks(), args.first, args.first + args.tasks)), args.modes.split(",")
     setting = {
         "machine": machine(),
         "target": own.models.target_name,
