@@ -16,6 +16,8 @@ from typing import Any
 import httpx
 import pytest
 
+from localspec.messages import ToolResult
+from tests.chat.toy_calls import hermes
 from tests.cli.command import PLAIN, started
 from tests.serve.serving import served
 from tests.serve.test_verb import url_of
@@ -78,27 +80,48 @@ def expected(url: str, *said: str) -> str:
     return text
 
 
+def asked_by_llm(folder: Path, url: str, model: str, *words: str, code: int = 0) -> str:
+    """Return what `llm` prints, or complains of where it ends with a code."""
+    (folder / "extra-openai-models.yaml").write_text(
+        f"- {{model_id: here, model_name: {model}, api_base: '{url}/v1', supports_schema: true, supports_tools: true}}\n"
+    )
+    # It sends a key in any case, and wants one.
+    env = {**os.environ, "LLM_USER_PATH": str(folder), "OPENAI_API_KEY": "none"}
+    done = subprocess.run(
+        [installed("llm") / "llm", "-m", "here", *words],
+        capture_output=True,
+        check=False,
+        text=True,
+        env=env,
+        stdin=subprocess.DEVNULL,
+    )
+    assert done.returncode == code, done.stderr
+    return (done.stdout if code == 0 else done.stderr).strip()
+
+
+@pytest.mark.slow
+def test_llm_carries_out_what_is_called_and_sends_it_back(tmp_path: Path) -> None:
+    functions = tmp_path / "functions.py"
+    functions.write_text(
+        'def area(of: str) -> int:\n    "Return how large a country is."\n    return 1285216\n'
+    )
+    script = {"calls": True, "answers": {"Peru": f"Wait.\n{hermes('area', of='Peru')}"}}
+    with served({**script, "otherwise": ["It is large."]}) as server:
+        for more in ((), ("--no-stream",)):
+            words = (*more, "--functions", str(functions), "Peru?")
+            assert asked_by_llm(tmp_path, server.url, "a-pair", *words) == "Wait. It is large."
+        results = [part for asked in server.asked for part in asked.messages[-1].parts]  # type: ignore[union-attr]
+        texts = [each.text for each in results if isinstance(each, ToolResult)]
+        assert texts == ["1285216"] * 2
+
+
 @pytest.mark.slow
 @pytest.mark.weights
 def test_llm_asks_streams_goes_on_and_keeps_a_schema(url: str, tmp_path: Path) -> None:
-    (tmp_path / "extra-openai-models.yaml").write_text(
-        f"- {{model_id: here, model_name: smollm2-135m, api_base: '{url}/v1', supports_schema: true}}\n"
-    )
+    greedy = [part for name, value in GREEDY.items() for part in ("-o", name, str(value))]
 
     def llm(*words: str, code: int = 0) -> str:
-        # It sends a key in any case, and wants one.
-        env = {**os.environ, "LLM_USER_PATH": str(tmp_path), "OPENAI_API_KEY": "none"}
-        options = [part for name, value in GREEDY.items() for part in ("-o", name, str(value))]
-        done = subprocess.run(
-            [installed("llm") / "llm", "-m", "here", *options, *words],
-            capture_output=True,
-            check=False,
-            text=True,
-            env=env,
-            stdin=subprocess.DEVNULL,
-        )
-        assert done.returncode == code, done.stderr
-        return (done.stdout if code == 0 else done.stderr).strip()
+        return asked_by_llm(tmp_path, url, "smollm2-135m", *greedy, *words, code=code)
 
     first = expected(url, QUESTION)
     assert llm(QUESTION) == llm("--no-stream", QUESTION) == first.strip()
