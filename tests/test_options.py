@@ -19,7 +19,7 @@ from localspec.batch.ask import Form, ask_of
 from localspec.batch.line_options import from_text
 from localspec.batch.rows import Row
 from localspec.bench.arms import parse_arm
-from localspec.cli import ab, batch, bench, chat, run, run_here
+from localspec.cli import ab, batch, bench, chat, chat_fronts, run, run_here
 from localspec.config.keys import KEYS, from_variable
 from localspec.engine.ask import Ask
 from localspec.engine.protocol import Load
@@ -114,7 +114,7 @@ def arrived(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., di
     monkeypatch.setattr(run, "read_prompt", str)
     monkeypatch.setattr(run_here, "make_plan", lambda launch, _: launch)
     monkeypatch.setattr(run_here, "load", _loaded)
-    monkeypatch.setattr(chat, "Session", _session)
+    monkeypatch.setattr(chat_fronts, "Session", _session)
     monkeypatch.setattr(batch, "BatchRun", _batch)
     monkeypatch.setattr(
         bench, "run_bench", lambda request, *_: _arrive(request.launch, request.asked)
@@ -139,7 +139,7 @@ def _arrive(launch: LaunchOptions, reply: ReplyOptions) -> None:
     raise ArrivedError(launch, reply)
 
 
-def _loaded(launch: LaunchOptions, *_: object, observe: object) -> SimpleNamespace:
+def _loaded(launch: LaunchOptions, *_: object, observe: object, keep: object) -> SimpleNamespace:
     """Return a runtime of a plan, which is its own launch here."""
     assert callable(observe)
     assistant = SimpleNamespace(notes=(), stream=lambda _prompt, options: _arrive(launch, options))
