@@ -93,6 +93,12 @@ def test_no_more_is_imported_than_its_budget(what: str) -> None:
     assert len(ours) <= most, sorted(ours)
 
 
+def test_what_keeps_what_was_said_comes_only_where_it_is_switched_on() -> None:
+    ours, _ = imported(_ENGINE)
+    absent = ("launch.store", "storage.token_log", "decoding.drafters.store")
+    assert not ours & {f"localspec.{each}" for each in absent}
+
+
 def test_a_slow_library_is_seen() -> None:
     code = "import sys, numpy, localspec.launch.child; print(*sys.modules, file=sys.stderr)"
     ours, libraries = imported(code)

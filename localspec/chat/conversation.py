@@ -107,6 +107,9 @@ class Conversation:
         call_policy: which of them, how often and in what order.
 
     `tools` and `call_policy` can be set anew before any reply.
+
+    Attributes:
+        number: the history's of this conversation; None where that does not keep it.
     """
 
     def __init__(
@@ -124,6 +127,7 @@ class Conversation:
         self._prompt: _Prompt | None = None
         self.tools = tuple(tools)
         self.call_policy = call_policy or CallPolicy()
+        self.number: int | None = None
 
     @property
     def offered(self) -> tuple[Tool, ...]:

@@ -39,6 +39,11 @@ class Kept:
             self._talk.open(latest)
         self.model = self._talk.pair
 
+    @property
+    def number(self) -> int | None:
+        """The history's of the conversation; None before the first question, and where nothing is saved."""
+        return self._talk.number
+
     def say(self, said: Message, system: str | None) -> tuple[Message, ...]:
         """Keep a question; return the conversation that ends with it.
 

@@ -8,6 +8,7 @@ import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
+from dataclasses import replace
 from functools import cache
 from types import FrameType
 from typing import TYPE_CHECKING, Any
@@ -119,7 +120,8 @@ def run(words: tuple[str, ...], **flags: Any) -> int:
         return (said,) if system is None else (Message.system(system), said)
 
     def asked() -> Ask:
-        return Ask(0, messages(), options, raw=text if said is None else None, aside=kept is None)
+        asked = Ask(0, messages(), options, raw=text if said is None else None, aside=kept is None)
+        return asked if kept is None else replace(asked, conversation=kept.number)
 
     outcome = _answer(request, asked, flags, turns)
     if outcome is None:

@@ -78,6 +78,7 @@ def answered_here(
         conversation = Conversation(
             None, asked.messages, remembered, tools=asked.tools, call_policy=asked.call_policy
         )
+        conversation.number = asked.conversation
         yield from assistant.stream(conversation, asked.options)
         remembered = conversation.remembered
 

@@ -19,6 +19,7 @@ VERBS = {
         "localspec.cli.telemetry",
         "Show and change what is recorded here; nothing is sent.",
     ),
+    "store": ("localspec.cli.store", "Keep what was said, and draft from it."),
     "export-proposals": (
         "localspec.cli.export_proposals",
         "Print recorded drafts as training data.",

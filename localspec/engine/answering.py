@@ -122,7 +122,9 @@ class Answering:
             dropped = dropped_to_fit(messages, n_ctx, options.max_tokens, length)
             system = messages[:1] if messages[0].role == "system" else ()
             messages = (*system, *messages[len(system) + dropped :])
-        self._submit(ask, self._conversation(messages, ask.tools, ask.call_policy), dropped)
+        conversation = self._conversation(messages, ask.tools, ask.call_policy)
+        conversation.number = ask.conversation
+        self._submit(ask, conversation, dropped)
 
     def _submit(self, ask: Ask, prompt: str | Conversation, dropped: int) -> None:
         self._asked[ask.id] = _Asked(ask, prompt, dropped)

@@ -29,6 +29,8 @@ class Ask:
         client: who asks. Of those who wait, whoever has the fewest answers under way goes first; of equals they take turns.
         tools: functions that the model may call.
         call_policy: which of them, how often and in what order.
+        conversation: the history's number of the conversation, so that what is said may go into the store, and leave it with
+            the conversation; None where the history does not keep it.
     """
 
     id: int
@@ -45,3 +47,4 @@ class Ask:
     client: str = ""
     tools: tuple[Tool, ...] = ()
     call_policy: CallPolicy = field(default_factory=CallPolicy)
+    conversation: int | None = None

@@ -124,12 +124,15 @@ class EngineClient:
         raw: str | None = None,
         tools: Sequence[Tool] = (),
         call_policy: CallPolicy | None = None,
+        conversation: int | None = None,
     ) -> int:
         """Ask for a reply, see `Ask`; return the id that its notices bear."""
         options = ReplyOptions() if options is None else options
         request = Ask(0, tuple(messages), options, draft, keep, aside, drop_oldest, raw)
         policy = call_policy or CallPolicy()
-        return self.question(replace(request, tools=tuple(tools), call_policy=policy))
+        return self.question(
+            replace(request, tools=tuple(tools), call_policy=policy, conversation=conversation)
+        )
 
     def count(self, messages: Sequence[Message], tools: Sequence[Tool] = ()) -> int:
         """Ask how many tokens a conversation takes; return the id that the answer bears."""

@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Self
 
+from localspec.errors import HistoryError
 from localspec.history import queries
 from localspec.history.database import RETRY_S, HistoryDatabase
 from localspec.history.recorder import ReplyRecorder, storable
@@ -51,6 +52,7 @@ class History:
         stopwatch: Callable[[], float] = time.monotonic,
     ) -> None:
         self._states = directory / "state"
+        self._said = directory.parent / "store" / "said"
         self._clock = clock
         self._stopwatch = stopwatch
         self._database = HistoryDatabase(directory / "history.db")
@@ -170,10 +172,15 @@ class History:
         self._database.write((statement, {**values, "id": conversation}))
 
     def delete(self, conversation: int) -> None:
-        """Remove a conversation, what the search knows of it, and the models' state of it.
+        """Remove a conversation, what the search and the store know of it, and the models' state of it.
 
-        Its bytes are overwritten in the database (`secure_delete`); the state is a file that is unlinked.
+        Its bytes are overwritten in the database (`secure_delete`) and in the store; the state is a file that is unlinked.
+
+        Raises:
+            HistoryError: the store cannot be written; nothing is removed then.
         """
+        if self._said.exists():
+            self._forget(conversation)
         shutil.rmtree(self._states / str(conversation), ignore_errors=True)
         gone = {"id": conversation}
         self._database.write(
@@ -192,6 +199,17 @@ class History:
     def close(self) -> None:
         """Close the database; closing twice is harmless."""
         self._database.close()
+
+    def _forget(self, conversation: int) -> None:
+        from localspec.storage.token_log import TokenLog, of_conversation  # noqa: PLC0415 - few have one
+
+        try:
+            TokenLog(self._said).forget(of_conversation(conversation))
+        except OSError as error:
+            raise HistoryError(
+                f"the store of what was said cannot be changed ({error.strerror}), so nothing was deleted: "
+                f"check {self._said}"
+            ) from error
 
     def _settle(self) -> None:
         """Call cut what a dead process left streaming; one that lives on simply goes on writing."""

@@ -2,6 +2,7 @@
 
 from collections.abc import Collection
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from localspec.decoding.costs import PairCosts
 from localspec.decoding.drafters.drafter import Drafter
@@ -20,6 +21,9 @@ from localspec.decoding.scheduler import Sequences
 from localspec.decoding.stats import window_length
 from localspec.errors import UsageError
 from localspec.options import LaunchOptions
+
+if TYPE_CHECKING:
+    from localspec.decoding.drafters.copying import SaidBefore
 
 AUTO = "auto"
 
@@ -103,6 +107,7 @@ class Drafting:
         costs: what passes cost; None if they were not measured, and `auto` looks up.
         longest: most tokens of any draft.
         batch: all sequences, if there are several.
+        said: what was said in other conversations; None where that is not kept.
     """
 
     count: int
@@ -112,6 +117,7 @@ class Drafting:
     costs: PairCosts | None
     longest: int
     batch: BatchWidths | None = None
+    said: "SaidBefore | None" = None
 
     def policy(self, mode: str | DraftMode, slot: int = 0) -> Policy:
         """Return a policy without memories for one sequence.
@@ -128,6 +134,10 @@ class Drafting:
             return plain_policy()
         if mode.needs_draft_model and self.draft_models is None:
             raise UsageError(f"draft mode {mode.name!r} needs a draft model: none is loaded")
+        if mode.kind in DRAFTERS and DRAFTERS[mode.kind].needs_store and self.said is None:
+            raise UsageError(
+                f"draft mode {mode.name!r} needs the store of what was said: `localspec store on`"
+            )
         if mode.kind != AUTO or self.costs is None:
             entry = DRAFTERS[WITHOUT_MODEL if mode.kind == AUTO else mode.kind]
             length = min(mode.draft_length or entry.usual_length, self.longest)
@@ -136,7 +146,8 @@ class Drafting:
         drafters = [
             self._drafter(entry, slot, fixed=False)
             for entry in DRAFTERS.values()
-            if not entry.needs_draft_model or self._draft_model_could_win(longest)
+            if (not entry.needs_draft_model or self._draft_model_could_win(longest))
+            and (not entry.needs_store or self.said is not None)
         ]
         if self.batch is not None:
             return BatchPolicy(self.batch, slot, longest, drafters)
@@ -151,7 +162,7 @@ class Drafting:
 
     def _drafter(self, entry: DrafterEntry, slot: int, *, fixed: bool) -> Drafter:
         if self.draft_models is None:
-            return entry.make(Material(self.eog, fixed=fixed))
+            return entry.make(Material(self.eog, fixed=fixed, said=self.said))
         view = self.draft_models.views[slot]
         costs, fresh = self.costs, None
         draft_costs = None if costs is None else costs.draft_model
@@ -160,5 +171,5 @@ class Drafting:
             if self.batch is not None:
                 draft_costs = self.batch.draft_costs(slot)
         return entry.make(
-            Material(self.eog, view, self.shared_vocab, draft_costs, fresh, fixed=fixed)
+            Material(self.eog, view, self.shared_vocab, draft_costs, fresh, fixed, self.said)
         )

@@ -30,6 +30,7 @@ from localspec.llama.sequence import LlamaSequence
 from localspec.llama.sequences import LlamaSequences
 from localspec.models.gguf import read_model
 from localspec.options import LoadOptions
+from localspec.storage.paths import data_dir
 
 MOST_SEQUENCES = 64
 """Beyond it no pass was ever measured."""
@@ -176,8 +177,13 @@ class _Loading:
         batch = None
         if parallel > 1 and costs is not None:
             batch = BatchWidths(costs.target, costs.draft_model)
+        said, observers = None, tuple[Observer, ...]()
+        if (data_dir() / "store" / "on").exists():
+            from localspec.launch.store import opened_store  # noqa: PLC0415 - few have one
+
+            said, observers = opened_store(vocabulary)
         drafting = Drafting(
-            parallel, draft_models, plan.shared_vocab, vocabulary.eog, costs, longest, batch
+            parallel, draft_models, plan.shared_vocab, vocabulary.eog, costs, longest, batch, said
         )
         models = LoadedModels(
             targets=targets,
@@ -197,7 +203,7 @@ class _Loading:
         assistant = Assistant(
             models,
             [drafting.policy(plan.modes[0], slot) for slot in range(parallel)],
-            observers=tuple(observe(models, known, parallel)),
+            observers=(*observe(models, known, parallel), *observers),
             notes=tuple(self.notes),
             load_s=time.perf_counter() - self.start_s,
             shared_chunk=None if plan.exact else shared_chunk(costs, self.hold_up_s),

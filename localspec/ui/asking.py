@@ -241,6 +241,7 @@ class Asking:
             drop_oldest=self.drop_oldest,
             tools=() if work is None else work.tools,
             call_policy=None if work is None else work.policy,
+            conversation=self._talk.number,
         )
         self.answering.begin(Exchange(number, turns), parent)
 

@@ -8,6 +8,7 @@ from typing import ClassVar
 
 from textual.binding import Binding, BindingType
 
+from localspec.errors import HistoryError
 from localspec.history.archive import History
 from localspec.history.records import StoredConversation
 from localspec.ui.sheets import LineSheet, ListSheet, SheetRow
@@ -93,7 +94,10 @@ class HistorySheet(ListSheet):
 
             def delete(answer: str | None) -> None:
                 if answer == "yes":
-                    self._delete(int(row.key))
+                    try:
+                        self._delete(int(row.key))
+                    except HistoryError as error:
+                        self.say(str(error))
                     self.fill(self._found(self._query))
 
             sure = [

@@ -43,6 +43,11 @@ class Talk:
             None if self.conversation is None else self.history.state_directory(self.conversation)
         )
 
+    @property
+    def number(self) -> int | None:
+        """The history's of this conversation; None before the first question, and where nothing is saved."""
+        return None if self.history.trouble is not None else self.conversation
+
     def new(self) -> None:
         """Leave this conversation and begin another, with the system prompt of new ones."""
         self.system = self._usual_system

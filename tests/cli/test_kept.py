@@ -22,6 +22,7 @@ def test_a_question_and_its_answer_go_on_in_the_next(
     assert first.model == ""
     said = first.say(Message.user("Name a river."), "Be brief.")
     assert [each.role for each in said] == ["system", "user"]
+    assert first.number == 1
     first.answer([finished(text="The Douro.").reply], "toy-1b", LaunchOptions())
     second = Kept(go_on=True)
     assert second.model == "smollm2-135m"

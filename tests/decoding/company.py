@@ -23,6 +23,7 @@ from tests.decoding.worlds import (
     PlansTwice,
     World,
     drafters_of,
+    fixed_in,
     policy_of,
     random_world,
     reference,
@@ -335,10 +336,10 @@ class Company:
             return MadPolicy(tuple(drafters.values()), Random(world.whim), self._longest)
         if world.drafter == "auto" and self._random.random() < 0.7:
             able: Sequence[Drafter]
-            able = [drafters[name] for name in ("lookup", "model") if name in drafters]
+            able = [drafters[name] for name in ("lookup", "store", "model") if name in drafters]
             return PlansTwice(BatchPolicy(self._batch, slot, self._longest, able))
         if world.drafter in {"model", "lookup", "oracle"}:
-            drafter = drafters.get(world.drafter, drafters["off"])
+            drafter = drafters.get(fixed_in(world), drafters["off"])
             return FixedPolicy(drafter, min(world.draft_length, self._longest))
         return policy_of(world, draft_model, text, self._longest)
 

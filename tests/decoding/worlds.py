@@ -20,6 +20,7 @@ from localspec.decoding.costs import PassCosts
 from localspec.decoding.drafters.drafter import PLAIN, Drafter, Plan
 from localspec.decoding.drafters.lookup import LookupDrafter
 from localspec.decoding.drafters.model import ModelDrafter
+from localspec.decoding.drafters.store import StoreDrafter
 from localspec.decoding.generation import Limits
 from localspec.decoding.model import LanguageModel, Role
 from localspec.decoding.noise import Noise
@@ -341,6 +342,7 @@ def drafters_of(
     drafters: dict[str, Drafter] = {
         "off": PLAIN.drafter,
         "lookup": LookupDrafter(world.eog, world.min_match),
+        "store": StoreDrafter(world.eog, world.min_match, SaidTwice(text)),
         "oracle": Oracle(text, world.n_vocab, world.lies, Random(world.whim)),
     }
     if draft_model is not None:
@@ -365,11 +367,43 @@ def policy_of(
     """
     drafters = drafters_of(world, draft_model, text)
     if world.drafter == "auto":
-        able = [drafters[name] for name in ("lookup", "model") if name in drafters]
+        able = [drafters[name] for name in ("lookup", "store", "model") if name in drafters]
         return PlansTwice(AdaptivePolicy(FLAT, longest, able))
     if world.drafter == "mad":
         return MadPolicy(tuple(drafters.values()), Random(world.whim))
-    return FixedPolicy(drafters.get(world.drafter, PLAIN.drafter), world.draft_length)
+    return FixedPolicy(drafters.get(fixed_in(world), PLAIN.drafter), world.draft_length)
+
+
+def fixed_in(world: World) -> str:
+    """Return who always drafts in a world: half of those that look up do so in what was said before."""
+    return "store" if world.drafter == "lookup" and world.whim % 2 else world.drafter
+
+
+@dataclass(frozen=True, slots=True)
+class SaidTwice:
+    """What was said before, where that is a text of which somebody else may make another one meanwhile."""
+
+    text: Sequence[int]
+
+    def find(self, text: Sequence[int]) -> tuple[int, bool, int] | None:
+        """Return the last place of the last two tokens."""
+        end = list(text[-2:])
+        for place in range(len(self.text) - 1, 1, -1):
+            if list(self.text[place - 2 : place]) == end:
+                length = next(
+                    (
+                        n
+                        for n in range(2, 17)
+                        if list(text[-n:]) != list(self.text[max(0, place - n) : place])
+                    ),
+                    17,
+                )
+                return length - 1, place % 3 == 0, place
+        return None
+
+    def read(self, place: int, most: int) -> list[int]:
+        """Return what follows."""
+        return list(self.text[place : place + most])
 
 
 def _check_rounds(

@@ -88,6 +88,7 @@ COMMAND_SAMPLES: tuple[Command, ...] = (
         afresh=True,
         client="5f2c",
         tools=(Tool("area", {"type": "object", "properties": {"of": {"enum": [1, None]}}}, "é"),),
+        conversation=12,
         call_policy=CallPolicy(
             ("a",), ("b",), ("c",), (("*", 2),), (("d", ("e", "f")),), ("g",), "required", False
         ),

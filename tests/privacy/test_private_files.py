@@ -16,6 +16,7 @@ from localspec.models.pins import pin
 from localspec.models.registry import Registry
 from localspec.models.store import Store
 from localspec.storage.paths import data_dir
+from localspec.storage.token_log import TokenLog
 from tests.cli.command import PLAIN, localspec
 from tests.models.gguf_builder import model_file
 from tests.telemetry.talking import recording
@@ -54,6 +55,7 @@ def test_everything_that_is_kept_is_private(root: Path, tmp_path: Path) -> None:
     history.add_user(history.create(), None, Message.user("Hi"))
     with recording(root / "telemetry") as talk:
         talk.reply()
+    TokenLog(root / "store" / "said", megabytes=1).append("conversation 1", [1, 2, 3])
     cache.store(root / "calibration", {"kind": "a"}, {"b": 1})
     pin(_ENTRY, root)
     store = Store(root)

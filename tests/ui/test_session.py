@@ -86,6 +86,17 @@ def test_a_question_is_sent_with_all_that_was_said(session: Session, engine: Eng
     ]
 
 
+def test_the_engine_is_told_which_conversation_it_is_unless_nothing_is_saved(
+    session: Session, engine: Engine
+) -> None:
+    session.asking.ask("one?")
+    answer(session, "One.")
+    assert engine.asked[-1].conversation == session.talk.conversation == 1
+    session.talk.history._database.trouble = "the disk is full"
+    session.asking.ask("two?")
+    assert engine.asked[-1].conversation is None
+
+
 def test_a_reply_is_kept_as_the_engine_finished_it(session: Session) -> None:
     session.asking.ask("one?")
     answer(session, "One.", message=Message.assistant("One!", "hm"))

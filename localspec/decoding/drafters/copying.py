@@ -6,7 +6,7 @@ and every confirmed token shows whether the source foretold it.
 
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 _TRIED = 16
 _LONGEST = 32
@@ -30,6 +30,42 @@ class Foretold(NamedTuple):
     near: bool
     disputed: bool
     right: bool
+
+
+class FollowedText(Protocol):
+    """A text that seems to repeat another, token by token; `CopySource` says what the names mean."""
+
+    near: bool
+    disputed: bool
+
+    @property
+    def length(self) -> int:
+        """Tokens at the end of the text that match; 0 where nothing is foretold."""
+        ...
+
+    def begin(self, tokens: Sequence[int]) -> None:
+        """Follow another text from here on; nothing of it was foretold."""
+        ...
+
+    def follow(self, tokens: Sequence[int]) -> Iterator[Foretold]:
+        """Take in the next tokens of the text, yielding what was foretold of each."""
+        ...
+
+    def foretell(self, most: int) -> list[int]:
+        """Return up to `most` tokens that follow in the source."""
+        ...
+
+
+class SaidBefore(Protocol):
+    """What was said before, wherever it is kept."""
+
+    def find(self, text: Sequence[int]) -> tuple[int, bool, int] | None:
+        """Return where the end of a text was said before: tokens that match, whether other tokens followed elsewhere, the place."""
+        ...
+
+    def read(self, place: int, most: int) -> list[int]:
+        """Return up to so many tokens that follow a place; at any time fewer, or others."""
+        ...
 
 
 class CopySource:

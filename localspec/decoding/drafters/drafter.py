@@ -101,6 +101,16 @@ class StartsFromRecords(Protocol):
         ...
 
 
+@runtime_checkable
+class BoundsItself(Protocol):
+    """A drafter that bounds what it loses over all replies together: others may go on drafting for it."""
+
+    @property
+    def may_lose(self) -> float:
+        """Plain steps that it may still lose."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Plan:
     """What one round is to try; a draft length of 0 is plain decoding.

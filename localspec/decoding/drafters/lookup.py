@@ -1,10 +1,10 @@
 """LookupDrafter: copies from the text what followed where it said the same before; costs no pass of any model."""
 
 from bisect import bisect
-from collections.abc import Collection, Generator, Sequence
+from collections.abc import Collection, Generator, Mapping, Sequence
 
 from localspec.decoding.choose import Chooser
-from localspec.decoding.drafters.copying import CopySource
+from localspec.decoding.drafters.copying import CopySource, FollowedText
 from localspec.decoding.drafters.drafter import Plan, Terms
 from localspec.decoding.drafters.estimator import Estimator
 from localspec.decoding.drafters.register import Material
@@ -18,7 +18,7 @@ _NEAR = (0.72, 0.68, 0.85, 0.84)
 """Of the first lengths: where a copy broke off shortly before, a short match says more."""
 _DISPUTED = (0.25, 0.38)
 """Of length 2, and of more."""
-_PRIOR = dict(enumerate((*_SOLE, *_NEAR, *_DISPUTED)))
+PRIOR = dict(enumerate((*_SOLE, *_NEAR, *_DISPUTED)))
 _PRIOR_WEIGHT, _MEMORY, _DRIFT = 30.0, 100.0, 0.1
 
 
@@ -36,6 +36,8 @@ class LookupDrafter:
     Args:
         eog: ids that end a generation; nothing useful follows them.
         min_match: tokens at the end of the text that must have occurred before, 2 or more.
+        source: what may be copied from; None takes the text itself.
+        prior: the chance of a token by bucket, as it is before anything was seen.
 
     Source: prompt lookup decoding, Saxena 2023.
     """
@@ -43,11 +45,17 @@ class LookupDrafter:
     name = "lookup"
     shares_passes = False
 
-    def __init__(self, eog: Collection[int], min_match: int = 2) -> None:
+    def __init__(
+        self,
+        eog: Collection[int],
+        min_match: int = 2,
+        source: FollowedText | None = None,
+        prior: Mapping[int, float] = PRIOR,
+    ) -> None:
         self._eog = eog
         self._min_match = min_match
-        self._source = CopySource()
-        self._estimator = Estimator(_PRIOR, _PRIOR_WEIGHT, _MEMORY, _DRIFT)
+        self._source = CopySource() if source is None else source
+        self._estimator = Estimator(prior, _PRIOR_WEIGHT, _MEMORY, _DRIFT)
         self._allowance = 0.0
 
     def begin(self, tokens: Sequence[int], chooser: Chooser) -> None:  # noqa: ARG002 - the protocol's signature
@@ -91,6 +99,7 @@ class LookupDrafter:
         source, length = self._source, self._source.length
         if length == 0:
             return []
+        most = len(source.foretell(most))
         # Each token that comes true makes the match longer, and settles a dispute.
         buckets = _BUCKETS[source.near][length : length + most]
         buckets += [len(_SOLE) - 1] * (most - len(buckets))
@@ -114,10 +123,10 @@ _BUCKETS = [
 """By whether the source is near, and by length; longer matches are in the last bucket of a sole source."""
 
 
-_FIXED_MATCH = 5
+FIXED_MATCH = 5
 """Tokens that must match where it always drafts: shorter matches are worth a policy's weighing only."""
 
 
 def make(material: Material) -> LookupDrafter:
     """Return the register's drafter."""
-    return LookupDrafter(material.eog, _FIXED_MATCH if material.fixed else 2)
+    return LookupDrafter(material.eog, FIXED_MATCH if material.fixed else 2)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from localspec.decoding.costs import PassCosts
+    from localspec.decoding.drafters.copying import SaidBefore
     from localspec.decoding.drafters.drafter import Drafter
     from localspec.decoding.model import LanguageModel
 
@@ -25,6 +26,7 @@ class Material:
         draft_costs: of the draft model's passes; None if they were not measured.
         fresh: tokens of a long text that the draft model starts with; None takes what it holds.
         fixed: whether it always drafts, instead of making promises to a policy.
+        said: what was said in other conversations; None where that is not kept.
     """
 
     eog: Collection[int]
@@ -33,6 +35,7 @@ class Material:
     draft_costs: "PassCosts | None" = None
     fresh: int | None = None
     fixed: bool = False
+    said: "SaidBefore | None" = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +50,7 @@ class DrafterEntry:
         marks: what opens and closes its tokens in the token lens, two characters.
         colour: how screens show them: the name of a colour that every theme has.
         says: where such a token comes from, in a few words.
+        needs_store: whether it is of use only where what was said before is kept.
     """
 
     name: str
@@ -56,6 +60,7 @@ class DrafterEntry:
     marks: str
     colour: str
     says: str
+    needs_store: bool = False
 
     def make(self, material: Material) -> "Drafter":
         """Return a drafter for one sequence."""
@@ -67,6 +72,7 @@ class DrafterEntry:
 _ENTRIES = (
     DrafterEntry("lookup", "lookup", 15, False, "{}", "primary", "looked up in the text so far"),
     DrafterEntry("model", "model", 3, True, "[]", "success", "proposed by the draft model"),
+    DrafterEntry("store", "store", 15, False, "||", "secondary", "said before", needs_store=True),
     DrafterEntry("forced", "forced", 15, False, "()", "warning", "all that the grammar allows"),
 )
 DRAFTERS: Mapping[str, DrafterEntry] = {entry.name: entry for entry in _ENTRIES}

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from localspec.decoding.choose import Chooser
 from localspec.decoding.costs import PassCosts, RunningCosts
-from localspec.decoding.drafters.drafter import PLAIN, Drafter, Plan, Terms
+from localspec.decoding.drafters.drafter import PLAIN, BoundsItself, Drafter, Plan, Terms
 from localspec.decoding.policy.budget import Budget
 from localspec.decoding.round import Round
 
@@ -73,9 +73,11 @@ class AdaptivePolicy:
             # What takes the machine for a moment is no fault of the draft.
             took_s = max(done.spent.round_s, foreseen_s / _DISTURBED)
             steps = min(took_s, foreseen_s * _DISTURBED) / self._verify_s(0, drafter)
-        self._budget.settle(done.verdict.accepted + 1, steps)
+        confirmed = done.verdict.accepted + 1
+        shared = min(steps, confirmed) if isinstance(drafter, BoundsItself) else steps
+        self._budget.settle(confirmed, shared)
         for each in self.drafters:
-            each.learn(done, steps)
+            each.learn(done, steps if each is drafter else shared)
         self._target.add(done.drafted + 1, done.spent.verify_s)
 
     def end(self) -> None:

@@ -1,0 +1,125 @@
+"""`localspec store`: what was said before, kept to draft from."""
+
+import json
+from pathlib import Path
+
+import click
+
+from localspec.cli.completions import complete_models
+from localspec.errors import LocalspecError, UsageError
+from localspec.storage.files import private_directory, size_text, write_atomic
+from localspec.storage.paths import data_dir, shown
+from localspec.storage.token_log import FILE, USUAL_MEGABYTES, TokenLog
+from localspec.storage.token_log import wipe as wiped
+
+
+@click.group()
+def store() -> None:
+    """Keep what models said in your conversations, and draft from it in later ones.
+
+    Off until you turn it on. Only conversations that the history keeps enter the store, and
+    deleting one removes it from there, too. Nothing leaves this machine.
+    """
+
+
+@store.command()
+@click.option("--json", "json_", is_flag=True, help="Print one JSON object.")
+def status(json_: bool) -> None:
+    """Show whether the store is on, and how much is in it."""
+    path, is_on = _directory() / FILE, _switch().exists()
+    try:
+        tokens, room, owners = TokenLog(path).figures()
+        size = path.stat().st_blocks * 512 if path.exists() else 0
+    except OSError as error:
+        raise _trouble(error) from error
+    if json_:
+        document = {"on": is_on, "tokens": tokens, "room": room, "texts": owners, "bytes": size}
+        click.echo(json.dumps({**document, "path": str(path)}))
+        return
+    click.echo("on" if is_on else "off: turn it on with `localspec store on`")
+    if owners:
+        click.echo(
+            f"up to {tokens} tokens of {owners} conversations and files, room for {room}; "
+            f"{size_text(size)} in {shown(path)}"
+        )
+
+
+@store.command()
+@click.option(
+    "--megabytes",
+    type=click.IntRange(1, 4096),
+    metavar="N",
+    help=f"Size of the store; the oldest text is overwritten. Default: {USUAL_MEGABYTES}.",
+)
+def on(megabytes: int | None) -> None:
+    """Keep what is said from now on, and draft from it."""
+    if megabytes is not None and (_directory() / FILE).exists():
+        raise UsageError(
+            "the store has its size already: `localspec store wipe` removes it, then set another"
+        )
+    try:
+        private_directory(_directory())
+        if megabytes is not None or not _switch().exists():
+            write_atomic(_switch(), str(megabytes or USUAL_MEGABYTES).encode())
+    except OSError as error:
+        raise _trouble(error) from error
+    click.echo("localspec: on, for whatever is started from now on", err=True)
+
+
+@store.command()
+def off() -> None:
+    """Keep nothing more, and draft nothing from the store; `store wipe` removes what is in it."""
+    try:
+        _switch().unlink(missing_ok=True)
+    except OSError as error:
+        raise _trouble(error) from error
+    click.echo("localspec: off, for whatever is started from now on", err=True)
+
+
+@store.command()
+@click.argument("files", nargs=-1, required=True, type=click.Path(exists=True, path_type=Path))
+@click.option(
+    "-m", "--model", metavar="NAME", shell_complete=complete_models, help="Model to add them for."
+)
+def add(files: tuple[Path, ...], model: str | None) -> None:
+    """Add FILES, or all text files of folders, for a model to draft from.
+
+    A file that was added before is replaced. Other models with the same vocabulary have them, too.
+    """
+    from localspec.cli.settings import configured  # noqa: PLC0415 - settings, and all that loads
+    from localspec.launch.plan import make_plan  # noqa: PLC0415
+    from localspec.launch.store import add_files  # noqa: PLC0415
+    from localspec.options import LaunchOptions  # noqa: PLC0415
+
+    if not _switch().exists():
+        raise UsageError("the store is off: turn it on with `localspec store on`")
+    found = configured({"model": model, "pair": None, "target": None})
+    request = LaunchOptions(pair=found["pair"], target=found["target"], draft="off", fit=False)
+    added = [tokens for _, tokens in add_files(files, make_plan(request).target)]
+    click.echo(f"localspec: added {len(added)} files, {sum(added)} tokens", err=True)
+
+
+@store.command()
+def wipe() -> None:
+    """Overwrite the store and remove it; whether it is on stays as it is."""
+    try:
+        found = wiped(_directory() / FILE)
+    except OSError as error:
+        raise _trouble(error) from error
+    click.echo(
+        f"localspec: {'everything is removed' if found else 'the store was empty'}", err=True
+    )
+
+
+def _directory() -> Path:
+    return data_dir() / "store"
+
+
+def _switch() -> Path:
+    return _directory() / "on"
+
+
+def _trouble(error: OSError) -> LocalspecError:
+    return LocalspecError(
+        f"{shown(_directory() / FILE)} cannot be used ({error.strerror}): check it, or remove it with `localspec store wipe`"
+    )

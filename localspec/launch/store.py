@@ -1,0 +1,163 @@
+"""The store of what was said: where it is, whether it is on, and how what is said comes into it."""
+
+import time
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from localspec.chat.conversation import Conversation
+from localspec.chat.events import Event, Finished, RoundDone
+from localspec.chat.requests import Observer, Request
+from localspec.decoding.policy.policy import Policy
+from localspec.errors import LocalspecError
+from localspec.llama.model import LlamaModel
+from localspec.llama.vocabulary import Vocabulary
+from localspec.options import LoadOptions
+from localspec.storage.files import read_bounded
+from localspec.storage.paths import data_dir
+from localspec.storage.token_log import FILE, USUAL_MEGABYTES, TokenLog, of_conversation
+from localspec.storage.tree import found_below
+
+ON = "on"
+"""The name of the switch: a file beside the store, with the size of the next one that is made."""
+_FLUSH_S = 0.5
+_SAMPLED = 61
+_MOST_FILE_BYTES = 1 << 20
+
+
+def store_dir() -> Path:
+    """Return where the store and its switch are, made or not."""
+    return data_dir() / "store"
+
+
+def store_for(vocabulary: Vocabulary) -> TokenLog:
+    """Return the store as it is for a vocabulary.
+
+    Vocabularies are told apart by a sample of their tokens: two that are taken for one cost drafts, never a text.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    n_vocab, number = vocabulary.n_vocab, 0
+    for token in range(0, n_vocab, _SAMPLED):
+        number = zlib.crc32(vocabulary.text(token).encode(), number)
+    try:
+        megabytes = int(read_bounded(store_dir() / ON, 16))
+    except (OSError, ValueError):
+        megabytes = USUAL_MEGABYTES
+    return TokenLog(store_dir() / FILE, number + n_vocab, n_vocab, megabytes)
+
+
+def opened_store(vocabulary: Vocabulary) -> tuple[TokenLog | None, tuple[Observer, ...]]:
+    """Return the store, and who writes into it what is said; nothing where it cannot be read."""
+    try:
+        log = store_for(vocabulary)
+    except OSError:
+        return None, ()  # `store status` tells why
+    return log, (SaidWriter(log),)
+
+
+class SaidWriter:
+    """Has what is said in conversations that the history keeps written into the store, twice a second; see `Observer`.
+
+    Args:
+        log: the store.
+        clock: seconds, monotonic.
+    """
+
+    def __init__(self, log: TokenLog, clock: Callable[[], float] = time.monotonic) -> None:
+        self._log = log
+        self._clock = clock
+        self._failed = False
+
+    def begin(
+        self,
+        request: Request,
+        tokens: Sequence[int],  # noqa: ARG002 - the protocol's signature
+        policy: Policy,  # noqa: ARG002
+    ) -> Callable[[Event], None]:
+        """Take in a reply; see `Observer`."""
+        prompt = request.prompt
+        number = prompt.number if isinstance(prompt, Conversation) else None
+        if number is None:
+            return lambda _: None
+        growing = _Growing(of_conversation(number), written_s=self._clock())
+
+        def take(event: Event) -> None:
+            if isinstance(event, RoundDone):
+                growing.tokens += event.round.confirmed
+                if self._clock() - growing.written_s >= _FLUSH_S:
+                    self._write(growing)
+            elif isinstance(event, Finished):
+                self._write(growing)
+
+        return take
+
+    def close(self) -> None:
+        """Do nothing: a reply that has ended is written."""
+
+    def _write(self, growing: "_Growing") -> None:
+        if self._failed or not growing.tokens:
+            return
+        try:
+            growing.after = self._log.append(growing.owner, growing.tokens, growing.after)
+        except OSError:  # a full disk: the answer goes on, and what was said before is still of use
+            self._failed = True
+        growing.tokens, growing.written_s = [], self._clock()
+
+
+def add_files(paths: Sequence[Path], model: Path) -> Iterator[tuple[Path, int]]:
+    """Add texts to the store, in place of what it has of the same files; yield each with its tokens.
+
+    Args:
+        paths: files, and folders of files. Of folders, what git ignores, what is large and what is no text is left out.
+        model: whose tokens they become.
+
+    Raises:
+        LocalspecError: a file that was named cannot be read as text, or the store cannot be written.
+    """
+    found = [
+        (file, path.is_file())
+        for path in paths
+        for file in (
+            [path] if not path.is_dir() else sorted(path / each for each in found_below(path))
+        )
+    ]
+    texts = [(file, text) for file, named in found if (text := _text_of(file, named=named))]
+    # Mapped, and nothing of it is read but the vocabulary.
+    loaded = LlamaModel(model, LoadOptions(gpu_layers=0, repack=False, load_mode="mmap"))
+    try:
+        log = store_for(loaded.vocabulary)
+        for file, text in texts:
+            tokens = loaded.vocabulary.tokenize(text, add_special=False, parse_special=False)
+            owner = f"file {file.resolve()}"
+            log.forget(owner, for_good=False)
+            log.append(owner, tokens)
+            yield file, len(tokens)
+    except OSError as error:
+        raise LocalspecError(
+            f"{store_dir() / FILE} cannot be written ({error.strerror}): `localspec store wipe` starts afresh"
+        ) from error
+    finally:
+        loaded.close()
+
+
+def _text_of(file: Path, *, named: bool) -> str:
+    try:
+        return read_bounded(file, _MOST_FILE_BYTES).decode()
+    except (OSError, UnicodeDecodeError) as error:
+        if not named:
+            return ""
+        reason = getattr(error, "strerror", None) or "it is no UTF-8 text"
+        raise LocalspecError(f"{file} cannot be added ({reason}): leave it out") from error
+
+
+@dataclass(slots=True)
+class _Growing:
+    """A reply that is being made: what of it is not written yet, and where the rest ends."""
+
+    owner: str
+    written_s: float
+    tokens: list[int] = field(default_factory=list)
+    after: int | None = None

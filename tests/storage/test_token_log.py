@@ -1,0 +1,391 @@
+"""Tokens that were said before: found, bounded, forgotten to the last byte, and not lost by kills."""
+
+import os
+import random
+import subprocess
+import sys
+import time
+from array import array
+from collections.abc import Sequence
+from itertools import pairwise
+from pathlib import Path
+from random import Random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from localspec.history.archive import History
+from localspec.messages import Message
+from localspec.storage import token_log
+from localspec.storage.token_log import TokenLog, of_conversation, wipe
+from tests.examples import examples
+
+SIZE = 1_000_000
+KILLS = pytest.param(100, marks=pytest.mark.slow)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "store" / "said"
+
+
+def small(path: Path, vocabulary: int = 0, n_vocab: int = 1 << 20) -> TokenLog:
+    return TokenLog(path, vocabulary, n_vocab, megabytes=1)
+
+
+def foretold(log: TokenLog, text: Sequence[int], most: int = 50) -> list[int]:
+    found = log.find(text)
+    return [] if found is None else log.read(found[2], most)
+
+
+def text_of(seed: int, length: int, n_vocab: int = 40_000) -> list[int]:
+    draw = Random(seed)
+    return [draw.randrange(n_vocab) for _ in range(length)]
+
+
+def stored(tokens: Sequence[int], vocabulary: int = 0) -> bytes:
+    """Return how tokens stand in the file."""
+    first = (1 + vocabulary % 4095) << 20
+    return array("I", [token + first for token in tokens]).tobytes()
+
+
+def test_what_followed_is_found_by_the_four_tokens_before_it(path: Path) -> None:
+    log = small(path)
+    assert log.find([1, 2, 3, 4]) is None
+    log.append("a", [1, 2, 3, 4, 5, 6])
+    assert log.find([9, 1, 2, 3, 4]) == (4, False, log.find([1, 2, 3, 4])[2])  # type: ignore[index]
+    assert foretold(log, [1, 2, 3, 4]) == [5, 6]
+    assert foretold(log, [1, 2, 3, 4], 1) == [5]
+    assert log.find([2, 3, 4]) is None
+    assert log.find([3, 4, 5, 6]) is None, "nothing followed"
+    assert foretold(small(path), [2, 3, 4, 5]) == [6], "another process sees it"
+
+
+def test_longest_match_wins_then_what_was_said_most_then_the_latest(path: Path) -> None:
+    log = small(path)
+    for owner, follows in enumerate((5, 6, 6, 7)):
+        log.append(str(owner), [90 + owner, 80, 1, 2, 3, 4, follows, 99])
+    assert log.find([1, 2, 3, 4])[:2] == (4, True)  # type: ignore[index]
+    assert foretold(log, [1, 2, 3, 4]) == [6, 99]
+    log.append("more", [7, 3, 1, 4, 1, 2, 3, 4, 5])
+    assert foretold(log, [7, 3, 1, 4, 1, 2, 3, 4]) == [5]
+    assert log.find([7, 3, 1, 4, 1, 2, 3, 4])[:2] == (8, False)  # type: ignore[index]
+    log.append("later", [1, 2, 3, 4, 7])
+    log.append("later", [1, 2, 3, 4, 8])
+    log.append("latest", [1, 2, 3, 4, 8])
+    log.append("latest", [1, 2, 3, 4, 7])
+    assert foretold(log, [1, 2, 3, 4]) == [7], "as often as 6 and later"
+
+
+def test_a_text_that_grows_is_one_text(path: Path) -> None:
+    log, text = small(path), text_of(0, 500)
+    end = None
+    for start in range(0, 500, 7):
+        end = log.append("a", text[start : start + 7], end)
+    assert all(foretold(log, text[:at], 500) == text[at:] for at in range(4, 500))
+    log.append("b", [1, 2, 3])
+    end = log.append("a", [*text[:3], 5], end)
+    assert foretold(log, text[-4:]) == [], "another text stands between"
+    log.append("a", [6, 7], end)
+    assert foretold(log, [*text[:3], 5]) == [6, 7]
+
+
+def test_two_texts_never_make_an_n_gram(path: Path) -> None:
+    log = small(path)
+    for length in (1, 2, 3, 61, 62, 63, 64, 65):
+        log.append("a", [7] * length)
+        log.append("b", [8, 9])
+    assert log.find([7, 7, 7, 8]) is None
+    assert log.find([7, 7, 8, 9]) is None
+
+
+def test_tokens_of_another_vocabulary_are_other_words(path: Path) -> None:
+    small(path, vocabulary=1).append("a", [1, 2, 3, 4, 5])
+    other, larger = small(path, vocabulary=2), small(path, vocabulary=1, n_vocab=5)
+    assert other.find([1, 2, 3, 4]) is None
+    assert larger.find([1, 2, 3, 4]) is None, "5 is no id of this one"
+    assert foretold(small(path, vocabulary=1), [1, 2, 3, 4]) == [5]
+
+
+def test_the_file_never_grows_and_the_oldest_text_is_written_over(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert [token_log._size_bytes(*token_log._sizes(each)) // 100_000 for each in (1, 64)] == [
+        9,
+        639,
+    ]
+    monkeypatch.setattr(token_log, "_sizes", lambda _: (2400, 19_200))
+    log = small(path)
+    texts = [text_of(seed, Random(seed).randrange(1, 700)) for seed in range(130)]
+    for number, text in enumerate(texts):
+        log.append(str(number), text)
+        assert path.stat().st_size == 4096 + 19_200 * 8 + 300 * 4
+    _, room, owners = log.figures()
+    assert sum(map(len, texts)) > 2 * room
+    newest = [text for text in texts[-20:] if len(text) > 40]
+    assert all(foretold(log, text[:30], 10) == text[30:40] for text in newest)
+    assert all(foretold(log, text[:30]) == [] for text in texts[:40] if len(text) > 40)
+    assert 20 < owners < 130
+    content = path.read_bytes()
+    assert stored(texts[0][:8]) not in content
+    assert stored(newest[0][8:16]) in content
+
+
+def test_a_text_longer_than_the_file_leaves_its_end(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(token_log, "_sizes", lambda _: (1600, 12_800))
+    log, text = small(path), text_of(1, 30_000)
+    end = log.append("a", text)
+    assert foretold(log, text[-30:-10]) == text[-10:]
+    log.append("a", [1, 2], end)
+    assert foretold(log, text[-30:]) == [1, 2]
+
+
+words = st.lists(st.integers(0, 3), min_size=1, max_size=90)
+
+
+@given(st.lists(st.tuples(st.integers(0, 5), words), min_size=1, max_size=25), st.randoms())
+@examples(100)
+def test_whatever_is_added_and_forgotten_what_is_found_was_said(
+    tmp_path_factory: pytest.TempPathFactory,
+    added: list[tuple[int, list[int]]],
+    chance: random.Random,
+) -> None:
+    """A small ring, so that it is written over many times."""
+    path = tmp_path_factory.mktemp("store") / "said"
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(token_log, "_sizes", lambda _: (96, 64 * 12))
+        log = small(path)
+        kept: list[tuple[int, list[int]]] = []
+        for owner, text in added:
+            if chance.random() < 0.2:
+                log.forget(str(owner), for_good=False)
+                kept = [each for each in kept if each[0] != owner]
+            log.append(str(owner), text)
+            kept.append((owner, text))
+            for _, each in kept[-3:]:
+                for at in range(len(each) - 1, 3, -5):
+                    found = log.find(each[:at])
+                    assert found or each is not text or at < len(text) - 1
+                    if found is not None:
+                        assert check_found(found[0], log.read(found[2], 9), each[:at], kept)
+        check_nothing_leads_elsewhere(log)
+
+
+def check_found(
+    length: int, follows: list[int], text: list[int], kept: list[tuple[int, list[int]]]
+) -> bool:
+    """Return whether a text that is kept says the end of this one, and what was found after it."""
+    end = text[-4:]
+    starts = [(each, at) for _, each in kept for at in range(4, len(each))]
+    return 4 <= length <= len(text) and any(
+        each[at - 4 : at] == end and each[at : at + len(follows)] == follows for each, at in starts
+    )
+
+
+def check_nothing_leads_elsewhere(log: TokenLog) -> None:
+    """Assert that every place in a bucket has a text, and one of that bucket."""
+    for bucket in range(log._buckets):
+        row = log._row(bucket)
+        assert len(set(row)) == len(row)
+        assert all(log._bucket_of(place) == bucket for place in row)
+
+
+def test_nothing_is_left_of_an_owner_who_is_forgotten_and_all_of_the_others(path: Path) -> None:
+    log, texts = small(path), {str(seed): text_of(seed, 700) for seed in range(20)}
+    ends: dict[str, int | None] = {}
+    for start in range(0, 700, 50):  # all grow at once
+        for owner, text in texts.items():
+            ends[owner] = log.append(owner, text[start : start + 50], ends.get(owner))
+    shared = texts["3"][100:140]
+    log.append("4", [*shared, 11])
+    before = path.read_bytes()
+    gone = texts.pop("3")
+    pieces = [stored(gone[at : at + 2]) for at in range(0, 698, 2)]
+    assert all(piece in before for piece in pieces if pieces.index(piece) % 25 != 24)
+    log.forget("3")
+    content = path.read_bytes()
+    left = [piece for piece in pieces if piece in content]
+    assert left == [stored(gone[at : at + 2]) for at in range(100, 140, 2)], "said by another, too"
+    check_nothing_leads_elsewhere(log)
+    assert foretold(log, shared, 1) == [11]
+    for text in texts.values():
+        found = [foretold(log, text[:at], 5) for at in range(4, 700, 50) if at % 50]
+        assert all(
+            follows == text[at : at + len(follows)]
+            for at, follows in zip(range(4, 700, 50), found, strict=False)
+        )
+        assert sum(map(len, found)) >= 60
+    assert log.append("3", gone, ends["3"]) is None, "nor does it come back"
+    assert log.find(gone[:50]) is None
+    log.forget("4", for_good=False)
+    log.append("4", [1, 2, 3, 4, 5])
+    assert foretold(log, [1, 2, 3, 4]) == [5]
+
+
+def test_after_a_wipe_no_byte_is_found_and_whoever_reads_finds_nothing(path: Path) -> None:
+    reader, log, text = small(path), small(path), text_of(2, 3000)
+    end = log.append("a", text)
+    reader = small(path)
+    beside = path.with_name("opened")
+    os.link(path, beside)  # what the file's blocks hold when it has no name any more
+    assert foretold(reader, text[:20], 3) == text[20:23]
+    assert wipe(path)
+    assert [each.name for each in path.parent.iterdir()] == ["opened"]
+    assert not any(beside.read_bytes())
+    assert reader.find(text[:20]) is None
+    assert not wipe(path)
+    log.append("a", [1, 2, 3, 4, 5], end)
+    assert foretold(log, [1, 2, 3, 4]) == [5]
+    assert foretold(small(path), text[:20]) == []
+
+
+def test_deleting_a_conversation_deletes_what_it_put_into_the_store(path: Path) -> None:
+    history = History(path.parents[1] / "history")
+    numbers = [history.create(), history.create()]
+    for number in numbers:
+        history.add_user(number, None, Message.user("Hi"))
+    history.delete(numbers[0])  # without a store
+    log = small(path)
+    for number in numbers:
+        log.append(of_conversation(number), text_of(number, 100))
+    assert stored(text_of(numbers[1], 100)[:60]) in path.read_bytes()
+    history.delete(numbers[1])
+    history.close()
+    content = path.read_bytes()
+    assert stored(text_of(numbers[1], 100)[:2]) not in content
+    assert stored(text_of(numbers[0], 100)[:60]) in content
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_damage_hides_texts_and_does_no_more(path: Path, seed: int) -> None:
+    log, chance = small(path, n_vocab=500), Random(seed)
+    texts = [text_of(each, 300, 500) for each in range(30)]
+    for number, text in enumerate(texts):
+        log.append(str(number), text)
+    with path.open("r+b") as file:
+        for _ in range(4000):
+            file.seek(chance.randrange(24, SIZE - 6000))
+            file.write(chance.randbytes(4))
+    log = small(path, n_vocab=500)
+    for text in texts:
+        for at in range(4, 300, 3):
+            assert all(0 <= token < 500 for token in foretold(log, text[:at]))
+    log.append("new", [1, 2, 3, 4, 5, 6])
+    log.forget("3")
+    assert foretold(log, [2, 3, 4, 5]) == [6]
+
+
+@pytest.mark.parametrize("content", [b"x" * 5000, b"lsstore1" + b"\1" * 5000, b"lsstore1"])
+def test_a_file_of_something_else_is_refused_and_can_be_wiped(path: Path, content: bytes) -> None:
+    path.parent.mkdir()
+    path.write_bytes(content)
+    with pytest.raises(OSError, match="damaged"):
+        small(path)
+    assert wipe(path)
+    small(path).append("a", [1, 2, 3, 4])
+
+
+def test_a_store_whose_maker_was_killed_is_made_again(path: Path) -> None:
+    path.parent.mkdir()
+    path.touch()
+    log = small(path)
+    assert log.find([1, 2, 3, 4]) is None
+    log.append("a", [1, 2, 3, 4, 5])
+    assert foretold(log, [1, 2, 3, 4]) == [5]
+
+
+WRITER = """
+import sys, time
+from pathlib import Path
+from random import Random
+from localspec.storage.token_log import TokenLog
+log = TokenLog(Path(sys.argv[1]), megabytes=1)
+print("open", flush=True)
+for seed in range(int(sys.argv[2]), 1 << 30):
+    draw, end = Random(seed), None
+    for piece in range(4):
+        end = log.append(f"conversation {seed}", [draw.randrange(40000) for _ in range(50)], end)
+        print(seed, piece, flush=True)
+        if seed % 5 == 4:
+            log.forget(f"conversation {seed - 2}")
+            print("gone", seed - 2, flush=True)
+"""
+
+
+@pytest.mark.parametrize("kills", [4, KILLS])
+def test_no_kill_loses_what_was_added_or_brings_back_what_was_forgotten(
+    path: Path, kills: int
+) -> None:
+    moments = Random(7)
+    for kill in range(kills):
+        first = kill * 100_000
+        command = [sys.executable, "-c", WRITER, str(path), str(first)]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as writer:
+            assert writer.stdout is not None
+            assert writer.stdout.readline() == "open\n"
+            time.sleep(moments.uniform(0.0, 0.15))
+            writer.kill()
+            said = [
+                line.split()
+                for line in writer.stdout.read().splitlines(keepends=True)
+                if line.endswith("\n")
+            ]
+        log = small(path)
+        gone = {int(number) for word, number in said if word == "gone"}
+        pieces = {int(word): int(piece) for word, piece in said if word != "gone"}
+        for seed, piece in list(pieces.items())[-20:]:
+            text = text_of(seed, 50 * (piece + 1))
+            if seed in gone:
+                assert log.find(text[:30]) is None
+            elif seed + 2 != max(pieces):  # which may have been forgotten when it was killed
+                follows = foretold(log, text[:30], len(text))
+                assert follows[: len(text) - 30] == text[30 : 30 + len(follows)]
+                if (
+                    len(follows) < len(text) - 30
+                ):  # the ring ended there, and it goes on at its beginning
+                    place, cut = log.find(text[:30])[2], 30 + len(follows)  # type: ignore[index]
+                    assert place + len(follows) == log.figures()[1]
+                    assert (
+                        foretold(log, text[cut : cut + 9], 99)[: len(text) - cut - 9]
+                        == text[cut + 9 :]
+                    )
+        for number in list(gone)[-20:]:
+            log.forget(of_conversation(number))
+            content = path.read_bytes()
+            assert all(stored(each) not in content for each in pairwise(text_of(number, 50)))
+
+
+@pytest.fixture
+def large(path: Path, request: pytest.FixtureRequest) -> tuple[TokenLog, list[int]]:
+    """A store of so many tokens of text in which much is said again."""
+    n_tokens, megabytes = request.param
+    log, draw = TokenLog(path, megabytes=megabytes), Random(0)
+    phrases = [text_of(seed, draw.randrange(3, 30), 30_000) for seed in range(20_000)]
+    text: list[int] = []
+    while len(text) < n_tokens:
+        text += phrases[min(int(draw.paretovariate(0.6)), 20_000) - 1]
+        if len(text) % 7 == 0:
+            text.append(draw.randrange(30_000))
+    for start in range(0, n_tokens, 100_000):
+        log.append(str(start), text[start : start + 100_000])
+    return log, text
+
+
+@pytest.mark.parametrize(
+    "large",
+    [(100_000, 2), pytest.param((10_000_000, 110), marks=pytest.mark.slow)],
+    indirect=True,
+)
+def test_looking_up_takes_less_than_fifty_microseconds(large: tuple[TokenLog, list[int]]) -> None:
+    log, text = large
+    asked = [text[at - 16 : at] for at in Random(1).sample(range(100, len(text)), 4000)]
+    took = []
+    for _ in range(3):  # other programs may take the processor meanwhile
+        start = time.process_time()
+        found = [log.find(each) for each in asked]
+        took.append((time.process_time() - start) / len(asked))
+    assert sum(each is not None for each in found) > 3900
+    assert min(took) < 50e-6

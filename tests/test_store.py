@@ -1,0 +1,151 @@
+"""The store of what was said, from a conversation to the drafts of a later one."""
+
+from pathlib import Path
+
+import pytest
+
+from localspec.chat.assistant import Assistant
+from localspec.chat.conversation import Conversation
+from localspec.chat.events import Event, Finished, Reply, RoundDone
+from localspec.chat.requests import Request
+from localspec.decoding.policy.policy import plain_policy
+from localspec.decoding.round import Draft, Round, Verdict
+from localspec.errors import UsageError
+from localspec.history.archive import History
+from localspec.launch.load import load
+from localspec.launch.plan import make_plan
+from localspec.launch.store import SaidWriter, add_files
+from localspec.options import LaunchOptions, ReplyOptions, SamplingParams
+from localspec.storage.token_log import FILE, TokenLog, of_conversation
+from tests.toy import Stopwatch
+
+GREEDY = ReplyOptions(SamplingParams(temperature=0), max_tokens=45)
+QUESTION = "Write a Python function that reverses a linked list."
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where the store is."""
+    monkeypatch.setenv("LOCALSPEC_DATA_DIR", str(tmp_path))
+    return tmp_path / "store"
+
+
+def switch_on(folder: Path) -> Path:
+    folder.mkdir()
+    (folder / "on").write_text("1")
+    return folder / FILE
+
+
+def assistant(path: Path, draft: str) -> Assistant:
+    return load(make_plan(LaunchOptions(target=str(path), draft=draft))).assistant
+
+
+def said(by: Assistant, number: int | None, question: str = QUESTION) -> Reply:
+    conversation = Conversation()
+    conversation.number = number
+    conversation.append_user(question)
+    return by.reply(conversation, GREEDY)
+
+
+@pytest.mark.weights
+def test_what_was_said_is_drafted_in_later_conversations_until_it_is_deleted(
+    folder: Path, smollm2_path: Path, tmp_path: Path
+) -> None:
+    path = switch_on(folder)
+    history = History(tmp_path / "history")
+    number = history.create()
+    speaker = assistant(smollm2_path, "store")
+    first = said(speaker, number)
+    assert first.acceptance.accepted < 10, "of itself at most"
+    again = said(speaker, None)
+    assert again.tokens == first.tokens
+    assert again.acceptance.accepted > 20
+    before = path.read_bytes()
+    said(speaker, None, "Name three rivers.")
+    assert path.read_bytes() == before, "nothing of a conversation that the history does not keep"
+    history.delete(number)
+    history.close()
+    afterwards = said(speaker, number)  # it was deleted while somebody answers in it
+    assert afterwards.tokens == first.tokens
+    assert said(speaker, None).acceptance.drafted == 0
+    speaker.close()
+
+
+@pytest.mark.weights
+def test_files_are_drafted_from_and_replaced(
+    folder: Path, smollm2_path: Path, tmp_path: Path
+) -> None:
+    path, source = switch_on(folder), tmp_path / "src"
+    speaker = assistant(smollm2_path, "off")
+    text = said(speaker, 1).text
+    speaker.close()
+    (source / "inner").mkdir(parents=True)
+    (source / "inner" / "a.py").write_text(text)
+    (source / "b.bin").write_bytes(b"\xff\xfe\0")
+    (tmp_path / "c.txt").write_text("something else entirely, and not very long")
+    TokenLog(path).forget(of_conversation(1))
+    files = [source, tmp_path / "c.txt"]
+    for _ in range(2):
+        added = dict(add_files(files, smollm2_path))
+        assert set(added) == {source / "inner" / "a.py", tmp_path / "c.txt"}
+        assert TokenLog(path).figures()[2] == 2
+    speaker = assistant(smollm2_path, "store")
+    drafted = said(speaker, None)
+    assert drafted.text == text
+    assert drafted.acceptance.accepted > 20
+    speaker.close()
+
+
+@pytest.mark.weights
+def test_off_no_file_is_made_and_nothing_can_be_drafted(folder: Path, smollm2_path: Path) -> None:
+    speaker = assistant(smollm2_path, "off")
+    said(speaker, 1)
+    assert speaker.observers == ()
+    speaker.close()
+    assert not folder.exists()
+    with pytest.raises(UsageError, match="needs the store of what was said"):
+        assistant(smollm2_path, "store")
+
+
+class Full:
+    """A log on a disk that is full."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+
+    def append(self, owner: str, tokens: list[int], after: int | None) -> int | None:
+        self.asked += 1
+        raise OSError(28, "No space left on device")
+
+
+def begun(log: object, clock: Stopwatch | None = None, number: int | None = 3) -> object:
+    conversation = Conversation()
+    conversation.number = number
+    clock = clock or Stopwatch(0.1)
+    writer = SaidWriter(log, clock)  # type: ignore[arg-type]
+    return writer.begin(Request(0, conversation), [1], plain_policy())
+
+
+def confirmed(*tokens: int) -> Event:
+    return RoundDone(Round(Draft(), Verdict(0, tokens[-1]), tokens), ("",))
+
+
+def test_a_reply_is_written_while_it_grows(tmp_path: Path) -> None:
+    log = TokenLog(tmp_path / "said", megabytes=1)
+    take = begun(log)
+    for token in range(1, 40):
+        take(confirmed(token, token + 50))  # type: ignore[operator]
+    found = log.find([20, 70, 21, 71])
+    assert found is not None
+    follows = log.read(found[2], 100)
+    assert follows[:6] == [22, 72, 23, 73, 24, 74]
+    assert 74 > len(follows) > 24, "all but the last half second"
+    take(Finished(None))  # type: ignore[operator,arg-type]
+    assert log.read(found[2], 100)[-2:] == [39, 89]
+
+
+def test_a_full_disk_is_asked_once_and_the_answer_goes_on() -> None:
+    take = begun(log := Full())
+    for token in range(1, 40):
+        take(confirmed(token))  # type: ignore[operator]
+    assert log.asked == 1
