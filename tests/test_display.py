@@ -1,10 +1,12 @@
 """Lines for a terminal end between words, and what is out is never written again."""
 
+import io
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from localspec.display import Wrapping, cells_of, shortened, table
+from localspec.display import Wrapping, cells_of, shortened, table, wrapped
 
 
 def wrapped(text: str, columns: int, *, chunk: int = 1) -> str:
@@ -96,3 +98,12 @@ def test_what_is_shortened_fits(line: str, room: int) -> None:
 def test_columns_stand_below_each_other() -> None:
     rows = [("PID", "MODEL", "AT"), ("7", "日本", "here"), ("1234", "toy", "")]
     assert list(table(rows)) == ["PID   MODEL  AT", "7     日本   here", "1234  toy"]
+
+
+def test_a_line_is_wrapped_for_a_terminal_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    line = "localspec: kept as conversation 3"
+    stream = io.StringIO()
+    assert wrapped(line, stream) == line
+    monkeypatch.setattr(stream, "isatty", lambda: True)
+    monkeypatch.setattr("localspec.display.columns_of", lambda _: 24)
+    assert wrapped(line, stream) == "localspec: kept as\nconversation 3"

@@ -17,6 +17,7 @@ from localspec.cli.question import system_prompt
 from localspec.cli.resident import resident
 from localspec.cli.settings import configured, with_own
 from localspec.cli.words import named
+from localspec.display import wrapped
 from localspec.engine.client import EngineClient
 from localspec.errors import LocalspecError, UsageError
 from localspec.history.archive import History
@@ -57,7 +58,7 @@ def start_chat(flags: dict[str, Any]) -> int:
         found = configured(flags)
     session = _session(found, preferences)
     if found.get("unasked"):
-        click.echo(f"localspec: {found['unasked']}", err=True)
+        click.echo(wrapped(f"localspec: {found['unasked']}", sys.stderr), err=True)
     if flags["go_on"]:
         latest = session.talk.history.latest()
         if latest is None:
@@ -80,7 +81,7 @@ def start_chat(flags: dict[str, Any]) -> int:
             told = session.farewell()
         session.close()
         if told:
-            click.echo(f"localspec: {told}", err=True)
+            click.echo(wrapped(f"localspec: {told}", sys.stderr), err=True)
 
 
 def _session(flags: dict[str, Any], preferences: Preferences) -> Session:

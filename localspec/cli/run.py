@@ -196,7 +196,7 @@ def _answer(
 
     def tell(*notes: str) -> None:
         for note in () if flags["quiet"] else (*untold, *notes):
-            click.echo(f"localspec: {note}", err=True)
+            click.echo(wrapped(f"localspec: {note}", sys.stderr), err=True)
         untold.clear()
 
     engine = resident(request, flags)
@@ -291,5 +291,5 @@ def _report(
         click.echo(wrapped(one_line(outcome), sys.stderr), err=True)
     bound = options.answer_grammar is not None
     if bound and reply.stop_reason is not StopReason.EOG and not flags["quiet"]:
-        click.echo(f"localspec: {not_whole(reply)}", err=True)
+        click.echo(wrapped(f"localspec: {not_whole(reply)}", sys.stderr), err=True)
     sys.stdout.flush()
