@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from localspec.display import Wrapping, cells_of, shortened, table, wrapped
+from localspec.display import Wrapping, cells_of, shortened, table
+from localspec.display import wrapped as for_terminal
 
 
 def wrapped(text: str, columns: int, *, chunk: int = 1) -> str:
@@ -103,7 +104,7 @@ def test_columns_stand_below_each_other() -> None:
 def test_a_line_is_wrapped_for_a_terminal_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     line = "localspec: kept as conversation 3"
     stream = io.StringIO()
-    assert wrapped(line, stream) == line
+    assert for_terminal(line, stream) == line
     monkeypatch.setattr(stream, "isatty", lambda: True)
     monkeypatch.setattr("localspec.display.columns_of", lambda _: 24)
-    assert wrapped(line, stream) == "localspec: kept as\nconversation 3"
+    assert for_terminal(line, stream) == "localspec: kept as\nconversation 3"
