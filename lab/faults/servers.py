@@ -10,6 +10,7 @@ import socket
 import time
 from collections import Counter
 from collections.abc import Collection, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from random import Random
@@ -149,7 +150,14 @@ def requests_are_none(ground: Ground, chance: Random) -> str:
 
 
 def _bombard(served: Served, chance: Random) -> None:
-    for _ in range(_NONSENSE):
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        seeds = [chance.random() for _ in range(_AT_ONCE)]
+        for sent in [pool.submit(_send_nonsense, served, Random(each)) for each in seeds]:
+            sent.result()
+
+
+def _send_nonsense(served: Served, chance: Random) -> None:
+    for _ in range(_NONSENSE // _AT_ONCE):
         made = nonsense(chance)
         with closing(connected(served)) as client:
             _send(client, made.sent)
