@@ -236,7 +236,7 @@ def random_policy(random: Random) -> CallPolicy:
 
 
 @pytest.mark.parametrize(
-    "runs", [20, pytest.param(1000, marks=pytest.mark.slow)], ids=["some", "many"]
+    "runs", [25, pytest.param(1000, marks=pytest.mark.slow)], ids=["some", "many"]
 )
 def test_a_model_that_wants_to_call_everything_calls_what_it_may(runs: int) -> None:
     speaker, random = caller(), Random(19)
