@@ -295,16 +295,16 @@ def main() -> None:
     answering = modes_of(own, loaded.drafting.longest)
     found = kept(args.save, setting)
     for task in asked:
-        # All modes begin with the same cells, so that whatever differs is theirs.
-        missing = [mode for mode in modes if (mode, task.question) not in found]
-        if missing:
-            forget(loaded)
-            warm(own, task)
-        for mode in missing:
+        warmed = False
+        for mode in [mode for mode in modes if (mode, task.question) not in found]:
             free = found.get(("free", task.question))
             if free and mode in SAME[0] and not args.temperature and let_through(own, task, free):
                 record = {**free, "mode": mode, "as": "free"}
             else:
+                if not warmed:  # all modes begin with the same cells: whatever differs is theirs
+                    forget(loaded)
+                    warm(own, task)
+                    warmed = True
                 record = {"mode": mode, "question": task.question}
                 record |= answered(task, answering[mode], options)
             found[mode, task.question] = record
