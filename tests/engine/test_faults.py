@@ -302,7 +302,7 @@ def test_a_stray_print_does_not_reach_the_pipe() -> None:
     ("said", "told"),
     [
         ("hello", "the engine sent an invalid message: a frame is not valid JSON"),
-        ('{"v": 10, "type": "Hello"}', f"a frame is of protocol 10, this side speaks {VERSION}"),
+        ('{"v": 99, "type": "Hello"}', f"a frame is of protocol 99, this side speaks {VERSION}"),
         (f'{{"v": {VERSION}, "type": "Load"}}', "a frame is of unknown type 'Load'"),
     ],
 )

@@ -89,8 +89,8 @@ def said(part: object) -> bytes:
         (b"[" * 100_000, "not valid JSON"),
         (b"[1]", "a frame is a list"),
         (b"null", "a frame is a NoneType"),
-        (b"{}", "protocol None, this side speaks 9"),
-        (frame(v=3), "protocol 3, this side speaks 9: localspec was changed while it ran"),
+        (b"{}", f"protocol None, this side speaks {VERSION}"),
+        (frame(v=3), f"protocol 3, this side speaks {VERSION}: localspec was changed while it ran"),
         (frame(v=True), "protocol True"),
         (frame(v="1"), "protocol 1, this"),
         (frame(type="Nonsense"), "unknown type 'Nonsense'"),
@@ -133,11 +133,11 @@ def said(part: object) -> bytes:
         (frame(type="Ask", messages=[], options={"json_schema": {}}), "json_schema cannot be {}"),
         (frame(type="Ask", messages=[], options={"max_tokens": 0}), "max_tokens is 0"),
         (
-            b'{"v": 9, "type": "Load", "options": {"pair": "a\\n", "target": "b"}}',
+            b'{"v": %d, "type": "Load", "options": {"pair": "a\\n", "target": "b"}}' % VERSION,
             "Load.options cannot be: pair a and target b cannot be combined",
         ),
-        (b'{"v": 9, "type": "Ask", "id": NaN}', "not valid JSON: NaN is not a number"),
-        (b'{"v": 9, "type": "Cancel", "id": ' + b"9" * 10_000 + b"}", "not valid JSON"),
+        (b'{"v": 10, "type": "Ask", "id": NaN}', "not valid JSON: NaN is not a number"),
+        (b'{"v": 10, "type": "Cancel", "id": ' + b"9" * 10_000 + b"}", "not valid JSON"),
     ],
 )
 def test_what_is_no_frame_is_refused_in_one_line(line: bytes, told: str) -> None:
