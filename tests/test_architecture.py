@@ -13,6 +13,7 @@ PACKAGE = Path(localspec.__file__).parent
 FLOORS: list[set[str]] = [
     {"__main__"},
     {"cli"},
+    {"tailor"},
     {"ui", "batch", "bench", "diagnosis", "serve"},
     {""},  # the package itself: its public face
     {"launch"},

@@ -14,6 +14,7 @@ VERBS = {
     "batch": ("localspec.cli.batch", "Answer a file of prompts, each exactly once."),
     "bench": ("localspec.cli.bench", "Measure how much drafting speeds up answers."),
     "ab": ("localspec.cli.ab", "Find out which of two settings is faster."),
+    "tailor": ("localspec.cli.tailor", "Make a draft model that pays on this machine."),
     "stats": ("localspec.cli.stats", "Show what drafting did on this machine."),
     "telemetry": (
         "localspec.cli.telemetry",

@@ -19,6 +19,7 @@ from localspec.models.obtain import label
 from localspec.models.pins import unpin
 from localspec.models.registry import Registry
 from localspec.models.store import Store
+from localspec.models.tailored import forget_tailored
 
 Where = Literal["store", "hub cache", "link", "unfinished", "gone"]
 _SHOWN_DIGITS = 12
@@ -133,6 +134,7 @@ def _of_entry(entry: ModelEntry, store: Store) -> dict[str, Fact]:
         "sha256": entry.sha256 or None,
         "learnt": None if entry.pin is None else entry.pin.date,
         "commit": None if entry.pin is None else entry.pin.commit,
+        "made of": entry.origin,
         "sources": [label(source) for shard in shards_of(entry) for source in shard.sources],
     }
     path = store.path_of(entry)
@@ -213,6 +215,7 @@ def remove(removal: Removal, store: Store) -> int:
     for item in removal.items:
         if item.imported:
             forget_import(store.root, item.name)
+            forget_tailored(item.name, store.root)
         if item.entry.shards and item.entry.sha256 not in removal.shared:
             store.unlink_shards(item.entry)
         for shard in shards_of(item.entry):

@@ -23,6 +23,7 @@ from localspec.models.entries import (
     read_pair,
 )
 from localspec.models.pins import with_pins
+from localspec.models.tailored import with_tailored
 from localspec.models.toml import parse_toml
 from localspec.storage.files import read_bounded
 from localspec.storage.paths import config_dir, data_dir, shown
@@ -109,22 +110,28 @@ class Registry:
         return self.pairs[meant]
 
 
-def load_registry(path: Path | None = None) -> Registry:
+def load_registry(path: Path | None = None, *, tailored: bool = True) -> Registry:
     """Read a registry file; without a path, the program's own with the user's laid over it.
 
     The user's file is `models.toml` in the directory of settings; what it has adds to the program's
-    entries or replaces those of the same name. To that comes what is pinned of models on the hub.
+    entries or replaces those of the same name. To that comes what is pinned of models on the hub, and the draft models
+    that were made here, which pairs have in place of their own unless `tailored` is False.
 
     Raises:
         UsageError: a file cannot be read, or an entry in it cannot be used.
-        LocalspecError: the list of pins cannot be read.
+        LocalspecError: the list of pins, or of what was made here, cannot be read.
     """
     if path is not None:
         return parse_registry(_text(path), shown(path))
     registry, user = _own_registry(_own_file()), config_dir() / USER_FILE
     if os.path.lexists(user):
         registry = parse_registry(_text(user), shown(user), registry)
-    return replace(registry, models=with_pins(registry.models, data_dir()))
+    root = data_dir()
+    registry = replace(registry, models=with_pins(registry.models, root))
+    if not tailored:
+        return registry
+    models, pairs = with_tailored(registry.models, registry.pairs, root)
+    return replace(registry, models=models, pairs=pairs)
 
 
 def parse_registry(text: str, name: str, below: Registry | None = None) -> Registry:

@@ -153,6 +153,20 @@ class Store:
                 raise
             return self.publish(partial)
 
+    def take(self, file: Path) -> Path:
+        """Make a file that was made beside the store, on its disk, one of the store's; return its new path.
+
+        Raises:
+            OSError: the disk does not take it.
+        """
+        with file.open("rb") as stream:
+            os.fsync(stream.fileno())
+        file.chmod(0o600)
+        private_directory(self._blobs)
+        path = file.replace(self._blobs / sha256_of(file))
+        sync_directory(self._blobs)
+        return path
+
     def adopt(self, entry: ModelEntry, file: Path) -> Path:
         """Take in a file that another program's cache holds, without a second copy if possible.
 

@@ -1,0 +1,93 @@
+"""A model's weights in other tensor types, made by llama.cpp in a process of its own.
+
+There, what llama.cpp refuses by ending the process ends no more than that, and Ctrl-C need not wait for the last tensor.
+"""
+
+import ctypes
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+from localspec.decoding.cancel import CancelFlag, Cancelled
+from localspec.errors import LocalspecError
+from localspec.llama.backend import clear_log, initialise, last_complaint
+from localspec.llama.native import native
+from localspec.resources import default_threads
+from localspec.storage.paths import shown
+
+_COMMAND = (sys.executable, "-P", "-m", "localspec.llama.quantize")
+_Q4_0, _MOSTLY_Q4_0 = 2, 2  # ggml's type, llama.cpp's `llama_ftype`
+_LOOK_S = 0.05
+
+
+def quantise(
+    source: Path, destination: Path, kept: Mapping[str, int], cancel: CancelFlag | None = None
+) -> None:
+    """Write a model whose weights are Q4_0, all but those that are to have another type.
+
+    Args:
+        source: the model, or its first file where it has several.
+        destination: a new file; there may be a part of it after an error.
+        kept: names of tensors, and ggml's numbers of the types that they are to have.
+        cancel: ends it.
+
+    Raises:
+        Cancelled: the flag was set.
+        LocalspecError: llama.cpp cannot.
+    """
+    task = json.dumps([os.fsencode(source).hex(), os.fsencode(destination).hex(), dict(kept)])
+    with subprocess.Popen(  # noqa: S603 - the command is ours
+        [*_COMMAND, task], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+    ) as child:
+        try:
+            while child.poll() is None:
+                if cancel is not None and cancel.is_set:
+                    raise Cancelled
+                time.sleep(_LOOK_S)
+        finally:
+            child.kill()
+        assert child.stdout is not None  # noqa: S101 - it is a pipe
+        said = child.stdout.read().decode(errors="replace").strip()
+    if child.returncode != 0:
+        reason = said or f"it ended with {child.returncode}"
+        raise LocalspecError(f"llama.cpp cannot requantise {shown(source)} ({reason[:300]})")
+
+
+def _quantise(source: bytes, destination: bytes, kept: Mapping[str, int]) -> int:
+    """Do it in this process; return llama.cpp's code, 0 for success."""
+    initialise()
+    clear_log()
+    overrides = (native.llama_model_tensor_override * (len(kept) + 1))()  # the last one is empty
+    for place, (name, number) in enumerate(kept.items()):
+        overrides[place].pattern = f"^{name.replace('.', '[.]')}$".encode()
+        overrides[place].type = number
+    params = native.llama_model_quantize_default_params()
+    params.nthread = default_threads()
+    params.ftype = _MOSTLY_Q4_0
+    params.pure = params.allow_requantize = True
+    params.tt_overrides = overrides
+    return int(native.llama_model_quantize(source, destination, ctypes.byref(params)))
+
+
+def _end_with_parent() -> None:
+    sys.stdin.buffer.read()
+    os._exit(1)
+
+
+def main() -> int:
+    """Do what the argument says, unless whoever asked is gone."""
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    source, destination, kept = json.loads(sys.argv[1])
+    code = _quantise(bytes.fromhex(source), bytes.fromhex(destination), kept)
+    if code:
+        print(last_complaint() or f"code {code}", flush=True)
+    return code
+
+
+if __name__ == "__main__":
+    os._exit(main())  # a daemon thread that reads stdin keeps the interpreter from ending in order

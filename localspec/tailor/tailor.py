@@ -1,0 +1,308 @@
+"""Tailoring: candidates are made, measured, and the best of them kept; nothing half made is left, whenever it ends."""
+
+import os
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from localspec.bench.prompts import BenchPrompt
+from localspec.calibration.calibrated import calibrated
+from localspec.decoding.cancel import CancelFlag
+from localspec.decoding.costs import PairCosts, PassCosts
+from localspec.decoding.lengths import WORTH_TRYING
+from localspec.errors import LocalspecError, ModelUnavailable, UsageError
+from localspec.launch.load import Runtime, load
+from localspec.launch.plan import make_plan
+from localspec.llama.build import build
+from localspec.llama.calibrate import measure_pass_costs
+from localspec.llama.model import LlamaModel
+from localspec.llama.quantize import quantise
+from localspec.models.entries import HubName, ModelEntry, PairEntry
+from localspec.models.gguf import GgufHeader, read_model
+from localspec.models.inventory import plan_removal, remove
+from localspec.models.names import resolve
+from localspec.models.pairs import require_compatible
+from localspec.models.registry import Registry, load_registry
+from localspec.models.store import Store, model_sha256
+from localspec.models.tailored import TailoredDraft, forget_tailored, keep_tailored, load_tailored
+from localspec.models.transfer import SourceFailedError, require_space
+from localspec.options import LaunchOptions
+from localspec.storage.files import size_text
+from localspec.storage.locks import try_lock
+from localspec.storage.paths import data_dir
+from localspec.tailor.candidates import Candidate, of_draft_model, of_target, requantised
+from localspec.tailor.measure import Answered, answers, foretold, step_costs
+from localspec.tailor.worth import Replayed, replayed
+
+OnShare = Callable[[str, float], None]
+_BETTER = 1.01
+"""What a candidate has to earn beyond what is there: less is noise."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Tried:
+    """A candidate, measured.
+
+    Args:
+        candidate: what was made.
+        file: where it is; a made one until the workshop is cleared.
+        size_bytes: of the file.
+        hits: by kind of text, for each answer, whether it foretold each token.
+        costs: of its passes of 1 and 2 tokens.
+        step: what drafting a token costs, in plain steps of the target.
+        earned: on the recorded answers.
+    """
+
+    candidate: Candidate
+    file: Path
+    size_bytes: int
+    hits: dict[str, list[list[bool]]]
+    costs: PassCosts
+    step: float
+    earned: Replayed
+
+    @property
+    def agrees(self) -> float:
+        """Share of the target's tokens that it foretold."""
+        every = [hit for answers in self.hits.values() for hits in answers for hit in hits]
+        return sum(every) / len(every)
+
+    @property
+    def pays_on(self) -> list[str]:
+        """Kinds of text that it makes faster by a tenth."""
+        return [kind for kind, speed in self.earned.by_kind.items() if speed >= WORTH_TRYING]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Job:
+    """A pair to tailor for, and its files, all of them here.
+
+    Args:
+        pair: as the registry has it, with its own draft model.
+        target: file of the target.
+        draft_model: of the draft model; None where the pair has none.
+        request: how to load.
+    """
+
+    pair: PairEntry
+    target: Path
+    draft_model: Path | None
+    request: LaunchOptions
+
+
+def job(request: LaunchOptions) -> Job:
+    """Return what there is to do for the pair of a request.
+
+    Raises:
+        ModelUnavailable: no such pair, or a file of it is not here.
+        UsageError: the request names a target alone.
+    """
+    registry = load_registry(tailored=False)
+    if request.target is not None:
+        raise UsageError(
+            "a draft model is tailored for a pair: name one, see `localspec pair list`"
+        )
+    pair = registry.pair(request.pair or registry.default_pair)
+    target = _file(pair.target, registry, f"localspec pull {pair.name}")
+    draft_model = None
+    if pair.draft_model is not None:
+        draft_model = _file(pair.draft_model, registry, f"localspec pull {pair.name} --with-draft")
+    return Job(pair, target, draft_model, request)
+
+
+def _file(reference: str, registry: Registry, how: str) -> Path:
+    found = resolve(reference, registry)
+    store = Store(data_dir())
+    path = store.path_of(found) if isinstance(found, ModelEntry) else found
+    if path is None or isinstance(path, HubName):
+        raise ModelUnavailable(f"{reference} is not on this machine: `{how}` downloads it")
+    return path
+
+
+class Tailor:
+    """Measures what drafts are worth for a loaded target, and makes draft models for it.
+
+    Args:
+        job: what to do.
+        cancel: ends it.
+        on_load: told how far loading is.
+        on_measure: told how far measuring is.
+
+    Attributes:
+        costs: of the target's passes.
+    """
+
+    def __init__(self, job: Job, cancel: CancelFlag, on_load: OnShare, on_measure: OnShare) -> None:
+        self._job = job
+        self._cancel = cancel
+        self._on_load = on_load
+        self._on_measure = on_measure
+        asked = replace(job.request, pair=None, target=job.pair.target, draft_model=None)
+        plan = make_plan(replace(asked, exact=False))
+        self._runtime: Runtime = load(plan, cancel, on_load)
+        self._target = self._runtime.target.model
+        name = job.pair.target
+        try:
+            found = calibrated(
+                self._target, None, cancel, lambda _role, share: on_measure(name, share)
+            )
+        except BaseException:
+            self.close()
+            raise
+        self.costs: PairCosts = found.costs
+
+    def close(self) -> None:
+        """Free the models."""
+        self._runtime.assistant.close()
+
+    def recorded(self, prompts: Sequence[BenchPrompt]) -> list[Answered]:
+        """Return the target's answers to prompts."""
+        name = f"answers of {self._job.pair.target}"
+        return answers(
+            self._runtime.assistant, prompts, lambda share: self._on_measure(name, share)
+        )
+
+    def candidates(self) -> list[Candidate]:
+        """Return what is to be tried, first what the pair has."""
+        job, found = self._job, list[Candidate]()
+        target = read_model(job.target)
+        if job.draft_model is not None and job.pair.draft_model is not None:
+            header = read_model(job.draft_model)
+            require_compatible(target, header)
+            found += of_draft_model(job.draft_model, job.pair.draft_model, header)
+        own = of_target(job.target, job.pair.target, target)
+        return found if own is None else [*found, own]
+
+    def tried(self, candidate: Candidate, texts: Sequence[Answered], workshop: Path) -> Tried:
+        """Make a candidate, and measure it.
+
+        Raises:
+            Cancelled: the flag was set.
+            LocalspecError: it cannot be made or loaded, or there is no room for it.
+        """
+        label = candidate.label
+        self._on_measure(label, 0.0)
+        file = self._made(candidate, workshop)
+        model = LlamaModel(file, self._target.options, self._cancel)
+        try:
+            self._on_measure(label, 0.5)
+            shared = min(self._target.vocabulary.n_vocab, model.vocabulary.n_vocab)
+            hits = foretold(model, texts, shared, self._cancel)
+            plain_s = self.costs.target.of(1)
+            costs = step_costs(self._target, model, plain_s, self._cancel)
+        finally:
+            model.close()
+        self._on_measure(label, 1.0)
+        earned = replayed(hits, self.costs.target, costs)
+        size_bytes = read_model(file).size_bytes
+        return Tried(candidate, file, size_bytes, hits, costs, costs.of(1) / plain_s, earned)
+
+    def otherwise(self, best: Tried, workshop: Path) -> str | None:
+        """Return the advice to take the target in another type, where drafting would pay with it and does not now."""
+        header: GgufHeader = read_model(self._job.target)
+        other = requantised(self._job.target, self._job.pair.target, header)
+        if other is None or best.pays_on:
+            return None
+        self._on_measure(other.label, 0.0)
+        model = LlamaModel(self._made(other, workshop), self._target.options, self._cancel)
+        try:
+            costs = measure_pass_costs(model, model.options, cancel=self._cancel).costs
+        finally:
+            model.close()
+        earned = replayed(best.hits, costs, best.costs)
+        kinds = [kind for kind, speed in earned.by_kind.items() if speed >= WORTH_TRYING]
+        wide, wide_now = (each.of(4) / each.of(1) for each in (costs, self.costs.target))
+        if not kinds:
+            return None
+        most = max(earned.by_kind.values())
+        return (
+            f"with the target in Q4_0 ({size_text(other.size_bytes)}), whose passes of 4 tokens take {wide:.1f} steps, not"
+            f" {wide_now:.1f}, {best.candidate.label} would make {', '.join(kinds)} up to {most:.2f} times as fast;"
+            " that is another model, with other answers"
+        )
+
+    def _made(self, candidate: Candidate, workshop: Path) -> Path:
+        if not candidate.recipe:
+            return candidate.source
+        try:
+            require_space(workshop, candidate.size_bytes)
+        except SourceFailedError as error:
+            raise LocalspecError(f"{candidate.label} {error}: make room") from None
+        file = workshop / f"{len(list(workshop.iterdir()))}.gguf"
+        quantise(candidate.source, file, candidate.kept, self._cancel)
+        return file
+
+    def keep(self, best: Tried, found: str) -> TailoredDraft:
+        """Make the best candidate the draft model of the pair."""
+        store, pair, candidate = Store(data_dir()), self._job.pair, best.candidate
+        source_sha256 = model_sha256([candidate.source], store.root)
+        before = load_tailored(store.root).get(pair.name)
+        path = store.take(best.file)
+        made = TailoredDraft(
+            pair=pair.name,
+            target=pair.target,
+            replaces=pair.draft_model or "",
+            source=candidate.name,
+            source_sha256=source_sha256,
+            recipe=candidate.recipe,
+            found=found,
+            llama_cpp=build().version,
+            size_bytes=path.stat().st_size,
+            sha256=path.name,
+        )
+        keep_tailored(made, store.root)
+        if before is not None and before.sha256 != made.sha256:
+            store.remove(before.entry)
+        return made
+
+
+def best_of(tried: Sequence[Tried]) -> Tried | None:
+    """Return the made candidate that earns most, if it earns more than the draft model that the pair has."""
+    made = [each for each in tried if each.candidate.recipe and each.pays_on]
+    there = max((each.earned.speed for each in tried if not each.candidate.recipe), default=1.0)
+    best = max(made, key=lambda each: each.earned.speed, default=None)
+    return best if best is not None and best.earned.speed >= _BETTER * there else None
+
+
+@contextmanager
+def workshop() -> Iterator[Path]:
+    """Give an empty folder on the store's disk that is cleared in the end, or by the next that has it.
+
+    Raises:
+        LocalspecError: another process is in it.
+    """
+    folder = data_dir() / "tailoring"
+    lock = try_lock(folder)
+    if lock is None:
+        raise LocalspecError("another `localspec tailor` is at work: wait until it has ended")
+    try:
+        for left in folder.iterdir():  # of a process that was killed
+            left.unlink()
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+        os.close(lock)
+
+
+def undo(pair: str | None) -> tuple[TailoredDraft, int]:
+    """Remove the draft model that was made for a pair; return it, and how many bytes that freed.
+
+    Args:
+        pair: its name; None means the default pair.
+
+    Raises:
+        ModelUnavailable: none was made for it.
+    """
+    registry, store = load_registry(), Store(data_dir())
+    name = registry.name(pair or registry.default_pair)
+    made = load_tailored(store.root).get(name)
+    if made is None:
+        raise ModelUnavailable(
+            f"nothing was tailored for {name[:80]}: `localspec tailor` does that"
+        )
+    if made.name in registry.models:
+        return made, remove(plan_removal([made.name], registry, store), store)
+    forget_tailored(made.name, store.root)  # the pair has changed since, or the file is gone
+    return made, store.remove(made.entry)
