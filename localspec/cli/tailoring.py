@@ -42,7 +42,12 @@ def tailored(request: LaunchOptions, flags: Mapping[str, Any]) -> int:
             closing(Tailor(task, cancel, line.load, line.measure)) as at_work,
         ):
             costs = at_work.costs
-            known = {"pair": task.pair.name, "sure": costs.sure, **chances_json(costs.target)}
+            known = {
+                "pair": task.pair.name,
+                "kept": None,
+                "sure": costs.sure,
+                **chances_json(costs.target),
+            }
             said.add(known, *chances_text(task.pair.target, costs.target))
             pays = could_pay(costs.target)
             if not pays:

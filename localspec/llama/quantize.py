@@ -42,7 +42,7 @@ def quantise(
     """
     task = json.dumps([os.fsencode(source).hex(), os.fsencode(destination).hex(), dict(kept)])
     with subprocess.Popen(  # noqa: S603 - the command is ours
-        [*_COMMAND, task], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+        [*_COMMAND, task], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
     ) as child:
         try:
             while child.poll() is None:
@@ -54,7 +54,7 @@ def quantise(
         assert child.stdout is not None  # noqa: S101 - it is a pipe
         said = child.stdout.read().decode(errors="replace").strip()
     if child.returncode != 0:
-        reason = said or f"it ended with {child.returncode}"
+        reason = said.rpartition("\n")[2] or f"it ended with {child.returncode}"
         raise LocalspecError(f"llama.cpp cannot requantise {shown(source)} ({reason[:300]})")
 
 

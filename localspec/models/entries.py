@@ -25,6 +25,8 @@ SEGMENTS = rf"{NAME}(/{NAME})*"
 PARAMETERS = r"[0-9]+(\.[0-9]+)?[MB]"
 
 DEFAULT_QUANT = "Q4_K_M"
+TAILORED = "tailored.toml"
+"""The file of what was made on this machine, see `tailored.py`."""
 
 Purpose = Literal["chat", "code"]
 

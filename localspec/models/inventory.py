@@ -19,7 +19,6 @@ from localspec.models.obtain import label
 from localspec.models.pins import unpin
 from localspec.models.registry import Registry
 from localspec.models.store import Store
-from localspec.models.tailored import forget_tailored
 
 Where = Literal["store", "hub cache", "link", "unfinished", "gone"]
 _SHOWN_DIGITS = 12
@@ -211,6 +210,8 @@ def plan_removal(names: Sequence[str], registry: Registry, store: Store) -> Remo
 
 def remove(removal: Removal, store: Store) -> int:
     """Remove what was planned; return how many bytes that freed."""
+    from localspec.models.tailored import forget_tailored  # noqa: PLC0415 - few runs remove anything
+
     freed = 0
     for item in removal.items:
         if item.imported:

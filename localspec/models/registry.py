@@ -17,13 +17,13 @@ from localspec.models.entries import (
     HUB_NAME,
     MODEL_NAME,
     NAME,
+    TAILORED,
     ModelEntry,
     PairEntry,
     read_model,
     read_pair,
 )
 from localspec.models.pins import with_pins
-from localspec.models.tailored import with_tailored
 from localspec.models.toml import parse_toml
 from localspec.storage.files import read_bounded
 from localspec.storage.paths import config_dir, data_dir, shown
@@ -128,8 +128,11 @@ def load_registry(path: Path | None = None, *, tailored: bool = True) -> Registr
         registry = parse_registry(_text(user), shown(user), registry)
     root = data_dir()
     registry = replace(registry, models=with_pins(registry.models, root))
-    if not tailored:
+    if not tailored or not os.path.lexists(root / TAILORED):
         return registry
+    # On most machines nothing was made.
+    from localspec.models.tailored import with_tailored  # noqa: PLC0415
+
     models, pairs = with_tailored(registry.models, registry.pairs, root)
     return replace(registry, models=models, pairs=pairs)
 

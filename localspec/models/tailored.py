@@ -11,13 +11,13 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from localspec.errors import LocalspecError, UsageError
-from localspec.models.entries import NAME, SHA256, ModelEntry, PairEntry
+from localspec.models.entries import NAME, SHA256, TAILORED, ModelEntry, PairEntry
+from localspec.models.store import Store
 from localspec.models.toml import parse_toml
 from localspec.storage.files import read_bounded, write_atomic
 from localspec.storage.locks import locked
 from localspec.storage.paths import shown
 
-_FILE = "tailored.toml"
 _MOST_BYTES = 1 << 20
 _PHRASE = r"[^\x00-\x1f\x7f]+"
 
@@ -72,7 +72,7 @@ def load_tailored(root: Path) -> dict[str, TailoredDraft]:
     Raises:
         LocalspecError: the list cannot be read.
     """
-    path = root / _FILE
+    path = root / TAILORED
     if not os.path.lexists(path):
         return {}
     try:
@@ -109,13 +109,8 @@ def with_tailored(
     Raises:
         LocalspecError: the list cannot be read.
     """
-    models, pairs, here = dict(models), dict(pairs), load_tailored(root)
-    if not here:
-        return models, pairs
-    from localspec.models.store import Store  # noqa: PLC0415 - on most machines nothing was made
-
-    store = Store(root)
-    for made in here.values():
+    models, pairs, store = dict(models), dict(pairs), Store(root)
+    for made in load_tailored(root).values():
         pair = pairs.get(made.pair)
         if pair is not None and made.suits(pair) and store.path_of(made.entry) is not None:
             models[made.name] = made.entry
@@ -147,4 +142,4 @@ def _write(root: Path, made: Iterable[TailoredDraft]) -> None:
             if key != "pair" and value != ""
         ]
         tables.append("\n".join([f"[pairs.{json.dumps(draft.pair)}]", *lines, ""]))
-    write_atomic(root / _FILE, "\n".join(tables).encode())
+    write_atomic(root / TAILORED, "\n".join(tables).encode())

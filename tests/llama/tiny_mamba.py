@@ -12,7 +12,7 @@ _CONTROL, _NORMAL = 3, 1
 SUPPRESSED = [5, 7]
 
 
-def _byte_pieces() -> list[str]:
+def byte_pieces() -> list[str]:
     """Return GPT-2's printable stand-ins for the 256 bytes."""
     printable = {*range(33, 127), *range(161, 173), *range(174, 256)}
     odd = [byte for byte in range(256) if byte not in printable]
@@ -21,7 +21,7 @@ def _byte_pieces() -> list[str]:
 
 def write(path: Path) -> Path:
     """Write the model and return its path."""
-    tokens = [*_byte_pieces(), "<|endoftext|>"]
+    tokens = [*byte_pieces(), "<|endoftext|>"]
     values: dict[str, Content] = {
         "general.architecture": "mamba",
         "mamba.context_length": 512,
