@@ -60,7 +60,7 @@ BUDGET: dict[str, tuple[str, int, set[str]]] = {
     "batch --help": (script("batch", "--help"), 158, MODEL_LIBRARIES),
     "stats --help": (script("stats", "--help"), 11, {"platformdirs"}),
     "bench --help": (script("bench", "--help"), 138, MODEL_LIBRARIES),
-    "tailor --help": (script("tailor", "--help"), 29, {"platformdirs"}),
+    "tailor --help": (script("tailor", "--help"), 30, {"platformdirs"}),
     "pull --help": (script("pull", "--help"), 48, {"numpy", "platformdirs"}),
     "list --help": (script("list", "--help"), 34, {"numpy", "platformdirs"}),
     "pair --help": (script("pair", "--help"), 34, {"numpy", "platformdirs"}),

@@ -26,7 +26,7 @@ _TOKEN = 100  # any: a pass takes as long whatever it evaluates
 
 
 @dataclass(frozen=True, slots=True)
-class Answered:
+class RecordedAnswer:
     """What a target said.
 
     Args:
@@ -42,7 +42,7 @@ class Answered:
 
 def answers(
     assistant: Assistant, prompts: Sequence[BenchPrompt], on_share: Callable[[float], None]
-) -> list[Answered]:
+) -> list[RecordedAnswer]:
     """Return a target's own greedy answers, up to `MOST_TOKENS` each.
 
     Raises:
@@ -56,13 +56,13 @@ def answers(
         reply = assistant.reply(prompt.prompt, greedy, policy=plain_policy())
         if reply.stop_reason is StopReason.CANCELLED:
             raise Cancelled
-        found.append(Answered(prompt.workload, before, list(reply.tokens)))
+        found.append(RecordedAnswer(prompt.workload, before, list(reply.tokens)))
         on_share(done / len(prompts))
     return found
 
 
 def foretold(
-    model: LlamaModel, texts: Sequence[Answered], shared_vocab: int, cancel: CancelFlag
+    model: LlamaModel, texts: Sequence[RecordedAnswer], shared_vocab: int, cancel: CancelFlag
 ) -> dict[str, list[list[bool]]]:
     """Return, by kind of text and for each answer, whether a model would have drafted each of its tokens, greedily.
 

@@ -33,7 +33,7 @@ from localspec.storage.files import size_text
 from localspec.storage.locks import try_lock
 from localspec.storage.paths import data_dir
 from localspec.tailor.candidates import Candidate, of_draft_model, of_target, requantised
-from localspec.tailor.measure import Answered, answers, foretold, step_costs
+from localspec.tailor.measure import RecordedAnswer, answers, foretold, step_costs
 from localspec.tailor.worth import Replayed, replayed
 
 OnShare = Callable[[str, float], None]
@@ -76,7 +76,7 @@ class Tried:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Job:
+class TailoringJob:
     """A pair to tailor for, and its files, all of them here.
 
     Args:
@@ -92,7 +92,7 @@ class Job:
     request: LaunchOptions
 
 
-def job(request: LaunchOptions) -> Job:
+def job(request: LaunchOptions) -> TailoringJob:
     """Return what there is to do for the pair of a request.
 
     Raises:
@@ -109,7 +109,7 @@ def job(request: LaunchOptions) -> Job:
     draft_model = None
     if pair.draft_model is not None:
         draft_model = _file(pair.draft_model, registry, f"localspec pull {pair.name} --with-draft")
-    return Job(pair, target, draft_model, request)
+    return TailoringJob(pair, target, draft_model, request)
 
 
 def _file(reference: str, registry: Registry, how: str) -> Path:
@@ -134,7 +134,9 @@ class Tailor:
         costs: of the target's passes.
     """
 
-    def __init__(self, job: Job, cancel: CancelFlag, on_load: OnShare, on_measure: OnShare) -> None:
+    def __init__(
+        self, job: TailoringJob, cancel: CancelFlag, on_load: OnShare, on_measure: OnShare
+    ) -> None:
         self._job = job
         self._cancel = cancel
         self._on_load = on_load
@@ -157,7 +159,7 @@ class Tailor:
         """Free the models."""
         self._runtime.assistant.close()
 
-    def recorded(self, prompts: Sequence[BenchPrompt]) -> list[Answered]:
+    def recorded(self, prompts: Sequence[BenchPrompt]) -> list[RecordedAnswer]:
         """Return the target's answers to prompts."""
         name = f"answers of {self._job.pair.target}"
         return answers(
@@ -175,7 +177,7 @@ class Tailor:
         own = of_target(job.target, job.pair.target, target)
         return found if own is None else [*found, own]
 
-    def tried(self, candidate: Candidate, texts: Sequence[Answered], workshop: Path) -> Tried:
+    def tried(self, candidate: Candidate, texts: Sequence[RecordedAnswer], workshop: Path) -> Tried:
         """Make a candidate, and measure it.
 
         Raises:
