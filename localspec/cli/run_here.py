@@ -85,13 +85,13 @@ def answered_here(
     with recorded(telemetry, quiet=flags["quiet"]), cancel_on_interrupt(cancel):
         reply = answer(wanted, stream, lambda: cancel.is_set)
         if wants_tools(flags):
-            runtime.target.truncate(_before_question(assistant, last))
+            runtime.target.truncate(before_question(assistant, last))
             assistant.settle()
     models = assistant.models
     return RunOutcome(reply, models.target_name, models.draft_model_name, assistant.load_s)
 
 
-def _before_question(assistant: Assistant, asked: Ask) -> int:
+def before_question(assistant: Assistant, asked: Ask) -> int:
     """Return how many tokens of a prompt come before its question: what it says of the functions, mostly, which is read at every start."""
     from localspec.launch.kept_prefixes import common  # noqa: PLC0415 - likewise
 

@@ -2,6 +2,13 @@
 
 from pathlib import Path
 
+from localspec.chat.conversation import Conversation
+from localspec.cli.run_here import before_question
+from localspec.engine.ask import Ask
+from localspec.messages import Message
+from localspec.options import ReplyOptions
+from tests.chat.test_calling import NOW, assistant
+from tests.chat.toy_tokenizer import shown
 from tests.cli.command import assert_one_complaint, localspec
 
 
@@ -36,3 +43,15 @@ def test_rules_that_are_none_are_told_before_anything_is_loaded(tmp_path: Path) 
     done = localspec("run", "--tools", "Hi", cwd=tmp_path / "project", env=places)
     assert_one_complaint(done, 2)
     assert "tools.toml: 'permit' is unknown" in done.err
+
+
+def test_what_is_kept_of_a_prompt_ends_where_its_question_begins() -> None:
+    speaker = assistant("x")
+    said = (Message.system("Be brief."), Message.user("hello"), Message.assistant("x"))
+    asked = Ask(0, (*said, Message.user("And?")), ReplyOptions(), tools=(NOW,))
+    conversation = Conversation(None, asked.messages, tools=asked.tools)
+    kept = speaker.prompt_tokens(conversation)[: before_question(speaker, asked)]
+    text = shown(kept)
+    assert text.endswith("<|im_start|>user\n")
+    assert "Be brief." in text
+    assert "hello" not in text
