@@ -7,7 +7,8 @@ from localspec.cli.run_here import before_question
 from localspec.engine.ask import Ask
 from localspec.messages import Message
 from localspec.options import ReplyOptions
-from tests.chat.test_calling import NOW, assistant
+from tests.chat.test_calling import assistant
+from tests.chat.toy_calls import NOW
 from tests.chat.toy_tokenizer import shown
 from tests.cli.command import assert_one_complaint, localspec
 
