@@ -73,6 +73,9 @@ def _judge(pair: str, tried: Sequence[Tried], at_work: Tailor, folder: Path, sai
         return
     said.add({"tried": [tried_json(each) for each in tried]}, "", *tried_text(tried))
     best = best_of(tried)
+    if best is not None and not at_work.costs.sure:
+        said.tell("result", f"nothing is kept: {best.candidate.label} may earn most, but {_UNSURE}")
+        return
     if best is not None:
         made = at_work.keep(best, found_text(best, tried))
         how = f"`localspec tailor --undo {pair}` removes it"

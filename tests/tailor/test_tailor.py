@@ -10,6 +10,7 @@ import pytest
 
 from localspec.bench.prompts import BenchPrompt
 from localspec.calibration.calibrated import Calibration
+from localspec.cli.tailoring import _judge, _Said
 from localspec.decoding.cancel import CancelFlag, Cancelled
 from localspec.decoding.costs import PairCosts, PassCosts
 from localspec.errors import LocalspecError, ModelUnavailable
@@ -240,6 +241,18 @@ def test_only_what_earns_more_than_what_is_there_is_kept(tailor: Tailor) -> None
     assert best_of([before, tried(made, wrong, cheap)]) is None
     assert best_of([tried(plain, right, cheap), tried(made, right, dear)]) is None
     assert best_of([]) is None
+
+
+def test_what_was_measured_beside_busy_programs_keeps_nothing(
+    tailor: Tailor, data: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tailor.costs = PairCosts(CHEAP, sure=False)
+    hits, costs = {"code": [[True] * 31]}, PassCosts((1, 2), (0.01, 0.01))
+    made = tailor.candidates()[1]
+    tried = Tried(made, data, 1, hits, costs, 0.01, replayed(hits, CHEAP, costs))
+    _judge("tiny", [tried], tailor, data, _Said(as_json=False))
+    assert "nothing is kept: " in capsys.readouterr().out
+    assert load_registry().pairs["tiny"].draft_model != "tiny-tailored"
 
 
 @pytest.mark.parametrize(
