@@ -1,6 +1,6 @@
 """Keeps llama.cpp off Intel's AMX tiles, where a common compiler makes its code crash.
 
-GCC before 14 (and 12 and 13 as most distributions ship them) takes `ldtilecfg` to read 8 of its 64 bytes, so that the
+GCC as most distributions ship it (its bug 114098) takes `ldtilecfg` to read 8 of its 64 bytes, so that the
 rest of the tile configuration is never written: the first pass over several tokens ends the process with SIGSEGV. The
 compiler cannot be told from the library, so tiles are never used; llama.cpp takes its AVX-512 kernels instead.
 """
