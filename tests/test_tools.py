@@ -72,8 +72,12 @@ def test_drafting_changes_no_byte_of_a_call(speaker: Assistant, seed: int) -> No
 
 @pytest.mark.slow
 def test_what_is_denied_is_never_called_however_often_it_is_tried(speaker: Assistant) -> None:
-    called = set[str]()
-    for seed in range(8):
+    called, usual = set[str](), {"flight", "now"}
+    for seed in range(40):
+        if (
+            seed >= 8 and called == usual
+        ):  # how soon one says both depends on how its machine rounds
+            break
         policy = CallPolicy(deny=("wea*",), choice="required", at_most=(("now", 1),))
         reply = answered(speaker, policy, seed)
         names = [each.name for each in reply.calls]
@@ -83,7 +87,7 @@ def test_what_is_denied_is_never_called_however_often_it_is_tried(speaker: Assis
         for call in reply.calls:
             jsonschema.validate(json.loads(call.arguments), dict(BY_NAME[call.name].parameters))
         called |= {*names}
-    assert called == {"flight", "now"}
+    assert called == usual
 
 
 def test_its_own_template_knows_no_tools(speaker: Assistant, smollm2_path: Path) -> None:

@@ -43,7 +43,7 @@ def first_failing_world(without_constraint: bool = False) -> int | None:
     return None
 
 
-def first_failing_company(most: int = 2 * N_WORLDS) -> int | None:
+def first_failing_company(most: int = 4 * N_WORLDS) -> int | None:
     """Return the seed of the first company in which a neighbour is harmed, or the scheduler is."""
     for seed in range(most):
         try:

@@ -349,7 +349,7 @@ def test_no_kill_loses_what_was_added_or_brings_back_what_was_forgotten(
                     place, cut = log.find(text[:30])[2], 30 + len(follows)  # type: ignore[index]
                     assert place + len(follows) == log.figures()[1]
                     assert (
-                        foretold(log, text[cut : cut + 9], 99)[: len(text) - cut - 9]
+                        foretold(log, text[cut : cut + 9], len(text))[: len(text) - cut - 9]
                         == text[cut + 9 :]
                     )
         for number in list(gone)[-20:]:
