@@ -40,7 +40,7 @@ LOCALSPEC = (sys.executable, "-m", "localspec")
 M = TypeVar("M", bound=Notice)
 
 COLUMNS, ROWS = 120, 40
-RUNS = 5
+RUNS = 10
 PATIENCE_S = 180.0
 PROMPT = (
     "Write a complete Python module with a class Matrix: addition, multiplication, transposition, determinant, "

@@ -232,7 +232,7 @@ class Scheduler(Generic[T]):
         if self._shared_chunk is not None and len(behind) < len(self._running):
             most = min(most, self._shared_chunk)
         tokens, view = request.tokens, model.views[slot]
-        left = len(tokens) - min(view.common_prefix(tokens), len(tokens) - request.rows)
+        left = len(tokens) - view.common_prefix(tokens[: len(tokens) - request.rows])
         if left <= most + most // 2 and left <= model.n_batch:
             most = left  # a rest would be a pass that mostly reads weights
         if left <= most and request.rows:

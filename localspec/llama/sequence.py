@@ -103,15 +103,19 @@ class LlamaSequence:
         return holds
 
     def common_prefix(self, tokens: Sequence[int]) -> int:
-        """Return how many of `tokens`, from the first on, are cached."""
+        """Return how many of `tokens`, from the first on, a request for them would find cached.
+
+        Of a recurrent state no part can be removed: all that is cached goes with any of it.
+        """
         tokens = tokens if isinstance(tokens, list) else list(tokens)
         cached = self._cached
         shorter = min(len(cached), len(tokens))
         for start in range(0, shorter, _COMPARED):
             end = min(start + _COMPARED, shorter)
             if cached[start:end] != tokens[start:end]:
-                return next(i for i in range(start, end) if cached[i] != tokens[i])
-        return shorter
+                same = next(i for i in range(start, end) if cached[i] != tokens[i])
+                return same if self._native.can_truncate else 0
+        return shorter if self._native.can_truncate or shorter == len(cached) else 0
 
     def prefill(self, tokens: Sequence[int]) -> int:
         """Evaluate `tokens` in chunks of `n_batch`; see `LanguageModel`."""
@@ -140,8 +144,7 @@ class LlamaSequence:
 
     def reuse(self, tokens: Sequence[int], rows: int) -> None:
         """Keep what is evaluated of `tokens`, less the last `rows`, and forget everything else."""
-        kept = LlamaSequence.common_prefix(self, tokens)
-        self.truncate(min(kept, len(tokens) - rows))
+        self.truncate(LlamaSequence.common_prefix(self, tokens[: len(tokens) - rows]))
 
     def truncate(self, n_past: int) -> None:
         """Forget all but the first `n_past` tokens; all of them where no part can be removed."""
@@ -178,7 +181,10 @@ class LlamaSequence:
 
     def resync(self, tokens: Sequence[int]) -> None:
         """After a pass of these tokens that failed, count as cached what llama.cpp has in fact kept."""
-        self._cached = [*self._cached, *tokens][: self._native.kept(self.number)]
+        if self._native.can_truncate:
+            self._cached = [*self._cached, *tokens][: self._native.kept(self.number)]
+        else:
+            self.forget()  # a recurrent state may have taken in any of them
 
     def forget(self) -> None:
         """Forget everything, and whatever else the memory holds of the sequence."""

@@ -76,8 +76,8 @@ class LlamaSequences:
 
         What it could only copy from another one does not count: that one may forget it first.
         """
-        cached = LlamaSequence.common_prefix(self._family[slot], request.tokens)
-        return max(request.rows, len(request.tokens) - cached)
+        asked = request.tokens[: len(request.tokens) - request.rows]
+        return len(request.tokens) - LlamaSequence.common_prefix(self._family[slot], asked)
 
     def evaluate(self, slot: int, request: Pass, count: int) -> None:
         """Evaluate the next `count` tokens of a request, without rows; see `LlamaSequence.evaluate`."""

@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from localspec.decoding.cancel import Cancelled
 from localspec.launch.drafting import draft_mode
 from localspec.launch.load import Runtime, load
 from localspec.launch.plan import LoadPlan, make_plan
@@ -47,6 +48,31 @@ def test_a_recurrent_model_answers_rightly_after_its_past_was_changed(mamba: Pat
     straight = target.logits([1, 2, 3, 4, 9], rows=1).copy()
     target.logits([1, 2, 3, 4, 5, 6, 7], rows=1)
     # Nothing of it can be cut off, so all of it is evaluated again.
+    np.testing.assert_allclose(target.logits([1, 2, 3, 4, 9], rows=1), straight, atol=1e-5)
+    runtime.assistant.close()
+
+
+def test_a_recurrent_model_evaluates_a_prompt_that_begins_like_the_last_one(mamba: Path) -> None:
+    launch, options = LaunchOptions(target=str(mamba)), ReplyOptions(seed=1, max_tokens=4)
+    assistant, other = load(make_plan(launch)).assistant, load(make_plan(launch)).assistant
+    assistant.reply("x" * 200 + "y" * 30, options)
+    # Longer than a chunk, and nothing of it is kept, though it begins with what was evaluated.
+    again = assistant.reply("x" * 200 + "z" * 20, options)
+    assert again.text == other.reply("x" * 200 + "z" * 20, options).text
+    assistant.close()
+    other.close()
+
+
+def test_of_a_recurrent_model_nothing_is_kept_after_a_pass_that_was_cancelled(mamba: Path) -> None:
+    runtime = opened(mamba)
+    target, cancel = runtime.target, runtime.assistant.models.cancel
+    straight = target.logits([1, 2, 3, 4, 9], rows=1).copy()
+    target.logits([1, 2, 3], rows=1)
+    cancel.set()
+    with pytest.raises(Cancelled):
+        target.logits([1, 2, 3, 4, 5], rows=1)
+    cancel.clear()
+    assert target.n_cached == 0
     np.testing.assert_allclose(target.logits([1, 2, 3, 4, 9], rows=1), straight, atol=1e-5)
     runtime.assistant.close()
 

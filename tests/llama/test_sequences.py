@@ -53,8 +53,8 @@ BUGS = (
     Bug(
         "what a neighbour has counts as cached here",
         LlamaSequences.missing,
-        "LlamaSequence.common_prefix(self._family[slot], request.tokens)",
-        "self._family[slot].common_prefix(request.tokens)",
+        "LlamaSequence.common_prefix(self._family[slot], asked)",
+        "self._family[slot].common_prefix(asked)",
     ),
     Bug(
         "rows handed to the wrong sequence",
