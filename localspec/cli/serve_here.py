@@ -35,7 +35,7 @@ from localspec.serve.connection import Bounded
 from localspec.serve.http import Guard
 from localspec.serve.metrics import Metrics
 from localspec.serve.residence import Residence, ServedModel
-from localspec.serve.running import Running, announced, engine_socket
+from localspec.serve.running import Running, announced, directory, engine_socket
 from localspec.serve.sharing import FRAME_BYTES, Sharing
 
 
@@ -152,6 +152,7 @@ async def _shared(service: Service, seen: ExitStack) -> str:
     """Let `run` and the like ask, too; return at which socket, empty where there can be none."""
     path = str(engine_socket(os.getpid()))
     try:
+        directory()  # the first server of a machine makes it
         listener = seen.enter_context(listening(None, None, path))[0]
     except UsageError:
         return ""

@@ -14,12 +14,25 @@ from typing import Any
 import pytest
 
 from localspec.serve.running import Running, announced, engine_socket
+from localspec.storage.paths import data_dir
 from tests.cli.command import PLAIN, Done, assert_one_complaint, localspec, started
 
 SHARED = {"LOCALSPEC_OWN": "off"}
+PLACE = "LOCALSPEC_DATA_DIR"
 MODEL = ("-m", "smollm2-135m", "--draft", "off", "--ctx", "700")
 BY_SERVER = "the server that runs (process"
 STORY = ("--temperature", "0", "-n", "400", "Tell a long story about a river.")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """A data directory that is new but for what was downloaded: no other test's server is seen in it."""
+    usual, own = data_dir(), tmp_path_factory.mktemp("data")
+    (usual / "blobs").mkdir(parents=True, exist_ok=True)
+    (own / "blobs").symlink_to(usual / "blobs")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(PLACE, str(own))
+        yield
 
 
 @contextmanager
@@ -38,6 +51,8 @@ def serving(*words: str) -> Iterator[subprocess.Popen[bytes]]:
         for _ in range(600):
             if re.search(rf"^ *{process.pid} ", localspec("ps").out, re.MULTILINE):
                 break
+        else:
+            raise AssertionError("it is not listed")
         yield process
         process.send_signal(signal.SIGINT)
         process.wait(60)
@@ -178,7 +193,7 @@ def test_ctrl_c_keeps_what_there_is_and_ends_it_at_the_server(smollm2_path: Path
 def test_a_server_that_does_not_answer_is_left_alone(
     bare_machine: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("LOCALSPEC_DATA_DIR", bare_machine["LOCALSPEC_DATA_DIR"])
+    monkeypatch.setenv(PLACE, bare_machine[PLACE])
     path = engine_socket(os.getpid())
     running = Running(os.getpid(), "smollm2-135m", (), 7, engine=str(path))
     with announced(running), socket.socket(socket.AF_UNIX) as listener:
