@@ -156,8 +156,8 @@ class Seen:
     cpu_s: float
 
 
-def chat_answer(setting: Setting, most: int) -> Seen:
-    """Ask in a chat that is started for it."""
+def chat_answer(setting: Setting, most: int, left_alone_s: float = 0.0) -> Seen:
+    """Ask in a chat that is started for it; for some seconds its screen is not looked at, which takes CPU, too."""
     with own_history() as folder:
         command = [*LOCALSPEC, "chat", *setting.flags]
         screen = Screen(*command, "--max-tokens", str(most), folder=folder)
@@ -166,6 +166,7 @@ def chat_answer(setting: Setting, most: int) -> Seen:
         screen.press("Enter")
         screen.until(lambda text: "answering" in text and "tokens/s" in text, poll_s=0.5)
         start_s, cpu_s = time.monotonic(), screen.cpu_s()
+        time.sleep(left_alone_s)
         screen.until(lambda text: "answering" not in text, poll_s=1.0)
         seconds, cpu_s = time.monotonic() - start_s, screen.cpu_s() - cpu_s
         screen.close()
@@ -180,7 +181,8 @@ def speed(setting: Setting, most: int = 200) -> None:
     chats, runs = [], []
     for _ in range(RUNS):
         runs.append(run_speed(setting, most))
-        chats.append(chat_answer(setting, most).tokens_per_s)
+        left_alone_s = max(most / runs[-1] - 1.0, 0.0)
+        chats.append(chat_answer(setting, most, left_alone_s).tokens_per_s)
     chat, run = statistics.median(chats), statistics.median(runs)
     print(
         f"{setting.pair}, {most} tokens: chat {chat:.1f} tokens/s, run {run:.1f}: {chat / run:.3f} "

@@ -74,7 +74,7 @@ class Outbox:
         self._changed = threading.Condition()
         self._waiting: list[Notice | _Happened] = []
         self._closed = False
-        self._urgent = False
+        self._urgent = self._idle = False
         self._begun: set[int] = set()
         self._next_s = 0.0
         self._thread = threading.Thread(target=self._run, daemon=True, name="localspec-outbox")
@@ -83,10 +83,10 @@ class Outbox:
     def put(self, notice: Notice) -> None:
         """Have a notice sent after those before it; returns at once."""
         with self._changed:
-            slept, self._urgent = not self._waiting, self._urgent or self._is_urgent(notice)
+            self._urgent = self._urgent or self._is_urgent(notice)
             self._add(notice)
-            # Woken for every token, the thread would take the processor from the pass as often.
-            if slept or self._urgent:
+            # Woken for every token, the thread would take the processor from the pass as often: its turn comes by itself.
+            if self._idle or self._urgent:
                 self._changed.notify()
 
     def close(self, wait_s: float) -> None:
@@ -131,7 +131,8 @@ class Outbox:
                     return [e.notice() if isinstance(e, _Happened) else e for e in batch]
                 if self._closed:
                     return []
-                self._changed.wait(self._next_s - now_s if self._waiting else None)
+                self._idle = not self._waiting and now_s >= self._next_s
+                self._changed.wait(None if self._idle else max(self._next_s - now_s, 0))
 
     def _is_urgent(self, notice: Notice) -> bool:
         if not isinstance(notice, ReplyEvents):

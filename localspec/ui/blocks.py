@@ -17,7 +17,7 @@ FOLD = "fold"
 _FENCE = re.compile(r" {0,3}(`{3,}|~{3,})\s*([^\s`]*)")
 # What belongs to the block before it although an empty line lies between: list items, and what is indented.
 _GOES_ON = re.compile(r"\s+\S|([-*+]|\d{1,9}[.)])\s")
-_CODE_LINES = 16
+_CODE_LINES = 8
 
 
 @dataclass(frozen=True, slots=True)

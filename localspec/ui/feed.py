@@ -25,10 +25,31 @@ if TYPE_CHECKING:
 POLL_S = 0.1
 # While a user waits for the first text: it is to be there when it comes.
 _EAGER_S = 0.02
-# Text that scrolls has the whole screen composed again: a tenth of a core at ten times a second.
-_REDRAW_S = 0.25
 _RESTART_AGAIN_S = 60.0
 _LESS_MEMORY = "a smaller model (F8) or context (/set ctx) needs less memory"
+
+
+class Pace:
+    """When text that streams is drawn again, by what that took the last time.
+
+    Passes want every core, and each of their threads waits for the others: what screens take, answers lose. Text that
+    scrolls has the whole screen composed again, which costs five times as much as a line that grows.
+    """
+
+    SHARE = 0.03
+    """Of a core, at most, unless that would be less often than `SELDOMEST_S`."""
+    SELDOMEST_S = 0.5
+
+    def __init__(self) -> None:
+        self._at_s = self._at_cpu_s = 0.0
+
+    def is_due(self, now_s: float, cpu_s: float) -> bool:
+        """Return whether it is time, by a clock and by this thread's own seconds of processor."""
+        return now_s - self._at_s >= min((cpu_s - self._at_cpu_s) / self.SHARE, self.SELDOMEST_S)
+
+    def drawn(self, now_s: float, cpu_s: float) -> None:
+        """Take in that it is drawn now."""
+        self._at_s, self._at_cpu_s = now_s, cpu_s
 
 
 class Feed:
@@ -47,7 +68,7 @@ class Feed:
         self._session, self._view = front.session, front.view
         self.started = False
         self._trouble: str | None = None
-        self._drawn_s = 0.0
+        self._pace = Pace()
         self._eager: Timer | None = None
         self._waiting = False
         self._calls_shown = 0
@@ -87,11 +108,14 @@ class Feed:
             await self._show_work(self._session.asking.work)
         self._tell_trouble()
         growing, first_text = self._session.asking.answering.growing, self._first_text()
-        now = time.monotonic()
-        if growing and not first_text and now - self._drawn_s < _REDRAW_S:
+        if (
+            growing
+            and not first_text
+            and not self._pace.is_due(time.monotonic(), time.thread_time())
+        ):
             return  # text and figures are drawn together, or each would have the screen composed
         if growing:
-            self._drawn_s = now
+            self._pace.drawn(time.monotonic(), time.thread_time())
             self._view.grow()
         self._view.tell_state()
         self._view.tell_place()

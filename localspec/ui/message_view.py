@@ -93,17 +93,17 @@ class MessageView(Widget, can_focus=True):
         """Whether thoughts, or a long question, are shown in full."""
         return self._layout.unfolded
 
-    def grow(self, shown: Shown) -> None:
-        """Show more: the text begins with what is shown already."""
+    def grow(self, shown: Shown) -> int:
+        """Show more: the text begins with what is shown already. Return how many lines it got more."""
         before = len(self._layout.strips)
         first = self._layout.grow(shown)
         if not before:
-            return  # not laid out yet
+            return 0  # not laid out yet
         self._forget_drawn(first)
-        if len(self._layout.strips) != before:
-            self.refresh(layout=True)
-        else:
-            self.refresh(Region(0, first, self.size.width, before - first))
+        after = len(self._layout.strips)
+        changed = Region(0, first, self.size.width, max(before, after) - first)
+        self.refresh(changed, layout=after != before)
+        return after - before
 
     def settle(self, shown: Shown, message_id: int | None) -> None:
         """Show what the message has become; nothing more will come."""

@@ -11,6 +11,7 @@ from textual.geometry import Region, Size
 from textual.message import Message
 from textual.reactive import Reactive
 from textual.strip import Strip
+from textual.widget import Widget
 
 from localspec.ui.message_view import MessageView
 from localspec.ui.shown import Shown
@@ -103,8 +104,19 @@ class Transcript(VerticalScroll, can_focus=False):
 
     def grow(self, shown: Shown) -> None:
         """Show more of the message that grows."""
-        if self._live is not None:
-            self._live.grow(shown)
+        if self._live is None:
+            return
+        followed = self.follows
+        lines = self._live.grow(shown)
+        if lines and followed and self.show_vertical_scrollbar:
+            self._make_room(lines)
+
+    def _make_room(self, lines: int) -> None:
+        """Be as high already as the next layout will say: told only then, the scroll bar would be drawn after all else, alone."""
+        size = Size(self.virtual_size.width, self.virtual_size.height + lines)
+        self.set_reactive(Widget.virtual_size, size)
+        self.set_reactive(Widget.scroll_y, float(self.max_scroll_y))
+        self.vertical_scrollbar.window_virtual_size = size.height
 
     def settle(self, item: TranscriptItem) -> None:
         """Show what the growing message has become."""

@@ -202,3 +202,28 @@ def test_arguments_that_wait_are_joined_and_never_across_calls(
         CallBegun("2", "f"),
         CallDelta("2", "{"),
     )
+
+
+def test_its_thread_is_not_woken_for_text_before_its_turn() -> None:
+    sent = threading.Event()
+    outbox = Outbox(lambda _: sent.set())
+    outbox.put(happened(1, Text("a")))  # the first text of a reply is urgent
+    assert sent.wait(30)
+    changed = outbox._changed
+    woken = 0
+
+    def count(_: int = 1) -> None:
+        nonlocal woken
+        woken += 1
+
+    with changed:  # its thread cannot come back to sleep meanwhile
+        outbox._idle = False
+        changed.notify = count  # type: ignore[assignment]
+        for _ in range(9):
+            outbox.put(happened(1, Text("b")))
+        assert woken == 0
+        outbox.put(happened(2, Text("c")))
+        assert woken == 1
+        del changed.notify
+        changed.notify()
+    outbox.close(30)

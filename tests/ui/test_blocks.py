@@ -46,7 +46,7 @@ def test_code_is_a_block_of_its_language() -> None:
 def test_long_code_is_cut_into_pieces_that_go_on() -> None:
     cutter = cut(f"```c\n{CODE}\n```\n")
     assert all(block.language == "c" for block in cutter.done)
-    assert [block.goes_on for block in cutter.done] == [False, True, True]
+    assert [block.goes_on for block in cutter.done] == [False, True, True, True, True]
     assert "\n".join(block.text for block in cutter.done) == CODE
 
 

@@ -9,6 +9,7 @@ from localspec.options import ReplyOptions, SamplingParams
 from localspec.ui.bars import fitted
 from localspec.ui.copying import copied
 from localspec.ui.engine_state import EngineState
+from localspec.ui.feed import Pace
 from localspec.ui.history_sheet import age
 from localspec.ui.keys import IN_APP, IN_COMPOSER, ON_MESSAGE, key_list
 from localspec.ui.preferences import Preferences, keep_theme, read_preferences
@@ -170,3 +171,12 @@ def test_measuring_is_told_since_it_takes_a_while() -> None:
     state.expect_load()
     state.take(Measuring("toy", 0.4))
     assert state.line() == "measuring toy on this machine: 40%"
+
+
+def test_what_streams_is_drawn_as_often_as_it_is_cheap() -> None:
+    pace = Pace()
+    pace.drawn(100.0, 7.0)
+    assert not pace.is_due(100.1, 7.006)  # 6 ms of a tenth of a second
+    assert pace.is_due(100.21, 7.006)
+    assert not pace.is_due(100.4, 7.1)  # however dear, it is not left out for ever
+    assert pace.is_due(100.5, 7.1)
