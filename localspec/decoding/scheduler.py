@@ -203,9 +203,9 @@ class Scheduler(Generic[T]):
             self.drop(slot)
 
     def step(self) -> list[Ended[T]]:
-        """Make a chunk of a prompt, and one round of whoever is ready; return what has ended."""
+        """Make a chunk of prompts, and one round of whoever is ready; return what has ended."""
         ended = self._end_cancelled() if self._cancelled else []
-        ended += self._feed_prompt()
+        ended += self._feed_prompts()
         while drafting := self._ready(Role.DRAFT_MODEL):
             ended += self._passes(Role.DRAFT_MODEL, drafting)
         if verifying := self._ready(Role.TARGET):
@@ -220,19 +220,37 @@ class Scheduler(Generic[T]):
                 self._cancel.resume()
         return [ended for slot in slots for ended in self._resumed(slot, Cancelled())]
 
-    def _feed_prompt(self) -> list[Ended[T]]:
-        """Evaluate one chunk of the most urgent, then the oldest, request that is behind."""
-        behind = [slot for slot, running in self._running.items() if not running.shares]
-        if not behind:
-            return []
-        slot = min(behind, key=lambda each: self._running[each].order)
+    def _feed_prompts(self) -> list[Ended[T]]:
+        """Evaluate a chunk of the most urgent, then the oldest, request that is behind, and what else is as short as its rest.
+
+        Prompts that come together are answered together then: one by one, each would see rounds of few before its own.
+        """
+        ended: list[Ended[T]] = []
+        fed = 0
+        while behind := [slot for slot, each in self._running.items() if not each.shares]:
+            slot = min(behind, key=lambda each: self._running[each].order)
+            left = self._left(slot)
+            if fed and fed + left > (self._shared_chunk or 0):
+                break
+            ended += self._feed_prompt(slot, left, beside=len(behind) < len(self._running))
+            fed += max(left, 1)
+        return ended
+
+    def _left(self, slot: int) -> int:
+        """Return how many tokens of a request neither its sequence nor another one has cached."""
+        request = self._request(slot)
+        view = self._models[request.role].views[slot]
+        asked = request.tokens[: len(request.tokens) - request.rows]
+        return len(request.tokens) - view.common_prefix(asked)
+
+    def _feed_prompt(self, slot: int, left: int, *, beside: bool) -> list[Ended[T]]:
+        """Evaluate one chunk of a request that is behind, beside others that are answered or alone."""
         request, running = self._request(slot), self._running[slot]
         model = self._models[request.role]
         most = model.n_batch
-        if self._shared_chunk is not None and len(behind) < len(self._running):
+        if self._shared_chunk is not None and beside:
             most = min(most, self._shared_chunk)
         tokens, view = request.tokens, model.views[slot]
-        left = len(tokens) - view.common_prefix(tokens[: len(tokens) - request.rows])
         if left <= most + most // 2 and left <= model.n_batch:
             most = left  # a rest would be a pass that mostly reads weights
         if left <= most and request.rows:

@@ -193,6 +193,20 @@ def test_a_prompt_is_cut_only_where_somebody_is_answered_meanwhile() -> None:
     assert bench.evaluated()[:4] == [{0: 16}, {0: 4}, {0: 1}, {1: 4}]
 
 
+def test_short_prompts_share_what_a_long_one_may_hold_up() -> None:
+    bench = Bench(4, chunk=8, n_batch=16)
+    bench.start(3, writes([4], rounds=9))
+    bench.step()
+    bench.evaluated()
+    for slot in range(3):
+        bench.start(slot, writes([slot + 1] * 4, rounds=9))
+    bench.step()
+    # A third one would be more than a chunk; the two are answered from one round on.
+    assert bench.evaluated() == [{0: 4}, {1: 4}, {0: 1, 1: 1, 3: 1}]
+    bench.step()
+    assert bench.evaluated() == [{2: 4}, {0: 1, 1: 1, 2: 1, 3: 1}]
+
+
 def test_the_urgent_goes_first_then_the_oldest() -> None:
     bench = Bench(3, n_batch=4)
     bench.start(0, writes([1] * 12))
