@@ -4,25 +4,18 @@ The layers that are added write nothing into the residual stream, since the last
 half of each is zero. With it, large-target economics can be measured on any machine.
 """
 
-import re
 import struct
 from pathlib import Path
 
-from lab.synthetic.gguf_layout import GgufLayout, Placed, read_layout
-from lab.synthetic.gguf_writer import number, zeros
 from lab.synthetic.made_file import Content, OnShare, Recipe, copying, labelled, made_file
 from localspec.errors import ModelFileError, UsageError
 from localspec.models.gguf import read_header
+from localspec.models.gguf_layout import GgufLayout, Placed, read_layout
+from localspec.models.gguf_writer import number, zeros
+from localspec.models.layers import BLOCK, plain_layers, writes_to_residual
 from localspec.storage.paths import shown
 
 MOST_LAYERS = 512  # llama.cpp's LLAMA_MAX_LAYERS
-_BLOCK = re.compile(r"blk\.(\d+)\.(.+)")
-# What each half of a layer adds to the residual stream is a product of one of these.
-_LAST_OF_ATTENTION = {"attn_output.weight"}
-_LAST_OF_FEED_FORWARD = {"ffn_down.weight", "ffn_down_exps.weight"}
-_ZERO = re.compile(r"(attn_output|ffn_down|ffn_down_exps|ffn_down_shexp)\.(weight|bias)")
-# Layers of these do something else beside, or instead.
-_FOREIGN = re.compile(r"ssm_|shortconv|time_mix|channel_mix|per_layer|altup|laurel|inp_gate|nextn")
 _ARRAY, _NUMBER_BYTES = 9, {0: 1, 1: 1, 2: 2, 3: 2, 4: 4, 5: 4, 6: 4, 7: 1, 10: 8, 11: 8, 12: 8}
 
 
@@ -56,9 +49,9 @@ def heavier(source: Path, times: int, directory: Path, on_share: OnShare = lambd
     tensors = [(t.name, t, copying(t)) for t in layout.tensors]
     for copy in range(1, times):
         for tensor in layout.tensors:
-            if match := _BLOCK.match(tensor.name):
+            if match := BLOCK.match(tensor.name):
                 name = f"blk.{copy * n_layers + int(match[1])}.{match[2]}"
-                zero = _ZERO.fullmatch(match[2]) is not None
+                zero = writes_to_residual(match[2])
                 tensors.append((name, tensor, _zeroing(tensor) if zero else copying(tensor)))
     return made_file(source, layout, Recipe(f"x{times}", values, tensors), directory, on_share)
 
@@ -66,28 +59,13 @@ def heavier(source: Path, times: int, directory: Path, on_share: OnShare = lambd
 def _transformer(source: Path) -> tuple[GgufLayout, int, str]:
     """Return layout, layers and architecture of a file whose layers can be doubled."""
     header = read_header(source)
-    n_layers = header.metadata.get(f"{header.architecture}.block_count")
-    layout = read_layout(source)
-    parts: dict[int, set[str]] = {}
-    for tensor in layout.tensors:
-        if match := _BLOCK.match(tensor.name):
-            parts.setdefault(int(match[1]), set()).add(match[2])
-    plain = (
-        isinstance(n_layers, int)
-        and set(parts) == set(range(n_layers))
-        and all(
-            own & _LAST_OF_ATTENTION
-            and own & _LAST_OF_FEED_FORWARD
-            and not any(_FOREIGN.match(part) for part in own)
-            for own in parts.values()
-        )
-    )
-    if not plain or header.architecture is None or not isinstance(n_layers, int):
+    n_layers = plain_layers(header)
+    if n_layers is None or header.architecture is None:
         raise ModelFileError(
             f"{shown(source)} cannot be made heavier: its layers ({header.architecture}) are not "
             "those of a plain transformer; choose another target"
         )
-    return layout, n_layers, header.architecture
+    return read_layout(source), n_layers, header.architecture
 
 
 def _by_layer(now: bytes, original: bytes, n_layers: int, times: int) -> bytes:

@@ -13,6 +13,11 @@ from localspec.errors import UsageError
 @click.command()
 @click.argument("pair", required=False, shell_complete=complete_models)
 @click.option("--try", "try_", is_flag=True, help="Make candidates even if none is likely to pay.")
+@click.option(
+    "--search",
+    is_flag=True,
+    help="Also search for layers that the target can do without; takes minutes.",
+)
 @click.option("--undo", is_flag=True, help="Remove the draft model that was made for the pair.")
 @click.option(
     "--prompts",
@@ -28,9 +33,10 @@ from localspec.errors import UsageError
 def tailor(**flags: Any) -> int:
     """Make a draft model that pays on this machine, for PAIR or the default pair.
 
-    Prints first what drafting could earn here. If something could pay, the draft model that is on the disk, and the
-    target where it is large, are made smaller, and measured on the target's own answers. The best one becomes the pair's
-    draft model, if it earns more than the one it replaces. It drafts for the same target, so answers stay the same.
+    Prints first what drafting could earn here. If something could pay, the draft model that is on the disk and the
+    target are made smaller, by fewer bits or fewer layers, and measured on the target's own answers. The best one becomes
+    the pair's draft model, if it earns more than the one it replaces. It drafts for the same target, so answers stay the
+    same.
     """
     if flags["undo"]:
         return _undo(flags["pair"])

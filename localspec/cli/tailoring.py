@@ -1,8 +1,9 @@
 """What `localspec tailor` does and prints, once models are to be loaded."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,10 @@ from localspec.cli import INTERRUPTED
 from localspec.cli.interrupt import cancel_on_interrupt, unwind_on_terminate
 from localspec.cli.progress import ProgressLine
 from localspec.decoding.cancel import CancelFlag, Cancelled
+from localspec.errors import LocalspecError
 from localspec.options import LaunchOptions
+from localspec.tailor.candidates import Candidate
+from localspec.tailor.measure import RecordedAnswer
 from localspec.tailor.tailor import Tailor, Tried, best_of, job, workshop
 from localspec.tailor.text import chances_json, chances_text, found_text, tried_json, tried_text
 from localspec.tailor.worth import could_pay, why_not
@@ -56,14 +60,56 @@ def tailored(request: LaunchOptions, flags: Mapping[str, Any]) -> int:
                 said.tell("note", _UNSURE)
             if pays or flags["try_"]:
                 texts = at_work.recorded(per_workload(prompts, flags["per_workload"]))
-                tried = [at_work.tried(each, texts, folder) for each in at_work.candidates()]
+                candidates = chain(
+                    at_work.candidates(),
+                    at_work.searched(texts, folder) if flags["search"] else (),
+                )
+                tried = _tried(at_work, candidates, texts, folder, said)
                 _judge(task.pair.name, tried, at_work, folder, said)
             else:
+                _advise(None, at_work, folder, said)
                 said.tell("next", "`localspec tailor --try` makes and measures candidates anyway")
     except Cancelled:
         return INTERRUPTED
     said.end()
     return 0
+
+
+def _tried(
+    at_work: Tailor,
+    candidates: Iterable[Candidate],
+    texts: Sequence[RecordedAnswer],
+    folder: Path,
+    said: "_Said",
+) -> list[Tried]:
+    """Return candidates, measured; say of which there is no room for, or which llama.cpp refuses.
+
+    Of the files that are made, only the best is left.
+    """
+    tried, refused = list[Tried](), list[str]()
+    for each in candidates:
+        try:
+            tried.append(at_work.tried(each, texts, folder))
+        except LocalspecError as error:
+            refused.append(f"{each.label} is not tried: {error}")
+            said.add({"not_tried": refused}, refused[-1])
+        best = best_of(tried)
+        for other in tried:
+            if other is not best and other.candidate.recipe:
+                other.file.unlink(missing_ok=True)
+    return tried
+
+
+def _advise(best: Tried | None, at_work: Tailor, folder: Path, said: "_Said") -> None:
+    """Say whether drafting would pay with the target in another type."""
+    try:
+        advice = at_work.otherwise(best, folder)
+    except LocalspecError as error:
+        advice = (
+            f"whether drafting would pay with another type of the target was not measured: {error}"
+        )
+    if advice is not None:
+        said.tell("advice", advice)
 
 
 def _judge(pair: str, tried: Sequence[Tried], at_work: Tailor, folder: Path, said: "_Said") -> None:
@@ -84,9 +130,7 @@ def _judge(pair: str, tried: Sequence[Tried], at_work: Tailor, folder: Path, sai
         )
         return
     said.tell("result", f"nothing is kept: no candidate earns more than what {pair} has")
-    advice = at_work.otherwise(max(tried, key=lambda each: each.earned.speed), folder)
-    if advice is not None:
-        said.tell("advice", advice)
+    _advise(max(tried, key=lambda each: each.earned.speed), at_work, folder, said)
 
 
 class _Said:

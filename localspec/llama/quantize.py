@@ -1,4 +1,4 @@
-"""A model's weights in other tensor types, made by llama.cpp in a process of its own.
+"""A model's weights in other tensor types, or without some of its layers, made by llama.cpp in a process of its own.
 
 There, what llama.cpp refuses by ending the process ends no more than that, and Ctrl-C need not wait for the last tensor.
 """
@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 from localspec.decoding.cancel import CancelFlag, Cancelled
@@ -21,26 +21,35 @@ from localspec.resources import default_threads
 from localspec.storage.paths import shown
 
 _COMMAND = (sys.executable, "-P", "-m", "localspec.llama.quantize")
-_Q4_0, _MOSTLY_Q4_0 = 2, 2  # ggml's type, llama.cpp's `llama_ftype`
+MADE = {"Q4_0": 2, "Q2_K": 10}
+"""Types that all weights can be made, with llama.cpp's `llama_ftype` that is mostly that."""
 _LOOK_S = 0.05
 
 
 def quantise(
-    source: Path, destination: Path, kept: Mapping[str, int], cancel: CancelFlag | None = None
+    source: Path,
+    destination: Path,
+    kept: Mapping[str, int],
+    cancel: CancelFlag | None = None,
+    made: str | None = "Q4_0",
+    left_out: Collection[int] = (),
 ) -> None:
-    """Write a model whose weights are Q4_0, all but those that are to have another type.
+    """Write a model whose weights are of one type, all but those that are to have another.
 
     Args:
         source: the model, or its first file where it has several.
         destination: a new file; there may be a part of it after an error.
         kept: names of tensors, and ggml's numbers of the types that they are to have.
         cancel: ends it.
+        made: the type, one of `MADE`; None leaves every tensor as it is.
+        left_out: layers that it is not to have; those after one move up.
 
     Raises:
         Cancelled: the flag was set.
         LocalspecError: llama.cpp cannot.
     """
-    task = json.dumps([os.fsencode(source).hex(), os.fsencode(destination).hex(), dict(kept)])
+    files = [os.fsencode(source).hex(), os.fsencode(destination).hex()]
+    task = json.dumps([*files, dict(kept), made, sorted(left_out)])
     with subprocess.Popen(  # noqa: S603 - the command is ours
         [*_COMMAND, task], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
     ) as child:
@@ -58,7 +67,13 @@ def quantise(
         raise LocalspecError(f"llama.cpp cannot requantise {shown(source)} ({reason[:300]})")
 
 
-def _quantise(source: bytes, destination: bytes, kept: Mapping[str, int]) -> int:
+def _quantise(
+    source: bytes,
+    destination: bytes,
+    kept: Mapping[str, int],
+    made: str | None,
+    left_out: Sequence[int],
+) -> int:
     """Do it in this process; return llama.cpp's code, 0 for success."""
     initialise()
     clear_log()
@@ -68,9 +83,14 @@ def _quantise(source: bytes, destination: bytes, kept: Mapping[str, int]) -> int
         overrides[place].type = number
     params = native.llama_model_quantize_default_params()
     params.nthread = default_threads()
-    params.ftype = _MOSTLY_Q4_0
-    params.pure = params.allow_requantize = True
-    params.tt_overrides = overrides
+    if made is None:
+        params.only_copy = True
+    else:
+        params.ftype = MADE[made]
+        params.pure = params.allow_requantize = True
+        params.tt_overrides = overrides
+    if left_out:
+        params.prune_layers = (ctypes.c_int32 * (len(left_out) + 1))(*left_out, -1)
     return int(native.llama_model_quantize(source, destination, ctypes.byref(params)))
 
 
@@ -82,8 +102,8 @@ def _end_with_parent() -> None:
 def main() -> int:
     """Do what the argument says, unless whoever asked is gone."""
     threading.Thread(target=_end_with_parent, daemon=True).start()
-    source, destination, kept = json.loads(sys.argv[1])
-    code = _quantise(bytes.fromhex(source), bytes.fromhex(destination), kept)
+    source, destination, kept, made, left_out = json.loads(sys.argv[1])
+    code = _quantise(bytes.fromhex(source), bytes.fromhex(destination), kept, made, left_out)
     if code:
         print(last_complaint() or f"code {code}", flush=True)
     return code

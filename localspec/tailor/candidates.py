@@ -1,18 +1,22 @@
 """Which draft models can be made of the models that are here, and what becomes of each tensor."""
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from localspec.models.gguf import GgufHeader, TensorInfo
 from localspec.models.gguf_encoding import GGML_TYPES
+from localspec.models.layers import BLOCK, separable_layers
 
 # What CPUs rearrange for their widest kernels, on every kind of CPU, and what is quantised in seconds: IQ4_NL, which is
 # as small, takes minutes.
 _MADE = "Q4_0"
+_FEWER = "Q2_K"
 _NUMBERS = {each.name: number for number, each in GGML_TYPES.items()}
 _HEAD = ("output.weight", "token_embd.weight")
 _SMALLER = 0.5
+_SHARES = (0.5, 0.75)
+"""Of a target's layers, what a draft model of them has: beyond, it costs as much as the target; below, it says little."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,15 +27,19 @@ class Candidate:
         recipe: what is done with the source, in a phrase; empty where it is taken as it is.
         source: a model's file.
         name: what the user calls that.
-        kept: tensors that stay as they are, with ggml's numbers of their types.
         size_bytes: of the file, about.
+        kept: tensors that have another type than the others, with ggml's numbers of them.
+        made: the type of the others; None where all stay as they are.
+        left_out: layers of the source that it has not.
     """
 
     recipe: str
     source: Path
     name: str
-    kept: Mapping[str, int]
     size_bytes: int
+    kept: Mapping[str, int] = field(default_factory=dict)
+    made: str | None = _MADE
+    left_out: tuple[int, ...] = ()
 
     @property
     def label(self) -> str:
@@ -41,8 +49,9 @@ class Candidate:
 
 def of_draft_model(source: Path, name: str, header: GgufHeader) -> Iterator[Candidate]:
     """Yield a draft model as it is, and what can be made of it, each of them another file."""
-    yield Candidate("", source, name, {}, header.size_bytes)
-    every, head = _weights(header), _head(header)
+    yield Candidate("", source, name, header.size_bytes, made=None)
+    every = _weights(header, _MADE)
+    head = {name for name in _HEAD if name in every}
     recipes = {
         f"all {_MADE}": set[str](),
         f"{_MADE}, head as it is": head,
@@ -55,46 +64,88 @@ def of_draft_model(source: Path, name: str, header: GgufHeader) -> Iterator[Cand
         )
         if made not in seen:
             seen.add(made)
-            yield _candidate(recipe, source, name, header, kept)
+            types = {each: _NUMBERS[every[each].type_name] for each in kept}
+            yield _candidate(recipe, source, name, header, _MADE, types)
 
 
-def of_target(source: Path, name: str, header: GgufHeader) -> Candidate | None:
-    """Return a target in fewer bits as its own draft; None where that makes no model of half its size."""
-    made = _candidate(f"all {_MADE}", source, name, header, set())
-    return made if made.size_bytes <= _SMALLER * header.size_bytes else None
+def of_target(source: Path, name: str, header: GgufHeader) -> Iterator[Candidate]:
+    """Yield a target's own weights in fewer bits as its draft, where that makes a model of half its size."""
+    fewer = _weights(header, _FEWER)
+    head = {name: _NUMBERS[_MADE] for name in _HEAD if name in fewer}
+    made = [_candidate(f"all {_MADE}", source, name, header, _MADE)]
+    if (
+        fewer.keys() == _weights(header, _MADE).keys()
+    ):  # else some rows are too short for its blocks
+        made.append(_candidate(f"{_FEWER}, head {_MADE}", source, name, header, _FEWER, head))
+    yield from (each for each in made if each.size_bytes <= _SMALLER * header.size_bytes)
+
+
+def of_layers(source: Path, name: str, header: GgufHeader) -> Iterator[Candidate]:
+    """Yield the first layers of a target as its draft, in fewer bits where that makes a model of half its size."""
+    n_layers = separable_layers(header) or 0
+    counts = {round(share * n_layers) for share in _SHARES} - {0, n_layers}
+    for count in sorted(counts):
+        yield with_layers(source, name, header, range(count, n_layers))
+
+
+def with_layers(
+    source: Path, name: str, header: GgufHeader, left_out: Collection[int]
+) -> Candidate:
+    """Return a target without some of its layers as its draft."""
+    n_layers = separable_layers(header) or 0
+    left = n_layers - len(left_out)
+    first = all(layer >= left for layer in left_out)
+    which = f"its first {left}" if first else f"{left}"
+    recipe = f"{which} of {n_layers} layers"
+    if not first:
+        recipe += f", without {', '.join(map(str, sorted(left_out)))}"
+    made = _layers_type(header)
+    if made is not None:
+        recipe += f", {made}"
+    return _candidate(recipe, source, name, header, made, left_out=tuple(sorted(left_out)))
 
 
 def requantised(source: Path, name: str, header: GgufHeader) -> Candidate | None:
     """Return a model in the type whose wide passes cost least; None where it is in it."""
-    every = _weights(header).values()
+    every = _weights(header, _MADE).values()
     total, there = (
         sum(each.size_bytes or 0 for each in every if pick or each.type_name == _MADE)
         for pick in (True, False)
     )
-    return None if 2 * there > total else _candidate(f"all {_MADE}", source, name, header, set())
+    return None if 2 * there > total else _candidate(f"all {_MADE}", source, name, header, _MADE)
+
+
+def _layers_type(header: GgufHeader) -> str | None:
+    """Return the type of a draft model of layers; None where they stay as they are, which is small."""
+    smaller = _candidate("", Path(), "", header, _MADE)
+    return _MADE if smaller.size_bytes <= _SMALLER * header.size_bytes else None
 
 
 def _candidate(
-    recipe: str, source: Path, name: str, header: GgufHeader, kept: set[str]
+    recipe: str,
+    source: Path,
+    name: str,
+    header: GgufHeader,
+    made: str | None,
+    kept: Mapping[str, int] | None = None,
+    left_out: tuple[int, ...] = (),
 ) -> Candidate:
-    every = _weights(header)
-    size = header.size_bytes
-    for each in every.values():
-        if each.name not in kept:
-            row = GGML_TYPES[_NUMBERS[_MADE]].row_bytes(each.shape[0]) or 0
+    size, kept, gone = header.size_bytes, kept or {}, set(left_out)
+    quantised = {} if made is None else _weights(header, made)
+    for each in header.tensors:
+        match = BLOCK.match(each.name)
+        if match and int(match[1]) in gone:
+            size -= each.size_bytes or 0
+        elif made is not None and each.name in quantised:
+            kind = GGML_TYPES[kept.get(each.name, _NUMBERS[made])]
             rows = (each.size_bytes or 0) // (_row_bytes(each) or 1)
-            size += row * rows - (each.size_bytes or 0)
-    numbers = {each: _NUMBERS[every[each].type_name] for each in kept}
-    return Candidate(recipe, source, name, numbers, size)
+            size += (kind.row_bytes(each.shape[0]) or 0) * rows - (each.size_bytes or 0)
+    return Candidate(recipe, source, name, size, kept, made, left_out)
 
 
-def _head(header: GgufHeader) -> set[str]:
-    return {name for name in _HEAD if name in _weights(header)}
-
-
-def _weights(header: GgufHeader) -> dict[str, TensorInfo]:
-    """Return the matrices that can be made Q4_0, by name."""
-    block = GGML_TYPES[_NUMBERS[_MADE]].block_size
+def _weights(header: GgufHeader, made: str) -> dict[str, TensorInfo]:
+    """Return the matrices that can be made of a type, by name."""
+    block = GGML_TYPES[_NUMBERS[made]].block_size
     return {
         each.name: each
         for each in header.tensors

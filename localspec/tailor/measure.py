@@ -2,10 +2,13 @@
 
 import time
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
+from math import exp
 
 import numpy as np
+from numpy.typing import NDArray
 
 from localspec.bench.measure import prompt_tokens
 from localspec.bench.prompts import BenchPrompt
@@ -14,14 +17,17 @@ from localspec.decoding.cancel import CancelFlag, Cancelled
 from localspec.decoding.costs import PassCosts
 from localspec.decoding.policy.policy import plain_policy
 from localspec.decoding.round import StopReason
+from localspec.decoding.sampling import logprobs
 from localspec.llama.context import LlamaContext
 from localspec.llama.model import LlamaModel
 from localspec.options import ReplyOptions, SamplingParams
 
 MOST_TOKENS = 96
-_ROWS = 32
+ROWS = 32
 _REPEATS = 8
-_DEPTH, _N_CTX = 64, 256
+_DEPTH, N_CTX = 64, 256
+_FEW_TOKENS, _FEW_BEFORE = 32, 64
+"""Of an answer, and before it, what a search looks at."""
 _TOKEN = 100  # any: a pass takes as long whatever it evaluates
 
 
@@ -72,21 +78,54 @@ def foretold(
         shared_vocab: ids that both have.
         cancel: stops it.
     """
-    longest = max(len(each.prompt) + len(each.answer) for each in texts)
-    context = LlamaContext(model, cancel, replace(model.options, n_ctx=longest, max_rows=_ROWS))
     found = defaultdict(list)
+    for each, logits in _forced(model, texts, shared_vocab, cancel):
+        drafted = np.concatenate([np.argmax(rows, axis=1) for rows in logits])
+        found[each.kind].append((drafted == each.answer).tolist())
+    return dict(found)
+
+
+def likelihood(
+    model: LlamaModel, texts: Sequence[RecordedAnswer], shared_vocab: int, cancel: CancelFlag
+) -> float:
+    """Return the mean probability that a model gives the first tokens of answers: smoother than how many it foretells.
+
+    Args:
+        model: the draft model.
+        texts: what the target said; of each, a part that is evaluated soon.
+        shared_vocab: ids that both have.
+        cancel: stops it.
+    """
+    few = [
+        replace(each, prompt=each.prompt[-_FEW_BEFORE:], answer=each.answer[:_FEW_TOKENS])
+        for each in texts
+    ]
+    found = list[float]()
+    for each, logits in _forced(model, few, shared_vocab, cancel):
+        for row, token in zip(chain.from_iterable(logits), each.answer, strict=True):
+            found.append(exp(logprobs(row, token, 0)[0]))
+    return sum(found) / len(found)
+
+
+def _forced(
+    model: LlamaModel, texts: Sequence[RecordedAnswer], shared_vocab: int, cancel: CancelFlag
+) -> Iterator[tuple[RecordedAnswer, Iterator[NDArray[np.float32]]]]:
+    """Yield each text with the rows of logits that a model has for the tokens of its answer, chunk by chunk."""
+    longest = max(len(each.prompt) + len(each.answer) for each in texts)
+    context = LlamaContext(model, cancel, replace(model.options, n_ctx=longest, max_rows=ROWS))
+
+    def chunks(each: RecordedAnswer) -> Iterator[NDArray[np.float32]]:
+        tokens = [*each.prompt, *each.answer]
+        for start in range(0, len(each.answer), ROWS):
+            rows = min(ROWS, len(each.answer) - start)
+            end = len(each.prompt) + start + rows - 1
+            yield context.logits(tokens[:end], rows)[:, :shared_vocab]
+
     try:
         for each in texts:
-            tokens, drafted = [*each.prompt, *each.answer], list[int]()
-            while len(drafted) < len(each.answer):
-                rows = min(_ROWS, len(each.answer) - len(drafted))
-                end = len(each.prompt) + len(drafted) + rows - 1
-                logits = context.logits(tokens[:end], rows)[:, :shared_vocab]
-                drafted += np.argmax(logits, axis=1).tolist()
-            found[each.kind].append([a == b for a, b in zip(drafted, each.answer, strict=True)])
+            yield each, chunks(each)
     finally:
         context.close()
-    return dict(found)
 
 
 def step_costs(
@@ -103,7 +142,7 @@ def step_costs(
         cancel: stops it.
     """
     contexts = [
-        LlamaContext(each, cancel, replace(each.options, n_ctx=_N_CTX, max_rows=1))
+        LlamaContext(each, cancel, replace(each.options, n_ctx=N_CTX, max_rows=1))
         for each in (target, draft_model)
     ]
     passes = ((0, 1), (1, 1), (1, 2))

@@ -5,6 +5,7 @@ import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from itertools import count
 from pathlib import Path
 
 from localspec.bench.prompts import BenchPrompt
@@ -21,7 +22,9 @@ from localspec.llama.model import LlamaModel
 from localspec.llama.quantize import quantise
 from localspec.models.entries import HubName, ModelEntry, PairEntry
 from localspec.models.gguf import GgufHeader, read_model
+from localspec.models.gguf_layout import read_layout
 from localspec.models.inventory import plan_removal, remove
+from localspec.models.layers import Switchable, separable_layers
 from localspec.models.names import resolve
 from localspec.models.pairs import require_compatible
 from localspec.models.registry import Registry, load_registry
@@ -32,11 +35,29 @@ from localspec.options import LaunchOptions
 from localspec.storage.files import size_text
 from localspec.storage.locks import try_lock
 from localspec.storage.paths import data_dir
-from localspec.tailor.candidates import Candidate, of_draft_model, of_target, requantised
-from localspec.tailor.measure import RecordedAnswer, answers, foretold, step_costs
-from localspec.tailor.worth import Replayed, replayed
+from localspec.tailor.candidates import (
+    Candidate,
+    of_draft_model,
+    of_layers,
+    of_target,
+    requantised,
+    with_layers,
+)
+from localspec.tailor.measure import (
+    N_CTX,
+    ROWS,
+    RecordedAnswer,
+    answers,
+    foretold,
+    likelihood,
+    step_costs,
+)
+from localspec.tailor.room import require_memory, require_memory_to_make
+from localspec.tailor.search import dispensable
+from localspec.tailor.worth import Replayed, could_pay, replayed, what_could_pay
 
 OnShare = Callable[[str, float], None]
+_ANOTHER = "that is another model, with other answers"
 _BETTER = 1.01
 """What a candidate has to earn beyond what is there: less is noise."""
 
@@ -141,6 +162,7 @@ class Tailor:
         self._cancel = cancel
         self._on_load = on_load
         self._on_measure = on_measure
+        self._numbers = count()
         asked = replace(job.request, pair=None, target=job.pair.target, draft_model=None)
         plan = make_plan(replace(asked, exact=False))
         self._runtime: Runtime = load(plan, cancel, on_load)
@@ -174,8 +196,43 @@ class Tailor:
             header = read_model(job.draft_model)
             require_compatible(target, header)
             found += of_draft_model(job.draft_model, job.pair.draft_model, header)
-        own = of_target(job.target, job.pair.target, target)
-        return found if own is None else [*found, own]
+        own = (job.target, job.pair.target, target)
+        return [*found, *of_target(*own), *of_layers(*own)]
+
+    def searched(self, texts: Sequence[RecordedAnswer], workshop: Path) -> Iterator[Candidate]:
+        """Yield sets of the target's layers that were found to foretell it best, as large as those of its first layers.
+
+        Raises:
+            Cancelled: the flag was set.
+            LocalspecError: there is no room for them.
+        """
+        source, name = self._job.target, self._job.pair.target
+        header = read_model(source)
+        counts = {len(each.left_out) for each in of_layers(source, name, header)}
+        n_layers = separable_layers(header) or 0
+        if not counts:
+            return
+        file = self._made(with_layers(source, name, header, ()), workshop)
+        options = replace(self._target.options, repack=False, load_mode="mmap")
+        layers, tries = Switchable(file, read_layout(file)), 0
+
+        def worth(left_out: tuple[int, ...]) -> float:
+            nonlocal tries
+            tries += 1
+            # Half of the first ones alone, and then two for each that goes.
+            share = tries / (n_layers + 2 * max(counts) + 1)
+            self._on_measure(f"layers that {name} can do without", min(share, 0.99))
+            layers.leave_out(left_out)
+            model = LlamaModel(file, options, self._cancel)
+            try:
+                return likelihood(model, texts, model.vocabulary.n_vocab, self._cancel)
+            finally:
+                model.close()
+
+        for left_out, _ in dispensable(n_layers, max(counts), worth):
+            if len(left_out) in counts:
+                yield with_layers(source, name, header, left_out)
+        file.unlink()
 
     def tried(self, candidate: Candidate, texts: Sequence[RecordedAnswer], workshop: Path) -> Tried:
         """Make a candidate, and measure it.
@@ -187,7 +244,10 @@ class Tailor:
         label = candidate.label
         self._on_measure(label, 0.0)
         file = self._made(candidate, workshop)
-        model = LlamaModel(file, self._target.options, self._cancel)
+        options = self._target.options
+        longest = max(len(each.prompt) + len(each.answer) for each in texts)
+        require_memory(file, replace(options, n_ctx=longest, max_rows=ROWS))
+        model = LlamaModel(file, options, self._cancel)
         try:
             self._on_measure(label, 0.5)
             shared = min(self._target.vocabulary.n_vocab, model.vocabulary.n_vocab)
@@ -201,29 +261,43 @@ class Tailor:
         size_bytes = read_model(file).size_bytes
         return Tried(candidate, file, size_bytes, hits, costs, costs.of(1) / plain_s, earned)
 
-    def otherwise(self, best: Tried, workshop: Path) -> str | None:
-        """Return the advice to take the target in another type, where drafting would pay with it and does not now."""
+    def otherwise(self, best: Tried | None, workshop: Path) -> str | None:
+        """Return the advice to take the target in another type, where drafting would pay with it and does not now.
+
+        Args:
+            best: of the candidates; None if none was tried.
+            workshop: where the target is made.
+
+        Raises:
+            Cancelled: the flag was set.
+            LocalspecError: there is no room for it.
+        """
         header: GgufHeader = read_model(self._job.target)
         other = requantised(self._job.target, self._job.pair.target, header)
-        if other is None or best.pays_on:
+        if other is None or (best is not None and best.pays_on):
             return None
         self._on_measure(other.label, 0.0)
-        model = LlamaModel(self._made(other, workshop), self._target.options, self._cancel)
+        file = self._made(other, workshop)
+        require_memory(file, replace(self._target.options, n_ctx=N_CTX))
+        model = LlamaModel(file, self._target.options, self._cancel)
         try:
             costs = measure_pass_costs(model, model.options, cancel=self._cancel).costs
         finally:
             model.close()
+            file.unlink()
+        wide, wide_now = (each.of(4) / each.of(1) for each in (costs, self.costs.target))
+        what = (
+            f"with the target in Q4_0 ({size_text(other.size_bytes)}), whose passes of 4 tokens take {wide:.1f} steps, not"
+            f" {wide_now:.1f},"
+        )
+        if best is None:
+            return f"{what} {what_could_pay(costs)}; {_ANOTHER}" if could_pay(costs) else None
         earned = replayed(best.hits, costs, best.costs)
         kinds = [kind for kind, speed in earned.by_kind.items() if speed >= WORTH_TRYING]
-        wide, wide_now = (each.of(4) / each.of(1) for each in (costs, self.costs.target))
         if not kinds:
             return None
         most = max(earned.by_kind.values())
-        return (
-            f"with the target in Q4_0 ({size_text(other.size_bytes)}), whose passes of 4 tokens take {wide:.1f} steps, not"
-            f" {wide_now:.1f}, {best.candidate.label} would make {', '.join(kinds)} up to {most:.2f} times as fast;"
-            " that is another model, with other answers"
-        )
+        return f"{what} {best.candidate.label} would make {', '.join(kinds)} up to {most:.2f} times as fast; {_ANOTHER}"
 
     def _made(self, candidate: Candidate, workshop: Path) -> Path:
         if not candidate.recipe:
@@ -232,8 +306,16 @@ class Tailor:
             require_space(workshop, candidate.size_bytes)
         except SourceFailedError as error:
             raise LocalspecError(f"{candidate.label} {error}: make room") from None
-        file = workshop / f"{len(list(workshop.iterdir()))}.gguf"
-        quantise(candidate.source, file, candidate.kept, self._cancel)
+        require_memory_to_make(read_model(candidate.source), self._target.options)
+        file = workshop / f"{next(self._numbers)}.gguf"
+        quantise(
+            candidate.source,
+            file,
+            candidate.kept,
+            self._cancel,
+            candidate.made,
+            candidate.left_out,
+        )
         return file
 
     def keep(self, best: Tried, found: str) -> TailoredDraft:

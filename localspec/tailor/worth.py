@@ -46,6 +46,12 @@ def could_pay(target: PassCosts) -> bool:
     return most_step(target, _USUAL) >= _NEARLY_FREE
 
 
+def what_could_pay(target: PassCosts) -> str:
+    """Return what a draft model may cost to pay, in a phrase."""
+    most = most_step(target, _USUAL)
+    return f"a draft model that is right {_USUAL:.0%} of the time would pay if a token of it cost up to {most:.2f} of a step"
+
+
 def why_not(target: PassCosts) -> str:
     """Return why nothing pays that is not nearly free, in a sentence."""
     most = most_step(target, _USUAL)
