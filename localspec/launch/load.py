@@ -25,9 +25,11 @@ from localspec.launch.drafting import AUTO, Drafting
 from localspec.launch.fit import sequences_that_fit
 from localspec.launch.plan import LoadPlan
 from localspec.llama.context import LlamaContext
+from localspec.llama.cut_head import CutHead
 from localspec.llama.model import LlamaModel, give_back_memory
 from localspec.llama.sequence import LlamaSequence
 from localspec.llama.sequences import LlamaSequences
+from localspec.models.cut_head import read_cut
 from localspec.models.gguf import read_model
 from localspec.options import LoadOptions
 from localspec.storage.paths import data_dir
@@ -211,9 +213,11 @@ class _Loading:
         )
         return Runtime(assistant, drafting, known, targets.views[0])
 
-    def _model(self, path: Path, options: LoadOptions) -> LlamaModel:
+    def _model(self, path: Path, options: LoadOptions, head: CutHead | None = None) -> LlamaModel:
         name = self.plan.names[path]
-        model = LlamaModel(path, options, self.cancel, lambda share: self.on_load(name, share))
+        model = LlamaModel(
+            path, options, self.cancel, lambda share: self.on_load(name, share), head
+        )
         self.models.append(model)
         return model
 
@@ -244,7 +248,7 @@ class _Loading:
             return None
         if layers is not None:
             options = replace(options, gpu_layers=layers)
-        return self._model(path, options)
+        return self._model(path, options, cut_head(path))
 
     def _draft_sequences(
         self, model: LlamaModel, options: LoadOptions, parallel: int
@@ -347,6 +351,12 @@ class _Loading:
         if usual_costs is None:
             return f"{said}, and less without --exact: how much is known after a run without it"
         return f"{said}, and {1000 * usual_costs.of(1):.1f} ms without --exact"
+
+
+def cut_head(path: Path) -> CutHead | None:
+    """Return the head of a draft model that was cut; None of others; raises as `read_cut` does."""
+    cut = read_cut(path)
+    return None if cut is None else CutHead(cut.ids, cut.embedding, cut.type_id, cut.n_embd)
 
 
 def consecutive(widths: Collection[int]) -> int:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from localspec.llama.cut_head import CutHead
 from localspec.llama.native import native
 
 
@@ -27,10 +28,18 @@ class Part:
 
 
 class Batch:
-    """Room for `n_tokens` tokens of sequences 0 to `n_sequences` - 1, allocated once."""
+    """Room for `n_tokens` tokens of sequences 0 to `n_sequences` - 1, allocated once.
 
-    def __init__(self, n_tokens: int, n_sequences: int = 1) -> None:
+    Args:
+        n_tokens: how many.
+        n_sequences: how many.
+        head: of a model that takes rows of an embedding instead of tokens; None of one that takes tokens.
+    """
+
+    def __init__(self, n_tokens: int, n_sequences: int = 1, head: CutHead | None = None) -> None:
+        self._head = head
         self._tokens = np.zeros(n_tokens, dtype=np.int32)
+        self._embedded = np.zeros((n_tokens if head else 0, head.n_embd if head else 0), np.float32)
         self._positions = np.zeros(n_tokens, dtype=np.int32)
         self._wanted = np.zeros(n_tokens, dtype=np.int8)
         self._n_seqs = np.ones(n_tokens, dtype=np.int32)
@@ -41,8 +50,8 @@ class Batch:
         self._offsets = np.arange(n_tokens, dtype=np.int32)
         self._struct = native.llama_batch(
             n_tokens=0,
-            token=_pointer(self._tokens, native.llama_token),
-            embd=None,
+            token=None if head else _pointer(self._tokens, native.llama_token),
+            embd=_pointer(self._embedded, ctypes.c_float) if head else None,
             pos=_pointer(self._positions, native.llama_pos),
             n_seq_id=_pointer(self._n_seqs, ctypes.c_int32),
             seq_id=_pointer(self._sequences, ctypes.POINTER(native.llama_seq_id)),
@@ -55,7 +64,10 @@ class Batch:
         for part in parts:
             n = len(part.tokens)
             end = start + n
-            self._tokens[start:end] = part.tokens
+            if self._head is None:
+                self._tokens[start:end] = part.tokens
+            else:
+                self._head.embed(list(part.tokens), self._embedded[start:end])
             np.add(self._offsets[:n], part.n_past, out=self._positions[start:end])
             self._wanted[start : end - part.rows] = 0
             self._wanted[end - part.rows : end] = 1

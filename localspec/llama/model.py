@@ -10,6 +10,7 @@ from typing import Protocol
 from localspec.decoding.cancel import CancelFlag, Cancelled
 from localspec.errors import ModelLoadError
 from localspec.llama.backend import clear_log, initialise, last_complaint
+from localspec.llama.cut_head import CutHead
 from localspec.llama.devices import select, supports_offload
 from localspec.llama.native import native
 from localspec.llama.vocabulary import Vocabulary
@@ -40,6 +41,7 @@ def give_back_memory() -> None:
 
 
 _ALL_LAYERS = -1
+_NO_VOCABULARY = 0  # LLAMA_VOCAB_TYPE_NONE
 
 
 class Closable(Protocol):
@@ -61,9 +63,11 @@ class LlamaModel:
         options: how to load it.
         cancel: stops the loading when set.
         on_progress: called with the share of the file that is loaded, 0 to 1.
+        head: of a file whose head was cut; None of others.
 
     Attributes:
         on_gpu: whether layers are offloaded.
+        head: likewise.
 
     Raises:
         Cancelled: `cancel` was set.
@@ -76,10 +80,12 @@ class LlamaModel:
         options: LoadOptions,
         cancel: CancelFlag | None = None,
         on_progress: Callable[[float], None] | None = None,
+        head: CutHead | None = None,
     ) -> None:
         initialise()
         clear_log()
         self.path = path
+        self.head = head
         self.options = options
         self.on_gpu = _gpu_layers(options) != 0
         params = native.llama_model_default_params()
@@ -110,7 +116,13 @@ class LlamaModel:
             raise ModelLoadError(
                 f"{path} is not a decoder-only language model: choose a text generation model"
             )
-        self.vocabulary = Vocabulary(native.llama_model_get_vocab(handle))
+        vocabulary = native.llama_model_get_vocab(handle)
+        if head is None and native.llama_vocab_type(vocabulary) == _NO_VOCABULARY:
+            self.close()
+            raise ModelLoadError(
+                f"{path} has no vocabulary: if `localspec tailor` made it, it is a draft model of its pair"
+            )
+        self.vocabulary = Vocabulary(vocabulary)
 
     @property
     def handle(self) -> int:
@@ -122,6 +134,11 @@ class LlamaModel:
         if self._handle is None:
             raise ModelLoadError(f"{self.path} was closed: load it again")
         return self._handle
+
+    @property
+    def n_vocab(self) -> int:
+        """Ids that it has logits for; those that a cut head has no row for are among them."""
+        return self.vocabulary.n_vocab if self.head is None else self.head.n_vocab
 
     @property
     def n_ctx_train(self) -> int:

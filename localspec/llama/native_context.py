@@ -19,6 +19,7 @@ from localspec.decoding.model import Logits
 from localspec.errors import ModelLoadError, PassFailed
 from localspec.llama.backend import clear_log, last_complaint
 from localspec.llama.batch import Batch, Part
+from localspec.llama.cut_head import CutHead
 from localspec.llama.model import LlamaModel
 from localspec.llama.native import native
 from localspec.llama.spare_cores import SpareCores
@@ -88,12 +89,13 @@ class NativeContext:
         # llama.cpp cuts the batch to a small context, and rounds the context up.
         self.n_batch = int(native.llama_n_batch(handle))
         self.max_rows = min(rows, self.n_batch)
-        self._batch = Batch(self.n_batch, n_sequences)
+        self._batch = Batch(self.n_batch, n_sequences, model.head)
         self._views: dict[tuple[int, int], Logits] = {}
+        self._wide: NDArray[np.float32] | None = None
         self.copies_wait = False
         wanted = _wanted_n_ctx(model, options)
         self.n_ctx = min(wanted, int(native.llama_n_ctx_seq(handle)))
-        self.n_vocab = model.vocabulary.n_vocab
+        self.n_vocab = model.n_vocab
         self.can_truncate = self._truncates()
 
     def _params(self, options: LoadOptions, rows: int) -> native.llama_context_params:
@@ -174,16 +176,25 @@ class NativeContext:
         raise PassFailed(self._explain(code, parts))
 
     def rows(self, count: int) -> Logits:
-        """Return the rows of the last pass as an array that shares their memory."""
+        """Return the rows of the last pass as an array that shares their memory, unless the head was cut."""
         address = ctypes.cast(native.llama_get_logits(self.handle), ctypes.c_void_p).value
         if address is None:
             raise PassFailed("llama.cpp returned no logits: this is a bug in localspec, report it")
         view = self._views.get((address, count))
         if view is None:
-            size = ctypes.c_float * (count * self.n_vocab)
+            width = self.model.vocabulary.n_vocab
+            size = ctypes.c_float * (count * width)
             flat: NDArray[np.float32] = np.ctypeslib.as_array(size.from_address(address))
-            view = self._views[address, count] = flat.reshape(count, self.n_vocab)
-        return view
+            view = self._views[address, count] = flat.reshape(count, width)
+        return view if self.model.head is None else self._widened(view, self.model.head)
+
+    def _widened(self, rows: Logits, head: CutHead) -> Logits:
+        """Return rows of a cut head as rows of the whole vocabulary."""
+        if self._wide is None or len(self._wide) < len(rows):
+            self._wide = np.full((len(rows), self.n_vocab), -np.inf, dtype=np.float32)
+        wide = self._wide[: len(rows)]
+        head.widen(rows, wide)
+        return wide
 
     def kept(self, sequence: int) -> int:
         """Return how many tokens of a sequence llama.cpp's memory holds."""

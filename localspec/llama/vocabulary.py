@@ -31,9 +31,11 @@ class Vocabulary:
         self.add_bos = bool(native.llama_vocab_get_add_bos(handle))
         # One walk over the vocabulary, at load: each id needs a native call, 152k of them 40 ms.
         attributes = native.llama_vocab_get_attr
+        # Of a file without one, llama.cpp aborts the process if it is asked.
+        n_named = self.n_vocab if native.llama_vocab_type(handle) else 0
         unusual = {
             token: kind
-            for token in range(self.n_vocab)
+            for token in range(n_named)
             if (kind := attributes(handle, token)) != _NORMAL
         }
         named = {native.llama_vocab_eos(handle), native.llama_vocab_eot(handle)} - {-1}

@@ -14,6 +14,8 @@ from localspec.errors import ModelFileError
 from localspec.models.gguf_encoding import StringArray, Value
 
 _PREFIX = "tokenizer.ggml."
+CUT_MODEL = "localspec.tokenizer.model"
+"""What `tokenizer.ggml.model` was, in a file whose head was cut: llama.cpp is told that it has none."""
 
 _ENDS = frozenset(
     text.encode()
@@ -88,7 +90,8 @@ def tokenizer_header(name: str, metadata: Mapping[str, Value]) -> TokenizerHeade
         for key, value in metadata.items()
         if key.startswith(_PREFIX)
     }
-    model, tokens, merges = own.get("model"), own.get("tokens"), own.get("merges")
+    tokens, merges = own.get("tokens"), own.get("merges")
+    model = metadata.get(CUT_MODEL, own.get("model"))
     pre = own.get("pre")
     if not isinstance(model, str) or not isinstance(tokens, StringArray):
         raise ModelFileError(f"{name} has no tokenizer: give a GGUF of a language model")

@@ -1,9 +1,10 @@
 """Which draft models can be made of the models that are here, and what becomes of each tensor."""
 
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from localspec.models.cut_head import can_cut
 from localspec.models.gguf import GgufHeader, TensorInfo
 from localspec.models.gguf_encoding import GGML_TYPES
 from localspec.models.layers import BLOCK, separable_layers
@@ -15,6 +16,9 @@ _FEWER = "Q2_K"
 _NUMBERS = {each.name: number for number, each in GGML_TYPES.items()}
 _HEAD = ("output.weight", "token_embd.weight")
 _SMALLER = 0.5
+_HEADS = (0.5, 0.25)
+"""Of a vocabulary, what a cut head has."""
+_WORTH_CUTTING = 0.05
 _SHARES = (0.5, 0.75)
 """Of a target's layers, what a draft model of them has: beyond, it costs as much as the target; below, it says little."""
 
@@ -31,6 +35,7 @@ class Candidate:
         kept: tensors that have another type than the others, with ggml's numbers of them.
         made: the type of the others; None where all stay as they are.
         left_out: layers of the source that it has not.
+        n_ids: how many ids its head has rows for; None of all.
     """
 
     recipe: str
@@ -40,6 +45,7 @@ class Candidate:
     kept: Mapping[str, int] = field(default_factory=dict)
     made: str | None = _MADE
     left_out: tuple[int, ...] = ()
+    n_ids: int | None = None
 
     @property
     def label(self) -> str:
@@ -66,6 +72,26 @@ def of_draft_model(source: Path, name: str, header: GgufHeader) -> Iterator[Cand
             seen.add(made)
             types = {each: _NUMBERS[every[each].type_name] for each in kept}
             yield _candidate(recipe, source, name, header, _MADE, types)
+    if can_cut(header):
+        yield from _with_cut_heads(_candidate(f"all {_MADE}", source, name, header, _MADE), header)
+
+
+def _with_cut_heads(candidate: Candidate, header: GgufHeader) -> Iterator[Candidate]:
+    """Yield a candidate whose weights are of one type with heads of a part of its vocabulary, where that is a part of its cost."""
+    n_vocab, n_embd = (
+        header.tokenizer.n_vocab,
+        header.number(f"{header.architecture}.embedding_length"),
+    )
+    row = GGML_TYPES[_NUMBERS[candidate.made or ""]].row_bytes(n_embd or 0) or 0
+    for share in _HEADS:
+        n_ids = round(share * n_vocab)
+        saved = row * (n_vocab - n_ids)
+        if saved >= _WORTH_CUTTING * candidate.size_bytes:
+            recipe = f"{candidate.recipe}, head of {n_ids} ids"
+            size = (
+                candidate.size_bytes + row * n_ids
+            )  # the embedding stays as it is, behind the tensors
+            yield replace(candidate, recipe=recipe, n_ids=n_ids, size_bytes=size)
 
 
 def of_target(source: Path, name: str, header: GgufHeader) -> Iterator[Candidate]:

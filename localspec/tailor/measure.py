@@ -68,7 +68,11 @@ def answers(
 
 
 def foretold(
-    model: LlamaModel, texts: Sequence[RecordedAnswer], shared_vocab: int, cancel: CancelFlag
+    model: LlamaModel,
+    texts: Sequence[RecordedAnswer],
+    shared_vocab: int,
+    cancel: CancelFlag,
+    heads: Sequence[NDArray[np.int64]] | None = None,
 ) -> dict[str, list[list[bool]]]:
     """Return, by kind of text and for each answer, whether a model would have drafted each of its tokens, greedily.
 
@@ -77,10 +81,15 @@ def foretold(
         texts: what the target said.
         shared_vocab: ids that both have.
         cancel: stops it.
+        heads: for each text, the ids that may be drafted, ascending; None lets all.
     """
     found = defaultdict(list)
-    for each, logits in _forced(model, texts, shared_vocab, cancel):
-        drafted = np.concatenate([np.argmax(rows, axis=1) for rows in logits])
+    for place, (each, logits) in enumerate(_forced(model, texts, shared_vocab, cancel)):
+        if heads is None:
+            drafted = np.concatenate([np.argmax(rows, axis=1) for rows in logits])
+        else:
+            ids = heads[place]
+            drafted = np.concatenate([ids[np.argmax(rows[:, ids], axis=1)] for rows in logits])
         found[each.kind].append((drafted == each.answer).tolist())
     return dict(found)
 
@@ -105,6 +114,29 @@ def likelihood(
         for row, token in zip(chain.from_iterable(logits), each.answer, strict=True):
             found.append(exp(logprobs(row, token, 0)[0]))
     return sum(found) / len(found)
+
+
+def spoken(
+    target: LlamaModel, texts: Sequence[RecordedAnswer], cancel: CancelFlag
+) -> list[NDArray[np.float64]]:
+    """Return for each of its answers how often a target might have said each id: the sum of its probabilities.
+
+    That ranks also the ids that so little text does not have.
+    """
+    found = []
+    for _, logits in _forced(target, texts, target.n_vocab, cancel):
+        total = np.zeros(target.n_vocab)
+        for row in chain.from_iterable(logits):
+            weights = np.exp(row - row.max(), dtype=np.float64)
+            total += weights / weights.sum()
+        found.append(total)
+    return found
+
+
+def often_spoken(counts: Sequence[NDArray[np.float64]], n_ids: int) -> NDArray[np.int64]:
+    """Return the ids that were said most often, ascending; of those never said, the lowest, which are the shortest merges."""
+    total = np.sum(counts, axis=0)
+    return np.sort(np.argsort(-total, kind="stable")[:n_ids])
 
 
 def _forced(

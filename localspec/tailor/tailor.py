@@ -8,18 +8,22 @@ from dataclasses import dataclass, replace
 from itertools import count
 from pathlib import Path
 
+import numpy as np
+from numpy.typing import NDArray
+
 from localspec.bench.prompts import BenchPrompt
 from localspec.calibration.calibrated import calibrated
 from localspec.decoding.cancel import CancelFlag
 from localspec.decoding.costs import PairCosts, PassCosts
 from localspec.decoding.lengths import WORTH_TRYING
 from localspec.errors import LocalspecError, ModelUnavailable, UsageError
-from localspec.launch.load import Runtime, load
+from localspec.launch.load import Runtime, cut_head, load
 from localspec.launch.plan import make_plan
 from localspec.llama.build import build
 from localspec.llama.calibrate import measure_pass_costs
 from localspec.llama.model import LlamaModel
 from localspec.llama.quantize import quantise
+from localspec.models.cut_head import write_cut
 from localspec.models.entries import HubName, ModelEntry, PairEntry
 from localspec.models.gguf import GgufHeader, read_model
 from localspec.models.gguf_layout import read_layout
@@ -50,6 +54,8 @@ from localspec.tailor.measure import (
     answers,
     foretold,
     likelihood,
+    often_spoken,
+    spoken,
     step_costs,
 )
 from localspec.tailor.room import require_memory, require_memory_to_make
@@ -163,6 +169,7 @@ class Tailor:
         self._on_load = on_load
         self._on_measure = on_measure
         self._numbers = count()
+        self._spoken: list[NDArray[np.float64]] | None = None
         asked = replace(job.request, pair=None, target=job.pair.target, draft_model=None)
         plan = make_plan(replace(asked, exact=False))
         self._runtime: Runtime = load(plan, cancel, on_load)
@@ -225,7 +232,7 @@ class Tailor:
             layers.leave_out(left_out)
             model = LlamaModel(file, options, self._cancel)
             try:
-                return likelihood(model, texts, model.vocabulary.n_vocab, self._cancel)
+                return likelihood(model, texts, model.n_vocab, self._cancel)
             finally:
                 model.close()
 
@@ -243,23 +250,56 @@ class Tailor:
         """
         label = candidate.label
         self._on_measure(label, 0.0)
-        file = self._made(candidate, workshop)
-        options = self._target.options
+        file, heads = self._made(candidate, workshop), None
+        if candidate.n_ids is not None:
+            heads = self._heads(texts, candidate.n_ids)
         longest = max(len(each.prompt) + len(each.answer) for each in texts)
-        require_memory(file, replace(options, n_ctx=longest, max_rows=ROWS))
-        model = LlamaModel(file, options, self._cancel)
-        try:
+        with self._loaded(file, longest) as model:
             self._on_measure(label, 0.5)
-            shared = min(self._target.vocabulary.n_vocab, model.vocabulary.n_vocab)
-            hits = foretold(model, texts, shared, self._cancel)
-            plain_s = self.costs.target.of(1)
-            costs = step_costs(self._target, model, plain_s, self._cancel)
-        finally:
-            model.close()
+            shared = min(self._target.n_vocab, model.n_vocab)
+            hits = foretold(model, texts, shared, self._cancel, heads)
+            costs = None if heads else self._step_costs(model)
+        if costs is None:
+            file = self._cut(file, texts, candidate.n_ids or 0, workshop)
+            with self._loaded(file, N_CTX) as model:
+                costs = self._step_costs(model)
         self._on_measure(label, 1.0)
         earned = replayed(hits, self.costs.target, costs)
-        size_bytes = read_model(file).size_bytes
-        return Tried(candidate, file, size_bytes, hits, costs, costs.of(1) / plain_s, earned)
+        step = costs.of(1) / self.costs.target.of(1)
+        return Tried(candidate, file, read_model(file).size_bytes, hits, costs, step, earned)
+
+    def _step_costs(self, model: LlamaModel) -> PassCosts:
+        return step_costs(self._target, model, self.costs.target.of(1), self._cancel)
+
+    @contextmanager
+    def _loaded(self, file: Path, n_ctx: int) -> Iterator[LlamaModel]:
+        """Load a model beside the target, if there is memory for it, for as long as it is looked at."""
+        options = self._target.options
+        require_memory(file, replace(options, n_ctx=n_ctx, max_rows=ROWS))
+        model = LlamaModel(file, options, self._cancel, head=cut_head(file))
+        try:
+            yield model
+        finally:
+            model.close()
+
+    def _said(self, texts: Sequence[RecordedAnswer]) -> list[NDArray[np.float64]]:
+        """Return how often the target said each id, in each text."""
+        if self._spoken is None:
+            self._spoken = spoken(self._target, texts, self._cancel)
+        return self._spoken
+
+    def _heads(self, texts: Sequence[RecordedAnswer], n_ids: int) -> list[NDArray[np.int64]]:
+        """Return for each text the ids of a head that was chosen by the other half of the texts."""
+        counts = self._said(texts)
+        halves = [often_spoken(counts[1 - half :: 2] or counts, n_ids) for half in (0, 1)]
+        return [halves[place % 2] for place in range(len(texts))]
+
+    def _cut(self, file: Path, texts: Sequence[RecordedAnswer], n_ids: int, workshop: Path) -> Path:
+        """Give a made model a head of the ids that are said most often, in place of its own."""
+        made = workshop / f"{next(self._numbers)}.gguf"
+        write_cut(file, made, often_spoken(self._said(texts), n_ids))
+        file.unlink()
+        return made
 
     def otherwise(self, best: Tried | None, workshop: Path) -> str | None:
         """Return the advice to take the target in another type, where drafting would pay with it and does not now.
@@ -278,13 +318,9 @@ class Tailor:
             return None
         self._on_measure(other.label, 0.0)
         file = self._made(other, workshop)
-        require_memory(file, replace(self._target.options, n_ctx=N_CTX))
-        model = LlamaModel(file, self._target.options, self._cancel)
-        try:
+        with self._loaded(file, N_CTX) as model:
             costs = measure_pass_costs(model, model.options, cancel=self._cancel).costs
-        finally:
-            model.close()
-            file.unlink()
+        file.unlink()
         wide, wide_now = (each.of(4) / each.of(1) for each in (costs, self.costs.target))
         what = (
             f"with the target in Q4_0 ({size_text(other.size_bytes)}), whose passes of 4 tokens take {wide:.1f} steps, not"
