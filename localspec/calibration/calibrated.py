@@ -66,7 +66,7 @@ def calibrated(
     cache = _Cache()
 
     def costs(model: LlamaModel, role: Role) -> KeptCosts:
-        key = key_of(_kind(role), model.path, model.options)
+        key = key_of(_kind(role), model.path, model.options, model.lora)
         known = costs_from_json(cache.load(key))
         if known is None or known.is_measured_again(busy=_is_busy()):
             measured = measure_pass_costs(
@@ -103,16 +103,19 @@ def cached_costs(file: Path, options: LoadOptions, role: Role) -> PassCosts | No
     return None if known is None else known.costs
 
 
-def kept_costs(file: Path, options: LoadOptions, role: Role) -> KeptCosts | None:
+def kept_costs(
+    file: Path, options: LoadOptions, role: Role, lora: Path | None = None
+) -> KeptCosts | None:
     """Return what passes of a model cost, and how sure that is, if it was measured before; loads no model.
 
     Args:
         file: the model's.
         options: how it would be loaded.
         role: target or draft model.
+        lora: file of its adapter; None without one.
     """
     with suppress(OSError):
-        return costs_from_json(_Cache().load(key_of(_kind(role), file, options)))
+        return costs_from_json(_Cache().load(key_of(_kind(role), file, options, lora)))
     return None
 
 

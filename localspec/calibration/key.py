@@ -28,13 +28,14 @@ Key = dict[str, str | int | bool | list[str] | None]
 _ONLY_SIZES = ("n_ctx", "max_rows")
 
 
-def key_of(kind: str, file: Path, options: LoadOptions) -> Key:
+def key_of(kind: str, file: Path, options: LoadOptions, lora: Path | None = None) -> Key:
     """Return the key of a measurement; loads no model.
 
     Args:
         kind: what is measured.
         file: the model's.
         options: how it is loaded, or would be.
+        lora: file of its adapter; None without one.
 
     Raises:
         OSError: the file is not there.
@@ -51,6 +52,7 @@ def key_of(kind: str, file: Path, options: LoadOptions) -> Key:
         "format": FORMAT,
         "kind": kind,
         "file": file_identity(file),
+        **({} if lora is None else {"lora": file_identity(lora)}),
         "threads": threads,
         "threads_batch": options.threads_batch or threads,
         "cores": default_threads(),

@@ -27,7 +27,7 @@ from localspec.errors import UsageError
 @click.option(
     "--per-workload", type=int, default=2, metavar="N", help="Prompts of each kind. Default: 2."
 )
-@option_flags("device")
+@option_flags("draft_lora", "device", draft_lora="Try the draft model with this adapter, too.")
 @click.option("--json", "json_", is_flag=True, help="Print one JSON object.")
 @click.option("--quiet", is_flag=True, help="Print only errors on stderr.")
 def tailor(**flags: Any) -> int:
@@ -52,7 +52,7 @@ def tailor(**flags: Any) -> int:
 
 def _undo(pair: str | None) -> int:
     from localspec.storage.files import size_text  # noqa: PLC0415
-    from localspec.tailor.tailor import undo  # noqa: PLC0415
+    from localspec.tailor.job import undo  # noqa: PLC0415
 
     made, freed = undo(pair)
     own = made.replaces or "no draft model"

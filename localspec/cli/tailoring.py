@@ -17,8 +17,9 @@ from localspec.decoding.cancel import CancelFlag, Cancelled
 from localspec.errors import LocalspecError
 from localspec.options import LaunchOptions
 from localspec.tailor.candidates import Candidate
+from localspec.tailor.job import job, workshop
 from localspec.tailor.measure import RecordedAnswer
-from localspec.tailor.tailor import Tailor, Tried, best_of, job, workshop
+from localspec.tailor.tailor import Tailor, Tried, best_of
 from localspec.tailor.text import chances_json, chances_text, found_text, tried_json, tried_text
 from localspec.tailor.worth import could_pay, why_not
 

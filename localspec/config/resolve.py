@@ -133,5 +133,7 @@ def _put_aside(found: dict[str, Resolved]) -> None:
         aside.append("target" if pair > target else "pair")
     if found["draft_model"].origin.level < max(pair, target):
         aside.append("draft_model")
+    if found["draft_lora"].origin.level < max(pair, target, found["draft_model"].origin.level):
+        aside.append("draft_lora")
     for name in aside:
         found[name] = Resolved(None, Origin(Level.DEFAULT))

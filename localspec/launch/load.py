@@ -213,10 +213,16 @@ class _Loading:
         )
         return Runtime(assistant, drafting, known, targets.views[0])
 
-    def _model(self, path: Path, options: LoadOptions, head: CutHead | None = None) -> LlamaModel:
+    def _model(
+        self,
+        path: Path,
+        options: LoadOptions,
+        head: CutHead | None = None,
+        lora: Path | None = None,
+    ) -> LlamaModel:
         name = self.plan.names[path]
         model = LlamaModel(
-            path, options, self.cancel, lambda share: self.on_load(name, share), head
+            path, options, self.cancel, lambda share: self.on_load(name, share), head, lora
         )
         self.models.append(model)
         return model
@@ -248,7 +254,7 @@ class _Loading:
             return None
         if layers is not None:
             options = replace(options, gpu_layers=layers)
-        return self._model(path, options, cut_head(path))
+        return self._model(path, options, cut_head(path), self.plan.draft_lora)
 
     def _draft_sequences(
         self, model: LlamaModel, options: LoadOptions, parallel: int

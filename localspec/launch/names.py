@@ -31,7 +31,9 @@ def with_full_names(request: LaunchOptions) -> LaunchOptions:
     registry = load_registry()
     target, draft_model = named_models(request, registry)
     full = None if draft_model is None else _full(draft_model, registry)
-    return replace(request, pair=None, target=_full(target, registry), draft_model=full)
+    lora = request.draft_lora and str(Path(request.draft_lora).expanduser().resolve())
+    target = _full(target, registry)
+    return replace(request, pair=None, target=target, draft_model=full, draft_lora=lora)
 
 
 def _full(reference: str, registry: Registry) -> str:

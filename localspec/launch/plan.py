@@ -10,14 +10,14 @@ from localspec.decoding.drafters.register import WITHOUT_MODEL
 from localspec.decoding.lengths import DOUBT, WORTH_TRYING
 from localspec.decoding.model import Role
 from localspec.decoding.policy.batching import draft_model_could_win
-from localspec.errors import UsageError
+from localspec.errors import ModelFileError, PairMismatch, UsageError
 from localspec.launch.drafting import DraftMode, draft_mode, draft_modes
 from localspec.launch.fit import context_with_room, plan_fit
 from localspec.launch.names import named_models
 from localspec.llama.devices import supports_offload
 from localspec.models.entries import ModelEntry
 from localspec.models.fit import native_count
-from localspec.models.gguf import GgufHeader, read_model
+from localspec.models.gguf import GgufHeader, read_header, read_model
 from localspec.models.names import look_up
 from localspec.models.registry import Registry, load_registry
 from localspec.models.store import Store
@@ -41,6 +41,7 @@ class LoadPlan:
         fit: refuse what the free memory does not hold.
         draft_gpu_layers: layers of the draft model on a GPU; None as in `options`.
         notes: what was given up for want of memory, a sentence each.
+        draft_lora: file of an adapter for the draft model; None without one.
         left_out: costs of a pair whose draft model is not loaded, since it never pays.
     """
 
@@ -54,6 +55,7 @@ class LoadPlan:
     fit: bool = True
     draft_gpu_layers: int | None = None
     notes: tuple[str, ...] = ()
+    draft_lora: Path | None = None
     left_out: PairCosts | None = None
 
     def undrafted(self) -> "LoadPlan":
@@ -61,7 +63,9 @@ class LoadPlan:
         lookup = draft_mode(WITHOUT_MODEL)
         modes = tuple(lookup if mode.needs_draft_model else mode for mode in self.modes)
         options = replace(self.options, max_rows=max(mode.rows for mode in modes))
-        return replace(self, draft_model=None, modes=modes, shared_vocab=0, options=options)
+        return replace(
+            self, draft_model=None, draft_lora=None, modes=modes, shared_vocab=0, options=options
+        )
 
     def name(self, role: Role) -> str:
         """Return how the user calls a model; empty if there is none."""
@@ -127,6 +131,7 @@ def make_plan(
         exact=request.exact,
         fit=request.fit,
         notes=(alone,) if alone else (),
+        draft_lora=_adapter(request, headers),
     )
     fitted = _fitted(plan, headers) if request.fit else plan
     left_out = _never_pays(fitted, parallel)
@@ -134,6 +139,25 @@ def make_plan(
         return fitted
     plan = replace(plan.undrafted(), left_out=left_out)
     return _fitted(plan, headers[:1]) if request.fit else plan
+
+
+def _adapter(request: LaunchOptions, headers: Sequence[GgufHeader]) -> Path | None:
+    """Return the file of the draft model's adapter, which is one for such a model; None without either."""
+    if request.draft_lora is None or len(headers) < 2:
+        return None
+    file = Path(request.draft_lora).expanduser()
+    header, draft_model = read_header(file), headers[1]
+    kind = header.text("adapter.type") if header.text("general.type") == "adapter" else None
+    if kind != "lora":
+        raise ModelFileError(
+            f"{header.name} is no LoRA adapter: --draft-lora takes a GGUF that convert_lora_to_gguf.py made"
+        )
+    if header.architecture != draft_model.architecture:
+        raise PairMismatch(
+            f"{header.name} is an adapter for {header.architecture}, and {draft_model.name} is {draft_model.architecture}: "
+            "use one that was trained for this draft model"
+        )
+    return file
 
 
 def _stored(found: Sequence[ModelEntry | Path]) -> list[Path] | None:
@@ -151,6 +175,10 @@ def _references(request: LaunchOptions, registry: Registry) -> list[str]:
     if any(mode.needs_draft_model for mode in modes) and draft_model is None:
         raise UsageError(
             f"{target} has no draft model: name one with --draft-model, or use --draft {WITHOUT_MODEL}"
+        )
+    if request.draft_lora is not None and draft_model is None:
+        raise UsageError(
+            f"{target} has no draft model to put an adapter on: name one with --draft-model"
         )
     if draft_model is None or not any(mode.may_use_draft_model for mode in modes):
         return [target]
@@ -183,7 +211,7 @@ def _never_pays(plan: LoadPlan, parallel: int | None) -> PairCosts | None:
     target = kept_costs(plan.target, options, Role.TARGET)
     if plan.draft_gpu_layers is not None:
         options = replace(options, gpu_layers=plan.draft_gpu_layers)
-    draft_model = kept_costs(plan.draft_model, options, Role.DRAFT_MODEL)
+    draft_model = kept_costs(plan.draft_model, options, Role.DRAFT_MODEL, plan.draft_lora)
     if target is None or draft_model is None or parallel is None:
         return None
     costs = pair_costs(target, draft_model)

@@ -5,7 +5,7 @@ import os
 import weakref
 from collections.abc import Callable
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from localspec.decoding.cancel import CancelFlag, Cancelled
 from localspec.errors import ModelLoadError
@@ -64,14 +64,17 @@ class LlamaModel:
         cancel: stops the loading when set.
         on_progress: called with the share of the file that is loaded, 0 to 1.
         head: of a file whose head was cut; None of others.
+        lora: file of an adapter that every context has; None without one.
 
     Attributes:
         on_gpu: whether layers are offloaded.
         head: likewise.
+        lora: likewise.
+        adapter: llama.cpp's pointer to it, valid as long as the model is; None without one.
 
     Raises:
         Cancelled: `cancel` was set.
-        ModelLoadError: llama.cpp refuses the file, or cannot decode with such a model.
+        ModelLoadError: llama.cpp refuses a file, or cannot decode with such a model.
     """
 
     def __init__(
@@ -81,11 +84,13 @@ class LlamaModel:
         cancel: CancelFlag | None = None,
         on_progress: Callable[[float], None] | None = None,
         head: CutHead | None = None,
+        lora: Path | None = None,
     ) -> None:
         initialise()
         clear_log()
         self.path = path
         self.head = head
+        self.lora = lora
         self.options = options
         self.on_gpu = _gpu_layers(options) != 0
         params = native.llama_model_default_params()
@@ -123,6 +128,17 @@ class LlamaModel:
                 f"{path} has no vocabulary: if `localspec tailor` made it, it is a draft model of its pair"
             )
         self.vocabulary = Vocabulary(vocabulary)
+        self.adapter = None if lora is None else self._adapted(lora)
+
+    def _adapted(self, lora: Path) -> Any:
+        """Load an adapter, which llama.cpp frees with the model; contexts are made after it."""
+        clear_log()
+        adapter = native.llama_adapter_lora_init(self.handle, os.fsencode(lora))
+        if not adapter:
+            self.close()
+            detail = last_complaint() or "no reason given"
+            raise ModelLoadError(f"llama.cpp cannot load the adapter {lora}: {detail}")
+        return adapter
 
     @property
     def handle(self) -> int:

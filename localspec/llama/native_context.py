@@ -86,6 +86,7 @@ class NativeContext:
         self._handle: int | None = handle
         self._free = weakref.finalize(self, native.llama_free, handle)
         model.adopt(self)
+        self._adapt(model)
         # llama.cpp cuts the batch to a small context, and rounds the context up.
         self.n_batch = int(native.llama_n_batch(handle))
         self.max_rows = min(rows, self.n_batch)
@@ -118,6 +119,16 @@ class NativeContext:
         params.abort_callback = ctypes.cast(_STRLEN, native.ggml_abort_callback)
         params.abort_callback_data = ctypes.c_void_p(self._cancel.address)
         return params
+
+    def _adapt(self, model: LlamaModel) -> None:
+        """Let the passes have the model's adapter."""
+        if model.adapter is None:
+            return
+        adapters = (native.llama_adapter_lora_p_ctypes * 1)(model.adapter)
+        scales = (ctypes.c_float * 1)(1.0)
+        if native.llama_set_adapters_lora(self.handle, adapters, 1, scales) != 0:
+            self.close()
+            raise ModelLoadError(f"llama.cpp cannot use the adapter {model.lora} for {model.path}")
 
     def _truncates(self) -> bool:
         """Find out whether a part of the memory can be removed; of recurrent states that is tried, by a pass."""

@@ -81,7 +81,7 @@ def _launch(
     name: str, like: LaunchOptions, registry: Registry, store: Store
 ) -> tuple[str, LaunchOptions] | None:
     """Return the usual name of a model that is on the disk, and what loads it, as another one is; None without one."""
-    bare = replace(like, pair=None, target=None, draft_model=None, offline=True)
+    bare = replace(like, pair=None, target=None, draft_model=None, draft_lora=None, offline=True)
     imported = load_imports(store.root).get(name)
     if imported is not None:
         return (name, replace(bare, target=name)) if _is_here(imported, store) else None

@@ -67,6 +67,7 @@ def has(loaded: LaunchOptions, n_ctx: int, wanted: LaunchOptions) -> bool:
             draft=loaded.draft,
             draft_length=loaded.draft_length,
             draft_model=loaded.draft_model,
+            draft_lora=loaded.draft_lora,
         )
     return alike == loaded
 

@@ -1,6 +1,6 @@
 """Which draft models can be made of the models that are here, and what becomes of each tensor."""
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -8,6 +8,7 @@ from localspec.models.cut_head import can_cut
 from localspec.models.gguf import GgufHeader, TensorInfo
 from localspec.models.gguf_encoding import GGML_TYPES
 from localspec.models.layers import BLOCK, separable_layers
+from localspec.storage.paths import shown
 
 # What CPUs rearrange for their widest kernels, on every kind of CPU, and what is quantised in seconds: IQ4_NL, which is
 # as small, takes minutes.
@@ -35,6 +36,7 @@ class Candidate:
         kept: tensors that have another type than the others, with ggml's numbers of them.
         made: the type of the others; None where all stay as they are.
         left_out: layers of the source that it has not.
+        lora: an adapter that is added to its weights first; None without one.
         n_ids: how many ids its head has rows for; None of all.
     """
 
@@ -46,6 +48,7 @@ class Candidate:
     made: str | None = _MADE
     left_out: tuple[int, ...] = ()
     n_ids: int | None = None
+    lora: Path | None = None
 
     @property
     def label(self) -> str:
@@ -92,6 +95,13 @@ def _with_cut_heads(candidate: Candidate, header: GgufHeader) -> Iterator[Candid
                 candidate.size_bytes + row * n_ids
             )  # the embedding stays as it is, behind the tensors
             yield replace(candidate, recipe=recipe, n_ids=n_ids, size_bytes=size)
+
+
+def with_adapter(candidates: Iterable[Candidate], lora: Path) -> Iterator[Candidate]:
+    """Yield those candidates that are made anew altogether, with an adapter added before."""
+    for each in candidates:
+        if each.made is not None and not each.kept:
+            yield replace(each, recipe=f"with {shown(lora.name)}, {each.recipe}", lora=lora)
 
 
 def of_target(source: Path, name: str, header: GgufHeader) -> Iterator[Candidate]:

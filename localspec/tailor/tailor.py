@@ -1,11 +1,8 @@
 """Tailoring: candidates are made, measured, and the best of them kept; nothing half made is left, whenever it ends."""
 
-import os
-import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from itertools import count
 from pathlib import Path
 
 import numpy as np
@@ -16,28 +13,18 @@ from localspec.calibration.calibrated import calibrated
 from localspec.decoding.cancel import CancelFlag
 from localspec.decoding.costs import PairCosts, PassCosts
 from localspec.decoding.lengths import WORTH_TRYING
-from localspec.errors import LocalspecError, ModelUnavailable, UsageError
 from localspec.launch.load import Runtime, cut_head, load
 from localspec.launch.plan import make_plan
 from localspec.llama.build import build
 from localspec.llama.calibrate import measure_pass_costs
 from localspec.llama.model import LlamaModel
-from localspec.llama.quantize import quantise
-from localspec.models.cut_head import write_cut
-from localspec.models.entries import HubName, ModelEntry, PairEntry
 from localspec.models.gguf import GgufHeader, read_model
 from localspec.models.gguf_layout import read_layout
-from localspec.models.inventory import plan_removal, remove
 from localspec.models.layers import Switchable, separable_layers
-from localspec.models.names import resolve
 from localspec.models.pairs import require_compatible
-from localspec.models.registry import Registry, load_registry
 from localspec.models.store import Store, model_sha256
-from localspec.models.tailored import TailoredDraft, forget_tailored, keep_tailored, load_tailored
-from localspec.models.transfer import SourceFailedError, require_space
-from localspec.options import LaunchOptions
+from localspec.models.tailored import TailoredDraft, keep_tailored, load_tailored
 from localspec.storage.files import size_text
-from localspec.storage.locks import try_lock
 from localspec.storage.paths import data_dir
 from localspec.tailor.candidates import (
     Candidate,
@@ -45,8 +32,11 @@ from localspec.tailor.candidates import (
     of_layers,
     of_target,
     requantised,
+    with_adapter,
     with_layers,
 )
+from localspec.tailor.job import OnShare, TailoringJob
+from localspec.tailor.making import cut, make
 from localspec.tailor.measure import (
     N_CTX,
     ROWS,
@@ -58,11 +48,10 @@ from localspec.tailor.measure import (
     spoken,
     step_costs,
 )
-from localspec.tailor.room import require_memory, require_memory_to_make
+from localspec.tailor.room import require_memory
 from localspec.tailor.search import dispensable
 from localspec.tailor.worth import Replayed, could_pay, replayed, what_could_pay
 
-OnShare = Callable[[str, float], None]
 _ANOTHER = "that is another model, with other answers"
 _BETTER = 1.01
 """What a candidate has to earn beyond what is there: less is noise."""
@@ -102,52 +91,6 @@ class Tried:
         return [kind for kind, speed in self.earned.by_kind.items() if speed >= WORTH_TRYING]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class TailoringJob:
-    """A pair to tailor for, and its files, all of them here.
-
-    Args:
-        pair: as the registry has it, with its own draft model.
-        target: file of the target.
-        draft_model: of the draft model; None where the pair has none.
-        request: how to load.
-    """
-
-    pair: PairEntry
-    target: Path
-    draft_model: Path | None
-    request: LaunchOptions
-
-
-def job(request: LaunchOptions) -> TailoringJob:
-    """Return what there is to do for the pair of a request.
-
-    Raises:
-        ModelUnavailable: no such pair, or a file of it is not here.
-        UsageError: the request names a target alone.
-    """
-    registry = load_registry(tailored=False)
-    if request.target is not None:
-        raise UsageError(
-            "a draft model is tailored for a pair: name one, see `localspec pair list`"
-        )
-    pair = registry.pair(request.pair or registry.default_pair)
-    target = _file(pair.target, registry, f"localspec pull {pair.name}")
-    draft_model = None
-    if pair.draft_model is not None:
-        draft_model = _file(pair.draft_model, registry, f"localspec pull {pair.name} --with-draft")
-    return TailoringJob(pair, target, draft_model, request)
-
-
-def _file(reference: str, registry: Registry, how: str) -> Path:
-    found = resolve(reference, registry)
-    store = Store(data_dir())
-    path = store.path_of(found) if isinstance(found, ModelEntry) else found
-    if path is None or isinstance(path, HubName):
-        raise ModelUnavailable(f"{reference} is not on this machine: `{how}` downloads it")
-    return path
-
-
 class Tailor:
     """Measures what drafts are worth for a loaded target, and makes draft models for it.
 
@@ -168,9 +111,10 @@ class Tailor:
         self._cancel = cancel
         self._on_load = on_load
         self._on_measure = on_measure
-        self._numbers = count()
         self._spoken: list[NDArray[np.float64]] | None = None
-        asked = replace(job.request, pair=None, target=job.pair.target, draft_model=None)
+        asked = replace(
+            job.request, pair=None, target=job.pair.target, draft_model=None, draft_lora=None
+        )
         plan = make_plan(replace(asked, exact=False))
         self._runtime: Runtime = load(plan, cancel, on_load)
         self._target = self._runtime.target.model
@@ -203,6 +147,8 @@ class Tailor:
             header = read_model(job.draft_model)
             require_compatible(target, header)
             found += of_draft_model(job.draft_model, job.pair.draft_model, header)
+            if job.request.draft_lora is not None:
+                found += with_adapter(tuple(found), Path(job.request.draft_lora).expanduser())
         own = (job.target, job.pair.target, target)
         return [*found, *of_target(*own), *of_layers(*own)]
 
@@ -220,6 +166,7 @@ class Tailor:
         if not counts:
             return
         file = self._made(with_layers(source, name, header, ()), workshop)
+        require_memory(file, replace(self._target.options, n_ctx=N_CTX, max_rows=ROWS))
         options = replace(self._target.options, repack=False, load_mode="mmap")
         layers, tries = Switchable(file, read_layout(file)), 0
 
@@ -260,7 +207,8 @@ class Tailor:
             hits = foretold(model, texts, shared, self._cancel, heads)
             costs = None if heads else self._step_costs(model)
         if costs is None:
-            file = self._cut(file, texts, candidate.n_ids or 0, workshop)
+            ids = often_spoken(self._said(texts), candidate.n_ids or 0)
+            file = cut(file, ids, workshop)
             with self._loaded(file, N_CTX) as model:
                 costs = self._step_costs(model)
         self._on_measure(label, 1.0)
@@ -294,12 +242,8 @@ class Tailor:
         halves = [often_spoken(counts[1 - half :: 2] or counts, n_ids) for half in (0, 1)]
         return [halves[place % 2] for place in range(len(texts))]
 
-    def _cut(self, file: Path, texts: Sequence[RecordedAnswer], n_ids: int, workshop: Path) -> Path:
-        """Give a made model a head of the ids that are said most often, in place of its own."""
-        made = workshop / f"{next(self._numbers)}.gguf"
-        write_cut(file, made, often_spoken(self._said(texts), n_ids))
-        file.unlink()
-        return made
+    def _made(self, candidate: Candidate, workshop: Path) -> Path:
+        return make(candidate, workshop, self._target.options, self._cancel)
 
     def otherwise(self, best: Tried | None, workshop: Path) -> str | None:
         """Return the advice to take the target in another type, where drafting would pay with it and does not now.
@@ -335,25 +279,6 @@ class Tailor:
         most = max(earned.by_kind.values())
         return f"{what} {best.candidate.label} would make {', '.join(kinds)} up to {most:.2f} times as fast; {_ANOTHER}"
 
-    def _made(self, candidate: Candidate, workshop: Path) -> Path:
-        if not candidate.recipe:
-            return candidate.source
-        try:
-            require_space(workshop, candidate.size_bytes)
-        except SourceFailedError as error:
-            raise LocalspecError(f"{candidate.label} {error}: make room") from None
-        require_memory_to_make(read_model(candidate.source), self._target.options)
-        file = workshop / f"{next(self._numbers)}.gguf"
-        quantise(
-            candidate.source,
-            file,
-            candidate.kept,
-            self._cancel,
-            candidate.made,
-            candidate.left_out,
-        )
-        return file
-
     def keep(self, best: Tried, found: str) -> TailoredDraft:
         """Make the best candidate the draft model of the pair."""
         store, pair, candidate = Store(data_dir()), self._job.pair, best.candidate
@@ -384,45 +309,3 @@ def best_of(tried: Sequence[Tried]) -> Tried | None:
     there = max((each.earned.speed for each in tried if not each.candidate.recipe), default=1.0)
     best = max(made, key=lambda each: each.earned.speed, default=None)
     return best if best is not None and best.earned.speed >= _BETTER * there else None
-
-
-@contextmanager
-def workshop() -> Iterator[Path]:
-    """Give an empty folder on the store's disk that is cleared in the end, or by the next that has it.
-
-    Raises:
-        LocalspecError: another process is in it.
-    """
-    folder = data_dir() / "tailoring"
-    lock = try_lock(folder)
-    if lock is None:
-        raise LocalspecError("another `localspec tailor` is at work: wait until it has ended")
-    try:
-        for left in folder.iterdir():  # of a process that was killed
-            left.unlink()
-        yield folder
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-        os.close(lock)
-
-
-def undo(pair: str | None) -> tuple[TailoredDraft, int]:
-    """Remove the draft model that was made for a pair; return it, and how many bytes that freed.
-
-    Args:
-        pair: its name; None means the default pair.
-
-    Raises:
-        ModelUnavailable: none was made for it.
-    """
-    registry, store = load_registry(), Store(data_dir())
-    name = registry.name(pair or registry.default_pair)
-    made = load_tailored(store.root).get(name)
-    if made is None:
-        raise ModelUnavailable(
-            f"nothing was tailored for {name[:80]}: `localspec tailor` does that"
-        )
-    if made.name in registry.models:
-        return made, remove(plan_removal([made.name], registry, store), store)
-    forget_tailored(made.name, store.root)  # the pair has changed since, or the file is gone
-    return made, store.remove(made.entry)

@@ -23,7 +23,8 @@ from localspec.models.store import Store
 from localspec.models.tailored import TailoredDraft, keep_tailored
 from localspec.options import LaunchOptions, LoadOptions
 from localspec.tailor.candidates import of_draft_model, of_target, requantised
-from localspec.tailor.tailor import Tailor, Tried, best_of, job, undo, workshop
+from localspec.tailor.job import job, undo, workshop
+from localspec.tailor.tailor import Tailor, Tried, best_of
 from localspec.tailor.worth import replayed
 from tests.cli.command import assert_one_complaint, localspec
 from tests.tailor.tiny_llama import write
