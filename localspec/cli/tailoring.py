@@ -92,7 +92,7 @@ def _tried(
         try:
             tried.append(at_work.tried(each, texts, folder))
         except LocalspecError as error:
-            refused.append(f"{each.label} is not tried: {error}")
+            refused.append(f"not tried: {each.label}: {error}")
             said.add({"not_tried": refused}, refused[-1])
         best = best_of(tried)
         for other in tried:

@@ -10,23 +10,35 @@ import pytest
 
 from localspec.bench.prompts import BenchPrompt
 from localspec.calibration.calibrated import Calibration
-from localspec.cli.tailoring import _judge, _Said
+from localspec.cli.tailoring import _advise, _judge, _Said, _tried
 from localspec.decoding.cancel import CancelFlag, Cancelled
 from localspec.decoding.costs import PairCosts, PassCosts
 from localspec.errors import LocalspecError, ModelUnavailable
+from localspec.launch.load import load
 from localspec.launch.plan import make_plan
 from localspec.llama.quantize import quantise
+from localspec.models.cut_head import read_cut
+from localspec.models.fit import Machine, Place
 from localspec.models.gguf import read_header
+from localspec.models.gguf_layout import read_layout
 from localspec.models.inventory import facts_of, inventory, plan_removal, remove
 from localspec.models.registry import load_registry
 from localspec.models.store import Store
 from localspec.models.tailored import TailoredDraft, keep_tailored
-from localspec.options import LaunchOptions, LoadOptions
-from localspec.tailor.candidates import of_draft_model, of_target, requantised
+from localspec.options import LaunchOptions, LoadOptions, ReplyOptions, SamplingParams
+from localspec.tailor.candidates import (
+    of_draft_model,
+    of_layers,
+    of_target,
+    requantised,
+    with_adapter,
+)
 from localspec.tailor.job import job, undo, workshop
+from localspec.tailor.making import make
 from localspec.tailor.tailor import Tailor, Tried, best_of
 from localspec.tailor.worth import replayed
 from tests.cli.command import assert_one_complaint, localspec
+from tests.tailor.test_adapter import adapter
 from tests.tailor.tiny_llama import write
 
 PROMPTS = [BenchPrompt("code", "def add(a, b):"), BenchPrompt("chat", "How are you?")]
@@ -76,7 +88,10 @@ def test_candidates_are_measured_and_the_kept_one_is_its_pairs_draft_model(
             "all Q4_0",
             "Q4_0, head as it is",
             "head Q4_0",
+            "all Q4_0, head of 128 ids",
+            "all Q4_0, head of 64 ids",
             "all Q4_0",  # of the target
+            "its first 1 of 2 layers, Q4_0",
         ]
         itself = tailor.tried(plain, texts, folder)
         # A model foretells itself, but for two tokens that are nearly tied.
@@ -104,9 +119,106 @@ def test_candidates_are_measured_and_the_kept_one_is_its_pairs_draft_model(
     assert job(LaunchOptions(pair="tiny")).pair.draft_model != "tiny-tailored"
 
 
+def test_a_cut_head_is_measured_on_texts_that_it_was_not_chosen_by(
+    tailor: Tailor, data: Path
+) -> None:
+    texts = tailor.recorded(PROMPTS)
+    candidates = {each.recipe: each for each in tailor.candidates()}
+    with workshop() as folder:
+        whole = tailor.tried(candidates["all Q4_0, head of 128 ids"], texts, folder)
+        cut = read_cut(whole.file)
+        assert cut is not None
+        assert len(cut.ids) == 128
+        said = {token for each in texts for token in each.answer}
+        assert said <= set(cut.ids.tolist())  # what the target says comes first
+        assert len(list(folder.iterdir())) == 1
+        every = [hit for hits in whole.hits.values() for each in hits for hit in each]
+        assert len(every) == sum(len(each.answer) for each in texts)
+        tailor.keep(paying(whole), "it was measured")
+    plan = make_plan(LaunchOptions(pair="tiny", draft="model:2", load=OPTIONS, fit=False))
+    asked = ReplyOptions(SamplingParams(temperature=0.9), seed=3, max_tokens=40)
+    plain = make_plan(LaunchOptions(pair="tiny", draft="off", load=OPTIONS, fit=False))
+    texts_of = list[tuple[int, ...]]()
+    for each in (plan, plain):
+        runtime = load(each)
+        texts_of.append(runtime.assistant.reply("Hello", asked).tokens)
+        runtime.assistant.close()
+    assert texts_of[0] == texts_of[1]
+
+
+def test_layers_that_the_target_can_do_without_are_searched(tailor: Tailor, data: Path) -> None:
+    texts = tailor.recorded(PROMPTS[:1])
+    with workshop() as folder:
+        (found,) = tailor.searched(texts, folder)
+        assert list(folder.iterdir()) == []
+        (left_out,) = found.left_out
+        made = tailor.tried(found, texts, folder)
+        header = read_header(made.file)
+    assert header.number("llama.block_count") == 1
+    assert {each.name.split(".")[1] for each in header.tensors if "blk" in each.name} == {"0"}
+    which = "its first 1 of 2 layers" if left_out == 1 else "1 of 2 layers, without 0"
+    assert found.recipe == f"{which}, Q4_0"
+
+
+def test_a_target_of_few_bits_gives_its_layers_as_they_are(data: Path) -> None:
+    made = data.parent / "made.gguf"
+    quantise(data.parent / "tiny.gguf", made, {})
+    (candidate,) = of_layers(made, "made", read_header(made))
+    assert (candidate.recipe, candidate.made) == ("its first 1 of 2 layers", None)
+    quantise(made, data.parent / "first.gguf", {}, made=None, left_out=candidate.left_out)
+    before, after = (read_layout(each) for each in (made, data.parent / "first.gguf"))
+    kept = [each.name for each in before.tensors if "blk.1" not in each.name]
+    assert sorted(each.name for each in after.tensors) == sorted(kept)
+    assert {each.type_id for each in after.tensors} == {each.type_id for each in before.tensors}
+
+
+def test_an_adapter_makes_candidates_of_its_own(data: Path) -> None:
+    lora = adapter(data.parent / "lora.gguf")
+    source = data.parent / "tiny.gguf"
+    own = list(of_draft_model(source, "tiny", read_header(source)))
+    (first, *_) = found = list(with_adapter(own, lora))
+    assert [each.recipe for each in found] == [
+        "with lora.gguf, all Q4_0",
+        "with lora.gguf, all Q4_0, head of 128 ids",
+        "with lora.gguf, all Q4_0, head of 64 ids",
+    ]
+    (data / "tailoring").mkdir(parents=True)
+    file = make(first, data / "tailoring", OPTIONS, CancelFlag())
+    assert list((data / "tailoring").iterdir()) == [file]
+    assert read_header(file).tensors[-1].type_name in {"Q4_0", "F32"}
+    plain = make(own[1], data / "tailoring", OPTIONS, CancelFlag())
+    assert plain.stat().st_size == file.stat().st_size
+    assert plain.read_bytes() != file.read_bytes()
+
+
+def test_what_no_memory_holds_is_not_loaded(
+    tailor: Tailor, data: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    texts = tailor.recorded(PROMPTS[:1])
+    little = Machine(Place("RAM", 100_000, 0))
+    monkeypatch.setattr("localspec.tailor.room.free_memory", lambda _: little)
+    with workshop() as folder:
+        said = _Said(as_json=False)
+        assert _tried(tailor, tailor.candidates()[:2], texts, folder, said) == []
+        _advise(None, tailor, folder, said)
+    told = capsys.readouterr().out
+    assert told.count("of memory, and 0 MB are free: end other programs") == 3
+    assert told.startswith("not tried: ")
+
+
+def test_of_what_was_made_only_the_best_is_left(tailor: Tailor, data: Path) -> None:
+    texts = tailor.recorded(PROMPTS[:1])
+    with workshop() as folder:
+        tried = _tried(tailor, tailor.candidates()[:4], texts, folder, _Said(as_json=False))
+        best = best_of(tried)
+        left = [] if best is None else [best.file]
+        assert list(folder.iterdir()) == left
+        assert len(tried) == 4
+
+
 def test_heads_and_blocks_are_told_apart_by_name(data: Path) -> None:
     source = data.parent / "tiny.gguf"
-    _, _, candidate, _ = of_draft_model(source, "tiny", read_header(source))
+    _, _, candidate, *_ = of_draft_model(source, "tiny", read_header(source))
     made = data.parent / "made.gguf"
     quantise(source, made, candidate.kept)
     types = {each.name: each.type_name for each in read_header(made).tensors}
@@ -119,10 +231,10 @@ def test_what_would_be_the_same_file_is_not_made_twice(data: Path) -> None:
     made = data.parent / "made.gguf"
     quantise(source, made, {})
     header = read_header(made)
-    assert [each.recipe for each in of_draft_model(made, "made", header)] == [""]
-    assert of_target(made, "made", header) is None
+    assert [each.recipe for each in of_draft_model(made, "made", header) if not each.n_ids] == [""]
+    assert list(of_target(made, "made", header)) == []
     assert requantised(made, "made", header) is None
-    assert of_target(source, "tiny", read_header(source)) is not None
+    assert [each.recipe for each in of_target(source, "tiny", read_header(source))] == ["all Q4_0"]
 
 
 def kept(data: Path, content: bytes = b"a tailored model") -> str:
