@@ -21,7 +21,7 @@ from localspec.resources import default_threads
 from localspec.storage.paths import shown
 
 _COMMAND = (sys.executable, "-P", "-m", "localspec.llama.quantize")
-MADE = {"Q4_0": 2, "Q2_K": 10}
+MADE = {"F16": 1, "Q4_0": 2, "Q2_K": 10}
 """Types that all weights can be made, with llama.cpp's `llama_ftype` that is mostly that."""
 _LOOK_S = 0.05
 
