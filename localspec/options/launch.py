@@ -17,7 +17,6 @@ class LaunchOptions:
         pair: name of a pair; None with `target` None takes the default pair.
         target: a model's name or the path of a GGUF, instead of a pair.
         draft_model: likewise for the draft model; overrides the pair's own.
-        draft_lora: file of a LoRA adapter for the draft model.
         draft: `off`, `auto`, `lookup`, `model`, the last two with a length if wanted: `model:3`.
             `auto` drafts only when it is expected to help.
         draft_length: tokens to draft a round by `lookup` or `model`; None takes the usual.
@@ -26,6 +25,7 @@ class LaunchOptions:
         offline: use no network.
         fit: plan for the memory that is free, and refuse what it does not hold.
         further: more modes that the pair has to be ready for, as a comparison needs them.
+        draft_lora: file of a LoRA adapter for the draft model.
 
     Raises:
         UsageError: a value is of the wrong type, or out of its range, or two cannot be combined.
@@ -61,16 +61,6 @@ class LaunchOptions:
             group="models",
             key=True,
             by_project="known names",
-            in_arm=True,
-        ),
-    )
-    draft_lora: str | None = declared(
-        None,
-        Option(
-            "LoRA adapter for the draft model: a GGUF file.",
-            metavar="FILE",
-            group="models",
-            key=True,
             in_arm=True,
         ),
     )
@@ -119,6 +109,16 @@ class LaunchOptions:
         ),
     )
     further: tuple[str, ...] = declared((), Option())
+    draft_lora: str | None = declared(
+        None,
+        Option(
+            "LoRA adapter for the draft model: a GGUF file.",
+            metavar="FILE",
+            group="models",
+            key=True,
+            in_arm=True,
+        ),
+    )
 
     def __post_init__(self) -> None:
         check(self)
