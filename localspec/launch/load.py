@@ -5,6 +5,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from localspec.calibration.calibrated import cached_costs, calibrated, calibrated_widths
 from localspec.chat.assistant import Assistant
@@ -25,14 +26,15 @@ from localspec.launch.drafting import AUTO, Drafting
 from localspec.launch.fit import sequences_that_fit
 from localspec.launch.plan import LoadPlan
 from localspec.llama.context import LlamaContext
-from localspec.llama.cut_head import CutHead
 from localspec.llama.model import LlamaModel, give_back_memory
 from localspec.llama.sequence import LlamaSequence
 from localspec.llama.sequences import LlamaSequences
-from localspec.models.cut_head import read_cut
 from localspec.models.gguf import read_model
 from localspec.options import LoadOptions
 from localspec.storage.paths import data_dir
+
+if TYPE_CHECKING:
+    from localspec.llama.cut_head import CutHead
 
 MOST_SEQUENCES = 64
 """Beyond it no pass was ever measured."""
@@ -217,7 +219,7 @@ class _Loading:
         self,
         path: Path,
         options: LoadOptions,
-        head: CutHead | None = None,
+        head: "CutHead | None" = None,
         lora: Path | None = None,
     ) -> LlamaModel:
         name = self.plan.names[path]
@@ -254,7 +256,12 @@ class _Loading:
             return None
         if layers is not None:
             options = replace(options, gpu_layers=layers)
-        return self._model(path, options, cut_head(path), self.plan.draft_lora)
+        head = None
+        if self.plan.cut_head:
+            from localspec.launch.cut_head import cut_head  # noqa: PLC0415 - few draft models have one
+
+            head = cut_head(path)
+        return self._model(path, options, head, self.plan.draft_lora)
 
     def _draft_sequences(
         self, model: LlamaModel, options: LoadOptions, parallel: int
@@ -357,12 +364,6 @@ class _Loading:
         if usual_costs is None:
             return f"{said}, and less without --exact: how much is known after a run without it"
         return f"{said}, and {1000 * usual_costs.of(1):.1f} ms without --exact"
-
-
-def cut_head(path: Path) -> CutHead | None:
-    """Return the head of a draft model that was cut; None of others; raises as `read_cut` does."""
-    cut = read_cut(path)
-    return None if cut is None else CutHead(cut.ids, cut.embedding, cut.type_id, cut.n_embd)
 
 
 def consecutive(widths: Collection[int]) -> int:

@@ -42,6 +42,7 @@ class LoadPlan:
         draft_gpu_layers: layers of the draft model on a GPU; None as in `options`.
         notes: what was given up for want of memory, a sentence each.
         draft_lora: file of an adapter for the draft model; None without one.
+        cut_head: whether the draft model has logits for a part of its vocabulary only.
         left_out: costs of a pair whose draft model is not loaded, since it never pays.
     """
 
@@ -56,6 +57,7 @@ class LoadPlan:
     draft_gpu_layers: int | None = None
     notes: tuple[str, ...] = ()
     draft_lora: Path | None = None
+    cut_head: bool = False
     left_out: PairCosts | None = None
 
     def undrafted(self) -> "LoadPlan":
@@ -64,7 +66,13 @@ class LoadPlan:
         modes = tuple(lookup if mode.needs_draft_model else mode for mode in self.modes)
         options = replace(self.options, max_rows=max(mode.rows for mode in modes))
         return replace(
-            self, draft_model=None, draft_lora=None, modes=modes, shared_vocab=0, options=options
+            self,
+            draft_model=None,
+            draft_lora=None,
+            cut_head=False,
+            modes=modes,
+            shared_vocab=0,
+            options=options,
         )
 
     def name(self, role: Role) -> str:
@@ -132,6 +140,7 @@ def make_plan(
         fit=request.fit,
         notes=(alone,) if alone else (),
         draft_lora=_adapter(request, headers),
+        cut_head=len(headers) > 1 and headers[1].has_cut_head,
     )
     fitted = _fitted(plan, headers) if request.fit else plan
     left_out = _never_pays(fitted, parallel)

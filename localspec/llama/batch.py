@@ -3,11 +3,14 @@
 import ctypes
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from localspec.llama.cut_head import CutHead
 from localspec.llama.native import native
+
+if TYPE_CHECKING:
+    from localspec.llama.cut_head import CutHead
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +39,7 @@ class Batch:
         head: of a model that takes rows of an embedding instead of tokens; None of one that takes tokens.
     """
 
-    def __init__(self, n_tokens: int, n_sequences: int = 1, head: CutHead | None = None) -> None:
+    def __init__(self, n_tokens: int, n_sequences: int = 1, head: "CutHead | None" = None) -> None:
         self._head = head
         self._tokens = np.zeros(n_tokens, dtype=np.int32)
         self._embedded = np.zeros((n_tokens if head else 0, head.n_embd if head else 0), np.float32)

@@ -5,16 +5,18 @@ import os
 import weakref
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from localspec.decoding.cancel import CancelFlag, Cancelled
 from localspec.errors import ModelLoadError
 from localspec.llama.backend import clear_log, initialise, last_complaint
-from localspec.llama.cut_head import CutHead
 from localspec.llama.devices import select, supports_offload
 from localspec.llama.native import native
 from localspec.llama.vocabulary import Vocabulary
 from localspec.options import LOAD_MODES, LoadOptions
+
+if TYPE_CHECKING:
+    from localspec.llama.cut_head import CutHead
 
 
 def _malloc_trim() -> Callable[[int], int] | None:
@@ -83,7 +85,7 @@ class LlamaModel:
         options: LoadOptions,
         cancel: CancelFlag | None = None,
         on_progress: Callable[[float], None] | None = None,
-        head: CutHead | None = None,
+        head: "CutHead | None" = None,
         lora: Path | None = None,
     ) -> None:
         initialise()

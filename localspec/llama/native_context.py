@@ -9,7 +9,7 @@ import sys
 import time
 import weakref
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,12 +19,14 @@ from localspec.decoding.model import Logits
 from localspec.errors import ModelLoadError, PassFailed
 from localspec.llama.backend import clear_log, last_complaint
 from localspec.llama.batch import Batch, Part
-from localspec.llama.cut_head import CutHead
 from localspec.llama.model import LlamaModel
 from localspec.llama.native import native
 from localspec.llama.spare_cores import SpareCores
 from localspec.options import KV_TYPES, LoadOptions
 from localspec.resources import default_threads, free_ram_bytes
+
+if TYPE_CHECKING:
+    from localspec.llama.cut_head import CutHead
 
 _DEFAULT_N_CTX = 4096
 _PADDING = 256  # llama.cpp's, of the cells of a sequence
@@ -199,7 +201,7 @@ class NativeContext:
             view = self._views[address, count] = flat.reshape(count, width)
         return view if self.model.head is None else self._widened(view, self.model.head)
 
-    def _widened(self, rows: Logits, head: CutHead) -> Logits:
+    def _widened(self, rows: Logits, head: "CutHead") -> Logits:
         """Return rows of a cut head as rows of the whole vocabulary."""
         if self._wide is None or len(self._wide) < len(rows):
             self._wide = np.full((len(rows), self.n_vocab), -np.inf, dtype=np.float32)

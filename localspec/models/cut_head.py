@@ -53,7 +53,7 @@ def can_cut(header: GgufHeader) -> bool:
         and _EMBEDDING in names
         and "output.bias" not in names
         and "rope_freqs_embd.weight" not in names
-        and _IDS not in header.metadata
+        and not header.has_cut_head
     )
 
 
@@ -102,9 +102,9 @@ def read_cut(path: Path) -> Cut | None:
         ModelFileError: it is no sound GGUF, or contradicts itself.
     """
     header = read_header(path)
-    if _IDS not in header.metadata:
+    if not header.has_cut_head:
         return None
-    ids, type_id = header.metadata[_IDS], header.number(_TYPE)
+    ids, type_id = header.metadata.get(_IDS), header.number(_TYPE)
     n_embd = header.number(f"{header.architecture}.embedding_length") or 0
     n_vocab = header.tokenizer.n_vocab
     kind = GGML_TYPES.get(-1 if type_id is None else type_id)

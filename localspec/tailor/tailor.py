@@ -13,7 +13,8 @@ from localspec.calibration.calibrated import calibrated
 from localspec.decoding.cancel import CancelFlag
 from localspec.decoding.costs import PairCosts, PassCosts
 from localspec.decoding.lengths import WORTH_TRYING
-from localspec.launch.load import Runtime, cut_head, load
+from localspec.launch.cut_head import cut_head
+from localspec.launch.load import Runtime, load
 from localspec.launch.plan import make_plan
 from localspec.llama.build import build
 from localspec.llama.calibrate import measure_pass_costs

@@ -8,7 +8,7 @@ import pytest
 from localspec.decoding.cancel import CancelFlag
 from localspec.decoding.model import Pass, Role
 from localspec.errors import ModelFileError, ModelLoadError
-from localspec.launch.load import cut_head
+from localspec.launch.cut_head import cut_head
 from localspec.llama.context import LlamaContext
 from localspec.llama.model import LlamaModel
 from localspec.llama.quantize import quantise
