@@ -47,12 +47,12 @@ class Cut:
 
 def can_cut(header: GgufHeader) -> bool:
     """Return whether the head of a model can be cut."""
-    names = {tensor.name for tensor in header.tensors}
+    shapes = {tensor.name: tensor.shape for tensor in header.tensors}
     return (
         header.architecture in _PLAIN
-        and _EMBEDDING in names
-        and "output.bias" not in names
-        and "rope_freqs_embd.weight" not in names
+        and f"{header.architecture}.embedding_scale" not in header.metadata
+        and "output.bias" not in shapes
+        and shapes.get(_EMBEDDING, ())[1:] == (header.tokenizer.n_vocab,)
         and not header.has_cut_head
     )
 
