@@ -30,6 +30,7 @@ class Weights:
 
     path: Path
     options: LoadOptions = field(default_factory=LoadOptions)
+    lora: Path | None = None
 
 
 @dataclass(slots=True)
