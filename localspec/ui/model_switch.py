@@ -174,8 +174,8 @@ def name_of(load: LaunchOptions) -> str:
 def named(load: LaunchOptions, name: str) -> LaunchOptions:
     """Return a request for what a name means, a pair or else a target, loaded like the one before."""
     chosen = load_registry().chosen(name)
-    names = {"pair": chosen.get("pair"), "target": chosen.get("target")}
-    return replace(load, **names, draft_model=None, draft_lora=None)
+    pair, target = chosen.get("pair"), chosen.get("target")
+    return replace(load, pair=pair, target=target, draft_model=None, draft_lora=None)
 
 
 def with_names(load: LaunchOptions) -> LaunchOptions:
