@@ -1,9 +1,11 @@
 """Costs and safe widths of loaded models: from the cache, else measured and stored."""
 
+import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from localspec.calibration.key import Key, key_of, load, store
 from localspec.calibration.values import (
@@ -21,10 +23,23 @@ from localspec.llama.calibrate import OF_DRAFT_MODEL, OF_TARGET, measure_pass_co
 from localspec.llama.model import LlamaModel
 from localspec.llama.safe_widths import SafeWidths, safe_widths
 from localspec.llama.spare_cores import GIVES_WAY, taken_by_others
+from localspec.llama.timed_passes import Schedule, sample
 from localspec.options import LoadOptions
 from localspec.storage.paths import data_dir, shown
 
+if TYPE_CHECKING:
+    from localspec.llama.heads import LlamaHeads
+
 _SCHEDULES = {Role.TARGET: OF_TARGET, Role.DRAFT_MODEL: OF_DRAFT_MODEL}
+OF_HEADS = Schedule(
+    widths=(1, 2, 4, 8, 16),
+    budget_s=0.4,
+    first_s=0.3,
+    needed=3,
+    most_s=1.0,
+    enough=6,
+    every_row=False,
+)
 _FOLDER = "calibration"
 
 
@@ -83,6 +98,20 @@ def calibrated(
     of_target = costs(target, Role.TARGET)
     of_draft = None if draft_model is None else costs(draft_model, Role.DRAFT_MODEL)
     return Calibration(pair_costs(of_target, of_draft), cache.notes)
+
+
+def calibrated_heads(
+    heads: "LlamaHeads", on_progress: Callable[[float], None] = lambda _share: None
+) -> KeptCosts:
+    """Return what passes of heads cost: from the cache at once, else measured in less than a second and kept."""
+    cache, model = _Cache(), heads.model
+    key = key_of("costs of heads", model.path, model.options)
+    known = costs_from_json(cache.load(key))
+    if known is None or known.is_measured_again(busy=_is_busy()):
+        measured = sample(heads.blank_pass, OF_HEADS, time.perf_counter, on_progress)
+        known = KeptCosts.of(measured, known)
+        cache.store(key, costs_to_json(known))
+    return known
 
 
 def pair_costs(target: KeptCosts, draft_model: KeptCosts | None) -> PairCosts:

@@ -11,6 +11,7 @@ from localspec.cli.completions import complete_models
 from localspec.cli.pair_facts import check_facts, pair_facts, pair_size, suggestion_facts
 from localspec.display import cut, table
 from localspec.errors import PairMismatch
+from localspec.models.architectures import how_it_drafts
 from localspec.models.pairs import Fit, PairReport, check_pair, quoted, suggest
 from localspec.models.registry import load_registry
 from localspec.storage.files import size_text
@@ -97,6 +98,10 @@ def _check_lines(report: PairReport) -> Iterable[str]:
     )
     for note in () if different is not None else fit.notes:
         yield f"  note              {note}"
+    for side in (target, draft_model):
+        special = how_it_drafts(side.header)
+        if special is not None:
+            yield f"  drafting          {side.name}: {special}"
     yield f"  end tokens        {'the same' if report.same_eog else 'different; those of the target count'}"
     yield f"  chat templates    {report.templates}"
     yield f"  fingerprints      {target.fingerprint[:16]} and {draft_model.fingerprint[:16]}"

@@ -56,9 +56,14 @@ class DraftMode:
         return asks_draft_model(self.kind)
 
     @property
+    def needs_heads(self) -> bool:
+        """Whether it cannot do without heads of the target."""
+        return self.kind in DRAFTERS and DRAFTERS[self.kind].needs_heads
+
+    @property
     def may_use_draft_model(self) -> bool:
-        """Whether a draft model is of use to it."""
-        return self.kind == AUTO or self.needs_draft_model
+        """Whether a draft model, or a file of heads, is of use to it."""
+        return self.kind == AUTO or self.needs_draft_model or self.needs_heads
 
 
 def draft_mode(text: str, draft_length: int | None = None) -> DraftMode:
@@ -101,13 +106,14 @@ class Drafting:
 
     Args:
         count: sequences of each.
-        draft_models: the draft model's sequences; None without one.
+        draft_models: the draft model's sequences, or those of the target's heads; None without one.
         shared_vocab: ids that both vocabularies have; 0 without a draft model.
         eog: ids that end a generation.
         costs: what passes cost; None if they were not measured, and `auto` looks up.
         longest: most tokens of any draft.
         batch: all sequences, if there are several.
         said: what was said in other conversations; None where that is not kept.
+        has_heads: whether `draft_models` are heads.
     """
 
     count: int
@@ -118,6 +124,7 @@ class Drafting:
     longest: int
     batch: BatchWidths | None = None
     said: "SaidBefore | None" = None
+    has_heads: bool = False
 
     def policy(self, mode: str | DraftMode, slot: int = 0) -> Policy:
         """Return a policy without memories for one sequence.
@@ -132,8 +139,10 @@ class Drafting:
         mode = draft_mode(mode) if isinstance(mode, str) else mode
         if mode.kind == OFF or self.longest == 0:
             return plain_policy()
-        if mode.needs_draft_model and self.draft_models is None:
+        if mode.needs_draft_model and (self.draft_models is None or self.has_heads):
             raise UsageError(f"draft mode {mode.name!r} needs a draft model: none is loaded")
+        if mode.needs_heads and not self.has_heads:
+            raise UsageError(f"draft mode {mode.name!r} needs heads of the target: none are loaded")
         if mode.kind in DRAFTERS and DRAFTERS[mode.kind].needs_store and self.said is None:
             raise UsageError(
                 f"draft mode {mode.name!r} needs the store of what was said: `localspec store on`"
@@ -146,16 +155,19 @@ class Drafting:
         drafters = [
             self._drafter(entry, slot, fixed=False)
             for entry in DRAFTERS.values()
-            if (not entry.needs_draft_model or self._draft_model_could_win(longest))
-            and (not entry.needs_store or self.said is not None)
+            if (not entry.needs_store or self.said is not None) and self._could_win(entry, longest)
         ]
         if self.batch is not None:
             return BatchPolicy(self.batch, slot, longest, drafters)
         return AdaptivePolicy(self.costs.target, longest, drafters)
 
-    def _draft_model_could_win(self, longest: int) -> bool:
+    def _could_win(self, entry: DrafterEntry, longest: int) -> bool:
+        """Return whether a drafter that asks for passes has whom to ask, and they are not too dear."""
+        if not (entry.needs_draft_model or entry.needs_heads):
+            return True
         return (
             self.draft_models is not None
+            and entry.needs_heads is self.has_heads
             and self.costs is not None
             and draft_model_could_win(self.costs, longest, self.count)
         )

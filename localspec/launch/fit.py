@@ -184,6 +184,7 @@ def _wish(options: LoadOptions, *, on_gpu: bool) -> Wish:
         n_ctx=options.n_ctx or _USUAL_N_CTX,
         n_batch=options.chunk(on_gpu=on_gpu),
         rows=options.max_rows,
+        snapshots=options.snapshots,
         kv_type=options.kv_type,
         flash_attention=options.attention(on_gpu=on_gpu) is not False,
         mapped_and_repacked=mapped and options.repack,

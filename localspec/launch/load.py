@@ -7,7 +7,12 @@ from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from localspec.calibration.calibrated import cached_costs, calibrated, calibrated_widths
+from localspec.calibration.calibrated import (
+    cached_costs,
+    calibrated,
+    calibrated_heads,
+    calibrated_widths,
+)
 from localspec.chat.assistant import Assistant
 from localspec.chat.loaded_models import LoadedModels
 from localspec.chat.requests import Observer, Prefixes
@@ -20,6 +25,7 @@ from localspec.decoding.policy.batching import (
     best_count,
     draft_model_could_win,
 )
+from localspec.decoding.scheduler import Sequences
 from localspec.errors import ModelLoadError
 from localspec.grammar import Grammars
 from localspec.launch.drafting import AUTO, Drafting
@@ -29,12 +35,14 @@ from localspec.llama.context import LlamaContext
 from localspec.llama.model import LlamaModel, give_back_memory
 from localspec.llama.sequence import LlamaSequence
 from localspec.llama.sequences import LlamaSequences
+from localspec.models.architectures import Heads
 from localspec.models.gguf import read_model
 from localspec.options import LoadOptions
 from localspec.storage.paths import data_dir
 
 if TYPE_CHECKING:
     from localspec.llama.cut_head import CutHead
+    from localspec.llama.heads import LlamaHeads
 
 MOST_SEQUENCES = 64
 """Beyond it no pass was ever measured."""
@@ -43,6 +51,14 @@ HOLD_UP_S = 0.4
 _CHUNK_STEP = 16
 _LEAST_CHUNK = 64
 """Narrower passes mostly read weights: in chunks of 16 or 32, a prompt takes an eighth to a quarter longer."""
+
+_WHY_NOT = (
+    "the target keeps a recurrent state, which cannot be rolled back: it runs without drafting"
+)
+_WHY_NOT_SEVERAL = (
+    "the target keeps a recurrent state, which llama.cpp rolls back for one answer at a time alone: "
+    "several run without drafting"
+)
 
 OnShare = Callable[[str, float], None]
 """Is told a model's name, and the share that is done of what happens with it, 0 to 1."""
@@ -134,20 +150,20 @@ class _Loading:
     def runtime(self, parallel: int | None, observe: Observe) -> Runtime:
         """Load everything; see `load`."""
         plan = self.plan
-        target = self._model(plan.target, plan.options)
+        target = self._model(
+            plan.target, plan.options, mtp=plan.heads is not None and plan.heads.is_mtp
+        )
         options = self._trained_for(target, plan.options)
         if parallel == 1:
             targets = LlamaSequences(target, self.cancel, options, 1, options.max_rows)
-            can_truncate = targets.can_truncate
+            most_removed = alone = targets.most_removed
         else:
-            can_truncate = self._can_truncate(target, options)
-        draft_model = self._draft_model(options) if can_truncate else None
-        if not can_truncate:
-            self.notes.append(
-                "the target keeps a recurrent state, which cannot be rolled back: "
-                "it runs without drafting"
-            )
-        costs, safe = self._costs(target, draft_model, can_truncate, parallel)
+            most_removed, alone = self._most_removed(target, options)
+        can_draft = most_removed > 0
+        if not can_draft and plan.options.max_rows > 1:
+            self.notes.append(_WHY_NOT_SEVERAL if alone else _WHY_NOT)
+        draft_model = self._draft_model(options) if can_draft and plan.heads is None else None
+        costs, safe = self._costs(target, draft_model, can_draft, parallel)
         if parallel != 1:
             parallel = self._count(target, draft_model, options, parallel, costs, safe)
             if draft_model is not None and self._is_idle(costs, parallel):
@@ -158,11 +174,15 @@ class _Loading:
             sharing = not plan.exact
             targets = LlamaSequences(target, self.cancel, options, parallel, rows, sharing=sharing)
         longest = 0
-        if can_truncate:
-            longest = min(safe, targets.most_rows) - 1
+        if can_draft:
+            longest = min(safe, targets.most_rows, most_removed + 1) - 1
             if plan.exact:
                 self.notes.append(self._price(min(longest, plan.options.max_rows - 1)))
-        draft_models = None
+        draft_models: Sequences | None = None
+        if plan.heads is not None and can_draft:
+            draft_models = heads = self._heads(plan.heads, target, targets.views[0], options)
+            if costs is not None:
+                costs = self._with_heads(costs, heads)
         if draft_model is not None:
             small = replace(options, n_ctx=targets.views[0].n_ctx, max_rows=DRAFT_ROWS)
             draft_models = self._draft_sequences(draft_model, small, parallel)
@@ -171,7 +191,7 @@ class _Loading:
     def _assembled(
         self,
         targets: LlamaSequences,
-        draft_models: LlamaSequences | None,
+        draft_models: Sequences | None,
         costs: PairCosts | None,
         longest: int,
         parallel: int,
@@ -186,8 +206,17 @@ class _Loading:
             from localspec.launch.store import opened_store  # noqa: PLC0415 - few have one
 
             said, observers = opened_store(vocabulary)
+        has_heads = draft_models is not None and plan.heads is not None
         drafting = Drafting(
-            parallel, draft_models, plan.shared_vocab, vocabulary.eog, costs, longest, batch, said
+            parallel,
+            draft_models,
+            vocabulary.n_vocab if has_heads else plan.shared_vocab,
+            vocabulary.eog,
+            costs,
+            longest,
+            batch,
+            said,
+            has_heads,
         )
         models = LoadedModels(
             targets=targets,
@@ -197,7 +226,7 @@ class _Loading:
             suppressed=vocabulary.suppressed(),
             template_source=targets.views[0].model.chat_template,
             target_name=plan.name(Role.TARGET),
-            draft_model_name=None if draft_models is None else plan.name(Role.DRAFT_MODEL),
+            draft_model_name=None if draft_models is None else plan.name(Role.DRAFT_MODEL) or None,
             cancel=self.cancel,
             close=self.close,
             grammar=Grammars(vocabulary),
@@ -221,10 +250,20 @@ class _Loading:
         options: LoadOptions,
         head: "CutHead | None" = None,
         lora: Path | None = None,
+        *,
+        mtp: bool = False,
+        is_heads: bool = False,
     ) -> LlamaModel:
         name = self.plan.names[path]
         model = LlamaModel(
-            path, options, self.cancel, lambda share: self.on_load(name, share), head, lora
+            path,
+            options,
+            self.cancel,
+            lambda share: self.on_load(name, share),
+            head,
+            lora,
+            mtp=mtp,
+            is_heads=is_heads,
         )
         self.models.append(model)
         return model
@@ -242,11 +281,11 @@ class _Loading:
             )
         return replace(options, n_ctx=model.n_ctx_train)
 
-    def _can_truncate(self, model: LlamaModel, options: LoadOptions) -> bool:
-        """Find out on a small context whether a part of a model's memory can be removed."""
-        context = LlamaContext(model, self.cancel, replace(options, n_ctx=256, max_rows=1))
+    def _most_removed(self, model: LlamaModel, options: LoadOptions) -> tuple[int, int]:
+        """Find out on a small context how many tokens of a pass can be removed again, of each of several sequences and of one."""
+        context = LlamaContext(model, self.cancel, replace(options, n_ctx=256, max_rows=2))
         try:
-            return context.can_truncate
+            return (context.most_removed if context.can_truncate else 0), context.most_removed
         finally:
             context.close()
 
@@ -262,6 +301,23 @@ class _Loading:
 
             head = cut_head(path)
         return self._model(path, options, head, self.plan.draft_lora)
+
+    def _heads(
+        self, heads: Heads, target: LlamaModel, sequence: LlamaSequence, options: LoadOptions
+    ) -> "LlamaHeads":
+        """Return the heads that follow the target's sequence."""
+        from localspec.llama.heads import LlamaHeads  # noqa: PLC0415 - few targets have some
+
+        model, path = target, self.plan.draft_model
+        if not heads.is_mtp:
+            assert path is not None, "they are in a file"  # noqa: S101
+            model = self._model(path, options, is_heads=True)
+        return LlamaHeads(model, sequence, self.cancel, options, heads.layers)
+
+    def _with_heads(self, costs: PairCosts, heads: "LlamaHeads") -> PairCosts:
+        name = self.plan.name(Role.DRAFT_MODEL) or self.plan.name(Role.TARGET)
+        found = calibrated_heads(heads, lambda share: self.on_measure(f"heads of {name}", share))
+        return PairCosts(costs.target, found.costs, costs.sure and found.sure)
 
     def _draft_sequences(
         self, model: LlamaModel, options: LoadOptions, parallel: int
@@ -285,12 +341,12 @@ class _Loading:
         self,
         target: LlamaModel,
         draft_model: LlamaModel | None,
-        can_truncate: bool,
+        can_draft: bool,
         parallel: int | None,
     ) -> tuple[PairCosts | None, int]:
         """Return what passes cost, if anything depends on it, and how wide they may be."""
         plan, costs, safe = self.plan, None, MOST_SEQUENCES
-        drafts = can_truncate and plan.options.max_rows > 1
+        drafts = can_draft and plan.options.max_rows > 1
         if parallel != 1 or (drafts and any(mode.kind == AUTO for mode in plan.modes)):
             found = calibrated(
                 target,

@@ -11,10 +11,11 @@ from localspec.decoding.lengths import DOUBT, WORTH_TRYING
 from localspec.decoding.model import Role
 from localspec.decoding.policy.batching import draft_model_could_win
 from localspec.errors import ModelFileError, PairMismatch, UsageError
-from localspec.launch.drafting import DraftMode, draft_mode, draft_modes
+from localspec.launch.drafting import AUTO, DraftMode, draft_mode, draft_modes
 from localspec.launch.fit import context_with_room, plan_fit
 from localspec.launch.names import named_models
 from localspec.llama.devices import supports_offload
+from localspec.models.architectures import EAGLE3, Heads, eagle3_layers, why_no_mtp, why_no_target
 from localspec.models.entries import ModelEntry
 from localspec.models.fit import native_count
 from localspec.models.gguf import GgufHeader, read_header, read_model
@@ -44,6 +45,7 @@ class LoadPlan:
         draft_lora: file of an adapter for the draft model; None without one.
         cut_head: whether the draft model has logits for a part of its vocabulary only.
         left_out: costs of a pair whose draft model is not loaded, since it never pays.
+        heads: of the target, which draft instead of a draft model; EAGLE-3 are in its file.
     """
 
     target: Path
@@ -59,11 +61,14 @@ class LoadPlan:
     draft_lora: Path | None = None
     cut_head: bool = False
     left_out: PairCosts | None = None
+    heads: Heads | None = None
 
     def undrafted(self) -> "LoadPlan":
         """Return this without its draft model: looking up takes no memory to speak of."""
         lookup = draft_mode(WITHOUT_MODEL)
-        modes = tuple(lookup if mode.needs_draft_model else mode for mode in self.modes)
+        modes = tuple(
+            lookup if mode.needs_draft_model or mode.needs_heads else mode for mode in self.modes
+        )
         options = replace(self.options, max_rows=max(mode.rows for mode in modes))
         return replace(
             self,
@@ -73,6 +78,7 @@ class LoadPlan:
             modes=modes,
             shared_vocab=0,
             options=options,
+            heads=None,
         )
 
     def name(self, role: Role) -> str:
@@ -117,12 +123,21 @@ def make_plan(
         files = fetch(found, offline=request.offline, progress=on_download)
     names = dict(zip(files, references, strict=True))
     headers = [replace(read_model(file), name=names[file]) for file in files]
+    reason = why_no_target(headers[0])
+    if reason is not None:
+        raise PairMismatch(f"{headers[0].name} {reason}")
     shared_vocab = 0
     if len(files) > 1:
         from localspec.models.pairs import require_compatible  # noqa: PLC0415 - needs a pair
 
         shared_vocab = require_compatible(headers[0], headers[1]).shared_vocab
     modes = draft_modes(request)
+    heads = _heads(headers, modes, parallel, exact=request.exact)
+    if heads is not None and heads.is_mtp:
+        files, headers = (
+            files[:1],
+            headers[:1],
+        )  # a draft model of the pair is of no use beside them
     options = request.load.exact() if request.exact else request.load
     options = options if parallel == 1 else _for_many(options)
     options = replace(options, max_rows=max(mode.rows for mode in modes))
@@ -141,7 +156,10 @@ def make_plan(
         notes=(alone,) if alone else (),
         draft_lora=_adapter(request, headers),
         cut_head=len(headers) > 1 and headers[1].has_cut_head,
+        heads=heads,
     )
+    if heads is not None:
+        headers = headers[:1]  # of heads alone no need of memory is known; it is small
     fitted = _fitted(plan, headers) if request.fit else plan
     left_out = _never_pays(fitted, parallel)
     if left_out is None:
@@ -167,6 +185,41 @@ def _adapter(request: LaunchOptions, headers: Sequence[GgufHeader]) -> Path | No
             "use one that was trained for this draft model"
         )
     return file
+
+
+def _heads(
+    headers: Sequence[GgufHeader],
+    modes: Sequence[DraftMode],
+    parallel: int | None,
+    *,
+    exact: bool,
+) -> Heads | None:
+    """Return the heads that are to draft: those of the draft model's file, or MTP layers of the target's; None if none are.
+
+    Raises:
+        UsageError: a mode needs heads, and there are none, or needs a draft model that is none.
+    """
+    wanted = any(mode.needs_heads for mode in modes)
+    if wanted and parallel != 1:
+        raise UsageError(
+            "heads draft for one answer at a time: use --parallel 1, or --draft lookup"
+        )
+    if len(headers) > 1 and headers[1].architecture == EAGLE3:
+        if any(mode.needs_draft_model for mode in modes):
+            raise UsageError(f"{headers[1].name} holds EAGLE-3 heads: use --draft heads")
+        if parallel != 1:
+            raise UsageError(
+                f"{headers[1].name} holds EAGLE-3 heads, which draft for one answer at a time: "
+                "use --parallel 1, or --draft lookup"
+            )
+        return Heads(eagle3_layers(headers[1]))
+    reason = why_no_mtp(headers[0], exact=exact)
+    if wanted and reason is not None:
+        raise UsageError(
+            f"{headers[0].name} {reason}: use --draft lookup, or EAGLE-3 heads as --draft-model"
+        )
+    asked = wanted or (len(headers) == 1 and any(mode.kind == AUTO for mode in modes))
+    return Heads() if asked and reason is None and parallel == 1 else None
 
 
 def _stored(found: Sequence[ModelEntry | Path]) -> list[Path] | None:

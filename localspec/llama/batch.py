@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from localspec.llama.native import native
 
@@ -22,12 +23,14 @@ class Part:
         tokens: to evaluate.
         n_past: position of the first of them.
         rows: of how many, at their end, the logits are wanted.
+        embeddings: what goes in beside each token, where that is wanted; shape (len(tokens), width).
     """
 
     sequence: int
     tokens: Sequence[int]
     n_past: int
     rows: int
+    embeddings: NDArray[np.float32] | None = None
 
 
 class Batch:
@@ -37,12 +40,27 @@ class Batch:
         n_tokens: how many.
         n_sequences: how many.
         head: of a model that takes rows of an embedding instead of tokens; None of one that takes tokens.
+        width: floats that go in beside each token.
+        with_tokens: whether there are tokens; else there are floats alone.
+
+    Attributes:
+        width: floats beside each token, or instead of it.
     """
 
-    def __init__(self, n_tokens: int, n_sequences: int = 1, head: "CutHead | None" = None) -> None:
+    def __init__(
+        self,
+        n_tokens: int,
+        n_sequences: int = 1,
+        head: "CutHead | None" = None,
+        *,
+        width: int = 0,
+        with_tokens: bool = True,
+    ) -> None:
         self._head = head
+        self.width = width = head.n_embd if head else width
+        with_tokens = with_tokens and head is None
         self._tokens = np.zeros(n_tokens, dtype=np.int32)
-        self._embedded = np.zeros((n_tokens if head else 0, head.n_embd if head else 0), np.float32)
+        self._embedded = np.zeros((n_tokens if width else 0, width), np.float32)
         self._positions = np.zeros(n_tokens, dtype=np.int32)
         self._wanted = np.zeros(n_tokens, dtype=np.int8)
         self._n_seqs = np.ones(n_tokens, dtype=np.int32)
@@ -53,8 +71,8 @@ class Batch:
         self._offsets = np.arange(n_tokens, dtype=np.int32)
         self._struct = native.llama_batch(
             n_tokens=0,
-            token=None if head else _pointer(self._tokens, native.llama_token),
-            embd=_pointer(self._embedded, ctypes.c_float) if head else None,
+            token=_pointer(self._tokens, native.llama_token) if with_tokens else None,
+            embd=_pointer(self._embedded, ctypes.c_float) if width else None,
             pos=_pointer(self._positions, native.llama_pos),
             n_seq_id=_pointer(self._n_seqs, ctypes.c_int32),
             seq_id=_pointer(self._sequences, ctypes.POINTER(native.llama_seq_id)),
@@ -75,6 +93,8 @@ class Batch:
             self._wanted[start : end - part.rows] = 0
             self._wanted[end - part.rows : end] = 1
             self._sequences[start:end] = self._addresses[part.sequence]
+            if part.embeddings is not None:
+                self._embedded[start:end] = part.embeddings
             start = end
         self._struct.n_tokens = start
         return self._struct

@@ -67,6 +67,8 @@ class LlamaModel:
         on_progress: called with the share of the file that is loaded, 0 to 1.
         head: of a file whose head was cut; None of others.
         lora: file of an adapter that every context has; None without one.
+        mtp: whether its layers for multi-token prediction are loaded, too.
+        is_heads: whether the file has heads of another model, not a model.
 
     Attributes:
         on_gpu: whether layers are offloaded.
@@ -87,6 +89,9 @@ class LlamaModel:
         on_progress: Callable[[float], None] | None = None,
         head: "CutHead | None" = None,
         lora: Path | None = None,
+        *,
+        mtp: bool = False,
+        is_heads: bool = False,
     ) -> None:
         initialise()
         clear_log()
@@ -102,6 +107,7 @@ class LlamaModel:
         params.n_gpu_layers = _gpu_layers(options)
         params.use_extra_bufts = options.repack
         params.load_mode = _load_mode(options, params.n_gpu_layers)
+        params.load_mtp = mtp
 
         def progress(share: float, _user_data: object) -> bool:
             if on_progress is not None:
@@ -118,7 +124,8 @@ class LlamaModel:
         self._handle: int | None = handle
         self._free = weakref.finalize(self, native.llama_model_free, handle)
         self._contexts: weakref.WeakSet[Closable] = weakref.WeakSet()
-        if native.llama_model_has_encoder(handle) or not native.llama_model_has_decoder(handle):
+        encodes = native.llama_model_has_encoder(handle) and not is_heads
+        if encodes or not native.llama_model_has_decoder(handle):
             self.close()
             raise ModelLoadError(
                 f"{path} is not a decoder-only language model: choose a text generation model"

@@ -8,7 +8,7 @@ import mmap
 import sys
 import time
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -53,12 +53,18 @@ class NativeContext:
         n_ctx: most tokens of a sequence.
         n_vocab: width of a row of logits.
         can_truncate: whether a part of a sequence can be removed; of a recurrent state, none can.
+        n_snapshots: how many tokens of a sequence's last pass can be removed where no other part can; once, before the
+            next pass. llama.cpp does not check that they are of that pass.
+        on_pass: called after every pass with its parts, while what it computed is still there.
         copies_wait: whether something is still to be copied, which the next pass does first. Until then memory does
             not hold what `kept` says.
 
     Raises:
         ModelLoadError: llama.cpp cannot make such a context, mostly for want of memory.
     """
+
+    _embedding_width = 0
+    """Floats that go in beside each token."""
 
     def __init__(
         self,
@@ -92,14 +98,16 @@ class NativeContext:
         # llama.cpp cuts the batch to a small context, and rounds the context up.
         self.n_batch = int(native.llama_n_batch(handle))
         self.max_rows = min(rows, self.n_batch)
-        self._batch = Batch(self.n_batch, n_sequences, model.head)
+        self._batch = Batch(self.n_batch, n_sequences, model.head, width=self._embedding_width)
         self._views: dict[tuple[int, int], Logits] = {}
         self._wide: NDArray[np.float32] | None = None
         self.copies_wait = False
+        self.on_pass: Callable[[Sequence[Part]], None] | None = None
         wanted = _wanted_n_ctx(model, options)
         self.n_ctx = min(wanted, int(native.llama_n_ctx_seq(handle)))
         self.n_vocab = model.n_vocab
-        self.can_truncate = self._truncates()
+        self.n_snapshots = int(native.llama_n_rs_seq(handle))
+        self.can_truncate = self.n_snapshots == 0 and self._truncates()
 
     def _params(self, options: LoadOptions, rows: int) -> native.llama_context_params:
         model = self.model
@@ -112,6 +120,9 @@ class NativeContext:
         params.n_seq_max = self._n_sequences
         params.kv_unified = False
         params.n_outputs_max = rows
+        # Where there are several, states change places, and snapshots stay behind. Of most architectures there are none.
+        if self._n_sequences == 1:
+            params.n_rs_seq = min(options.snapshots, max(0, n_ctx - 2))
         params.n_threads = self._threads
         params.n_threads_batch = self._threads_batch
         params.type_k = params.type_v = KV_TYPES[options.kv_type]
@@ -183,6 +194,8 @@ class NativeContext:
         self._spare.done(time.monotonic())
         self.copies_wait = self.copies_wait and code == _BAD_BATCH
         if code == _OK:
+            if self.on_pass is not None:
+                self.on_pass(parts)
             return
         if code == _ABORTED:
             raise Cancelled

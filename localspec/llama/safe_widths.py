@@ -3,13 +3,16 @@
 Whether it does depends on kernels, so it is measured and not known: by files, options and machine.
 """
 
+import mmap
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 import numpy as np
 
 from localspec.decoding.cancel import CancelFlag
-from localspec.decoding.model import LanguageModel, Logits
+from localspec.decoding.model import Logits
+from localspec.errors import PassFailed
 from localspec.llama.context import LlamaContext
 from localspec.llama.model import LlamaModel
 from localspec.options import LoadOptions
@@ -61,25 +64,100 @@ def safe_widths(
         ModelLoadError: there is no memory for one more, small context.
     """
     n_ctx = min(max(depths) + WIDEST + 1, model.n_ctx_train)
-    context = LlamaContext(model, cancel, replace(options, n_ctx=n_ctx, max_rows=WIDEST))
+    options = replace(options, n_ctx=n_ctx)
+    context = LlamaContext(model, cancel, replace(options, max_rows=WIDEST))
+    alone: LlamaContext | None = None
     try:
-        if not context.can_truncate:
+        if context.most_removed == 0:
             return SafeWidths((1,), {})
-        tokens = _tokens(model, n_ctx)
-        return _compared(context, tokens, [d for d in depths if d + WIDEST < n_ctx], on_progress)
+        tokens, depths = _tokens(model, n_ctx), [d for d in depths if d + WIDEST < n_ctx]
+        if context.can_truncate:
+            return _compared(context, tokens, depths, on_progress)
+        alone = LlamaContext(model, cancel, replace(options, max_rows=1))
+        widest = min(WIDEST, context.most_removed + 1)
+        return _compared(Rewound(context, alone), tokens, depths, on_progress, widest)
     finally:
         context.close()
+        if alone is not None:
+            alone.close()
+
+
+class Compared(Protocol):
+    """What is asked of a model whose passes are compared; see `LanguageModel`."""
+
+    def prefill(self, tokens: Sequence[int]) -> int:
+        """Evaluate `tokens` ahead."""
+        ...
+
+    def logits(self, tokens: Sequence[int], rows: int) -> Logits:
+        """Return the logits after the last `rows` tokens."""
+        ...
+
+    def truncate(self, n_past: int) -> None:
+        """Forget everything beyond the first `n_past` tokens."""
+        ...
+
+
+class Rewound:
+    """A recurrent model as it is compared: before the first truncation by single tokens, then by wide passes.
+
+    Single tokens are evaluated where no snapshots are kept, as without drafting. Of a wide pass, all of its snapshots
+    count: the row of a token is the one that is given after the pass was rolled back to it, if that is another.
+
+    Args:
+        wide: keeps snapshots.
+        alone: keeps none.
+    """
+
+    def __init__(self, wide: LlamaContext, alone: LlamaContext) -> None:
+        self._wide, self._alone = wide, alone
+        self._before: tuple[list[int], mmap.mmap] | None = None
+        self._truncated = False
+
+    def prefill(self, tokens: Sequence[int]) -> int:
+        """Evaluate the same in both."""
+        self._truncated = False
+        self._wide.forget()
+        self._wide.prefill(tokens)
+        self._before = (list(tokens), self._wide.copied())
+        return self._alone.prefill(tokens)
+
+    def truncate(self, n_past: int) -> None:
+        """Go back to what was evaluated ahead."""
+        assert self._before is not None, "it was evaluated ahead"  # noqa: S101
+        tokens, copy = self._before
+        assert n_past == len(tokens), "there is no other way back"  # noqa: S101
+        self._truncated = True
+        if not self._wide.put_back(copy, tokens):
+            raise PassFailed("llama.cpp does not take back a recurrent state that it gave")
+
+    def logits(self, tokens: Sequence[int], rows: int) -> Logits:
+        """Return rows; see `LanguageModel`."""
+        if not self._truncated:
+            return self._alone.logits(tokens, rows)
+        found = self._wide.logits(tokens, rows).copy()
+        for removed in range(1, rows):
+            self.truncate(len(tokens) - rows)
+            self._wide.logits(tokens, rows)
+            again = self._wide.logits(tokens[: len(tokens) - removed + 1], rows=1)[0]
+            if _gap(again, found[rows - removed]) is not None:
+                found[rows - removed] = again
+        if rows > 1:
+            self.truncate(len(tokens) - rows)
+            self._wide.logits(tokens, rows)
+        return found
 
 
 def _compared(
-    model: LanguageModel,
+    model: Compared,
     tokens: Sequence[int],
     depths: Sequence[int],
     on_progress: Callable[[float], None],
+    widest: int = WIDEST,
 ) -> SafeWidths:
     """Compare at several depths; a width that is unsafe at one is not tried again."""
     unsafe: dict[int, float] = {}
-    tried, done = list(range(2, WIDEST + 1)), 0
+    tried, done = list(range(2, widest + 1)), 0
     left = len(tried) * len(depths)
 
     def count() -> None:
@@ -97,12 +175,12 @@ def _compared(
     on_progress(1.0)
     if not depths:
         return SafeWidths((1,), {})
-    safe = tuple(width for width in range(1, WIDEST + 1) if width not in unsafe)
+    safe = tuple(width for width in range(1, widest + 1) if width not in unsafe)
     return SafeWidths(safe, dict(sorted(unsafe.items())))
 
 
 def differences_at(
-    model: LanguageModel,
+    model: Compared,
     tokens: Sequence[int],
     depth: int,
     widths: Sequence[int],
@@ -140,9 +218,7 @@ def differences_at(
     return found
 
 
-def _single_rows(
-    model: LanguageModel, tokens: Sequence[int], depth: int, count: int
-) -> list[Logits]:
+def _single_rows(model: Compared, tokens: Sequence[int], depth: int, count: int) -> list[Logits]:
     """Return the rows of `count` passes of one token each, from `depth` on."""
     ends = range(depth + 1, depth + count + 1)
     return [model.logits(tokens[:end], rows=1)[0].copy() for end in ends]

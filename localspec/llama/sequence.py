@@ -2,7 +2,7 @@
 
 import mmap
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from localspec.decoding.cancel import Cancelled
 from localspec.decoding.model import Logits
@@ -31,6 +31,9 @@ class LlamaSequence:
         in_chunks: so many of the tokens that it holds were evaluated in whole chunks from the first token on, as a
             prompt alone is.
     """
+
+    # Of what no part can be removed but by snapshots: how many of the last tokens there are snapshots before.
+    _snapshots = 0
 
     def __init__(self, native: NativeContext, number: int = 0) -> None:
         self._native = native
@@ -62,6 +65,15 @@ class LlamaSequence:
         return self._native.can_truncate
 
     @property
+    def most_removed(self) -> int:
+        """How many tokens of a pass can be removed again; 0 where a recurrent state has no snapshots."""
+        return self.n_ctx if self._native.can_truncate else self._native.n_snapshots
+
+    def watch(self, on_pass: Callable[[Sequence[Part]], None]) -> None:
+        """Have a function called after every pass with its parts, while what it computed is still there."""
+        self._native.on_pass = on_pass
+
+    @property
     def gave_way(self) -> bool:
         """Whether a pass ever had fewer threads than it was to have, since other programs were busy."""
         return self._native.gave_way
@@ -85,6 +97,10 @@ class LlamaSequence:
         """Return a copy of what is evaluated, in llama.cpp's own form; raises as `NativeContext.copied` does."""
         return self._native.copied(self.number)
 
+    def put_back(self, copy: mmap.mmap, tokens: Sequence[int]) -> bool:
+        """Hold what was copied when these tokens were evaluated, instead of what it holds; say whether that was possible."""
+        return self._native.put_back(self.number, copy) and self.assume(tokens)
+
     def assume(self, tokens: Sequence[int], in_chunks: int = 0) -> bool:
         """Take it that llama.cpp's memory holds these tokens, as after it was put back; forget all if it does not.
 
@@ -97,7 +113,7 @@ class LlamaSequence:
         """
         holds = self._native.kept(self.number) == len(tokens)
         if holds:
-            self._cached, self.in_chunks = list(tokens), in_chunks
+            self._cached, self.in_chunks, self._snapshots = list(tokens), in_chunks, 0
         else:
             self.forget()
         return holds
@@ -105,7 +121,7 @@ class LlamaSequence:
     def common_prefix(self, tokens: Sequence[int]) -> int:
         """Return how many of `tokens`, from the first on, a request for them would find cached.
 
-        Of a recurrent state no part can be removed: all that is cached goes with any of it.
+        Of a recurrent state no part can be removed, but to its snapshots: all that is cached goes with any of it.
         """
         tokens = tokens if isinstance(tokens, list) else list(tokens)
         cached = self._cached
@@ -114,8 +130,13 @@ class LlamaSequence:
             end = min(start + _COMPARED, shorter)
             if cached[start:end] != tokens[start:end]:
                 same = next(i for i in range(start, end) if cached[i] != tokens[i])
-                return same if self._native.can_truncate else 0
-        return shorter if self._native.can_truncate or shorter == len(cached) else 0
+                return self._kept_of(same)
+        return self._kept_of(shorter)
+
+    def _kept_of(self, n_past: int) -> int:
+        """Return `n_past` if all that is cached beyond it can be removed, else 0."""
+        removed = len(self._cached) - n_past
+        return n_past if self._native.can_truncate or removed <= self._snapshots else 0
 
     def prefill(self, tokens: Sequence[int]) -> int:
         """Evaluate `tokens` in chunks of `n_batch`; see `LanguageModel`."""
@@ -152,8 +173,9 @@ class LlamaSequence:
             return
         native = self._native
         start = time.perf_counter()
-        if n_past > 0 and native.remove(self.number, n_past):
+        if self._kept_of(n_past) > 0 and native.remove(self.number, n_past):
             del self._cached[n_past:]
+            self._snapshots = 0  # one removal a pass
             self.in_chunks = min(self.in_chunks, n_past - n_past % native.n_batch)
         else:
             self.forget()
@@ -178,6 +200,7 @@ class LlamaSequence:
         if self.in_chunks == len(self._cached) and len(tokens) == self._native.n_batch:
             self.in_chunks += len(tokens)
         self._cached += tokens
+        self._snapshots = min(len(tokens) - 1, self._native.n_snapshots)
 
     def resync(self, tokens: Sequence[int]) -> None:
         """After a pass of these tokens that failed, count as cached what llama.cpp has in fact kept."""
@@ -190,7 +213,7 @@ class LlamaSequence:
         """Forget everything, and whatever else the memory holds of the sequence."""
         self._native.clear(self.number)
         self._cached.clear()
-        self.in_chunks = 0
+        self.in_chunks = self._snapshots = 0
 
     def evaluate(self, tokens: Sequence[int], rows: int, count: int) -> None:
         """Evaluate the next `count` of `tokens` that are not cached, in one chunk, without rows.

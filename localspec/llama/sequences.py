@@ -39,6 +39,7 @@ class LlamaSequences:
         views: every sequence as a model of its own.
         most_rows: most rows of logits of a pass.
         can_truncate: whether a part of a sequence can be removed.
+        most_removed: how many tokens of a pass can be removed again; 0 where none can.
 
     Raises:
         ModelLoadError: there is no memory for them.
@@ -64,6 +65,7 @@ class LlamaSequences:
         for each in family:
             each.sharing = sharing and self.can_truncate
         self.views: Sequence[LlamaSequence] = family
+        self.most_removed = family[0].most_removed
         self.most_rows = min(most_rows, self._native.max_rows)
 
     @property

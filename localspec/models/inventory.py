@@ -145,6 +145,8 @@ def _of_entry(entry: ModelEntry, store: Store) -> dict[str, Fact]:
 
 
 def _of_file(path: Path, header: GgufHeader) -> dict[str, Fact]:
+    from localspec.models.architectures import how_it_drafts  # noqa: PLC0415 - for `show` alone
+
     tokenizer = header.tokenizer
     file_type = header.metadata.get("general.file_type")
     return {
@@ -153,6 +155,7 @@ def _of_file(path: Path, header: GgufHeader) -> dict[str, Fact]:
         "weights": sum(prod(tensor.shape) for tensor in header.tensors),
         "context": header.context_length,
         "quant": _FILE_TYPES.get(file_type) if isinstance(file_type, int) else None,
+        "drafting": how_it_drafts(header),
         "licence": header.text("general.license"),
         "tokenizer": " ".join(filter(None, (tokenizer.model, tokenizer.pre))),
         "n_vocab": tokenizer.n_vocab,

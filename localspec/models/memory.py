@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from localspec.models.architectures import WITH_SNAPSHOTS
 from localspec.models.gguf import GgufHeader, TensorInfo
 from localspec.models.gguf_encoding import GGML_TYPES, Value
 from localspec.options import LoadOptions
@@ -35,6 +36,7 @@ class Layer:
         k_width: elements of a key in the cache; 0 where the layer keeps none.
         v_width: likewise of a value.
         state_bytes: recurrent state of one sequence, whatever the context.
+        has_snapshots: whether llama.cpp can keep earlier states, too, each as large.
     """
 
     weights_bytes: int
@@ -42,6 +44,7 @@ class Layer:
     k_width: int
     v_width: int
     state_bytes: int
+    has_snapshots: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +138,8 @@ def _layers(
                 size = tensor.size_bytes or 0
                 matrices[tensor.type_name] = matrices.get(tensor.type_name, 0) + size
         state = keys.state_bytes() if recurrent else 0
-        layers.append(Layer(_total(own), matrices, heads * k_width, heads * v_width, state))
+        kept = keys.architecture in WITH_SNAPSHOTS
+        layers.append(Layer(_total(own), matrices, heads * k_width, heads * v_width, state, kept))
     return tuple(layers)
 
 
@@ -160,6 +164,7 @@ class _Keys:
 
     def __init__(self, header: GgufHeader) -> None:
         self._metadata = header.metadata
+        self.architecture = header.architecture
         self._prefix = f"{header.architecture}."
 
     def value(self, key: str) -> Value | None:
@@ -220,6 +225,7 @@ class Settings:
         rows: most rows of logits of a pass.
         kv_type: f32, f16, bf16 or q8_0.
         flash_attention: False only where it is forced off.
+        snapshots: earlier states that are kept of a recurrent layer that can.
         mapped_and_repacked: the file is mapped, and repacked weights are a second copy.
     """
 
@@ -229,6 +235,7 @@ class Settings:
     kv_type: str = LoadOptions().kv_type
     flash_attention: bool = True
     mapped_and_repacked: bool = False
+    snapshots: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -290,7 +297,8 @@ def layer_kv_bytes(layer: Layer, settings: Settings) -> int:
     keys, values = kind.row_bytes(layer.k_width), kind.row_bytes(layer.v_width)
     if keys is None or values is None:  # llama.cpp refuses such a cache itself
         keys, values = 2 * layer.k_width, 2 * layer.v_width
-    return cells * (keys + values) + layer.state_bytes
+    states = 1 + (settings.snapshots if layer.has_snapshots else 0)
+    return cells * (keys + values) + states * layer.state_bytes
 
 
 def compute_bytes(shape: ModelShape, settings: Settings) -> int:

@@ -18,6 +18,7 @@ from pathlib import Path
 import numpy as np
 
 from localspec.errors import LocalspecError, PairMismatch
+from localspec.models.architectures import why_no_draft_model
 from localspec.models.entries import ModelEntry, PairEntry, shards_of
 from localspec.models.gguf import GgufHeader, read_header, read_model
 from localspec.models.gguf_encoding import StringArray
@@ -93,6 +94,19 @@ def compare_tokenizers(target: TokenizerHeader, draft: TokenizerHeader) -> Compa
     return Compatibility(verdict, reason, first, overlap, shared, notes)
 
 
+def judge_headers(target: GgufHeader, draft: GgufHeader) -> Compatibility:
+    """Return the judgement of a pair: of what llama.cpp can draft with what, and of the tokenizers.
+
+    Raises:
+        ModelFileError: one of the files has no tokenizer.
+    """
+    fit = compare_tokenizers(target.tokenizer, draft.tokenizer)
+    reason = why_no_draft_model(target, draft)
+    if reason is None:
+        return fit
+    return replace(fit, verdict=Fit.INCOMPATIBLE, reason=reason, first_difference=None)
+
+
 def require_compatible(target: GgufHeader, draft: GgufHeader) -> Compatibility:
     """Return the judgement of a pair that fits.
 
@@ -100,7 +114,7 @@ def require_compatible(target: GgufHeader, draft: GgufHeader) -> Compatibility:
         PairMismatch: the pair does not fit; the message names the first difference.
         ModelFileError: one of the files has no tokenizer.
     """
-    fit = compare_tokenizers(target.tokenizer, draft.tokenizer)
+    fit = judge_headers(target, draft)
     if fit.verdict is not Fit.INCOMPATIBLE:
         return fit
     advice = "use --draft lookup or another draft model"
@@ -268,7 +282,7 @@ def check_pair(target: str, draft_model: str, registry: Registry) -> PairReport:
 
 def judge(target: Side, draft_model: Side) -> PairReport:
     """Compare two models of which the headers are known."""
-    fit = compare_tokenizers(target.header.tokenizer, draft_model.header.tokenizer)
+    fit = judge_headers(target.header, draft_model.header)
     return PairReport(target, draft_model, fit, _templates(target.header, draft_model.header))
 
 
@@ -386,14 +400,14 @@ def _judged(
     verdict, reasons = None, []
     if path is not None and target is not None:
         try:
-            tokenizer = read_header(path).tokenizer
+            header = read_header(path)
+            fit = judge_headers(target.header, header)
         except LocalspecError:  # a damaged file drafts for nobody
             return
-        fit = compare_tokenizers(target.header.tokenizer, tokenizer)
         if fit.verdict is Fit.INCOMPATIBLE:
             return
         verdict = fit.verdict
-        same = fingerprint(tokenizer) == target.fingerprint
+        same = fingerprint(header.tokenizer) == target.fingerprint
         reasons.append("same tokenizer" if same else f"compatible: {'; '.join(fit.notes)}")
     elif mark is not None and candidate.tokenizer == mark:
         verdict = Fit.IDENTICAL

@@ -19,7 +19,7 @@ class LaunchOptions:
         draft_model: likewise for the draft model; overrides the pair's own.
         draft: `off`, `auto`, `lookup`, `model`, the last two with a length if wanted: `model:3`.
             `auto` drafts only when it is expected to help.
-        draft_length: tokens to draft a round by `lookup` or `model`; None takes the usual.
+        draft_length: tokens to draft a round by a drafter that is named; None takes the usual.
         load: how to load.
         exact: load with kernels, and draft only so far, that no bit depends on drafting.
         offline: use no network.
@@ -79,7 +79,7 @@ class LaunchOptions:
     draft_length: int | None = declared(
         None,
         Option(
-            "Tokens to draft at a time. Default: 3 with model, 15 with lookup.",
+            "Tokens to draft at a time. Default: 3 with model or heads, 15 with lookup.",
             metavar="K",
             group="models",
             key=True,

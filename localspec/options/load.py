@@ -7,6 +7,9 @@ from localspec.options.option import Option, check, declared
 KV_TYPES = {"f32": 0, "f16": 1, "q8_0": 8, "bf16": 30}
 """ggml's type numbers of the KV caches that we offer."""
 
+_MOST_SNAPSHOTS = 7
+"""What passes of eight tokens need, beyond which kernels change on GPUs; each takes as much memory as the state."""
+
 LOAD_MODES = {"copy": 0, "mmap": 1, "mlock": 2, "direct": 4}
 """llama.cpp's `load_mode` by our name for it."""
 
@@ -109,6 +112,11 @@ class LoadOptions:
     def chunk(self, *, on_gpu: bool) -> int:
         """Return `n_batch`, or what suits where the layers are."""
         return self.n_batch or (512 if on_gpu else 128)
+
+    @property
+    def snapshots(self) -> int:
+        """How many states of a pass a recurrent model keeps beside the last, if it can: so many tokens can be rejected."""
+        return max(0, min(self.max_rows - 1, _MOST_SNAPSHOTS, self.chunk(on_gpu=False) - 2))
 
     def attention(self, *, on_gpu: bool) -> bool | None:
         """Return `flash_attention`, or what suits where the layers are; None lets llama.cpp decide.

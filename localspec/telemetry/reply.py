@@ -7,7 +7,7 @@ from itertools import chain
 from operator import add, attrgetter
 from typing import Any, Self
 
-from localspec.decoding.drafters.register import asks_draft_model
+from localspec.decoding.drafters.register import asks_passes
 from localspec.decoding.round import GAPS, OFF, Round
 from localspec.errors import UsageError
 
@@ -96,7 +96,7 @@ class ReplyRecord:
         """Count a round. The prompt's own token is a token, and no round."""
         if not done.is_first:
             drafter, accepted = done.draft.drafter, done.verdict.accepted
-            if not done.drafted and not asks_draft_model(drafter):
+            if not done.drafted and not asks_passes(drafter):
                 drafter = OFF  # where a lookup found nothing, the round was a plain one
             key = (drafter, _depth_from(self.prompt + self.tokens))
             spent_us = (max(0, round(1e6 * each)) for each in _SPENT_S(done.spent))

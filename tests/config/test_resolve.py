@@ -87,7 +87,7 @@ def test_variables_are_read_as_what_their_key_takes(
         ("CTX", "1.5", "a whole number"),
         ("TEMPERATURE", "nan", "a number"),
         ("OFFLINE", "maybe", "true or false"),
-        ("DRAFT", "sometimes", "one of auto, off, lookup, model, store, forced"),
+        ("DRAFT", "sometimes", "one of auto, off, lookup, model, store, heads, forced"),
         ("GPU_LAYERS", "all", "a number of layers or 'auto'"),
         ("DEVICE", "'open", "a list of texts"),
     ],

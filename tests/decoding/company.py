@@ -61,12 +61,14 @@ class Hooks:
         flag: cancels.
         on_pass: to be called before and after every pass.
         poison: by slot, the most tokens of it that can be evaluated.
+        may_forget: whether a model may have to evaluate again what it had.
         evaluated: tokens that were evaluated in all.
     """
 
     flag: CancelFlag
     on_pass: Callable[[], None]
     poison: dict[int, int] = field(default_factory=dict)
+    may_forget: bool = True
     evaluated: int = 0
 
 
@@ -166,7 +168,9 @@ class Company:
         self._flag = CancelFlag()
         self._until_all_stop = None if self._calm else random.choice((None, random.randint(0, 60)))
         self._clock = Stopwatch()
-        self._hooks = {role: Hooks(self._flag, self._meanwhile) for role in Role}
+        self._hooks = {
+            role: Hooks(self._flag, self._meanwhile, may_forget=not self._calm) for role in Role
+        }
         self._sequences = self._made(base, make)
         self._longest = self._sequences[Role.TARGET].most_rows - 1
         self._scheduler = Scheduler[StopReason](

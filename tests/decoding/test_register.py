@@ -17,6 +17,7 @@ from localspec.decoding.drafters.register import (
     DrafterEntry,
     Material,
     asks_draft_model,
+    asks_passes,
 )
 from localspec.decoding.generation import Generation, Limits
 from localspec.decoding.lengths import best_length
@@ -131,8 +132,16 @@ def test_the_adaptive_policy_weighs_all_that_there_are_in_their_order(series: Dr
     model = ToySequences([CachedModel(counting(), N_CTX)])
     with_model = Drafting(1, model, 60, (), CHEAP, longest=31).policy("auto")
     without = Drafting(1, None, 0, (), CHEAP, longest=31).policy("auto")
-    every = [name for name, entry in DRAFTERS.items() if not entry.needs_store]
-    for policy, names in ((with_model, every), (without, ["lookup", "forced", "series"])):
+    heads = Drafting(1, model, 60, (), CHEAP, longest=31, has_heads=True).policy("auto")
+    others = [
+        name for name, entry in DRAFTERS.items() if not (entry.needs_store or entry.needs_heads)
+    ]
+    by_heads = ["lookup", "heads", "forced", "series"]
+    for policy, names in (
+        (with_model, others),
+        (heads, by_heads),
+        (without, ["lookup", "forced", "series"]),
+    ):
         assert isinstance(policy, AdaptivePolicy)
         assert [drafter.name for drafter in policy.drafters] == names
 
@@ -143,7 +152,8 @@ def test_every_entry_makes_a_drafter_of_its_name() -> None:
         assert entry.name == name
         drafter = entry.make(Material((), model, 60, CHEAP.draft_model, said=SaidTwice([])))
         assert drafter.name == name
-        assert drafter.shares_passes is entry.needs_draft_model is asks_draft_model(name)
+        assert drafter.shares_passes is asks_passes(name)
+        assert entry.needs_draft_model is asks_draft_model(name)
 
 
 def test_what_drafts_without_a_draft_model_needs_none() -> None:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import cache
 from itertools import pairwise
 from random import Random
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +19,7 @@ from localspec.decoding.choose import Chooser, choose
 from localspec.decoding.constraint import AnswerConstraint, Constraint
 from localspec.decoding.costs import PassCosts
 from localspec.decoding.drafters.drafter import PLAIN, Drafter, Plan
+from localspec.decoding.drafters.heads import HeadsDrafter
 from localspec.decoding.drafters.lookup import LookupDrafter
 from localspec.decoding.drafters.model import ModelDrafter
 from localspec.decoding.drafters.store import StoreDrafter
@@ -351,7 +353,23 @@ def drafters_of(
         drafters["model"] = ModelDrafter(
             draft_model, shared, world.eog, costs, world.fresh, world.draft_rows
         )
+        drafters["heads"] = HeadsDrafter(
+            _SometimesKnows(draft_model, world.whim), shared, world.eog, costs, world.draft_rows
+        )
     return drafters
+
+
+class _SometimesKnows:
+    """A draft model as heads, for which the target has not always computed what they need."""
+
+    def __init__(self, model: LanguageModel, whim: int) -> None:
+        self._model, self._whim = model, whim
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._model, name)
+
+    def knows(self, tokens: Sequence[int]) -> bool:
+        return len(tokens) % 4 != self._whim % 4
 
 
 def policy_of(
@@ -367,7 +385,8 @@ def policy_of(
     """
     drafters = drafters_of(world, draft_model, text)
     if world.drafter == "auto":
-        able = [drafters[name] for name in ("lookup", "store", "model") if name in drafters]
+        small = "heads" if world.whim % 2 else "model"
+        able = [drafters[name] for name in ("lookup", "store", small) if name in drafters]
         return PlansTwice(AdaptivePolicy(FLAT, longest, able))
     if world.drafter == "mad":
         return MadPolicy(tuple(drafters.values()), Random(world.whim))
@@ -375,7 +394,9 @@ def policy_of(
 
 
 def fixed_in(world: World) -> str:
-    """Return who always drafts in a world: half of those that look up do so in what was said before."""
+    """Return who always drafts in a world: half of those that look up do so in what was said before, a third of models are heads."""
+    if world.drafter == "model" and world.whim % 3 == 0 and not world.draft_knows:
+        return "heads"
     return "store" if world.drafter == "lookup" and world.whim % 2 else world.drafter
 
 

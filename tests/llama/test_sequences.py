@@ -93,6 +93,18 @@ BUGS = (
         "True",
     ),
     Bug(
+        "snapshots are taken to be of the last pass",
+        LlamaSequence._kept_of,
+        "removed <= self._snapshots",
+        "removed <= self._native.n_snapshots",
+    ),
+    Bug(
+        "a recurrent state is rolled back as a cache is",
+        LlamaSequence._kept_of,
+        "if self._native.can_truncate or removed <= self._snapshots else 0",
+        "",
+    ),
+    Bug(
         "a prefix counts as copied that was not",
         _Sibling.reuse,
         "self._native.copy(donor.number, self.number)",

@@ -25,6 +25,10 @@ def check_together(random: Random, patch: pytest.MonkeyPatch) -> None:
         rows = min(max(shape.most_rows, shape.count), shape.n_batch)
         native = ToyNative(shape.table, shape.n_ctx, shape.n_batch, rows, shape.count)
         sharing = random.random() < 0.8
+        if random.random() < 0.3:  # a recurrent state, which is rolled back for one sequence alone
+            few = random.choice((0, 1, 2, 4, 7)) if shape.count == 1 else 0
+            native.n_snapshots = few if hooks.may_forget else shape.n_ctx
+            native.can_truncate = not (hooks.may_forget or role is Role.TARGET)
         sequences = toy_sequences(native, shape.count, patch.setattr, sharing=sharing)
         slots = {view: slot for slot, view in enumerate(sequences.views)}
 

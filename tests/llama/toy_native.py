@@ -36,12 +36,16 @@ class ToyNative:
         splits: of every pass, how many passes of their own llama.cpp would make of it.
         asked: of every pass, the tokens of each part.
         can_copy: whether there is memory for copies.
+        can_truncate: whether parts can be removed.
+        n_snapshots: how many of the last tokens can be removed where parts cannot; as llama.cpp, it does not check that
+            they are of the last pass, and what it then holds is not what it was.
     """
 
     def __init__(self, table: Table, n_ctx: int, n_batch: int, max_rows: int, count: int) -> None:
         self.table, self.n_ctx, self.n_batch, self.max_rows = table, n_ctx, n_batch, max_rows
         self.n_vocab = table.n_vocab
-        self.can_truncate = True
+        self.can_truncate, self.n_snapshots = True, 0
+        self._last_width, self._removed = [0] * count, [False] * count
         self.flag = CancelFlag()
         self.on_pass: Callable[[], None] = lambda: None
         self.fails: Callable[[Part], bool] = lambda _: False
@@ -89,11 +93,19 @@ class ToyNative:
         return self._kept[sequence]
 
     def remove(self, sequence: int, n_past: int) -> bool:
+        removed = self._kept[sequence] - n_past
+        if removed > 0 and not self.can_truncate:
+            if removed > self.n_snapshots or self._removed[sequence]:
+                return False
+            if removed >= self._last_width[sequence]:
+                self._cells[sequence][:n_past] = [-1] * n_past
+            self._removed[sequence] = True
         self._kept[sequence] = min(self._kept[sequence], n_past)
         return True
 
     def clear(self, sequence: int) -> None:
         self._kept[sequence] = 0
+        self._removed[sequence] = False
 
     def copy(self, source: int, sequence: int) -> None:
         assert source != sequence
@@ -113,6 +125,7 @@ class ToyNative:
         assert not self._copies, "it would be copied over, or from"
         self._cells[sequence][: len(copy)] = copy
         self._kept[sequence] = len(copy)
+        self._removed[sequence] = False
         return True
 
     def close(self) -> None:
@@ -125,6 +138,7 @@ class ToyNative:
         assert end <= self.n_ctx
         cells[part.n_past : end] = part.tokens
         self._kept[part.sequence] = end
+        self._last_width[part.sequence], self._removed[part.sequence] = len(part.tokens), False
         ends = range(end - part.rows + 1, end + 1)
         return [np.array(self.table.row(cells[:each])) for each in ends]
 

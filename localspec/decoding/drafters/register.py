@@ -21,7 +21,7 @@ class Material:
 
     Args:
         eog: ids that end a generation.
-        draft_model: the draft model's sequence; None without one.
+        draft_model: the draft model's sequence, or that of the target's heads; None without one.
         shared_vocab: ids that both vocabularies have; 0 without a draft model.
         draft_costs: of the draft model's passes; None if they were not measured.
         fresh: tokens of a long text that the draft model starts with; None takes what it holds.
@@ -51,6 +51,7 @@ class DrafterEntry:
         colour: how screens show them: the name of a colour that every theme has.
         says: where such a token comes from, in a few words.
         needs_store: whether it is of use only where what was said before is kept.
+        needs_heads: whether it is of use only where the target has heads.
     """
 
     name: str
@@ -61,6 +62,7 @@ class DrafterEntry:
     colour: str
     says: str
     needs_store: bool = False
+    needs_heads: bool = False
 
     def make(self, material: Material) -> "Drafter":
         """Return a drafter for one sequence."""
@@ -73,6 +75,16 @@ _ENTRIES = (
     DrafterEntry("lookup", "lookup", 15, False, "{}", "primary", "looked up in the text so far"),
     DrafterEntry("model", "model", 3, True, "[]", "success", "proposed by the draft model"),
     DrafterEntry("store", "store", 15, False, "||", "secondary", "said before", needs_store=True),
+    DrafterEntry(
+        "heads",
+        "heads",
+        3,
+        False,
+        "<>",
+        "accent",
+        "proposed by heads of the target",
+        needs_heads=True,
+    ),
     DrafterEntry("forced", "forced", 15, False, "()", "warning", "all that the grammar allows"),
 )
 DRAFTERS: Mapping[str, DrafterEntry] = {entry.name: entry for entry in _ENTRIES}
@@ -84,3 +96,8 @@ WITHOUT_MODEL = next(name for name, entry in DRAFTERS.items() if not entry.needs
 def asks_draft_model(name: str) -> bool:
     """Return whether a drafter of this name proposes with the draft model."""
     return name in DRAFTERS and DRAFTERS[name].needs_draft_model
+
+
+def asks_passes(name: str) -> bool:
+    """Return whether a drafter of this name asks for passes that are not the target's."""
+    return asks_draft_model(name) or (name in DRAFTERS and DRAFTERS[name].needs_heads)

@@ -1,0 +1,68 @@
+"""HeadsDrafter: heads of the target propose, as a draft model would, going on from what the target computed."""
+
+from collections.abc import Collection, Sequence
+from typing import Protocol, cast
+
+from localspec.decoding.costs import PassCosts
+from localspec.decoding.drafters.backoff import DRAFT_ROWS
+from localspec.decoding.drafters.drafter import Plan, Terms
+from localspec.decoding.drafters.model import ModelDrafter
+from localspec.decoding.drafters.register import Material
+from localspec.decoding.drafters.window import Window
+from localspec.decoding.model import LanguageModel
+
+
+class HeadsOfTarget(LanguageModel, Protocol):
+    """Heads of a target, as a model of one sequence."""
+
+    def knows(self, tokens: Sequence[int]) -> bool:
+        """Return whether the target has computed what they need to draft after `tokens`."""
+        ...
+
+
+class HeadsDrafter(ModelDrafter):
+    """Proposes what the heads of the target would choose, one pass a token.
+
+    Args:
+        heads: whose passes are made by whoever drives the round.
+        n_vocab: number of ids.
+        eog: ids that end a generation; nothing useful follows them.
+        costs: of the heads' passes; None if they are not known, and nothing is promised.
+        most_rows: rows of logits that a pass of theirs may ask for.
+    """
+
+    name = "heads"
+
+    def __init__(
+        self,
+        heads: HeadsOfTarget,
+        n_vocab: int,
+        eog: Collection[int],
+        costs: PassCosts | None = None,
+        most_rows: int = DRAFT_ROWS,
+    ) -> None:
+        super().__init__(heads, n_vocab, eog, costs, most_rows=most_rows)
+        self._heads = heads
+        self._window = _Whole(heads, heads.n_ctx)
+
+    def promise(self, tokens: Sequence[int], terms: Terms) -> Plan | None:
+        """Return how far to draft at most; see `Drafter`."""
+        return super().promise(tokens, terms) if self._knows(tokens) else None
+
+    def _knows(self, tokens: Sequence[int]) -> bool:
+        return self._heads.knows(tokens) and super()._knows(tokens)
+
+
+class _Whole(Window):
+    """All of a text: where the heads begin is their own business, for they count places as the target does."""
+
+    def _begin(self, tokens: Sequence[int]) -> tuple[int, int]:
+        return 0, len(tokens) - self._model.common_prefix(tokens)
+
+
+def make(material: Material) -> HeadsDrafter:
+    """Return the register's drafter."""
+    assert material.draft_model is not None, "it needs heads"  # noqa: S101
+    heads = cast(HeadsOfTarget, material.draft_model)
+    costs = None if material.fixed else material.draft_costs
+    return HeadsDrafter(heads, material.shared_vocab, material.eog, costs)

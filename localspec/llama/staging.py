@@ -1,0 +1,85 @@
+"""llama.cpp's staging interface: what a target computes of each token on the way, which heads draft from.
+
+It is C++ and not promised to stay, so each function is looked up by its mangled names where it is needed.
+Source: `src/llama-ext.h` of the llama.cpp that llama-cpp-python 0.3.36 carries.
+"""
+
+import ctypes
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from localspec.errors import ModelLoadError
+from localspec.llama.backend import library_function
+
+Rows = NDArray[np.float32]
+"""Rows of floats, one for each token of a pass, in its order."""
+
+_CONTEXT, _FLOATS = ctypes.c_void_p, ctypes.POINTER(ctypes.c_float)
+# By name: what the Itanium ABI and Microsoft's make of the parameters, the result, the parameters.
+_FUNCTIONS: dict[str, tuple[str, str, Any, tuple[Any, ...]]] = {
+    "llama_set_embeddings_nextn": (
+        "P13llama_contextbb",
+        "XPEAUllama_context@@_N1@Z",
+        None,
+        (_CONTEXT, ctypes.c_bool, ctypes.c_bool),
+    ),
+    "llama_get_embeddings_nextn": (
+        "P13llama_context",
+        "PEAMPEAUllama_context@@@Z",
+        _FLOATS,
+        (_CONTEXT,),
+    ),
+    "llama_set_embeddings_layer_inp": (
+        "P13llama_contextjb",
+        "XPEAUllama_context@@I_N@Z",
+        None,
+        (_CONTEXT, ctypes.c_uint32, ctypes.c_bool),
+    ),
+    "llama_get_embeddings_layer_inp": (
+        "P13llama_contextj",
+        "PEAMPEAUllama_context@@I@Z",
+        _FLOATS,
+        (_CONTEXT, ctypes.c_uint32),
+    ),
+}
+
+
+def keep_hidden_rows(context: int) -> None:
+    """Have every pass of a context keep the hidden row of each of its tokens, whether or not its logits are wanted."""
+    _call("llama_set_embeddings_nextn", context, True, False)
+
+
+def hidden_rows(context: int, tokens: int, width: int) -> Rows:
+    """Return a copy of the hidden rows of the last pass, shape (tokens, width)."""
+    return _copied(_call("llama_get_embeddings_nextn", context), tokens, width)
+
+
+def keep_layer_inputs(context: int, layer: int) -> None:
+    """Have every pass keep what enters a layer. llama.cpp ends the process where the architecture has no such hook."""
+    _call("llama_set_embeddings_layer_inp", context, layer, True)
+
+
+def layer_inputs(context: int, layer: int, tokens: int, width: int) -> Rows:
+    """Return a copy of what entered a layer in the last pass, shape (tokens, width)."""
+    return _copied(_call("llama_get_embeddings_layer_inp", context, layer), tokens, width)
+
+
+def _call(name: str, *arguments: Any) -> Any:
+    itanium, microsoft, result, kinds = _FUNCTIONS[name]
+    for symbol in (name, f"_Z{len(name)}{name}{itanium}", f"?{name}@@YA{microsoft}"):
+        try:
+            function = library_function(symbol, result, *kinds)
+        except AttributeError:
+            continue
+        return function(*arguments)
+    raise ModelLoadError(
+        f"this build of llama.cpp has no {name}: use --draft lookup, or the version that localspec names"
+    )
+
+
+def _copied(found: Any, tokens: int, width: int) -> Rows:
+    assert found, "the rows were asked for"  # noqa: S101
+    rows: Rows = np.ctypeslib.as_array(found, shape=(tokens, width)).copy()
+    return rows

@@ -1,0 +1,176 @@
+"""Hybrids that are made here: recurrent states rolled back by snapshots, to the bit, and what is said where they cannot."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random
+
+import numpy as np
+import pytest
+
+from localspec.decoding.cancel import CancelFlag, Cancelled
+from localspec.launch.load import load
+from localspec.launch.plan import make_plan
+from localspec.llama.context import LlamaContext
+from localspec.llama.model import LlamaModel
+from localspec.llama.safe_widths import Rewound, differences_at, safe_widths
+from localspec.models.gguf import read_header
+from localspec.models.memory import Settings, model_shape, predict
+from localspec.options import LaunchOptions, LoadOptions, ReplyOptions, SamplingParams
+from tests.llama import tiny_models
+from tests.llama.reserved import logged
+
+EXACT = LoadOptions(n_ctx=512, threads=1, max_rows=8).exact()
+WRITERS = {"qwen35": tiny_models.write_qwen35, "lfm2": tiny_models.write_lfm2}
+
+
+@pytest.fixture(scope="module", params=WRITERS)
+def hybrid(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a model whose text comes round again, so that looking up drafts rightly."""
+    path: Path = tmp_path_factory.mktemp("models") / f"{request.param}.gguf"
+    return WRITERS[request.param](path, counts=0.005)
+
+
+@pytest.fixture
+def model(hybrid: Path) -> Iterator[LlamaModel]:
+    model = LlamaModel(hybrid, EXACT)
+    yield model
+    model.close()
+
+
+def test_what_is_rolled_back_goes_on_to_the_bit_as_if_nothing_had_been_drafted(
+    model: LlamaModel,
+) -> None:
+    random = Random(1)
+    drafting, alone = LlamaContext(model), LlamaContext(model, options=LoadOptions(512).exact())
+    text = [random.randrange(256) for _ in range(40)]
+    drafting.prefill(text[:-1])
+    for _ in range(60):
+        draft = [random.randrange(256) for _ in range(random.randint(0, 7))]
+        rows = drafting.logits([*text, *draft], rows=len(draft) + 1).copy()
+        accepted = random.randint(0, len(draft))
+        for row, token in zip(rows, [*draft[:accepted], random.randrange(256)], strict=False):
+            assert np.array_equal(row, alone.logits(text, rows=1)[0])
+            text.append(token)
+        assert drafting.common_prefix(text) == len(text) - 1, "nothing is evaluated again"
+
+
+def test_what_no_snapshot_reaches_is_evaluated_again(model: LlamaModel) -> None:
+    context, alone = LlamaContext(model), LlamaContext(model)
+    text = list(range(30))
+    context.logits(text, rows=4)
+    context.logits([*text, 5], rows=1)
+    other = [*text[:-2], 9, 9]  # within reach, if the last pass had been wider
+    assert context.common_prefix(other) == 0
+    assert np.array_equal(context.logits(other, rows=1), alone.logits(other, rows=1))
+
+
+def test_of_a_pass_that_was_cancelled_no_snapshot_is_used(model: LlamaModel) -> None:
+    cancel = CancelFlag()
+    context = LlamaContext(model, cancel)
+    context.logits([1, 2, 3, 4], rows=4)
+    cancel.set()
+    with pytest.raises(Cancelled):
+        context.logits([1, 2, 3, 4, 5], rows=1)
+    cancel.clear()
+    assert context.n_cached == 0
+
+
+@pytest.mark.parametrize("temperature", [0.0, 0.8])
+def test_drafting_changes_no_byte_of_the_text(
+    hybrid: Path, temperature: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LOCALSPEC_DATA_DIR", str(tmp_path))
+    akin = str(tiny_models.write_llama(tmp_path / "draft.gguf", counts=0.005))
+    options = ReplyOptions(
+        seed=1, max_tokens=120, sampling=SamplingParams(temperature=temperature, top_k=3)
+    )
+    texts, accepted, rejected = set[tuple[int, ...]](), 0, 0
+    for draft in ("off", "lookup:7", "model:3", "model:7"):
+        launch = LaunchOptions(
+            target=str(hybrid),
+            draft_model=akin,
+            draft=draft,
+            exact=True,
+            fit=False,
+            load=LoadOptions(n_ctx=512, threads=1),
+        )
+        assistant = load(make_plan(launch)).assistant
+        reply = assistant.reply("abc and so on", options)
+        assistant.close()
+        texts.add(reply.tokens)
+        accepted += reply.acceptance.accepted
+        rejected += reply.acceptance.drafted - reply.acceptance.accepted
+    assert len(texts) == 1
+    assert rejected > 0
+    assert accepted > 0
+
+
+def test_several_answers_at_a_time_run_without_drafting_and_say_so(hybrid: Path) -> None:
+    launch = LaunchOptions(target=str(hybrid), draft="lookup", load=LoadOptions(n_ctx=256))
+    runtime = load(make_plan(launch, parallel=2), parallel=2)
+    assert runtime.drafting.longest == 0
+    assert any("one answer at a time" in note for note in runtime.assistant.notes)
+    runtime.assistant.close()
+
+
+def test_memory_of_snapshots_is_predicted(hybrid: Path) -> None:
+    shape = model_shape(read_header(hybrid))
+    assert shape is not None
+    model, found = LlamaModel(hybrid, EXACT), []
+    for rows in (1, 8):
+        options = LoadOptions(512, threads=1, max_rows=rows)
+        LlamaContext(model, options=options)
+        settings = Settings(512, rows=rows, snapshots=options.snapshots)
+        assert predict(shape, settings)[0].kv_bytes == pytest.approx(logged().kv, abs=2 * 5300)
+        found.append(logged().kv)
+    model.close()
+    assert found[1] > 1.05 * found[0]
+
+
+def test_widths_are_safe_as_far_as_snapshots_reach(model: LlamaModel) -> None:
+    found = safe_widths(model, EXACT, depths=(30, 255))
+    assert found.widths == tuple(range(1, 9))
+
+
+@dataclass(slots=True)
+class Recurrent:
+    """A sequence whose state is the sum of what it saw, and whose snapshots are off as planted."""
+
+    snapshots_off: dict[int, float] = field(default_factory=dict)
+    cells: list[float] = field(default_factory=list)
+    tokens: list[int] = field(default_factory=list)
+
+    def forget(self) -> None:
+        self.tokens, self.cells = [], []
+
+    def prefill(self, tokens: list[int]) -> int:
+        self.logits(tokens, rows=1)
+        return len(tokens)
+
+    def copied(self) -> list[float]:
+        return list(self.cells)
+
+    def put_back(self, copy: list[float], tokens: list[int]) -> bool:
+        self.cells, self.tokens = list(copy), list(tokens)
+        return True
+
+    def logits(self, tokens: list[int], rows: int) -> np.ndarray:
+        removed = len(self.tokens) - (len(tokens) - rows)
+        if removed > 0:
+            del self.cells[-removed:]
+            self.cells[-1] += self.snapshots_off.get(removed, 0.0)
+        for token in tokens[len(self.cells) :]:
+            self.cells.append((self.cells[-1] if self.cells else 0.0) + token)
+        self.tokens = list(tokens)
+        return np.array(self.cells[-rows:], dtype=np.float32)[:, None]
+
+
+@pytest.mark.parametrize("off", [1, 2, 4])
+def test_a_snapshot_that_is_not_what_single_tokens_leave_makes_a_width_unsafe(off: int) -> None:
+    tokens = list(range(1, 60))
+    wide, alone = Recurrent({off: 0.25}), Recurrent()
+    rewound = Rewound(wide, alone)  # type: ignore[arg-type]
+    assert differences_at(rewound, tokens, 20, range(2, 8)).keys() == set(range(off + 1, 8))
+    sound = Rewound(Recurrent(), Recurrent())  # type: ignore[arg-type]
+    assert differences_at(sound, tokens, 20, range(2, 8)) == {}

@@ -1,0 +1,232 @@
+"""Real models of some kilobytes that are akin: hybrids, recurrent layers beside one of attention, and a llama.
+
+What surrounds the layers is the same in all of them. In so far as the layers count little, a text is what that alone would
+say, so that models foretell each other's.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from tests.llama.tiny_gguf import TOKENS, Weights, write_model
+from tests.models.gguf_builder import Content
+
+_N_EMBD, _N_FF, _N_HEAD, _WIDTH = 64, 96, 2, 32
+_D_STATE, _GROUPS, _V_HEADS, _D_CONV, _L_CACHE = 16, 2, 4, 4, 3
+_INNER = _V_HEADS * _D_STATE
+_ADDS = ("attn_output", "ssm_out", "ffn_down", "out_proj")
+"""The matrices through which a layer adds to the residual."""
+
+_TOKEN = np.hstack([np.eye(_N_EMBD), np.zeros((_N_EMBD, _N_EMBD))]).astype(np.float32)
+"""Takes the first of two rows, that of the token."""
+
+Shapes = dict[str, tuple[int, ...]]
+
+
+def write_qwen35(path: Path, counts: float = 0.3, seed: int = 1, *, mtp: int = 0) -> Path:
+    """Write three layers of linear attention and one of attention, and return the path.
+
+    Args:
+        path: where.
+        counts: how much the layers count, the deviation of what they add.
+        seed: of the weights.
+        mtp: layers for the next token but one.
+    """
+    shapes = _around()
+    for layer in range(4 + mtp):
+        shapes |= _named(layer, _attention(2) if layer > 2 else _linear_attention())
+    for layer in range(4, 4 + mtp):
+        norms = {f"nextn.{name}.weight": (_N_EMBD,) for name in ("enorm", "hnorm")}
+        shapes |= _named(layer, {"nextn.eh_proj.weight": (2 * _N_EMBD, _N_EMBD), **norms})
+    values = _sizes(4 + mtp) | {
+        ".rope.dimension_sections": [8, 4, 4, 0],
+        ".ssm.conv_kernel": _D_CONV,
+        ".ssm.inner_size": _INNER,
+        ".ssm.state_size": _D_STATE,
+        ".ssm.time_step_rank": _V_HEADS,
+        ".ssm.group_count": _GROUPS,
+        ".nextn_predict_layers": mtp,
+        ".attention.head_count_kv": _N_HEAD,
+    }
+
+    return write_model(path, "qwen35", values, shapes, seed, _Shaped(counts), quantised=True)
+
+
+def write_lfm2(path: Path, counts: float = 0.3, seed: int = 1) -> Path:
+    """Write three layers of short convolutions and one of attention, and return the path; see `write_qwen35`."""
+    shapes = _around("token_embd_norm")
+    for layer in range(4):
+        shapes |= _named(layer, _attention(1) if layer == 3 else _short_convolution())
+        shapes[f"blk.{layer}.ffn_norm.weight"] = shapes.pop(
+            f"blk.{layer}.post_attention_norm.weight"
+        )
+    values = _sizes(4) | {
+        ".shortconv.l_cache": _L_CACHE,
+        ".attention.head_count_kv": [0, 0, 0, _N_HEAD],
+        ".vocab_size": TOKENS,
+    }
+
+    return write_model(path, "lfm2", values, shapes, seed, _Shaped(counts), quantised=True)
+
+
+def write_llama(path: Path, counts: float = 0.3, seed: int = 1) -> Path:
+    """Write four layers of attention, and return the path; see `write_qwen35`."""
+    shapes = _around()
+    for layer in range(4):
+        shapes |= _named(layer, _attention(1))
+        for name in ("attn_q_norm", "attn_k_norm"):
+            del shapes[f"blk.{layer}.{name}.weight"]
+        shapes[f"blk.{layer}.ffn_norm.weight"] = shapes.pop(
+            f"blk.{layer}.post_attention_norm.weight"
+        )
+
+    return write_model(path, "llama", _sizes(4), shapes, seed, _Shaped(counts), quantised=True)
+
+
+def write_eagle3(
+    path: Path, counts: float = 0.003, seed: int = 1, *, ids: Sequence[int] = ()
+) -> Path:
+    """Write EAGLE-3 heads for these models, and return the path; see `write_qwen35`.
+
+    Its attention looks for the token itself, and what the token stands for goes on to the target's own head.
+
+    Args:
+        path: where.
+        counts: how much everything else counts.
+        seed: of the weights.
+        ids: of the tokens that it can propose, where it has a head of its own; none gives it the target's.
+    """
+    shapes: Shapes = {"fc.weight": (3 * _N_EMBD, _N_EMBD), "output_norm.weight": (_N_EMBD,)}
+    block = _attention(1) | {"attn_norm_2.weight": (_N_EMBD,)}
+    for name in ("q", "k", "v"):
+        block[f"attn_{name}.weight"] = (2 * _N_EMBD, _N_EMBD)
+    block["ffn_norm.weight"] = block.pop("post_attention_norm.weight")
+    del block["attn_q_norm.weight"], block["attn_k_norm.weight"]
+    shapes |= _named(0, block)
+    if ids:
+        shapes["output.weight"] = (_N_EMBD, len(ids))
+    shaped = _Shaped(counts)
+
+    def eagle3(name: str, weights: Weights) -> Weights:
+        if name == "output.weight":
+            embedded = np.random.default_rng(seed).normal(0, 0.3, (TOKENS, _N_EMBD))
+            return np.take(_followed(embedded.astype(np.float32)), ids, axis=0)
+        if name == "fc.weight":
+            return weights * np.float32(counts)
+        if name.endswith(("attn_q.weight", "attn_k.weight")):
+            return 2 * _TOKEN
+        if name.endswith("attn_v.weight"):
+            return _TOKEN
+        if name.endswith("attn_output.weight"):
+            return np.eye(_N_EMBD, dtype=np.float32)
+        return shaped(name, weights)
+
+    values = _sizes(1) | {".target_layers": [1, 2, 3], ".target_hidden_size": _N_EMBD}
+    whole = {"d2t": list(ids)} if ids else {}
+    return write_model(path, "eagle3", values, shapes, seed, eagle3, quantised=True, whole=whole)
+
+
+def _around(norm: str = "output_norm") -> Shapes:
+    return {
+        "token_embd.weight": (_N_EMBD, TOKENS),
+        f"{norm}.weight": (_N_EMBD,),
+        "output.weight": (_N_EMBD, TOKENS),
+    }
+
+
+def _sizes(layers: int) -> dict[str, Content]:
+    return {
+        ".context_length": 1024,
+        ".embedding_length": _N_EMBD,
+        ".feed_forward_length": _N_FF,
+        ".block_count": layers,
+        ".attention.head_count": _N_HEAD,
+        ".attention.key_length": _WIDTH,
+        ".attention.value_length": _WIDTH,
+        ".attention.layer_norm_rms_epsilon": 1e-5,
+        ".rope.dimension_count": _WIDTH,
+    }
+
+
+def _named(layer: int, block: Shapes) -> Shapes:
+    return {f"blk.{layer}.{name}": shape for name, shape in block.items()}
+
+
+def _block() -> Shapes:
+    return {
+        "attn_norm.weight": (_N_EMBD,),
+        "post_attention_norm.weight": (_N_EMBD,),
+        "ffn_gate.weight": (_N_EMBD, _N_FF),
+        "ffn_up.weight": (_N_EMBD, _N_FF),
+        "ffn_down.weight": (_N_FF, _N_EMBD),
+    }
+
+
+def _attention(queries: int) -> Shapes:
+    """Return a layer of attention; with two of `queries`, the second one is a gate."""
+    return _block() | {
+        "attn_q.weight": (_N_EMBD, queries * _N_HEAD * _WIDTH),
+        "attn_k.weight": (_N_EMBD, _N_HEAD * _WIDTH),
+        "attn_v.weight": (_N_EMBD, _N_HEAD * _WIDTH),
+        "attn_output.weight": (_N_HEAD * _WIDTH, _N_EMBD),
+        "attn_q_norm.weight": (_WIDTH,),
+        "attn_k_norm.weight": (_WIDTH,),
+    }
+
+
+def _linear_attention() -> Shapes:
+    channels = _INNER + 2 * _GROUPS * _D_STATE
+    return _block() | {
+        "attn_qkv.weight": (_N_EMBD, channels),
+        "attn_gate.weight": (_N_EMBD, _INNER),
+        "ssm_conv1d.weight": (_D_CONV, channels),
+        "ssm_dt.bias": (_V_HEADS,),
+        "ssm_a": (_V_HEADS,),
+        "ssm_beta.weight": (_N_EMBD, _V_HEADS),
+        "ssm_alpha.weight": (_N_EMBD, _V_HEADS),
+        "ssm_norm.weight": (_D_STATE,),
+        "ssm_out.weight": (_INNER, _N_EMBD),
+    }
+
+
+def _short_convolution() -> Shapes:
+    return _block() | {
+        "shortconv.conv.weight": (_L_CACHE, _N_EMBD),
+        "shortconv.in_proj.weight": (_N_EMBD, 3 * _N_EMBD),
+        "shortconv.out_proj.weight": (_N_EMBD, _N_EMBD),
+    }
+
+
+class _Shaped:
+    """Lets a token be followed by its neighbour of eight, norms leave things as they are, and layers count as they are to.
+
+    Args:
+        counts: how much layers count.
+    """
+
+    def __init__(self, counts: float) -> None:
+        self._counts = counts
+        self._embedded = np.zeros((TOKENS, _N_EMBD), dtype=np.float32)
+
+    def __call__(self, name: str, weights: Weights) -> Weights:
+        if name == "token_embd.weight":
+            self._embedded = weights
+        if name == "output.weight":
+            return _followed(self._embedded)
+        if name.endswith("norm.weight"):
+            return np.ones_like(weights)
+        if name.endswith("ssm_a"):
+            return -np.abs(weights) - np.float32(0.1)
+        if name.endswith("eh_proj.weight"):
+            return np.where(_TOKEN == 0, 4 * np.float32(self._counts) * weights, _TOKEN)
+        if any(part in name for part in _ADDS):
+            return weights * np.float32(self._counts / 0.3)
+        return weights
+
+
+def _followed(embedded: Weights) -> Weights:
+    """Return the head with which a token is followed by the next of eight, and the last of eight by the first."""
+    ids = np.arange(TOKENS - 1)
+    before = np.append(ids // 8 * 8 + (ids - 1) % 8, TOKENS - 1)
+    return np.take(embedded, before, axis=0)
