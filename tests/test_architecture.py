@@ -19,7 +19,7 @@ FLOORS: list[set[str]] = [
     {"launch"},
     {"calibration"},
     {"engine", "config"},
-    {"chat", "telemetry", "history"},
+    {"chat", "telemetry", "history", "retrieval"},
     {"toolbox"},
     {"llama", "grammar", "models"},
     {"decoding"},
@@ -34,6 +34,7 @@ HOMES = {
     "textual": ("localspec.ui",),
     "huggingface_hub": ("localspec.models.hub",),
     "mcp": ("localspec.toolbox.mcp", "localspec.serve.mcp"),
+    "pypdf": ("localspec.retrieval",),
     "mcp_types": ("localspec.toolbox.mcp", "localspec.serve.mcp"),
 }
 

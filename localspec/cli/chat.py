@@ -5,6 +5,7 @@ from typing import Any
 import click
 
 from localspec.cli.completions import complete_models
+from localspec.cli.docs import docs_options
 from localspec.cli.hands import tools_option
 from localspec.cli.option_flags import option_flags
 from localspec.cli.question import system_options
@@ -31,6 +32,7 @@ from localspec.errors import UsageError
     max_tokens="Stop each answer after N tokens.",
     seed="Same seed, same text. Default: random for each answer.",
 )
+@docs_options
 @tools_option()
 @own_option
 @click.option("--quiet", is_flag=True, help="With --plain: print no figures and no notices.")

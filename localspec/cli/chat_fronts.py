@@ -11,6 +11,7 @@ from typing import Any
 
 import click
 
+from localspec.cli.docs import docs_of
 from localspec.cli.hands import typed_answer, wants_tools, work_of
 from localspec.cli.option_flags import launch_options, reply_options
 from localspec.cli.question import system_prompt
@@ -93,7 +94,7 @@ def _session(flags: dict[str, Any], preferences: Preferences) -> Session:
 
     engine = EngineClient(find=lambda wanted: resident(wanted, flags))
     work = work_of(Path.cwd(), flags) if wants_tools(flags) else None
-    return Session(engine, talk, launch, options, Path.cwd(), own, work)
+    return Session(engine, talk, launch, options, Path.cwd(), own, work, docs_of(flags))
 
 
 def _on_screens(session: Session, preferences: Preferences, opening: OpeningScreen) -> int:

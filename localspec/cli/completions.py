@@ -1,4 +1,4 @@
-"""Names that a shell completes: of models, settings, personas and templates. Imported always, so imports nothing itself."""
+"""Names that a shell completes: of models, settings, personas, templates and indexes. Imported always, so imports nothing itself."""
 
 from collections.abc import Callable, Iterable
 
@@ -38,4 +38,12 @@ def _personas(parameter: str) -> Iterable[str]:
     return preferences.personas if parameter == "persona" else preferences.templates
 
 
-complete_models, complete_keys, complete_personas = map(_completing, (_models, _keys, _personas))
+def _indexes(_: str) -> Iterable[str]:
+    from localspec.retrieval.index import index_names  # noqa: PLC0415
+
+    return index_names()
+
+
+complete_models, complete_keys, complete_personas, complete_indexes = map(
+    _completing, (_models, _keys, _personas, _indexes)
+)

@@ -44,6 +44,11 @@ class Kept:
         """The history's of the conversation; None before the first question, and where nothing is saved."""
         return self._talk.number
 
+    @property
+    def messages(self) -> tuple[Message, ...]:
+        """What was said in it before."""
+        return tuple(each.message for each in self._talk.messages)
+
     def say(self, said: Message, system: str | None) -> tuple[Message, ...]:
         """Keep a question; return the conversation that ends with it.
 

@@ -1,12 +1,13 @@
 """What a prompt is made of beside its words: a system prompt or a persona, a template, and files."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import click
 
 from localspec.cli.completions import complete_personas
+from localspec.cli.docs import docs_of
 from localspec.cli.prompt import read_prompt
 from localspec.errors import UsageError
 from localspec.messages import Message
@@ -104,14 +105,24 @@ def templated(prompt: str | None, flags: Mapping[str, Any]) -> str | None:
     return text if _INPUT in source or prompt is None else f"{text}\n\n{prompt}"
 
 
-def question(text: str, flags: Mapping[str, Any], typed: str = "") -> Message:
-    """Return what is said: the text, the files that options name, and those that the typed part mentions with @.
+def question(
+    text: str, flags: Mapping[str, Any], typed: str = "", before: Sequence[Message] = ()
+) -> Message:
+    """Return what is said: the text, the files that options name, those that the typed part mentions with @, and passages.
+
+    Args:
+        text: all of the prompt.
+        flags: of the verb.
+        typed: what of the prompt was typed.
+        before: the conversation so far.
 
     Raises:
         UsageError: a file cannot be read.
+        LocalspecError: an index cannot be read.
     """
     from localspec.ui.attach import attached, read_document, unmatched  # noqa: PLC0415
 
+    docs, typed = docs_of(flags).meant_by(typed)
     folder = Path.cwd()
     documents = [read_document(name, folder) for name in flags["files"]]
     documents += attached(typed, folder)
@@ -120,6 +131,7 @@ def question(text: str, flags: Mapping[str, Any], typed: str = "") -> Message:
             raise UsageError(f"no file matches {name}: correct the name, or write it without @")
         if not flags["quiet"]:
             click.echo(f"localspec: no file matches {name}: sent as text", err=True)
+    documents += docs.documents(typed or text, before)
     return Message.user(text, {each.name: each for each in documents}.values())
 
 

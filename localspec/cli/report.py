@@ -1,7 +1,7 @@
 """A reply's figures: as JSON for programs, as one line for people."""
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -42,6 +42,7 @@ def as_json(
     outcome: RunOutcome,
     workload: str,
     said: "Sequence[Reply | CarriedOut]" = (),
+    cited: Mapping[str, Any] | None = None,
     *,
     only_ascii: bool = False,
 ) -> str:
@@ -51,12 +52,14 @@ def as_json(
         outcome: what is told.
         workload: what kind of text it is.
         said: all replies and what came of their calls, in order.
+        cited: passages, and which of them the answer cites.
         only_ascii: escape every other character, for a stream that has not all of them.
     """
     reply = outcome.reply
     document: dict[str, Any] = {
         "text": reply.text,
         **({"thinking": reply.thinking} if reply.thinking else {}),
+        **(cited or {}),
         "stop_reason": reply.stop_reason.value,
         "seed": reply.seed,
         "workload": workload,

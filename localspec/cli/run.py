@@ -18,6 +18,7 @@ import click
 from localspec.chat.events import Event, Finished, Reply, Text
 from localspec.cli import INTERRUPTED
 from localspec.cli.completions import complete_models
+from localspec.cli.docs import cited_json, cited_lines, docs_options
 from localspec.cli.first_run import with_model
 from localspec.cli.hands import RepliesAndCalls, Stream, tools_option, wants_tools
 from localspec.cli.option_flags import launch_options, option_flags, reply_options
@@ -37,7 +38,7 @@ from localspec.cli.settings import with_own
 from localspec.cli.terminal import AnswerStream
 from localspec.cli.words import model_and_prompt, named
 from localspec.decoding.round import StopReason
-from localspec.display import wrapped
+from localspec.display import printable, wrapped
 from localspec.engine.ask import Ask
 from localspec.errors import LocalspecError, UsageError
 from localspec.messages import Message
@@ -71,6 +72,7 @@ if TYPE_CHECKING:
 )
 @click.option("--quiet", is_flag=True, help="Print only errors on stderr.")
 @option_flags("device")
+@docs_options
 @tools_option()
 @own_option
 @workload_option()
@@ -107,7 +109,8 @@ def run(words: tuple[str, ...], **flags: Any) -> int:
     turns = RepliesAndCalls(flags)
     options, request = reply_options(flags), launch_options(flags)
     text = read_prompt(prompt)
-    said = None if flags["raw"] else question(text, flags, prompt or "")
+    before = () if kept is None else kept.messages
+    said = None if flags["raw"] else question(text, flags, prompt or "", before)
     system = None if flags["raw"] else system_prompt(flags)
 
     @cache
@@ -129,7 +132,7 @@ def run(words: tuple[str, ...], **flags: Any) -> int:
     reply = outcome.reply
     if kept is not None:
         kept.answer(turns.said, outcome.target, request)
-    _report(outcome, turns.said, text, options, flags)
+    _report(outcome, turns.said, text, messages(), options, flags)
     return INTERRUPTED if turns.stopped or reply.stop_reason is StopReason.CANCELLED else 0
 
 
@@ -141,6 +144,8 @@ def _check(flags: dict[str, Any]) -> None:
         raise UsageError("--code prints nothing else: remove --json and --show-thinking")
     if flags["raw"] and (flags["go_on"] or flags["keep"] or flags["files"]):
         raise UsageError("--raw takes only a prompt: remove --continue, --keep and --file")
+    if flags["raw"] and flags["docs"]:
+        raise UsageError("--raw and --docs cannot be combined: raw text has no place for passages")
     if flags["raw"] and wants_tools(flags):
         raise UsageError("--raw and --tools cannot be combined: raw text has no form for calls")
     if flags["go_on"] and (flags["system"], flags["persona"]) != (None, None):
@@ -274,6 +279,7 @@ def _report(
     outcome: RunOutcome,
     said: "Sequence[Reply | CarriedOut]",
     text: str,
+    messages: Sequence[Message],
     options: ReplyOptions,
     flags: dict[str, Any],
 ) -> None:
@@ -284,10 +290,13 @@ def _report(
         from localspec.telemetry.workload import workload_of  # noqa: PLC0415
 
         workload = flags["workload"] or workload_of(text, reply.text)
-        click.echo(as_json(outcome, workload, said, only_ascii=only_ascii))
+        cited = cited_json(reply.text, messages)
+        click.echo(as_json(outcome, workload, said, cited, only_ascii=only_ascii))
     if flags["code"]:
         _print_code(reply.text, quiet=flags["quiet"])
     if not flags["quiet"] and not flags["json_"]:
+        for line in cited_lines(reply.text, messages):
+            click.echo(wrapped(f"localspec: {printable(line)}", sys.stderr), err=True)
         click.echo(wrapped(one_line(outcome), sys.stderr), err=True)
     bound = options.answer_grammar is not None
     if bound and reply.stop_reason is not StopReason.EOG and not flags["quiet"]:

@@ -11,6 +11,7 @@ VERBS = {
     "ps": ("localspec.cli.servers", "List running servers."),
     "stop": ("localspec.cli.servers", "Stop a server."),
     "history": ("localspec.cli.history", "List, show, search and export conversations."),
+    "index": ("localspec.cli.index", "Index your files, to ask about them."),
     "batch": ("localspec.cli.batch", "Answer a file of prompts, each exactly once."),
     "bench": ("localspec.cli.bench", "Measure how much drafting speeds up answers."),
     "ab": ("localspec.cli.ab", "Find out which of two settings is faster."),

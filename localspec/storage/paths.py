@@ -87,3 +87,11 @@ def shown(path: str | os.PathLike[str]) -> str:
     """Return a path as it may stand in a one-line message: escaped where it has odd characters."""
     text = os.fspath(path)
     return text if text.isprintable() else ascii(text)
+
+
+def brief(path: Path) -> str:
+    """Return a path as short as it can be written here: from the working directory, or else from home."""
+    for start, sign in ((Path.cwd(), ""), (Path.home(), "~/")):
+        if path.is_relative_to(start):
+            return f"{sign}{path.relative_to(start)}"
+    return str(path)

@@ -11,6 +11,7 @@ _MOST_FILES = 20_000
 _MOST_S = 2.0
 # A list of names is as good as new for so long; every key would ask for one.
 _KEPT_S = 10.0
+_UNTRACKED = "?"  # git's mark of a file that it does not know
 _kept: dict[Path, tuple[float, list[str]]] = {}
 
 
@@ -25,10 +26,18 @@ def files_below(folder: Path) -> list[str]:
     return names
 
 
-def found_below(folder: Path) -> list[str]:
-    """Return paths relative to a folder, in no order; hidden ones only where git tracks them."""
-    found = _by_git(folder)
-    return list(islice(_walked(folder), _MOST_FILES)) if found is None else found
+def found_below(
+    folder: Path, most: int | None = _MOST_FILES, within_s: float | None = _MOST_S
+) -> list[str]:
+    """Return paths relative to a folder, in no order; hidden ones only where git tracks them.
+
+    Args:
+        folder: where to look.
+        most: paths to return at most; None returns all.
+        within_s: seconds after which the search ends with what it has found; None lets it take its time.
+    """
+    found = _by_git(folder, within_s)
+    return list(islice(_walked(folder, within_s) if found is None else found, most))
 
 
 def fuzzy(typed: str, names: Iterable[str], most: int) -> list[str]:
@@ -54,30 +63,41 @@ def _rank(wanted: str, name: str) -> int:
     return 4 if all(letter in letters for letter in wanted) else 0
 
 
-def _by_git(folder: Path) -> list[str] | None:
+def _by_git(folder: Path, within_s: float | None) -> list[str] | None:
     """Return what git tracks, also if it was removed since, or does not ignore; None if it is no repository."""
     # A checkout may name a program of its own as its file-system monitor, which git would run.
-    command = ["git", "-c", "core.fsmonitor=false", "-C", str(folder), "ls-files", "-z"]
+    command = ["git", "-c", "core.fsmonitor=false", "-C", str(folder), "ls-files", "-z", "-t"]
     try:
         done = subprocess.run(  # noqa: S603
             [*command, "--cached", "--others", "--exclude-standard"],
             capture_output=True,
             check=True,
             stdin=subprocess.DEVNULL,
-            timeout=_MOST_S,
+            timeout=within_s,
         )
     except (OSError, subprocess.SubprocessError):
         return None
-    names = done.stdout.decode(errors="replace").split("\0")
-    return [each for each in dict.fromkeys(names) if each][:_MOST_FILES]
+    found = dict[str, None]()
+    for each in done.stdout.decode(errors="replace").split("\0"):
+        tag, _, name = each.partition(" ")
+        if name and not (tag == _UNTRACKED and is_hidden(name)):
+            found[name] = None
+    return list(found)
 
 
-def _walked(folder: Path) -> Iterator[str]:
-    end_s = time.monotonic() + _MOST_S
+def is_hidden(name: str) -> bool:
+    """Return whether a file, or a folder that it is in, has a name that begins with a dot."""
+    return any(part.startswith(".") for part in name.split("/"))
+
+
+def _walked(folder: Path, within_s: float | None) -> Iterator[str]:
+    end_s = None if within_s is None else time.monotonic() + within_s
+    # Text, not paths: of ten thousand files these would take a second.
+    start = len(str(folder)) + 1
     for place, folders, files in os.walk(folder):
         folders[:] = sorted(each for each in folders if not each.startswith("."))
         for each in sorted(files):
             if not each.startswith("."):
-                yield str((Path(place) / each).relative_to(folder))
-        if time.monotonic() > end_s:
+                yield f"{place}/{each}"[start:]
+        if end_s is not None and time.monotonic() > end_s:
             return

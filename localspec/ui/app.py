@@ -13,7 +13,6 @@ from textual.filter import LineFilter, NoColor
 from textual.screen import Screen
 
 from localspec.history.records import content_of
-from localspec.ui.attach import unmatched
 from localspec.ui.colours import DARK, LIGHT, THEMES
 from localspec.ui.commands import BY_NAME, COMMANDS, Command, parse
 from localspec.ui.composer import Composer
@@ -148,7 +147,7 @@ class ChatApp(App[None]):
         self.view.entry.composer.accept(typed)
         if elsewhere:
             self._front.tell(ELSEWHERE)
-        for name in unmatched(text, self.session.folder):
+        for name in self.session.asking.unmatched(text):
             self._front.tell(f"no file matches {name}: sent as text")
         await self._front.show_answer()
 

@@ -1,5 +1,6 @@
 """Asking: what is requested of the models in a conversation, and what comes back. No screen."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,8 +11,9 @@ from localspec.engine.client import EngineClient
 from localspec.engine.protocol import EngineDied, Failed, Notice, ReplyDone, ReplyEvents
 from localspec.errors import UsageError
 from localspec.messages import Message
+from localspec.retrieval.asking import Docs
 from localspec.ui.answering import GrowingAnswer
-from localspec.ui.attach import attached
+from localspec.ui.attach import attached, unmatched
 from localspec.ui.engine_state import EngineState, Phase
 from localspec.ui.exchange import Exchange
 from localspec.ui.model_switch import ModelSwitch
@@ -38,6 +40,7 @@ class Asking:
         settings: how to answer.
         folder: what paths in `@path` are relative to.
         work: carries out calls; None where the models may call nothing.
+        docs: what questions are answered from.
 
     Attributes:
         answering: the answer that is under way.
@@ -46,6 +49,7 @@ class Asking:
         usual: how to answer in a new conversation.
         waiting: questions to ask as soon as nothing is under way, in order.
         results: how many calls have come to something, in all conversations.
+        docs: what questions are answered from.
         drop_oldest: leave out the oldest turns where the context is full, instead of failing.
     """
 
@@ -58,8 +62,10 @@ class Asking:
         settings: ChatSettings,
         folder: Path,
         work: "ToolWork | None" = None,
+        docs: Docs | None = None,
     ) -> None:
         self.work = work
+        self.docs = docs or Docs()
         self._engine, self._talk, self._state, self._models = engine, talk, state, models
         self.settings, self.usual, self._folder = settings, settings, folder
         self.answering = GrowingAnswer(talk)
@@ -89,21 +95,24 @@ class Asking:
         self.usual = usual
 
     def ask(self, text: str) -> None:
-        """Ask; files that the text mentions go with it.
+        """Ask; files that the text mentions go with it, and passages that fit it.
 
         Raises:
             UsageError: a file cannot be read, an answer is under way, or nobody would ever answer.
+            LocalspecError: an index cannot be read.
         """
         self._require_engine()
         self._begin_rounds()
         chosen = "" if self.settings == self.usual else self.settings.as_json()
-        self._request(self._talk.say(self._with_files(text), chosen))
+        said = self._with_files(text, self._talk.answered())
+        self._request(self._talk.say(said, chosen))
 
     def ask_instead(self, number: int, text: str) -> None:
         """Ask something else in place of the `number`-th question, in a branch."""
         self._require_engine()
         self._begin_rounds()
-        self._request(self._talk.say_instead(number, self._with_files(text)))
+        said = self._with_files(text, self._talk.before(number))
+        self._request(self._talk.say_instead(number, said))
 
     def regenerate(self, seed: int | None = None) -> None:
         """Answer the last question again, in a branch."""
@@ -139,7 +148,8 @@ class Asking:
         if self._state.phase is not Phase.READY:
             raise UsageError(f"the engine is not ready ({self._state.line()}): wait for it")
         if text:
-            turns = (*self._talk.answered(), self._with_files(text))
+            before = self._talk.answered()
+            turns = (*before, self._with_files(text, before))
         else:
             turns = self._talk.turns(self._talk.question().id)
         self.race = race_of(self._engine, turns, self.settings.options)
@@ -250,5 +260,11 @@ class Asking:
         if self._state.phase is Phase.DEAD:
             raise UsageError("the engine is not running: /restart starts it again")
 
-    def _with_files(self, text: str) -> Message:
-        return Message.user(text, attached(text, self._folder))
+    def unmatched(self, text: str) -> list[str]:
+        """Return what a question mentions where there is neither a file nor an index."""
+        return unmatched(self.docs.meant_by(text)[1], self._folder)
+
+    def _with_files(self, text: str, before: Sequence[Message]) -> Message:
+        docs, question = self.docs.meant_by(text)
+        files = attached(question, self._folder)
+        return Message.user(text, [*files, *docs.documents(question, before)])

@@ -103,6 +103,8 @@ COMMANDS: Sequence[Command] = (
     ),
     Command("lens", "", "show where every token of the last answer comes from", program.lens),
     Command("race", "[TEXT]", "answer with and without drafting, side by side", program.race),
+    Command("docs", "[NAME|off]", "answer from an index of your files", talk.docs),
+    Command("sources", "[N]", "show the passages that answers cite", talk.sources),
     Command("drop", "", "drop the oldest turns when the context is full", talk.drop),
     Command("stop", "", "stop the answer and keep what has arrived", program.stop, while_busy=True),
     Command("restart", "", "restart the engine", program.restart, while_busy=True),

@@ -1,10 +1,15 @@
 """What the commands do that concern the conversation, and earlier ones."""
 
+from dataclasses import replace
+
 from localspec.errors import UsageError
 from localspec.models.registry import load_registry
+from localspec.retrieval.citing import citations
 from localspec.ui.copying import copied
 from localspec.ui.front import Front
 from localspec.ui.program_commands import model
+
+_NONE = {"-", "off", "none"}
 
 
 async def new(front: Front, argument: str) -> None:  # noqa: ARG001 - every command takes one
@@ -151,6 +156,42 @@ async def export(front: Front, argument: str) -> None:
 
     path = write_export(talk.history, talk.conversation, argument, front.session.folder)
     front.tell(f"written to {path}")
+
+
+async def sources(front: Front, argument: str) -> None:
+    """List the passages of the conversation, those that the last answer cites first, or show one of them."""
+    talk = front.session.talk
+    passages = talk.passages
+    if not passages:
+        raise UsageError("no passages yet: /docs answers from an index of your files")
+    if argument:
+        at = argument.strip("[]")
+        if not at.isdecimal() or int(at) not in passages:
+            raise UsageError(f"there is no passage {argument[:40]!r}: /sources lists them")
+        front.show_text(str(passages[int(at)]), passages[int(at)].text)
+        return
+    answers = [each.message.text for each in talk.messages if each.message.role == "assistant"]
+    cited = citations(answers[-1] if answers else "", passages).passages
+    hints = {f"[{each.number}]": f"{each.where} · cited" for each in cited}
+    hints |= {f"[{each.number}]": each.where for each in passages.values() if each not in cited}
+    front.choose("Passages", hints, lambda name: sources(front, name))
+
+
+async def docs(front: Front, argument: str) -> None:
+    """Answer from an index from now on, or from none; without a name, let the user choose."""
+    from localspec.retrieval.index import index_names  # noqa: PLC0415 - sqlite3 comes with it
+
+    asking, names = front.session.asking, index_names()
+    if argument:
+        name = "" if argument in _NONE else argument
+        asking.docs = replace(asking.docs, name=name).check()
+        told = f"answering from {name}: at most {asking.docs.tokens} tokens of passages a question"
+        front.tell(told if name else "answering from no index")
+    elif names:
+        hints = dict.fromkeys(names, "an index of your files") | {"off": "no passages"}
+        front.choose("Answer from", hints, lambda name: docs(front, name))
+    else:
+        raise UsageError("no index yet: `localspec index add FOLDER` makes one")
 
 
 async def drop(front: Front, argument: str) -> None:  # noqa: ARG001

@@ -10,7 +10,7 @@ from localspec.history.export import as_json, as_markdown
 from localspec.history.records import StoredMessage
 from localspec.messages import Message, TextPart
 from localspec.storage.paths import shown
-from localspec.ui.attach import label
+from localspec.ui.shown import attached_lines
 
 STYLES = ("md", "json")
 _TITLE_CHARS = 40
@@ -31,7 +31,7 @@ def _readable(message: StoredMessage) -> StoredMessage:
     said = message.message
     if not said.documents:
         return message
-    listed = "".join(f"\n+ {label(each)}" for each in said.documents)
+    listed = "".join(f"\n+ {each}" for each in attached_lines(said))
     return replace(message, message=Message(said.role, (TextPart(f"{said.typed}\n{listed}"),)))
 
 

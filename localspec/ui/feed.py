@@ -203,9 +203,11 @@ class Feed:
 
     async def _settle(self) -> None:
         """Show the answer as it was kept; where there is none, the conversation without it."""
-        messages, transcript = self._session.talk.messages, self._view.transcript
+        talk, transcript = self._session.talk, self._view.transcript
+        messages = talk.messages
         if messages and messages[-1].message.role == "assistant" and transcript.has_growing:
-            transcript.settle(TranscriptItem(messages[-1].id, shown(messages[-1])))
+            last = shown(messages[-1], passages=talk.passages)
+            transcript.settle(TranscriptItem(messages[-1].id, last))
         else:
             await self._view.show_messages()
 

@@ -59,6 +59,9 @@ class Front(Protocol):
     def show_stats(self) -> None:
         """Show what drafting did, or hide it."""
 
+    def show_text(self, title: str, text: str) -> None:
+        """Show a text to be read."""
+
     def show_lens(self) -> None:
         """Show where every token of the last answer came from; there are some."""
 

@@ -24,6 +24,7 @@ IN_APP: list[BindingType] = [
     _command("f6", "edit", "Edit the last question"),
     _command("f7", "history", "History"),
     _command("f8", "model", "Models"),
+    _command("f9", "sources", "Passages that answers cite"),
     _command("ctrl+n", "new", "New conversation"),
     _command("ctrl+t", "think", "Fold or unfold"),
     Binding("ctrl+c", "copy_or_stop", "Copy, stop, or clear", id="copy_or_stop", priority=True),

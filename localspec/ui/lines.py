@@ -156,6 +156,11 @@ class Lines:
         for line in stats_lines(self.session.exchange, _WIDTH):
             print(line, file=self.err)
 
+    def show_text(self, title: str, text: str) -> None:
+        """Write a text."""
+        self.tell(title)
+        self._write(f"{text}\n")
+
     def show_lens(self) -> None:
         """Write the last answer with marks around its tokens, and what they mean."""
         exchange = self.session.exchange

@@ -86,6 +86,8 @@ class MainView:
         name = ("not saved · " if session.talk.history.trouble else "") + session.state.line()
         marks = " · system prompt" if session.talk.system else ""
         marks += " · tools" if session.asking.work is not None else ""
+        docs = session.asking.docs
+        marks += f" · docs {docs.name}, ≤ {docs.tokens} tokens" if docs.name else ""
         if session.busy:
             return [f"{name} · answering, Esc stops{marks}", f"{name} · Esc stops", name]
         return [name + marks, name]
@@ -131,10 +133,11 @@ class MainView:
 
     def _items(self, upto: int | None = None) -> list[TranscriptItem]:
         """Return the messages of the conversation, up to one of them or all."""
-        numbers = self._session.talk.numbers()
+        talk = self._session.talk
+        numbers, passages = talk.numbers(), talk.passages
         found = []
-        for each in self._session.talk.messages:
-            found.append(TranscriptItem(each.id, shown(each, numbers.get(each.id))))
+        for each in talk.messages:
+            found.append(TranscriptItem(each.id, shown(each, numbers.get(each.id), passages)))
             if each.id == upto:
                 break
         return found or [TranscriptItem(None, Shown("localspec", WELCOME, kind="greeting"))]

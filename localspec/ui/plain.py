@@ -4,7 +4,6 @@ from collections.abc import Coroutine, Iterable, Iterator
 
 from localspec.errors import LocalspecError
 from localspec.ui import commands
-from localspec.ui.attach import unmatched
 from localspec.ui.lines import Lines
 from localspec.ui.quoted import QUOTES, goes_on, unquoted
 from localspec.ui.shown import ELSEWHERE
@@ -71,7 +70,7 @@ async def _send(front: Lines, text: str) -> None:
         front.session.asking.ask(unquoted(text))
         if elsewhere:
             front.tell(ELSEWHERE)
-        for name in unmatched(text, front.session.folder):
+        for name in front.session.asking.unmatched(text):
             front.tell(f"no file matches {name}: sent as text")
         await front.show_answer()
 

@@ -149,11 +149,17 @@ class ReplyLines:
         return 1
 
     def _tell_figures(self, message: ReplyDone) -> None:
-        last = self.session.talk.messages[-1:]
+        talk = self.session.talk
+        last = talk.messages[-1:]
         answered = last and last[0].message.role == "assistant"
-        note = shown(last[0]).note if answered else message.reply.stop_reason.value
+        note = message.reply.stop_reason.value
+        if answered:
+            note = shown(last[0], passages=talk.passages).note
         if not self.quiet and note:
-            self.tell(f"{note} · seed {message.reply.seed}")
+            *cited, figures = note.splitlines()
+            for each in cited:
+                self.tell(each)
+            self.tell(f"{figures} · seed {message.reply.seed}")
 
 
 def folded(text: str) -> list[str]:

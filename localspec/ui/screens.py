@@ -278,6 +278,10 @@ class Screens:
         """Show the panel of stats, or hide it."""
         self.view.toggle_stats()
 
+    def show_text(self, title: str, text: str) -> None:
+        """Show a text to be read."""
+        self._app.push_screen(TextSheet(title, text))
+
     def show_lens(self) -> None:
         """Show the last answer with the origin of every token."""
         from localspec.ui.lens_sheet import LensSheet  # noqa: PLC0415 - likewise

@@ -12,6 +12,7 @@ from localspec.engine.client import EngineClient
 from localspec.engine.protocol import Counted, Failed, Notice, Ready
 from localspec.errors import UsageError
 from localspec.options import LaunchOptions, ReplyOptions
+from localspec.retrieval.asking import Docs
 from localspec.ui.asking import Asking
 from localspec.ui.engine_state import EngineState, Phase
 from localspec.ui.exchange import Exchange
@@ -46,6 +47,7 @@ class Session:
         folder: what paths in `@path` are relative to.
         own: says how to answer with a model, by its name; None always takes `options`.
         work: carries out calls; None where the models may call nothing.
+        docs: what questions are answered from.
 
     Attributes:
         state: what is known of the engine.
@@ -62,12 +64,13 @@ class Session:
         folder: Path,
         own: Callable[[str], ReplyOptions] | None = None,
         work: "ToolWork | None" = None,
+        docs: Docs | None = None,
     ) -> None:
         self.engine, self.talk, self.folder = engine, talk, folder
         self.state = EngineState()
         self.models = ModelSwitch(engine, self.state, load)
         settings = ChatSettings(options)
-        self.asking = Asking(engine, talk, self.state, self.models, settings, folder, work)
+        self.asking = Asking(engine, talk, self.state, self.models, settings, folder, work, docs)
         self._own = own
         self._counted = 0
         self._resumed = ""

@@ -1,13 +1,15 @@
 """Shown: what a message says on the screen, made from what the history keeps. No Textual."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Literal
 
 from localspec.display import duration_text, reading_text
 from localspec.history.records import StoredMessage
-from localspec.messages import ToolCall, ToolResult
+from localspec.messages import Message, ToolCall, ToolResult
+from localspec.retrieval.citing import NumberedPassage, citations, files_of, passages_in
 from localspec.ui.attach import label
 from localspec.ui.exchange import Exchange
 
@@ -48,23 +50,43 @@ class Shown:
     kind: Kind = "question"
 
 
-def shown(message: StoredMessage, number: int | None = None) -> Shown:
-    """Return what a kept message shows; `number` is that of a question."""
+def shown(
+    message: StoredMessage,
+    number: int | None = None,
+    passages: Mapping[int, NumberedPassage] = MappingProxyType({}),
+) -> Shown:
+    """Return what a kept message shows.
+
+    Args:
+        message: it.
+        number: of a question.
+        passages: of the conversation, which an answer may cite.
+    """
     version = ""
     if len(message.siblings) > 1:
         at = message.siblings.index(message.id) + 1
         version = f" · version {at} of {len(message.siblings)}"
     said = message.message
     if said.role == "user":
-        note = "\n".join(f"+ {label(each)}" for each in said.documents)
+        note = "\n".join(f"+ {each}" for each in attached_lines(said))
         heading = f"You · {number}{version}" if number else f"You{version}"
         return Shown(heading, said.typed, note=note)
     heading = f"{message.model or 'Assistant'}{version}"
     for each in said.parts:
         if isinstance(each, ToolResult):
             return _result(message, each)
-    note = "\n".join(filter(None, [*map(call_line, said.calls), _note(message)]))
+    cited = citations(said.text, passages).lines()
+    note = "\n".join(filter(None, [*cited, *map(call_line, said.calls), _note(message)]))
     return Shown(heading, said.text, said.thinking, note, kind="reply")
+
+
+def attached_lines(said: Message) -> Iterator[str]:
+    """Yield a line for each file and passage that goes with a question, and one for what the passages take."""
+    yield from map(label, files_of(said))
+    passages = passages_in([said])
+    yield from map(str, passages.values())
+    if passages:
+        yield f"passages · ≈ {sum(each.tokens for each in passages.values())} tokens"
 
 
 def call_line(call: ToolCall) -> str:

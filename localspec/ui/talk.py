@@ -8,6 +8,7 @@ from localspec.errors import UsageError
 from localspec.history.archive import History
 from localspec.history.records import StoredMessage
 from localspec.messages import Message, with_results
+from localspec.retrieval.citing import NumberedPassage, passages_in
 
 if TYPE_CHECKING:
     from localspec.toolbox.loop import CarriedOut
@@ -47,6 +48,11 @@ class Talk:
     def number(self) -> int | None:
         """The history's of this conversation; None before the first question, and where nothing is saved."""
         return None if self.history.trouble is not None else self.conversation
+
+    @property
+    def passages(self) -> dict[int, NumberedPassage]:
+        """The passages of the user's files that answers may cite, by their numbers."""
+        return passages_in(each.message for each in self.messages)
 
     def new(self) -> None:
         """Leave this conversation and begin another, with the system prompt of new ones."""
@@ -97,6 +103,11 @@ class Talk:
         )
         self.reload()
         return added
+
+    def before(self, number: int) -> tuple[Message, ...]:
+        """Return what was said before the `number`-th question."""
+        parent = self.question(number).parent
+        return () if parent is None else self.turns(parent)
 
     def say_instead(self, number: int, said: Message) -> int:
         """Ask something else in place of the `number`-th question, in a branch; return its id."""

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from localspec.storage import tree
-from localspec.storage.tree import files_below, fuzzy
+from localspec.storage.tree import files_below, found_below, fuzzy
 from localspec.ui.attach import completions
 
 
@@ -27,9 +27,24 @@ def repository(folder: Path, *settings: str) -> None:
 
 def test_what_git_ignores_is_left_out(folder: Path) -> None:
     repository(folder)
-    assert set(files_below(folder)) == {
-        "src/hello.py", "src/deep/help.md", "readme.txt", ".gitignore", ".env",
-    }  # fmt: skip
+    assert set(files_below(folder)) == {"src/hello.py", "src/deep/help.md", "readme.txt"}
+
+
+def test_a_hidden_file_is_found_only_where_git_tracks_it(folder: Path) -> None:
+    (folder / "src" / ".secret").mkdir()
+    (folder / "src" / ".secret" / "key.txt").write_text("x")
+    repository(folder)
+    subprocess.run(["git", "-C", str(folder), "add", ".gitignore"], check=True)
+    found = found_below(folder)
+    assert ".gitignore" in found
+    assert not {".env", "src/.secret/key.txt"} & set(found)
+
+
+def test_no_more_is_found_than_is_wanted(folder: Path) -> None:
+    for _ in range(2):
+        assert len(found_below(folder, most=2)) == 2
+        assert len(found_below(folder, most=None, within_s=None)) >= 3
+        repository(folder)
 
 
 def test_a_program_that_a_checkout_names_is_not_run(folder: Path) -> None:
@@ -44,7 +59,7 @@ def test_a_program_that_a_checkout_names_is_not_run(folder: Path) -> None:
 def test_without_git_hidden_files_are_left_out(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tree, "_by_git", lambda _: None)
+    monkeypatch.setattr(tree, "_by_git", lambda *_: None)
     assert "build/hello.o" in files_below(folder)
     assert ".env" not in files_below(folder)
 

@@ -1,0 +1,217 @@
+"""What the index finds of a hundred questions (`recall`), and what an index of 10,000 files costs (`many`).
+
+`python -m lab.retrieval.measure recall FOLDER` and `many FOLDER` make what they need in FOLDER where it is not there.
+"""
+
+import argparse
+import json
+import os
+import random
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path, PurePath
+from statistics import mean, median
+
+from lab.retrieval import corpus
+from localspec.retrieval.index import FoundPassage, Index
+from localspec.retrieval.update import Changes, add, update
+
+QUESTIONS = Path(__file__).with_name("questions.tsv")
+_MOST = 20
+_FILES, _CHANGED = 10_000, 100
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A question, and the passage that answers it.
+
+    Args:
+        file: that it is in, relative to the folder of texts.
+        said: words that stand in it.
+        text: what is asked.
+    """
+
+    file: str
+    said: str
+    text: str
+
+    @property
+    def named(self) -> str:
+        """The question of somebody who knows which program or module it is about."""
+        name = PurePath(self.file).stem.replace("-", " ")
+        return f"{name}: {self.text}"
+
+    def is_answered_by(self, found: FoundPassage, folder: Path) -> bool:
+        """Return whether a passage is the known one."""
+        return found.path == folder / self.file and _plain(self.said) in _plain(found.passage.text)
+
+
+def questions() -> list[Question]:
+    """Return all questions."""
+    return [Question(*line.split("\t")) for line in QUESTIONS.read_text().splitlines()]
+
+
+def rank(found: Sequence[FoundPassage], asked: Question, folder: Path) -> int:
+    """Return at which place from 1 on the known passage is found; 0 where it is not."""
+    return next((at for at, each in enumerate(found, 1) if asked.is_answered_by(each, folder)), 0)
+
+
+def recall(folder: Path, *, lists: bool) -> None:
+    """Print the share of questions whose passage is among the first ones."""
+    folder = folder.resolve()
+    if not folder.exists():
+        corpus.make(folder)
+    with (
+        tempfile.TemporaryDirectory() as place,
+        closing(Index(Path(place) / "i" / "x.db", make=True)) as index,
+    ):
+        add(index, [folder])
+        contents = index.contents()
+        print(f"{contents.files} files, {contents.passages} passages")
+        asked = [each for each in questions() if _is_here(each, folder)]
+        for form in ("named", "text"):
+            ranks = [
+                (each, rank(index.search(getattr(each, form), _MOST), each, folder))
+                for each in asked
+            ]
+            for kind in ("man", "python", ""):
+                some = [at for each, at in ranks if each.file.startswith(kind)]
+                shares = (mean(0 < at <= most for at in some) for most in (1, 5, _MOST))
+                print(
+                    f"{form}, {kind or 'all'}: {len(some)} questions; found among the first 1, 5, {_MOST}:",
+                    *(f"{share:.2f}" for share in shares),
+                )
+            for each, at in ranks if lists else ():
+                if not 0 < at <= 5:
+                    print(f"  {at:3} {each.file}: {each.text}")
+
+
+def _is_here(asked: Question, folder: Path) -> bool:
+    """Return whether the text that a question is about is on this machine in the version that was read."""
+    path = folder / asked.file
+    found = path.exists() and _plain(asked.said) in _plain(path.read_text())
+    if not found:
+        print(f"left out, the text is not here: {asked}")
+    return found
+
+
+def make_many(folder: Path, texts: Path) -> None:
+    """Write 10,000 files of paragraphs drawn from real texts, of 1 to 12 KB, in 100 folders."""
+    drawn = random.Random(0)
+    blocks = [
+        each for path in sorted(texts.rglob("*.*")) for each in path.read_text().split("\n\n")
+    ]
+    for number in range(_FILES):
+        path = folder / f"{number % 100:02}" / f"{number}.txt"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        size, said = drawn.randint(1000, 12_000), list[str]()
+        while sum(map(len, said)) < size:
+            said.append(drawn.choice(blocks))
+        path.write_text(f"Notes {number}\n==========\n\n" + "\n\n".join(said))
+
+
+def many(folder: Path) -> None:
+    """Print what an index of 10,000 files takes, each step in a process of its own."""
+    folder = folder.resolve()
+    texts = folder / "texts"
+    if not folder.exists():
+        corpus.make(texts)
+        make_many(folder / "many", texts)
+    total = sum(each.stat().st_size for each in (folder / "many").rglob("*.txt"))
+    print(f"{_FILES} files, {total / 1e6:.0f} MB")
+    with tempfile.TemporaryDirectory() as place:
+        database = Path(place) / "i" / "x.db"
+        first = _in_process(database, "add", str(folder / "many"))
+        _print("index", first)
+        again = [_in_process(database, "update") for _ in range(3)]
+        _print("nothing changed", min(again, key=lambda each: each["seconds"]))
+        ratios = []
+        for turn in range(3):
+            for number in range(turn, _FILES, _FILES // _CHANGED):
+                with (folder / "many" / f"{number % 100:02}" / f"{number}.txt").open("a") as file:
+                    file.write(f"\n\nadded in turn {turn}\n")
+            changed = _in_process(database, "update")
+            ratios.append(changed["seconds"] / first["seconds"])
+            _print("1 % changed", changed)
+        print(f"1 % changed: {median(ratios):.1%} of the time of the first index")
+        asked = _in_process(database, "search")
+        print(
+            f"a query: median {asked['median_ms']:.1f} ms, 95 % {asked['p95_ms']:.1f} ms, most {asked['most_ms']:.1f} ms"
+        )
+
+
+def _print(what: str, figures: dict[str, float]) -> None:
+    shown = ", ".join(f"{name} {value:g}" for name, value in figures.items())
+    print(f"{what}: {shown}")
+
+
+def _in_process(*words: str | Path) -> dict[str, float]:
+    command = [sys.executable, "-m", "lab.retrieval.measure", "--step", *map(str, words)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    figures: dict[str, float] = json.loads(done.stdout)
+    return figures
+
+
+def step(words: Sequence[str]) -> dict[str, float]:
+    """Do one step of `many` and return its figures."""
+    with closing(Index(Path(words[0]), make=True)) as index:
+        begun_s = time.perf_counter()
+        if words[1] == "search":
+            return _searched(index)
+        changes: Changes = add(index, [Path(words[2])]) if words[1] == "add" else update(index)
+        taken_s = time.perf_counter() - begun_s
+        contents = index.contents()
+    return {
+        "seconds": round(taken_s, 2),
+        "added": changes.added,
+        "changed": changes.changed,
+        "passages": contents.passages,
+        "megabytes": contents.size_bytes // 1_000_000,
+        "resident_megabytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1000,
+    }
+
+
+def _searched(index: Index) -> dict[str, float]:
+    times = []
+    for each in questions():
+        begun_s = time.perf_counter()
+        index.search(each.text, 5)
+        times.append(1e3 * (time.perf_counter() - begun_s))
+    times.sort()
+    return {
+        "median_ms": median(times),
+        "p95_ms": times[int(0.95 * len(times))],
+        "most_ms": times[-1],
+    }
+
+
+def _plain(text: str) -> str:
+    """Return a text without its layout: blanks of any number, and the bars at the margin of Python's help."""
+    return " ".join(text.replace("|", " ").casefold().split())
+
+
+def main() -> None:
+    """Measure."""
+    if sys.argv[1:2] == ["--step"]:
+        print(json.dumps(step(sys.argv[2:])))
+        return
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("what", choices=("recall", "many"))
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--list", action="store_true", help="print what is not found")
+    arguments = parser.parse_args()
+    os.environ.setdefault("PYTHONHASHSEED", "0")
+    if arguments.what == "recall":
+        recall(arguments.folder, lists=arguments.list)
+    else:
+        many(arguments.folder)
+
+
+if __name__ == "__main__":
+    main()

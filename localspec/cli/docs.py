@@ -1,0 +1,67 @@
+"""`--docs`: the index that a verb answers from, and what an answer cites."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from localspec.cli.completions import complete_indexes
+from localspec.messages import Message
+from localspec.retrieval import LEAST_TOKENS, USUAL_TOKENS
+
+if TYPE_CHECKING:
+    from localspec.retrieval.asking import Docs
+
+Function = Callable[..., Any]
+
+
+def docs_options(command: Function) -> Function:
+    """Add `--docs` and `--docs-tokens` to a command."""
+    command = click.option(
+        "--docs-tokens",
+        type=click.IntRange(LEAST_TOKENS),
+        default=USUAL_TOKENS,
+        metavar="N",
+        help=f"Most tokens that passages of one question may take. Default: {USUAL_TOKENS}.",
+    )(command)
+    return click.option(
+        "--docs",
+        metavar="NAME",
+        shell_complete=complete_indexes,
+        help="Answer from an index of your files (`localspec index`), with citations.",
+    )(command)
+
+
+def docs_of(flags: Mapping[str, Any]) -> "Docs":
+    """Return what questions are answered from.
+
+    Raises:
+        UsageError: there is no such index.
+        LocalspecError: it cannot be read.
+    """
+    from localspec.retrieval.asking import Docs  # noqa: PLC0415 - not for --help
+
+    return Docs(flags["docs"] or "", flags["docs_tokens"]).check()
+
+
+def cited_lines(text: str, messages: Sequence[Message]) -> Iterator[str]:
+    """Yield what an answer cites, for people."""
+    from localspec.retrieval.citing import citations, passages_in  # noqa: PLC0415 - likewise
+
+    return citations(text, passages_in(messages)).lines()
+
+
+def cited_json(text: str, messages: Sequence[Message]) -> dict[str, Any]:
+    """Return the passages of a conversation, and what an answer cites; nothing where it has none."""
+    from localspec.retrieval.citing import citations, passages_in  # noqa: PLC0415 - likewise
+
+    known = passages_in(messages)
+    if not known:
+        return {}
+    found = citations(text, known)
+    cited = {each.number for each in found.passages}
+    passages = [
+        {"number": each.number, "where": each.where, "cited": each.number in cited}
+        for each in known.values()
+    ]
+    return {"passages": passages, "unknown_citations": list(found.unknown)}

@@ -1,0 +1,208 @@
+"""`localspec index`: files of yours, made into passages that are found by their words."""
+
+import json
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from localspec.cli.completions import complete_indexes
+from localspec.cli.redrawn_line import RedrawnLine
+from localspec.display import printable, printable_line
+from localspec.errors import UsageError
+
+if TYPE_CHECKING:
+    from localspec.retrieval.index import Index
+    from localspec.retrieval.update import Changes
+
+_REDRAWN_S = 0.1
+_SHOWN_UNREAD = 5
+_SHOWN_CHARS = 300
+_JSON = click.option("--json", "json_", is_flag=True, help="Print JSON.")
+_NAME = click.option(
+    "-n",
+    "--name",
+    metavar="NAME",
+    shell_complete=complete_indexes,
+    help="Name of the index. Default: that of the folder, or the only one there is.",
+)
+
+
+@click.group()
+def index() -> None:
+    """Index files of yours, to find passages in them and to ask about them.
+
+    Text, Markdown, code, HTML, DOCX, and PDF if pypdf is installed. Nothing leaves this machine.
+    """
+
+
+@index.command()
+@click.argument(
+    "paths",
+    nargs=-1,
+    required=True,
+    metavar="FOLDERS|FILES...",
+    type=click.Path(exists=True, path_type=Path),
+)
+@_NAME
+def add(paths: tuple[Path, ...], name: str | None) -> None:
+    """Add FOLDERS and FILES to an index, and bring all of it up to date.
+
+    Hidden files, links, what git ignores and what is no text is left out of folders.
+    """
+    from localspec.retrieval.index import made, name_for  # noqa: PLC0415 - sqlite3, and all that reads files
+    from localspec.retrieval.update import add as added  # noqa: PLC0415
+
+    first = paths[0].resolve()
+    name = name or name_for(first if first.is_dir() else first.parent)
+    with closing(made(name)) as opened, _reporting() as report:
+        changes = added(opened, paths, report)
+        _tell(name, opened, changes)
+
+
+@index.command()
+@click.argument("name", required=False, shell_complete=complete_indexes)
+def update(name: str | None) -> None:
+    """Bring index NAME, or the only one, up to date with its files."""
+    from localspec.retrieval.update import update as updated  # noqa: PLC0415 - likewise
+
+    with _opened(name) as (its_name, opened), _reporting() as report:
+        _tell(its_name, opened, updated(opened, report))
+
+
+@index.command()
+@click.argument("name", required=False, shell_complete=complete_indexes)
+@_JSON
+def status(name: str | None, json_: bool) -> None:
+    """Show what is in index NAME, or in all of them."""
+    from localspec.retrieval.index import index_names  # noqa: PLC0415 - likewise
+    from localspec.storage.files import size_text  # noqa: PLC0415
+    from localspec.storage.paths import brief  # noqa: PLC0415
+
+    documents = []
+    for each in index_names() if name is None else [name]:
+        with _opened(each) as (_, opened):
+            found = opened.contents()
+        documents.append(
+            {
+                "name": each,
+                "files": found.files,
+                "passages": found.passages,
+                "bytes": found.size_bytes,
+                "added": [str(root) for root in found.roots],
+            }
+        )
+        if not json_:
+            roots = printable(", ".join(map(brief, found.roots)))
+            click.echo(
+                f"{each}: {found.files} files, {found.passages} passages, {size_text(found.size_bytes)}; {roots}"
+            )
+    if json_:
+        click.echo(json.dumps(documents, indent=2))
+    elif not documents:
+        click.echo("no index yet: `localspec index add FOLDER` makes one", err=True)
+
+
+@index.command()
+@click.argument("words", nargs=-1, required=True)
+@_NAME
+@click.option(
+    "-k",
+    "--max",
+    "most",
+    type=click.IntRange(1, 100),
+    default=5,
+    help="Most passages to print. Default: 5.",
+)
+@_JSON
+def search(words: tuple[str, ...], name: str | None, most: int, json_: bool) -> None:
+    """Print the passages that fit WORDS best, the best first."""
+    from localspec.retrieval.reading import place  # noqa: PLC0415 - likewise
+    from localspec.storage.paths import brief  # noqa: PLC0415
+
+    with _opened(name) as (_, opened):
+        found = opened.search(" ".join(words), most)
+    if json_:
+        documents = [
+            {
+                "path": str(each.path),
+                "first": each.passage.first,
+                "last": each.passage.last,
+                "heading": each.passage.heading,
+                "text": each.passage.text,
+                "score": each.score,
+            }
+            for each in found
+        ]
+        click.echo(json.dumps(documents, indent=2))
+        return
+    if not found:
+        click.echo("nothing matches", err=True)
+    for each in found:
+        where = place(brief(each.path), each.passage.first, each.passage.last)
+        heading = f"  {printable_line(each.passage.heading)}" if each.passage.heading else ""
+        click.echo(click.style(printable(where), bold=True) + heading)
+        click.echo(f"    {printable_line(each.passage.text)[:_SHOWN_CHARS]}")
+
+
+@index.command()
+@click.argument("name", shell_complete=complete_indexes)
+def rm(name: str) -> None:
+    """Remove index NAME; the files themselves stay."""
+    from localspec.retrieval.index import removed  # noqa: PLC0415 - likewise
+
+    removed(name)
+    click.echo(f"localspec: {name} is removed", err=True)
+
+
+@contextmanager
+def _opened(name: str | None) -> Iterator[tuple[str, "Index"]]:
+    """Open an index; without a name, the only one."""
+    from localspec.retrieval.index import index_names, opened  # noqa: PLC0415 - likewise
+
+    if name is None:
+        names = index_names()
+        if len(names) > 1:
+            raise UsageError(f"there are several indexes: name one of {', '.join(names)}")
+        name = names[0] if names else "docs"
+    with closing(opened(name)) as found:
+        yield name, found
+
+
+@contextmanager
+def _reporting() -> Iterator[Callable[["Changes"], None]]:
+    """Yield what draws how far an update is."""
+    line, drawn_s = RedrawnLine(enabled=True), 0.0
+
+    def report(changes: "Changes") -> None:
+        nonlocal drawn_s
+        if line.drawn and time.monotonic() - drawn_s > _REDRAWN_S:
+            line.draw(f"indexing {changes.seen} of {changes.total} files")
+            drawn_s = time.monotonic()
+
+    try:
+        yield report
+    finally:
+        line.clear()
+
+
+def _tell(name: str, opened: "Index", changes: "Changes") -> None:
+    found = opened.contents()
+    parts = {"added": changes.added, "changed": changes.changed, "removed": changes.removed}
+    parts["without text"] = changes.not_text
+    news = ", ".join(f"{count} {what}" for what, count in parts.items() if count)
+    click.echo(
+        f"localspec: {name}: {found.files} files, {found.passages} passages ({news or 'nothing changed'})",
+        err=True,
+    )
+    if sys.stderr.isatty():
+        click.echo(f"localspec: ask with `localspec run --docs {name}`", err=True)
+    for path, why in changes.unread[:_SHOWN_UNREAD]:
+        click.echo(f"localspec: left out {printable(path)}: {why}", err=True)
+    if len(changes.unread) > _SHOWN_UNREAD:
+        more = len(changes.unread) - _SHOWN_UNREAD
+        click.echo(f"localspec: and {more} more", err=True)

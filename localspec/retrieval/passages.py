@@ -1,0 +1,247 @@
+"""Passages: a text cut where its author cut it: at headings, at definitions, at blank lines. Knows no file."""
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from itertools import pairwise
+
+USUAL_CHARS, _MOST_CHARS, _LEAST_CHARS = 1200, 1600, 300
+"""Of a passage: as long as short parts are joined, at most, and so short that the next section is joined to it."""
+_MOST_HEADING = 200
+
+# Words that stand before the name of what is defined, in the languages that begin a definition with one.
+_DEFINES = (
+    "class|def|enum|fn|func|function|impl|interface|macro_rules!|mod|module|namespace|object|package|proc|protocol"
+    "|record|struct|sub|trait|type|union"
+)
+_BEFORE = "abstract|async|const|data|declare|default|export|final|inline|internal|local|open|override|partial|private|protected|pub|public|sealed|static|unsafe|virtual"
+_DEFINITION = re.compile(
+    rf"(?P<indent>[ \t]*)(?:(?:{_BEFORE})(?:\([\w:]+\))?[ \t]+)*(?:{_DEFINES})[ \t]+(?P<name>[^\s(:{{<]+)"
+)
+# C, C++, Java: a type, a name, and an opening bracket at the beginning of a line.
+_C_FUNCTION = re.compile(
+    r"(?!(?:assert|await|case|del|elif|else|for|if|raise|return|switch|throw|while|with|yield)\b)"
+    r"[A-Za-z_][\w:<>,*& \t]*[ \t*&]([A-Za-z_~][\w:~]*)\([^;]*$"
+)
+_ABOVE_DEFINITION = ("@", "#", "//", "/*", "*", "--", ";;")
+_MARKDOWN = re.compile(r"(#{1,6})[ \t]+(.*?)[ \t#]*$")
+_FENCE = re.compile(r"[ \t]*(```|~~~)")
+_UNDERLINE = re.compile(r"([=\-~^*+])\1{2,}[ \t]*$")
+_LEVELS = "=*-~^+"  # of underlines, the highest first
+_CAPITALS = re.compile(r"[A-Z][A-Z0-9 ,/&()'_-]{2,59}$")
+_SUBHEADING = re.compile(r" {2,4}\S.{0,58}$")
+
+
+class Kind(Enum):
+    """What shows where the parts of a text begin."""
+
+    MARKDOWN = "markdown"
+    CODE = "code"
+    TEXT = "text"
+    """Underlined headings, and those in capitals at the margin, as manuals have them."""
+
+
+@dataclass(frozen=True, slots=True)
+class NumberedLine:
+    """A line, and its number in the file: of a line, a page or a paragraph, from 1 on."""
+
+    number: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Passage:
+    """A part of a text.
+
+    Args:
+        first: number of its first line; see `NumberedLine`.
+        last: of its last one.
+        heading: what it stands under, the outermost first, separated by ` > `; may be empty.
+        text: what it says, headings included.
+    """
+
+    first: int
+    last: int
+    heading: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Mark:
+    """A heading, or a definition: where its part begins, how deep it is, and its name."""
+
+    at: int
+    level: int
+    name: str
+
+
+def passages(lines: Sequence[NumberedLine], kind: Kind) -> list[Passage]:
+    """Cut a text into passages of about `USUAL_CHARS`; blank ends and blank passages are left out.
+
+    Headings and definitions come first: two are in one passage only where the first is short. What is longer than a
+    passage is cut before inner definitions, then at blank lines, then between lines.
+    """
+    lines = [piece for line in lines for piece in _short(line)]
+    marks = list(_MARKS[kind](lines))
+    cut: list[Passage] = []
+    for start, end, trail in _sections(len(lines), marks):
+        for part in _parts(lines[start:end]):
+            said = [each for each in part if each.text.strip()]
+            if said:
+                text = "\n".join(each.text for each in part).strip("\n")
+                cut.append(
+                    Passage(
+                        said[0].number, said[-1].number, " > ".join(trail)[:_MOST_HEADING], text
+                    )
+                )
+    return list(_joined(cut))
+
+
+def _short(line: NumberedLine) -> Iterator[NumberedLine]:
+    """Cut a line that is longer than a passage."""
+    for at in range(0, max(len(line.text), 1), _MOST_CHARS):
+        yield NumberedLine(line.number, line.text[at : at + _MOST_CHARS])
+
+
+def _sections(count: int, marks: Sequence[_Mark]) -> Iterator[tuple[int, int, list[str]]]:
+    """Yield where each section begins and ends, and the headings that it stands under, its own last."""
+    trail: list[_Mark] = []
+    starts = [_Mark(0, 0, ""), *marks, _Mark(count, 0, "")]
+    for mark, following in pairwise(starts):
+        if mark.name:
+            trail = [each for each in trail if each.level < mark.level] + [mark]
+        if following.at > mark.at:
+            yield mark.at, following.at, [each.name for each in trail]
+
+
+def _parts(lines: list[NumberedLine]) -> list[list[NumberedLine]]:
+    """Cut a section that is longer than a passage, at blank lines where it can be."""
+    if _size(lines) <= _MOST_CHARS:
+        return [lines]
+    blocks: list[list[NumberedLine]] = [[]]
+    for line in lines:
+        blank = not line.text.strip()
+        if not blank and blocks[-1] and not blocks[-1][-1].text.strip():
+            blocks.append([])
+        blocks[-1].append(line)
+    pieces = [piece for block in blocks for piece in _by_lines(block)]
+    parts: list[list[NumberedLine]] = [[]]
+    filled = 0
+    for piece in pieces:
+        size = _size(piece)
+        if parts[-1] and filled + size > USUAL_CHARS:
+            parts.append([])
+            filled = 0
+        parts[-1] += piece
+        filled += size
+    return parts
+
+
+def _by_lines(block: list[NumberedLine]) -> Iterator[list[NumberedLine]]:
+    """Cut a block without blank lines where it is longer than a passage."""
+    if _size(block) <= _MOST_CHARS:
+        yield block
+        return
+    piece: list[NumberedLine] = []
+    for line in block:
+        if piece and _size(piece) + len(line.text) > USUAL_CHARS:
+            yield piece
+            piece = []
+        piece.append(line)
+    yield piece
+
+
+def _size(lines: Iterable[NumberedLine]) -> int:
+    return sum(len(each.text) + 1 for each in lines)
+
+
+def _joined(cut: Iterable[Passage]) -> Iterator[Passage]:
+    """Join what is short with what follows it, as far as a passage goes."""
+    last: Passage | None = None
+    for each in cut:
+        if last is None:
+            last = each
+        elif len(last.text) < _LEAST_CHARS and len(last.text) + len(each.text) <= USUAL_CHARS:
+            heading = _common(last.heading, each.heading)
+            last = Passage(last.first, each.last, heading, f"{last.text}\n\n{each.text}")
+        else:
+            yield last
+            last = each
+    if last is not None:
+        yield last
+
+
+def _common(first: str, second: str) -> str:
+    """Return the heading of two sections in one passage: both, where neither stands under the other."""
+    if second.startswith(first):
+        return second
+    if first.startswith(second):
+        return first
+    shared = first.split(" > ")
+    while not second.startswith(start := "".join(f"{each} > " for each in shared)):
+        shared.pop()
+    return f"{first} · {second.removeprefix(start)}"[:_MOST_HEADING]
+
+
+def _in_markdown(lines: Sequence[NumberedLine]) -> Iterator[_Mark]:
+    fence = ""
+    for at, line in enumerate(lines):
+        found = _FENCE.match(line.text)
+        if found and fence in {"", found[1]}:
+            fence = "" if fence else found[1]
+        if fence:
+            continue
+        heading = _MARKDOWN.match(line.text)
+        if heading and heading[2]:
+            yield _Mark(at, len(heading[1]), heading[2])
+        elif _is_underlined(lines, at) and lines[at + 1].text[0] in "=-":
+            yield _Mark(at, 1 if lines[at + 1].text[0] == "=" else 2, line.text.strip())
+
+
+def _in_code(lines: Sequence[NumberedLine]) -> Iterator[_Mark]:
+    for at, line in enumerate(lines):
+        found = _DEFINITION.match(line.text)
+        if found:
+            indent, name = len(found["indent"].expandtabs(4)), found["name"]
+        elif function := _C_FUNCTION.match(line.text):
+            indent, name = 0, function[1]
+        else:
+            continue
+        start = at
+        while start and lines[start - 1].text.strip().startswith(_ABOVE_DEFINITION):
+            start -= 1
+        yield _Mark(start, 1 + indent, name)
+
+
+def _in_text(lines: Sequence[NumberedLine]) -> Iterator[_Mark]:
+    for at, line in enumerate(lines):
+        if _is_underlined(lines, at):
+            yield _Mark(at, 1 + _LEVELS.index(lines[at + 1].text[0]), line.text.strip())
+        elif _CAPITALS.match(line.text) and (at == 0 or not lines[at - 1].text.strip()):
+            yield _Mark(at, 1, line.text.strip())
+        elif _SUBHEADING.match(line.text) and _stands_over(lines, at):
+            yield _Mark(at, len(_LEVELS) + 1, line.text.strip())
+
+
+def _is_underlined(lines: Sequence[NumberedLine], at: int) -> bool:
+    text = lines[at].text.strip()
+    if at + 1 == len(lines) or not text or not any(each.isalnum() for each in text):
+        return False
+    below = lines[at + 1].text
+    return bool(_UNDERLINE.match(below)) and len(below.rstrip()) >= min(len(text), 8)
+
+
+def _stands_over(lines: Sequence[NumberedLine], at: int) -> bool:
+    """Return whether a line that is set in a little stands alone over others that are set in further."""
+    if at == 0 or at + 1 == len(lines) or lines[at - 1].text.strip():
+        return False
+    text, below = lines[at].text, lines[at + 1].text
+    return len(below) - len(below.lstrip()) > len(text) - len(text.lstrip()) + 2
+
+
+_MARKS: dict[Kind, Callable[[Sequence[NumberedLine]], Iterator[_Mark]]] = {
+    Kind.MARKDOWN: _in_markdown,
+    Kind.CODE: _in_code,
+    Kind.TEXT: _in_text,
+}

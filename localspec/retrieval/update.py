@@ -1,0 +1,211 @@
+"""Update: an index is brought up to date with its files, a batch of them in each transaction.
+
+What is killed meanwhile has done whole batches; the next update goes on behind them.
+"""
+
+import hashlib
+import os
+import stat
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from localspec.errors import UsageError
+from localspec.retrieval.index import Index, KnownFile
+from localspec.retrieval.passages import Passage, passages
+from localspec.retrieval.reading import NotText, Unreadable, most_bytes, read
+from localspec.storage.files import read_bounded
+from localspec.storage.paths import config_dir, data_dir, shown
+from localspec.storage.tree import found_below, is_hidden
+
+_BATCH_FILES, _BATCH_BYTES, _BATCH_S = 200, 4 << 20, 2.0
+# A file may be written again within one tick of its file system's clock.
+_TICK_NS = 100_000_000
+
+
+@dataclass(slots=True)
+class Changes:
+    """What an update did, as it goes on.
+
+    Args:
+        total: files that belong in the index.
+        seen: of them, so far.
+        added: files that were not in it.
+        changed: files that were in it with another content.
+        same: files that were in it as they are.
+        removed: files that are gone, or do not belong in it any more.
+        not_text: files of folders that hold no text.
+        unread: files whose text cannot be had, and why.
+    """
+
+    total: int = 0
+    seen: int = 0
+    added: int = 0
+    changed: int = 0
+    same: int = 0
+    removed: int = 0
+    not_text: int = 0
+    unread: list[tuple[str, str]] = field(default_factory=list)
+
+
+def add(
+    index: Index, paths: Sequence[Path], report: Callable[[Changes], None] = lambda _: None
+) -> Changes:
+    """Add files and folders to an index, and bring all of it up to date; see `update`.
+
+    Raises:
+        UsageError: one of them is not there, or has no text.
+    """
+    named = [each.resolve() for each in paths]
+    for each in named:
+        if not each.exists():
+            raise UsageError(f"{shown(each)} is not there: check the path")
+        if each.is_file():
+            try:
+                read(each.name, _content(each))
+            except (OSError, Unreadable) as error:
+                raise UsageError(
+                    f"{shown(each)} cannot be indexed ({_reason(error)}): leave it out"
+                ) from error
+    index.add_roots(named)
+    return update(index, report)
+
+
+def update(index: Index, report: Callable[[Changes], None] = lambda _: None) -> Changes:
+    """Bring an index up to date with its files.
+
+    Of folders, hidden files, links, what git ignores, and what is no text is left out. A file whose size and time of change are as
+    they were is not read; one that is read and has the same sha256 is not cut anew.
+
+    Args:
+        index: the index.
+        report: is told how far it has come, after each file.
+
+    Raises:
+        LocalspecError: the index cannot be written.
+    """
+    changes = Changes()
+    wanted, known = dict(_wanted(index.roots())), index.known()
+    changes.total = len(wanted)
+    gone = [each for each in known if each not in wanted]
+    changes.removed = len(gone)
+    with index.writing():
+        for path in gone:
+            index.remove(path)
+    for batch in _batches(_looked_at(wanted, known, changes, report)):
+        with index.writing():
+            for each in batch:
+                if each.known is None:
+                    index.remove(each.path)
+                elif each.passages is None:
+                    index.touch(each.path, each.known.changed_ns)
+                else:
+                    index.put(each.path, each.known, wanted[each.path], each.passages)
+    return changes
+
+
+@dataclass(frozen=True, slots=True)
+class _Work:
+    """What is to be written of a file.
+
+    Args:
+        path: the file.
+        known: what is known of it now; None where it has no text any more.
+        passages: of it; None where only the time of its change is another.
+    """
+
+    path: str
+    known: KnownFile | None
+    passages: list[Passage] | None = None
+
+
+def _looked_at(
+    wanted: Iterable[str],
+    known: Mapping[str, KnownFile],
+    changes: Changes,
+    report: Callable[[Changes], None],
+) -> Iterator[_Work]:
+    """Yield what is to be written."""
+    for path in wanted:
+        changes.seen += 1
+        before = known.get(path)
+        try:
+            work = _looked_at_one(Path(path), before)
+        except (OSError, Unreadable) as error:
+            if isinstance(error, NotText):
+                changes.not_text += 1
+            else:
+                changes.unread.append((path, _reason(error)))
+            work = _Work(path, None) if before else None
+        else:
+            changes.same += before is not None and (work is None or work.passages is None)
+            changes.added += before is None
+            changes.changed += bool(before and work and work.passages is not None)
+        report(changes)
+        if work is not None:
+            yield work
+
+
+def _looked_at_one(path: Path, before: KnownFile | None) -> _Work | None:
+    """Return what is to be written of a file; None where nothing is.
+
+    Raises:
+        OSError: it cannot be read.
+        Unreadable: it has no text.
+    """
+    found, now_ns = path.stat(), time.time_ns()
+    if before and (before.size, before.changed_ns) == (found.st_size, found.st_mtime_ns):
+        return None
+    content = _content(path)
+    settled = found.st_mtime_ns < now_ns - _TICK_NS
+    known = KnownFile(
+        len(content), found.st_mtime_ns if settled else 0, hashlib.sha256(content).digest()
+    )
+    if before and before.sha256 == known.sha256:
+        return _Work(str(path), known)
+    return _Work(str(path), known, passages(*read(path.name, content)))
+
+
+def _batches(work: Iterable[_Work]) -> Iterator[list[_Work]]:
+    """Join what is to be written, as much as is held in memory and may be lost by a kill."""
+    batch: list[_Work] = []
+    size, begun_s = 0, time.monotonic()
+    for each in work:
+        batch.append(each)
+        size += each.known.size if each.known else 0
+        waited_s = time.monotonic() - begun_s
+        if len(batch) >= _BATCH_FILES or size >= _BATCH_BYTES or waited_s > _BATCH_S:
+            yield batch
+            batch, size, begun_s = [], 0, time.monotonic()
+    if batch:
+        yield batch
+
+
+def _wanted(roots: Sequence[Path]) -> Iterator[tuple[str, str]]:
+    """Yield the files that belong in an index, each with its name: that of what was added, and the path in it."""
+    own = tuple(f"{each.resolve()}/" for each in (data_dir(), config_dir()))
+    for root in roots:
+        if root.is_file():
+            yield str(root), root.name
+            continue
+        for name in sorted(found_below(root, most=None, within_s=None)):
+            path = f"{root}/{name}"
+            if not is_hidden(name) and not path.startswith(own) and _is_plain(path):
+                yield path, f"{root.name}/{name}"
+
+
+def _is_plain(path: str) -> bool:
+    """Return whether there is a file, and no link to one."""
+    try:
+        return stat.S_ISREG(os.lstat(path).st_mode)
+    except OSError:  # gone meanwhile
+        return False
+
+
+def _content(path: Path) -> bytes:
+    return read_bounded(path, most_bytes(path.name))
+
+
+def _reason(error: Exception) -> str:
+    return getattr(error, "strerror", None) or str(error)

@@ -1,0 +1,62 @@
+"""`localspec run --docs` on real weights: passages in, citations out."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.cli.command import PLAIN, assert_one_complaint, localspec
+
+pytestmark = [pytest.mark.weights, pytest.mark.usefixtures("smollm2_path")]
+# What it says is prescribed: which passages it cites is what is tested, not how clever a small model is.
+SAYS = ("run", *PLAIN, "--regex", r"Tea \[1\], water \[5\]")
+CITED = "Tea [1], water [5]"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("notes")
+    (folder / "tea.md").write_text(
+        "# Tea\n\nGreen tea is brewed at 71 degrees for three minutes.\n"
+    )
+    (folder / "coffee.md").write_text("# Coffee\n\nEspresso needs nine bars of pressure.\n")
+    return folder
+
+
+@pytest.fixture
+def data(folder: Path, tmp_path: Path, smollm2_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A data directory with an index; the model is named by its path."""
+    monkeypatch.setenv("LOCALSPEC_DATA_DIR", str(tmp_path / "data"))
+    monkeypatch.chdir(folder)
+    assert localspec("index", "add", ".", "-n", "notes").code == 0
+    return tmp_path / "data"
+
+
+@pytest.mark.usefixtures("data")
+def test_an_answer_has_its_passages_and_what_it_cites(smollm2_path: Path) -> None:
+    asked = ("At how many degrees is green tea brewed?", "--target", str(smollm2_path))
+    done = localspec(*SAYS, "--json", "--docs", "notes", *asked)
+    assert done.code == 0, done.err
+    found = json.loads(done.out)
+    assert found["text"] == CITED
+    assert found["passages"] == [{"number": 1, "where": "tea.md:1-3", "cited": True}]
+    assert found["unknown_citations"] == [5]
+
+
+@pytest.mark.usefixtures("data")
+def test_an_index_is_named_for_one_question_and_citations_are_told(smollm2_path: Path) -> None:
+    done = localspec(*SAYS, "@notes How many bars?", "--target", str(smollm2_path))
+    assert (done.code, done.out) == (0, f"{CITED}\n"), done.err
+    cited, unknown, figures = done.err.splitlines()[-3:]
+    assert cited == "localspec: [1] coffee.md:1-3"
+    assert unknown == "localspec: [5] names no passage"
+    assert "tokens" in figures
+
+
+def test_an_index_that_is_not_there_is_complained_of(data: Path) -> None:
+    complaint = localspec(*SAYS, "--docs", "nothing", "Hello")
+    assert_one_complaint(complaint, 2)
+    assert "choose one of notes" in complaint.err
+    complaint = localspec("run", "--docs", "notes", "--raw", "Hello")
+    assert_one_complaint(complaint, 2)
+    assert data.exists()

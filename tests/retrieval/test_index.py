@@ -1,0 +1,218 @@
+"""What is in an index, and stays so, whatever happens to its files and to whoever writes it."""
+
+import os
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from localspec.errors import LocalspecError, UsageError
+from localspec.retrieval import index as indexes
+from localspec.retrieval.index import Index, made, opened, removed
+from localspec.retrieval.update import Changes, add, update
+from tests.retrieval.documents import docx, pdf
+
+OLD_NS = 1_700_000_000_000_000_000
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    folder = tmp_path / "notes"
+    for name, text in {
+        "tea.md": "# Tea\n\nGreen tea is brewed at eighty degrees.",
+        "deep/coffee.txt": "Espresso needs nine bars of pressure.",
+        "code.py": "def percolate(water):\n    return water",
+        ".env": "TOKEN=percolate",
+        "picture.png": "\0\1",
+    }.items():
+        write(folder / name, text)
+    return folder
+
+
+def write(path: Path, text: str, changed_ns: int = OLD_NS) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    os.utime(path, ns=(changed_ns, changed_ns))
+
+
+@pytest.fixture
+def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Index]:
+    monkeypatch.setenv("LOCALSPEC_DATA_DIR", str(tmp_path / "data"))
+    with closing(made("notes")) as index:
+        yield index
+
+
+def figures(changes: Changes) -> tuple[int, int, int, int]:
+    return changes.added, changes.changed, changes.same, changes.removed
+
+
+def names(index: Index, question: str) -> list[str]:
+    return [each.path.name for each in index.search(question, 5)]
+
+
+def assert_sound(path: Path) -> None:
+    with closing(sqlite3.connect(path)) as database:
+        assert database.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+        # The words agree with the passages that they were taken from.
+        database.execute("INSERT INTO word(word, rank) VALUES ('integrity-check', 1)")
+
+
+def test_passages_are_found_by_words_names_and_headings(index: Index, folder: Path) -> None:
+    assert figures(add(index, [folder])) == (3, 0, 0, 0)
+    (found,) = index.search("At how many degrees do I brew green tea?", 5)
+    assert (found.path, found.passage.first, found.passage.last) == (folder / "tea.md", 1, 3)
+    assert found.passage.heading == "Tea"
+    assert names(index, "pressure of an ESPRESSO") == ["coffee.txt"]
+    assert names(index, "the coffees") == ["coffee.txt"]
+    assert names(index, "percolate") == ["code.py"], "nothing hidden"
+    assert index.search("", 5) == index.search('"*(', 5) == index.search("zzz", 5) == []
+    assert names(index, "what is it?") == ["tea.md"], (
+        "where nothing else is asked, such words count"
+    )
+
+
+def test_only_what_changed_is_read_again(index: Index, folder: Path) -> None:
+    add(index, [folder])
+    assert figures(update(index)) == (0, 0, 3, 0)
+    write(folder / "tea.md", "Black tea is brewed at ninety degrees.", OLD_NS + 1)
+    (folder / "code.py").unlink()
+    write(folder / "new.txt", "Cocoa")
+    write(folder / "deep/coffee.txt", "Espresso needs nine bars of pressure.", OLD_NS + 5)
+    assert figures(update(index)) == (1, 1, 1, 1)
+    assert names(index, "green") == names(index, "percolate") == []
+    assert names(index, "black ninety") == ["tea.md"]
+    (folder / "deep/coffee.txt").chmod(0)
+    assert figures(update(index)) == (0, 0, 3, 0), "what seems unchanged is not even opened"
+    assert_sound(index.path)
+
+
+def test_a_change_within_a_tick_of_the_clock_is_seen(index: Index, folder: Path) -> None:
+    (folder / "tea.md").write_text("aaaa")
+    now = (folder / "tea.md").stat()
+    add(index, [folder])
+    (folder / "tea.md").write_text("bbbb")
+    os.utime(folder / "tea.md", ns=(now.st_atime_ns, now.st_mtime_ns))
+    update(index)
+    assert names(index, "bbbb") == ["tea.md"]
+
+
+def test_what_has_no_text_any_more_is_not_found(index: Index, folder: Path) -> None:
+    add(index, [folder])
+    (folder / "tea.md").write_bytes(b"\0\0")
+    assert update(index).not_text == 2
+    assert names(index, "tea") == []
+
+
+def test_what_git_ignores_is_left_out_and_so_are_links(index: Index, folder: Path) -> None:
+    subprocess.run(["git", "-C", str(folder), "init", "-q"], check=True)
+    (folder / ".gitignore").write_text("deep/\n")
+    (folder.parent / "secret.txt").write_text("secret")
+    (folder / "link.txt").symlink_to(folder.parent / "secret.txt")
+    add(index, [folder])
+    assert names(index, "espresso") == names(index, "secret") == names(index, "deep") == []
+    assert names(index, "tea") == ["tea.md"]
+
+
+def test_localspecs_own_files_are_never_indexed(index: Index, folder: Path) -> None:
+    own = folder.parent / "data"
+    (own / "telemetry.jsonl").write_text("espresso")
+    add(index, [folder.parent])
+    assert [each for each in index.known() if each.startswith(str(own))] == []
+
+
+def test_documents_are_found_by_page_and_paragraph(index: Index, tmp_path: Path) -> None:
+    (tmp_path / "a.pdf").write_bytes(pdf(["Nothing", "The kettle whistles"]))
+    (tmp_path / "b.docx").write_bytes(docx(("", "Dear all"), ("", "The saucer broke")))
+    (tmp_path / "c.html").write_text("<p>one</p>\n<p>The teapot drips</p>")
+    add(index, [tmp_path / each for each in ("a.pdf", "b.docx", "c.html")])
+    found = {word: index.search(word, 1)[0] for word in ("whistling", "saucers", "dripping")}
+    assert {word: (each.path.name, each.passage.last) for word, each in found.items()} == {
+        "whistling": ("a.pdf", 2), "saucers": ("b.docx", 2), "dripping": ("c.html", 2),
+    }  # fmt: skip
+
+
+def test_what_is_named_and_cannot_be_read_is_refused(index: Index, folder: Path) -> None:
+    with pytest.raises(UsageError, match="not text"):
+        add(index, [folder / "picture.png"])
+    with pytest.raises(UsageError, match="not there"):
+        add(index, [folder / "nothing"])
+    assert index.roots() == ()
+
+
+def test_a_word_in_a_heading_counts_more(index: Index, tmp_path: Path) -> None:
+    for name, text in {"a": "# Kettle\nboils water", "b": "# Water\nis in a kettle"}.items():
+        (tmp_path / f"{name}.md").write_text(text)
+    add(index, [tmp_path / "a.md", tmp_path / "b.md"])
+    assert names(index, "kettle") == ["a.md", "b.md"]
+    assert names(index, "water") == ["b.md", "a.md"]
+
+
+@pytest.mark.parametrize("kills", [(100, 250, 430)])
+def test_what_is_killed_while_indexing_goes_on(
+    index: Index, tmp_path: Path, kills: tuple[int, ...]
+) -> None:
+    count = 450
+    for number in range(count):
+        write(tmp_path / "many" / f"{number:03}.txt", f"word{number} and more")
+    index.add_roots([(tmp_path / "many").resolve()])
+    command = [sys.executable, "-m", "tests.retrieval.indexing", str(index.path)]
+    kept = 0
+    for files in kills:
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+            assert process.stdout is not None
+            for line in process.stdout:
+                if int(line) >= files:
+                    break
+            process.kill()
+        now = index.contents().files
+        assert kept <= now <= count
+        kept = now
+        assert_sound(index.path)
+    assert kept, "whole batches are kept"
+    changes = update(index)
+    assert figures(changes) == (count - kept, 0, kept, 0)
+    assert [len(index.search(f"word{number}", 2)) for number in range(count)] == [1] * count
+    assert_sound(index.path)
+
+
+def test_indexes_are_private_and_known_by_name(index: Index, folder: Path) -> None:
+    add(index, [folder])
+    found = [*index.path.parent.iterdir(), index.path.parent]
+    assert all(each.stat().st_mode & 0o077 == 0 for each in found)
+    assert indexes.index_names() == ["notes"]
+    with pytest.raises(UsageError, match="choose one of notes"):
+        opened("other")
+    with pytest.raises(UsageError, match="no name of an index"):
+        made("../x")
+    index.close()
+    removed("notes")
+    assert list(index.path.parent.iterdir()) == []
+    with pytest.raises(UsageError, match="index add"):
+        opened("notes")
+
+
+def test_a_text_that_is_removed_is_overwritten(index: Index, folder: Path) -> None:
+    """Single words of it stay in SQLite's word lists until those are merged."""
+    said = "the passphrase is zyzzyva"
+    write(folder / "key.txt", said)
+    add(index, [folder])
+    assert said.encode() in index.path.with_name("notes.db-wal").read_bytes()
+    (folder / "key.txt").unlink()
+    update(index)
+    index.close()
+    assert said.encode() not in index.path.read_bytes()
+    assert not index.path.with_name("notes.db-wal").exists()
+
+
+def test_what_is_no_index_is_complained_of(tmp_path: Path) -> None:
+    (tmp_path / "x.db").write_bytes(b"something else entirely" * 100)
+    with pytest.raises(LocalspecError, match="cannot be used"):
+        Index(tmp_path / "x.db")
+    with closing(sqlite3.connect(tmp_path / "y.db")) as database:
+        database.execute("PRAGMA user_version = 99")
+    with pytest.raises(LocalspecError, match="version 99"):
+        Index(tmp_path / "y.db")

@@ -1,0 +1,80 @@
+"""What is read of each format, and under which numbers."""
+
+import sys
+
+import pytest
+
+from localspec.retrieval.passages import Kind, NumberedLine
+from localspec.retrieval.reading import NotText, Unreadable, place, read
+from tests.retrieval.documents import docx, pdf
+
+
+def said(name: str, content: bytes) -> list[tuple[int, str]]:
+    return [(each.number, each.text) for each in read(name, content)[0] if each.text]
+
+
+def test_text_is_numbered_by_lines_and_its_kind_is_that_of_its_name() -> None:
+    lines, kind = read("a/notes.md", b"\xef\xbb\xbfone\r\n\ntwo ")
+    assert (lines, kind) == (
+        [NumberedLine(1, "one"), NumberedLine(2, ""), NumberedLine(3, "two")],
+        Kind.MARKDOWN,
+    )
+    kinds = {name: read(name, b"")[1] for name in ("a.py", "b.rs", "README", "c.rst", "tar.1")}
+    assert kinds == {
+        "a.py": Kind.CODE, "b.rs": Kind.CODE, "README": Kind.TEXT, "c.rst": Kind.TEXT, "tar.1": Kind.TEXT,
+    }  # fmt: skip
+
+
+def test_html_keeps_the_lines_of_its_source_and_drops_what_is_not_read() -> None:
+    page = (
+        b"<html><head><title>T</title><style>p {}</style></head>\n<body><h2>Two\nwords</h2>\n"
+        b"<p>Some <b>bold</b> text &amp;\nmore</p><script>x = '<p>no</p>'</script>\n"
+        b"<pre>a\n  b\n</pre><ul><li>one<li>two</ul>"
+    )
+    assert said("a.html", page) == [
+        (1, "T"), (2, "## Two words"), (4, "Some bold text & more"),
+        (6, "a"), (7, "  b"), (8, "one"), (8, "two"),
+    ]  # fmt: skip
+
+
+def test_docx_is_numbered_by_paragraphs_with_headings() -> None:
+    content = docx(
+        ("Title", "Letter"), ("", "Dear <all>,"), ("Heading2", "Terms"), ("", "Ten days.")
+    )
+    assert said("letter.docx", content) == [
+        (1, "# Letter"), (2, "Dear <all>,"), (3, "## Terms"), (4, "Ten days."),
+    ]  # fmt: skip
+    for broken in (
+        b"",
+        b"PK\3\4 nonsense",
+        content[:-40],
+        content[:200] + b"x" * 50 + content[250:],
+    ):
+        with pytest.raises(Unreadable, match="damaged"):
+            read("letter.docx", broken)
+
+
+def test_pdf_is_numbered_by_pages() -> None:
+    content = pdf(["The first page", "The second page"])
+    assert said("paper.pdf", content) == [(1, "The first page"), (2, "The second page")]
+    with pytest.raises(Unreadable, match="damaged"):
+        read("paper.pdf", b"%PDF-1.4 nonsense")
+
+
+def test_pdf_without_its_package_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pypdf", None)
+    with pytest.raises(Unreadable, match=r"pip install 'localspec\[pdf\]'"):
+        read("paper.pdf", pdf(["x"]))
+
+
+@pytest.mark.parametrize("content", [b"\x89PNG\0\0", b"caf\xe9"])
+def test_what_is_no_text_is_left_out(content: bytes) -> None:
+    with pytest.raises(NotText):
+        read("a.txt", content)
+
+
+def test_places_are_told_in_the_units_of_their_format() -> None:
+    assert place("a/b.md", 10, 14) == "a/b.md:10-14"
+    assert place("a.py", 3, 3) == "a.py:3"
+    assert place("a.PDF", 2, 3) == "a.PDF:p2-3"
+    assert place("a.docx", 7, 7) == "a.docx:¶7"
