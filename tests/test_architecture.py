@@ -23,7 +23,7 @@ FLOORS: list[set[str]] = [
     {"toolbox"},
     {"llama", "grammar", "models"},
     {"decoding"},
-    {"options", "messages", "calls"},
+    {"options", "messages", "calls", "gates"},
     {"storage", "resources"},
     {"errors", "display"},
 ]

@@ -57,8 +57,9 @@ BUDGET: dict[str, tuple[str, int, set[str]]] = {
     "--help": (script("--help"), 5, set()),
     # Of `run` and `chat`, two are `--docs`; a conversation that is shown knows its citations, which takes four.
     # What loads models comes only where no server has them in memory.
-    "run --help": (script("run", "--help"), 64, {"platformdirs"}),
-    "batch --help": (script("batch", "--help"), 159, MODEL_LIBRARIES),
+    # One of them says what is masked in answers; what masks comes only where something is.
+    "run --help": (script("run", "--help"), 65, {"platformdirs"}),
+    "batch --help": (script("batch", "--help"), 160, MODEL_LIBRARIES),
     "stats --help": (script("stats", "--help"), 11, {"platformdirs"}),
     "bench --help": (script("bench", "--help"), 139, MODEL_LIBRARIES),
     "tailor --help": (script("tailor", "--help"), 30, {"platformdirs"}),
@@ -68,11 +69,11 @@ BUDGET: dict[str, tuple[str, int, set[str]]] = {
     "config --help": (script("config", "--help"), 28, {"platformdirs"}),
     "index --help": (script("index", "--help"), 10, {"platformdirs"}),
     "doctor --help": (script("doctor", "--help"), 24, set()),
-    "chat --help": (script("chat", "--help"), 55, {"platformdirs"}),
+    "chat --help": (script("chat", "--help"), 56, {"platformdirs"}),
     "chat is painted": (_PAINTED, 15, {"platformdirs"}),
     "first frame of chat": (
         _FIRST_FRAME,
-        107,
+        110,  # what stands for earlier turns, tags, and the option that says what is masked
         {"asyncio", "platformdirs", "rich", "sqlite3", "ssl", "textual"},
     ),
     "engine's process": (_ENGINE, 130, MODEL_LIBRARIES),

@@ -122,7 +122,7 @@ def begun(log: object, clock: Stopwatch | None = None, number: int | None = 3) -
     conversation = Conversation()
     conversation.number = number
     clock = clock or Stopwatch(0.1)
-    writer = SaidWriter(log, clock)  # type: ignore[arg-type]
+    writer = SaidWriter(log, lambda token: b"%d " % token, clock)  # type: ignore[arg-type]
     return writer.begin(Request(0, conversation), [1], plain_policy())
 
 
@@ -149,3 +149,23 @@ def test_a_full_disk_is_asked_once_and_the_answer_goes_on() -> None:
     for token in range(1, 40):
         take(confirmed(token))  # type: ignore[operator]
     assert log.asked == 1
+
+
+def test_what_a_gate_finds_stays_out_and_nothing_leads_across(tmp_path: Path) -> None:
+    said = b"Use the key ghp_abcdefghijklmnopqrstuvwxyz0123456789 in the header of each call."
+    log = TokenLog(tmp_path / "said", megabytes=1)
+    conversation = Conversation()
+    conversation.number = 3
+    writer = SaidWriter(log, lambda token: said[token - 1 : token], Stopwatch(0.1))
+    take = writer.begin(Request(0, conversation), [1], plain_policy())
+    for token in range(1, len(said) + 1):
+        take(confirmed(token))
+    take(Finished(None))  # type: ignore[arg-type]
+    start, end = said.index(b"ghp_") + 1, said.index(b" in the") + 1
+    before, behind = log.find([*range(start - 9, start)]), log.find([*range(end, end + 4)])
+    assert before is None, "nothing follows"
+    assert behind is not None
+    assert log.read(behind[2], 99) == [*range(end + 4, len(said) + 1)]
+    words = {*memoryview((tmp_path / "said").read_bytes()).cast("I")}
+    assert not {each + log._first for each in range(start, end)} & words
+    assert {each + log._first for each in range(1, start - 1)} <= words

@@ -145,7 +145,7 @@ def sittings(arguments: argparse.Namespace, log_path: Path) -> None:
     if arguments.files:
         for number, ids in enumerate(repository):
             log.append(f"file {number}", ids)
-    speaker.observers = (SaidWriter(log),)
+    speaker.observers = (SaidWriter(log, vocabulary.piece),)
     options = ReplyOptions(SamplingParams(temperature=0), max_tokens=arguments.max_tokens)
     sums, said, different, edits = dict[Key, Sum](), 0, 0, list[Edit]()
     for sitting in range(len(EDITS)):

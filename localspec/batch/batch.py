@@ -9,6 +9,7 @@ from localspec.batch.receipt import Receipt
 from localspec.batch.record import Id, Record, answer_record, error_record
 from localspec.batch.rows import Row
 from localspec.batch.window import ReorderBuffer
+from localspec.chat.events import Reply
 from localspec.chat.requests import Answered, Answerer, Request, at_once
 from localspec.decoding.cancel import CancelFlag, Cancelled
 from localspec.decoding.round import StopReason
@@ -45,6 +46,7 @@ class Job:
         source: what messages call the lines.
         ready: says whether the next row, or the end, can be had without waiting.
         afresh: evaluate every line with nothing cached, so that no bit depends on the lines before.
+        seen: returns a reply as it may be written.
     """
 
     rows: Iterator[Row]
@@ -55,6 +57,7 @@ class Job:
     source: str
     ready: Callable[[], bool] = at_once
     afresh: bool = False
+    seen: Callable[[Reply], Reply] = lambda reply: reply
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -180,7 +183,8 @@ class JobRun:
         self.tally.answered += 1
         self.tally.n_tokens += reply.completion_tokens
         model = names if line.model is None else {**names, "asked": line.model}
-        record = answer_record(line.row, line.id, reply, model, self._job.receipt)
+        seen = self._job.seen(reply)
+        record = answer_record(line.row, line.id, seen, model, self._job.receipt)
         self._window.place(line.row.number, record)
         self._on_record(self.tally)
 

@@ -203,6 +203,7 @@ class Assistant:
         *,
         raw: bool = False,
         policy: Policy | None = None,
+        ended: Callable[[], bool] = lambda: False,
     ) -> Iterator[Event]:
         """Answer, yielding events as they happen and `Finished` at the end.
 
@@ -212,6 +213,7 @@ class Assistant:
             options: how to answer.
             raw: let a text go to the model as it is, without the chat template.
             policy: drafts for this reply alone; None takes the usual one.
+            ended: asked in every round whether nobody wants more of the reply, which then ends as one that is cancelled.
 
         Raises:
             ContextOverflow: the prompt leaves no room for an answer.
@@ -231,6 +233,8 @@ class Assistant:
                     yield event
                     if isinstance(event, Finished):
                         return
+                if ended():
+                    self.cancel(key)
                 self.step()
         finally:
             self.drop(key)

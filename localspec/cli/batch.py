@@ -14,6 +14,7 @@ from localspec.batch.rows import FORMATS, Format
 from localspec.batch.source import Source
 from localspec.cli.batch_asked import Asked
 from localspec.cli.batch_run import BatchRun
+from localspec.cli.gating import gate_of, gate_option
 from localspec.cli.option_flags import launch_options, option_flags, parallel_count, reply_options
 from localspec.cli.recorded import workload_option
 from localspec.cli.resident import own_option
@@ -77,6 +78,7 @@ _SUFFIXES: dict[str, Format] = {".csv": "csv", ".jsonl": "jsonl", ".ndjson": "js
     metavar="N|auto",
     help="Lines to answer at a time; auto: as many as pay off and fit memory. Default: 1.",
 )
+@gate_option
 @own_option
 @workload_option()
 def batch(source: str, **flags: Any) -> int:
@@ -138,6 +140,7 @@ def _asked(source: str, flags: dict[str, Any]) -> Asked:
         workload=flags["workload"],
         parallel=flags["parallel"],
         own=flags["own"],
+        gate=gate_of(flags),
     )
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING
 
 from localspec import __version__
 from localspec.batch.ask import Form
@@ -14,6 +15,9 @@ from localspec.models.gguf import model_files
 from localspec.models.store import model_sha256
 from localspec.options import LaunchOptions
 from localspec.storage.paths import data_dir
+
+if TYPE_CHECKING:
+    from localspec.gates.gate import Gate
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +35,7 @@ class Asked:
         workload: what kind of text the answers are; None guesses.
         parallel: how many lines to answer at a time; None takes what pays.
         own: load the models here, whoever has them in memory.
+        gate: says what may be written of the answers; None lets everything through.
     """
 
     launch: LaunchOptions
@@ -43,6 +48,7 @@ class Asked:
     workload: str | None = None
     parallel: int | None = 1
     own: bool = False
+    gate: "Gate | None" = None
 
     @property
     def options(self) -> str:
@@ -63,6 +69,8 @@ class Asked:
                 "exact": self.launch.exact,
                 "ctx": loading.n_ctx,
                 "kv_type": loading.kv_type,
+                # Without one a receipt is what it was before there were gates.
+                **({} if self.gate is None else {"gate": self.gate.origin}),
             }
         )
 

@@ -24,6 +24,7 @@ from localspec.chat.requests import Answerer, at_once
 from localspec.cli import INTERRUPTED
 from localspec.cli.batch_asked import Asked, receipt_of
 from localspec.cli.batch_progress import BatchProgress, summary
+from localspec.cli.gating import Gating
 from localspec.cli.interrupt import cancel_on_interrupt, code_of, unwind_on_terminate
 from localspec.cli.progress import ProgressLine
 from localspec.cli.recorded import recorded
@@ -131,6 +132,7 @@ class BatchRun:
         progress = BatchProgress(
             enabled=not asked.quiet, drawing=not to_terminal, share=source.share
         )
+        gating = Gating(asked.gate)
         job = Job(
             rows,
             asked.form,
@@ -140,14 +142,18 @@ class BatchRun:
             source.name,
             ready,
             afresh=asked.launch.exact,
+            seen=gating.whole,
         )
         batch = JobRun(job, ReorderBuffer(appender.write, ordered=asked.ordered), progress.tell)
         if batch.needs_answers():
             told = f"seed {receipt.seed}"
-            if engine is None:
-                self._answer(batch, plan, told, progress)
-            else:
-                self._answer_by(engine, batch, told, progress)
+            try:
+                if engine is None:
+                    self._answer(batch, plan, told, progress)
+                else:
+                    self._answer_by(engine, batch, told, progress)
+            finally:
+                gating.close()
         if batch.stopped:
             raise Cancelled
         if asked.ordered:

@@ -6,6 +6,7 @@ import click
 
 from localspec.cli.completions import complete_models
 from localspec.cli.docs import docs_options
+from localspec.cli.gating import gate_option
 from localspec.cli.hands import tools_option
 from localspec.cli.option_flags import option_flags
 from localspec.cli.question import system_options
@@ -34,6 +35,7 @@ from localspec.errors import UsageError
 )
 @docs_options
 @tools_option()
+@gate_option
 @own_option
 @click.option("--quiet", is_flag=True, help="With --plain: print no figures and no notices.")
 def chat(word: str | None, **flags: Any) -> int:

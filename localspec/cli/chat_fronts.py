@@ -12,6 +12,7 @@ from typing import Any
 import click
 
 from localspec.cli.docs import docs_of
+from localspec.cli.gating import gate_of
 from localspec.cli.hands import typed_answer, wants_tools, work_of
 from localspec.cli.option_flags import launch_options, reply_options
 from localspec.cli.question import system_prompt
@@ -92,7 +93,11 @@ def _session(flags: dict[str, Any], preferences: Preferences) -> Session:
     def own(name: str) -> ReplyOptions:
         return reply_options(with_own(flags, name))
 
-    engine = EngineClient(find=lambda wanted: resident(wanted, flags))
+    engine, gate = EngineClient(find=lambda wanted: resident(wanted, flags)), gate_of(flags)
+    if gate is not None:
+        from localspec.ui.gated_engine import GatedEngine  # noqa: PLC0415 - few have one
+
+        engine = GatedEngine(gate, lambda wanted: resident(wanted, flags))
     work = work_of(Path.cwd(), flags) if wants_tools(flags) else None
     return Session(engine, talk, launch, options, Path.cwd(), own, work, docs_of(flags))
 

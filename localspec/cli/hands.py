@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from localspec.toolbox.toolbox import Proposal, Toolbox
     from localspec.ui.tool_work import ToolWork
 
-Stream = Callable[[Ask], Iterator[Event]]
-"""Answers a question, as events."""
+Stream = Callable[[Ask, Callable[[], bool]], Iterator[Event]]
+"""Answers a question, as events; what it is given beside says whether nobody wants more of them."""
 _LOOK_S = 0.05
 _MCP_HELP = (
     "Start an MCP server whose tools the model may call, too; can be repeated. Implies --tools."

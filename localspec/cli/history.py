@@ -9,9 +9,11 @@ from pathlib import Path
 
 import click
 
+from localspec.cli.gating import USUAL, named_gate
 from localspec.errors import HistoryError, UsageError
 from localspec.history.archive import History
 from localspec.history.records import StoredConversation
+from localspec.history.tags import tags_of
 from localspec.storage.paths import data_dir
 from localspec.ui.clean import clean, clean_line
 from localspec.ui.export import exported, write_export
@@ -50,7 +52,7 @@ def list_(most: int, json_: bool) -> None:
 @click.argument("words", nargs=-1, required=True)
 @_JSON
 def search(words: tuple[str, ...], json_: bool) -> None:
-    """List the conversations that contain all WORDS."""
+    """List the conversations that contain all WORDS; `tag:NAME` among them are tags."""
     _print(" ".join(words), 200, json_)
 
 
@@ -66,14 +68,33 @@ def show(number: str | None, json_: bool) -> None:
 
 @history.command()
 @click.argument("number")
+@click.argument("names", nargs=-1)
+@click.option("--remove", multiple=True, metavar="NAME", help="Remove this tag; can be repeated.")
+def tag(number: str, names: tuple[str, ...], remove: tuple[str, ...]) -> None:
+    """Add tags to conversation NUMBER, and print all that it has."""
+    added, _ = tags_of(" ".join(names))
+    removed, _ = tags_of(" ".join(remove))
+    with _opened() as kept:
+        click.echo(" ".join(kept.tag(_chosen(kept, number), added, removed)))
+
+
+@history.command()
+@click.argument("number")
 @click.argument("file", required=False, type=click.Path(path_type=Path))
-def export(number: str, file: Path | None) -> None:
+@click.option(
+    "--gate",
+    default=USUAL,
+    metavar="usual|off|FILE",
+    help="What to mask: keys, passwords, addresses and numbers; or rules of a FILE, see docs/gates.md. Default: usual.",
+)
+def export(number: str, file: Path | None, gate: str) -> None:
     """Write conversation NUMBER to FILE as Markdown, or with every branch if FILE ends in .json.
 
     Without FILE, the name is made from the title, in the current directory.
     """
     with _opened() as kept:
-        path = write_export(kept, _chosen(kept, number), "" if file is None else str(file), Path())
+        to, found = "" if file is None else str(file), named_gate(gate, "--gate")
+        path = write_export(kept, _chosen(kept, number), to, Path(), found)
     click.echo(path)
 
 
@@ -112,7 +133,8 @@ def _print(words: str, most: int, json_: bool) -> None:
         click.echo("nothing matches" if words else "no conversations yet", err=True)
     for each in found:
         day = datetime.fromtimestamp(each.updated_s).astimezone().strftime("%Y-%m-%d %H:%M")
-        parts = [clean_line(each.title) or "untitled", each.pair, clean_line(each.excerpt)]
+        named = " ".join(f"#{name}" for name in each.tags)
+        parts = [clean_line(each.title) or "untitled", named, each.pair, clean_line(each.excerpt)]
         click.echo(f"#{each.id:<4} {day}  {' · '.join(filter(None, parts))}")
 
 
@@ -122,6 +144,7 @@ def _document(each: StoredConversation) -> dict[str, object]:
         "title": each.title,
         "model": each.pair,
         "messages": each.n_messages,
+        "tags": list(each.tags),
         "updated_s": each.updated_s,
         **({"excerpt": each.excerpt} if each.excerpt else {}),
     }

@@ -18,6 +18,7 @@ _ENDINGS = {
     StopReason.LOOP: "stopped, it repeated itself",
     StopReason.CANCELLED: "interrupted",
     StopReason.CONTEXT_FULL: "cut off, the context is full: raise --ctx",
+    StopReason.GATED: "stopped by a rule of --gate",
 }
 
 

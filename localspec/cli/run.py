@@ -20,6 +20,7 @@ from localspec.cli import INTERRUPTED
 from localspec.cli.completions import complete_models
 from localspec.cli.docs import cited_json, cited_lines, docs_options
 from localspec.cli.first_run import with_model
+from localspec.cli.gating import Gating, gate_of, gate_option
 from localspec.cli.hands import RepliesAndCalls, Stream, tools_option, wants_tools
 from localspec.cli.option_flags import launch_options, option_flags, reply_options
 from localspec.cli.prompt import read_prompt
@@ -74,6 +75,7 @@ if TYPE_CHECKING:
 @option_flags("device")
 @docs_options
 @tools_option()
+@gate_option
 @own_option
 @workload_option()
 @click.option("--show-thinking", is_flag=True, help="Also print a reasoning model's thoughts.")
@@ -107,6 +109,7 @@ def run(words: tuple[str, ...], **flags: Any) -> int:
         flags["model"] = flags["model"] or (kept.model if named(flags) is None else None)
     flags = with_own(with_model(flags))
     turns = RepliesAndCalls(flags)
+    gating = Gating(gate_of(flags), asks=_is_asked(flags))
     options, request = reply_options(flags), launch_options(flags)
     text = read_prompt(prompt)
     before = () if kept is None else kept.messages
@@ -126,7 +129,8 @@ def run(words: tuple[str, ...], **flags: Any) -> int:
         asked = Ask(0, messages(), options, raw=text if said is None else None, aside=kept is None)
         return asked if kept is None else replace(asked, conversation=kept.number)
 
-    outcome = _answer(request, asked, flags, turns)
+    outcome = _answer(request, asked, flags, turns, gating)
+    gating.close()
     if outcome is None:
         return INTERRUPTED
     reply = outcome.reply
@@ -175,12 +179,22 @@ def _is_kept(flags: dict[str, Any]) -> bool:
     return _at_terminal() and not (flags["raw"] or flags["json_"] or flags["quiet"])
 
 
+def _is_asked(flags: dict[str, Any]) -> bool:
+    """Return whether a person reads the answer as it comes, and can say what they want to see of it."""
+    silent = flags["json_"] or flags["code"] or flags["quiet"]
+    return _at_terminal() and sys.stderr.isatty() and not silent
+
+
 def _at_terminal() -> bool:
     return sys.stdin.isatty() and sys.stdout.isatty()
 
 
 def _answer(
-    request: LaunchOptions, asked: Callable[[], Ask], flags: dict[str, Any], turns: RepliesAndCalls
+    request: LaunchOptions,
+    asked: Callable[[], Ask],
+    flags: dict[str, Any],
+    turns: RepliesAndCalls,
+    gating: Gating,
 ) -> RunOutcome | None:
     """Answer, by a server that has the model in memory, or else here; return None where loading was interrupted.
 
@@ -189,13 +203,14 @@ def _answer(
         asked: returns what is asked; called once it is clear that somebody answers.
         flags: of the verb.
         turns: carries out what is called.
+        gating: says what may be seen of the answer.
     """
     silent = flags["json_"] or flags["code"]
     stream = AnswerStream(silent=silent, show_thinking=flags["show_thinking"])
     shown = _Shown(stream, tells=not flags["quiet"])
 
     def answer(asked: Ask, stream: Stream, stopped: Callable[[], bool]) -> Reply:
-        return turns.answered(asked, lambda each: shown(stream(each)), stopped)
+        return turns.answered(asked, lambda each: shown(gating.events(stream, each)), stopped)
 
     untold = [flags["unasked"]] if flags["unasked"] else []
 

@@ -69,17 +69,17 @@ def answered_here(
     wanted = last = asked()
     remembered: tuple[Segment, ...] = ()
 
-    def stream(asked: Ask) -> Iterator[Event]:
+    def stream(asked: Ask, ended: Callable[[], bool]) -> Iterator[Event]:
         nonlocal remembered, last
         last = asked
         if asked.raw is not None:
-            yield from assistant.stream(asked.raw, asked.options, raw=True)
+            yield from assistant.stream(asked.raw, asked.options, raw=True, ended=ended)
             return
         conversation = Conversation(
             None, asked.messages, remembered, tools=asked.tools, call_policy=asked.call_policy
         )
         conversation.number = asked.conversation
-        yield from assistant.stream(conversation, asked.options)
+        yield from assistant.stream(conversation, asked.options, ended=ended)
         remembered = conversation.remembered
 
     with recorded(telemetry, quiet=flags["quiet"]), cancel_on_interrupt(cancel):

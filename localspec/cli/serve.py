@@ -11,6 +11,7 @@ from typing import Any
 import click
 
 from localspec.cli.completions import complete_models
+from localspec.cli.gating import gate_of, gate_option, named_gate
 from localspec.cli.listening import LOOPBACK, listening
 from localspec.cli.option_flags import option_flags, parallel_count, tool_rules_option
 from localspec.cli.settings import configured
@@ -20,6 +21,7 @@ from localspec.errors import UsageError
 _MOST_WAITING = 10_000
 _UNITS_S = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
 _NEVER = {"never", "-1"}
+_GATE = "gate="
 
 
 def _seconds(context: click.Context, flag: click.Parameter, text: str) -> float | None:
@@ -52,7 +54,7 @@ def _seconds(context: click.Context, flag: click.Parameter, text: str) -> float 
 @click.option(
     "--api-key-file",
     metavar="FILE",
-    help="File of keys, one per line; every request must carry one. Required for other machines.",
+    help="File of keys, one per line, each with a gate=usual|off|FILE behind it if wanted; every request must carry one. Required for other machines.",
 )
 @click.option(
     "--cors",
@@ -94,6 +96,7 @@ def _seconds(context: click.Context, flag: click.Parameter, text: str) -> float 
     help="Write no evaluated prompts to disk; else those that are left are read again, also after a restart.",
 )
 @tool_rules_option
+@gate_option
 @option_flags("device")
 @click.option("--quiet", is_flag=True, help="Print only errors on stderr.")
 def serve(name: str | None, **flags: Any) -> int:
@@ -119,6 +122,8 @@ def serve(name: str | None, **flags: Any) -> int:
             f"--host {flags['host']} lets other machines connect: give --api-key-file as well"
         )
     flags = configured(flags)
+    gate = gate_of(flags)
+    gates = {key: named_gate(name, "gate=") if name else gate for key, name in keys.items()}
     # Whoever stops it from outside ends it as Ctrl-C does.
     signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
     where = listening(flags["host"], flags["port"], flags["socket"])
@@ -126,19 +131,26 @@ def serve(name: str | None, **flags: Any) -> int:
         try:
             from localspec.cli.serve_here import served_here  # noqa: PLC0415 - HTTP comes with it
 
-            return asyncio.run(served_here(listeners, seen, keys, flags))
+            return asyncio.run(served_here(listeners, seen, gates, gate, flags))
         except KeyboardInterrupt:
             return 0
 
 
-def _keys(file: str | None) -> tuple[str, ...]:
+def _keys(file: str | None) -> dict[str, str]:
+    """Return the keys of a file, each with the name of its gate; empty where it has none of its own."""
     if file is None:
-        return ()
+        return {}
     try:
-        lines = Path(file).read_text().split()
+        words = Path(file).read_text().split()
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or "not text"
         raise UsageError(f"--api-key-file {file} cannot be read: {reason}") from None
-    if not lines:
+    keys: dict[str, str] = {}
+    for word in words:
+        if word.startswith(_GATE) and keys:
+            keys[[*keys][-1]] = word.removeprefix(_GATE)
+        else:
+            keys[word] = ""
+    if not keys:
         raise UsageError(f"--api-key-file {file} has no keys: write one per line")
-    return tuple(lines)
+    return keys

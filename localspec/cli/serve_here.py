@@ -7,7 +7,7 @@ import asyncio
 import os
 import socket
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,7 @@ from localspec.engine.client import COMMAND, EngineClient
 from localspec.engine.protocol import Downloading, EngineDied, Loading, Measuring, Notice, Ready
 from localspec.engine.remote import error_named
 from localspec.errors import UsageError
+from localspec.gates.gate import Gate
 from localspec.models.transfer import Progress
 from localspec.options import LaunchOptions, ReplyOptions
 from localspec.serve.answering import Service
@@ -42,7 +43,8 @@ from localspec.serve.sharing import FRAME_BYTES, Sharing
 async def served_here(
     listeners: Sequence[socket.socket],
     seen: ExitStack,
-    keys: tuple[str, ...],
+    keys: Mapping[str, Gate | None],
+    gate: Gate | None,
     flags: dict[str, Any],
 ) -> int:
     """Load, and serve until it is interrupted; return the exit code.
@@ -50,7 +52,8 @@ async def served_here(
     Args:
         listeners: where HTTP comes in.
         seen: gets what others see of the server, which ends when nothing runs any more.
-        keys: for its API; without any, whoever can connect may ask.
+        keys: for its API, each with what whoever bears it must not see; without any, whoever can connect may ask.
+        gate: what must not be seen where there are no keys.
         flags: of the verb.
 
     Raises:
@@ -68,7 +71,7 @@ async def served_here(
         if not flags["quiet"]:
             _tell(service, ready, addresses)
         watch = Watch(lambda: [each for each in (os.getpid(), engine.pid) if each is not None])
-        server = _server(service, metrics, _guard(keys, flags), watch)
+        server = _server(service, metrics, _guard(keys, gate, flags), watch)
         shared = await _shared(service, seen)
         about = (service.name, addresses, service.since, shared, recorded_here())
         seen.enter_context(announced(Running(os.getpid(), *about)))
@@ -126,10 +129,10 @@ def _service(
     return Service(backend, residence, catalogue, int(time.time()), first, flags["tool_rules"])
 
 
-def _guard(keys: tuple[str, ...], flags: dict[str, Any]) -> Guard:
+def _guard(keys: Mapping[str, Gate | None], gate: Gate | None, flags: dict[str, Any]) -> Guard:
     """Return who is let in; behind keys any name of this machine will do."""
     hosts = None if keys else {*LOOPBACK, "[::1]", flags["host"] or "localhost"}
-    return Guard(keys, hosts, flags["cors"])
+    return Guard((*keys,), hosts, flags["cors"], gate, keys)
 
 
 def _server(service: Service, metrics: Metrics, guard: Guard, watch: Watch) -> uvicorn.Server:

@@ -40,6 +40,13 @@ KEYS: Mapping[str, Option] = {
     "telemetry": Option(
         name="telemetry", field="telemetry", kind="switch", default=True, takes="true or false"
     ),
+    "gate": Option(
+        name="gate",
+        field="gate",
+        kind="text",
+        default="off",
+        takes="usual, off or the path of a file",
+    ),
     "own": Option(name="own", field="own", kind="switch", default=False, takes="true or false"),
 }
 _CREDENTIALS = re.compile(r"//[^/@\s]*@")

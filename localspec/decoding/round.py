@@ -21,6 +21,7 @@ class StopReason(Enum):
     LOOP = "loop"
     CANCELLED = "cancelled"
     CONTEXT_FULL = "context_full"
+    GATED = "gated"
 
 
 @dataclass(frozen=True, slots=True)

@@ -50,7 +50,7 @@ class RemoteAssistant:
         """Leave it; what was asked ends."""
         self._client.close()
 
-    def stream(self, asked: Ask) -> Iterator[Event]:
+    def stream(self, asked: Ask, ended: Callable[[], bool] = lambda: False) -> Iterator[Event]:
         """Answer, yielding events as they happen and `Finished` at the end; see `Assistant.stream`.
 
         Raises:
@@ -67,7 +67,7 @@ class RemoteAssistant:
                     return
                 case Failed() | EngineDied() as trouble:
                     raise _trouble(trouble)
-            if not told and self._stopped():
+            if not told and (self._stopped() or ended()):
                 told = True
                 self._client.cancel(number)
 

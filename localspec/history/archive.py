@@ -5,7 +5,7 @@ Nothing here fails a chat, see `HistoryDatabase`: where the history is in troubl
 
 import shutil
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Self
@@ -83,12 +83,14 @@ class History:
         values = {"system": system, "pair": pair, "settings": storable(settings)}
         return self._database.write((statement, {"id": None, "now": self._clock(), **values}))
 
-    def add_user(self, conversation: int, parent: int | None, message: Message) -> int:
+    def add_user(
+        self, conversation: int, parent: int | None, message: Message, figures: str = ""
+    ) -> int:
         """Add what the user says after `parent`, None at the beginning; return its id. It becomes the leaf.
 
         A conversation without a title gets what was typed, as far as a list has room for it.
         """
-        return self._add(conversation, parent, message, "complete")
+        return self._add(conversation, parent, message, "complete", figures=figures)
 
     def add_result(
         self, conversation: int, parent: int | None, message: Message, name: str, figures: str
@@ -163,6 +165,17 @@ class History:
         """Give a conversation a title."""
         self.update(conversation, title=" ".join(title.split()))
 
+    def tag(
+        self, conversation: int, added: Sequence[str] = (), removed: Sequence[str] = ()
+    ) -> list[str]:
+        """Give a conversation tags, and take others from it; return all that it has."""
+        new = "INSERT OR IGNORE INTO tag(conversation, name) VALUES (:id, :name)"
+        gone = "DELETE FROM tag WHERE conversation = :id AND name = :name"
+        for statement, names in ((new, added), (gone, removed)):
+            for name in names:
+                self._database.write((statement, {"id": conversation, "name": name}))
+        return self._database.read(partial(queries.tags, number=conversation))
+
     def update(self, conversation: int, **changes: str | None) -> None:
         """Change `title`, `system`, `pair` or `settings`."""
         assert changes.keys() <= _CHANGEABLE, f"{changes.keys()} cannot be changed"  # noqa: S101
@@ -186,6 +199,7 @@ class History:
         self._database.write(
             ("UPDATE conversation SET leaf = NULL WHERE id = :id", gone),
             ("DELETE FROM message WHERE conversation = :id", gone),
+            ("DELETE FROM tag WHERE conversation = :id", gone),
             ("DELETE FROM conversation WHERE id = :id", gone),
             # The index only marks what is deleted, until its parts are merged.
             ("INSERT INTO found(found) VALUES ('optimize')", {}),

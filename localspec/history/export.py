@@ -1,13 +1,46 @@
 """A conversation as a document: Markdown to read, JSON with every branch and figure."""
 
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from dataclasses import replace
 from datetime import datetime
 
+from localspec.gates.gate import Gate
 from localspec.history.records import StoredConversation, StoredMessage, acts_of, content_of
-from localspec.messages import Message, ToolResult
+from localspec.messages import Message, Part, ToolCall, ToolResult
 
 _NAMES = {"user": "You", "assistant": "Assistant", "tool": "Result"}
+
+
+def seen(
+    conversation: StoredConversation, messages: Iterable[StoredMessage], gate: Gate | None
+) -> tuple[StoredConversation, list[StoredMessage]]:
+    """Return a conversation as it may be seen: words, thoughts, documents, calls and results of both sides."""
+    if gate is None:
+        return conversation, [*messages]
+    clean = gate.cleaned
+    head = replace(
+        conversation,
+        title=clean(conversation.title),
+        system=conversation.system and clean(conversation.system),
+    )
+    return head, [
+        replace(
+            each,
+            message=replace(
+                each.message,
+                parts=tuple(_seen(part, clean) for part in each.message.parts),
+                thinking=clean(each.message.thinking),
+            ),
+        )
+        for each in messages
+    ]
+
+
+def _seen(part: Part, clean: Callable[[str], str]) -> Part:
+    if isinstance(part, ToolCall):
+        return replace(part, arguments=clean(part.arguments))
+    return replace(part, text=clean(part.text))
 
 
 def as_markdown(conversation: StoredConversation, messages: Iterable[StoredMessage]) -> str:

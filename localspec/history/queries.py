@@ -10,6 +10,7 @@ from dataclasses import replace
 from localspec.errors import HistoryError
 from localspec.history import records
 from localspec.history.records import StoredConversation, StoredMessage
+from localspec.history.tags import asked
 from localspec.messages import Message
 
 _EXCERPT_CHARS = 120
@@ -24,8 +25,11 @@ SELECT m.conversation AS conversation, max(m.id) AS message
 FROM found JOIN message AS m ON m.id = found.rowid WHERE found MATCH ? GROUP BY m.conversation
 """
 _CONTAINING = """
-WHERE c.id IN (SELECT value FROM json_each(:hits)) OR c.title LIKE :like ESCAPE '\\' OR EXISTS (
-    SELECT 1 FROM message WHERE conversation = c.id AND content LIKE :like ESCAPE '\\')
+WHERE (c.id IN (SELECT value FROM json_each(:hits)) OR c.title LIKE :like ESCAPE '\\' OR EXISTS (
+    SELECT 1 FROM message WHERE conversation = c.id AND content LIKE :like ESCAPE '\\'))
+"""
+_TAGGED = """
+(SELECT count(*) FROM tag WHERE conversation = c.id AND name IN (SELECT value FROM json_each(:tags))) = :n_tags
 """
 # What follows a message was written after it and has a higher id: a file that says otherwise makes no circle.
 _BRANCH = """
@@ -62,21 +66,24 @@ def conversation(connection: sqlite3.Connection, number: int) -> StoredConversat
 def conversations(
     connection: sqlite3.Connection, query: str, limit: int
 ) -> list[StoredConversation]:
-    """Return the conversations that hold every word of a query, or its beginning; newest first.
+    """Return the conversations that hold every word of a query, or its beginning, and have its tags (`tag:NAME`); newest first.
 
     What the index does not know, such as the midst of a word or of a script without spaces, is looked for letter by
     letter, in titles too.
     """
+    query, wanted = asked(query)
+    values: dict[str, str | int] = {"tags": json.dumps(wanted), "n_tags": len({*wanted})}
+    values["limit"] = limit
     if not query.strip():
-        return _listed(connection, _NOT_EMPTY, {"limit": limit})
+        return _listed(connection, f"{_NOT_EMPTY} AND {_TAGGED}", values)
     words = re.findall(r"\w+", query)
     match = " ".join(f'"{word}"*' for word in words)
     rows = connection.execute(_MATCHING, (match,)).fetchall() if words else []
     hits: dict[int, int] = {row["conversation"]: row["message"] for row in rows}
     escaped = re.sub(r"([%_\\])", r"\\\1", query.strip())
     like = f"%{escaped}%"
-    values: dict[str, str | int] = {"limit": limit, "like": like, "hits": json.dumps(list(hits))}
-    listed = _listed(connection, _CONTAINING, values)
+    values |= {"like": like, "hits": json.dumps(list(hits))}
+    listed = _listed(connection, f"{_CONTAINING} AND {_TAGGED}", values)
     return [
         replace(each, excerpt=_excerpt(message(connection, hits[each.id])["content"], words))
         if each.id in hits
@@ -127,7 +134,7 @@ def said(row: sqlite3.Row) -> Message:
 
 def questions(connection: sqlite3.Connection, most: int) -> list[str]:
     """Return the last contents of the user's messages, newest first."""
-    last = "SELECT content FROM message WHERE role = 'user' AND acts = '' ORDER BY id DESC LIMIT ?"
+    last = "SELECT content FROM message WHERE role = 'user' AND acts || figures = '' ORDER BY id DESC LIMIT ?"
     return [row["content"] for row in connection.execute(last, (most,))]
 
 
@@ -141,7 +148,15 @@ def _listed(
     connection: sqlite3.Connection, where: str, values: dict[str, str | int]
 ) -> list[StoredConversation]:
     rows = connection.execute(_LISTED.format(where=where), values)
-    return [StoredConversation(**row) for row in rows]
+    return [StoredConversation(**row, tags=tuple(tags(connection, row["id"]))) for row in rows]
+
+
+def tags(connection: sqlite3.Connection, number: int) -> list[str]:
+    """Return the tags of a conversation."""
+    rows = connection.execute(
+        "SELECT name FROM tag WHERE conversation = ? ORDER BY name", (number,)
+    )
+    return [row["name"] for row in rows]
 
 
 def _excerpt(text: str, words: Sequence[str]) -> str:

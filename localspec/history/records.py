@@ -50,6 +50,7 @@ class StoredConversation:
         leaf: the last message of the branch that is shown; None for an empty conversation.
         n_messages: in all branches.
         excerpt: where a search found something in a message, the words around it; else empty.
+        tags: what the user calls it, to find it again.
     """
 
     id: int
@@ -62,6 +63,7 @@ class StoredConversation:
     leaf: int | None
     n_messages: int
     excerpt: str = ""
+    tags: tuple[str, ...] = ()
 
 
 def acts_of(message: Message) -> str:

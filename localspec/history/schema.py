@@ -55,8 +55,17 @@ _SECOND = """
 ALTER TABLE message ADD COLUMN acts TEXT NOT NULL DEFAULT '';
 """
 
+# What the user calls a conversation, to find it again.
+_THIRD = """
+CREATE TABLE tag (
+    conversation INTEGER NOT NULL REFERENCES conversation(id),
+    name TEXT NOT NULL,
+    PRIMARY KEY (conversation, name)
+) STRICT, WITHOUT ROWID;
+"""
+
 # Step n takes a database from user_version n to n + 1.
-MIGRATIONS: tuple[str, ...] = (_FIRST, _SECOND)
+MIGRATIONS: tuple[str, ...] = (_FIRST, _SECOND, _THIRD)
 VERSION = len(MIGRATIONS)
 
 

@@ -1,7 +1,9 @@
 """What is recorded of replies on this machine, and where. Cheap to import: loads nothing that answers."""
 
 import os
+import time
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 
 from localspec.config.keys import KEYS
@@ -41,3 +43,14 @@ def recording() -> Switch | None:
     except LocalspecError:
         return None
     return switch if switch is not None and switch.on and is_allowed() else None
+
+
+def note(counts: Mapping[tuple[str, str], int]) -> None:
+    """Count what the rules of gates found, each with what was done about it, where anything is recorded; nothing of it fails."""
+    switch = recording()
+    if switch is None or not counts:
+        return
+    from localspec.telemetry.log import add_findings  # noqa: PLC0415 - mostly nothing is found
+
+    with suppress(LocalspecError, OSError):
+        add_findings(telemetry_dir(), counts, switch, time.time())

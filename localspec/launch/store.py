@@ -1,5 +1,6 @@
 """The store of what was said: where it is, whether it is on, and how what is said comes into it."""
 
+import codecs
 import time
 import zlib
 from collections.abc import Callable, Iterator, Sequence
@@ -11,6 +12,8 @@ from localspec.chat.events import Event, Finished, RoundDone
 from localspec.chat.requests import Observer, Request
 from localspec.decoding.policy.policy import Policy
 from localspec.errors import LocalspecError
+from localspec.gates.gate import usual_gate
+from localspec.gates.ledger import Decided, Ledger
 from localspec.llama.model import LlamaModel
 from localspec.llama.vocabulary import Vocabulary
 from localspec.options import LoadOptions
@@ -55,19 +58,28 @@ def opened_store(vocabulary: Vocabulary) -> tuple[TokenLog | None, tuple[Observe
         log = store_for(vocabulary)
     except OSError:
         return None, ()  # `store status` tells why
-    return log, (SaidWriter(log),)
+    return log, (SaidWriter(log, vocabulary.piece),)
 
 
 class SaidWriter:
     """Has what is said in conversations that the history keeps written into the store, twice a second; see `Observer`.
 
+    What a gate finds is left out, and a text ends there: nothing in the store leads across the gap.
+
     Args:
         log: the store.
+        spell: returns the bytes of a token.
         clock: seconds, monotonic.
     """
 
-    def __init__(self, log: TokenLog, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        log: TokenLog,
+        spell: Callable[[int], bytes],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._log = log
+        self._spell = spell
         self._clock = clock
         self._failed = False
 
@@ -82,14 +94,15 @@ class SaidWriter:
         number = prompt.number if isinstance(prompt, Conversation) else None
         if number is None:
             return lambda _: None
-        growing = _Growing(of_conversation(number), written_s=self._clock())
+        growing = _Growing(of_conversation(number), self._clock(), SeenTokens(self._spell))
 
         def take(event: Event) -> None:
             if isinstance(event, RoundDone):
-                growing.tokens += event.round.confirmed
+                growing.texts += growing.seen.feed(event.round.confirmed)
                 if self._clock() - growing.written_s >= _FLUSH_S:
                     self._write(growing)
             elif isinstance(event, Finished):
+                growing.texts += growing.seen.flush()
                 self._write(growing)
 
         return take
@@ -98,13 +111,56 @@ class SaidWriter:
         """Do nothing: a reply that has ended is written."""
 
     def _write(self, growing: "_Growing") -> None:
-        if self._failed or not growing.tokens:
-            return
+        texts, growing.texts = growing.texts, []
         try:
-            growing.after = self._log.append(growing.owner, growing.tokens, growing.after)
+            for goes_on, tokens in () if self._failed else texts:
+                after = growing.after if goes_on else None
+                growing.after = self._log.append(growing.owner, tokens, after)
         except OSError:  # a full disk: the answer goes on, and what was said before is still of use
             self._failed = True
-        growing.tokens, growing.written_s = [], self._clock()
+        growing.written_s = self._clock()
+
+
+class SeenTokens:
+    """Leaves the tokens of one text that a gate finds something in out of it.
+
+    Args:
+        spell: returns the bytes of a token.
+    """
+
+    def __init__(self, spell: Callable[[int], bytes]) -> None:
+        self._spell = spell
+        self._gate = usual_gate().text()
+        self._waiting = Ledger[int]()
+        self._decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
+        self._goes_on = False
+
+    def feed(self, tokens: Sequence[int]) -> list[tuple[bool, list[int]]]:
+        """Take tokens; return stretches that may be kept, and whether each goes on where the one before ended."""
+        text = ""
+        for token in tokens:
+            more = self._decoder.decode(self._spell(token))
+            self._waiting.add(token, len(more))
+            text += more
+        return self._stretches(self._waiting.decide(self._gate.feed(text)))
+
+    def flush(self) -> list[tuple[bool, list[int]]]:
+        """Return the rest, at the end of the text; what has only begun to be found is left out, too."""
+        decided = self._waiting.decide(self._gate.flush(cut=True))
+        return self._stretches([*decided, *self._waiting.flush()])
+
+    def _stretches(self, decided: Sequence[Decided[int]]) -> list[tuple[bool, list[int]]]:
+        found: list[tuple[bool, list[int]]] = []
+        open_ = False
+        for each in decided:
+            if each.hidden:
+                self._goes_on = open_ = False
+                continue
+            if not open_:
+                found.append((self._goes_on, []))
+            self._goes_on = open_ = True
+            found[-1][1].append(each.unit)
+        return found
 
 
 def add_files(paths: Sequence[Path], model: Path) -> Iterator[tuple[Path, int]]:
@@ -130,11 +186,14 @@ def add_files(paths: Sequence[Path], model: Path) -> Iterator[tuple[Path, int]]:
     try:
         log = store_for(loaded.vocabulary)
         for file, text in texts:
-            tokens = loaded.vocabulary.tokenize(text, add_special=False, parse_special=False)
-            owner = f"file {file.resolve()}"
+            vocabulary, owner = loaded.vocabulary, f"file {file.resolve()}"
+            tokens = vocabulary.tokenize(text, add_special=False, parse_special=False)
+            seen, after = SeenTokens(vocabulary.piece), None
             log.forget(owner, for_good=False)
-            log.append(owner, tokens)
-            yield file, len(tokens)
+            kept = [*seen.feed(tokens), *seen.flush()]
+            for goes_on, each in kept:
+                after = log.append(owner, each, after if goes_on else None)
+            yield file, sum(len(each) for _, each in kept)
     except OSError as error:
         raise LocalspecError(
             f"{store_dir() / FILE} cannot be written ({error.strerror}): `localspec store wipe` starts afresh"
@@ -159,5 +218,6 @@ class _Growing:
 
     owner: str
     written_s: float
-    tokens: list[int] = field(default_factory=list)
+    seen: SeenTokens
+    texts: list[tuple[bool, list[int]]] = field(default_factory=list)
     after: int | None = None

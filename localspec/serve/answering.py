@@ -21,7 +21,8 @@ from localspec.messages import Message
 from localspec.options import ReplyOptions
 from localspec.serve.backend import Backend
 from localspec.serve.catalogue import Catalogue
-from localspec.serve.http import CLIENT, error_body, status_of
+from localspec.serve.gating import gated_pieces
+from localspec.serve.http import CLIENT, GATE, error_body, status_of
 from localspec.serve.residence import Residence, ServedModel
 
 T = TypeVar("T")
@@ -84,7 +85,11 @@ class Service:
         """Yield the pieces of an answer to whoever sent a request, once the model is there; see `Backend.reply`."""
         policy = asked.call_policy.under(self.rules)
         asked = replace(asked, client=request.scope.get(CLIENT, ""), call_policy=policy)
-        async with self.residence.use(self.model), aclosing(self.backend.reply(asked)) as events:
+        gate = request.scope.get(GATE)
+        pieces = (
+            self.backend.reply(asked) if gate is None else gated_pieces(self.backend, asked, gate)
+        )
+        async with self.residence.use(self.model), aclosing(pieces) as events:
             async for event in events:
                 yield event
 

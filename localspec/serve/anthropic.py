@@ -34,6 +34,7 @@ _ENDS = {
     StopReason.LOOP: "max_tokens",
     StopReason.STOP_STRING: "stop_sequence",
     StopReason.TOOL_CALL: "tool_use",
+    StopReason.GATED: "refusal",
 }
 
 

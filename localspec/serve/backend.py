@@ -192,8 +192,10 @@ class Backend:
         self._end_all("the server stops")
         await asyncio.to_thread(self._client.close, _LAST_WORDS_S)
 
-    async def reply(self, asked: Ask) -> AsyncGenerator[Told | ReplyDone]:
-        """Yield the pieces of an answer, and in the end the whole.
+    async def reply(
+        self, asked: Ask, began: Callable[[int], None] = lambda _number: None
+    ) -> AsyncGenerator[Told | ReplyDone]:
+        """Yield the pieces of an answer, and in the end the whole; `began` is told its number.
 
         Closing the iterator ends the request.
 
@@ -203,7 +205,7 @@ class Backend:
             Refused: it cannot be answered.
             EngineLost: the engine died meanwhile.
         """
-        async with aclosing(self.notices(asked)) as notices:
+        async with aclosing(self.notices(asked, began)) as notices:
             async for notice in notices:
                 if isinstance(notice, ReplyDone):
                     yield notice

@@ -2,8 +2,8 @@
 
 import hashlib
 import hmac
-from collections.abc import Callable, Collection
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 import msgspec
@@ -13,10 +13,13 @@ from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from localspec.errors import ContextOverflow, LocalspecError, UsageError
+from localspec.gates.gate import Gate
 from localspec.serve.backend import Busy, EngineLost, Refused, WaitedTooLong
 
 CLIENT = "localspec.client"
 """Under which a request's scope has the name of who asks."""
+GATE = "localspec.gate"
+"""Under which it has what the one who asks must not see; nothing where they may see all."""
 MOST_BODY_BYTES = 16 << 20
 _RETRY_S = 2
 _TRY_LATER = {429, 503}
@@ -40,11 +43,19 @@ class Guard:
         keys: API keys, of which a request has to bear one; empty lets everybody in.
         hosts: names that the Host header may have; None lets every name pass, as behind a key.
         origins: web pages that may ask, as `https://host:port`; pages of `hosts` may, too.
+        gate: what must not be seen in answers; None lets everything through.
+        gates: the same for some of the keys, which it then holds for instead.
     """
 
     keys: Collection[str] = ()
     hosts: Collection[str] | None = None
     origins: Collection[str] = ()
+    gate: Gate | None = None
+    gates: Mapping[str, Gate | None] = field(default_factory=dict)
+
+    def gate_of(self, headers: Headers) -> Gate | None:
+        """Return what must not be seen by whoever sends a request that is let in."""
+        return self.gates.get(_key(headers), self.gate)
 
     def refusal(self, headers: Headers) -> tuple[int, str] | None:
         """Return status and reason where a request is not let in."""
@@ -82,7 +93,7 @@ class Guarded:
     """An ASGI app behind a `Guard`.
 
     Args:
-        app: sees only what is let in, with `CLIENT` in its scope.
+        app: sees only what is let in, with `CLIENT` and `GATE` in its scope.
         guard: lets in.
         refused: is told the status of every answer that is an error.
     """
@@ -117,6 +128,7 @@ class Guarded:
             return
         peer = (scope.get("client") or ("",))[0]
         scope[CLIENT] = self._guard.client(headers, str(peer))
+        scope[GATE] = self._guard.gate_of(headers)
         await self._app(scope, receive, _with_origin(send, str(origin)) if allowed else send)
 
     def _counting(self, send: Send) -> Send:

@@ -331,6 +331,8 @@ def _numbered(options: ReplyOptions, number: int) -> ReplyOptions:
 def _finish(reply: Reply) -> str:
     if reply.stop_reason is StopReason.TOOL_CALL:
         return "tool_calls"
+    if reply.stop_reason is StopReason.GATED:
+        return "content_filter"
     return "length" if reply.stop_reason in CUT else "stop"
 
 

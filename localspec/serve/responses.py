@@ -340,7 +340,8 @@ def _ended(
     notes: Sequence[str],
 ) -> dict[str, Any]:
     reply, status = done.reply, _status(done.reply)
-    cut = {"reason": "max_output_tokens"} if status == "incomplete" else None
+    why = "content_filter" if reply.stop_reason is StopReason.GATED else "max_output_tokens"
+    cut = {"reason": why} if status == "incomplete" else None
     usage = {
         "input_tokens": reply.prompt_tokens,
         "input_tokens_details": {"cached_tokens": reply.cached_tokens},
@@ -354,7 +355,7 @@ def _ended(
 
 
 def _status(reply: Reply) -> str:
-    cut = reply.stop_reason in CUT or reply.stop_reason is StopReason.CANCELLED
+    cut = reply.stop_reason in {*CUT, StopReason.CANCELLED, StopReason.GATED}
     return "incomplete" if cut else "completed"
 
 

@@ -35,6 +35,10 @@ def as_json(report: Report) -> str:
             "trend": [{"start": at, **_row(its)} for at, its in report.by["time"].items()],
             "trend_step_s": report.step_s,
             "changes": [_change(each) for each in report.shifts],
+            "found": [
+                {"rule": rule, "action": action, "count": count}
+                for (rule, action), count in sorted(report.found.items())
+            ],
         }
     )
 

@@ -1,12 +1,13 @@
 """Log: one file of JSON lines, to which every reply adds one; its bounds, and its end.
 
-A line is a `reply`, the `text` of one that was recorded with text, a `retag` of one, or a `shift` that drift found. Whoever
+A line is a `reply`, the `text` of one that was recorded with text, a `retag` of one, a `shift` that drift found, or how
+often rules of `gates` found something, never what. Whoever
 writes holds the directory's lock. What is torn or damaged is left out. Beside it stands what drift remembers.
 """
 
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -69,12 +70,29 @@ class Shift(NamedTuple):
     after: float
 
 
+class GateCount(NamedTuple):
+    """How often a rule of a gate found something in the answers of a while, and what was done about it.
+
+    Args:
+        at: when that was, seconds since 1970.
+        rule: its name.
+        action: `mask`, `ask`, `stop` or `note`.
+        times: how often.
+    """
+
+    at: float
+    rule: str
+    action: str
+    times: int
+
+
 class Records(NamedTuple):
-    """Replies by number, oldest first, changes of acceptance, and the numbers of replies with text."""
+    """Replies by number, oldest first, changes of acceptance, the numbers of replies with text, and what gates found."""
 
     replies: dict[int, ReplyRecord]
     shifts: list[Shift]
     texts: set[int]
+    found: list[GateCount]
 
 
 def size_bytes(directory: Path) -> int:
@@ -144,7 +162,7 @@ def read_records(directory: Path, tail_bytes: int | None = None) -> Records:
     Raises:
         LocalspecError: the file cannot be read.
     """
-    replies, shifts, texts = records = Records({}, [], set())
+    replies, shifts, texts, found = records = Records({}, [], set(), [])
     for line in read_lines(directory, tail_bytes):
         with suppress(*DAMAGED):
             if line.kind == "reply":
@@ -160,6 +178,10 @@ def read_records(directory: Path, tail_bytes: int | None = None) -> Records:
                 shift = Shift(**parsed(line))
                 checked(shift[1:4], (), (shift.at, *shift[4:]))
                 shifts.append(shift)
+            elif line.kind == "gate":
+                each = GateCount(**parsed(line))
+                checked((each.rule, each.action), (each.times,), (each.at,))
+                found.append(each)
     return records
 
 
@@ -192,6 +214,30 @@ def store(
         latest = dict(list(drifts.items())[-_MOST_DRIFTS:])
         state = {"replies": reply.id, "drifts": latest}
         write_atomic(path, json.dumps(state).encode())  # first: no number is given twice
+        append(directory, *lines)
+        keep_within_bounds(directory, switch.megabytes, switch.days, now_s)
+
+
+def add_findings(
+    directory: Path, counts: Mapping[tuple[str, str], int], switch: Switch, now_s: float
+) -> None:
+    """Write how often rules of gates found something.
+
+    Args:
+        directory: of the records; made where it is missing.
+        counts: by the names of the rule and of what was done.
+        switch: the bounds.
+        now_s: seconds since 1970.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    private_directory(directory)
+    with locked(directory):
+        lines = [
+            ("gate", GateCount(now_s, *key, count)._asdict())
+            for key, count in sorted(counts.items())
+        ]
         append(directory, *lines)
         keep_within_bounds(directory, switch.megabytes, switch.days, now_s)
 

@@ -142,5 +142,7 @@ class ReplyTrace:
         recorder, record = self.recorder, self.record
         record.by_user = recorder.workload is not None
         record.workload = recorder.workload or workload_of(self.asked, self.text)
-        said = None if self.said is None else asdict(self.said)
+        # A text with holes would teach a draft model nothing.
+        private = self.said is not None and self.said.is_private()
+        said = None if self.said is None or private else asdict(self.said)
         store(recorder.directory, record, said, recorder.switch, recorder.now())

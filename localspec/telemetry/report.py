@@ -4,7 +4,7 @@ A machine is busy in one hour and idle in another. Rounds are therefore compared
 and pair, and with none where that hour has too few of them: else a quiet hour would look like a speed-up.
 """
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from operator import add
@@ -148,6 +148,7 @@ class Report:
         step_s: seconds from one period to the next.
         tallies: by kind and drafter, see `ReplyRecord`.
         plain: by pair, what a plain token costs; not of pairs that share their passes.
+        found: how often each rule of a gate found something, by its name and what was done about it.
     """
 
     since_s: float | None
@@ -161,6 +162,7 @@ class Report:
     step_s: int = _HOUR_S
     tallies: dict[str, dict[str, Pairs]] = field(default_factory=lambda: defaultdict(dict))
     plain: dict[str, PlainCost] = field(default_factory=dict)
+    found: Counter[tuple[str, str]] = field(default_factory=Counter)
 
 
 def make_report(records: Records, since_s: float | None = None) -> Report:
@@ -169,6 +171,9 @@ def make_report(records: Records, since_s: float | None = None) -> Report:
     shifts = [each for each in reversed(records.shifts) if each.at >= (since_s or 0.0)]
     first_s = min((each.at for each in replies), default=None)
     report = Report(since_s, first_s, len(replies), shifts)
+    for each in records.found:
+        report.found[each.rule, each.action] += each.times if each.at >= (since_s or 0.0) else 0
+    report.found = +report.found
     cells: _Cells = {}
     # Plain rounds of an hour and a pair, and of all hours, which is None.
     plain: dict[tuple[int | None, str], dict[int, tuple[int, float]]] = {}

@@ -16,7 +16,7 @@ target says, so each line gives `accepted + 1` positions with the right token, a
 (`draft_ids[accepted]`) at the last of them.
 """
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -66,6 +66,20 @@ class Said:
         for each in self.rounds:
             ids.update(each["draft_ids"], each["confirmed"], [each["next_id"]])
         self.pieces = {token: spell(token).hex() for token in ids}
+
+    def is_private(self) -> bool:
+        """Return whether a gate finds anything in what was said, or drafted; to be called after `spell`."""
+        from localspec.gates.gate import usual_gate  # noqa: PLC0415 - few replies are recorded with text
+
+        hidden, ids = usual_gate().hidden, [*self.prompt]
+        for each in self.rounds:
+            if hidden(self._text(each["draft_ids"])):
+                return True
+            ids += each["confirmed"]
+        return bool(hidden(self._text(ids)))
+
+    def _text(self, ids: Sequence[int]) -> str:
+        return b"".join(bytes.fromhex(self.pieces[each]) for each in ids).decode(errors="replace")
 
 
 def proposals(

@@ -88,6 +88,7 @@ def view(report: Report, *, wide: bool = False, bars: bool = True) -> Iterator[R
     if wide and len(by["time"]) > 1:
         yield from _section("by time", {minute(at): its for at, its in by["time"].items()}, wide)
     yield from _changes(report, 10)
+    yield from _found(report)
 
 
 def brief_view(report: Report) -> Iterator[RenderableType]:
@@ -98,6 +99,7 @@ def brief_view(report: Report) -> Iterator[RenderableType]:
     yield from _head(report)
     yield from _section("by pair", report.by["pair"], wide=False)
     yield from _changes(report, 1)
+    yield from _found(report)
     yield "\n--all shows this by kind of text, drafter, depth and position, and where the time went"
 
 
@@ -145,6 +147,12 @@ def _said_of_plain(cost: PlainCost) -> str:
     if cost.source == "measured":
         return f"{known}measured in {cost.rounds} rounds; compared within the hour, at the same depth of the context"
     return f"{known}as calibrated in a short context: too few rounds ran without a draft"
+
+
+def _found(report: Report) -> Iterator[RenderableType]:
+    if report.found:
+        rows = [(*key, str(count)) for key, count in sorted(report.found.items())]
+        yield from _table("what gates found in answers", ("", "done", "times"), rows)
 
 
 def _changes(report: Report, most: int) -> Iterator[RenderableType]:

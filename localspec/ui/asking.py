@@ -14,6 +14,7 @@ from localspec.messages import Message
 from localspec.retrieval.asking import Docs
 from localspec.ui.answering import GrowingAnswer
 from localspec.ui.attach import attached, unmatched
+from localspec.ui.compaction import is_request, options_for
 from localspec.ui.engine_state import EngineState, Phase
 from localspec.ui.exchange import Exchange
 from localspec.ui.model_switch import ModelSwitch
@@ -139,6 +140,21 @@ class Asking:
         self._request(parent)
         return True
 
+    def compact(self) -> None:
+        """Have what was said summarised; from then on the summary stands in its place in what is sent.
+
+        A question without an answer, such as one that was refused for want of room, is asked again behind it.
+
+        Raises:
+            UsageError: there is nothing to summarise, or nobody who would.
+        """
+        self._require_engine()
+        self._begin_rounds()
+        question = self._talk.say_compaction()
+        if question is not None:
+            self.waiting.insert(0, question)
+        self._request(self._talk.messages[-1].id)
+
     def start_race(self, text: str = "") -> Race:
         """Answer with and without drafting; without a text, the last question of the conversation.
 
@@ -243,7 +259,9 @@ class Asking:
         if seed is not None:
             options = replace(options, seed=seed)
         draft = None if self.settings.draft == AUTO else self.settings.draft
-        work = self.work
+        work, ready = self.work, self._state.ready
+        if any(each.id == parent and is_request(each) for each in self._talk.messages):
+            work, options = None, options_for(options, 0 if ready is None else ready.n_ctx)
         number = self._engine.ask(
             turns,
             options,

@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 from localspec.errors import UsageError
+from localspec.history.tags import tags_of
 from localspec.models.registry import load_registry
 from localspec.retrieval.citing import citations
 from localspec.ui.copying import copied
@@ -152,9 +153,11 @@ async def export(front: Front, argument: str) -> None:
     talk = front.session.talk
     if talk.conversation is None:
         raise UsageError("this conversation is empty: there is nothing to export")
-    from localspec.ui.export import write_export  # noqa: PLC0415 - not for the first frame
+    from localspec.gates.gate import usual_gate  # noqa: PLC0415 - not for the first frame
+    from localspec.ui.export import write_export  # noqa: PLC0415 - likewise
 
-    path = write_export(talk.history, talk.conversation, argument, front.session.folder)
+    folder, gate = front.session.folder, usual_gate()
+    path = write_export(talk.history, talk.conversation, argument, folder, gate)
     front.tell(f"written to {path}")
 
 
@@ -192,6 +195,32 @@ async def docs(front: Front, argument: str) -> None:
         front.choose("Answer from", hints, lambda name: docs(front, name))
     else:
         raise UsageError("no index yet: `localspec index add FOLDER` makes one")
+
+
+async def compact(front: Front, argument: str) -> None:
+    """Have what was said summarised, or change the summary."""
+    talk = front.session.talk
+    if argument == "edit":
+        front.compose(f"/compact {talk.summary().message.text}")
+    elif argument:
+        front.session.asking.require_rest()
+        talk.rewrite_summary(argument)
+        await front.show_conversation(known=True)
+        front.tell("the summary says this from now on")
+    else:
+        front.session.asking.compact()
+        told = "summarising: then the summary takes the place of earlier turns, which the history keeps; /compact edit changes it"
+        front.tell(told)
+        await front.show_answer()
+
+
+async def tag(front: Front, argument: str) -> None:
+    """Show, add or remove tags."""
+    talk = front.session.talk
+    if talk.conversation is None:
+        raise UsageError("this conversation is empty: ask something before you tag it")
+    tags = talk.history.tag(talk.conversation, *tags_of(argument))
+    front.tell(f"tags: {' '.join(tags)}" if tags else "no tags: /tag NAME adds one")
 
 
 async def drop(front: Front, argument: str) -> None:  # noqa: ARG001

@@ -5,8 +5,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from localspec.errors import UsageError
+from localspec.gates.gate import Gate
 from localspec.history.archive import History, cut_at_word
-from localspec.history.export import as_json, as_markdown
+from localspec.history.export import as_json, as_markdown, seen
 from localspec.history.records import StoredMessage
 from localspec.messages import Message, TextPart
 from localspec.storage.paths import shown
@@ -16,15 +17,21 @@ STYLES = ("md", "json")
 _TITLE_CHARS = 40
 
 
-def exported(history: History, conversation: int, style: str) -> str:
+def exported(history: History, conversation: int, style: str, gate: Gate | None = None) -> str:
     """Return a conversation as Markdown, the branch that is shown, or as JSON, all of them.
 
     In Markdown, which is read by people, files that went with a question are named and left out.
+
+    Args:
+        history: where it is.
+        conversation: its id.
+        style: `md` or `json`.
+        gate: what must not be seen of it; None lets everything through.
     """
     stored = history.conversation(conversation)
     if style == "json":
-        return as_json(stored, history.messages(conversation))
-    return as_markdown(stored, map(_readable, history.branch(conversation)))
+        return as_json(*seen(stored, history.messages(conversation), gate))
+    return as_markdown(*seen(stored, map(_readable, history.branch(conversation)), gate))
 
 
 def _readable(message: StoredMessage) -> StoredMessage:
@@ -35,7 +42,9 @@ def _readable(message: StoredMessage) -> StoredMessage:
     return replace(message, message=Message(said.role, (TextPart(f"{said.typed}\n{listed}"),)))
 
 
-def write_export(history: History, conversation: int, argument: str, folder: Path) -> Path:
+def write_export(
+    history: History, conversation: int, argument: str, folder: Path, gate: Gate | None
+) -> Path:
     """Write a conversation to a file and return where that is.
 
     Args:
@@ -43,6 +52,7 @@ def write_export(history: History, conversation: int, argument: str, folder: Pat
         conversation: its id.
         argument: `md` or `json`, and a path; either may be missing.
         folder: what the path is relative to.
+        gate: what must not be seen of it; None lets everything through.
 
     Raises:
         UsageError: the file cannot be written.
@@ -50,11 +60,12 @@ def write_export(history: History, conversation: int, argument: str, folder: Pat
     style, _, name = argument.partition(" ")
     if style not in STYLES:
         style, name = ("json" if argument.endswith(".json") else "md"), argument
-    text = exported(history, conversation, style)
+    text = exported(history, conversation, style, gate)
     if name.strip():
         path = folder / Path(name.strip()).expanduser()
     else:
-        path = _free(folder, history.conversation(conversation).title, style)
+        title = history.conversation(conversation).title
+        path = _free(folder, title if gate is None else gate.cleaned(title), style)
     try:
         path.write_text(text, encoding="utf-8")
     except OSError as error:

@@ -178,6 +178,8 @@ class Feed:
                     if not message.reply.text and not message.reply.thinking:
                         self._view.tell("stopped before the first token; F5 asks again")
                 elif not self._session.asking.busy:
+                    advice = self._session.advice()
+                    self._view.tell(advice) if advice else None
                     await self._front.attempt(self._front.ask_next())
             case Failed() if self._is_answer(message):
                 self._front.take_back_waiting()

@@ -36,6 +36,9 @@ class Front(Protocol):
     def edit(self, number: int, text: str) -> None:
         """Let the user change the `number`-th question, which says `text`."""
 
+    def compose(self, text: str) -> None:
+        """Let the user change a text and send it."""
+
     async def open_editor(self) -> None:
         """Let the user write in an editor of their own."""
 

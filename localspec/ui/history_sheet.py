@@ -20,7 +20,8 @@ def row_of(stored: StoredConversation, now_s: float) -> SheetRow:
     """Return what the list says of a conversation."""
     messages = f"{stored.n_messages} message{'' if stored.n_messages == 1 else 's'}"
     parts = [age(now_s - stored.updated_s), messages]
-    parts += [each for each in (stored.pair, stored.excerpt) if each]
+    named = " ".join(f"#{each}" for each in stored.tags)
+    parts += [each for each in (named, stored.pair, stored.excerpt) if each]
     return SheetRow(str(stored.id), stored.title or "untitled", " · ".join(parts))
 
 

@@ -94,6 +94,10 @@ class Lines:
     async def show_answer(self) -> None:
         """Write the answer as it comes. Ctrl-C stops it and keeps what is there."""
         self.code = self._reply.write_answer()
+        waiting = self.session.asking.waiting
+        while waiting and not self.code:
+            self.session.asking.ask(waiting.pop(0))
+            self.code = self._reply.write_answer()
 
     def show_loading(self) -> None:
         """Wait until the models are loaded, or cannot be, and say which."""
@@ -105,6 +109,10 @@ class Lines:
         """Write a question, and how to change it."""
         self.tell(f"question {number}: {text}")
         self.tell(f"to change it: /edit {number} TEXT")
+
+    def compose(self, text: str) -> None:
+        """Write what can be typed, with a change."""
+        self.tell(f"to change it: {text}")
 
     async def open_editor(self) -> None:
         """Ask what the user writes in an editor of their own."""

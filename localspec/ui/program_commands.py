@@ -55,6 +55,19 @@ async def stats(front: Front, argument: str) -> None:  # noqa: ARG001
     front.show_stats()
 
 
+async def reveal(front: Front, argument: str) -> None:  # noqa: ARG001
+    """Show what was masked in the last answer until somebody asks; the history keeps it masked."""
+    from localspec.ui.gated_engine import GatedEngine  # noqa: PLC0415 - few have a gate
+
+    engine = front.session.engine
+    found = engine.asked if isinstance(engine, GatedEngine) else []
+    if not found:
+        raise UsageError(
+            'nothing to reveal: rules with action = "ask" found nothing in the last answer'
+        )
+    front.tell("; ".join(f"{each.rule}: {each.text}" for each in found))
+
+
 async def lens(front: Front, argument: str) -> None:  # noqa: ARG001
     """Show where every token of the last answer came from."""
     exchange = front.session.exchange

@@ -142,7 +142,11 @@ class ReplyLines:
             case Failed():
                 # Where nothing could be loaded, that is the reason, and not that nothing is loaded.
                 ended, self._refused = self._refused or ended, None
-                advice = "; /drop drops the oldest turns" if ended.kind == "ContextOverflow" else ""
+                advice = (
+                    "; /compact summarises earlier turns, /drop drops them"
+                    if ended.kind == "ContextOverflow"
+                    else ""
+                )
                 self.tell(ended.reason + advice)
                 return int(getattr(getattr(errors, ended.kind, LocalspecError), "exit_code", 1))
         self.tell(f"{ended.reason}; /restart starts it again")
@@ -160,6 +164,9 @@ class ReplyLines:
             for each in cited:
                 self.tell(each)
             self.tell(f"{figures} · seed {message.reply.seed}")
+        advice = self.session.advice()
+        if advice and not self.quiet:
+            self.tell(advice)
 
 
 def folded(text: str) -> list[str]:

@@ -26,6 +26,11 @@ _CONTEXT_IS_FULL = (
         "drop the oldest turns",
         "the system prompt stays, and the history keeps everything",
     ),
+    SheetRow(
+        "compact",
+        "summarise the earlier turns",
+        "by the model; you see the summary and can change it, and the history keeps everything",
+    ),
     SheetRow("edit", "edit the question", "it returns to the input line"),
     SheetRow("new", "start over", "this conversation stays in the history"),
 )
@@ -143,6 +148,13 @@ class Screens:
         told = f"editing question {number}: Enter sends it as a new branch, Esc cancels"
         self.tell(told, lambda: self.editing is not None)
 
+    def compose(self, text: str) -> None:
+        """Put a text into the composer."""
+        composer = self.view.entry.composer
+        composer.put_aside()
+        composer.fill(text)
+        composer.focus()
+
     def leave_edited(self) -> None:
         """Leave the question that is being changed as it was, if one is."""
         if self.editing is not None:
@@ -226,16 +238,18 @@ class Screens:
 
     def show_history(self, words: str) -> None:
         """Show earlier conversations, to be searched, taken up and more."""
-        from localspec.ui.export import write_export  # noqa: PLC0415 - no sheet is in the first frame
+        from localspec.gates.gate import usual_gate  # noqa: PLC0415 - no sheet is in the first frame
+        from localspec.ui.export import write_export  # noqa: PLC0415
         from localspec.ui.history_sheet import HistorySheet  # noqa: PLC0415
 
         session, history = self.session, self.session.talk.history
 
         def export(conversation: int) -> str:
             try:
-                return f"written to {write_export(history, conversation, '', session.folder)}"
+                path = write_export(history, conversation, "", session.folder, usual_gate())
             except LocalspecError as error:
                 return str(error)
+            return f"written to {path}"
 
         async def take_up(conversation: str | None) -> None:
             if conversation:

@@ -9,11 +9,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from localspec.engine.client import EngineClient
-from localspec.engine.protocol import Counted, Failed, Notice, Ready
+from localspec.engine.protocol import Counted, Failed, Notice, Ready, ReplyDone
 from localspec.errors import UsageError
 from localspec.options import LaunchOptions, ReplyOptions
 from localspec.retrieval.asking import Docs
 from localspec.ui.asking import Asking
+from localspec.ui.compaction import NEARLY_FULL
 from localspec.ui.engine_state import EngineState, Phase
 from localspec.ui.exchange import Exchange
 from localspec.ui.model_switch import ModelSwitch, name_of
@@ -76,6 +77,7 @@ class Session:
         self._resumed = ""
         self._resumed_ctx: int | None = None
         self._resizing = False
+        self._advised = False
 
     @property
     def settings(self) -> ChatSettings:
@@ -181,6 +183,8 @@ class Session:
             self.talk.hold_with(self.models.name)
         elif isinstance(message, Counted):
             self._counted = message.tokens
+        elif isinstance(message, ReplyDone) and self.talk.ends_with_summary:
+            self.engine.count(self.talk.turns(self.talk.messages[-1].id))
         if isinstance(message, Ready | Failed) and self._resizing:
             self._resizing = False
             self._keep_context()
@@ -231,7 +235,7 @@ class Session:
         """Let go of the conversation, which is left or gone."""
         self.talk.new()
         self.asking.forget()
-        self._counted = 0
+        self._counted, self._advised = 0, False
 
     def set(self, name: str, value: str) -> None:
         """Change how answers are made, in this conversation.
@@ -304,7 +308,18 @@ class Session:
 
     def context_tokens(self) -> int:
         """Return how many tokens of the context are in use, as far as the engine said."""
-        return self._counted if self.latest is None else self.latest.context_tokens
+        if self.latest is None or (self.talk.ends_with_summary and not self.busy):
+            return self._counted
+        return self.latest.context_tokens
+
+    def advice(self) -> str:
+        """Return, once when the context gets nearly full, what to do about it; else nothing."""
+        ready = self.state.ready
+        share = 0.0 if ready is None else self.context_tokens() / ready.n_ctx
+        advised, self._advised = self._advised, share >= NEARLY_FULL
+        if advised or not self._advised:
+            return ""
+        return f"the context is {share:.0%} full: /compact has the model summarise what was said"
 
     def save_state(self) -> None:
         """Have the engine keep what it evaluated for this conversation, unless it is still at it."""

@@ -18,6 +18,7 @@ _ENDINGS = {
     "length": "cut at max_tokens, /continue resumes",
     "loop": "stopped, it repeated itself",
     "context_full": "the context is full",
+    "gated": "stopped by a rule of --gate",
 }
 
 

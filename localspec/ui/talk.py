@@ -9,6 +9,15 @@ from localspec.history.archive import History
 from localspec.history.records import StoredMessage
 from localspec.messages import Message, with_results
 from localspec.retrieval.citing import NumberedPassage, passages_in
+from localspec.ui.compaction import (
+    REQUEST,
+    branched,
+    context_of,
+    figures_of,
+    is_request,
+    kept_from,
+    summary_at,
+)
 
 if TYPE_CHECKING:
     from localspec.toolbox.loop import CarriedOut
@@ -109,6 +118,49 @@ class Talk:
         parent = self.question(number).parent
         return () if parent is None else self.turns(parent)
 
+    def say_compaction(self) -> str | None:
+        """Add a request to summarise what was said; return a question that has no answer, which is taken back for it.
+
+        Raises:
+            UsageError: there is nothing to summarise.
+        """
+        last = self.messages[-1] if self.messages else None
+        asked = last is not None and last.message.role == "user"
+        branch = self.messages[:-1] if asked else self.messages
+        since = context_of(branch)[0 if summary_at(branch) is None else 2 :]
+        if not any(each.message.role == "assistant" for each in since):
+            raise UsageError("nothing to summarise yet: ask something first")
+        text = self.take_back() if asked else None
+        figures = figures_of(kept_from(context_of(branch)))
+        self._add(Message.user(REQUEST), branch[-1].id, figures)
+        return None if last is None or is_request(last) else text
+
+    @property
+    def ends_with_summary(self) -> bool:
+        """Whether the last message is a summary of those before it."""
+        return bool(self.messages) and summary_at(self.messages) == len(self.messages) - 1
+
+    def rewrite_summary(self, text: str) -> None:
+        """Have the last summary say something else.
+
+        Raises:
+            UsageError: there is none.
+        """
+        summary = self.summary()
+        self.history.resume_reply(summary.id).finish(Message.assistant(text), summary.figures)
+        self.reload()
+
+    def summary(self) -> StoredMessage:
+        """Return the last summary.
+
+        Raises:
+            UsageError: there is none.
+        """
+        at = summary_at(self.messages)
+        if at is None:
+            raise UsageError("there is no summary yet: /compact makes one")
+        return self.messages[at]
+
     def say_instead(self, number: int, said: Message) -> int:
         """Ask something else in place of the `number`-th question, in a branch; return its id."""
         return self._add(said, self.question(number).parent)
@@ -158,10 +210,9 @@ class Talk:
     def turns(self, upto: int) -> tuple[Message, ...]:
         """Return what goes to the engine, from the system prompt to the message `upto`."""
         turns = [] if self.system is None else [Message.system(self.system)]
-        for each in self.messages:
-            turns.append(each.message)
-            if each.id == upto:
-                break
+        ids = [each.id for each in self.messages]
+        branch = self.messages[: ids.index(upto) + 1] if upto in ids else self.messages
+        turns += [each.message for each in context_of(branch)]
         return with_results(turns)
 
     def answered(self) -> tuple[Message, ...]:
@@ -183,11 +234,12 @@ class Talk:
         title = self.title
         self.conversation = self.history.create(system=self.system, pair=self.pair)
         parent: int | None = None
+        ids = dict[int, int]()
         for each in kept:
             if each.message.role == "user":
-                parent = self.history.add_user(
-                    self.conversation, parent=parent, message=each.message
-                )
+                figures = branched(each, ids)
+                parent = self.history.add_user(self.conversation, parent, each.message, figures)
+                ids[each.id] = parent
                 continue
             if each.message.role == "tool":
                 parent = self.history.add_result(
@@ -223,9 +275,9 @@ class Talk:
         self.history.rename(self.conversation, title)
         self.title = title
 
-    def _add(self, said: Message, parent: int | None) -> int:
+    def _add(self, said: Message, parent: int | None, figures: str = "") -> int:
         assert self.conversation is not None  # noqa: S101 - created with its first question
-        added = self.history.add_user(self.conversation, parent=parent, message=said)
+        added = self.history.add_user(self.conversation, parent, said, figures)
         self.reload()
         if not self.title:
             self.title = self.history.conversation(self.conversation).title

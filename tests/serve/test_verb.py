@@ -152,6 +152,8 @@ def test_a_port_that_is_taken_is_told_before_anything_is_loaded(
         (("--max-queue", "0"), "0"),
         (("--keep-alive", "soon"), "soon"),
         (("--host", "no.such.host.invalid", "--api-key-file", "keys.txt"), "no.such.host.invalid"),
+        (("--gate", "none.toml"), "none.toml"),
+        (("--api-key-file", "gated.txt"), "none.toml"),
     ],
 )
 def test_what_it_cannot_start_with_is_one_line(
@@ -159,6 +161,7 @@ def test_what_it_cannot_start_with_is_one_line(
 ) -> None:
     (tmp_path / "empty.txt").write_text("\n")
     (tmp_path / "keys.txt").write_text("sesame\n")
+    (tmp_path / "gated.txt").write_text("sesame gate=usual\nopen gate=none.toml\n")
     done = localspec("serve", *words, env=bare_machine, cwd=tmp_path)
     assert_one_complaint(done, 2)
     assert told in done.err

@@ -9,7 +9,8 @@ import pytest
 
 from localspec.errors import UsageError
 from localspec.launch.recording import is_allowed
-from localspec.telemetry.log import FILE, wipe
+from localspec.telemetry.log import FILE, add_findings, read_records, set_bounds, wipe
+from localspec.telemetry.report import make_report
 from localspec.telemetry.switch import Switch, read_switch, switch_file, write_switch
 from localspec.telemetry.text import proposals
 from tests.telemetry.talking import recording
@@ -153,3 +154,45 @@ def test_bounds_out_of_range_are_refused(bad: dict[str, int]) -> None:
 )
 def test_setting_switches_it_off(text: str | None, allowed: bool) -> None:
     assert is_allowed({} if text is None else {"LOCALSPEC_TELEMETRY": text}) is allowed
+
+
+def test_reply_with_what_a_gate_finds_leaves_no_text_and_is_counted(tmp_path: Path) -> None:
+    key = b"AKIAABCDEFGH234567AB"
+    with recording(tmp_path, Switch(text=True)) as talk:
+        talk.recorder.spell = lambda token: b" " + key if token == 100 else b" word"
+        talk.reply(rounds=8, acceptance=1.0)
+        talk.recorder.spell = lambda token: b" word"
+        talk.reply(rounds=8)
+    found = content(tmp_path)
+    assert key.hex().encode() not in found
+    assert b" word".hex().encode() in found
+    assert [*read_records(tmp_path).replies] == [1, 2]
+    assert read_records(tmp_path).texts == {2}
+
+
+def test_draft_that_was_rejected_is_said_as_well(tmp_path: Path) -> None:
+    key = b"AKIAABCDEFGH234567AB"
+    with recording(tmp_path, Switch(text=True)) as talk:
+        talk.recorder.spell = lambda token: b" " + key if token == 102 else b" word"
+        talk.reply(rounds=8, acceptance=0.0)
+    assert key.hex().encode() not in content(tmp_path)
+
+
+def test_findings_are_counted_by_rule_and_kept_within_bounds(tmp_path: Path) -> None:
+    now_s = 1.8e9
+    counts = {("GitHub token", "mask"): 2, ("e-mail address", "note"): 1}
+    add_findings(tmp_path, counts, Switch(), now_s)
+    add_findings(tmp_path, {("GitHub token", "mask"): 3}, Switch(), now_s + 9)
+    records = read_records(tmp_path)
+    assert records.found == [
+        (now_s, "GitHub token", "mask", 2),
+        (now_s, "e-mail address", "note", 1),
+        (now_s + 9, "GitHub token", "mask", 3),
+    ]
+    assert make_report(records).found == {
+        ("GitHub token", "mask"): 5,
+        ("e-mail address", "note"): 1,
+    }
+    assert make_report(records, now_s + 5).found == {("GitHub token", "mask"): 3}
+    set_bounds(tmp_path, 16, 1, now_s + 3 * 86400)
+    assert read_records(tmp_path).found == []

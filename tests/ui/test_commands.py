@@ -25,7 +25,7 @@ def test_a_beginning_that_means_one_command_is_enough() -> None:
 
 
 def test_a_beginning_that_means_several_is_refused_by_name() -> None:
-    with pytest.raises(UsageError, match="/regenerate, /rename, /restart"):
+    with pytest.raises(UsageError, match="/regenerate, /rename, /reveal, /restart"):
         parse("/re")
 
 

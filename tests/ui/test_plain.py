@@ -183,7 +183,7 @@ def test_a_dead_engine_is_told_and_can_be_started_again(tmp_path: Path) -> None:
 def test_a_full_context_says_what_to_do_and_drop_does_it(tmp_path: Path) -> None:
     script = {"n_ctx": 450, "otherwise": ["ok"]}
     _, out, err = said(tmp_path, "one " * 40, "two " * 40, "three " * 20, "/drop", script=script)
-    assert "/drop drops the oldest turns" in err
+    assert "/compact summarises earlier turns, /drop drops them" in err
     assert out == "ok\nok\nok\n"
 
 

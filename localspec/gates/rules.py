@@ -1,0 +1,278 @@
+"""GateRule: what must not be seen, and the rules that localspec has: known forms of keys, random texts, addresses and numbers.
+
+Sources: the makers' own descriptions of their keys, and what public scanners of repositories look for. A key is known by
+what it begins with wherever there is such a beginning, so that it needs no guess.
+"""
+
+import math
+import re
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+
+Check = Callable[[str, str], bool]
+"""Whether a head and what follows it are what they look like."""
+_WORD, _LETTERS, _URLSAFE = r"A-Za-z0-9_", r"A-Za-z0-9", r"A-Za-z0-9_-"
+_RANDOM_BITS = 3.6
+"""Of entropy a character: random texts of 32 characters have 4.4 ± 0.15, names of functions below 4 and few changes of kind."""
+
+
+@dataclass(frozen=True, slots=True)
+class GateRule:
+    """A pattern, and what stands around it; see `patterns`. Head and body are what matches.
+
+    Args:
+        name: what people read where it was masked.
+        group: what it belongs to: `secrets`, `email`, `telephone`, `payment`, or `own`.
+        body: what is not to be seen; a part of it neither, where the text ends in it.
+        head: what it begins with.
+        before: characters that do not stand before it.
+        after: characters that do not stand behind it.
+        tail: characters behind it that belong to it, however many there are; a full stop only where another follows.
+        end: what ends them, itself one of them; empty if only another character does.
+        shows_head: whether the head is no secret.
+        check: whether a match is one; None where the pattern suffices.
+        telling: so many characters of a body, where the text ends in it, are one without the check; 0 leaves it to that.
+    """
+
+    name: str
+    group: str
+    body: str
+    head: str = ""
+    before: str = ""
+    after: str = ""
+    tail: str = ""
+    end: str = ""
+    shows_head: bool = False
+    check: Check | None = None
+    telling: int = 0
+
+
+def bits_of(text: str) -> float:
+    """Return the entropy of a text's characters, in bits for each of them; 0 for none."""
+    counts, size = Counter(text).values(), len(text)
+    return -sum(each / size * math.log2(each / size) for each in counts)
+
+
+def _kinds(text: str) -> list[str]:
+    return [
+        "0" if c.isdigit() else "A" if c.isupper() else "a" if c.islower() else "-" for c in text
+    ]
+
+
+def is_random(head: str, body: str) -> bool:  # noqa: ARG001 - a check's signature
+    """Return whether a text was drawn and not written: letters of both cases and digits, one after the other without order."""
+    kinds = _kinds(body)
+    changes = sum(one != other for one, other in pairwise(kinds))
+    return (
+        {"0", "A", "a"} <= set(kinds)
+        and kinds.count("0") >= 2
+        and kinds.count("-") * 8 <= len(kinds)
+        and changes * 5 >= 2 * len(kinds)
+        and bits_of(body) >= _RANDOM_BITS
+    )
+
+
+_SPELLED = re.compile(r"(?i)(example|sample|changeme|placeholder|your|xxxx|\.\.\.|<|\$\{|%\()")
+
+
+def is_password(head: str, body: str) -> bool:
+    """Return whether what is assigned to a name like `password` looks like one: a digit among letters, and no call or name of code."""
+    kinds = set(_kinds(body))
+    quoted = head[-1:] in {'"', "'"}
+    needed = 2 if quoted else 3
+    if _SPELLED.search(body) or "0" not in kinds or not kinds & {"a", "A"}:
+        return False
+    return len(kinds) >= needed and bits_of(body) >= 2.5
+
+
+def is_card(head: str, body: str) -> bool:
+    """Return whether the digits of a number add up as those of payment cards do. Source: ISO/IEC 7812, Luhn."""
+    digits = [int(each) for each in head + body if each.isdigit()][::-1]
+    doubled = [sum(divmod(2 * each, 10)) for each in digits[1::2]]
+    return len(set(digits)) > 1 and (sum(digits[::2]) + sum(doubled)) % 10 == 0
+
+
+def is_account(head: str, body: str) -> bool:
+    """Return whether the check digits of an account number are right. Source: ISO 13616, modulo 97."""
+    text = "".join((head + body).split())
+    return int("".join(str(int(each, 36)) for each in text[4:] + text[:4])) % 97 == 1
+
+
+def is_telephone(head: str, body: str) -> bool:
+    """Return whether a number has as many digits as telephone numbers do. Source: ITU-T E.164."""
+    digits = [each for each in head + body if each.isdigit()]
+    return 8 <= len(digits) <= 15 and len(set(digits)) > 2
+
+
+def is_address(head: str, body: str) -> bool:
+    """Return whether the name of a host ends like one: in a text of letters that is no name of a file."""
+    last = body.rpartition(".")[2].lower()
+    return not head.startswith((".", "-")) and ".." not in head and last not in _FILES
+
+
+_FILES = {
+    "py",
+    "js",
+    "ts",
+    "md",
+    "txt",
+    "html",
+    "css",
+    "json",
+    "png",
+    "svg",
+    "jpg",
+    "gif",
+    "service",
+}
+
+
+def _key(name: str, head: str, body: str, tail: str = "", *, before: str = "") -> GateRule:
+    return GateRule(name, "secrets", body, head, before=before, tail=tail)
+
+
+_BEGINNINGS = (
+    _key("GitHub token", "gh[pousr]_", f"[{_LETTERS}]{{36}}", _LETTERS),
+    _key("GitHub token", "github_pat_", f"[{_LETTERS}]{{22}}_[{_LETTERS}]{{40}}", _WORD),
+    _key("GitLab token", "gl(pat|dt|rt|cbt|ptt|soat)-", f"[{_URLSAFE}]{{20}}", f".{_URLSAFE}"),
+    _key("AWS access key", "(AKIA|ASIA|ABIA|ACCA)", "[A-Z2-7]{16}", before=_LETTERS),
+    _key("Slack token", "xox[abeoprs]-", f"[{_URLSAFE}]{{10}}", _URLSAFE),
+    _key("Slack token", "xapp-[0-9]-", f"[{_URLSAFE}]{{16}}", _URLSAFE),
+    _key("Slack webhook", "hooks.slack.com/(services|workflows)/", f"[{_LETTERS}/]{{20}}", f"{_LETTERS}/"),
+    _key("Anthropic key", "sk-ant-", f"[{_URLSAFE}]{{24}}", _URLSAFE),
+    _key("OpenAI key", "sk-(proj|svcacct|admin)-", f"[{_URLSAFE}]{{24}}", _URLSAFE),
+    GateRule(
+        "API key", "secrets", f"[{_LETTERS}]{{32}}", "sk-(or-v1-)?", before=_URLSAFE, tail=_LETTERS
+    ),
+    _key("Google key", "AIza", f"[{_URLSAFE}]{{35}}", _URLSAFE),
+    _key("Google secret", "GOCSPX-", f"[{_URLSAFE}]{{28}}", _URLSAFE),
+    _key("Hugging Face token", "hf_", f"[{_LETTERS}]{{34}}", _LETTERS, before=_WORD),
+    _key("Stripe key", "(sk|rk)_(live|test)_", f"[{_LETTERS}]{{16}}", _LETTERS, before=_LETTERS),
+    _key("Stripe webhook secret", "whsec_", f"[{_LETTERS}+/]{{24}}", f"{_LETTERS}+/="),
+    _key("npm token", "npm_", f"[{_LETTERS}]{{36}}", _LETTERS, before=_WORD),
+    _key("PyPI token", "pypi-AgEI", f"[{_URLSAFE}]{{32}}", _URLSAFE),
+    _key("SendGrid key", r"SG\.", rf"[{_URLSAFE}]{{22}}\.[{_URLSAFE}]{{16}}", _URLSAFE),
+    _key("Twilio key", "SK", "[0-9a-f]{32}", before=_WORD),
+    _key("Telegram token", "[0-9]{8,10}:AA", f"[{_URLSAFE}]{{33}}", before=_WORD),
+    _key("Discord token", "[MNO]", rf"[{_URLSAFE}]{{23,27}}\.[{_URLSAFE}]{{6}}\.[{_URLSAFE}]{{27}}", _URLSAFE, before=_WORD),
+    _key("DigitalOcean token", "do[opr]_v1_", "[a-f0-9]{64}"),
+    _key("Shopify token", "shp(at|ss|ca|pa)_", "[a-fA-F0-9]{32}"),
+    _key("Databricks token", "dapi", "[a-f0-9]{32}", "a-f0-9-", before=_WORD),
+    _key("Docker token", "dckr_(pat|oat)_", f"[{_URLSAFE}]{{24}}", _URLSAFE),
+    _key("Vault token", r"hv[sbr]\.", f"[{_URLSAFE}]{{24}}", _URLSAFE, before=_WORD),
+    _key("age key", "AGE-SECRET-KEY-1", "[0-9A-Z]{58}"),
+    _key("Azure key", "(AccountKey|SharedAccessKey)=", f"[{_LETTERS}+/]{{40}}", f"{_LETTERS}+/="),
+    _key("web token", "eyJ", rf"[{_URLSAFE}]{{8,512}}\.eyJ[{_URLSAFE}]{{8}}", f".{_URLSAFE}"),
+    GateRule(
+        "private key",
+        "secrets",
+        rf"(\s|\\r|\\n){{1,4}}[{_LETTERS}+/=:, -]{{16}}",
+        "-----BEGIN [A-Z ]{0,24}PRIVATE KEY( BLOCK)?-----",
+        tail=rf"{_LETTERS}+/=:,.\s\\-",
+        end="KEY-----",
+    ),
+    GateRule(
+        "password in an address",
+        "secrets",
+        r"[^\s:/@\"'<>{}]{3,80}@",
+        r"[a-z][a-z0-9+]{1,15}://[^\s:/@\"'<>{}]{0,64}:",
+        before=_LETTERS,
+        shows_head=True,
+        check=lambda _, body: not _SPELLED.search(body),
+        telling=1,
+    ),
+    GateRule(
+        "password",
+        "secrets",
+        rf"[{_LETTERS}+/=_.!@#%^&*~-]{{7,63}}[{_LETTERS}+/=_!@#%^&*~-]",
+        r"(?i)(pass(word|wd|phrase)|pwd|secret([_-]?(access)?[_-]?key)?|(api|access|auth|private)[_-]?key|(access|auth|api|bearer|refresh)?[_-]?token)"
+        r"[\"']?( is)?\s{0,2}(=|:|:=|=>)\s{0,2}[\"']?",
+        before=_LETTERS,
+        after=r"(\[",
+        tail=rf"{_LETTERS}+/=_.!@#%^&*~-",
+        shows_head=True,
+        check=is_password,
+        telling=1,
+    ),
+    GateRule(
+        "random text",
+        "secrets",
+        f"[+/{_URLSAFE}]{{8,48}}",
+        f"[+/{_URLSAFE}]{{24}}",
+        before=f"+/.{_URLSAFE}",
+        tail=f"+/={_URLSAFE}",
+        check=lambda head, body: is_random("", head + body),
+    ),
+)  # fmt: skip
+_PERSONAL = (
+    GateRule(
+        "e-mail address",
+        "email",
+        rf"[{_LETTERS}](-?[{_LETTERS}]){{0,40}}(\.[{_LETTERS}](-?[{_LETTERS}]){{0,40}}){{0,4}}\.[A-Za-z]{{2,18}}",
+        r"[A-Za-z0-9._%+-]{1,64}@",
+        before=r"A-Za-z0-9._%+-",
+        after=_LETTERS,
+        check=is_address,
+        telling=1,
+    ),
+    GateRule(
+        "telephone number",
+        "telephone",
+        r"([ ./-]?\(?[0-9]\)?){5,13}[ ./-]?[0-9]",
+        r"(\+|00)[1-9]",
+        before=r"A-Za-z0-9_.+/#-",
+        after=_WORD,
+        check=is_telephone,
+        telling=4,
+    ),
+    GateRule(
+        "telephone number",
+        "telephone",
+        r"([ /-]|\) ?)[0-9]{2,4}[ -][0-9]{2,4}([ -][0-9]{2,4}){0,2}",
+        r"\(?0[1-9][0-9]{1,3}",
+        before=r"A-Za-z0-9_.+/#-",
+        after=rf"{_WORD}/",
+        check=is_telephone,
+        telling=4,
+    ),
+    GateRule(
+        "telephone number",
+        "telephone",
+        r"[0-9]{3}[ .-][0-9]{4}",
+        r"(\([2-9][0-9]{2}\) ?|[2-9][0-9]{2}[ .-])",
+        before=r"A-Za-z0-9_.+/#-",
+        after=rf"{_WORD}/",
+        check=is_telephone,
+        telling=4,
+    ),
+    GateRule(
+        "payment card",
+        "payment",
+        r"[0-9]( ?-?[0-9]){9,15}",
+        r"[3-6][0-9]{2}",
+        before=r"A-Za-z0-9_.+/#-",
+        after=rf"{_WORD}",
+        check=is_card,
+        telling=6,
+    ),
+    GateRule(
+        "account number",
+        "payment",
+        "( ?[0-9A-Z]){11,30}",
+        "[A-Z]{2}[0-9]{2}",
+        before=_LETTERS,
+        after=_WORD,
+        check=is_account,
+        telling=6,
+    ),
+)  # fmt: skip
+RULES: tuple[GateRule, ...] = (*_BEGINNINGS, *_PERSONAL)
+"""The rules that localspec has."""
+GROUPS: Mapping[str, str] = {
+    "secrets": "keys, tokens and passwords",
+    "email": "e-mail addresses",
+    "telephone": "telephone numbers",
+    "payment": "payment cards and account numbers",
+}

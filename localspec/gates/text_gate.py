@@ -1,0 +1,254 @@
+"""TextGate: one text goes through rules as it comes. What is found, and what is let through, does not depend on how the text was cut.
+
+At every place the first rule with a match counts, with its longest; the first place first. A text is held back from where a match may have begun
+to where that is decided, which is no more than the longest possible match and one character.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from localspec.gates.automaton import Compiled, RuleSet, State
+
+Action = Literal["mask", "ask", "stop", "note"]
+ACTIONS: Mapping[Action, str] = {
+    "mask": "put a note in its place",
+    "ask": "put a note in its place, until somebody says that it may be seen",
+    "stop": "put a note in its place, and end the answer there",
+    "note": "let it through, and count it",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """A stretch of a text that was decided.
+
+    Args:
+        text: what may be seen of it.
+        taken: how many characters of the text it stands for.
+        hidden: whether something else is seen than was there.
+    """
+
+    text: str
+    taken: int
+    hidden: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What a rule found.
+
+    Args:
+        rule: its name.
+        action: what is done about it.
+        text: what was found; never to be written anywhere.
+    """
+
+    rule: str
+    action: Action
+    text: str
+
+
+_STOP = "."
+
+
+def mask_of(rule: str) -> str:
+    """Return what is seen in the place of what a rule found."""
+    return f"[masked: {rule}]"
+
+
+class TextGate:
+    """Reads one text, and lets through what may be seen.
+
+    Args:
+        automaton: of the rules.
+        actions: what is done about what each of them finds, by their names.
+        allows: says of what an `ask` rule found whether it may be seen; None lets nothing through.
+
+    Attributes:
+        counts: how often each rule found something, and what was done about it.
+        asked: what `ask` rules have masked, in order; kept in memory alone.
+        stopped: whether a rule ended the text; what comes then is not let through.
+    """
+
+    def __init__(
+        self,
+        automaton: RuleSet,
+        actions: Mapping[str, Action],
+        allows: Callable[[Finding], bool] | None = None,
+    ) -> None:
+        self._automaton, self._actions, self._allows = automaton, actions, allows
+        self.counts: Counter[tuple[str, str]] = Counter()
+        self.asked: list[Finding] = []
+        self.stopped = False
+        self._held = ""
+        self._at = 0  # what stands before it in `_held` is decided
+        self._plain = (
+            0  # so many characters of that are let through as they are, and not handed out yet
+        )
+        self._before = ""
+        self._passed: list[Stretch] = []
+        # Of the match that may have begun there:
+        self._state: State | None = None
+        self._read = 0
+        self._longest: dict[Compiled, int] = {}
+        self._cut: tuple[Compiled, ...] = ()
+        # Of the one that has just ended, as long as its tail goes on:
+        self._tail: Compiled | None = None
+        self._tail_is_seen = False
+        self._tail_end = ""
+
+    @property
+    def held(self) -> int:
+        """How many characters are held back."""
+        return len(self._held)
+
+    def feed(self, text: str) -> list[Stretch]:
+        """Take more of the text; return what is decided now."""
+        self._held += text
+        return self._decided(end=False, cut=False)
+
+    def flush(self, *, cut: bool = False) -> list[Stretch]:
+        """Return the rest, at the end of the text.
+
+        Args:
+            cut: it ends in the middle: what has begun like a match, its head behind it, is one.
+        """
+        return self._decided(end=True, cut=cut)
+
+    def _decided(self, *, end: bool, cut: bool) -> list[Stretch]:
+        size = len(self._held)
+        while self._at < size:
+            if self.stopped:
+                self._hide("", size - self._at)
+            elif self._tail is not None:
+                if not self._take_tail(self._tail, end=end, cut=cut):
+                    break
+            elif self._state is None:
+                self._seek()
+            elif self._match(end=end, cut=cut):
+                self._settle()
+            else:
+                break
+        self._hand_out()
+        self._held, self._at = self._held[self._at :], 0
+        passed, self._passed = self._passed, []
+        return passed
+
+    def _seek(self) -> None:
+        """Let through what no match begins in."""
+        held, before, automaton = self._held, self._before, self._automaton
+        at, size = self._at, len(held)
+        while at < size:
+            char = held[at]
+            start = automaton.start(before)
+            state = start.next.get(char) or automaton.step(start, char)
+            if state.wanted or state.accepts:
+                self._state, self._read = state, 1
+                break
+            before, at = char, at + 1
+        self._show(at - self._at)
+
+    def _match(self, *, end: bool, cut: bool) -> bool:
+        """Read on from where a match may have begun; return whether all is read that can belong to it."""
+        held, state, read = self._held, self._state, self._at + self._read
+        size, automaton = len(held), self._automaton
+        assert state is not None  # noqa: S101 - it has begun
+        while True:
+            if read == size and not end and (state.wanted or state.looks_ahead):
+                self._state, self._read = state, read - self._at
+                return False
+            for rule in state.accepts:
+                if rule.after is None or read == size or held[read] not in rule.after:
+                    self._longest[rule] = read - self._at
+            if read == size or not state.wanted:
+                break
+            char = held[read]
+            state = state.next.get(char) or automaton.step(state, char)
+            read += 1
+        if cut and read == size:
+            self._longest |= dict.fromkeys(state.begun, size - self._at)
+            self._cut = state.begun
+        return True
+
+    def _settle(self) -> None:
+        """Deal with what was read: a match, or a character that none begins with."""
+        found = self._best() if self._longest else None
+        self._state = None
+        if found is None:
+            self._show(1)
+            return
+        rule, size, head = found
+        action, name = self._actions[rule.rule.name], rule.rule.name
+        finding = Finding(name, action, self._held[self._at : self._at + size])
+        seen = action == "note" or (
+            action == "ask" and self._allows is not None and self._allows(finding)
+        )
+        self.counts[name, action] += 1
+        self._tail = rule if rule.tail is not None else None
+        self._tail_is_seen, self._tail_end = seen, finding.text
+        if seen:
+            self._show(size)
+            return
+        if action == "ask":
+            self.asked.append(finding)
+        shown = head if rule.rule.shows_head else 0
+        self._show(shown)
+        self._hide(mask_of(name), size - shown)
+        self.stopped = action == "stop"
+
+    def _best(self) -> tuple[Compiled, int, int] | None:
+        """Return the match of the first rule that has one: the rule, its characters, and those of its head."""
+        longest, self._longest = self._longest, {}
+        cut, self._cut = self._cut, ()
+        for rule, size in sorted(longest.items(), key=lambda each: each[0].number):
+            text = self._held[self._at : self._at + size]
+            head, its = rule.head_chars(text), rule.rule
+            if its.check is None or its.check(text[:head], text[head:]):
+                return rule, size, head
+            if rule in cut and its.telling and size - head >= its.telling:
+                return rule, size, head
+        return None
+
+    def _take_tail(self, rule: Compiled, *, end: bool, cut: bool) -> bool:
+        """Take what belongs to the last match, and find where that ends; return whether all of it is known that is held."""
+        held, at, ending, known = self._held, self._at, rule.rule.end, True
+        assert rule.tail is not None  # noqa: S101 - it has begun
+        while at < len(held):
+            if (ending and self._tail_end.endswith(ending)) or held[at] not in rule.tail:
+                self._tail = None
+                break
+            if held[at] == _STOP and at + 1 == len(held) and not end:
+                known = False  # it may end a sentence
+                break
+            if held[at] == _STOP and held[at + 1 : at + 2] not in rule.tail and not cut:
+                self._tail = None
+                break
+            if ending:
+                self._tail_end = self._tail_end[-len(ending) :] + held[at]
+            at += 1
+        if self._tail_is_seen:
+            self._show(at - self._at)
+        else:
+            self._hide("", at - self._at)
+        return known
+
+    def _show(self, size: int) -> None:
+        if size:
+            self._at += size
+            self._plain += size
+            self._before = self._held[self._at - 1]
+
+    def _hide(self, instead: str, size: int) -> None:
+        if size:
+            self._hand_out()
+            self._at += size
+            self._before = self._held[self._at - 1]
+            self._passed.append(Stretch(instead, size, hidden=True))
+
+    def _hand_out(self) -> None:
+        """Hand out what is let through as it is."""
+        if self._plain:
+            self._passed.append(Stretch(self._held[self._at - self._plain : self._at], self._plain))
+            self._plain = 0

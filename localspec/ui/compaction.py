@@ -1,0 +1,102 @@
+"""Compaction: in what a model reads of a long conversation, a summary by the model stands in the place of what was said before it.
+
+A request and its answer, the summary, are messages like others, and the history keeps all that was said. So a compaction can be undone, asked for
+again, and is in every export.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from localspec.history.records import StoredMessage
+from localspec.options import ReplyOptions
+
+REQUEST = (
+    "Summarise our conversation so far, so that it can go on without the messages above. Keep what I asked for and what we "
+    "decided, names, numbers, paths and code that are still needed, and what is still open. Write only the summary."
+)
+_KEY = "compact"
+NEARLY_FULL = 0.8
+"""Share of the context from which on a summary is offered."""
+_SUMMARY_SHARE, _LEAST_TOKENS = 8, 64
+_KEPT_SHARE = 0.25
+
+
+def figures_of(kept: int | None) -> str:
+    """Return what the history keeps with a request; `kept` is the first message that stays as it is."""
+    return json.dumps({_KEY: kept})
+
+
+def is_request(message: StoredMessage) -> bool:
+    """Return whether a message asks for a summary."""
+    return message.message.role == "user" and _KEY in _figures(message)
+
+
+def summary_at(branch: Sequence[StoredMessage]) -> int | None:
+    """Return where the last summary stands; None where there is none, or it was stopped."""
+    for at in reversed(range(1, len(branch))):
+        said = branch[at]
+        whole = said.state == "complete" and bool(said.message.text.strip())
+        if said.message.role == "assistant" and whole and is_request(branch[at - 1]):
+            return at
+    return None
+
+
+def context_of(branch: Sequence[StoredMessage]) -> list[StoredMessage]:
+    """Return what a model reads of a branch: the last summary, what was kept as it was, and what came after.
+
+    Where it ends with a request, or with a summary that is not whole, that is what is to be summarised.
+    """
+    at = summary_at(branch)
+    for open_at in (len(branch) - 1, len(branch) - 2):
+        if open_at >= 0 and is_request(branch[open_at]) and at != open_at + 1:
+            before = context_of(branch[:open_at])
+            return [*before[: _kept_at(before, branch[open_at])], *branch[open_at:]]
+    if at is None:
+        return [*branch]
+    before = context_of(branch[: at - 1])
+    kept = before[_kept_at(before, branch[at - 1]) :]
+    return [branch[at - 1], branch[at], *kept, *branch[at + 1 :]]
+
+
+def kept_from(context: Sequence[StoredMessage]) -> int | None:
+    """Return the first message that stays as it is beside a summary: as many of the last questions, with their answers, as are a quarter of it all.
+
+    None where there are none. The first question never stays.
+    """
+    sizes = [len(each.message.text) for each in context]
+    questions = [
+        at
+        for at, each in enumerate(context)
+        if each.message.role == "user" and not is_request(each)
+    ]
+    fitting = (at for at in questions[1:] if sum(sizes[at:]) <= _KEPT_SHARE * sum(sizes))
+    first = next(fitting, None)
+    return None if first is None else context[first].id
+
+
+def _kept_at(context: Sequence[StoredMessage], request: StoredMessage) -> int:
+    kept = _figures(request)[_KEY]
+    return next((at for at, each in enumerate(context) if each.id == kept), len(context))
+
+
+def options_for(options: ReplyOptions, n_ctx: int) -> ReplyOptions:
+    """Return how a summary is made: in free words, in an eighth of the context, and not over and over."""
+    most = max(_LEAST_TOKENS, n_ctx // _SUMMARY_SHARE)
+    return replace(ReplyOptions(options.sampling, options.seed, most), stop_loops=True)
+
+
+def branched(message: StoredMessage, ids: Mapping[int, int]) -> str:
+    """Return what the history keeps with a question in another conversation, where messages have other ids."""
+    if not is_request(message):
+        return message.figures
+    kept = _figures(message)[_KEY]
+    return figures_of(ids.get(kept) if isinstance(kept, int) else None)
+
+
+def _figures(message: StoredMessage) -> dict[str, object]:
+    try:
+        found = json.loads(message.figures or "{}")
+    except (ValueError, RecursionError):  # written by somebody else
+        return {}
+    return found if isinstance(found, dict) else {}

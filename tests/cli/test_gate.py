@@ -1,0 +1,62 @@
+"""`--gate` as its users have it: streams, JSON, records of a batch, the history, exit codes and `stats`."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.cli.command import PLAIN, answer, assert_one_complaint, localspec
+
+KEY_FORM = "My key is ghp_[a-c]{36}, ask ann@example\\.org!"
+SEEN = "My key is [masked: GitHub token], ask [masked: e-mail address]!"
+FORCED = ("--regex", KEY_FORM, "--seed", "1", "--max-tokens", "120")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (["run", "--gate", "none.toml", "Hi"], "--gate none.toml cannot be read"),
+        (["run", "--gate", "broken.toml", "Hi"], "broken.toml: 'uses' is not known"),
+        (["batch", "--gate", "broken.toml", "in.jsonl"], "broken.toml: 'uses' is not known"),
+    ],
+)
+def test_what_is_no_gate_is_said_before_anything_is_loaded(
+    tmp_path: Path, arguments: list[str], complaint: str
+) -> None:
+    (tmp_path / "broken.toml").write_text("uses = []")
+    (tmp_path / "in.jsonl").write_text('{"prompt": "Hi"}\n')
+    done = localspec(*arguments, cwd=tmp_path)
+    assert_one_complaint(done, 2)
+    assert complaint in done.err
+
+
+@pytest.mark.slow
+@pytest.mark.weights
+@pytest.mark.usefixtures("smollm2_path")
+def test_secrets_are_masked_on_every_way_out_and_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told = answer("Hi", "--gate", "usual", *FORCED)
+    assert told.out == f"{SEEN}\n"
+    document = json.loads(answer("Hi", "--gate", "usual", "--json", *FORCED).out)
+    assert (document["text"], document["stop_reason"]) == (SEEN, "eog")
+    drafted = answer("Hi", "--gate", "usual", *FORCED, "--draft", "lookup")
+    assert drafted.out == told.out
+    (tmp_path / "in.jsonl").write_text('{"prompt": "Hi"}\n')
+    record = localspec("batch", *PLAIN, "--gate", "usual", *FORCED, str(tmp_path / "in.jsonl"))
+    assert json.loads(record.out)["text"] == SEEN
+    assert "ghp_" not in record.out + record.err
+
+
+@pytest.mark.slow
+@pytest.mark.weights
+@pytest.mark.usefixtures("smollm2_path")
+def test_a_rule_stops_the_answer_and_says_so(tmp_path: Path) -> None:
+    (tmp_path / "rules.toml").write_text("use = ['secrets']\naction = 'stop'\n")
+    rules = str(tmp_path / "rules.toml")
+    document = json.loads(answer("Hi", "--gate", rules, "--json", *FORCED).out)
+    assert document["text"] == "My key is [masked: GitHub token]"
+    assert document["stop_reason"] == "gated"
+    assert "stopped by a rule of --gate" in answer("Hi", "--gate", rules, *FORCED).err
+    cut = answer("Hi", "--gate", rules, "--regex", KEY_FORM, "--seed", "1", "--max-tokens", "9")
+    assert "ghp_" not in cut.out

@@ -1,0 +1,160 @@
+"""TextGate: wherever a text is cut, it says the same of it; nothing of a secret is let through, and little is held back."""
+
+from collections.abc import Sequence
+from random import Random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lab.planted import FORMATS, Planted, planted
+from localspec.gates.automaton import RuleSet, compiled
+from localspec.gates.gate import Gate, gate_of_toml, usual_gate
+from localspec.gates.rules import GateRule
+from localspec.gates.text_gate import Finding, Stretch, TextGate
+from tests.chat.cutting import cut
+from tests.examples import examples
+
+SHOWS_HEAD = {each.rule.name for each in usual_gate().automaton.rules if each.rule.shows_head}
+ABOUT = ["The value is ", " (see ", "\n- ", "\n```\n", ' = "', "café 12: ", "a@b "]
+BEHIND = ["", " and more", ".\n\nThat is all", '")', ", 7 times", "\n```"]
+
+
+def seen(passed: Sequence[Stretch]) -> str:
+    return "".join(each.text for each in passed)
+
+
+def masked(secret: Planted) -> str:
+    head = secret.head if secret.rule in SHOWS_HEAD else ""
+    return f"{head}[masked: {secret.rule}]"
+
+
+@st.composite
+def texts(draw: st.DrawFn) -> tuple[str, str]:
+    """Return a text with secrets in it, and how it may be seen."""
+    random = Random(draw(st.integers(0, 1 << 30)))
+    whole = wanted = ""
+    for _ in range(draw(st.integers(0, 3))):
+        secret = planted(random)
+        about, behind = draw(st.sampled_from(ABOUT)), draw(st.sampled_from(BEHIND)) + " "
+        whole += about + secret.text + behind
+        wanted += about + masked(secret) + behind
+    return whole, wanted
+
+
+@examples(60)
+@given(texts(), st.data())
+def test_any_cut_gives_the_same_and_shows_no_secret(
+    made: tuple[str, str], data: st.DataObject
+) -> None:
+    whole, wanted = made
+    reader, shown, taken = usual_gate().text(), "", 0
+    for chunk in cut(data, whole):
+        passed = reader.feed(chunk)
+        shown += seen(passed)
+        taken += sum(each.taken for each in passed)
+        assert wanted.startswith(shown)
+    passed = reader.flush()
+    assert shown + seen(passed) == wanted
+    assert taken + sum(each.taken for each in passed) == len(whole)
+
+
+@pytest.mark.parametrize("which", FORMATS)
+def test_text_that_ends_in_a_secret_shows_nothing_of_it(which: str) -> None:
+    random = Random(which)
+    for _ in range(5):
+        secret = planted(random, which)
+        for size in range(len(secret.head) + 1, len(secret.text)):
+            reader = usual_gate().text()
+            shown = seen(reader.feed(f"It is {secret.text[:size]}"))
+            assert f"It is {masked(secret)}".startswith(shown)
+            shown += seen(reader.flush(cut=True))
+            # Of numbers the first digits are nobody's.
+            few = 9 if secret.rule in {"telephone number", "payment card"} else 0
+            if size - len(secret.head) > few:
+                assert shown == f"It is {masked(secret)}"
+
+
+@examples(50)
+@given(st.text(), st.data())
+def test_what_holds_nothing_passes_as_it_is(text: str, data: st.DataObject) -> None:
+    reader, longest = usual_gate().text(), usual_gate().automaton.longest
+    shown = ""
+    for chunk in cut(data, text):
+        shown += seen(reader.feed(chunk))
+        assert reader.held <= longest + 1
+    shown += seen(reader.flush())
+    assert reader.counts or shown == text
+
+
+def test_no_more_is_held_back_than_the_longest_match() -> None:
+    gate = gate_of_toml('use = []\n[[pattern]]\nname = "x"\npattern = "ab{2,5}c"', "gate")
+    assert gate.automaton.longest == 7
+    reader = gate.text()
+    shown = [seen(reader.feed(each)) for each in " abbbbbbz abbc."]
+    assert shown == [" ", *[""] * 6, "abbbbbb", "z", " ", *[""] * 4, "[masked: x]."]
+
+
+def test_words_are_held_back_only_while_they_may_be_an_address() -> None:
+    reader = usual_gate().text()
+    assert seen(reader.feed("so john")) == "so "
+    assert seen(reader.feed(".doe")) == ""
+    assert seen(reader.feed(" went")) == "john.doe "
+
+
+def rule_gate(*rules: GateRule, **actions: str) -> Gate:
+    read = [compiled(each, number) for number, each in enumerate(rules)]
+    known = {each.name: actions.get(each.name, "mask") for each in rules}
+    return Gate(RuleSet(read), known)  # type: ignore[arg-type]
+
+
+def test_first_rule_counts_where_two_match_and_the_first_place_before_it() -> None:
+    gate = rule_gate(
+        GateRule("one", "own", "bc"), GateRule("two", "own", "bcd"), GateRule("three", "own", "ab")
+    )
+    assert gate.cleaned("abcd bcd") == "[masked: three]cd [masked: one]d"
+
+
+def test_characters_around_a_match_decide() -> None:
+    gate = rule_gate(GateRule("n", "own", "[0-9]{2}", before="0-9", after="0-9"))
+    assert gate.cleaned("12 345 a67b 8") == "[masked: n] 345 a[masked: n]b 8"
+
+
+def test_tail_belongs_to_the_match_however_long_it_is() -> None:
+    gate = rule_gate(GateRule("k", "own", "[a-z]{3}", "k-", tail="a-z.", end="!!"))
+    assert gate.cleaned(f"k-{'a' * 900}.b 1") == "[masked: k] 1"
+    gate = rule_gate(GateRule("k", "own", "[a-z]{3}", "k-", tail="a-z!", end="!!"))
+    assert gate.cleaned("k-abcdef!gh!!ij k") == "[masked: k]ij k"
+
+
+def test_stop_ends_the_text_and_note_lets_it_through() -> None:
+    gate = rule_gate(GateRule("a", "own", "aa"), GateRule("b", "own", "bb"), a="note", b="stop")
+    reader = gate.text()
+    assert seen(reader.feed("1 aa 2 bb 3 aa")) == "1 aa 2 [masked: b]"
+    assert reader.stopped
+    assert seen([*reader.feed(" 4"), *reader.flush()]) == ""
+    assert reader.counts == {("a", "note"): 1, ("b", "stop"): 1}
+    assert gate.cleaned("1 bb 2") == "1 [masked: b] 2"
+
+
+def test_what_is_asked_about_is_masked_unless_it_is_allowed() -> None:
+    gate = rule_gate(GateRule("a", "own", "a[0-9]"), a="ask")
+    reader = gate.text()
+    assert seen([*reader.feed("a1 a2"), *reader.flush()]) == "[masked: a] [masked: a]"
+    assert [each.text for each in reader.asked] == ["a1", "a2"]
+    asked: list[Finding] = []
+
+    def allows(finding: Finding) -> bool:
+        asked.append(finding)
+        return finding.text == "a2"
+
+    reader = gate.text(allows)
+    assert seen([*reader.feed("a1 a2"), *reader.flush()]) == "[masked: a] a2"
+    assert asked == [Finding("a", "ask", "a1"), Finding("a", "ask", "a2")]
+
+
+def test_states_are_forgotten_when_there_are_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("localspec.gates.automaton._MOST_STATES", 3)
+    gate = gate_of_toml("", "gate")
+    assert gate.cleaned("My key: AKIAABCDEFGH234567AB.") == "My key: [masked: AWS access key]."
+    assert isinstance(gate.text(), TextGate)

@@ -1,0 +1,116 @@
+"""Gates by key: over HTTP nothing of a secret leaves in any interface, streamed or not, in words, thoughts, calls and logprobs."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from localspec.gates.gate import gate_of_toml, usual_gate
+from localspec.serve.http import Guard
+from tests.chat.toy_calls import hermes
+from tests.serve.serving import Served, served
+
+KEY = "ghp_abcdefghijklmnopqrstuvwxyz0123456789"
+PARTS = [KEY[at : at + 6] for at in range(4, len(KEY) - 6)]
+MASK = "[masked: GitHub token]"
+SCRIPT = {
+    "answers": {
+        "key": f"It is {KEY}, yes.",
+        "send": f"Wait.\n{hermes('send', text=KEY)}",
+    },
+    "otherwise": ["Hello."],
+    "calls": True,
+    "drafts": 5,
+}
+CHAT, TEXT, RESPONSES, MESSAGES = (
+    f"/v1/{each}" for each in ("chat/completions", "completions", "responses", "messages")
+)
+TOOL = {
+    "name": "send",
+    "parameters": {"type": "object", "properties": {"text": {"type": "string"}}},
+}
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Served]:
+    stops = gate_of_toml("action = 'stop'", "gate")
+    guard = Guard(
+        keys=("all", "masked", "stopped"),
+        gate=usual_gate(),
+        gates={"all": None, "stopped": stops},
+    )
+    with served(SCRIPT, guard=guard) as server:
+        yield server
+
+
+def asked(server: Served, path: str, key: str, **body: Any) -> str:
+    """Return all that comes back, as it is."""
+    headers = {"Authorization": f"Bearer {key}"}
+    done = server.client.post(path, json={"model": "a-pair", **body}, headers=headers)
+    assert done.status_code == 200, done.text
+    return done.text
+
+
+def user(text: str) -> dict[str, Any]:
+    return {"messages": [{"role": "user", "content": text}]}
+
+
+WAYS: dict[str, tuple[str, dict[str, Any]]] = {
+    "chat": (CHAT, user("key")),
+    "logprobs": (CHAT, {**user("key"), "logprobs": True, "top_logprobs": 3}),
+    "calls": (CHAT, {**user("send"), "tools": [{"type": "function", "function": TOOL}]}),
+    "two answers": (CHAT, {**user("key"), "n": 2}),
+    "completion": (
+        TEXT,
+        {
+            "prompt": "<|im_start|>user\nkey<|im_end|>\n<|im_start|>assistant\n",
+            "max_tokens": 99,
+            "logprobs": 2,
+        },
+    ),
+    "response": (RESPONSES, {"input": "key"}),
+    "calls of a response": (RESPONSES, {"input": "send", "tools": [{"type": "function", **TOOL}]}),
+    "message": (MESSAGES, {**user("key"), "max_tokens": 99}),
+    "calls of a message": (
+        MESSAGES,
+        {
+            **user("send"),
+            "max_tokens": 200,
+            "tools": [{"name": "send", "input_schema": TOOL["parameters"]}],
+        },
+    ),
+}
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+@pytest.mark.parametrize("way", WAYS)
+def test_nothing_of_a_secret_leaves(server: Served, way: str, stream: bool) -> None:
+    path, body = WAYS[way]
+    seen = asked(server, path, "masked", **body, stream=stream)
+    assert not any(each in seen for each in PARTS)
+    assert MASK in seen
+    if not stream:
+        assert KEY in asked(server, path, "all", **body), "another key lets it through"
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+def test_rule_that_stops_ends_the_answer_in_every_interface(server: Served, stream: bool) -> None:
+    for path, body, told in (
+        (CHAT, user("key"), "content_filter"),
+        (RESPONSES, {"input": "key"}, "content_filter"),
+        (MESSAGES, {**user("key"), "max_tokens": 99}, "refusal"),
+    ):
+        seen = asked(server, path, "stopped", **body, stream=stream)
+        assert not any(each in seen for each in PARTS)
+        assert told in seen
+        assert "yes." not in seen
+
+
+def test_thoughts_are_masked_as_well() -> None:
+    thinking = {"answers": {"key": f"<think>Is it {KEY}?</think>No."}, "thinks": True}
+    with served(thinking, guard=Guard(keys=("masked",), gate=usual_gate())) as server:
+        for stream in (False, True):
+            seen = asked(server, CHAT, "masked", **user("key"), stream=stream)
+            assert "reasoning_content" in seen
+            assert MASK in seen
+            assert not any(each in seen for each in PARTS)

@@ -1,0 +1,195 @@
+"""Compaction: a summary by the model takes the place of earlier turns in what is sent; the history keeps them all."""
+
+import io
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from localspec.engine.client import EngineClient
+from localspec.history.archive import History
+from localspec.messages import Message
+from localspec.options import LaunchOptions, ReplyOptions, SamplingParams
+from localspec.ui import plain
+from localspec.ui.compaction import REQUEST, context_of, kept_from, options_for
+from localspec.ui.lines import Lines
+from localspec.ui.preferences import Preferences
+from localspec.ui.session import Session
+from localspec.ui.talk import Talk
+from tests.engine.double import command
+
+SCRIPT: dict[str, Any] = {
+    "answers": {
+        "Summarise our": "They spoke of rivers.",
+        "Rhine": "It is 1233 km long.",
+        "and the Rhone": "812 km.",
+    },
+    "otherwise": ["Well."],
+    "n_ctx": 3000,
+}
+
+
+def talk_of(folder: Path) -> Talk:
+    return Talk(History(folder / "history"), "Be brief.")
+
+
+def answered(talk: Talk, question: str, answer: str, *, cut: bool = False) -> None:
+    asked = talk.say(Message.user(question))
+    assert talk.conversation is not None
+    reply = talk.history.begin_reply(talk.conversation, asked, "toy")
+    (reply.cut if cut else reply.finish)(Message.assistant(answer))
+    talk.reload()
+
+
+def compacted(talk: Talk, summary: str) -> str | None:
+    question = talk.say_compaction()
+    assert talk.conversation is not None
+    reply = talk.history.begin_reply(talk.conversation, talk.messages[-1].id, "toy")
+    reply.finish(Message.assistant(summary))
+    talk.reload()
+    return question
+
+
+def sent(talk: Talk) -> list[str]:
+    return [each.text for each in talk.turns(talk.messages[-1].id)]
+
+
+def test_summary_takes_the_place_of_all_but_the_last_turns(tmp_path: Path) -> None:
+    talk = talk_of(tmp_path)
+    for number in range(1, 10):
+        answered(talk, f"q{number}", f"a{number} " * 9)
+    compacted(talk, "In short.")
+    talk.say(Message.user("next"))
+    assert sent(talk) == [
+        "Be brief.",
+        REQUEST,
+        "In short.",
+        *("q8", "a8 " * 9, "q9", "a9 " * 9, "next"),
+    ]
+    assert len(talk.messages) == 21, "the history keeps everything"
+
+
+def test_request_is_sent_with_what_it_is_to_summarise(tmp_path: Path) -> None:
+    talk = talk_of(tmp_path)
+    for number in range(1, 10):
+        answered(talk, f"q{number}", f"a{number} " * 9)
+    talk.say_compaction()
+    assert sent(talk)[-3:] == ["q7", "a7 " * 9, REQUEST]
+    assert "q8" not in sent(talk)
+
+
+def test_second_summary_has_the_first_and_what_was_kept(tmp_path: Path) -> None:
+    talk = talk_of(tmp_path)
+    for number in range(1, 6):
+        answered(talk, f"q{number}", f"a{number} " * 9)
+    compacted(talk, "First.")
+    for number in range(6, 10):
+        answered(talk, f"q{number}", f"a{number} " * 9)
+    talk.say_compaction()
+    said = sent(talk)
+    assert said[1:3] == [REQUEST, "First."]
+    assert said[-1] == REQUEST
+    assert {"q5", "q6"} <= {*said}
+    assert talk.conversation is not None
+    reply = talk.history.begin_reply(talk.conversation, talk.messages[-1].id, "toy")
+    reply.finish(Message.assistant("Second."))
+    talk.reload()
+    answered(talk, "end", "done")
+    assert sent(talk)[1:3] == [REQUEST, "Second."]
+    assert sent(talk)[-2:] == ["end", "done"]
+    assert "q5" not in sent(talk)
+
+
+def test_summary_that_was_stopped_or_is_empty_takes_nobody_s_place(tmp_path: Path) -> None:
+    talk = talk_of(tmp_path)
+    answered(talk, "q1", "a1")
+    talk.say_compaction()
+    assert talk.conversation is not None
+    reply = talk.history.begin_reply(talk.conversation, talk.messages[-1].id, "toy")
+    reply.cut(Message.assistant("In sh"))
+    talk.reload()
+    answered(talk, "q2", "a2")
+    assert sent(talk) == ["Be brief.", "q1", "a1", REQUEST, "In sh", "q2", "a2"]
+
+
+def test_compaction_is_undone_and_the_summary_is_changed(tmp_path: Path) -> None:
+    talk = talk_of(tmp_path)
+    answered(talk, "q1", "a1")
+    compacted(talk, "In short.")
+    talk.rewrite_summary("Changed.")
+    assert sent(talk) == ["Be brief.", REQUEST, "Changed."]
+    assert talk.ends_with_summary
+    talk.take_back()
+    assert sent(talk) == ["Be brief.", "q1", "a1"]
+    assert REQUEST not in talk.history.questions(9)
+
+
+def test_branch_keeps_the_summary_and_what_it_kept(tmp_path: Path) -> None:
+    talk = talk_of(tmp_path)
+    for number in range(1, 10):
+        answered(talk, f"q{number}", f"a{number} " * 9)
+    compacted(talk, "In short.")
+    before = sent(talk)
+    talk.branch_off(len(talk.messages))
+    assert sent(talk) == before
+
+
+def test_kept_turns_are_a_quarter_at_most_and_never_the_first(tmp_path: Path) -> None:
+    talk = talk_of(tmp_path)
+    answered(talk, "q1", "a1")
+    assert kept_from(talk.messages) is None
+    answered(talk, "q2", "long " * 99)
+    assert kept_from(talk.messages) is None
+    assert [each.id for each in context_of(talk.messages)] == [each.id for each in talk.messages]
+
+
+def test_summary_is_made_in_free_words_and_in_bounds() -> None:
+    asked = ReplyOptions(SamplingParams(temperature=0.3), 7, regex="a+", stop=("x",))
+    made = options_for(asked, 4096)
+    assert (made.sampling, made.seed, made.max_tokens) == (asked.sampling, 7, 512)
+    assert (made.regex, made.stop, made.stop_loops) == (None, (), True)
+
+
+def said(folder: Path, *lines: str, long: bool = False) -> tuple[int, str, str]:
+    """Talk in lines, in a conversation that was long before if wanted; return the exit code, the answers and the news."""
+    talk = Talk(History(folder / "history"))
+    if long:
+        answered(talk, "the Rhine?", "It is 1233 km long, and flows north. " * 66)
+    engine = EngineClient(command(SCRIPT))
+    session = Session(engine, talk, LaunchOptions(pair="toy"), ReplyOptions(), folder)
+    if talk.conversation is not None:
+        session.resume(talk.conversation, own_models=False)
+    out, err = io.StringIO(), io.StringIO()
+    front = Lines(session, Preferences(), out, err, terminal=False)
+    try:
+        return plain.run(front, lines), out.getvalue(), err.getvalue()
+    finally:
+        session.close()
+
+
+def test_nearly_full_context_is_told_once_and_compacting_makes_room(tmp_path: Path) -> None:
+    lines = ("short?", "shorter?", "/compact", "and the Rhone?")
+    code, out, err = said(tmp_path, *lines, long=True)
+    assert code == 0, err
+    assert err.count("/compact has the model summarise") == 1
+    assert out == "Well.\nWell.\nThey spoke of rivers.\n812 km.\n"
+
+
+def test_question_that_found_no_room_is_asked_again_behind_the_summary(tmp_path: Path) -> None:
+    question = f"{'the Rhone ' * 60} and the Rhone?"
+    code, out, err = said(tmp_path, question, "/compact", long=True)
+    assert "/compact summarises earlier turns" in err
+    assert code == 0, err
+    assert out == "They spoke of rivers.\n812 km.\n"
+
+
+@pytest.mark.parametrize("line", ["/compact", "/compact edit", "/compact some words"])
+def test_nothing_to_summarise_says_so(tmp_path: Path, line: str) -> None:
+    assert said(tmp_path, line)[0] == 2
+
+
+def test_summary_is_shown_to_be_changed(tmp_path: Path) -> None:
+    lines = ("the Rhine?", "/compact", "/compact edit", "/compact Mine.", "/copy")
+    _, out, err = said(tmp_path, *lines)
+    assert "to change it: /compact They spoke of rivers." in err
+    assert out.endswith("Mine.\n")
