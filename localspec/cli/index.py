@@ -201,6 +201,11 @@ def _tell(name: str, opened: "Index", changes: "Changes") -> None:
     )
     if sys.stderr.isatty():
         click.echo(f"localspec: ask with `localspec run --docs {name}`", err=True)
+    for each in changes.missing:
+        click.echo(
+            f"localspec: {printable(str(each))} is not there: what was indexed of it stays",
+            err=True,
+        )
     for path, why in changes.unread[:_SHOWN_UNREAD]:
         click.echo(f"localspec: left out {printable(path)}: {why}", err=True)
     if len(changes.unread) > _SHOWN_UNREAD:

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 
+from localspec.display import printable
 from localspec.messages import DocumentPart, Message
 from localspec.retrieval import USUAL_TOKENS
 from localspec.retrieval.citing import PassageText, as_documents, within
@@ -78,7 +79,11 @@ class Docs:
             found = index.search(question, _LOOKED_AT)
         return [
             PassageText(
-                place(brief(each.path), each.passage.first, each.passage.last), each.passage.text
+                # As it can stand in the tag of a document.
+                printable(place(brief(each.path), each.passage.first, each.passage.last)).replace(
+                    '"', "?"
+                ),
+                each.passage.text,
             )
             for each in found
         ]

@@ -3,6 +3,7 @@
 Text is numbered by its lines, a PDF by its pages, a DOCX by its paragraphs. HTML has the lines of its source.
 """
 
+import logging
 import re
 import zipfile
 import zlib
@@ -97,6 +98,7 @@ def _from_pdf(content: bytes) -> list[NumberedLine]:
         from pypdf import PdfReader  # noqa: PLC0415 - an extra; few have PDFs
     except ImportError:
         raise Unreadable("PDF needs pypdf: `pip install 'localspec[pdf]'`") from None
+    logging.getLogger("pypdf").setLevel(logging.CRITICAL)  # else it tells of every flaw
     try:
         pages = PdfReader(BytesIO(content)).pages[:_MOST_PAGES]
         return [
@@ -201,8 +203,11 @@ class _Page(HTMLParser):
 
 def _from_html(text: str) -> list[NumberedLine]:
     page = _Page()
-    page.feed(text)
-    page.close()
+    try:
+        page.feed(text)
+        page.close()
+    except AssertionError as error:  # Python's parser, of `<![` and a word that it does not know
+        raise Unreadable("its HTML is damaged") from error
     page.end_line(blank=False)
     return page.lines
 

@@ -37,6 +37,7 @@ class Changes:
         removed: files that are gone, or do not belong in it any more.
         not_text: files of folders that hold no text.
         unread: files whose text cannot be had, and why.
+        missing: what was added and is not there now, such as a disk that is not mounted: its files stay as they were.
     """
 
     total: int = 0
@@ -47,6 +48,7 @@ class Changes:
     removed: int = 0
     not_text: int = 0
     unread: list[tuple[str, str]] = field(default_factory=list)
+    missing: list[Path] = field(default_factory=list)
 
 
 def add(
@@ -86,9 +88,12 @@ def update(index: Index, report: Callable[[Changes], None] = lambda _: None) -> 
         LocalspecError: the index cannot be written.
     """
     changes = Changes()
-    wanted, known = dict(_wanted(index.roots())), index.known()
+    roots, known = index.roots(), index.known()
+    changes.missing = [each for each in roots if not each.exists()]
+    wanted = dict(_wanted([each for each in roots if each not in changes.missing]))
     changes.total = len(wanted)
-    gone = [each for each in known if each not in wanted]
+    away = tuple(f"{each}/" for each in changes.missing)
+    gone = [each for each in known if each not in wanted and not f"{each}/".startswith(away)]
     changes.removed = len(gone)
     with index.writing():
         for path in gone:
@@ -196,10 +201,11 @@ def _wanted(roots: Sequence[Path]) -> Iterator[tuple[str, str]]:
 
 
 def _is_plain(path: str) -> bool:
-    """Return whether there is a file, and no link to one."""
+    """Return whether there is a file, and no link to one, with a name that can be kept."""
     try:
+        path.encode()
         return stat.S_ISREG(os.lstat(path).st_mode)
-    except OSError:  # gone meanwhile
+    except (OSError, UnicodeEncodeError):  # gone meanwhile; of bytes that are no UTF-8
         return False
 
 

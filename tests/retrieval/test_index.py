@@ -143,6 +143,25 @@ def test_what_is_named_and_cannot_be_read_is_refused(index: Index, folder: Path)
     assert index.roots() == ()
 
 
+def test_what_was_added_and_is_away_stays_as_it_was(index: Index, folder: Path) -> None:
+    add(index, [folder])
+    folder.rename(folder.with_name("away"))
+    changes = update(index)
+    assert (changes.removed, changes.missing) == (0, [folder])
+    assert names(index, "espresso") == ["coffee.txt"]
+    folder.with_name("away").rename(folder)
+    (folder / "tea.md").unlink()
+    assert figures(update(index)) == (0, 0, 2, 1)
+
+
+def test_a_name_of_other_bytes_is_left_out(index: Index, folder: Path) -> None:
+    try:
+        (folder / os.fsdecode(b"caf\xe9.txt")).write_text("latte")
+    except OSError:
+        pytest.skip("this file system takes only UTF-8")
+    assert figures(add(index, [folder])) == (3, 0, 0, 0)
+
+
 def test_a_word_in_a_heading_counts_more(index: Index, tmp_path: Path) -> None:
     for name, text in {"a": "# Kettle\nboils water", "b": "# Water\nis in a kettle"}.items():
         (tmp_path / f"{name}.md").write_text(text)

@@ -1,8 +1,11 @@
 """What is read of each format, and under which numbers."""
 
 import sys
+from contextlib import suppress
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from localspec.retrieval.passages import Kind, NumberedLine
 from localspec.retrieval.reading import NotText, Unreadable, place, read
@@ -71,6 +74,31 @@ def test_pdf_without_its_package_says_what_to_install(monkeypatch: pytest.Monkey
 def test_what_is_no_text_is_left_out(content: bytes) -> None:
     with pytest.raises(NotText):
         read("a.txt", content)
+
+
+SEEDS = {
+    "a.html": b"<p>a</p><![x[y]]><!--<a b='c>&#x;<pre></body>",
+    "a.docx": docx(("Title", "a"), ("Heading1", "b")),
+    "a.pdf": pdf(["one", "two"]),
+    "a.md": b"# a\n```\n\xff",
+}
+
+
+@pytest.mark.parametrize("name", SEEDS)
+@given(at=st.integers(0, 400), cut=st.integers(0, 9), put=st.binary(max_size=9))
+@settings(max_examples=60)
+def test_whatever_a_file_holds_is_lines_or_unreadable(
+    name: str, at: int, cut: int, put: bytes
+) -> None:
+    content = SEEDS[name]
+    with suppress(Unreadable):
+        lines, _ = read(name, content[:at] + put + content[at + cut :])
+        assert all(each.number >= 1 for each in lines)
+
+
+def test_html_that_pythons_parser_gives_up_is_unreadable() -> None:
+    with pytest.raises(Unreadable, match="HTML is damaged"):
+        read("a.html", b"<p>a</p><![x[y]]> and more")
 
 
 def test_places_are_told_in_the_units_of_their_format() -> None:
