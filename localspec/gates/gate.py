@@ -71,6 +71,13 @@ def usual_gate() -> Gate:
     return _gate(RULES, {each.name: "mask" for each in RULES})
 
 
+@cache
+def secrets_gate() -> Gate:
+    """Return the gate that masks keys, tokens and passwords, and lets addresses and numbers through."""
+    rules = [each for each in RULES if each.group == "secrets"]
+    return _gate(rules, {each.name: "mask" for each in rules})
+
+
 def gate_of_toml(text: str, source: str) -> Gate:
     """Return the gate that a file describes.
 

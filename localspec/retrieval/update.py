@@ -8,10 +8,11 @@ import os
 import stat
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from localspec.errors import UsageError
+from localspec.gates.gate import secrets_gate
 from localspec.retrieval.index import Index, KnownFile
 from localspec.retrieval.passages import Passage, passages
 from localspec.retrieval.reading import NotText, Unreadable, most_bytes, read
@@ -77,8 +78,8 @@ def add(
 def update(index: Index, report: Callable[[Changes], None] = lambda _: None) -> Changes:
     """Bring an index up to date with its files.
 
-    Of folders, hidden files, links, what git ignores, and what is no text is left out. A file whose size and time of change are as
-    they were is not read; one that is read and has the same sha256 is not cut anew.
+    Of folders, hidden files, links, what git ignores, and what is no text is left out. Keys, tokens and passwords are masked in what
+    is indexed. A file whose size and time of change are as they were is not read; one that is read and has the same sha256 is not cut anew.
 
     Args:
         index: the index.
@@ -169,7 +170,9 @@ def _looked_at_one(path: Path, before: KnownFile | None) -> _Work | None:
     )
     if before and before.sha256 == known.sha256:
         return _Work(str(path), known)
-    return _Work(str(path), known, passages(*read(path.name, content)))
+    clean = secrets_gate().cleaned
+    cut = passages(*read(path.name, content))
+    return _Work(str(path), known, [replace(each, text=clean(each.text)) for each in cut])
 
 
 def _batches(work: Iterable[_Work]) -> Iterator[list[_Work]]:
