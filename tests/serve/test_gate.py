@@ -1,10 +1,13 @@
 """Gates by key: over HTTP nothing of a secret leaves in any interface, streamed or not, in words, thoughts, calls and logprobs."""
 
+import json
 from collections.abc import Iterator
+from random import Random
 from typing import Any
 
 import pytest
 
+from lab.planted import FORMATS, planted
 from localspec.gates.gate import gate_of_toml, usual_gate
 from localspec.serve.http import Guard
 from tests.chat.toy_calls import hermes
@@ -114,3 +117,18 @@ def test_thoughts_are_masked_as_well() -> None:
             assert "reasoning_content" in seen
             assert MASK in seen
             assert not any(each in seen for each in PARTS)
+
+
+@pytest.mark.slow
+def test_no_format_leaves_streamed_or_not_drafted_or_not() -> None:
+    secrets = {f"<{which}>": planted(Random(which), which) for which in FORMATS}
+    answers = {asks: f"Use {secret.text} here." for asks, secret in secrets.items()}
+    for drafts in (0, 6):
+        script = {"answers": answers, "drafts": drafts}
+        with served(script, guard=Guard(keys=("masked",), gate=usual_gate())) as server:
+            for asks, secret in secrets.items():
+                for stream in (False, True):
+                    seen = asked(server, CHAT, "masked", **user(asks), stream=stream)
+                    assert "[masked: " in seen
+                    assert json.dumps(secret.body.strip())[1:-1] not in seen
+                    assert secret.body[:6] not in seen

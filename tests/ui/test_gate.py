@@ -2,10 +2,12 @@
 
 import io
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
 
+from lab.planted import FORMATS, planted
 from localspec.gates.gate import Gate, gate_of_toml, usual_gate
 from localspec.history.archive import History
 from localspec.messages import DocumentPart, Message, ToolCall, ToolResult
@@ -61,6 +63,26 @@ def test_lines_and_history_have_nothing_of_a_secret(tmp_path: Path) -> None:
     assert MASK.encode() in on_disk(tmp_path)
     assert b"ghp_" not in found
     assert KEY[8:20].encode() not in found
+
+
+@pytest.mark.slow
+def test_no_format_is_seen_kept_or_exported_drafted_or_not(tmp_path: Path) -> None:
+    secrets = [planted(Random(each), each) for each in FORMATS]
+    script = {"otherwise": [f"Use {each.text} here." for each in secrets], "n_ctx": 40_000}
+    for drafts in (0, 6):
+        folder = tmp_path / str(drafts)
+        session = session_of(folder, usual_gate(), {**script, "drafts": drafts})
+        out, err = io.StringIO(), io.StringIO()
+        front = Lines(session, Preferences(), out, err, terminal=False)
+        try:
+            lines = [f"{number}?" for number in range(len(secrets))]
+            assert plain.run(front, [*lines, "/export json all.json"]) == 0, err.getvalue()
+        finally:
+            session.close()
+        found = (out.getvalue() + err.getvalue()).encode() + on_disk(folder)
+        assert found.count(b"[masked: ") >= 3 * len(secrets)
+        for each in secrets:
+            assert each.body.strip().encode() not in found, each
 
 
 def test_rule_that_stops_ends_the_answer(tmp_path: Path) -> None:
