@@ -1,11 +1,14 @@
 """Draft modes by the names that users give them, and the policies that they come to."""
 
+from functools import partial
+
 import pytest
 
 from localspec.decoding.costs import PairCosts, PassCosts
 from localspec.decoding.drafters.forced import ForcedDrafter
 from localspec.decoding.drafters.lookup import LookupDrafter
 from localspec.decoding.drafters.model import ModelDrafter
+from localspec.decoding.drafters.spelling import SharedIds
 from localspec.decoding.policy.adaptive import AdaptivePolicy
 from localspec.decoding.policy.batching import BatchPolicy, BatchWidths
 from localspec.decoding.round import Draft, Round, Spent, Verdict
@@ -26,7 +29,8 @@ def drafting(
     batch = None
     if count > 1 and costs is not None:
         batch = BatchWidths(costs.target, costs.draft_model)
-    return Drafting(count, draft_models, 8 if model else 0, (), costs, longest, batch)
+    ids = partial(SharedIds, 8) if model else None
+    return Drafting(count, draft_models, ids, (), costs, longest, batch)
 
 
 @pytest.mark.parametrize(
@@ -82,8 +86,9 @@ def test_auto_is_adaptive_and_may_use_the_draft_model() -> None:
     assert [type(each) for each in policy.drafters] == [LookupDrafter, ModelDrafter, ForcedDrafter]
     policy.begin(range(3), GREEDY)
     for n in range(3, 10):  # it is asked once there is something to compare it with
-        plan = policy.plan(range(n), 50)
-        policy.learn(Round(Draft(), Verdict(0, n), (n,), Spent(verify_s=0.01)))
+        plan = policy.plan([token % 8 for token in range(n)], 50)
+        token = n % 8
+        policy.learn(Round(Draft(), Verdict(0, token), (token,), Spent(verify_s=0.01)))
     assert isinstance(plan.drafter, ModelDrafter)
 
 

@@ -12,6 +12,7 @@ from localspec.chat.requests import Request
 from localspec.decoding.costs import PairCosts, PassCosts
 from localspec.decoding.drafters.growing_draft import GrowingDraft
 from localspec.decoding.drafters.model import ModelDrafter
+from localspec.decoding.drafters.spelling import SharedIds
 from localspec.decoding.policy.adaptive import AdaptivePolicy
 from localspec.decoding.round import Draft, Round, Spent, Verdict
 from localspec.launch.observe import Telemetry
@@ -38,7 +39,7 @@ def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def _drafter() -> ModelDrafter:
     model = CachedModel(random_table(1, n_vocab=100), 1000)
-    return ModelDrafter(model, 100, (), DRAFT_MODEL)
+    return ModelDrafter(model, SharedIds(100), (), DRAFT_MODEL)
 
 
 def _policy() -> AdaptivePolicy:
@@ -105,9 +106,12 @@ def test_what_is_learnt_here_counts_beside_it() -> None:
     assert not _stops_at(policy)
     assert drafter._chance(1.6) > 0.9
     for _ in range(80):
-        drafter._last = proposed = GrowingDraft([4], 2, 100, (), SAMPLED, None, drafter._chance)
+        ids = SharedIds(100)
+        proposed = GrowingDraft([4], 2, 2, ids, (), SAMPLED, None, drafter._chance)
+        drafter._last = proposed
         proposed._prefix += (5, 6)
         proposed.gaps += (1.6, 2.4)
+        proposed.passes = 2
         draft = Draft((5, 6), (0.5, 0.5), "model", (1.6, 2.4))
         policy.learn(Round(draft, Verdict(0, 9), (9,), Spent(draft_s=0.02, verify_s=0.055)))
     drafter.expect({3: (0.99, 1000.0)}, greedy=False)

@@ -207,9 +207,34 @@ def test_a_draft_model_that_will_not_draft_is_not_looked_at(target: Path, draft:
     assert (ready.target, ready.draft_model, ready.shared_vocab) == (target, None, 0)
 
 
-def test_a_draft_model_with_other_ids_is_refused_by_the_names_that_were_given(target: Path) -> None:
+def test_a_draft_model_with_other_ids_that_somebody_named_drafts_across_vocabularies(
+    target: Path,
+) -> None:
     draft_model = target.with_name("draft.gguf")
     draft_model.write_bytes(model_file(tokens=[*TOKENS[:-1], "ba"]))
+    ready = make_plan(LaunchOptions(target=str(target), draft_model=str(draft_model)))
+    assert (ready.draft_model, ready.shared_vocab) == (draft_model, 0)
+    (note,) = ready.notes
+    assert f"{draft_model} has another vocabulary: 66.7 % of its tokens are the target's" in note
+
+
+def test_a_draft_model_of_a_pair_with_other_ids_is_refused(
+    target: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    draft_model = target.with_name("draft.gguf")
+    draft_model.write_bytes(model_file(tokens=[*TOKENS[:-1], "ba"]))
+    monkeypatch.setenv("LOCALSPEC_CONFIG_DIR", str(target.parent))
+    pair = f'[pairs.mine]\ntarget = "{target}"\ndraft_model = "{draft_model}"\n'
+    target.with_name("models.toml").write_text(pair)
+    with pytest.raises(PairMismatch, match="name this one with --draft-model"):
+        make_plan(LaunchOptions("mine", draft="model"))
+
+
+def test_a_draft_model_with_nothing_in_common_is_refused_by_the_names_that_were_given(
+    target: Path,
+) -> None:
+    draft_model = target.with_name("draft.gguf")
+    draft_model.write_bytes(model_file(tokens=[*TOKENS[:3], "x", "y", "z"]))
     with pytest.raises(PairMismatch) as caught:
         make_plan(LaunchOptions(target=str(target), draft_model=str(draft_model)))
     assert str(target) in str(caught.value)

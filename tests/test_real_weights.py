@@ -160,6 +160,35 @@ def test_the_pair_says_the_same_text_with_its_draft_model(
     assert_same_text(exact_qwen, prompt, temperature)
 
 
+@pytest.fixture(scope="module")
+def exact_across(qwen_target_path: Path, smollm2_path: Path) -> Iterator[Assistant]:
+    """SmolLM2 as the draft model of Qwen2.5-Coder, which has another vocabulary."""
+    options = LoadOptions(n_ctx=2048).exact()
+    target, draft_model = str(qwen_target_path), str(smollm2_path)
+    launch = LaunchOptions(target=target, draft_model=draft_model, draft="model", load=options)
+    assistant = load(make_plan(launch)).assistant
+    yield assistant
+    assistant.close()
+
+
+@pytest.mark.pair
+@pytest.mark.parametrize("temperature", [0.0, 0.8])
+@pytest.mark.parametrize("prompt", [*PROMPTS, LONG + PROMPTS[1]])
+def test_a_draft_model_with_another_vocabulary_changes_no_byte(
+    exact_across: Assistant, prompt: str, temperature: float
+) -> None:
+    assert_same_text(exact_across, prompt, temperature)
+
+
+@pytest.mark.pair
+def test_a_draft_model_with_another_vocabulary_is_often_right(exact_across: Assistant) -> None:
+    assert any("79.8 % of its tokens are the target's" in each for each in exact_across.notes)
+    options = ReplyOptions(SamplingParams(temperature=0), seed=3, max_tokens=80)
+    reply = afresh(exact_across, PROMPTS[0], options, drafting=True)
+    assert reply.acceptance.acceptance_rate is not None
+    assert reply.acceptance.acceptance_rate > 0.3
+
+
 @pytest.mark.pair
 def test_the_pair_reverses_a_linked_list(qwen_paths: tuple[Path, Path]) -> None:
     target, draft_model = map(str, qwen_paths)
@@ -228,3 +257,15 @@ def test_the_pair_drafts_several_lines_at_once_and_changes_no_byte(
     drafting = ("--draft", "model", "--draft-model", draft_model, "--parallel", "4")
     assert len(alone) == len(LINES)
     assert batch_answers(tmp_path, temperature, "--target", target, *drafting) == alone
+
+
+@pytest.mark.pair
+@pytest.mark.parametrize("temperature", [0.0, 0.8])
+def test_several_lines_at_once_across_vocabularies_change_no_byte(
+    qwen_target_path: Path, smollm2_path: Path, tmp_path: Path, temperature: float
+) -> None:
+    target = ("--target", str(qwen_target_path))
+    alone = batch_answers(tmp_path, temperature, *target, "--draft", "off")
+    drafting = ("--draft", "model", "--draft-model", str(smollm2_path), "--parallel", "4")
+    assert len(alone) == len(LINES)
+    assert batch_answers(tmp_path, temperature, *target, *drafting) == alone

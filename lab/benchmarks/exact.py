@@ -1,11 +1,11 @@
 """Same bytes: what `--exact` promises, and how often texts fork without it.
 
-    python -m lab.benchmarks.exact [--pair NAME] [--modes off,auto,...] [--prompts 100] [--max-tokens 200]
-                               [--threads N] [--default-kernels]
+    python -m lab.benchmarks.exact [--pair NAME] [--draft-model NAME] [--modes off,auto,...] [--prompts 100]
+                               [--max-tokens 200] [--threads N] [--default-kernels]
 
 Every prompt is answered in every mode, at temperature 0 and 0.8, each time from an empty cache, and
-each answer is compared with that of the first mode, byte for byte. Nothing is timed: it may run
-beside other work.
+each answer is compared with that of the first mode, byte for byte. What was accepted is counted by mode, kind of
+text and temperature. Nothing is timed: it may run beside other work.
 """
 
 import argparse
@@ -17,6 +17,7 @@ from lab.benchmarks.workbench import forget, machine, opened
 from localspec.bench.prompts import BenchPrompt, bundled
 from localspec.chat.conversation import Conversation
 from localspec.chat.events import Reply
+from localspec.decoding.stats import AcceptanceStats
 from localspec.launch.load import Runtime
 from localspec.options import LaunchOptions, LoadOptions, ReplyOptions, SamplingParams
 
@@ -54,6 +55,7 @@ def main() -> None:
     """Run, and print a line a difference and the sums."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--pair", default="smollm2-135m")
+    parser.add_argument("--draft-model", help="in place of the pair's own")
     parser.add_argument("--modes", default="off,auto")
     parser.add_argument("--prompts", type=int, default=100)
     parser.add_argument("--max-tokens", type=int, default=200)
@@ -63,18 +65,22 @@ def main() -> None:
     modes = flags.modes.split(",")
     request = LaunchOptions(
         flags.pair,
+        draft_model=flags.draft_model,
         draft=modes[0],
         further=tuple(modes[1:]),
         load=LoadOptions(threads=flags.threads),
         exact=not flags.default_kernels,
     )
     loaded = opened(request)
+    for note in loaded.assistant.notes:
+        print(note)
     print(
         f"{machine()}; {flags.pair}; exact: {request.exact}; longest draft {loaded.drafting.longest}"
     )
     forks: dict[str, list[int]] = {mode: [] for mode in modes[1:]}
     drafted = dict.fromkeys(modes[1:], 0)
     compared = dict.fromkeys(modes[1:], 0)
+    accepted: dict[tuple[str, str, float], AcceptanceStats] = {}
     start = time.monotonic()
     for number, (system, asked) in enumerate(questions(flags.prompts)):
         for temperature in TEMPERATURES:
@@ -85,6 +91,12 @@ def main() -> None:
                 reply = answer(loaded, mode, system, asked.prompt, options)
                 compared[mode] += 1
                 drafted[mode] += reply.acceptance.drafted
+                kind = mode, asked.workload, temperature
+                counts = accepted.setdefault(kind, AcceptanceStats())
+                counts.rounds += reply.acceptance.rounds
+                counts.drafted += reply.acceptance.drafted
+                counts.accepted += reply.acceptance.accepted
+                counts.confirmed += reply.acceptance.confirmed
                 at = fork(plain.tokens, reply.tokens)
                 if at is not None or reply.text != plain.text:
                     forks[mode].append(-1 if at is None else at)
@@ -103,6 +115,10 @@ def main() -> None:
             "first_differences": sorted(forks[mode]),
         }
         print(json.dumps(figures))
+    for (mode, workload, temperature), counts in accepted.items():
+        rate, length = counts.acceptance_rate, counts.mean_acceptance_length
+        said = "nothing drafted" if rate is None else f"{rate:.3f} of {counts.drafted} accepted"
+        print(f"{mode} {workload} at {temperature}: {said}, {length or 1:.2f} tokens a pass")
 
 
 if __name__ == "__main__":

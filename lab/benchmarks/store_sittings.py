@@ -211,7 +211,7 @@ def replayed(path: Path, log_path: Path, table: str | None, *, with_files: bool)
     for number, text in enumerate(document["repository"] if with_files else ()):
         log.append(f"file {number}", text)
     sums = dict[Key, Sum]()
-    drafting = Drafting(1, None, 0, document["eog"], PairCosts(costs), LONGEST_DRAFT)
+    drafting = Drafting(1, None, None, document["eog"], PairCosts(costs), LONGEST_DRAFT)
     edits = [Edit(**each) for each in document["edits"]]
     for sitting in range(len(EDITS)):
         policies = {

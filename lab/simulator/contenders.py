@@ -1,6 +1,7 @@
 """Contenders in simulated worlds: the adaptive policy, fixed settings, and a naive one."""
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from lab.simulator.alone import Alone
 from lab.simulator.pair import VirtualModel
@@ -10,6 +11,7 @@ from localspec.decoding.costs import PairCosts
 from localspec.decoding.drafters.drafter import Plan
 from localspec.decoding.drafters.lookup import LookupDrafter
 from localspec.decoding.drafters.model import ModelDrafter
+from localspec.decoding.drafters.spelling import SharedIds
 from localspec.decoding.policy.adaptive import LONGEST_DRAFT
 from localspec.decoding.policy.policy import FixedPolicy, Policy, plain_policy
 from localspec.decoding.round import Round
@@ -23,7 +25,8 @@ Contender = Callable[[World, VirtualModel], Policy]
 def adaptive(world: World, draft_model: VirtualModel) -> Policy:
     """Return the adaptive policy as the program makes it."""
     costs = PairCosts(*world.tables)
-    drafting = Drafting(1, Alone(draft_model), world.n_vocab, (), costs, LONGEST_DRAFT)
+    ids = partial(SharedIds, world.n_vocab)
+    drafting = Drafting(1, Alone(draft_model), ids, (), costs, LONGEST_DRAFT)
     return drafting.policy(AUTO)
 
 
@@ -43,7 +46,7 @@ def fixed_lookup(length: int, min_match: int = 2) -> Contender:
 
 
 def _drafter(world: World, draft_model: VirtualModel) -> ModelDrafter:
-    return ModelDrafter(draft_model, world.n_vocab, ())
+    return ModelDrafter(draft_model, SharedIds(world.n_vocab), ())
 
 
 class MovingAverage:

@@ -12,7 +12,7 @@ from localspec.cli.pair_facts import check_facts, pair_facts, pair_size, suggest
 from localspec.display import cut, table
 from localspec.errors import PairMismatch
 from localspec.models.architectures import how_it_drafts
-from localspec.models.pairs import Fit, PairReport, check_pair, quoted, suggest
+from localspec.models.pairs import PairReport, check_pair, quoted, suggest
 from localspec.models.registry import load_registry
 from localspec.storage.files import size_text
 
@@ -32,11 +32,12 @@ def check(target: str, draft_model: str, json_: bool) -> int:
     """Check whether DRAFT_MODEL can draft for TARGET.
 
     Both are names, paths, or user/repo:QUANT on the hub. If a file is not on this machine, only its
-    header is downloaded. The exit code is 4 if they do not fit.
+    header is downloaded. Models with different vocabularies may still be usable, less well. The exit code is 4
+    if they are not.
     """
     report = check_pair(target, draft_model, load_registry())
     click.echo(_json(check_facts(report)) if json_ else "\n".join(_check_lines(report)))
-    return PairMismatch.exit_code if report.fit.verdict is Fit.INCOMPATIBLE else 0
+    return 0 if report.can_draft else PairMismatch.exit_code
 
 
 @pair.command("list")
@@ -85,7 +86,15 @@ def suggest_(target: str, json_: bool) -> None:
 
 def _check_lines(report: PairReport) -> Iterable[str]:
     fit, target, draft_model = report.fit, report.target, report.draft_model
-    yield f"{fit.verdict}: {draft_model.name} {_can(fit.verdict)} draft for {target.name}"
+    across = report.can_draft and report.shared_percent is not None
+    verdict = "usable across vocabularies" if across else fit.verdict
+    can = "can" if report.can_draft else "cannot"
+    yield f"{verdict}: {draft_model.name} {can} draft for {target.name}"
+    if report.shared_percent is not None:
+        shared = f"{report.shared_percent:.1f} % of the draft model's tokens are the target's"
+        yield f"  shared            {shared}" + (", expect less to be accepted" if across else "")
+    if across:
+        yield "  use               name it with --draft-model: it is never chosen by itself"
     different = fit.first_difference
     if different is not None:
         pieces = f"{quoted(different.target_piece)} and {quoted(different.draft_piece)}"
@@ -108,10 +117,6 @@ def _check_lines(report: PairReport) -> Iterable[str]:
     fetched = target.fetched_bytes + draft_model.fetched_bytes
     if fetched:
         yield f"  fetched           {size_text(fetched)} of headers"
-
-
-def _can(verdict: Fit) -> str:
-    return "cannot" if verdict is Fit.INCOMPATIBLE else "can"
 
 
 def _json(value: object) -> str:

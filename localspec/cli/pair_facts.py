@@ -16,7 +16,9 @@ def check_facts(report: PairReport) -> dict[str, Any]:
     fit, different = report.fit, report.fit.first_difference
     return {
         "fits": fit.verdict is not Fit.INCOMPATIBLE,
+        "usable": report.can_draft,
         "verdict": fit.verdict,
+        "shared_percent": report.shared_percent,
         "reason": fit.reason or None,
         "first_difference": different and asdict(different),
         "overlap_percent": fit.overlap_percent,

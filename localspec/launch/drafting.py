@@ -1,6 +1,6 @@
 """Drafting: the policies that loaded models can run with, by the names that users give them."""
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -13,6 +13,7 @@ from localspec.decoding.drafters.register import (
     Material,
     asks_draft_model,
 )
+from localspec.decoding.drafters.spelling import Spelling
 from localspec.decoding.policy.adaptive import LONGEST_DRAFT, AdaptivePolicy
 from localspec.decoding.policy.batching import BatchPolicy, BatchWidths, draft_model_could_win
 from localspec.decoding.policy.policy import FixedPolicy, Policy, plain_policy
@@ -107,7 +108,7 @@ class Drafting:
     Args:
         count: sequences of each.
         draft_models: the draft model's sequences, or those of the target's heads; None without one.
-        shared_vocab: ids that both vocabularies have; 0 without a draft model.
+        spelling: says what the draft model's ids mean to the target, for a sequence; None without one.
         eog: ids that end a generation.
         costs: what passes cost; None if they were not measured, and `auto` looks up.
         longest: most tokens of any draft.
@@ -118,7 +119,7 @@ class Drafting:
 
     count: int
     draft_models: Sequences | None
-    shared_vocab: int
+    spelling: Callable[[], Spelling] | None
     eog: Collection[int]
     costs: PairCosts | None
     longest: int
@@ -175,6 +176,8 @@ class Drafting:
     def _drafter(self, entry: DrafterEntry, slot: int, *, fixed: bool) -> Drafter:
         if self.draft_models is None:
             return entry.make(Material(self.eog, fixed=fixed, said=self.said))
+        make = self.spelling if entry.needs_draft_model or entry.needs_heads else None
+        spelling = None if make is None else make()
         view = self.draft_models.views[slot]
         costs, fresh = self.costs, None
         draft_costs = None if costs is None else costs.draft_model
@@ -182,6 +185,4 @@ class Drafting:
             fresh = window_length(costs.target, draft_costs, view.n_ctx)
             if self.batch is not None:
                 draft_costs = self.batch.draft_costs(slot)
-        return entry.make(
-            Material(self.eog, view, self.shared_vocab, draft_costs, fresh, fixed, self.said)
-        )
+        return entry.make(Material(self.eog, view, spelling, draft_costs, fresh, fixed, self.said))

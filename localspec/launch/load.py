@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,6 +20,7 @@ from localspec.chat.requests import Observer, Prefixes
 from localspec.decoding.cancel import CancelFlag
 from localspec.decoding.costs import PairCosts
 from localspec.decoding.drafters.backoff import DRAFT_ROWS
+from localspec.decoding.drafters.spelling import SharedIds, Spelling
 from localspec.decoding.model import Role
 from localspec.decoding.policy.batching import (
     BatchWidths,
@@ -207,10 +209,18 @@ class _Loading:
 
             said, observers = opened_store(vocabulary)
         has_heads = draft_models is not None and plan.heads is not None
+        spelling: Callable[[], Spelling] = partial(
+            SharedIds, vocabulary.n_vocab if has_heads else plan.shared_vocab
+        )
+        if isinstance(draft_models, LlamaSequences) and not plan.shared_vocab:
+            # Few pairs have two vocabularies.
+            from localspec.llama.token_map import TokenMap  # noqa: PLC0415
+
+            spelling = TokenMap(vocabulary, draft_models.views[0].model.vocabulary).spelling
         drafting = Drafting(
             parallel,
             draft_models,
-            vocabulary.n_vocab if has_heads else plan.shared_vocab,
+            spelling,
             vocabulary.eog,
             costs,
             longest,

@@ -36,7 +36,7 @@ class LoadPlan:
         draft_model: file of the draft model; None if none is used.
         names: how the user calls each file.
         modes: what the models have to be ready for; the first is the assistant's.
-        shared_vocab: ids that both vocabularies have; 0 without a draft model.
+        shared_vocab: ids that both vocabularies have; 0 without a draft model, and where it has another vocabulary.
         options: how to load, as they fit the memory that is free.
         exact: whether drafting may change no bit.
         fit: refuse what the free memory does not hold.
@@ -126,11 +126,10 @@ def make_plan(
     reason = why_no_target(headers[0])
     if reason is not None:
         raise PairMismatch(f"{headers[0].name} {reason}")
-    shared_vocab = 0
+    shared_vocab, notes = 0, [alone] if alone else []
     if len(files) > 1:
-        from localspec.models.pairs import require_compatible  # noqa: PLC0415 - needs a pair
-
-        shared_vocab = require_compatible(headers[0], headers[1]).shared_vocab
+        shared_vocab, across = _shared_vocab(*headers, named=request.draft_model is not None)
+        notes += across
     modes = draft_modes(request)
     heads = _heads(headers, modes, parallel, exact=request.exact)
     if heads is not None and heads.is_mtp:
@@ -153,7 +152,7 @@ def make_plan(
         options,
         exact=request.exact,
         fit=request.fit,
-        notes=(alone,) if alone else (),
+        notes=tuple(notes),
         draft_lora=_adapter(request, headers),
         cut_head=len(headers) > 1 and headers[1].has_cut_head,
         heads=heads,
@@ -220,6 +219,39 @@ def _heads(
         )
     asked = wanted or (len(headers) == 1 and any(mode.kind == AUTO for mode in modes))
     return Heads() if asked and reason is None and parallel == 1 else None
+
+
+def _shared_vocab(
+    target: GgufHeader, draft_model: GgufHeader, *, named: bool
+) -> tuple[int, tuple[str, ...]]:
+    """Return how many ids both have, 0 across vocabularies, and what to tell of that.
+
+    Args:
+        target: its header.
+        draft_model: likewise.
+        named: whether somebody named this draft model; else it has to have the target's vocabulary.
+
+    Raises:
+        PairMismatch: they do not fit.
+    """
+    # Needs a pair.
+    from localspec.models.across import LEAST_SHARED_PERCENT  # noqa: PLC0415
+    from localspec.models.pairs import (  # noqa: PLC0415
+        Fit,
+        judge_headers,
+        percent_across,
+        require_compatible,
+    )
+
+    if named and judge_headers(target, draft_model).verdict is Fit.INCOMPATIBLE:
+        shared = percent_across(target, draft_model)
+        if shared >= LEAST_SHARED_PERCENT:
+            note = (
+                f"the draft model {draft_model.name} has another vocabulary: {shared:.1f} % of its tokens "
+                "are the target's, so less of what it drafts is accepted"
+            )
+            return 0, (note,)
+    return require_compatible(target, draft_model).shared_vocab, ()
 
 
 def _stored(found: Sequence[ModelEntry | Path]) -> list[Path] | None:

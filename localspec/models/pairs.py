@@ -4,8 +4,9 @@ Same size is not same vocabulary, and same family is not same vocabulary either:
 of those that are not here, headers at most are fetched. A draft whose ids mean other things would cost
 time and gain nothing.
 
-Only ids travel between the two models. So what forbids a pair is an id with two meanings: another
-piece, a piece in another alphabet, or a byte here that is text there. What governs how text is *cut*
+Where only ids travel between the two models, what forbids a pair is an id with two meanings: another
+piece, a piece in another alphabet, or a byte here that is text there. Such a draft model can still be named by hand:
+then its ids are mapped by their bytes, see `across`. What governs how text is *cut*
 into ids (pre-tokenizer, merges, scores) and which ids are special is the target's business alone; it
 is compared and reported, and takes the word "identical" away, not the draft.
 """
@@ -18,7 +19,8 @@ from pathlib import Path
 import numpy as np
 
 from localspec.errors import LocalspecError, PairMismatch
-from localspec.models.architectures import why_no_draft_model
+from localspec.models.across import LEAST_SHARED_PERCENT, shared_percent
+from localspec.models.architectures import EAGLE3, why_no_draft_model
 from localspec.models.entries import ModelEntry, PairEntry, shards_of
 from localspec.models.gguf import GgufHeader, read_header, read_model
 from localspec.models.gguf_encoding import StringArray
@@ -107,6 +109,13 @@ def judge_headers(target: GgufHeader, draft: GgufHeader) -> Compatibility:
     return replace(fit, verdict=Fit.INCOMPATIBLE, reason=reason, first_difference=None)
 
 
+def percent_across(target: GgufHeader, draft: GgufHeader) -> float:
+    """Return how much two vocabularies share where a model is to draft across them; 0 where it can draft in no case."""
+    if why_no_draft_model(target, draft) is not None or draft.architecture == EAGLE3:
+        return 0.0
+    return shared_percent(target.tokenizer, draft.tokenizer)
+
+
 def require_compatible(target: GgufHeader, draft: GgufHeader) -> Compatibility:
     """Return the judgement of a pair that fits.
 
@@ -118,6 +127,8 @@ def require_compatible(target: GgufHeader, draft: GgufHeader) -> Compatibility:
     if fit.verdict is not Fit.INCOMPATIBLE:
         return fit
     advice = "use --draft lookup or another draft model"
+    if percent_across(target, draft) >= LEAST_SHARED_PERCENT:
+        advice += ", or name this one with --draft-model to draft across vocabularies"
     if fit.first_difference is None:
         raise PairMismatch(
             f"target {target.name} and draft {draft.name} do not fit: {fit.reason}; {advice}"
@@ -251,12 +262,26 @@ class Side:
 
 @dataclass(frozen=True, slots=True)
 class PairReport:
-    """A judgement, and what was compared apart from the tokenizers."""
+    """A judgement, and what was compared apart from the tokenizers.
+
+    Args:
+        target: one side.
+        draft_model: the other.
+        fit: of their ids.
+        templates: of chats.
+        shared_percent: where ids mean other things, tokens of the draft model's that the target has by other ids.
+    """
 
     target: Side
     draft_model: Side
     fit: Compatibility
     templates: Templates
+    shared_percent: float | None = None
+
+    @property
+    def can_draft(self) -> bool:
+        """Whether it can, be it across vocabularies."""
+        return self.shared_percent is None or self.shared_percent >= LEAST_SHARED_PERCENT
 
     @property
     def same_eog(self) -> bool:
@@ -283,7 +308,12 @@ def check_pair(target: str, draft_model: str, registry: Registry) -> PairReport:
 def judge(target: Side, draft_model: Side) -> PairReport:
     """Compare two models of which the headers are known."""
     fit = judge_headers(target.header, draft_model.header)
-    return PairReport(target, draft_model, fit, _templates(target.header, draft_model.header))
+    shared = None
+    if fit.verdict is Fit.INCOMPATIBLE:
+        shared = percent_across(target.header, draft_model.header)
+    return PairReport(
+        target, draft_model, fit, _templates(target.header, draft_model.header), shared
+    )
 
 
 def read_side(reference: str, registry: Registry) -> Side:

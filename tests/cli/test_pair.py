@@ -59,7 +59,7 @@ def files(tmp_path: Path) -> Path:
     (folder / "target.gguf").write_bytes(model_file())
     (folder / "padded.gguf").write_bytes(model_file(tokens=PADDED, token_type=PADDED_TYPES))
     (folder / "other.gguf").write_bytes(
-        model_file(tokens=["x\n\x1b[31m", *TOKENS[1:]], eos_token_id=1)
+        model_file(tokens=["x\n\x1b[31m", *TOKENS[1:3], "x", "y", "z"], eos_token_id=1)
     )
     return folder
 
@@ -87,13 +87,32 @@ def test_a_padded_copy_is_compatible_and_said_to_be_padded(
     assert "  note              vocabularies have 7 and 6 tokens\n" in done.out
 
 
+def test_models_with_other_ids_are_usable_across_vocabularies(
+    files: Path, bare_machine: dict[str, str]
+) -> None:
+    (files / "words.gguf").write_bytes(model_file(tokens=[*TOKENS[:-1], "ba"]))
+    done = check(files, "target.gguf", "words.gguf", env=bare_machine)
+    assert (done.code, done.err) == (0, "")
+    assert done.out.startswith(
+        "usable across vocabularies: words.gguf can draft for target.gguf\n"
+        "  shared            66.7 % of the draft model's tokens are the target's, "
+        "expect less to be accepted\n"
+        "  use               name it with --draft-model: it is never chosen by itself\n"
+        "  first difference  token 5 is 'ab' and 'ba'\n"
+    )
+    facts = json.loads(check(files, "target.gguf", "words.gguf", "--json", env=bare_machine).out)
+    assert (facts["usable"], facts["fits"], facts["verdict"]) == (True, False, "incompatible")
+    assert facts["shared_percent"] == pytest.approx(200 / 3)
+
+
 def test_models_that_do_not_fit_exit_4_and_name_the_first_difference(
     files: Path, bare_machine: dict[str, str]
 ) -> None:
     done = check(files, "target.gguf", "other.gguf", env=bare_machine)
     assert (done.code, done.err) == (4, "")
     assert r"  first difference  token 0 is '<unk>' and 'x\n\x1b[31m'" in done.out.splitlines()
-    assert "83.33 % overlap" in done.out
+    assert "33.33 % overlap" in done.out
+    assert "  shared            0.0 % of the draft model's tokens are the target's\n" in done.out
     assert "  end tokens        different; those of the target count" in done.out
 
 
@@ -101,7 +120,8 @@ def test_json_says_the_same(files: Path, bare_machine: dict[str, str]) -> None:
     done = check(files, "target.gguf", "other.gguf", "--json", env=bare_machine)
     assert done.code == 4
     facts = json.loads(done.out)
-    assert (facts["fits"], facts["verdict"]) == (False, "incompatible")
+    assert (facts["fits"], facts["usable"], facts["verdict"]) == (False, False, "incompatible")
+    assert facts["shared_percent"] == 0
     assert facts["first_difference"] == {
         "token": 0,
         "target_piece": "<unk>",
@@ -113,7 +133,9 @@ def test_json_says_the_same(files: Path, bare_machine: dict[str, str]) -> None:
     assert facts["draft_model"]["eog"] == [1, 2]
     assert facts["target"]["fetched_bytes"] == 0
     done = check(files, "target.gguf", "target.gguf", "--json", env=bare_machine)
-    assert (done.code, json.loads(done.out)["first_difference"]) == (0, None)
+    same = json.loads(done.out)
+    assert (done.code, same["first_difference"], same["shared_percent"]) == (0, None, None)
+    assert same["usable"]
 
 
 def test_of_remote_models_only_the_headers_are_read(

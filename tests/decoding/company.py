@@ -20,6 +20,7 @@ from localspec.errors import PassFailed
 from tests.decoding.worlds import (
     CHEAP,
     FLAT,
+    SHARED,
     PlansTwice,
     World,
     drafters_of,
@@ -157,11 +158,13 @@ class Company:
     Args:
         random: draws everything.
         make: makes the sequences of a model.
+        vocabulary: of the draft model, as in a world.
     """
 
-    def __init__(self, random: Random, make: Make) -> None:
+    def __init__(self, random: Random, make: Make, vocabulary: str) -> None:
         self._random = random
         base = _twins(random_world(random)) if random.random() < 0.3 else random_world(random)
+        base = replace(base, vocabulary=vocabulary)
         self._count = random.randint(1, 6)
         # Of those who only draft and verify beside one another, every token is to be evaluated once.
         self._calm = random.random() < 0.4
@@ -348,6 +351,6 @@ class Company:
         return policy_of(world, draft_model, text, self._longest)
 
 
-def check_company(random: Random, make: Make = toy_sequences) -> None:
+def check_company(random: Random, make: Make = toy_sequences, vocabulary: str = SHARED) -> None:
     """Draw a company and let it say its lines."""
-    Company(random, make).run()
+    Company(random, make, vocabulary).run()

@@ -8,6 +8,7 @@ from localspec.decoding.costs import PassCosts
 from localspec.decoding.drafters.drafter import Drafter, Plan
 from localspec.decoding.drafters.lookup import LookupDrafter
 from localspec.decoding.drafters.model import ModelDrafter
+from localspec.decoding.drafters.spelling import SharedIds
 from localspec.decoding.noise import Noise
 from localspec.decoding.policy.adaptive import AdaptivePolicy
 from localspec.decoding.round import Draft, Round, Spent, Verdict
@@ -54,7 +55,7 @@ class Writing:
         self.model = CachedModel(Counts(), 4000)
         drafters: list[Drafter] = [LookupDrafter(())]
         if draft_model is not None:
-            drafters.append(ModelDrafter(self.model, N_VOCAB, (), draft_model))
+            drafters.append(ModelDrafter(self.model, SharedIds(N_VOCAB), (), draft_model))
         self.policy = AdaptivePolicy(target, 31, drafters)
         self.policy.begin(self.text, GREEDY)
 

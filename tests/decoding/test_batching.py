@@ -5,6 +5,7 @@ import pytest
 from localspec.decoding.costs import PassCosts
 from localspec.decoding.drafters.lookup import LookupDrafter
 from localspec.decoding.drafters.model import ModelDrafter
+from localspec.decoding.drafters.spelling import SharedIds
 from localspec.decoding.policy import batching
 from localspec.decoding.policy.batching import (
     BatchPolicy,
@@ -141,7 +142,7 @@ def policy(batch: BatchWidths, slot: int, *, model: bool = False) -> BatchPolicy
     if not model:
         return BatchPolicy(batch, slot, 31, drafters)
     draft_model = CachedModel(random_table(1, n_vocab=9), 200)
-    asking = ModelDrafter(draft_model, 9, (), batch.draft_costs(slot))
+    asking = ModelDrafter(draft_model, SharedIds(9), (), batch.draft_costs(slot))
     return BatchPolicy(batch, slot, 31, [*drafters, asking])
 
 

@@ -48,7 +48,7 @@ def test_what_must_follow_is_drafted_and_never_rejected(mode: str, temperature: 
     costs = PairCosts(PassCosts((1, 32), (1.0, 1.5)))
     replies = []
     for each in ("off", mode):
-        policy = Drafting(1, None, 0, (), costs, longest=31).policy(each)
+        policy = Drafting(1, None, None, (), costs, longest=31).policy(each)
         target = CachedModel(model, 90)
         replies.append(run_to_end([3, 9, 2], {Role.TARGET: target}, policy, chosen, Limits(80, ())))
     plain, drafted = replies

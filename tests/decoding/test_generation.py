@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from localspec.decoding.choose import Chooser
 from localspec.decoding.drafters.drafter import PLAIN, Drafter, NoDrafter, Plan
 from localspec.decoding.drafters.model import ModelDrafter
+from localspec.decoding.drafters.spelling import SharedIds
 from localspec.decoding.generation import Generation, Limits
 from localspec.decoding.model import Logits, Role
 from localspec.decoding.noise import Noise
@@ -178,7 +179,7 @@ def pair(draft: CachedModel, target: CachedModel | None = None) -> dict[Role, Mo
 
 
 def drafting(draft: Model, draft_length: int = 3, n_vocab: int = 10) -> FixedPolicy:
-    return FixedPolicy(ModelDrafter(draft, n_vocab, ()), draft_length)
+    return FixedPolicy(ModelDrafter(draft, SharedIds(n_vocab), ()), draft_length)
 
 
 def test_pass_of_a_round_is_never_wider_than_draft_and_one() -> None:

@@ -14,6 +14,7 @@ from localspec.decoding.drafters.drafter import Plan, Terms
 from localspec.decoding.drafters.early_stopping import EarlyStopping
 from localspec.decoding.drafters.model import ModelDrafter, make
 from localspec.decoding.drafters.register import Material
+from localspec.decoding.drafters.spelling import SharedIds
 from localspec.decoding.generation import Limits
 from localspec.decoding.model import Role
 from localspec.decoding.noise import Noise
@@ -72,7 +73,7 @@ def propose(
 
 
 def proposed(model: Model, tokens: Sequence[int], draft_length: int, n_vocab: int = 8) -> Draft:
-    return propose(ModelDrafter(model, n_vocab, ()), model, tokens, draft_length)
+    return propose(ModelDrafter(model, SharedIds(n_vocab), ()), model, tokens, draft_length)
 
 
 def always(token: int, n_vocab: int = 6) -> Table:
@@ -141,7 +142,7 @@ def test_drafting_stops_where_it_is_told_and_what_is_not_worth_it_is_kept_back(
     model = UncachedModel(random_table(5, n_vocab=8), 40)
     whole = proposed(model, [1, 2], 6)
     model.asked.clear()
-    drafter = ModelDrafter(model, 8, (), CHEAP)
+    drafter = ModelDrafter(model, SharedIds(8), (), CHEAP)
     draft = propose(drafter, model, [1, 2], 6, stopping=Stopping(after, kept))
     assert len(model.asked) == min(after, 6)
     assert draft.tokens == whole.tokens[: min(kept, 6)]
@@ -157,7 +158,7 @@ def test_looking_back_shows_which_tokens_would_have_been_proposed() -> None:
     said = [1, 2, *proposed(model, [1, 2], 6).tokens]
     said[4] = (said[4] + 1) % 8  # the target said something else there
     stopping = Stopping(3, 3, compared=(True,) * 4)
-    propose(ModelDrafter(model, 8, (), most_rows=9), model, said, 6, stopping=stopping)
+    propose(ModelDrafter(model, SharedIds(8), (), most_rows=9), model, said, 6, stopping=stopping)
     alone = [proposed(model, said[:at], 1) for at in range(4, 8)]
     assert [each.gap for each in stopping.seen] == [each.gaps[0] for each in alone]
     assert [each.hit for each in stopping.seen] == [
@@ -168,37 +169,43 @@ def test_looking_back_shows_which_tokens_would_have_been_proposed() -> None:
 
 def test_nothing_is_proposed_where_looking_back_speaks_against_it() -> None:
     model = UncachedModel(always(3), 40)
-    drafter, stopping = ModelDrafter(model, 6, ()), Stopping(3, 3, compared=(True,) * 4)
+    drafter, stopping = ModelDrafter(model, SharedIds(6), ()), Stopping(3, 3, compared=(True,) * 4)
     assert propose(drafter, model, [1, 2, 2, 2, 3, 2], 5, stopping=stopping).tokens == ()
     assert propose(drafter, model, [1, 2, 2, 3, 3, 2], 5, stopping=stopping).tokens == (3, 3, 3)
 
 
 def test_it_looks_back_no_further_than_a_pass_has_rows() -> None:
     model, stopping = UncachedModel(always(3), 40), Stopping(3, 3, compared=(True,) * 9)
-    propose(ModelDrafter(model, 6, (), most_rows=4), model, [3] * 12, 5, stopping=stopping)
+    propose(
+        ModelDrafter(model, SharedIds(6), (), most_rows=4), model, [3] * 12, 5, stopping=stopping
+    )
     assert len(stopping.seen) == 3
-    propose(ModelDrafter(model, 6, (), most_rows=40), model, [3] * 4, 5, stopping=stopping)
+    propose(
+        ModelDrafter(model, SharedIds(6), (), most_rows=40), model, [3] * 4, 5, stopping=stopping
+    )
     assert len(stopping.seen) == 3
     small = UncachedModel(always(3), 6)
-    propose(ModelDrafter(small, 6, (), most_rows=40), small, [3] * 12, 5, stopping=stopping)
+    propose(
+        ModelDrafter(small, SharedIds(6), (), most_rows=40), small, [3] * 12, 5, stopping=stopping
+    )
     assert len(stopping.seen) == 2, "the window of a small context holds no more"
 
 
 def test_what_is_looked_back_at_is_evaluated_once() -> None:
     model = CachedModel(always(3), 60)
     sure = EarlyStopping(0.99, 0.01, (1.0,) * 4, 1.0, (True,) * 4)
-    propose(ModelDrafter(model, 6, ()), model, [3] * 30, 3, stopping=sure)
+    propose(ModelDrafter(model, SharedIds(6), ()), model, [3] * 30, 3, stopping=sure)
     assert model.asked == [Asked(0, 25, 25), Asked(5, 30, 5), Asked(1, 31, 1), Asked(1, 32, 1)]
 
 
 @pytest.mark.parametrize(("n_tokens", "prefilled"), [(16, False), (17, True)])
 def test_a_long_text_is_evaluated_in_a_pass_of_its_own(n_tokens: int, prefilled: bool) -> None:
     model = CachedModel(always(3), 60)
-    propose(ModelDrafter(model, 6, ()), model, [3] * n_tokens, 2)
+    propose(ModelDrafter(model, SharedIds(6), ()), model, [3] * n_tokens, 2)
     assert (model.asked[0].rows == 0) is prefilled
     assert sum(each.evaluated for each in model.asked) == n_tokens + 1
     model.asked.clear()
-    propose(ModelDrafter(model, 6, ()), model, [3] * 40, 0)
+    propose(ModelDrafter(model, SharedIds(6), ()), model, [3] * 40, 0)
     assert model.asked == [], "nothing is evaluated where nothing is to be drafted"
 
 
@@ -209,7 +216,10 @@ def test_draft_model_that_equals_the_target_is_always_accepted(seed: int) -> Non
     draft = CachedModel(table, 60)
     models: dict[Role, Model] = {Role.TARGET: CachedModel(table, 60), Role.DRAFT_MODEL: draft}
     params = SamplingParams(temperature=1.2, repeat_penalty=1.2, penalty_last_n=8)
-    policy, chooser = FixedPolicy(ModelDrafter(draft, 8, ()), 3), Chooser(params, Noise(seed))
+    policy, chooser = (
+        FixedPolicy(ModelDrafter(draft, SharedIds(8), ()), 3),
+        Chooser(params, Noise(seed)),
+    )
     reply = run_to_end([1, 2], models, policy, chooser, Limits(21, ()))
     assert [each.accepted for each in reply.rounds[1:]] == [3] * 5
 
@@ -238,7 +248,7 @@ def test_shared_noise_is_accepted_oftener_than_a_greedy_draft_or_noise_of_its_ow
                 Role.DRAFT_MODEL: draft,
             }
             chooser = Chooser(CHOOSER.params, Noise(seed))
-            policy = FixedPolicy(kind(draft, 8, ()), 1)
+            policy = FixedPolicy(kind(draft, SharedIds(8), ()), 1)
             reply = run_to_end([1], models, policy, chooser, Limits(40, ()))
             accepted += sum(each.verdict.accepted for each in reply.rounds)
             drafted += sum(each.drafted for each in reply.rounds)
@@ -250,7 +260,7 @@ def test_shared_noise_is_accepted_oftener_than_a_greedy_draft_or_noise_of_its_ow
 
 def test_draft_stops_at_end_of_generation() -> None:
     model = UncachedModel(always(4), 40)
-    assert propose(ModelDrafter(model, 6, {4}), model, [1], 5).tokens == (4,)
+    assert propose(ModelDrafter(model, SharedIds(6), {4}), model, [1], 5).tokens == (4,)
 
 
 @pytest.mark.parametrize(
@@ -261,7 +271,7 @@ def test_draft_stays_within_its_own_context_and_of_a_longer_text_the_end_is_seen
 ) -> None:
     model = CachedModel(always(2), 10)
     model.cells = [1] * min(n_tokens, 10)
-    drafted = propose(ModelDrafter(model, 6, ()), model, [1] * n_tokens, 8)
+    drafted = propose(ModelDrafter(model, SharedIds(6), ()), model, [1] * n_tokens, 8)
     assert len(drafted.tokens) == length
     assert all(asked.n_tokens <= 10 for asked in model.asked)
 
@@ -269,7 +279,7 @@ def test_draft_stays_within_its_own_context_and_of_a_longer_text_the_end_is_seen
 def test_ids_beyond_the_shared_ones_are_never_drafted() -> None:
     model = UncachedModel(always(5), 40)
     greedy = Chooser(SamplingParams(temperature=0), Noise(0))
-    assert propose(ModelDrafter(model, 5, ()), model, [1], 3, greedy).tokens == (0, 0, 0)
+    assert propose(ModelDrafter(model, SharedIds(5), ()), model, [1], 3, greedy).tokens == (0, 0, 0)
 
 
 def test_nothing_is_proposed_after_an_id_that_the_models_do_not_share() -> None:
@@ -281,7 +291,9 @@ def test_nothing_is_proposed_after_an_id_that_the_models_do_not_share() -> None:
 def test_nothing_is_proposed_where_no_shared_id_may_follow() -> None:
     banned = SamplingParams(logit_bias=tuple((token, -np.inf) for token in range(5)))
     model = UncachedModel(always(5), 40)
-    drafted = propose(ModelDrafter(model, 5, ()), model, [1], 3, Chooser(banned, Noise(0)))
+    drafted = propose(
+        ModelDrafter(model, SharedIds(5), ()), model, [1], 3, Chooser(banned, Noise(0))
+    )
     assert drafted == Draft(drafter="model")
 
 
@@ -290,7 +302,7 @@ def test_accepted_tokens_stay_in_the_draft_models_cache() -> None:
     target = random_table(3, n_vocab=8)
     draft = CachedModel(related_table(target, 5, 8, noise=1.0), 60)
     models: dict[Role, Model] = {Role.TARGET: CachedModel(target, 60), Role.DRAFT_MODEL: draft}
-    policy = FixedPolicy(ModelDrafter(draft, 8, ()), 4)
+    policy = FixedPolicy(ModelDrafter(draft, SharedIds(8), ()), 4)
     run_to_end([1, 2], models, policy, CHOOSER, Limits(40, ()))
     first, *later = [asked.evaluated for asked in draft.asked if asked.rows > 0]
     assert first == 3, "the prompt, and the first token"
@@ -312,7 +324,7 @@ def terms(most: int = 8, budget: float = 14.5) -> Terms:
 
 def drafting(costs: PassCosts | None = CHEAP) -> ModelDrafter:
     """Return a drafter in the midst of a reply, of which nothing was drafted."""
-    drafter = ModelDrafter(CachedModel(always(3), 200), 6, (), costs)
+    drafter = ModelDrafter(CachedModel(always(3), 200), SharedIds(6), (), costs)
     drafter.begin([3], GREEDY)
     for _ in range(20):
         drafter.learn(Round(Draft(), Verdict(0, 3), (3,), Spent(verify_s=1.0)), 1.0)
@@ -359,6 +371,10 @@ def test_who_was_wrong_about_what_was_said_proposes_nothing_and_rests() -> None:
     assert drafter.foreseen_s() > 0, "the comparison took a pass"
 
 
+def test_nothing_is_promised_after_an_id_that_the_models_do_not_share() -> None:
+    assert drafting().promise([*[3] * 19, 6], terms()) is None
+
+
 def test_promising_has_no_side_effects() -> None:
     drafter, text, usual = drafting(), [3] * 40, terms()
     first = drafter.promise(text, usual)
@@ -398,7 +414,7 @@ def test_before_the_first_pass_three_times_the_cost_has_to_be_covered() -> None:
 def test_who_drafts_for_a_fixed_length_is_made_without_costs() -> None:
     model = CachedModel(always(3), 40)
     for fixed in (True, False):
-        drafter = make(Material((), model, 6, CHEAP, fixed=fixed))
+        drafter = make(Material((), model, SharedIds(6), CHEAP, fixed=fixed))
         drafter.begin([3], GREEDY)
         for _ in range(20):
             drafter.learn(Round(Draft(), Verdict(0, 3), (3,), Spent(verify_s=1.0)), 1.0)

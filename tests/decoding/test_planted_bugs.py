@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from localspec.decoding import speculative
 from localspec.decoding.choose import Chooser, choose
 from localspec.decoding.constraint import AnswerConstraint
-from localspec.decoding.drafters.growing_draft import GrowingDraft
 from localspec.decoding.drafters.model import ModelDrafter
+from localspec.decoding.drafters.spelling import SharedIds
 from localspec.decoding.generation import Generation, _until_eog
 from localspec.decoding.noise import Noise
 from localspec.decoding.sampling import candidates
@@ -163,21 +163,21 @@ BUGS = (
     ),
     Bug(
         "a draft goes past an id that its model has not",
-        ModelDrafter._knows,
-        "self._largest < self._n_vocab",
-        "True",
+        SharedIds.read,
+        "if self._largest < self._n_vocab",
+        "if True",
     ),
     Bug(
         "a draft of ids that the target has not",
-        GrowingDraft._chosen,
-        "row[: self._n_vocab]",
-        "row",
+        SharedIds.row,
+        "logits[: self._n_vocab]",
+        "logits",
     ),
     Bug(
         "a draft goes past its model's context",
         ModelDrafter.propose,
-        "min(plan.draft_length, self._n_ctx - len(visible))",
-        "plan.draft_length",
+        "self._n_ctx - len(visible) if",
+        "plan.draft_length if",
     ),
     Bug(
         "a grammar's state that a rejected draft leaves behind",

@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Generator, Sequence
+from functools import partial
 from types import ModuleType
 
 import numpy as np
@@ -19,6 +20,7 @@ from localspec.decoding.drafters.register import (
     asks_draft_model,
     asks_passes,
 )
+from localspec.decoding.drafters.spelling import SharedIds
 from localspec.decoding.generation import Generation, Limits
 from localspec.decoding.lengths import best_length
 from localspec.decoding.model import Logits, Pass, Role
@@ -116,7 +118,7 @@ def said_by(policies: Sequence[Policy], target: ToySequences) -> list[Reply]:
 @pytest.mark.parametrize("mode", ["auto", "series", "series:3"])
 def test_a_drafter_is_used_by_its_entry_alone(series: DrafterEntry, mode: str) -> None:
     target = ToySequences([CachedModel(counting(), N_CTX) for _ in range(3)])
-    drafting = Drafting(3, None, 0, (), CHEAP, longest=31)
+    drafting = Drafting(3, None, None, (), CHEAP, longest=31)
     plain = said_by([plain_policy() for _ in range(3)], target)
     drafted = said_by([drafting.policy(mode, slot) for slot in range(3)], target)
     assert [each.tokens for each in drafted] == [each.tokens for each in plain]
@@ -130,9 +132,10 @@ def test_a_drafter_is_used_by_its_entry_alone(series: DrafterEntry, mode: str) -
 
 def test_the_adaptive_policy_weighs_all_that_there_are_in_their_order(series: DrafterEntry) -> None:
     model = ToySequences([CachedModel(counting(), N_CTX)])
-    with_model = Drafting(1, model, 60, (), CHEAP, longest=31).policy("auto")
-    without = Drafting(1, None, 0, (), CHEAP, longest=31).policy("auto")
-    heads = Drafting(1, model, 60, (), CHEAP, longest=31, has_heads=True).policy("auto")
+    ids = partial(SharedIds, 60)
+    with_model = Drafting(1, model, ids, (), CHEAP, longest=31).policy("auto")
+    without = Drafting(1, None, None, (), CHEAP, longest=31).policy("auto")
+    heads = Drafting(1, model, ids, (), CHEAP, longest=31, has_heads=True).policy("auto")
     others = [
         name for name, entry in DRAFTERS.items() if not (entry.needs_store or entry.needs_heads)
     ]
@@ -150,7 +153,9 @@ def test_every_entry_makes_a_drafter_of_its_name() -> None:
     model = CachedModel(counting(), N_CTX)
     for name, entry in DRAFTERS.items():
         assert entry.name == name
-        drafter = entry.make(Material((), model, 60, CHEAP.draft_model, said=SaidTwice([])))
+        drafter = entry.make(
+            Material((), model, SharedIds(60), CHEAP.draft_model, said=SaidTwice([]))
+        )
         assert drafter.name == name
         assert drafter.shares_passes is asks_passes(name)
         assert entry.needs_draft_model is asks_draft_model(name)

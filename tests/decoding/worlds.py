@@ -22,6 +22,7 @@ from localspec.decoding.drafters.drafter import PLAIN, Drafter, Plan
 from localspec.decoding.drafters.heads import HeadsDrafter
 from localspec.decoding.drafters.lookup import LookupDrafter
 from localspec.decoding.drafters.model import ModelDrafter
+from localspec.decoding.drafters.spelling import SharedIds, Spelling
 from localspec.decoding.drafters.store import StoreDrafter
 from localspec.decoding.generation import Limits
 from localspec.decoding.model import LanguageModel, Role
@@ -31,6 +32,7 @@ from localspec.decoding.policy.policy import FixedPolicy, Policy, plain_policy
 from localspec.decoding.round import StopReason
 from localspec.decoding.sampling import candidates
 from localspec.decoding.stats import AcceptanceStats
+from localspec.llama.token_map import TokenMap
 from localspec.options import SamplingParams
 from tests.toy import (
     Asked,
@@ -47,6 +49,7 @@ from tests.toy import (
     related_table,
     run_to_end,
 )
+from tests.toy_vocabulary import ToyTokens, random_pieces
 
 # Of a machine on which drafting pays, so that the adaptive policy does draft.
 FLAT, CHEAP = PassCosts((1, 10), (1.0, 1.2)), PassCosts((1, 10), (0.05, 0.1))
@@ -54,7 +57,47 @@ FLAT, CHEAP = PassCosts((1, 10), (1.0, 1.2)), PassCosts((1, 10), (0.05, 0.1))
 GRAMMAR = 7
 """The constraint's salt in worlds with a grammar."""
 
+SHARED, RENAMED, OTHER = "shared", "renamed", "other"
+"""Vocabularies: the same ids; the same letters by other ids; other pieces of the same letters."""
+
 _random_table, _related_table = cache(random_table), cache(related_table)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Renamed(Table):
+    """A table of which every id has another name.
+
+    Args:
+        names: by id, the name.
+    """
+
+    names: NDArray[np.int64]
+
+    def row(self, context: Sequence[int]) -> NDArray[np.float32]:
+        """Return the logits by names."""
+        ids = np.argsort(self.names)
+        plain = Table.row(self, [int(ids[name]) for name in context])
+        return np.asarray(plain[ids])
+
+
+def _names(n_vocab: int) -> NDArray[np.int64]:
+    return np.random.default_rng(n_vocab).permutation(n_vocab)
+
+
+@cache
+def _token_map(
+    vocabulary: str, seed: int, n_vocab: int, draft_n_vocab: int, eog: tuple[int, ...]
+) -> TokenMap:
+    if vocabulary == RENAMED:
+        letters = [bytes([97 + token]) for token in range(max(n_vocab, draft_n_vocab))]
+        names = np.argsort(_names(draft_n_vocab))
+        theirs = [letters[token] for token in names]
+        return TokenMap(ToyTokens(letters[:n_vocab], eog=eog), ToyTokens(theirs))
+    random = Random(seed)
+    return TokenMap(
+        ToyTokens(random_pieces(random, n_vocab), eog=eog),
+        ToyTokens(random_pieces(random, draft_n_vocab), adds_space=random.random() < 0.3),
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,15 +155,25 @@ class World:
     lies: float
     whim: int  # seeds the oracle's lies and the mad policy
     requests: tuple[Request, ...]
+    vocabulary: str = SHARED  # whether ids mean to the draft model what they mean to the target
 
     def tables(self) -> tuple[Table, Table]:
         """Return the tables of target and draft model."""
         target = _random_table(self.table_seed, self.n_vocab, self.window, self.table_kind)
-        if self.draft_noise is None:
+        if self.vocabulary == OTHER or self.draft_noise is None:
             draft = _random_table(self.table_seed + 1, self.draft_n_vocab, self.window)
         else:
             draft = _related_table(target, self.whim, self.draft_n_vocab, self.draft_noise)
+        if self.vocabulary == RENAMED:
+            draft = Renamed(draft.rows, draft.window, _names(self.draft_n_vocab))
         return target, draft
+
+    def spelling(self) -> Spelling:
+        """Return what the draft model's ids mean; made anew, as for a new sequence."""
+        if self.vocabulary == SHARED:
+            return SharedIds(min(self.n_vocab, self.draft_n_vocab))
+        counts = self.n_vocab, self.draft_n_vocab
+        return _token_map(self.vocabulary, self.table_seed, *counts, self.eog).spelling()
 
     @property
     def draft_knows(self) -> bool:
@@ -128,7 +181,7 @@ class World:
         alike = self.draft_noise == 0 and self.draft_n_vocab == self.n_vocab
         # A window of a long text may be shorter than what a table looks at.
         sees = self.draft_n_ctx >= self.n_ctx and (self.fresh or self.n_ctx) >= 4
-        return alike and sees and self.window <= 3 and self.n_ctx >= 14
+        return self.vocabulary != OTHER and alike and sees and self.window <= 3 and self.n_ctx >= 14
 
     def grammar(self) -> Brackets:
         """Return the automaton of worlds with a grammar."""
@@ -348,13 +401,13 @@ def drafters_of(
         "oracle": Oracle(text, world.n_vocab, world.lies, Random(world.whim)),
     }
     if draft_model is not None:
-        shared = min(world.n_vocab, world.draft_n_vocab)
         costs = None if world.drafter == "model" else CHEAP
         drafters["model"] = ModelDrafter(
-            draft_model, shared, world.eog, costs, world.fresh, world.draft_rows
+            draft_model, world.spelling(), world.eog, costs, world.fresh, world.draft_rows
         )
+        same = SharedIds(min(world.n_vocab, world.draft_n_vocab))
         drafters["heads"] = HeadsDrafter(
-            _SometimesKnows(draft_model, world.whim), shared, world.eog, costs, world.draft_rows
+            _SometimesKnows(draft_model, world.whim), same, world.eog, costs, world.draft_rows
         )
     return drafters
 

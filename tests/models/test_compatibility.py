@@ -3,6 +3,7 @@ from pathlib import Path
 import pytest
 
 from localspec.errors import PairMismatch
+from localspec.models.across import shared_percent
 from localspec.models.gguf import GgufHeader, parse_header, read_header
 from localspec.models.pairs import (
     Compatibility,
@@ -54,7 +55,8 @@ def test_a_mismatch_names_the_token_both_files_and_the_way_out() -> None:
         require_compatible(header(), draft)
     assert str(caught.value) == (
         "token 3 is 'a' in target.gguf and 'b' in draft.gguf: their ids mean different things; "
-        "use --draft lookup or another draft model"
+        "use --draft lookup or another draft model, "
+        "or name this one with --draft-model to draft across vocabularies"
     )
 
 
@@ -98,6 +100,37 @@ def test_what_does_not_change_ids_is_reported_only(
     assert fit.notes == (note,)
 
 
+def test_tokens_are_shared_where_they_stand_for_the_same_bytes() -> None:
+    target = header(tokens=["<unk>", "<s>", "</s>", "a", "Ġb", "Ċ"]).tokenizer
+    words = header(
+        model="llama",
+        tokens=["<unk>", "<s>", "</s>", "<0x0A>", "▁b", "a", "▁a", "b"],
+        token_type=[2, 3, 3, 6, 1, 1, 1, 1],
+    ).tokenizer
+    assert shared_percent(target, words) == 60, "a line feed, b after a space, and a"
+    assert shared_percent(words, target) == 100
+    alien = header(tokens=["<unk>", "<s>", "</s>", "x", "y", "z"]).tokenizer
+    assert shared_percent(target, alien) == 0
+    for unknown in ("no_vocab", "bert"):
+        assert shared_percent(target, header(model=unknown).tokenizer) == 0
+        assert shared_percent(header(model=unknown).tokenizer, target) == 0
+
+
+@pytest.mark.parametrize("kind", [1, 4, 6])
+def test_what_is_no_piece_of_its_alphabet_is_shared_as_it_stands(kind: int) -> None:
+    odd = [b"<unk>", b"<s>", b"</s>", b"<0xZZ>", "語".encode(), b"\xff"]
+    types = [2, 3, 3, kind, kind, kind]
+    target, draft = (header(tokens=odd, token_type=types).tokenizer for _ in range(2))
+    assert shared_percent(target, draft) == 100
+
+
+def test_nothing_in_common_is_no_reason_to_name_it() -> None:
+    alien = header("draft.gguf", tokens=["<unk>", "<s>", "</s>", "x", "y", "z"])
+    with pytest.raises(PairMismatch) as caught:
+        require_compatible(header(), alien)
+    assert str(caught.value).endswith("use --draft lookup or another draft model")
+
+
 def test_a_piece_cannot_break_the_line_or_fill_the_screen() -> None:
     draft = header("draft.gguf", tokens=["\n" * 3000, *TOKENS[1:]])
     with pytest.raises(PairMismatch) as caught:
@@ -128,6 +161,10 @@ def test_the_real_pair_is_identical(qwen_target_path: Path, qwen_draft_path: Pat
 
 
 @pytest.mark.pair
-def test_smollm2_cannot_draft_for_qwen(qwen_target_path: Path, smollm2_path: Path) -> None:
+def test_smollm2_can_draft_for_qwen_across_vocabularies_alone(
+    qwen_target_path: Path, smollm2_path: Path
+) -> None:
+    target, draft = read_header(qwen_target_path), read_header(smollm2_path)
     with pytest.raises(PairMismatch, match=r"token 0 is '!' in .* and '<\|endoftext\|>' in "):
-        require_compatible(read_header(qwen_target_path), read_header(smollm2_path))
+        require_compatible(target, draft)
+    assert shared_percent(target.tokenizer, draft.tokenizer) == pytest.approx(79.8, abs=0.1)

@@ -5,9 +5,9 @@ from typing import Protocol, cast
 
 from localspec.decoding.costs import PassCosts
 from localspec.decoding.drafters.backoff import DRAFT_ROWS
-from localspec.decoding.drafters.drafter import Plan, Terms
 from localspec.decoding.drafters.model import ModelDrafter
 from localspec.decoding.drafters.register import Material
+from localspec.decoding.drafters.spelling import Spelling
 from localspec.decoding.drafters.window import Window
 from localspec.decoding.model import LanguageModel
 
@@ -25,7 +25,7 @@ class HeadsDrafter(ModelDrafter):
 
     Args:
         heads: whose passes are made by whoever drives the round.
-        n_vocab: number of ids.
+        spelling: what their ids mean, which is the same to both.
         eog: ids that end a generation; nothing useful follows them.
         costs: of the heads' passes; None if they are not known, and nothing is promised.
         most_rows: rows of logits that a pass of theirs may ask for.
@@ -36,21 +36,17 @@ class HeadsDrafter(ModelDrafter):
     def __init__(
         self,
         heads: HeadsOfTarget,
-        n_vocab: int,
+        spelling: Spelling,
         eog: Collection[int],
         costs: PassCosts | None = None,
         most_rows: int = DRAFT_ROWS,
     ) -> None:
-        super().__init__(heads, n_vocab, eog, costs, most_rows=most_rows)
+        super().__init__(heads, spelling, eog, costs, most_rows=most_rows)
         self._heads = heads
         self._window = _Whole(heads, heads.n_ctx)
 
-    def promise(self, tokens: Sequence[int], terms: Terms) -> Plan | None:
-        """Return how far to draft at most; see `Drafter`."""
-        return super().promise(tokens, terms) if self._knows(tokens) else None
-
-    def _knows(self, tokens: Sequence[int]) -> bool:
-        return self._heads.knows(tokens) and super()._knows(tokens)
+    def _read(self, tokens: Sequence[int]) -> Sequence[int] | None:
+        return super()._read(tokens) if self._heads.knows(tokens) else None
 
 
 class _Whole(Window):
@@ -65,4 +61,5 @@ def make(material: Material) -> HeadsDrafter:
     assert material.draft_model is not None, "it needs heads"  # noqa: S101
     heads = cast(HeadsOfTarget, material.draft_model)
     costs = None if material.fixed else material.draft_costs
-    return HeadsDrafter(heads, material.shared_vocab, material.eog, costs)
+    assert material.spelling is not None, "which have ids"  # noqa: S101
+    return HeadsDrafter(heads, material.spelling, material.eog, costs)

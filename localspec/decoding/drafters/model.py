@@ -15,6 +15,7 @@ from localspec.decoding.drafters.early_stopping import EarlyStopping
 from localspec.decoding.drafters.estimator import Estimator
 from localspec.decoding.drafters.growing_draft import GrowingDraft
 from localspec.decoding.drafters.register import Material
+from localspec.decoding.drafters.spelling import Spelling
 from localspec.decoding.drafters.window import Window
 from localspec.decoding.model import LanguageModel, Logits, Pass, Role
 from localspec.decoding.round import GAPS, Draft, Round
@@ -50,8 +51,7 @@ class ModelDrafter:
     Args:
         model: the draft model's sequence; only its sizes and what it has cached are asked for, the
             passes are made by whoever drives the round.
-        n_vocab: number of ids that both models share; ids beyond it are masked out of the draft,
-            and nothing is proposed after one of them.
+        spelling: what its ids mean to the target.
         eog: ids that end a generation; nothing useful follows them.
         costs: of the draft model's passes; None if they are not known, and nothing is promised.
         fresh: tokens of a long text that it starts with; None evaluates all that its context holds.
@@ -64,7 +64,7 @@ class ModelDrafter:
     def __init__(
         self,
         model: LanguageModel,
-        n_vocab: int,
+        spelling: Spelling,
         eog: Collection[int],
         costs: PassCosts | None = None,
         fresh: int | None = None,
@@ -72,7 +72,7 @@ class ModelDrafter:
     ) -> None:
         self._window = Window(model, model.n_ctx if fresh is None else fresh)
         self._n_ctx = model.n_ctx
-        self._n_vocab = n_vocab
+        self._spelling = spelling
         self._eog = eog
         # A window may begin with half of what a small context holds.
         self._most_rows = max(1, min(most_rows, model.n_ctx // 2))
@@ -87,7 +87,6 @@ class ModelDrafter:
         self._seen = False
         self._last: GrowingDraft | None = None
         self._last_late_s = 0.0
-        self._looked_at, self._largest = 0, -1
         self._tokens = self._steps = 0.0
         self._start_afresh()
 
@@ -106,13 +105,16 @@ class ModelDrafter:
         """Start a reply; see `Drafter`."""
         self._greedy = chooser.greedy
         self._backoff.begin()
-        self._looked_at, self._largest = 0, -1
+        self._spelling.begin()
 
     def promise(self, tokens: Sequence[int], terms: Terms) -> Plan | None:
         """Return how far to draft at most, by what drafts yielded lately; see `Drafter`."""
         if self._costs is None:
             return None
-        lag = self._window.lag(tokens)
+        read = self._read(tokens)
+        if read is None:
+            return None
+        lag = self._window.lag(read)
         compared = self._backoff.look_back(lag)
         if compared is None:
             return None
@@ -144,19 +146,33 @@ class ModelDrafter:
         self, tokens: Sequence[int], plan: Plan, chooser: Chooser
     ) -> Generator[Pass, Logits, Draft]:
         """Propose tokens; fewer if one of them ends the generation, or the next is not worth its pass."""
-        stopping, lag = plan.stopping, self._window.lag(tokens)
+        stopping, read = plan.stopping, self._read(tokens)
+        lag = 0 if read is None else self._window.lag(read)
         self._last_late_s = self._late_s(lag)
         if stopping is not None and stopping.compared:
             self._start_afresh()
             stopping = replace(stopping, usual=self._usual())
-        known = self._knows(tokens)
-        visible = self._window.open(tokens) if known else []
-        most = min(plan.draft_length, self._n_ctx - len(visible)) if known else 0
+        visible = [] if read is None else self._window.open(read)
+        places: list[tuple[int, int]] = []
+        if visible and stopping is not None and stopping.compared:
+            most_back = min(len(visible), self._most_rows) - 1
+            stopping, places = self._look_back(tokens, stopping, most_back)
+        room = self._n_ctx - len(visible) if visible else 0
+        most = plan.draft_length if room > 0 else 0
         self._last = draft = GrowingDraft(
-            tokens, most, self._n_vocab, self._eog, chooser, stopping, self._chance
+            tokens,
+            most,
+            room,
+            self._spelling,
+            self._eog,
+            chooser,
+            stopping,
+            self._chance,
+            places,
+            visible,
         )
         if most > 0:
-            back = min(len(draft.compared), len(visible) - 1, self._most_rows - 1)
+            back = max((ids for _, ids in places), default=0)
             if lag > _SMALL_LAG:
                 yield Pass(Role.DRAFT_MODEL, visible[: len(visible) - 1 - back], rows=0)
             yield Pass(Role.DRAFT_MODEL, visible, rows=1 + back, more=draft)
@@ -166,8 +182,7 @@ class ModelDrafter:
         """Return what the last proposal should have taken; see `Drafter`."""
         if self._costs is None or self._last is None:
             return 0.0
-        passes = max(len(self._last.gaps), bool(self._last.hindsight))
-        return self._last_late_s + passes * self._costs.of(1)
+        return self._last_late_s + self._last.passes * self._costs.of(1)
 
     def learn(self, done: Round, steps: float) -> None:
         """Take in what became of a draft; see `Drafter`."""
@@ -188,18 +203,33 @@ class ModelDrafter:
         spent = done.spent
         if self._costs is not None and last.gaps and not last.hindsight:
             late_s = 0.0 if spent.draft_prefill_s else self._last_late_s
-            self._costs.add(1, (spent.draft_s - late_s) / len(last.gaps))
+            self._costs.add(1, (spent.draft_s - late_s) / last.passes)
         kept = 1 - 1 / _ROUNDS
         self._tokens = self._tokens * kept + accepted + 1
         self._steps = self._steps * kept + steps * (1 - spent.draft_prefill_s / spent.round_s)
         if self._tokens < self._steps * _WORTH_GOING_ON:
             self._backoff.fail()
 
-    def _knows(self, tokens: Sequence[int]) -> bool:
-        """Return whether the draft model has every id; of a text that grows, only what is new is looked at."""
-        self._largest = max([self._largest, *tokens[self._looked_at :]])
-        self._looked_at = len(tokens)
-        return self._largest < self._n_vocab
+    def _read(self, tokens: Sequence[int]) -> Sequence[int] | None:
+        """Return a text in the draft model's ids; None where it can propose nothing after it."""
+        return self._spelling.read(tokens)
+
+    def _look_back(
+        self, tokens: Sequence[int], stopping: EarlyStopping, most: int
+    ) -> tuple[EarlyStopping, list[tuple[int, int]]]:
+        """Return what is compared of the latest tokens, and where: those that begin with an id of the draft model's.
+
+        Args:
+            tokens: confirmed so far.
+            stopping: what is to be compared.
+            most: ids that are looked back at.
+        """
+        own = stopping.compared
+        since = self._spelling.since(tokens, len(own))
+        begins = len(tokens) - len(since)
+        places = [(at, ids) for at, ids in enumerate(since, begins) if 0 < ids <= most]
+        compared = tuple(own[at - len(tokens)] for at, _ in places)
+        return replace(stopping, compared=compared), places
 
     def _late_s(self, lag: int) -> float:
         """Return the seconds of catching up with so many tokens, beyond a step's own."""
@@ -246,9 +276,10 @@ def _hits(proposed: Sequence[int], done: Round) -> Iterator[bool]:
 def make(material: Material) -> ModelDrafter:
     """Return the register's drafter."""
     assert material.draft_model is not None, "it needs a draft model"  # noqa: S101
+    assert material.spelling is not None, "which has ids"  # noqa: S101
     return ModelDrafter(
         material.draft_model,
-        material.shared_vocab,
+        material.spelling,
         material.eog,
         None if material.fixed else material.draft_costs,
         material.fresh,

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from localspec.decoding.costs import PassCosts
     from localspec.decoding.drafters.copying import SaidBefore
     from localspec.decoding.drafters.drafter import Drafter
+    from localspec.decoding.drafters.spelling import Spelling
     from localspec.decoding.model import LanguageModel
 
 
@@ -22,7 +23,7 @@ class Material:
     Args:
         eog: ids that end a generation.
         draft_model: the draft model's sequence, or that of the target's heads; None without one.
-        shared_vocab: ids that both vocabularies have; 0 without a draft model.
+        spelling: what the draft model's ids mean to the target; None without one.
         draft_costs: of the draft model's passes; None if they were not measured.
         fresh: tokens of a long text that the draft model starts with; None takes what it holds.
         fixed: whether it always drafts, instead of making promises to a policy.
@@ -31,7 +32,7 @@ class Material:
 
     eog: Collection[int]
     draft_model: "LanguageModel | None" = None
-    shared_vocab: int = 0
+    spelling: "Spelling | None" = None
     draft_costs: "PassCosts | None" = None
     fresh: int | None = None
     fixed: bool = False
