@@ -13,7 +13,6 @@ from localspec.decoding.drafters.register import (
     Material,
     asks_draft_model,
 )
-from localspec.decoding.drafters.spelling import Spelling
 from localspec.decoding.policy.adaptive import LONGEST_DRAFT, AdaptivePolicy
 from localspec.decoding.policy.batching import BatchPolicy, BatchWidths, draft_model_could_win
 from localspec.decoding.policy.policy import FixedPolicy, Policy, plain_policy
@@ -25,6 +24,7 @@ from localspec.options import LaunchOptions
 
 if TYPE_CHECKING:
     from localspec.decoding.drafters.copying import SaidBefore
+    from localspec.decoding.drafters.spelling import Spelling
 
 AUTO = "auto"
 
@@ -119,7 +119,7 @@ class Drafting:
 
     count: int
     draft_models: Sequences | None
-    spelling: Callable[[], Spelling] | None
+    spelling: "Callable[[], Spelling] | None"
     eog: Collection[int]
     costs: PairCosts | None
     longest: int
