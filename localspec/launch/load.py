@@ -20,7 +20,6 @@ from localspec.chat.requests import Observer, Prefixes
 from localspec.decoding.cancel import CancelFlag
 from localspec.decoding.costs import PairCosts
 from localspec.decoding.drafters.backoff import DRAFT_ROWS
-from localspec.decoding.drafters.spelling import SharedIds, Spelling
 from localspec.decoding.model import Role
 from localspec.decoding.policy.batching import (
     BatchWidths,
@@ -37,12 +36,14 @@ from localspec.llama.context import LlamaContext
 from localspec.llama.model import LlamaModel, give_back_memory
 from localspec.llama.sequence import LlamaSequence
 from localspec.llama.sequences import LlamaSequences
+from localspec.llama.vocabulary import Vocabulary
 from localspec.models.architectures import Heads
 from localspec.models.gguf import read_model
 from localspec.options import LoadOptions
 from localspec.storage.paths import data_dir
 
 if TYPE_CHECKING:
+    from localspec.decoding.drafters.spelling import Spelling
     from localspec.llama.cut_head import CutHead
     from localspec.llama.heads import LlamaHeads
 
@@ -209,14 +210,9 @@ class _Loading:
 
             said, observers = opened_store(vocabulary)
         has_heads = draft_models is not None and plan.heads is not None
-        spelling: Callable[[], Spelling] = partial(
-            SharedIds, vocabulary.n_vocab if has_heads else plan.shared_vocab
-        )
-        if isinstance(draft_models, LlamaSequences) and not plan.shared_vocab:
-            # Few pairs have two vocabularies.
-            from localspec.llama.token_map import TokenMap  # noqa: PLC0415
-
-            spelling = TokenMap(vocabulary, draft_models.views[0].model.vocabulary).spelling
+        spelling = None
+        if draft_models is not None:
+            spelling = _spelling(vocabulary, draft_models, plan.shared_vocab)
         drafting = Drafting(
             parallel,
             draft_models,
@@ -430,6 +426,21 @@ class _Loading:
         if usual_costs is None:
             return f"{said}, and less without --exact: how much is known after a run without it"
         return f"{said}, and {1000 * usual_costs.of(1):.1f} ms without --exact"
+
+
+def _spelling(
+    vocabulary: Vocabulary, draft_models: Sequences, shared_vocab: int
+) -> "Callable[[], Spelling]":
+    """Return what says for a sequence what the ids of those that draft mean."""
+    if isinstance(draft_models, LlamaSequences) and not shared_vocab:
+        # Few pairs have two vocabularies.
+        from localspec.llama.token_map import TokenMap  # noqa: PLC0415
+
+        return TokenMap(vocabulary, draft_models.views[0].model.vocabulary).spelling
+    from localspec.decoding.drafters.spelling import SharedIds  # noqa: PLC0415 - only who drafts
+
+    same = shared_vocab if isinstance(draft_models, LlamaSequences) else vocabulary.n_vocab
+    return partial(SharedIds, same)
 
 
 def consecutive(widths: Collection[int]) -> int:

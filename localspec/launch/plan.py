@@ -234,9 +234,8 @@ def _shared_vocab(
     Raises:
         PairMismatch: they do not fit.
     """
-    # Needs a pair.
-    from localspec.models.across import LEAST_SHARED_PERCENT  # noqa: PLC0415
-    from localspec.models.pairs import (  # noqa: PLC0415
+    from localspec.models.pairs import (  # noqa: PLC0415 - needs a pair
+        LEAST_SHARED_PERCENT,
         Fit,
         judge_headers,
         percent_across,

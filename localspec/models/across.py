@@ -7,9 +7,6 @@ from collections.abc import Callable, Iterator
 
 from localspec.models.tokenizer import TokenizerHeader
 
-LEAST_SHARED_PERCENT = 20.0
-"""With less in common hardly any proposal could be one that the target would write."""
-
 _WITHOUT_TEXT = frozenset((2, 3, 5))  # llama.cpp's token types: unknown, control, unused
 _USER_DEFINED, _BYTE = 4, 6
 

@@ -19,7 +19,6 @@ from pathlib import Path
 import numpy as np
 
 from localspec.errors import LocalspecError, PairMismatch
-from localspec.models.across import LEAST_SHARED_PERCENT, shared_percent
 from localspec.models.architectures import EAGLE3, why_no_draft_model
 from localspec.models.entries import ModelEntry, PairEntry, shards_of
 from localspec.models.gguf import GgufHeader, read_header, read_model
@@ -31,6 +30,8 @@ from localspec.models.tokenizer import TokenizerHeader, eog_tokens, fingerprint
 
 _BYTE = 6  # llama.cpp's token type of a single byte
 _SHOWN_PIECE = 40
+LEAST_SHARED_PERCENT = 20.0
+"""With less in common hardly any proposal could be one that the target would write."""
 
 
 class Fit(StrEnum):
@@ -113,6 +114,8 @@ def percent_across(target: GgufHeader, draft: GgufHeader) -> float:
     """Return how much two vocabularies share where a model is to draft across them; 0 where it can draft in no case."""
     if why_no_draft_model(target, draft) is not None or draft.architecture == EAGLE3:
         return 0.0
+    from localspec.models.across import shared_percent  # noqa: PLC0415 - few vocabularies differ
+
     return shared_percent(target.tokenizer, draft.tokenizer)
 
 
