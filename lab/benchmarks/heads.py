@@ -1,23 +1,26 @@
 """What heads propose on made models: acceptance by how much the target's layers count, and llama-server's own drafts on the same files.
 
-Models of some kilobytes with random weights: no figure of theirs says what real heads earn. Greedy, drafts of three tokens.
-From the root of a checkout: `python -m lab.benchmarks.heads [--against llama-server] [--replies 8]`.
+Models of some kilobytes with random weights: no figure of theirs says what real heads earn. Greedy, drafts of three tokens, kernels
+of `--exact` here and there. From the root of a checkout: `python -m lab.benchmarks.heads [--against llama-server] [--replies 8]`.
 """
 
 import argparse
+import json
 import tempfile
 from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import NamedTuple
+from urllib.request import Request, urlopen
 
 from lab.benchmarks.workbench import machine, opened
 from lab.peers.server import PeerServer
 from localspec.options import LaunchOptions, LoadOptions, ReplyOptions, SamplingParams
 from tests.llama import tiny_models
+from tests.llama.tiny_gguf import TOKENS
 
 COUNTS = (0.003, 0.005, 0.008, 0.012, 0.02)
-_LENGTH, _TOKENS, _CTX = 3, 100, 1024
+_LENGTH, _TOKENS, _CTX, _CHUNK = 3, 100, 1024, 128
 _PROMPTS = [
     f"{start} goes on, and what follows is text number {start.lower()}."
     for start in (
@@ -40,58 +43,62 @@ _PROMPTS = [
 
 
 class Said(NamedTuple):
-    """What came of the prompts: texts, and tokens drafted and accepted."""
+    """What came of a prompt: ids, and how many tokens were drafted and accepted."""
 
-    texts: tuple[str, ...]
+    tokens: tuple[int, ...]
     drafted: int
     accepted: int
 
-    @property
-    def rate(self) -> float:
-        """Share of drafted tokens that were accepted."""
-        return self.accepted / max(1, self.drafted)
 
-
-def ours(
-    target: Path, heads: Path | None, draft: str, prompts: Sequence[str], *, exact: bool
-) -> Said:
+def ours(target: Path, heads: Path | None, draft: str, prompts: Sequence[str]) -> list[Said]:
     """Return what localspec says and drafts."""
     launch = LaunchOptions(
         target=str(target),
         draft_model=None if heads is None else str(heads),
         draft=draft,
-        exact=exact,
+        exact=True,
         fit=False,
-        load=LoadOptions(n_ctx=_CTX, threads=1),
+        load=LoadOptions(n_ctx=_CTX, threads=1, n_batch=_CHUNK),
     )
     options = ReplyOptions(seed=1, max_tokens=_TOKENS, sampling=SamplingParams(temperature=0))
     assistant = opened(launch).assistant
     with closing(assistant):
         replies = [assistant.reply(prompt, options) for prompt in prompts]
-    done = [reply.acceptance for reply in replies]
-    texts = tuple(str(reply.tokens) for reply in replies)
-    return Said(texts, sum(each.drafted for each in done), sum(each.accepted for each in done))
+    done = [(reply, reply.acceptance) for reply in replies]
+    return [Said(_less_end(reply.tokens), had.drafted, had.accepted) for reply, had in done]
 
 
-def theirs(server: Path, target: Path, heads: Path | None, prompts: Sequence[str]) -> Said:
-    """Return what llama-server says and drafts; texts as lists of ids."""
+def theirs(server: Path, target: Path, heads: Path | None, prompts: Sequence[str]) -> list[Said]:
+    """Return what llama-server says and drafts."""
     kind = "draft-mtp" if heads is None else "draft-eagle3"
     flags = ["-m", str(target), "--spec-type", kind, "--spec-draft-n-max", str(_LENGTH)]
     flags += ["--spec-draft-p-min", "0", "-c", str(_CTX), "-t", "1", "-np", "1", "--no-warmup"]
+    flags += ["-b", str(_CHUNK), "-ub", str(_CHUNK), "--no-repack", "-fa", "on"]
+    flags += [*("-ctk", "bf16", "-ctv", "bf16"), *("-ctkd", "bf16", "-ctvd", "bf16")]
     flags += [] if heads is None else ["--spec-draft-model", str(heads)]
-    peer = PeerServer(server, flags)
-    texts, drafted, accepted = [], 0, 0
-    with closing(peer):
-        for prompt in prompts:
-            request = {"prompt": prompt, "temperature": 0, "n_predict": _TOKENS}
-            ids: list[int] = []
-            for chunk in peer.complete({**request, "cache_prompt": False, "return_tokens": True}):
-                ids += chunk.get("tokens", ())
-                timings = chunk.get("timings", {})
-            texts.append(str(tuple(ids)))
-            drafted += timings.get("draft_n", 0)
-            accepted += timings.get("draft_n_accepted", 0)
-    return Said(tuple(texts), drafted, accepted)
+    with closing(PeerServer(server, flags)) as peer:
+        return [_completed(peer.address, prompt) for prompt in prompts]
+
+
+def _completed(address: str, prompt: str) -> Said:
+    """Ask for an answer in one piece: a stream leaves out ids whose bytes are no text by themselves."""
+    body = {"prompt": prompt, "temperature": 0, "n_predict": _TOKENS, "cache_prompt": False}
+    request = Request(f"{address}/completion", json.dumps({**body, "return_tokens": True}).encode())
+    with urlopen(request, timeout=120) as response:
+        found = json.load(response)
+    timings = found["timings"]
+    drafted, accepted = timings.get("draft_n", 0), timings.get("draft_n_accepted", 0)
+    return Said(_less_end(found["tokens"]), drafted, accepted)
+
+
+def _less_end(tokens: Sequence[int]) -> tuple[int, ...]:
+    """Return ids without the one that ends a reply: llama-server keeps it to itself."""
+    return tuple(tokens[:-1] if tokens and tokens[-1] == TOKENS - 1 else tokens)
+
+
+def _counted(said: Sequence[Said]) -> str:
+    drafted, accepted = sum(each.drafted for each in said), sum(each.accepted for each in said)
+    return f"{accepted} of {drafted} ({accepted / max(1, drafted):.2f})"
 
 
 def main() -> None:
@@ -102,7 +109,7 @@ def main() -> None:
     asked = parser.parse_args()
     prompts = _PROMPTS[: asked.replies]
     print(f"{machine()}; {len(prompts)} replies of {_TOKENS} tokens\n")
-    print("| heads | layers count | same text | accepted | llama-server | same text as there |")
+    print("| heads | layers count | same text | accepted | llama-server | same text and counts |")
     print("|---|---|---|---|---|---|")
     with tempfile.TemporaryDirectory() as folder:
         for counts in COUNTS:
@@ -117,17 +124,14 @@ def main() -> None:
                 ("EAGLE-3, llama, half the ids", llama, few),
                 ("EAGLE-3, qwen35", hybrid, eagle3),
             ):
-                plain = ours(target, heads, "off", prompts, exact=True)
-                said = ours(target, heads, "heads", prompts, exact=True)
-                same = sum(map(str.__eq__, plain.texts, said.texts))
-                row = [name, f"{counts:g}", f"{same} of {len(prompts)}"]
-                row.append(f"{said.accepted} of {said.drafted} ({said.rate:.2f})")
+                plain = ours(target, heads, "off", prompts)
+                said = ours(target, heads, "heads", prompts)
+                same = sum(a.tokens == b.tokens for a, b in zip(plain, said, strict=True))
+                row = [name, f"{counts:g}", f"{same} of {len(prompts)}", _counted(said)]
                 if asked.against is not None:
-                    usual = ours(target, heads, "heads", prompts, exact=False)
                     peer = theirs(asked.against, target, heads, prompts)
-                    alike = sum(map(str.__eq__, usual.texts, peer.texts))
-                    row.append(f"{peer.accepted} of {peer.drafted} ({peer.rate:.2f})")
-                    row.append(f"{alike} of {len(prompts)}")
+                    alike = sum(a == b for a, b in zip(said, peer, strict=True))
+                    row += [_counted(peer), f"{alike} of {len(prompts)}"]
                 print(f"| {' | '.join(row)} |", flush=True)
 
 

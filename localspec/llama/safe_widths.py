@@ -15,6 +15,7 @@ from localspec.decoding.model import Logits
 from localspec.errors import PassFailed
 from localspec.llama.context import LlamaContext
 from localspec.llama.model import LlamaModel
+from localspec.llama.native import native
 from localspec.options import LoadOptions
 
 WIDEST = 16
@@ -35,7 +36,7 @@ class SafeWidths:
     Args:
         widths: the safe ones, ascending; 1 is always among them.
         differences: of every other width that was tried, the largest absolute difference of a
-            logit from what passes of one token give.
+            logit from what passes of one token give, or of the last hidden row where only that differs.
     """
 
     widths: tuple[int, ...]
@@ -74,8 +75,16 @@ def safe_widths(
         if context.can_truncate:
             return _compared(context, tokens, depths, on_progress)
         alone = LlamaContext(model, cancel, replace(options, max_rows=1))
-        widest = min(WIDEST, context.most_removed + 1)
-        return _compared(Rewound(context, alone), tokens, depths, on_progress, widest)
+        widest, rewound = min(WIDEST, context.most_removed + 1), Rewound(context, alone)
+        by_logits = _compared(rewound, tokens, depths, lambda share: on_progress(share / 2), widest)
+        rewound.hidden = True
+        by_hidden = _compared(
+            rewound, tokens, depths[:2], lambda share: on_progress(0.5 + share / 2), widest
+        )
+        return SafeWidths(
+            tuple(sorted({*by_logits.widths} & {*by_hidden.widths})),
+            {**by_hidden.differences, **by_logits.differences},
+        )
     finally:
         context.close()
         if alone is not None:
@@ -107,10 +116,15 @@ class Rewound:
     Args:
         wide: keeps snapshots.
         alone: keeps none.
+
+    Attributes:
+        hidden: whether rows are the last hidden ones, instead of logits. Kernels of convolutions round otherwise by the last
+            bit, which the quantisation of what goes into a matrix mostly hides, until one day it does not.
     """
 
     def __init__(self, wide: LlamaContext, alone: LlamaContext) -> None:
         self._wide, self._alone = wide, alone
+        self.hidden = False
         self._before: tuple[list[int], mmap.mmap] | None = None
         self._truncated = False
 
@@ -133,19 +147,36 @@ class Rewound:
 
     def logits(self, tokens: Sequence[int], rows: int) -> Logits:
         """Return rows; see `LanguageModel`."""
+        given = _hidden if self.hidden else _logits
         if not self._truncated:
-            return self._alone.logits(tokens, rows)
-        found = self._wide.logits(tokens, rows).copy()
+            return given(self._alone, tokens, rows)
+        found = given(self._wide, tokens, rows).copy()
         for removed in range(1, rows):
             self.truncate(len(tokens) - rows)
             self._wide.logits(tokens, rows)
-            again = self._wide.logits(tokens[: len(tokens) - removed + 1], rows=1)[0]
+            again = given(self._wide, tokens[: len(tokens) - removed + 1], 1)[0]
             if _gap(again, found[rows - removed]) is not None:
                 found[rows - removed] = again
         if rows > 1:
             self.truncate(len(tokens) - rows)
             self._wide.logits(tokens, rows)
         return found
+
+
+def _logits(context: LlamaContext, tokens: Sequence[int], rows: int) -> Logits:
+    return context.logits(tokens, rows)
+
+
+def _hidden(context: LlamaContext, tokens: Sequence[int], rows: int) -> Logits:
+    """Return the last hidden rows of a pass over `rows` tokens, which the head would take."""
+    width = int(native.llama_model_n_embd_out(context.model.handle))
+    native.llama_set_embeddings(context.handle, True)
+    try:
+        context.logits(tokens, rows)
+        found = [native.llama_get_embeddings_ith(context.handle, row) for row in range(rows)]
+        return np.stack([np.ctypeslib.as_array(row, shape=(width,)) for row in found])
+    finally:
+        native.llama_set_embeddings(context.handle, False)
 
 
 def _compared(

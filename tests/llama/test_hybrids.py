@@ -11,6 +11,7 @@ import pytest
 from localspec.decoding.cancel import CancelFlag, Cancelled
 from localspec.launch.load import load
 from localspec.launch.plan import make_plan
+from localspec.llama import safe_widths as module
 from localspec.llama.context import LlamaContext
 from localspec.llama.model import LlamaModel
 from localspec.llama.safe_widths import Rewound, differences_at, safe_widths
@@ -20,6 +21,8 @@ from localspec.options import LaunchOptions, LoadOptions, ReplyOptions, Sampling
 from tests.llama import tiny_models
 from tests.llama.reserved import logged
 
+ROUNDING = 0.5
+"""Logits of another state differ by 2 and more here, and those of another width by 0.1 at most."""
 EXACT = LoadOptions(n_ctx=512, threads=1, max_rows=8).exact()
 WRITERS = {"qwen35": tiny_models.write_qwen35, "lfm2": tiny_models.write_lfm2}
 
@@ -38,7 +41,7 @@ def model(hybrid: Path) -> Iterator[LlamaModel]:
     model.close()
 
 
-def test_what_is_rolled_back_goes_on_to_the_bit_as_if_nothing_had_been_drafted(
+def test_what_is_rolled_back_goes_on_as_if_nothing_had_been_drafted(
     model: LlamaModel,
 ) -> None:
     random = Random(1)
@@ -50,7 +53,7 @@ def test_what_is_rolled_back_goes_on_to_the_bit_as_if_nothing_had_been_drafted(
         rows = drafting.logits([*text, *draft], rows=len(draft) + 1).copy()
         accepted = random.randint(0, len(draft))
         for row, token in zip(rows, [*draft[:accepted], random.randrange(256)], strict=False):
-            assert np.array_equal(row, alone.logits(text, rows=1)[0])
+            np.testing.assert_allclose(row, alone.logits(text, rows=1)[0], atol=ROUNDING)
             text.append(token)
         assert drafting.common_prefix(text) == len(text) - 1, "nothing is evaluated again"
 
@@ -62,7 +65,8 @@ def test_what_no_snapshot_reaches_is_evaluated_again(model: LlamaModel) -> None:
     context.logits([*text, 5], rows=1)
     other = [*text[:-2], 9, 9]  # within reach, if the last pass had been wider
     assert context.common_prefix(other) == 0
-    assert np.array_equal(context.logits(other, rows=1), alone.logits(other, rows=1))
+    wanted = alone.logits(other, rows=1)
+    np.testing.assert_allclose(context.logits(other, rows=1), wanted, atol=ROUNDING)
 
 
 def test_of_a_pass_that_was_cancelled_no_snapshot_is_used(model: LlamaModel) -> None:
@@ -77,11 +81,14 @@ def test_of_a_pass_that_was_cancelled_no_snapshot_is_used(model: LlamaModel) -> 
 
 
 @pytest.mark.parametrize("temperature", [0.0, 0.8])
-def test_drafting_changes_no_byte_of_the_text(
-    hybrid: Path, temperature: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("exact", [True, False], ids=["exact", "usual"])
+def test_hybrids_draft_and_under_exact_no_byte_of_the_text_changes(
+    hybrid: Path, temperature: float, exact: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("LOCALSPEC_DATA_DIR", str(tmp_path))
-    akin = str(tiny_models.write_llama(tmp_path / "draft.gguf", counts=0.005))
+    monkeypatch.setenv(
+        "LOCALSPEC_DATA_DIR", str(hybrid.parent)
+    )  # where widths were measured is kept
+    akin = str(tiny_models.write_llama(hybrid.parent / "draft.gguf", counts=0.005))
     options = ReplyOptions(
         seed=1, max_tokens=120, sampling=SamplingParams(temperature=temperature, top_k=3)
     )
@@ -91,7 +98,7 @@ def test_drafting_changes_no_byte_of_the_text(
             target=str(hybrid),
             draft_model=akin,
             draft=draft,
-            exact=True,
+            exact=exact,
             fit=False,
             load=LoadOptions(n_ctx=512, threads=1),
         )
@@ -101,12 +108,16 @@ def test_drafting_changes_no_byte_of_the_text(
         texts.add(reply.tokens)
         accepted += reply.acceptance.accepted
         rejected += reply.acceptance.drafted - reply.acceptance.accepted
-    assert len(texts) == 1
+    if exact:
+        assert len(texts) == 1
+    if exact and hybrid.stem == "lfm2":
+        return  # its convolution may round otherwise in wide passes, so that none is safe
     assert rejected > 0
     assert accepted > 0
 
 
-def test_several_answers_at_a_time_run_without_drafting_and_say_so(hybrid: Path) -> None:
+def test_several_answers_at_a_time_run_without_drafting_and_say_so(tmp_path: Path) -> None:
+    hybrid = tiny_models.write_lfm2(tmp_path / "lfm2.gguf")
     launch = LaunchOptions(target=str(hybrid), draft="lookup", load=LoadOptions(n_ctx=256))
     runtime = load(make_plan(launch, parallel=2), parallel=2)
     assert runtime.drafting.longest == 0
@@ -128,9 +139,18 @@ def test_memory_of_snapshots_is_predicted(hybrid: Path) -> None:
     assert found[1] > 1.05 * found[0]
 
 
-def test_widths_are_safe_as_far_as_snapshots_reach(model: LlamaModel) -> None:
-    found = safe_widths(model, EXACT, depths=(30, 255))
-    assert found.widths == tuple(range(1, 9))
+def test_widths_are_tried_as_far_as_snapshots_reach_and_hidden_rows_count(
+    model: LlamaModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = safe_widths(model, EXACT, depths=(30,))
+    assert {*found.widths} | found.differences.keys() == set(range(1, 9))
+    right = module._hidden
+
+    def hidden(context: LlamaContext, tokens: list[int], rows: int) -> np.ndarray:
+        return right(context, tokens, rows) + np.float32(0.25 * (rows == 3))
+
+    monkeypatch.setattr(module, "_hidden", hidden)
+    assert 3 not in safe_widths(model, EXACT, depths=(30,)).widths
 
 
 @dataclass(slots=True)

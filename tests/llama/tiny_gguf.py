@@ -60,7 +60,9 @@ def write_model(
             F32, whose never do.
         whole: tensors of whole numbers.
     """
-    header: dict[str, Content] = {"general.architecture": architecture, **_tokenizer()}
+    own = any(name.startswith("tokenizer.ggml.tokens") for name in values)
+    header: dict[str, Content] = {"general.architecture": architecture}
+    header |= {} if own else _tokenizer()
     for name, value in values.items():
         header[architecture + name if name.startswith(".") else name] = value
     random, tensors, data = np.random.default_rng(seed), [], b""

@@ -9,8 +9,10 @@ from pathlib import Path
 
 import numpy as np
 
+from localspec.models.gguf import read_header
+from localspec.models.gguf_layout import read_layout
 from tests.llama.tiny_gguf import TOKENS, Weights, write_model
-from tests.models.gguf_builder import Content
+from tests.models.gguf_builder import Content, Raw
 
 _N_EMBD, _N_FF, _N_HEAD, _WIDTH = 64, 96, 2, 32
 _D_STATE, _GROUPS, _V_HEADS, _D_CONV, _L_CACHE = 16, 2, 4, 4, 3
@@ -125,6 +127,50 @@ def write_eagle3(
     values = _sizes(1) | {".target_layers": [1, 2, 3], ".target_hidden_size": _N_EMBD}
     whole = {"d2t": list(ids)} if ids else {}
     return write_model(path, "eagle3", values, shapes, seed, eagle3, quantised=True, whole=whole)
+
+
+def write_eagle3_for(target: Path, path: Path, layers: Sequence[int], seed: int = 1) -> Path:
+    """Write small EAGLE-3 heads for a real target, with its tokenizer, and return the path; see `write_eagle3`."""
+    header, values = read_header(target), read_layout(target).values
+    n_embd = header.number(f"{header.architecture}.embedding_length") or 0
+    n_head = header.number(f"{header.architecture}.attention.head_count") or 0
+    token = np.hstack([np.eye(n_embd), np.zeros((n_embd, n_embd))]).astype(np.float32)
+    block: Shapes = {
+        **dict.fromkeys(("attn_norm.weight", "attn_norm_2.weight", "ffn_norm.weight"), (n_embd,)),
+        **{f"attn_{name}.weight": (2 * n_embd, n_embd) for name in ("q", "k", "v")},
+        "attn_output.weight": (n_embd, n_embd),
+        **{f"ffn_{name}.weight": (n_embd, _N_FF) for name in ("gate", "up")},
+        "ffn_down.weight": (_N_FF, n_embd),
+    }
+    shapes: Shapes = {"fc.weight": (3 * n_embd, n_embd), "output_norm.weight": (n_embd,)}
+
+    def shaped(name: str, weights: Weights) -> Weights:
+        if name.endswith("norm.weight") or "norm_2" in name:
+            return np.ones_like(weights)
+        if name.endswith(("attn_q.weight", "attn_k.weight", "attn_v.weight")):
+            return token
+        if name.endswith("attn_output.weight"):
+            return np.eye(n_embd, dtype=np.float32)
+        return weights * np.float32(0.01)
+
+    tokenizer = {
+        name: Raw(int.from_bytes(value[:4], "little"), value[4:])
+        for name, value in values.items()
+        if name.startswith("tokenizer.")
+    }
+    sizes: dict[str, Content] = {
+        ".context_length": 2048,
+        ".embedding_length": n_embd,
+        ".feed_forward_length": _N_FF,
+        ".block_count": 1,
+        ".attention.head_count": n_head,
+        ".attention.layer_norm_rms_epsilon": 1e-5,
+        ".rope.dimension_count": n_embd // n_head,
+        ".target_layers": list(layers),
+        ".target_hidden_size": n_embd,
+    }
+    shapes |= _named(0, block)
+    return write_model(path, "eagle3", sizes | tokenizer, shapes, seed, shaped, quantised=True)
 
 
 def _around(norm: str = "output_norm") -> Shapes:
