@@ -1,6 +1,6 @@
 """What quoting answers cost with passages as a source of lookup and without: passages in the prompt both times.
 
-    python -m lab.retrieval.quoting FOLDER --model NAME [--draft lookup] [--exact] [--questions 12] [--max-tokens 120]
+    python -m lab.retrieval.quoting FOLDER --model NAME [--draft lookup] [--ask copy] [--exact] [--questions 12] [--max-tokens 120]
 
 FOLDER holds the texts of `lab.retrieval.measure recall`. Each question asks for a passage word for word, and is answered three times
 in turns: without drafting, with lookup that follows the answer alone, and with lookup as it ships, which follows the prompt, too.
@@ -31,7 +31,10 @@ from localspec.retrieval.index import Index
 from localspec.retrieval.reading import place
 from localspec.retrieval.update import add
 
-_ASKED = "{question} Quote what the passages say about it word for word, with their numbers."
+_ASKED = {
+    "quote": "{question} Quote what the passages say about it word for word, with their numbers.",
+    "copy": "{question} Copy the lines that answer this exactly as they stand in the passage, in a block of code.",
+}
 _BUDGET = 800
 
 
@@ -50,13 +53,13 @@ def following(source: type[CopySource]) -> Iterator[None]:
         yield
 
 
-def asked(question: Question, index: Index) -> Message:
+def asked(question: Question, how: str, index: Index) -> Message:
     """Return a question with its passages, as `--docs` has it."""
     found = [
         PassageText(place(each.path.name, each.passage.first, each.passage.last), each.passage.text)
         for each in index.search(question.named, 20)
     ]
-    text = _ASKED.format(question=question.text)
+    text = _ASKED[how].format(question=question.text)
     return Message.user(text, as_documents(found, (), _BUDGET))
 
 
@@ -81,6 +84,7 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--model", default="qwen2.5-coder-1.5b")
     parser.add_argument("--draft", default="lookup")
+    parser.add_argument("--ask", choices=_ASKED, default="quote")
     parser.add_argument("--exact", action="store_true")
     parser.add_argument("--questions", type=int, default=12)
     parser.add_argument("--max-tokens", type=int, default=120)
@@ -101,14 +105,14 @@ def main() -> None:
     chosen = every[:: len(every) // given.questions][: given.questions]
     passes, seconds = dict.fromkeys(arms, 0), dict.fromkeys(arms, 0.0)
     drafted, accepted = dict.fromkeys(arms, 0), dict.fromkeys(arms, 0)
-    tokens = same = 0
+    tokens, same = dict.fromkeys(arms, 0), 0
     with (
         tempfile.TemporaryDirectory() as place_,
         closing(Index(Path(place_) / "i" / "x.db", make=True)) as index,
     ):
         add(index, [folder])
         for number, each in enumerate(chosen):
-            said, texts = asked(each, index), set[tuple[int, ...]]()
+            said, texts = asked(each, given.ask, index), set[tuple[int, ...]]()
             order = list(arms)
             for name in order[number % 3 :] + order[: number % 3]:
                 reply = answer(runtime, said, *arms[name], given.max_tokens, exact=given.exact)
@@ -117,15 +121,19 @@ def main() -> None:
                 accepted[name] += reply.acceptance.accepted
                 seconds[name] += reply.decode_s or 0.0
                 texts.add(tuple(reply.tokens))
-            tokens += reply.completion_tokens
+                tokens[name] += reply.completion_tokens
             same += len(texts) == 1
+            print(
+                f"{number + 1} answers, tokens {[*tokens.values()]}, passes {[*passes.values()]}",
+                flush=True,
+            )
     print(
-        f"{given.model}, {given.draft}{', exact' if given.exact else ''}: {len(chosen)} answers, {tokens} tokens"
+        f"{given.model}, {given.draft}{', exact' if given.exact else ''}, {given.ask}: {len(chosen)} answers"
     )
     print(f"the same text in all three: {same} of {len(chosen)}")
     for name in arms:
         print(
-            f"{name}: {passes[name]} passes, {accepted[name]} of {drafted[name]} drafted tokens accepted, {seconds[name]:.1f} s"
+            f"{name}: {tokens[name]} tokens in {passes[name]} passes, {accepted[name]} of {drafted[name]} drafted tokens accepted, {seconds[name]:.1f} s"
         )
     runtime.assistant.close()
 

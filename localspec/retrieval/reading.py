@@ -142,7 +142,7 @@ def _paragraph(paragraph: ElementTree.Element) -> str:
     name = "" if style is None else style.get(f"{_WORD}val", "")
     found = _HEADING.fullmatch(name)
     signs = "#" * int(found[1] or 1) + " " if found else ""
-    return signs + "".join(said).strip()
+    return signs + " ".join("".join(said).split())
 
 
 class _Page(HTMLParser):

@@ -8,13 +8,13 @@ import os
 import stat
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from localspec.errors import UsageError
 from localspec.gates.gate import secrets_gate
 from localspec.retrieval.index import Index, KnownFile
-from localspec.retrieval.passages import Passage, passages
+from localspec.retrieval.passages import NumberedLine, Passage, passages
 from localspec.retrieval.reading import NotText, Unreadable, most_bytes, read
 from localspec.storage.files import read_bounded
 from localspec.storage.paths import config_dir, data_dir, shown
@@ -170,9 +170,25 @@ def _looked_at_one(path: Path, before: KnownFile | None) -> _Work | None:
     )
     if before and before.sha256 == known.sha256:
         return _Work(str(path), known)
-    clean = secrets_gate().cleaned
-    cut = passages(*read(path.name, content))
-    return _Work(str(path), known, [replace(each, text=clean(each.text)) for each in cut])
+    lines, kind = read(path.name, content)
+    return _Work(str(path), known, passages(_masked(lines), kind))
+
+
+def _masked(lines: list[NumberedLine]) -> list[NumberedLine]:
+    """Return as many lines, without keys and passwords: also those of several lines, which a cut would hide from the gate."""
+    gate, text = secrets_gate(), "\n".join(each.text for each in lines)
+    seen, at = list[str](), 0
+    for first, end in gate.hidden(text):
+        hidden = text[first:end]
+        told = gate.cleaned(hidden)
+        # Alone it may not be what it is where it stands.
+        is_told = told.startswith("[masked") and told.endswith("]") and "\n" not in told
+        seen += [text[at:first], told if is_told else "[masked]", "\n" * hidden.count("\n")]
+        at = end
+    if not seen:
+        return lines
+    said = "".join([*seen, text[at:]]).split("\n")
+    return [NumberedLine(line.number, each) for line, each in zip(lines, said, strict=True)]
 
 
 def _batches(work: Iterable[_Work]) -> Iterator[list[_Work]]:

@@ -227,6 +227,19 @@ def test_a_text_that_is_removed_is_overwritten(index: Index, folder: Path) -> No
     assert not index.path.with_name("notes.db-wal").exists()
 
 
+def test_a_key_of_several_lines_is_masked(index: Index, tmp_path: Path) -> None:
+    key = "\n".join(
+        f"{number:02}MIIEowIBAAKCAQEAx7fooBarBazQuxQuux{number:029}" for number in range(40)
+    )
+    pem = f"-----BEGIN PRIVATE KEY-----\n{key}\n-----END PRIVATE KEY-----"
+    write(tmp_path / "a.md", f"# Deploy\n\n{pem}\n\n# Port\n\nIt is 8080, " + "and so on. " * 40)
+    add(index, [tmp_path / "a.md"])
+    (found,) = index.search("port 8080", 1)
+    assert found.passage.last == 48, "lines keep their numbers"
+    stored = b"".join(each.read_bytes() for each in index.path.parent.iterdir())
+    assert b"fooBarBaz" not in stored
+
+
 def test_what_is_no_index_is_complained_of(tmp_path: Path) -> None:
     (tmp_path / "x.db").write_bytes(b"something else entirely" * 100)
     with pytest.raises(LocalspecError, match="cannot be used"):
