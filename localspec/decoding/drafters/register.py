@@ -81,7 +81,7 @@ _ENTRIES = (
         "heads",
         3,
         False,
-        "<>",
+        "^^",
         "accent",
         "proposed by heads of the target",
         needs_heads=True,
