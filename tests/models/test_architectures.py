@@ -23,7 +23,7 @@ from localspec.models.pairs import Fit, judge_headers
 from localspec.options import LaunchOptions, LoadOptions
 from tests.llama import tiny_mamba, tiny_models
 
-# All that the registry's models are of, and some more that llama.cpp can run.
+# Architectures of models that people run, the registry's among them, which have no hooks.
 WITHOUT_HOOKS = (
     *(
         "qwen2",
