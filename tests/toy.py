@@ -6,7 +6,7 @@ does; a cache that is stale shows in the text.
 """
 
 from collections.abc import Callable, Collection, Generator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import accumulate
 from random import Random
 
@@ -125,6 +125,10 @@ class UncachedModel:
     def truncate(self, n_past: int) -> None:
         pass
 
+    def branch_row(self, tokens: Sequence[int]) -> NDArray[np.float32]:
+        """Return the logits after a branch, which ends `tokens`."""
+        return self.table.row(tokens)
+
 
 @dataclass(slots=True, eq=False)
 class Countdown:
@@ -183,6 +187,10 @@ class CachedModel:
 
     def truncate(self, n_past: int) -> None:
         del self.cells[n_past:]
+
+    def branch_row(self, tokens: Sequence[int]) -> NDArray[np.float32]:
+        """Return the logits after a branch, which ends `tokens`; what comes before it is what the cache holds."""
+        return self.table.row([*self.cells[: len(tokens) - 1], tokens[-1]])
 
     @property
     def n_cached(self) -> int:
@@ -284,11 +292,29 @@ class ToySequences:
             if len(request.tokens) > self.poison.get(slot, self.views[slot].n_ctx):
                 raise PassFailed(f"nothing is evaluated of {slot}")
             if request.rows:
-                answers.append(self.views[slot].logits(request.tokens, request.rows).copy())
+                answers.append(self._rows(self.views[slot], request))
             else:
                 self.views[slot].prefill(request.tokens)
         self.on_pass()
         return answers
+
+    def _rows(self, view: Model, request: Pass) -> Logits:
+        tokens, count = request.tokens, len(request.branches)
+        if not count:
+            return view.logits(tokens, request.rows).copy()
+        chain = request.chain
+        n_past = len(tokens) - request.rows
+        assert n_past < min(request.branches), "a branch from what was evaluated before"
+        assert max(request.branches) < len(chain), "a branch that competes with nothing"
+        assert list(request.branches) == sorted(set(request.branches), reverse=True)
+        assert len(tokens) <= view.n_ctx, "branches take cells, too"
+        rows = [*view.logits(chain, request.rows - count)]
+        view.asked[-1] = replace(
+            view.asked[-1], rows=request.rows, evaluated=view.asked[-1].evaluated + count
+        )
+        for place, token in zip(request.branches, tokens[len(chain) :], strict=True):
+            rows.append(view.branch_row([*chain[:place], token]))
+        return np.stack(rows)
 
 
 class Unforeseen:
@@ -345,6 +371,49 @@ class Oracle(Unforeseen):
         return Draft(tuple(drafted), (0.5,) * len(drafted), self.name)
 
 
+class Branching:
+    """A drafter whose drafts have branches wherever there is room, some of them right.
+
+    Args:
+        within: proposes.
+        most: branches of a draft.
+        text: that is going to be.
+        n_vocab: ids to choose others from.
+        random: decides.
+    """
+
+    def __init__(
+        self, within: Drafter, most: int, text: Sequence[int], n_vocab: int, random: Random
+    ) -> None:
+        self.within, self.most, self.text = within, most, text
+        self.n_vocab, self.random = n_vocab, random
+        self.name, self.shares_passes = within.name, within.shares_passes
+        self.begin, self.foreseen_s, self.learn = within.begin, within.foreseen_s, within.learn
+
+    def promise(self, tokens: Sequence[int], terms: Terms) -> Plan | None:
+        plan = self.within.promise(tokens, terms)
+        return None if plan is None else replace(plan, drafter=self)
+
+    def propose(
+        self, tokens: Sequence[int], plan: Plan, chooser: Chooser
+    ) -> Generator[Pass, Logits, Draft]:
+        length = plan.draft_length
+        fewer = replace(plan, draft_length=max(min(length, 1), length - self.most))
+        draft = yield from self.within.propose(tokens, fewer, chooser)
+        room = min(self.most, length - len(draft.tokens)) - len(draft.branches)
+        free = [at for at in range(len(draft.tokens)) if at not in draft.branches]
+        new = self.random.sample(free, max(0, min(room, len(free))))
+        others = list(draft.alternatives) or [()] * len(draft.tokens)
+        for at in new:
+            place, kind = len(tokens) + at, self.random.random()
+            if kind < 0.5 and place < len(self.text):
+                others[at] = (self.text[place],)
+            elif kind < 0.7 or not others[at]:
+                others[at] = (self.random.randrange(self.n_vocab),)
+        branches = tuple(sorted((*draft.branches, *new), reverse=True))
+        return replace(draft, alternatives=tuple(others), branches=branches)
+
+
 @dataclass(frozen=True, slots=True)
 class MadPolicy:
     """Another drafter and another length every round: negative, nothing, far too much.
@@ -370,7 +439,7 @@ class MadPolicy:
         return drafter.promise(tokens, self._terms()) or Plan(drafter, length)
 
     def learn(self, done: Round) -> None:
-        assert len(done.confirmed) <= done.verdict.accepted + 1
+        assert len(done.confirmed) <= done.verdict.confirmed
         assert done.spent.round_s > 0
         steps = self.random.choice((0.1, 1.0, 30.0))
         for drafter in self.drafters:
@@ -382,7 +451,8 @@ class MadPolicy:
     def _terms(self) -> Terms:
         most = min(self.random.randrange(9), self.longest)
         row_s = self.random.choice((0.0, 0.1, 1.0))
-        return Terms([1.0 + k * row_s for k in range(most + 1)], self.random.uniform(-9.0, 90.0))
+        budget, branches = self.random.uniform(-9.0, 90.0), self.random.choice((0, 3, 7))
+        return Terms([1.0 + k * row_s for k in range(most + 1)], budget, branches)
 
 
 class Stopwatch:

@@ -3,6 +3,7 @@
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
+from lab.simulator.pair import VirtualModel
 from localspec.decoding.model import Logits, Pass
 from localspec.decoding.scheduler import SequenceView
 
@@ -17,7 +18,7 @@ class Alone:
         view: the model.
     """
 
-    view: SequenceView
+    view: VirtualModel
     most_rows: int = _MOST
     n_batch: int = _MOST
 
@@ -35,7 +36,7 @@ class Alone:
         self.view.prefill(tokens[: cached + count])
 
     def together(self, asked: Sequence[tuple[int, Pass]]) -> Sequence[Logits]:
-        return [self.view.logits(request.tokens, request.rows) for _, request in asked]
+        return [self.view.branched(request) for _, request in asked]
 
     def close_ranks(self, running: Collection[int]) -> None:
         pass

@@ -12,7 +12,7 @@ from localspec.decoding.drafters.drafter import Plan
 from localspec.decoding.drafters.lookup import LookupDrafter
 from localspec.decoding.drafters.model import ModelDrafter
 from localspec.decoding.drafters.spelling import SharedIds
-from localspec.decoding.policy.adaptive import LONGEST_DRAFT
+from localspec.decoding.policy.adaptive import LONGEST_DRAFT, MOST_BRANCHES
 from localspec.decoding.policy.policy import FixedPolicy, Policy, plain_policy
 from localspec.decoding.round import Round
 from localspec.decoding.stats import expected_confirmed
@@ -22,12 +22,17 @@ Contender = Callable[[World, VirtualModel], Policy]
 """Makes a policy without memories for a world, of which it may look at the tables and at the draft model."""
 
 
-def adaptive(world: World, draft_model: VirtualModel) -> Policy:
+def adaptive(world: World, draft_model: VirtualModel, branches: int = MOST_BRANCHES) -> Policy:
     """Return the adaptive policy as the program makes it."""
     costs = PairCosts(*world.tables)
     ids = partial(SharedIds, world.n_vocab)
-    drafting = Drafting(1, Alone(draft_model), ids, (), costs, LONGEST_DRAFT)
+    drafting = Drafting(1, Alone(draft_model), ids, (), costs, LONGEST_DRAFT, branches=branches)
     return drafting.policy(AUTO)
+
+
+def chains(world: World, draft_model: VirtualModel) -> Policy:
+    """Return the adaptive policy without branches."""
+    return adaptive(world, draft_model, branches=0)
 
 
 def plain(world: World, draft_model: VirtualModel) -> Policy:

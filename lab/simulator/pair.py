@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lab.simulator.world import MARGIN, World
-from localspec.decoding.model import Logits, Role
+from localspec.decoding.model import Logits, Pass, Role
 from localspec.decoding.noise import Noise
 
 _UNLIKELY = -60.0
@@ -74,13 +74,21 @@ class VirtualModel:
         return self._evaluate(tokens, rows=0)
 
     def logits(self, tokens: Sequence[int], rows: int) -> Logits:
+        return self.branched(Pass(self.role, tokens, rows))
+
+    def branched(self, request: Pass) -> Logits:
+        """Return the rows of a pass that may have branches."""
+        tokens, rows, chain = request.tokens, request.rows, request.chain
         self._evaluate(tokens, rows)
-        world, end = self.machine.world, self._position(tokens)
+        self.cells = list(chain)
+        world, end = self.machine.world, self._position(chain)
         if self.role is Role.TARGET and world.adversary is not None:
             n_confirmed = self.machine.n_confirmed
-            world.adversary.before(world, tokens[n_confirmed:], n_confirmed)
+            world.adversary.before(world, chain[n_confirmed:], n_confirmed)
         computed = np.full((rows, world.n_vocab), _UNLIKELY, dtype=np.float32)
-        for row, position in enumerate(range(end - rows + 1, end + 1)):
+        branches = [place + 1 for place in request.branches]
+        places = [*range(end - rows + len(branches) + 1, end + 1), *branches]
+        for row, position in enumerate(places):
             if self.role is Role.TARGET:
                 computed[row, world.text[position]] = 0.0
             else:
@@ -104,6 +112,12 @@ class VirtualModel:
         best, second = world.text[position], world.wrong[position]
         if not world.agrees(position):
             best, second = second, best
+            if not world.seconds_right[position]:
+                second = next(
+                    each % world.n_vocab
+                    for each in (best + 1, best + 2)
+                    if each % world.n_vocab != world.text[position]
+                )
         scores = np.array([world.gap(position), 0.0])
         if world.temperature > 0:
             ids = np.array([best, second], dtype=np.int64)

@@ -106,6 +106,7 @@ class World:
         temperature: of the sampling.
         copies: whether there is anything to find by lookup.
         adversary: acts after every round.
+        second: chance that the draft model's second choice is right where its first is not.
     """
 
     name: str
@@ -122,9 +123,11 @@ class World:
     temperature: float
     copies: bool = False
     adversary: Adversary | None = None
+    second: float = 0.42
     coins: NDArray[np.float64] = field(init=False)
     gaps: tuple[NDArray[np.float64], ...] = field(init=False)
     wrong: list[int] = field(init=False)
+    seconds_right: NDArray[np.bool_] = field(init=False)
 
     def __post_init__(self) -> None:
         rng = np.random.default_rng((self.seed, 1))
@@ -133,6 +136,7 @@ class World:
         self.gaps = self.gap_law.draw(rng, n)
         shift = rng.integers(1, self.n_vocab, n)
         self.wrong = ((np.array(self.text) + shift) % self.n_vocab).tolist()
+        self.seconds_right = rng.random(n) < self.second
 
     def agrees(self, position: int) -> bool:
         return bool(self.coins[position] < self.agreement[position])

@@ -58,7 +58,7 @@ def measured_costs(trials: Iterable[Trial]) -> Costs | None:
     by_drafter: dict[str, list[float]] = {}
     for trial in trials:
         for each in trial.rounds:
-            by_width.setdefault(each.drafted + 1, []).append(each.spent.verify_s)
+            by_width.setdefault(each.width, []).append(each.spent.verify_s)
             if each.drafted:
                 step_s = each.spent.draft_s / each.drafted
                 by_drafter.setdefault(each.draft.drafter, []).append(step_s)
@@ -118,11 +118,11 @@ def _ladder(
     confirmed = sum(len(each.confirmed) for each in rounds)
     draft_s = _total(rounds, lambda r: r.drafted * costs.draft_step_s.get(r.draft.drafter, 0.0))
     spent_drafting_s = _total(rounds, lambda r: r.spent.draft_s + r.spent.draft_prefill_s)
-    widths_s = _total(rounds, lambda r: costs.target.of(r.drafted + 1))
+    widths_s = _total(rounds, lambda r: costs.target.of(r.width))
     decode_s = widths_s + spent_drafting_s
     prefill_s = sum(run.prefill_s for run in runs)
     plain_prefill_s = prefill_s if not off else len(runs) * median(run.prefill_s for run in off)
-    width = sum(each.drafted + 1 for each in rounds) / len(rounds)
+    width = sum(each.width for each in rounds) / len(rounds)
     return [
         (expected * step_s / (len(rounds) * step_s + draft_s), ""),
         (

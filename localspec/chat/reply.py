@@ -1,15 +1,18 @@
 """ReplyInProgress: a reply that is being made. It asks for passes and makes none itself, so that several can be made at once."""
 
 from collections.abc import Callable, Collection, Generator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 from localspec.chat.conversation import Conversation
 from localspec.chat.events import Event, Reply, RoundDone, Text, TokenLogprob, Told
 from localspec.chat.reply_text import ReplyText
+from localspec.decoding.cancel import Cancelled
 from localspec.decoding.generation import Generation
-from localspec.decoding.model import LanguageModel, Pass, Passed
+from localspec.decoding.model import LanguageModel, Pass, Passed, Role
 from localspec.decoding.round import Round, Spent, StopReason
 from localspec.decoding.stats import AcceptanceStats
+from localspec.errors import PassFailed
 
 
 @dataclass(slots=True, eq=False)
@@ -51,6 +54,7 @@ class ReplyInProgress:
     _spent: Spent = field(default_factory=Spent)
     _completion_tokens: int = 0
     _first_token_at: float | None = None
+    _branched: bool = False
 
     def run(self) -> Generator[Pass, Passed, Reply]:
         """Go on to the end, and return the reply."""
@@ -59,10 +63,20 @@ class ReplyInProgress:
             if done is None:
                 break
             self._take(done)
+            self._branched = done.verdict.branch is not None
         may_go_on = self.generation.stop_reason is not StopReason.EOG
         for each in self._told(self.text.flush(may_go_on=may_go_on)):
             self.emit(each)
+        if self._branched:
+            yield from self._evaluate_branch()
         return self._finished()
+
+    def _evaluate_branch(self) -> Generator[Pass, Passed, None]:
+        """Evaluate the branch that the reply ends with, as plain decoding would have."""
+        evaluated = [*self.prompt, *self.text.tokens[:-1]]
+        if self.target.common_prefix(evaluated) < len(evaluated):
+            with suppress(Cancelled, PassFailed):
+                yield Pass(Role.TARGET, evaluated, rows=1)
 
     def _take(self, done: Round) -> None:
         if done.is_first:

@@ -53,4 +53,6 @@ def _acceptance(stats: AcceptanceStats) -> Figures:
         "accepted": stats.accepted,
         "acceptance_rate": rounded(stats.acceptance_rate),
         "mean_acceptance_length": rounded(stats.mean_acceptance_length),
+        "branches": stats.branched,
+        "branches_accepted": stats.caught,
     }

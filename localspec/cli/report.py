@@ -123,6 +123,10 @@ def one_line(outcome: RunOutcome) -> str:
         parts.append(
             f"{reply.drafter}: {reply.acceptance.accepted} of {reply.acceptance.drafted} drafted tokens accepted"
         )
+        if reply.acceptance.branched:
+            parts.append(
+                f"{reply.acceptance.caught} of {reply.acceptance.branched} second choices accepted"
+            )
     else:
         parts.append("nothing drafted")
     if reply.stop_reason in _ENDINGS:

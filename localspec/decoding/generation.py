@@ -167,7 +167,7 @@ class Generation:
         asking = speculative_round(tokens, plan, self._chooser)
         draft, verdict = yield from stages.timed(asking)
         accepted = draft.tokens[: verdict.accepted]
-        confirmed = self._until_loop(_until_eog((*accepted, verdict.next_token), self._limits.eog))
+        confirmed = self._until_loop(_until_eog((*accepted, *verdict.choices), self._limits.eog))
         self._tokens += confirmed
         before, self._round_ended = self._round_ended, self._clock()
         self.decode_s = self._round_ended - self._decoding_since

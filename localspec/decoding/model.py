@@ -31,16 +31,26 @@ class Pass:
 
     Args:
         role: of the model.
-        tokens: from the first on, whatever of them is cached.
-        rows: how many.
+        tokens: from the first on, whatever of them is cached; branches last.
+        rows: how many, those of the branches included.
         more: takes the rows and returns the token to go on with, whose one row it is given next; None at the end. So
             a whole draft is one request, whose answer holds the last row.
+        branches: of as many tokens at the end, each an alternative to one of those that the rows are of, how many of
+            `tokens` come before it; descending. None of them is kept.
     """
 
     role: Role
     tokens: Sequence[int]
     rows: int
     more: Callable[[Logits], int | None] | None = None
+    branches: tuple[int, ...] = ()
+
+    @property
+    def chain(self) -> Sequence[int]:
+        """The tokens less the branches: what stays cached."""
+        return (
+            self.tokens[: len(self.tokens) - len(self.branches)] if self.branches else self.tokens
+        )
 
 
 @dataclass(frozen=True, slots=True, eq=False)

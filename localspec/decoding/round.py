@@ -35,6 +35,7 @@ class Draft:
         gaps: by how much each beat the second best under the shared noise, in units of log weight;
             empty if the drafter does not know.
         alternatives: the drafter's second and third choice for each, best first; likewise.
+        branches: places of tokens whose second choice is verified, too; descending.
     """
 
     tokens: tuple[int, ...] = ()
@@ -42,6 +43,12 @@ class Draft:
     drafter: str = OFF
     gaps: tuple[float, ...] = ()
     alternatives: tuple[tuple[int, ...], ...] = ()
+    branches: tuple[int, ...] = ()
+
+    @property
+    def second_choices(self) -> tuple[int, ...]:
+        """What is verified beside the tokens, one for each of the branches."""
+        return tuple(self.alternatives[at][0] for at in self.branches)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,11 +58,24 @@ class Verdict:
     Args:
         accepted: how many drafted tokens the target would have chosen itself, from the first on.
         next_token: the target's choice after them: the correction of the first token that it
-            would not have chosen, or the bonus if all were accepted.
+            would not have chosen, or the bonus if all were accepted, or a branch was.
+        branch: the second choice that the target chose instead of the first token that was not accepted; it comes
+            before `next_token`. None if no branch was accepted.
     """
 
     accepted: int
     next_token: int
+    branch: int | None = None
+
+    @property
+    def choices(self) -> tuple[int, ...]:
+        """What the target said after the accepted tokens."""
+        return (self.next_token,) if self.branch is None else (self.branch, self.next_token)
+
+    @property
+    def confirmed(self) -> int:
+        """How many tokens it confirms."""
+        return self.accepted + len(self.choices)
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,21 +157,39 @@ class Round:
         return min(self.verdict.accepted, len(self.confirmed))
 
     @property
+    def width(self) -> int:
+        """Tokens that the target's pass had for it."""
+        return 1 + len(self.draft.tokens) + len(self.draft.branches)
+
+    @property
+    def branched(self) -> int:
+        """How many second choices were verified."""
+        return len(self.draft.branches)
+
+    @property
+    def caught(self) -> int:
+        """How many of them are in the text: 0 or 1."""
+        return int(self.verdict.branch is not None and len(self.confirmed) > self.verdict.accepted)
+
+    @property
     def origins(self) -> tuple[str, ...]:
         """Where each confirmed token came from.
 
         `first` (the prompt's own evaluation), `plain` (a round without a draft), `correction` or
-        `bonus` (the target's, after a rejected or a wholly accepted draft), else the drafter's name.
+        `bonus` (the target's, after a rejected token, or an accepted end of the draft or branch), else the
+        drafter's name.
         """
         if self.is_first:
             return ("first",)
-        last = "bonus" if self.verdict.accepted == self.drafted else "correction"
-        accepted = (self.draft.drafter,) * self.verdict.accepted
+        verdict, drafter = self.verdict, self.draft.drafter
+        ended = verdict.branch is not None or verdict.accepted == self.drafted
+        last = "bonus" if ended else "correction"
+        accepted = (drafter,) * (verdict.confirmed - 1)
         return (*accepted, last if self.drafted else "plain")[: len(self.confirmed)]
 
     @property
     def correction_rank(self) -> int | None:
-        """The correction's place among the drafter's choices, 2 for its second.
+        """The correction's place among the drafter's choices, 2 for its second, whether or not that was a branch.
 
         None if nothing was corrected, or the correction is not among the first three.
         """
@@ -159,5 +197,5 @@ class Round:
         if at >= min(len(draft.tokens), len(draft.alternatives)):
             return None
         others = draft.alternatives[at]
-        token = self.verdict.next_token
+        token = self.verdict.choices[0]
         return others.index(token) + 2 if token in others else None

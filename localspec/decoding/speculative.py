@@ -16,24 +16,30 @@ def speculative_round(
 ) -> Generator[Pass, Logits, tuple[Draft, Verdict]]:
     """Propose up to `plan.draft_length` tokens to follow `tokens`, and return what became of them."""
     draft = yield from plan.drafter.propose(tokens, plan, chooser)
-    assert len(draft.tokens) <= plan.draft_length, f"{draft.drafter} overshoots"  # noqa: S101
-    logits = yield Pass(Role.TARGET, [*tokens, *draft.tokens], rows=len(draft.tokens) + 1)
+    drafted, n_past = (*draft.tokens, *draft.second_choices), len(tokens)
+    assert len(drafted) <= plan.draft_length, f"{draft.drafter} overshoots"  # noqa: S101
+    branches = tuple(n_past + at for at in draft.branches)
+    logits = yield Pass(Role.TARGET, [*tokens, *drafted], rows=len(drafted) + 1, branches=branches)
     return draft, verify(tokens, draft, logits, chooser)
 
 
 def verify(tokens: Sequence[int], draft: Draft, logits: Logits, chooser: Chooser) -> Verdict:
-    """Accept the longest prefix of the draft that the target chooses too.
+    """Accept the longest prefix of the draft that the target chooses too, and the branch that goes on from there.
 
     Args:
         tokens: everything confirmed so far, prompt included.
         draft: the proposal that followed `tokens` in the target's pass.
-        logits: row i follows `tokens` and the first i drafted tokens; shape (len(draft) + 1, n_vocab).
+        logits: row i follows `tokens` and the first i drafted tokens; behind them one row for each branch. Shape
+            (len(draft.tokens) + 1 + len(draft.branches), n_vocab).
         chooser: the same for target and draft model.
     """
     prefix = list(tokens)
     for row, drafted in enumerate(draft.tokens):
         token = chooser.choose(logits[row], prefix)
         if token != drafted:
+            if row in draft.branches and token == draft.alternatives[row][0]:
+                own = len(draft.tokens) + 1 + draft.branches.index(row)
+                return Verdict(row, chooser.choose(logits[own], [*prefix, token]), token)
             return Verdict(row, token)
         prefix.append(token)
     return Verdict(len(draft.tokens), chooser.choose(logits[len(draft.tokens)], prefix))

@@ -16,6 +16,10 @@ class AcceptanceCounts:
     drafted: int = 0
     accepted: int = 0
     confirmed: int = 0
+    branched: int = 0
+    """Second choices that were verified beside the drafts, which do not count as drafted."""
+    caught: int = 0
+    """How many of them are in the text."""
 
     @property
     def acceptance_rate(self) -> float | None:
@@ -43,6 +47,8 @@ class AcceptanceStats(AcceptanceCounts):
             stats.drafted += done.drafted
             stats.accepted += done.accepted
             stats.confirmed += len(done.confirmed)
+            stats.branched += done.branched
+            stats.caught += done.caught
 
 
 def expected_confirmed(acceptance_rate: float, draft_length: int) -> float:

@@ -102,7 +102,7 @@ def break_even(costs: PairCosts) -> float | None:
 
 
 def _speed_ups(rounds: Sequence[Round], costs: PairCosts) -> tuple[float, float]:
-    table_s = sum(costs.target.of(each.drafted + 1) for each in rounds)
+    table_s = sum(costs.target.of(each.width) for each in rounds)
     now = sum(each.spent.verify_s for each in rounds) / table_s
     confirmed = sum(len(each.confirmed) for each in rounds)
     other_s = sum(each.spent.aside_s for each in rounds)
@@ -120,7 +120,7 @@ def _speed_ups(rounds: Sequence[Round], costs: PairCosts) -> tuple[float, float]
 
 
 def _predicted_s(each: Round, costs: PairCosts, now: float) -> float:
-    verify_s = costs.target.of(each.drafted + 1) * now
+    verify_s = costs.target.of(each.width) * now
     if asks_passes(each.draft.drafter) and costs.draft_model is not None:
         return verify_s + each.drafted * costs.draft_model.of(1) * now
     return verify_s + each.spent.drafting_s

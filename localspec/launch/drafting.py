@@ -115,6 +115,7 @@ class Drafting:
         batch: all sequences, if there are several.
         said: what was said in other conversations; None where that is not kept.
         has_heads: whether `draft_models` are heads.
+        branches: most branches of a pass of the target.
     """
 
     count: int
@@ -126,6 +127,7 @@ class Drafting:
     batch: BatchWidths | None = None
     said: "SaidBefore | None" = None
     has_heads: bool = False
+    branches: int = 0
 
     def policy(self, mode: str | DraftMode, slot: int = 0) -> Policy:
         """Return a policy without memories for one sequence.
@@ -160,7 +162,7 @@ class Drafting:
         ]
         if self.batch is not None:
             return BatchPolicy(self.batch, slot, longest, drafters)
-        return AdaptivePolicy(self.costs.target, longest, drafters)
+        return AdaptivePolicy(self.costs.target, longest, drafters, self.branches)
 
     def _could_win(self, entry: DrafterEntry, longest: int) -> bool:
         """Return whether a drafter that asks for passes has whom to ask, and they are not too dear."""

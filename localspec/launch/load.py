@@ -21,6 +21,7 @@ from localspec.decoding.cancel import CancelFlag
 from localspec.decoding.costs import PairCosts
 from localspec.decoding.drafters.backoff import DRAFT_ROWS
 from localspec.decoding.model import Role
+from localspec.decoding.policy.adaptive import MOST_BRANCHES
 from localspec.decoding.policy.batching import (
     BatchWidths,
     best_count,
@@ -158,7 +159,10 @@ class _Loading:
         )
         options = self._trained_for(target, plan.options)
         if parallel == 1:
-            targets = LlamaSequences(target, self.cancel, options, 1, options.max_rows)
+            branches = self._branches(target)
+            targets = LlamaSequences(
+                target, self.cancel, options, 1, options.max_rows, branches=branches
+            )
             most_removed = alone = targets.most_removed
         else:
             most_removed, alone = self._most_removed(target, options)
@@ -214,15 +218,16 @@ class _Loading:
         if draft_models is not None:
             spelling = _spelling(vocabulary, draft_models, plan.shared_vocab)
         drafting = Drafting(
-            parallel,
-            draft_models,
-            spelling,
-            vocabulary.eog,
-            costs,
-            longest,
-            batch,
-            said,
-            has_heads,
+            count=parallel,
+            draft_models=draft_models,
+            spelling=spelling,
+            eog=vocabulary.eog,
+            costs=costs,
+            longest=longest,
+            batch=batch,
+            said=said,
+            has_heads=has_heads,
+            branches=targets.most_branches,
         )
         models = LoadedModels(
             targets=targets,
@@ -286,6 +291,17 @@ class _Loading:
                 "the target was trained for no more"
             )
         return replace(options, n_ctx=model.n_ctx_train)
+
+    def _branches(self, target: LlamaModel) -> int:
+        """Return how many branches a pass of a lone sequence may have.
+
+        Kernels of a GPU add up what is masked and what is not in an order of their own, and no width was measured with
+        branches; those of a CPU leave out what is masked.
+        """
+        plan = self.plan
+        drafts = plan.draft_model is not None and plan.heads is None
+        wanted = drafts and any(mode.kind == AUTO for mode in plan.modes)
+        return MOST_BRANCHES if wanted and not (plan.exact and target.on_gpu) else 0
 
     def _most_removed(self, model: LlamaModel, options: LoadOptions) -> tuple[int, int]:
         """Find out on a small context how many tokens of a pass can be removed again, of each of several sequences and of one."""

@@ -24,6 +24,8 @@ class Part:
         n_past: position of the first of them.
         rows: of how many, at their end, the logits are wanted.
         embeddings: what goes in beside each token, where that is wanted; shape (len(tokens), width).
+        branches: positions of as many tokens at the end, descending, each an alternative to one of the others; see
+            `Pass`.
     """
 
     sequence: int
@@ -31,10 +33,21 @@ class Part:
     n_past: int
     rows: int
     embeddings: NDArray[np.float32] | None = None
+    branches: tuple[int, ...] = ()
+
+    @property
+    def chain(self) -> Sequence[int]:
+        """The tokens that go on from one another."""
+        return (
+            self.tokens[: len(self.tokens) - len(self.branches)] if self.branches else self.tokens
+        )
 
 
 class Batch:
     """Room for `n_tokens` tokens of sequences 0 to `n_sequences` - 1, allocated once.
+
+    A branch is a sequence of its own, from 1 on, beside the only other one. What comes before it in the pass
+    belongs to both.
 
     Args:
         n_tokens: how many.
@@ -64,6 +77,7 @@ class Batch:
         self._positions = np.zeros(n_tokens, dtype=np.int32)
         self._wanted = np.zeros(n_tokens, dtype=np.int8)
         self._n_seqs = np.ones(n_tokens, dtype=np.int32)
+        self._shared = False
         self._numbers = np.arange(n_sequences, dtype=np.int32)
         step = self._numbers.itemsize
         self._addresses = [self._numbers.ctypes.data + step * each for each in range(n_sequences)]
@@ -95,9 +109,23 @@ class Batch:
             self._sequences[start:end] = self._addresses[part.sequence]
             if part.embeddings is not None:
                 self._embedded[start:end] = part.embeddings
+            if part.branches or self._shared:
+                self._share(part, start, end)
             start = end
         self._struct.n_tokens = start
         return self._struct
+
+    def _share(self, part: Part, start: int, end: int) -> None:
+        """Say which tokens belong to which branches."""
+        branches = part.branches
+        self._shared = bool(branches)
+        self._n_seqs[:] = 1
+        for number, position in enumerate(branches, start=1):
+            at = end - len(branches) + number - 1
+            # Deeper branches have lower numbers: the n that share a token are 1 to n, behind the sequence's own 0.
+            self._n_seqs[start : start + position - part.n_past] += 1
+            self._positions[at] = position
+            self._sequences[at] = self._addresses[number]
 
 
 def _pointer(array: np.ndarray, kind: type) -> object:

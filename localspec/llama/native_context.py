@@ -47,11 +47,13 @@ class NativeContext:
         options: how to make it; `n_ctx` and `max_rows` are those of one sequence.
         n_sequences: how many.
         max_rows: most rows of logits of a pass.
+        branches: most branches of a pass of a lone sequence, which then are sequences beside it over the same cells.
 
     Attributes:
         n_batch: most tokens of a pass.
         n_ctx: most tokens of a sequence.
         n_vocab: width of a row of logits.
+        most_branches: most branches of a pass; none where a state is recurrent, or there are several sequences.
         can_truncate: whether a part of a sequence can be removed; of a recurrent state, none can.
         n_snapshots: how many tokens of a sequence's last pass can be removed where no other part can; once, before the
             next pass. llama.cpp does not check that they are of that pass.
@@ -73,6 +75,7 @@ class NativeContext:
         options: LoadOptions,
         max_rows: int,
         n_sequences: int = 1,
+        branches: int = 0,
     ) -> None:
         clear_log()
         self.model = model
@@ -83,8 +86,11 @@ class NativeContext:
         self._gives_way = not (model.on_gpu or options.rounds_by_threads)
         self._cancel = cancel
         self._n_sequences = n_sequences
+        self.most_branches = 0 if n_sequences > 1 or self._is_recurrent() else branches
+        # How much of the lone sequence each branch has in common with it, as llama.cpp knows.
+        self._followed = [0] * self.most_branches
         # llama.cpp wants room for a row of every sequence.
-        rows = max(max_rows, n_sequences)
+        rows = max(max_rows, n_sequences + self.most_branches)
         handle = native.llama_init_from_model(model.handle, self._params(options, rows))
         if not handle:
             detail = last_complaint() or "no reason given"
@@ -98,7 +104,8 @@ class NativeContext:
         # llama.cpp cuts the batch to a small context, and rounds the context up.
         self.n_batch = int(native.llama_n_batch(handle))
         self.max_rows = min(rows, self.n_batch)
-        self._batch = Batch(self.n_batch, n_sequences, model.head, width=self._embedding_width)
+        numbers = n_sequences + self.most_branches
+        self._batch = Batch(self.n_batch, numbers, model.head, width=self._embedding_width)
         self._views: dict[tuple[int, int], Logits] = {}
         self._wide: NDArray[np.float32] | None = None
         self.copies_wait = False
@@ -117,8 +124,8 @@ class NativeContext:
         params: native.llama_context_params = native.llama_context_default_params()
         params.n_ctx = n_ctx
         params.n_batch = params.n_ubatch = options.chunk(on_gpu=model.on_gpu)
-        params.n_seq_max = self._n_sequences
-        params.kv_unified = False
+        params.n_seq_max = self._n_sequences + self.most_branches
+        params.kv_unified = self.most_branches > 0
         params.n_outputs_max = rows
         # Where there are several, states change places, and snapshots stay behind. Of most architectures there are none.
         if self._n_sequences == 1:
@@ -145,13 +152,16 @@ class NativeContext:
 
     def _truncates(self) -> bool:
         """Find out whether a part of the memory can be removed; of recurrent states that is tried, by a pass."""
-        handle = self.model.handle
-        if not (native.llama_model_is_recurrent(handle) or native.llama_model_is_hybrid(handle)):
+        if not self._is_recurrent():
             return True
         self.decode([Part(0, [0, 0], n_past=0, rows=0)])
         removed = self.remove(0, 1)
         self.clear(0)
         return removed
+
+    def _is_recurrent(self) -> bool:
+        handle = self.model.handle
+        return bool(native.llama_model_is_recurrent(handle) or native.llama_model_is_hybrid(handle))
 
     @property
     def handle(self) -> int:
@@ -190,7 +200,12 @@ class NativeContext:
             native.llama_set_n_threads(
                 handle, min(self._threads, most), min(self._threads_batch, most)
             )
+        forked = parts[0] if parts and parts[0].branches else None
+        if forked is not None:
+            self._fork(forked)
         code = native.llama_decode(handle, self._batch.fill(parts))
+        if forked is not None:
+            self._join(forked)
         self._spare.done(time.monotonic())
         self.copies_wait = self.copies_wait and code == _BAD_BATCH
         if code == _OK:
@@ -200,6 +215,19 @@ class NativeContext:
         if code == _ABORTED:
             raise Cancelled
         raise PassFailed(self._explain(code, parts))
+
+    def _fork(self, part: Part) -> None:
+        """Let every branch of a part have what comes before the part; llama.cpp only notes it at the cells."""
+        memory, n_past = self._memory(), part.n_past
+        for at in range(len(part.branches)):
+            native.llama_memory_seq_cp(memory, part.sequence, at + 1, self._followed[at], n_past)
+            self._followed[at] = n_past
+
+    def _join(self, part: Part) -> None:
+        """Leave of a pass what it would have left without branches."""
+        memory = self._memory()
+        for at in range(len(part.branches)):
+            native.llama_memory_seq_rm(memory, at + 1, part.n_past, -1)
 
     def rows(self, count: int) -> Logits:
         """Return the rows of the last pass as an array that shares their memory, unless the head was cut."""
@@ -228,12 +256,17 @@ class NativeContext:
 
     def remove(self, sequence: int, n_past: int) -> bool:
         """Remove all of a sequence from position `n_past` on; say whether that was possible."""
+        for at, followed in enumerate(self._followed):
+            if followed > n_past:
+                native.llama_memory_seq_rm(self._memory(), at + 1, n_past, -1)
+                self._followed[at] = n_past
         return bool(native.llama_memory_seq_rm(self._memory(), sequence, n_past, -1))
 
     def clear(self, sequence: int) -> None:
         """Remove all of a sequence."""
         if self._n_sequences == 1:
             native.llama_memory_clear(self._memory(), False)
+            self._followed = [0] * self.most_branches
         else:
             native.llama_memory_seq_rm(self._memory(), sequence, -1, -1)
 

@@ -181,8 +181,13 @@ class LlamaSequence:
             self.forget()
         self.truncate_s += time.perf_counter() - start
 
-    def part(self, tokens: Sequence[int], rows: int) -> Part:
+    def part(self, tokens: Sequence[int], rows: int, branches: tuple[int, ...] = ()) -> Part:
         """Return what is to be evaluated after what is cached.
+
+        Args:
+            tokens: not cached.
+            rows: of how many at their end.
+            branches: positions of those at the end that are alternatives to others; see `Pass`.
 
         Raises:
             ContextOverflow: the sequence would hold more than `n_ctx` tokens.
@@ -193,7 +198,7 @@ class LlamaSequence:
                 f"{n_past + len(tokens)} tokens do not fit into a context of {self.n_ctx}: "
                 "shorten the prompt or raise --ctx"
             )
-        return Part(self.number, tokens, n_past, rows)
+        return Part(self.number, tokens, n_past, rows, branches=branches)
 
     def evaluated(self, tokens: Sequence[int]) -> None:
         """Count tokens as cached after a pass."""

@@ -34,10 +34,12 @@ class LlamaSequences:
         most_rows: most rows of logits of a pass; more where one sequence alone may ask for more.
         sharing: whether a prompt's prefix is copied from a sequence that has evaluated it. Copied
             keys and values carry the width that computed them, which may be another than here.
+        branches: most branches of a pass that a lone sequence is to be ready for.
 
     Attributes:
         views: every sequence as a model of its own.
         most_rows: most rows of logits of a pass.
+        most_branches: most branches of a pass.
         can_truncate: whether a part of a sequence can be removed.
         most_removed: how many tokens of a pass can be removed again; 0 where none can.
 
@@ -54,9 +56,11 @@ class LlamaSequences:
         most_rows: int,
         *,
         sharing: bool = True,
+        branches: int = 0,
     ) -> None:
         rows = max(most_rows, options.max_rows)
-        self._native = NativeContext(model, cancel, options, rows, count)
+        self._native = NativeContext(model, cancel, options, rows, count, branches)
+        self.most_branches = self._native.most_branches
         self.can_truncate = self._native.can_truncate
         family: list[_Sibling] = []
         family += [_Sibling(self._native, number, family) for number in range(count)]
@@ -107,12 +111,12 @@ class LlamaSequences:
             self._native.decode(parts)
         except (Cancelled, PassFailed):
             for i, part in zip(order, parts, strict=True):
-                self._family[asked[i][0]].resync(part.tokens)
+                self._family[asked[i][0]].resync(part.chain)
             raise
         self._put_back()
         answers, start, all_rows = dict[int, Logits](), 0, self._native.rows(rows)
         for i, part in zip(order, parts, strict=True):
-            self._family[asked[i][0]].evaluated(part.tokens)
+            self._family[asked[i][0]].evaluated(part.chain)
             answers[i] = all_rows[start : start + part.rows]
             start += part.rows
         return [answers[i] for i in range(len(asked))]
@@ -120,7 +124,7 @@ class LlamaSequences:
     def _part(self, slot: int, request: Pass) -> Part:
         sequence, tokens = self._family[slot], list(request.tokens)
         sequence.reuse(tokens, request.rows)
-        return sequence.part(tokens[sequence.n_cached :], request.rows)
+        return sequence.part(tokens[sequence.n_cached :], request.rows, request.branches)
 
     def close_ranks(self, running: Collection[int]) -> None:
         """Move sequences so that the numbers of the running ones ascend without a gap; the fewer, and of idle ones the emptier."""

@@ -11,6 +11,7 @@ _FIGURES = (
     *("rounds", "drafted", "accepted", "confirmed", "acceptance_rate", "mean_acceptance_length"),
     *("seconds", "rounds_compared", "speed_up", "saved_s"),
 )
+_TALLIES = {"position": "positions", "confidence": "confidences", "branch": "branches"}
 
 
 def as_json(report: Report) -> str:
@@ -21,8 +22,8 @@ def as_json(report: Report) -> str:
     for name, row in rows["pair"].items():
         row["plain"] = _plain(report.plain.get(name))
     for name, row in rows["drafter"].items():
-        for kind in ("position", "confidence"):
-            row[f"{kind}s"] = _buckets(report.tallies[kind].get(name, []))
+        for kind, plural in _TALLIES.items():
+            row[plural] = _buckets(report.tallies[kind].get(name, []))
         ranks = enumerate(report.tallies["rank"].get(name, []))
         row["correction_ranks"] = {str(at or "farther"): its[0] for at, its in ranks if its[0]}
     return json.dumps(

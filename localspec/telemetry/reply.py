@@ -68,7 +68,8 @@ class ReplyRecord:
         cells: by drafter and depth, from where on: the sums of `COUNTS`. Plain rounds are of `off`.
         tallies: by drafter and kind. The bucket of a `position` is the place in the draft, of a `confidence` its tenth,
             of a `gap` its place in `GAPS`, and of a `rank` the correction's place among the drafter's choices, 0 being
-            farther; of ranks only the first number counts.
+            farther; of ranks only the first number counts. Of a `branch`, a second choice that was verified, too, it is
+            its place in the draft.
         lots: by drafter, consecutive rounds: how many, tokens judged and accepted in them.
     """
 
@@ -117,6 +118,9 @@ class ReplyRecord:
             pairs = kinds.setdefault(kind, [])
             for at, bucket in enumerate(buckets):
                 _count(pairs, bucket, at < accepted)
+        for at in draft.branches:
+            branch = at == accepted and done.verdict.branch is not None
+            _count(kinds.setdefault("branch", []), at, branch)
         if gaps and accepted < done.drafted:
             _count(kinds.setdefault("rank", []), done.correction_rank or 0, False)
         lots = self.lots.setdefault(drafter, [])

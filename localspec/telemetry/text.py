@@ -7,7 +7,8 @@ A proposal is one JSON object a line:
     accepted                how many of them the target chose itself, from the first on
     next_id, next           the target's own token after those: `next_is` says `correction` of the first that it did
                             not choose, `bonus` where it chose all, or `plain` without a draft
-    correction_rank         the correction's place among the draft's own choices, 2 being its second; null where unknown
+    correction_rank         the correction's place among the draft's own choices, 2 being its second, whether or not
+                            that was verified, too; null where unknown
     confidences             how sure the drafter was of each drafted token, 0 to 1
     target, draft_model, drafter, workload, greedy, reply, round
 
@@ -53,7 +54,7 @@ class Said:
                 "drafter": done.draft.drafter,
                 "draft_ids": done.draft.tokens,
                 "accepted": done.verdict.accepted,
-                "next_id": done.verdict.next_token,
+                "next_id": done.verdict.choices[0],
                 "correction_rank": done.correction_rank,
                 "confidences": [round(each, 3) for each in done.draft.confidences],
                 "confirmed": done.confirmed,

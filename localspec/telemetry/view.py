@@ -82,6 +82,8 @@ def view(report: Report, *, wide: bool = False, bars: bool = True) -> Iterator[R
     title = "corrections by their rank among the drafter's choices"
     ranks = {name: _shares(pairs) for name, pairs in tallies["rank"].items()}
     yield from _rates(title, ranks, lambda at: str(at or "farther"), wide)
+    title = "acceptance of second choices that were checked beside the draft, by position"
+    yield from _rates(title, tallies["branch"], lambda at: str(at + 1), wide)
     yield from _stages(total, wide)
     if bars:
         yield from _trend(report)

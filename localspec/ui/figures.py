@@ -189,6 +189,9 @@ def _drafts(rounds: Sequence[Round]) -> list[list[Span]]:
         drafted, accepted = sum(each.drafted for each in mine), sum(each.accepted for each in mine)
         told = f"{name}: {accepted} of {drafted} accepted ({accepted / drafted:.0%})"
         words.append([("■ ", name), (told, "")])
+        if branches := sum(each.branched for each in mine):
+            caught = sum(each.caught for each in mine)
+            words.append([(f"  second choices: {caught} of {branches} accepted", "dim")])
     return words
 
 

@@ -1,6 +1,7 @@
 """Assistant on models that tell a script: what a reply is, and that drafting changes none of it."""
 
-from collections.abc import Collection, Sequence
+import copy
+from collections.abc import Collection, Generator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -13,16 +14,17 @@ from localspec.chat.conversation import Conversation
 from localspec.chat.events import Finished, Reply, Text
 from localspec.chat.loaded_models import LoadedModels
 from localspec.decoding.cancel import CancelFlag, Cancelled
-from localspec.decoding.drafters.drafter import Drafter
+from localspec.decoding.choose import Chooser
+from localspec.decoding.drafters.drafter import Drafter, Plan
 from localspec.decoding.drafters.lookup import LookupDrafter
 from localspec.decoding.model import Logits, Pass
 from localspec.decoding.policy.policy import FixedPolicy, Policy, plain_policy
-from localspec.decoding.round import StopReason
+from localspec.decoding.round import Draft, StopReason
 from localspec.errors import ContextOverflow, TemplateError, UsageError
 from localspec.options import ReplyOptions, SamplingParams
 from tests.chat.toy_tokenizer import ToyTokenizer, spelled
 from tests.examples import examples
-from tests.toy import ScriptedDrafter
+from tests.toy import ScriptedDrafter, Unforeseen
 
 TEMPLATE = (
     "{% for m in messages %}<|im_start|>{{ m.role }}\n"
@@ -106,7 +108,16 @@ class Tellers:
 
     def together(self, asked: Sequence[tuple[int, Pass]]) -> list[Logits]:
         self.widths.append(len(asked))
-        return [self.views[slot].logits(each.tokens, each.rows) for slot, each in asked]
+        return [self._rows(self.views[slot], each) for slot, each in asked]
+
+    def _rows(self, view: Teller, request: Pass) -> Logits:
+        chain, others = request.chain, request.tokens[len(request.chain) :]
+        rows = view.logits(chain, request.rows - len(others))
+        after = [
+            view._row([*chain[:at], token])
+            for at, token in zip(request.branches, others, strict=True)
+        ]
+        return np.stack([*rows, *after])
 
     def close_ranks(self, running: Collection[int]) -> None:
         assert set(running) <= set(range(len(self.views)))
@@ -196,6 +207,41 @@ def test_the_second_turn_evaluates_only_what_is_new() -> None:
     assert second.cached_tokens == first.prompt_tokens + len(first.tokens) - 1
     new = second.prompt_tokens - second.cached_tokens
     assert teller_of(speaker).evaluated - before == new + len(second.tokens)
+
+
+@dataclass(frozen=True)
+class AlwaysBeside(Unforeseen):
+    """Proposes one wrong token, and the right one as its second choice."""
+
+    script: tuple[int, ...]
+    prompt: int
+    name: str = "beside"
+
+    def propose(
+        self, tokens: Sequence[int], plan: Plan, chooser: Chooser
+    ) -> Generator[Pass, Logits, Draft]:
+        yield from ()
+        if plan.draft_length <= 1:
+            return Draft()
+        right = self.script[len(tokens) - self.prompt]
+        return Draft((right + 1,), (0.5,), self.name, (1.0,), ((right,),), (0,))
+
+
+@pytest.mark.parametrize("said_twice", ["ab" * 40, "x" + "ab" * 40])
+def test_a_reply_that_ends_behind_a_branch_leaves_what_plain_decoding_would(
+    said_twice: str,
+) -> None:
+    plain, conversation = assistant(said_twice), Conversation("be brief")
+    conversation.append_user("hello")
+    options = ReplyOptions(stop_loops=True)
+    alone = said(plain, copy.deepcopy(conversation), options)
+    script = tuple(spelled(said_twice))
+    branching = assistant(said_twice, AlwaysBeside(script, alone.prompt_tokens))
+    reply = said(branching, conversation, options)
+    assert (reply.tokens, reply.stop_reason) == (alone.tokens, StopReason.LOOP)
+    assert reply.acceptance.caught == reply.acceptance.branched > 1
+    assert teller_of(branching).cells == teller_of(plain).cells
+    assert len(teller_of(plain).cells) == reply.prompt_tokens + len(reply.tokens) - 1
 
 
 def test_thoughts_are_apart_from_the_answer_and_leave_with_their_turn() -> None:

@@ -44,6 +44,8 @@ def test_json_tells_every_figure() -> None:
         "accepted": 3,
         "acceptance_rate": 0.5,
         "mean_acceptance_length": 2.5,
+        "branches": 0,
+        "branches_accepted": 0,
     }
     assert json.loads(as_json(outcome(reply()), "code")) == {
         "text": "Grüße",
@@ -145,3 +147,14 @@ def test_a_file_name_cannot_command_the_terminal() -> None:
     assert one_line(outcome(reply(), "\x1b[2J\n.gguf")).startswith(
         "localspec: '\\x1b[2J\\n.gguf' · "
     )
+
+
+def test_second_choices_are_told_where_there_were_any() -> None:
+    assert "second choices" not in one_line(outcome(reply()))
+    branched = reply()
+    draft = Draft((1, 2), drafter="model", alternatives=((8, 9), (7, 9)), branches=(1, 0))
+    branched.acceptance.add(Round(draft, Verdict(0, 4, branch=8), (8, 4)))
+    assert " · 1 of 2 second choices accepted · " in one_line(outcome(branched))
+    figures = json.loads(as_json(outcome(branched), "chat"))["speculation"]
+    assert (figures["branches"], figures["branches_accepted"]) == (2, 1)
+    assert (figures["drafted"], figures["accepted"]) == (8, 3)

@@ -91,6 +91,8 @@ def test_json_has_the_promised_keys_and_types(counting: dict[str, Any]) -> None:
         "accepted": int,
         "acceptance_rate": float,
         "mean_acceptance_length": float,
+        "branches": int,
+        "branches_accepted": int,
     }
     shape = {
         "text": str,

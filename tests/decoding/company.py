@@ -133,6 +133,7 @@ def draw_lines(random: Random, base: World, count: int) -> list[Line]:
             drafter=other.drafter,
             draft_length=other.draft_length,
             whim=other.whim,
+            branches=other.branches,
         )
         prompt = shared[: random.randint(0, len(shared))] if random.random() < 0.3 else shared
         prompt += tuple(random.randrange(base.n_vocab) for _ in range(random.randint(1, 6)))
@@ -235,7 +236,8 @@ class Company:
             if running.rounds:
                 text = [*running.line.prompt, *running.tokens]
                 request = Pass(Role.TARGET, text, rows=1)
-                assert self._sequences[Role.TARGET].missing(slot, request) == 1
+                again = running.rounds[-1].verdict.branch is not None
+                assert self._sequences[Role.TARGET].missing(slot, request) == 1 + again
 
     def _begin_some(self) -> None:
         random, scheduler = self._random, self._scheduler
@@ -330,7 +332,11 @@ class Company:
         for hooks in self._hooks.values():
             hooks.poison.pop(slot, None)
         self._to_evaluate += len(running.line.prompt)
-        self._to_evaluate += sum(each.drafted + 1 for each in running.rounds if not each.is_first)
+        self._to_evaluate += sum(
+            each.width + (each.verdict.branch is not None)
+            for each in running.rounds
+            if not each.is_first
+        )
 
     def _policy(self, line: Line, slot: int) -> Policy:
         """Return the policy that the line's world names, or one that knows of the others."""

@@ -110,6 +110,7 @@ class Stopping:
     after: int
     kept: int
     compared: tuple[bool, ...] = ()
+    branches: int = 0
     usual: float = 0.5
     seen: list[Hindsight] = field(default_factory=list)
 

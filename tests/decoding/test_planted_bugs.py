@@ -20,7 +20,7 @@ from localspec.decoding.generation import Generation, _until_eog
 from localspec.decoding.noise import Noise
 from localspec.decoding.sampling import candidates
 from localspec.decoding.scheduler import Scheduler
-from localspec.decoding.speculative import verify
+from localspec.decoding.speculative import speculative_round, verify
 from localspec.errors import PassFailed
 from tests.decoding.company import check_company
 from tests.decoding.planting import plant
@@ -209,6 +209,61 @@ BUGS = (
         Scheduler._answered,
         "tokens.append(token)",
         "tokens.append(tokens[-1])",
+    ),
+    Bug(
+        "the row of another branch",
+        verify,
+        "draft.branches.index(row)",
+        "0",
+    ),
+    Bug(
+        "the row of the token that a branch stands beside",
+        verify,
+        "logits[own]",
+        "logits[row + 1]",
+    ),
+    Bug(
+        "what follows a branch has its parent's position",
+        verify,
+        "chooser.choose(logits[own], [*prefix, token])",
+        "choose(chooser.candidates(logits[own], [*prefix, token]), chooser.noise, len(prefix))",
+    ),
+    Bug(
+        "what follows a branch forgets it",
+        verify,
+        "chooser.choose(logits[own], [*prefix, token])",
+        "choose(chooser.candidates(logits[own], prefix), chooser.noise, len(prefix) + 1)",
+        without_constraint=True,
+    ),
+    Bug(
+        "a branch goes on from the token before its parent",
+        speculative_round,
+        "n_past + at for",
+        "max(n_past, n_past + at - 1) for",
+    ),
+    Bug(
+        "a branch goes on from the token that it stands beside",
+        speculative_round,
+        "n_past + at for",
+        "min(n_past + at + 1, n_past + len(draft.tokens) - 1) for",
+    ),
+    Bug(
+        "a branch that was accepted is not in the text",
+        Generation._next_round,
+        "*verdict.choices",
+        "verdict.next_token",
+    ),
+    Bug(
+        "a third choice counts as the second",
+        verify,
+        "token == draft.alternatives[row][0]",
+        "token in draft.alternatives[row]",
+    ),
+    Bug(
+        "a branch is accepted whatever the target says",
+        verify,
+        "and token == draft.alternatives[row][0]",
+        "",
     ),
     Bug(
         "the first token is chosen at another position",

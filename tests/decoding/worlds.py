@@ -37,6 +37,7 @@ from localspec.options import SamplingParams
 from tests.toy import (
     Asked,
     Brackets,
+    Branching,
     CachedModel,
     Countdown,
     MadPolicy,
@@ -156,6 +157,7 @@ class World:
     whim: int  # seeds the oracle's lies and the mad policy
     requests: tuple[Request, ...]
     vocabulary: str = SHARED  # whether ids mean to the draft model what they mean to the target
+    branches: int = 0  # most that a draft has
 
     def tables(self) -> tuple[Table, Table]:
         """Return the tables of target and draft model."""
@@ -239,6 +241,7 @@ def random_world(random: Random) -> World:
         lies=random.choice((0.0, 0.1, 0.4, 1.0)),
         whim=random.randrange(1 << 16),
         requests=tuple(_random_request(random, n_vocab) for _ in range(random.choice((1, 2, 3)))),
+        branches=random.choice((0, 0, 1, 3, 7)),
     )
 
 
@@ -402,13 +405,21 @@ def drafters_of(
     }
     if draft_model is not None:
         costs = None if world.drafter == "model" else CHEAP
-        drafters["model"] = ModelDrafter(
+        by_model = ModelDrafter(
             draft_model, world.spelling(), world.eog, costs, world.fresh, world.draft_rows
         )
+        if world.branches:  # nothing to prove: short texts have branches of the policy's own, too
+            for greedy in (True, False):
+                by_model.expect({6: (0.9, 100.0)}, greedy=greedy)
+        drafters["model"] = by_model
         same = SharedIds(min(world.n_vocab, world.draft_n_vocab))
         drafters["heads"] = HeadsDrafter(
             _SometimesKnows(draft_model, world.whim), same, world.eog, costs, world.draft_rows
         )
+    for name in ("oracle", "lookup", "model") if world.branches else ():
+        if name in drafters and not (name == "model" and world.drafter == "auto"):
+            within, random = drafters[name], Random(world.whim)
+            drafters[name] = Branching(within, world.branches, text, world.n_vocab, random)
     return drafters
 
 
@@ -440,7 +451,7 @@ def policy_of(
     if world.drafter == "auto":
         small = "heads" if world.whim % 2 else "model"
         able = [drafters[name] for name in ("lookup", "store", small) if name in drafters]
-        return PlansTwice(AdaptivePolicy(FLAT, longest, able))
+        return PlansTwice(AdaptivePolicy(FLAT, longest, able, world.branches))
     if world.drafter == "mad":
         return MadPolicy(tuple(drafters.values()), Random(world.whim))
     return FixedPolicy(drafters.get(fixed_in(world), PLAIN.drafter), world.draft_length)
@@ -487,7 +498,7 @@ def _check_rounds(
     stats = AcceptanceStats()
     passes = [each for each in asked if each.rows > 0]
     assert len(passes) <= n_expected, "more passes than plain decoding needs"
-    n_past = n_prompt
+    n_past, again = n_prompt, 0
     for done in reply.rounds:
         draft, accepted = done.draft, done.verdict.accepted
         assert done.confirmed
@@ -496,20 +507,26 @@ def _check_rounds(
         )
         assert 0 <= accepted <= len(draft.tokens) == len(draft.confidences)
         assert all(0 <= confidence <= 1 for confidence in draft.confidences)
-        all_of_it = (*draft.tokens[:accepted], done.verdict.next_token)
+        all_of_it = (*draft.tokens[:accepted], *done.verdict.choices)
         assert done.confirmed == all_of_it[: len(done.confirmed)]
         assert min(done.spent.round_s, done.spent.verify_s) > 0
         assert done.spent.other_s >= 0
         if world.draft_knows and draft.drafter == "model":
             assert accepted == len(draft.tokens), "the draft model knows"
         if not done.is_first:
-            width = len(draft.tokens) + 1
+            width = len(draft.tokens) + len(draft.branches) + 1
             this = passes[1 + stats.rounds]
-            assert this == Asked(rows=width, n_tokens=n_past + width - 1, evaluated=width)
+            n_tokens = n_past + len(draft.tokens)
+            assert this == Asked(rows=width, n_tokens=n_tokens, evaluated=width + again)
+            assert n_past + width - 1 <= world.n_ctx
+            again = int(done.verdict.branch is not None)
+            if again:
+                assert done.verdict.branch == draft.alternatives[accepted][0]
+                assert accepted in draft.branches
         n_past += len(done.confirmed)
         stats.add(done)
     assert len(passes) == (stats.rounds + 1 if passes else 0)
     assert stats.confirmed == len(reply.tokens) - (1 if reply.rounds else 0)
-    for figure in ("rounds", "drafted", "accepted", "confirmed"):
+    for figure in ("rounds", "drafted", "accepted", "confirmed", "branched", "caught"):
         parts = sum(getattr(each, figure) for each in stats.by_drafter.values())
         assert parts == getattr(stats, figure)

@@ -105,10 +105,10 @@ COMMAND_SAMPLES: tuple[Command, ...] = (
     RestoreState("/tmp/é"),
     Bye(),
 )
-DRAFT = Draft((5, 6), (0.75, 0.5), "model", (1.5, 1e6), ((1, 2), ()))
+DRAFT = Draft((5, 6), (0.75, 0.5), "model", (1.5, 1e6), ((1, 2), (9, 3)), (1,))
 SPENT = Spent(0.01, 0.02, 0.04, 0.001, 0.002, 0.003)
 FIRST = Round(Draft(drafter="prompt"), Verdict(0, 5), (5,))
-ROUND = Round(DRAFT, Verdict(1, 9), (5, 9), SPENT)
+ROUND = Round(DRAFT, Verdict(1, 4, 9), (5, 9, 4), SPENT)
 PLAIN = Reply("", "", (), StopReason.CANCELLED, 7, 10, 4, 0, None, 0.1, 0.0, Spent(), "off")
 REPLY = Reply(
     "é 🚀",
@@ -124,7 +124,7 @@ REPLY = Reply(
     0.5,
     SPENT,
     "auto",
-    AcceptanceStats(1, 2, 1, 2, {"model": AcceptanceStats(1, 2, 1, 2)}),
+    AcceptanceStats(1, 2, 1, 3, 1, 1, {"model": AcceptanceStats(1, 2, 1, 3, 1, 1)}),
     (ToolCall("1", "area", '{"of": "x"}'),),
 )
 NOTICE_SAMPLES: tuple[Notice, ...] = (

@@ -147,6 +147,12 @@ BUGS = (
         "LlamaSequence.reuse(sequence, ",
     ),
     Bug(
+        "branches are evaluated as if they went on",
+        LlamaSequences._part,
+        "request.rows, request.branches)",
+        "request.rows)",
+    ),
+    Bug(
         "a request that shares a pass is evaluated from the start of its chunk",
         LlamaSequence.evaluate,
         "start = len(self._cached)",

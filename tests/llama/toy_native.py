@@ -44,7 +44,7 @@ class ToyNative:
     def __init__(self, table: Table, n_ctx: int, n_batch: int, max_rows: int, count: int) -> None:
         self.table, self.n_ctx, self.n_batch, self.max_rows = table, n_ctx, n_batch, max_rows
         self.n_vocab = table.n_vocab
-        self.can_truncate, self.n_snapshots = True, 0
+        self.can_truncate, self.n_snapshots, self.most_branches = True, 0, 0
         self._last_width, self._removed = [0] * count, [False] * count
         self.flag = CancelFlag()
         self.on_pass: Callable[[], None] = lambda: None
@@ -133,14 +133,18 @@ class ToyNative:
 
     def _write(self, part: Part) -> list[Logits]:
         """Evaluate a part; return the rows that it asks for."""
-        cells, end = self._cells[part.sequence], part.n_past + len(part.tokens)
+        cells, end = self._cells[part.sequence], part.n_past + len(part.chain)
         assert part.n_past == self._kept[part.sequence], "positions go on where the memory ends"
-        assert end <= self.n_ctx
-        cells[part.n_past : end] = part.tokens
+        assert part.n_past + len(part.tokens) <= self.n_ctx
+        cells[part.n_past : end] = part.chain
         self._kept[part.sequence] = end
-        self._last_width[part.sequence], self._removed[part.sequence] = len(part.tokens), False
-        ends = range(end - part.rows + 1, end + 1)
-        return [np.array(self.table.row(cells[:each])) for each in ends]
+        self._last_width[part.sequence], self._removed[part.sequence] = len(part.chain), False
+        ends = range(end - part.rows + len(part.branches) + 1, end + 1)
+        rows = [np.array(self.table.row(cells[:each])) for each in ends]
+        for position, token in zip(part.branches, part.tokens[len(part.chain) :], strict=True):
+            assert part.n_past < position < end, "a branch competes with a token of its pass"
+            rows.append(np.array(self.table.row([*cells[:position], token])))
+        return rows
 
 
 def toy_sequences(

@@ -21,7 +21,7 @@ from tests.serve.test_conditions import Clock
 QUESTION = (Message.user("Write a function that reverses a list in Python."),)
 FIRST = RoundDone(Round(Draft(drafter="prompt"), Verdict(0, 5), (5,)), ("a",))
 STATS = AcceptanceStats(
-    3, 8, 6, 9, {"lookup": AcceptanceStats(2, 8, 6, 8), "off": AcceptanceStats(1)}
+    3, 8, 6, 9, by_drafter={"lookup": AcceptanceStats(2, 8, 6, 8), "off": AcceptanceStats(1)}
 )
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from localspec.decoding.round import Draft, Round, Verdict
 from localspec.display import sparkline
 from localspec.errors import UsageError
 from localspec.telemetry.document import as_json
@@ -18,7 +19,7 @@ from localspec.telemetry.moments import since
 from localspec.telemetry.reply import Pair
 from localspec.telemetry.report import Report, make_report, plain_cost
 from localspec.telemetry.view import html_page, replies_view, terminal_view
-from tests.telemetry.talking import recording
+from tests.telemetry.talking import first, recording
 
 
 def report_of(directory: Path, since_s: float | None = None) -> Report:
@@ -204,6 +205,28 @@ def test_lines_and_json_tell_the_same(tmp_path: Path) -> None:
     assert document["workloads"]["chat"]["rounds"] == 50
     assert document["pairs"]["qwen-target + qwen-draft"]["plain"]["source"] == "calibrated"
     assert document["drafters"]["model"]["correction_ranks"].keys() == {"2"}
+
+
+def test_second_choices_are_recorded_by_their_place_and_apart_from_what_was_drafted(
+    tmp_path: Path,
+) -> None:
+    draft = Draft((5, 6), (0.8,) * 2, "model", (1.5, 1.5), ((1, 2), (1, 2)), branches=(1, 0))
+    with recording(tmp_path) as talk:
+        trace = talk.recorder.begin("x", [1, 2], greedy=True)
+        trace.note(first())
+        trace.note(Round(draft, Verdict(1, 9, branch=1), (5, 1, 9)))
+        trace.note(Round(draft, Verdict(0, 2), (2,)))
+        trace.end("", 0.1, 0.034)
+    (reply,) = read_records(tmp_path).replies.values()
+    assert reply.tallies["model"]["branch"] == [[2, 0], [2, 1]]
+    assert reply.tallies["model"]["rank"] == [[0, 0], [0, 0], [1, 0], [1, 0]]
+    assert reply.cells["model", 0][:4] == (2, 4, 1, 4)
+    report = report_of(tmp_path)
+    assert "second choices" in terminal_view(report)
+    assert json.loads(as_json(report))["drafters"]["model"]["branches"] == [
+        {"bucket": 0, "judged": 2, "accepted": 0},
+        {"bucket": 1, "judged": 2, "accepted": 1},
+    ]
 
 
 def test_report_of_nothing_says_so(tmp_path: Path) -> None:

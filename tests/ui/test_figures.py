@@ -74,6 +74,13 @@ def test_stats_tell_predicted_and_measured_speed_up_and_what_the_policy_says() -
         "drafting is off: it would cost 8 % here",
     ]
     assert any("model: 16 of 24 accepted (67%)" in each for each in lines)
+    assert not any("second" in each for each in lines)
+    draft = Draft((7, 7), (0.5,) * 2, "model", alternatives=((8, 9),) * 2, branches=(1, 0))
+    caught = Round(draft, Verdict(0, 8, branch=8), (8, 8), Spent(verify_s=0.02))
+    assert any(
+        "second choices: 1 of 2 accepted" in each
+        for each in stats_lines(exchange(rounds=[plain(), caught]), 80)
+    )
     narrow = stats_lines(done, 36)
     assert narrow[0] == "speed-up"
     assert set(told.split(" · ")) <= set(narrow)

@@ -17,10 +17,12 @@ class Terms:
     Args:
         verify_s: seconds of verifying a draft, by its tokens, from 0 (a plain round) to the most that may be drafted.
         budget: plain steps that drafting may lose from here on.
+        branches: most second choices that a pass may verify beside a draft.
     """
 
     verify_s: Sequence[float]
     budget: float
+    branches: int = 0
 
     @property
     def most(self) -> int:
@@ -117,7 +119,7 @@ class Plan:
 
     Args:
         drafter: proposes.
-        draft_length: most tokens that it may propose.
+        draft_length: most tokens that it may propose, branches included.
         rate: confirmed tokens per second that it promises; 0 if nobody foresees it.
         stopping: says while the draft grows whether to go on; None drafts as far as it may.
     """

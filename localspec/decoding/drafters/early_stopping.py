@@ -1,6 +1,6 @@
 """EarlyStopping: while a draft model drafts, whether the next token is worth its pass."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from localspec.decoding.drafters.backoff import Hindsight, own_of
@@ -22,6 +22,8 @@ class EarlyStopping:
         rate: confirmed tokens per second that the time could earn otherwise.
         compared: of the latest tokens of the text, whether each is the target's own: how many of
             those the draft model would have proposed shows what it is good for.
+        branches: most second choices that may be verified beside the draft.
+        second_right: chance that a second choice is right where the first is not.
     """
 
     usual: float
@@ -29,6 +31,8 @@ class EarlyStopping:
     verify_s: Sequence[float]
     rate: float
     compared: tuple[bool, ...] = ()
+    branches: int = 0
+    second_right: float = 0.0
 
     @property
     def look_back(self) -> int:
@@ -69,6 +73,8 @@ class Growth:
         # What passes cost in tokens that their time could earn otherwise: it is asked for after every token.
         self._verify = [rate * seconds for seconds in stopping.verify_s]
         self._step, self._usual = rate * stopping.step_s, stopping.usual
+        self._chances: list[float] = []
+        self._branches, self._second_right = stopping.branches, stopping.second_right
         self._length = self.kept = 0
         self._reach, self._expected = 1.0, 0.0
         self._best = -self._verify[0]
@@ -76,6 +82,7 @@ class Growth:
     def goes_on(self, chance: float) -> bool:
         """Take in a proposed token, by the chance that it is accepted; say whether to propose another."""
         self._length = length = self._length + 1
+        self._chances.append(chance)
         self._reach = reach = self._reach * chance
         self._expected = surplus = self._expected + reach
         verify, step, usual = self._verify, self._step, self._usual
@@ -90,3 +97,32 @@ class Growth:
             if reach < _HARDLY:
                 break
         return False
+
+    def branches(self, open_at: Collection[int], most: int) -> tuple[int, ...]:
+        """Return where a second choice is worth a row of the pass beside what is kept, descending.
+
+        One that is accepted is worth a token, less the row that evaluates it again in the next pass.
+
+        Args:
+            open_at: where there is one.
+            most: tokens and branches that the draft may have.
+        """
+        kept, verify = self.kept, self._verify
+        most = min(self._branches, min(most, len(verify) - 1) - kept)
+        if most <= 0:
+            return ()
+        gains: list[tuple[float, int]] = []
+        reach = self._second_right * (1 - max(0.0, verify[1] - verify[0]))
+        for at, chance in enumerate(self._chances[:kept]):
+            if at in open_at:
+                gains.append((reach * (1 - chance), at))
+            reach *= chance
+        gains.sort(reverse=True)
+        gained = best = 0.0
+        count = 0
+        for width, (gain, _) in enumerate(gains[:most], start=1):
+            gained += gain
+            surplus = gained - (verify[kept + width] - verify[kept])
+            if surplus > best:
+                best, count = surplus, width
+        return tuple(sorted((at for _, at in gains[:count]), reverse=True))

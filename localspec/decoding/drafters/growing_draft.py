@@ -131,14 +131,24 @@ class GrowingDraft:
 
     def for_target(self, drafter: str) -> Draft:
         """Return what is worth verifying of it, under the name of its drafter."""
-        kept = len(self.gaps) if self._grown is None else self._grown.kept
+        kept, branches = len(self.gaps), tuple[int, ...]()
+        if self._grown is not None:
+            kept = self._grown.kept
+            if self._stopping is not None and self._stopping.branches:
+                branches = self._grown.branches(self._open(), self._end - self._begin)
         return Draft(
             self.tokens[:kept],
             tuple(self._confidences[:kept]),
             drafter,
             tuple(self.gaps[:kept]),
             tuple(self._alternatives[:kept]),
+            branches,
         )
+
+    def _open(self) -> list[int]:
+        """Return where the second choice is one that something may follow."""
+        others = enumerate(self._alternatives)
+        return [at for at, each in others if each and each[0] not in self._eog]
 
     def _looked_back(self, rows: Logits) -> Iterator[Hindsight]:
         """Yield what would have been proposed for tokens of the text."""

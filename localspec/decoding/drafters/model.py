@@ -41,6 +41,8 @@ _WORTH_GOING_ON = 1.0
 """What a draft model that is being asked has to yield: what it costs to stop is to miss a change."""
 _EXPECTED_YIELD, _EXPECTED_STEPS = 1.5, 8.0
 """What a try is expected to yield, and how many plain steps of evidence that is worth."""
+_SECOND_RIGHT, _SECOND_WEIGHT, _SECOND_MEMORY = 0.42, 30.0, 200.0
+"""How often the second choice is right where the first is not, at first; as counted on a real pair."""
 _ROUNDS = 32
 """Rounds after which a yield of the past counts 1/e."""
 
@@ -80,6 +82,10 @@ class ModelDrafter:
         self._by_gap = {
             greedy: Estimator(dict(enumerate(prior)), _GAP_WEIGHT, _GAP_MEMORY, _GAP_DRIFT)
             for greedy, prior in ((True, _GREEDY), (False, _SAMPLED))
+        }
+        self._second_right = {
+            greedy: Estimator({0: _SECOND_RIGHT}, _SECOND_WEIGHT, _SECOND_MEMORY)
+            for greedy in (True, False)
         }
         self._often = {greedy: list(_OFTEN) for greedy in (True, False)}
         self._greedy = True
@@ -137,6 +143,8 @@ class ModelDrafter:
             verify_s=terms.verify_s[: length + 1],
             rate=max(rate, 1 / terms.plain_s),
             compared=compared,
+            branches=terms.branches,
+            second_right=self._second_right[self._greedy].chance(0),
         )
         # A long text is evaluated once, and has to pay over many rounds.
         spread_s = late_s / _HORIZON if lag > _SMALL_LAG else 0.0
@@ -193,19 +201,22 @@ class ModelDrafter:
         self._seen = True
         compared = own_of(last.hindsight, last.compared)
         self._see([(each.gap, each.hit) for each in compared])
-        self._backoff.settle(steps - (accepted + 1))
+        confirmed = done.verdict.confirmed
+        self._backoff.settle(steps - confirmed)
         if not self._backoff.proven:
             if not last.gaps:
                 self._backoff.fail(blind=not any(each.hit for each in compared))
                 return
             self._backoff.prove()  # what it took to find that out does not count against it
         self._see(list(zip(last.gaps, _hits(last.tokens, done), strict=False)))
+        if accepted < done.drafted:
+            self._second_right[self._greedy].add(0, hit=done.correction_rank == 2)
         spent = done.spent
         if self._costs is not None and last.gaps and not last.hindsight:
             late_s = 0.0 if spent.draft_prefill_s else self._last_late_s
             self._costs.add(1, (spent.draft_s - late_s) / last.passes)
         kept = 1 - 1 / _ROUNDS
-        self._tokens = self._tokens * kept + accepted + 1
+        self._tokens = self._tokens * kept + confirmed
         self._steps = self._steps * kept + steps * (1 - spent.draft_prefill_s / spent.round_s)
         if self._tokens < self._steps * _WORTH_GOING_ON:
             self._backoff.fail()

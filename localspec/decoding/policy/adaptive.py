@@ -14,6 +14,8 @@ from localspec.decoding.round import Round
 
 LONGEST_DRAFT = 31
 """Wider passes gain next to nothing, and their logits take memory."""
+MOST_BRANCHES = 7
+"""Most second choices beside a draft: each is a sequence more of llama.cpp's, which it has to keep books on."""
 _DISTURBED = 1.4
 """How many times what was foreseen a round counts at most."""
 _MOST_LOST, _OVER_TOKENS = 14.5, 500
@@ -28,29 +30,36 @@ class AdaptivePolicy:
         target: costs of the target's passes.
         longest: most tokens of a draft.
         drafters: whoever may propose; of equal promises the first is taken.
+        branches: most second choices that a pass may verify beside a draft.
     """
 
     name = "auto"
     _merges = False
     """Whether drafters that share passes are weighed on terms of their own."""
 
-    def __init__(self, target: PassCosts, longest: int, drafters: Sequence[Drafter]) -> None:
+    def __init__(
+        self, target: PassCosts, longest: int, drafters: Sequence[Drafter], branches: int = 0
+    ) -> None:
         self.drafters = tuple(drafters)
         self._target = RunningCosts(target)
         self._longest = longest
+        self._branches = branches
+        # Tokens that the next pass evaluates again: an accepted branch, which the cache does not keep.
+        self._again = 0
         self._by_name = {drafter.name: drafter for drafter in drafters}
         self._budget = Budget(_MOST_LOST, _OVER_TOKENS)
         self._sample_s = 0.0
 
     def begin(self, tokens: Sequence[int], chooser: Chooser) -> None:
         """Start a reply: what was learnt is kept, the text is another."""
+        self._again = 0
         for drafter in self.drafters:
             drafter.begin(tokens, chooser)
 
     def plan(self, tokens: Sequence[int], room: int) -> Plan:
         """Plan the round that promises most; see `Policy`."""
-        most = min(room - 1, self._longest)
-        best, rate = PLAIN, 1 / self._verify_s(0, None)
+        most = min(room - 1, self._longest - self._again)
+        best, rate = PLAIN, 1 / self._verify_s(self._again, None)
         by_joint: dict[bool, Terms] = {}
         for drafter in self.drafters if most > 0 else ():
             joint = self._merges and drafter.shares_passes
@@ -69,25 +78,28 @@ class AdaptivePolicy:
         if drafter is None or not (done.drafted or drafter.shares_passes):
             self._sample_s += (done.spent.sample_s - self._sample_s) / _SAMPLE_MEMORY
         else:
-            foreseen_s = self._verify_s(done.drafted, drafter) + drafter.foreseen_s()
+            verified = done.width - 1 + self._again
+            foreseen_s = self._verify_s(verified, drafter) + drafter.foreseen_s()
             # What takes the machine for a moment is no fault of the draft.
             took_s = max(done.spent.round_s, foreseen_s / _DISTURBED)
             steps = min(took_s, foreseen_s * _DISTURBED) / self._verify_s(0, drafter)
-        confirmed = done.verdict.accepted + 1
+        confirmed = done.verdict.confirmed
         shared = min(steps, confirmed) if isinstance(drafter, BoundsItself) else steps
         self._budget.settle(confirmed, shared)
         for each in self.drafters:
             each.learn(done, steps if each is drafter else shared)
-        self._target.add(done.drafted + 1, done.spent.verify_s)
+        self._target.add(done.width + self._again, done.spent.verify_s)
+        self._again = int(done.verdict.branch is not None)
 
     def end(self) -> None:
         """End a reply: nothing is to be done."""
 
     def _terms(self, most: int, *, joint: bool) -> Terms:  # noqa: ARG002 - by batches
         """Return on what terms drafters may draft; `joint` are those whose passes are merged."""
-        sample_s, verify_s = self._sample_s, self._target.upto(most + 1)
+        sample_s, again = self._sample_s, self._again
+        verify_s = self._target.upto(most + 1 + again)[again:]
         verify_s = [each + sample_s * width for width, each in enumerate(verify_s, start=1)]
-        return Terms(verify_s, self._budget.steps)
+        return Terms(verify_s, self._budget.steps, self._branches)
 
     def _verify_s(self, drafted: int, drafter: Drafter | None) -> float:  # noqa: ARG002 - likewise
         """Return the seconds of verifying so many tokens of a drafter's; of none, those of a plain round."""

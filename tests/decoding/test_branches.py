@@ -1,0 +1,295 @@
+"""Branches: second choices verified beside a draft, where their row costs less than they are expected to confirm."""
+
+from collections import Counter
+from dataclasses import dataclass, field
+
+import numpy as np
+import pytest
+
+from lab.simulator import costs
+from lab.simulator.catalogue import build
+from lab.simulator.contenders import Contender, adaptive, chains
+from lab.simulator.loop import Run, plain_seconds, run
+from lab.simulator.pair import VirtualModel
+from lab.simulator.world import World
+from localspec.decoding.choose import Chooser
+from localspec.decoding.costs import PassCosts
+from localspec.decoding.drafters.drafter import Plan
+from localspec.decoding.drafters.early_stopping import EarlyStopping
+from localspec.decoding.drafters.model import ModelDrafter
+from localspec.decoding.drafters.spelling import SharedIds
+from localspec.decoding.model import Pass, Role
+from localspec.decoding.policy.adaptive import AdaptivePolicy
+from localspec.decoding.policy.policy import FixedPolicy, Policy
+from localspec.decoding.round import Draft, Round, Spent, Verdict
+from localspec.decoding.speculative import speculative_round, verify
+from localspec.decoding.stats import AcceptanceStats
+from tests.toy import GREEDY, CachedModel, ScriptedDrafter, random_table
+
+DRAFT = Draft(
+    (1, 2, 3),
+    (0.9,) * 3,
+    "model",
+    (1.0,) * 3,
+    ((4, 5), (6, 5), (7, 5)),
+    branches=(2, 0),
+)
+FREE, CHEAP = PassCosts((1, 64), (0.01, 0.0100001)), PassCosts((1, 64), (0.0001, 0.0002))
+
+
+def rows(*tokens: int) -> np.ndarray:
+    """Return a row for each, which says it."""
+    return np.eye(10, dtype=np.float32)[list(tokens)]
+
+
+@pytest.mark.parametrize(
+    ("target", "verdict"),
+    [
+        # Of the chain, four rows; then those after the branches: 7 in the third place, 4 in the first.
+        ((1, 2, 3, 8, 0, 9), Verdict(3, 8)),
+        ((1, 2, 7, 8, 0, 9), Verdict(2, 0, branch=7)),
+        ((4, 2, 3, 8, 0, 9), Verdict(0, 9, branch=4)),
+        ((1, 6, 3, 8, 0, 9), Verdict(1, 6)),
+        ((5, 2, 3, 8, 0, 9), Verdict(0, 5)),
+    ],
+)
+def test_a_branch_goes_on_with_its_own_row(target: tuple[int, ...], verdict: Verdict) -> None:
+    assert verify([0], DRAFT, rows(*target), GREEDY) == verdict
+
+
+def test_one_pass_has_the_chain_and_behind_it_the_branches_the_deepest_first() -> None:
+    @dataclass(frozen=True)
+    class Fork(ScriptedDrafter):
+        def propose(self, tokens, plan, chooser):  # type: ignore[no-untyped-def]
+            yield from ()
+            return DRAFT
+
+    asking = speculative_round([8, 9], Plan(Fork(()), 5), GREEDY)
+    request = next(asking)
+    assert list(request.tokens) == [8, 9, 1, 2, 3, 7, 4]
+    assert (request.rows, request.branches) == (6, (4, 2))
+    assert list(request.chain) == [8, 9, 1, 2, 3]
+
+
+def test_a_pass_without_branches_is_all_chain() -> None:
+    request = Pass(Role.TARGET, [1, 2, 3], 1)
+    assert request.chain is request.tokens
+
+
+@pytest.mark.parametrize(
+    ("verdict", "confirmed", "origins", "rank"),
+    [
+        (Verdict(0, 9, branch=4), (4, 9), ("model", "bonus"), 2),
+        (Verdict(2, 9, branch=7), (1, 2, 7, 9), ("model", "model", "model", "bonus"), 2),
+        (Verdict(0, 5), (5,), ("correction",), 3),
+    ],
+)
+def test_what_a_branch_confirms(
+    verdict: Verdict, confirmed: tuple[int, ...], origins: tuple[str, ...], rank: int
+) -> None:
+    done = Round(DRAFT, verdict, confirmed)
+    assert verdict.confirmed == len(confirmed)
+    assert (done.origins, done.correction_rank) == (origins, rank)
+    assert (done.width, done.branched, done.caught) == (6, 2, int(verdict.branch is not None))
+    assert done.accepted == verdict.accepted
+
+
+def test_branches_are_counted_apart_from_what_was_drafted() -> None:
+    stats = AcceptanceStats()
+    stats.add(Round(DRAFT, Verdict(1, 9), (1, 9)))
+    stats.add(Round(DRAFT, Verdict(0, 9, branch=4), (4, 9)))
+    stats.add(Round(DRAFT, Verdict(0, 9, branch=4), ()))  # behind the end
+    assert (stats.drafted, stats.accepted, stats.branched, stats.caught) == (9, 1, 6, 1)
+    assert stats.by_drafter["model"].caught == 1
+
+
+def grown(
+    chances: list[float], row_s: float, most: int = 9, branches: int = 7, caught: float = 0.4
+) -> tuple[int, ...]:
+    """Return the branches of a draft whose further rows cost so much each, in plain rounds."""
+    verify_s = [1 + row_s * width for width in range(13)]
+    stopping = EarlyStopping(0.0, 0.0, verify_s, 1.0, branches=branches, second_right=caught)
+    growth = stopping.grow()
+    for chance in chances:
+        growth.goes_on(chance)
+    assert growth.kept == len(chances)
+    return growth.branches(range(len(chances)), most)
+
+
+def test_a_branch_grows_where_it_is_expected_to_pay_its_row() -> None:
+    # They are worth 0.4 of 0.1, of 0.9 * 0.5, and of 0.9 * 0.5 * 0.2 tokens.
+    chances = [0.9, 0.5, 0.8]
+    assert grown(chances, 0.0) == (2, 1, 0)
+    assert grown(chances, 0.038) == (1, 0)
+    assert grown(chances, 0.1) == (1,)
+    assert grown(chances, 0.2) == ()
+
+
+def test_there_are_as_many_branches_as_there_is_room_for() -> None:
+    chances = [0.9, 0.5, 0.8]
+    assert grown(chances, 0.0, most=4) == (1,)
+    assert grown(chances, 0.0, most=3) == ()
+    assert grown(chances, 0.0, branches=2) == (1, 0)
+    assert grown(chances, 0.0, branches=0) == ()
+    assert grown(chances, 0.0, caught=0.0) == ()
+
+
+def test_a_stair_that_several_branches_climb_together_is_worth_it() -> None:
+    verify_s = (1.0, 1.0, 1.0, 1.0, 1.15, 1.15, 1.15)
+    stopping = EarlyStopping(0.0, 0.0, verify_s, 1.0, branches=7, second_right=0.4)
+    growth = stopping.grow()
+    for chance in (0.7, 0.7, 0.7):
+        growth.goes_on(chance)
+    assert growth.branches((0,), 9) == ()
+    assert growth.branches((0, 1, 2), 9) == (2, 1, 0)
+
+
+def drafted(policy: AdaptivePolicy, plan: Plan, text: list[int], model: CachedModel) -> Draft:
+    """Return what is proposed, its passes made by hand."""
+    asking = plan.drafter.propose(text, plan, GREEDY)
+    try:
+        request = next(asking)
+        while True:
+            answer = model.logits(request.tokens, request.rows)
+            tokens = list(request.tokens)
+            while request.more is not None and (token := request.more(answer)) is not None:
+                tokens.append(token)
+                answer = model.logits(tokens, 1)
+            request = asking.send(answer)
+    except StopIteration as finished:
+        draft: Draft = finished.value
+        return draft
+
+
+def proven(branches: int, longest: int = 9) -> tuple[AdaptivePolicy, CachedModel]:
+    """Return a policy whose draft model has nothing to prove, on a machine where width is free."""
+    model = CachedModel(random_table(5, 12, window=64, kind="flat"), 200)
+    drafter = ModelDrafter(model, SharedIds(12), eog=(3,), costs=CHEAP)
+    drafter.expect({2: (0.7, 200.0)}, greedy=True)
+    policy = AdaptivePolicy(FREE, longest, [drafter], branches)
+    policy.begin([1, 2, 4], GREEDY)
+    return policy, model
+
+
+def test_a_draft_model_branches_into_its_second_choices() -> None:
+    policy, model = proven(branches=7, longest=12)
+    plan = policy.plan([1, 2, 4], room=100)
+    draft = drafted(policy, plan, [1, 2, 4], model)
+    assert draft.branches
+    assert len(draft.tokens) + len(draft.branches) <= plan.draft_length
+    assert draft.branches == tuple(sorted(set(draft.branches), reverse=True))
+    assert draft.second_choices == tuple(draft.alternatives[at][0] for at in draft.branches)
+    assert 3 not in draft.second_choices, "nothing follows an end"
+    policy, model = proven(branches=0)
+    plan = policy.plan([1, 2, 4], room=100)
+    assert drafted(policy, plan, [1, 2, 4], model).branches == ()
+
+
+def test_only_auto_grows_them() -> None:
+    model = CachedModel(random_table(5, 12, window=64, kind="flat"), 200)
+    fixed = FixedPolicy(ModelDrafter(model, SharedIds(12), ()), 5)
+    plan = fixed.plan([1, 2, 4], room=100)
+    asking = plan.drafter.propose([1, 2, 4], plan, GREEDY)
+    request = next(asking)
+    answer, tokens = model.logits(request.tokens, request.rows), list(request.tokens)
+    while request.more is not None and (token := request.more(answer)) is not None:
+        tokens.append(token)
+        answer = model.logits(tokens, 1)
+    with pytest.raises(StopIteration) as finished:
+        asking.send(answer)
+    assert len(finished.value.value.tokens) == 5
+    assert finished.value.value.branches == ()
+
+
+def test_the_pass_after_a_branch_leaves_room_for_it() -> None:
+    """Where widths are bounded, as under `exact`, what is evaluated again counts."""
+    policy, _ = proven(branches=3, longest=4)
+    text, draft = [1, 2, 4], Draft((5,), (0.5,), "model", (1.0,), ((6, 7),), (0,))
+    assert policy.plan(text, room=100).draft_length == 4
+    policy.learn(Round(draft, Verdict(0, 8, branch=6), (6, 8), Spent(verify_s=0.01)))
+    assert policy.plan([*text, 6, 8], room=100).draft_length <= 3
+    policy.learn(Round(Draft(), Verdict(0, 9), (9,), Spent(verify_s=0.01)))
+    assert policy.plan([*text, 6, 8, 9], room=100).draft_length == 4
+
+
+@pytest.mark.parametrize("hit", [True, False])
+def test_how_often_second_choices_are_right_is_learnt_of_every_rejection(*, hit: bool) -> None:
+    policy, model = proven(branches=7)
+    drafter, text = policy.drafters[0], [1, 2, 4]
+    before = plan_caught(policy, text)
+    assert before == pytest.approx(0.42)
+    for _ in range(30):
+        plan = policy.plan(text, room=100)
+        if plan.drafter is not drafter:
+            policy.learn(Round(Draft(), Verdict(0, 7), (7,), Spent(verify_s=0.01)))
+            text.append(7)
+            continue
+        draft = drafted(policy, plan, text, model)
+        draft = Draft(draft.tokens, draft.confidences, "model", draft.gaps, draft.alternatives)
+        others = draft.alternatives[0]
+        token = others[0] if hit else others[1]
+        policy.learn(Round(draft, Verdict(0, token), (token,), Spent(verify_s=0.01)))
+        text.append(token)
+    assert isinstance(drafter, ModelDrafter)
+    after = drafter._second_right[True].chance(0)
+    assert after > 0.55 if hit else after < 0.35
+
+
+def plan_caught(policy: AdaptivePolicy, text: list[int]) -> float:
+    stopping = policy.plan(text, room=100).stopping
+    assert stopping is not None
+    return stopping.second_right
+
+
+@dataclass(slots=True)
+class Seen:
+    """A policy, and what its rounds had."""
+
+    within: Policy
+    counts: Counter[str] = field(default_factory=Counter)
+    name: str = "seen"
+
+    def begin(self, tokens: list[int], chooser: Chooser) -> None:
+        self.within.begin(tokens, chooser)
+
+    def plan(self, tokens: list[int], room: int) -> Plan:
+        return self.within.plan(tokens, room)
+
+    def learn(self, done: Round) -> None:
+        self.counts.update(drafted=done.drafted, branched=done.branched, caught=done.caught)
+        self.within.learn(done)
+
+    def end(self) -> None:
+        self.within.end()
+
+
+def in_world(name: str, contender: Contender) -> tuple[Run, Counter[str]]:
+    seen: list[Seen] = []
+
+    def watched(world: World, draft_model: VirtualModel) -> Policy:
+        seen.append(Seen(contender(world, draft_model)))
+        return seen[0]  # type: ignore[return-value]
+
+    return run(build(name, 0), watched), seen[0].counts
+
+
+def test_where_width_is_free_branches_gain() -> None:
+    with_branches, counts = in_world("stationary-gpu-0.5", adaptive)
+    without, none = in_world("stationary-gpu-0.5", chains)
+    assert counts["caught"] > 100
+    assert none["branched"] == 0
+    plain = plain_seconds(build("stationary-gpu-0.5", 0))[-1]
+    gained = without.seconds[-1] / with_branches.seconds[-1]
+    assert gained > 1.1
+    assert plain / with_branches.seconds[-1] > 1.5
+
+
+@pytest.mark.parametrize("table", [name for name in costs.TABLES if name != "gpu"])
+@pytest.mark.parametrize("agreement", [0.7, 0.95])
+def test_on_a_cpu_none_grows(table: str, agreement: float) -> None:
+    """By tables that were measured on two cores; a draft model pays on two of the three."""
+    with_branches, counts = in_world(f"stationary-{table}-{agreement}", adaptive)
+    without, _ = in_world(f"stationary-{table}-{agreement}", chains)
+    assert counts["branched"] == 0
+    assert (counts["drafted"] > 100) == (table != "q4_k_m")
+    assert np.array_equal(with_branches.seconds, without.seconds)
