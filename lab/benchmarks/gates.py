@@ -1,4 +1,4 @@
-"""What gates let through, mask by mistake, and cost: `python -m lab.benchmarks.gates MODEL.gguf [--secrets N]`.
+"""What gates let through, mask by mistake, and cost: `python -m lab.benchmarks.gates MODEL.gguf [--secrets N] [--seed S]`.
 
 Planted secrets are spelled by the model's own vocabulary, stand in sentences, and go through a gate token by token, as without drafting, and
 in rounds of random widths, as with it; each text is also ended after every one of its tokens. Nothing is generated: the
@@ -70,9 +70,9 @@ def leaks(secret: Planted, about: str, seen: str, size: int) -> bool:
     return known.startswith(secret.text[: len(secret.head) + few + 1])
 
 
-def planted_secrets(vocabulary: Vocabulary, count: int) -> None:
+def planted_secrets(vocabulary: Vocabulary, count: int, seed: int) -> None:
     """Print how many secrets were seen, whole or in part."""
-    gate, random = usual_gate(), Random(21)
+    gate, random = usual_gate(), Random(seed)
     seen_of, others, ends, drafted, differ = Counter[str](), Counter[str](), 0, 0, 0
     shows_head = {each.rule.name for each in gate.automaton.rules if each.rule.shows_head}
     for number in range(count):
@@ -169,12 +169,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("model", type=Path, help="a GGUF file, of which the vocabulary is used")
     parser.add_argument("--secrets", type=int, default=5000)
+    parser.add_argument("--seed", type=int, default=21)
     arguments = parser.parse_args()
     options = LoadOptions(gpu_layers=0, repack=False, load_mode="mmap")
     loaded = LlamaModel(arguments.model, options)
     print(f"{machine()}; {arguments.model.name}")
     try:
-        planted_secrets(loaded.vocabulary, arguments.secrets)
+        planted_secrets(loaded.vocabulary, arguments.secrets, arguments.seed)
         false_alarms()
         cost(loaded.vocabulary)
     finally:
