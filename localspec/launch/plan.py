@@ -242,6 +242,8 @@ def _shared_vocab(
         require_compatible,
     )
 
+    # A cut head's file has no tokenizer for llama.cpp, and so cannot cut texts its own way.
+    named = named and not draft_model.has_cut_head
     if named and judge_headers(target, draft_model).verdict is Fit.INCOMPATIBLE:
         shared = percent_across(target, draft_model)
         if shared >= LEAST_SHARED_PERCENT:

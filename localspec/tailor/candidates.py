@@ -20,8 +20,8 @@ _SMALLER = 0.5
 _HEADS = (0.5, 0.25)
 """Of a vocabulary, what a cut head has."""
 _WORTH_CUTTING = 0.05
-_SHARES = (0.5, 0.75)
-"""Of a target's layers, what a draft model of them has: beyond, it costs as much as the target; below, it says little."""
+_SHARES = (0.75, 0.9)
+"""Of a target's layers, what a draft model of them has: of half of them, no set foretold a tenth of what the target said."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +119,7 @@ def of_target(source: Path, name: str, header: GgufHeader) -> Iterator[Candidate
 def of_layers(source: Path, name: str, header: GgufHeader) -> Iterator[Candidate]:
     """Yield the first layers of a target as its draft, in fewer bits where that makes a model of half its size."""
     n_layers = separable_layers(header) or 0
-    counts = {round(share * n_layers) for share in _SHARES} - {0, n_layers}
+    counts = {int(share * n_layers) for share in _SHARES} - {0}
     for count in sorted(counts):
         yield with_layers(source, name, header, range(count, n_layers))
 

@@ -1,5 +1,6 @@
 """A model whose head was cut: the same logits for the ids that it has, and to others a model like any other."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -7,8 +8,9 @@ import pytest
 
 from localspec.decoding.cancel import CancelFlag
 from localspec.decoding.model import Pass, Role
-from localspec.errors import ModelFileError, ModelLoadError
+from localspec.errors import ModelFileError, ModelLoadError, PairMismatch
 from localspec.launch.cut_head import cut_head
+from localspec.launch.plan import make_plan
 from localspec.llama.context import LlamaContext
 from localspec.llama.model import LlamaModel
 from localspec.llama.quantize import quantise
@@ -17,7 +19,7 @@ from localspec.models.cut_head import can_cut, read_cut, write_cut
 from localspec.models.gguf import read_header
 from localspec.models.pairs import Fit, compare_tokenizers
 from localspec.models.tokenizer import fingerprint
-from localspec.options import LoadOptions
+from localspec.options import LaunchOptions, LoadOptions
 from tests.tailor.tiny_llama import write
 
 OPTIONS = LoadOptions(n_ctx=64, threads=1, gpu_layers=0, max_rows=4)
@@ -84,6 +86,19 @@ def test_its_tokenizer_is_what_it_was(files: tuple[Path, Path]) -> None:
 def test_it_is_no_target(files: tuple[Path, Path]) -> None:
     with pytest.raises(ModelLoadError, match="has no vocabulary"):
         LlamaModel(files[1], OPTIONS)
+
+
+def test_it_drafts_for_no_target_of_another_vocabulary(
+    files: tuple[Path, Path], tmp_path: Path
+) -> None:
+    other = tmp_path / "other.gguf"
+    other.write_bytes(files[0].read_bytes().replace(b"<|endoftext|>", b"<|endoffile|>"))
+    asked = LaunchOptions(
+        target=str(other), draft_model=str(files[1]), draft="model", load=OPTIONS, fit=False
+    )
+    with pytest.raises(PairMismatch, match="token 256"):
+        make_plan(asked)
+    assert make_plan(replace(asked, target=str(files[0]))).cut_head
 
 
 def test_a_damaged_one_is_told_in_one_line(files: tuple[Path, Path], tmp_path: Path) -> None:
