@@ -150,9 +150,10 @@ def file_of(name: str) -> Path:
     return Path(name) if name.endswith(".gguf") else pull(name)[0]
 
 
-def table(costs: PairCosts, drafting: Drafting, mode: str, answers: Sequence[Answer]) -> None:
+def table(drafting: Drafting, mode: str, answers: Sequence[Answer]) -> None:
     """Print a line for each kind of text and temperature."""
     assert drafting.draft_models is not None
+    costs = drafting.costs or TABLES["Q4_K_M"]
     view = drafting.draft_models.views[0]
     kinds = list(dict.fromkeys((each.workload, each.temperature) for each in answers))
     for workload, temperature in kinds:
@@ -176,7 +177,8 @@ def table(costs: PairCosts, drafting: Drafting, mode: str, answers: Sequence[Ans
         speed = math.prod(ratios) ** (1 / len(ratios))
         print(
             f"{workload:10} {temperature}  {said} of {own.drafted:4} by the model, "
-            f"{length or 1:.2f} tokens a round, {speed:.3f} x plain",
+            f"{length or 1:.2f} tokens a round"
+            + (f", {speed:.3f} x plain" if drafting.costs else ""),
             flush=True,
         )
 
@@ -202,9 +204,9 @@ def main() -> None:
     sequences = LlamaSequences(model, CancelFlag(), options, 1, 16)
     spelling = TokenMap(target, model.vocabulary).spelling
     for mode in flags.modes.split(","):
-        for name, costs in TABLES.items() if mode == "auto" else [("Q4_K_M", TABLES["Q4_K_M"])]:
+        for name, costs in TABLES.items() if mode == "auto" else [("no table", None)]:
             print(f"{mode}, costs of {name}")
-            table(costs, Drafting(1, sequences, spelling, target.eog, costs, 31), mode, answers)
+            table(Drafting(1, sequences, spelling, target.eog, costs, 31), mode, answers)
     model.close()
     native.llama_model_free(handle)
 
