@@ -21,6 +21,8 @@ FLAGS: dict[str, Any] = {
     "usual_system": None,
     "template": None,
     "params": (),
+    "docs": None,
+    "docs_tokens": 1000,
 }
 
 
