@@ -142,7 +142,9 @@ def _arrive(launch: LaunchOptions, reply: ReplyOptions) -> None:
 def _loaded(launch: LaunchOptions, *_: object, observe: object, keep: object) -> SimpleNamespace:
     """Return a runtime of a plan, which is its own launch here."""
     assert callable(observe)
-    assistant = SimpleNamespace(notes=(), stream=lambda _prompt, options, **_: _arrive(launch, options))
+    assistant = SimpleNamespace(
+        notes=(), stream=lambda _prompt, options, **_: _arrive(launch, options)
+    )
     return SimpleNamespace(assistant=assistant)
 
 
