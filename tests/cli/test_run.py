@@ -176,7 +176,9 @@ def test_a_prompt_longer_than_the_context_says_how_long_both_are() -> None:
     assert done.out == ""
     # A machine that was busy is measured again, which is told first, and nothing else is.
     *before, said = done.err.splitlines()
-    assert all(line.startswith(("localspec: measuring ", "localspec: measured ")) for line in before)
+    assert all(
+        line.startswith(("localspec: measuring ", "localspec: measured ")) for line in before
+    )
     assert said.startswith("localspec: the prompt has 6")
     assert said.endswith("tokens and the context holds 256: shorten it, or raise --ctx")
 
