@@ -6,7 +6,7 @@ These are the short forms; `lab/benchmarks/exact.py` compares fifty prompts.
 import ast
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -217,10 +217,12 @@ LINES = [
 ]
 
 
-def batch_answers(folder: Path, temperature: float, *flags: str) -> list[tuple[object, ...]]:
+def batch_answers(
+    folder: Path, temperature: float, *flags: str, lines: Sequence[str] = LINES
+) -> list[tuple[object, ...]]:
     """Return text, token count and seed of every line of an exact batch."""
     source, output = folder / "in.jsonl", folder / "out.jsonl"
-    source.write_text("".join(f"{json.dumps({'prompt': line})}\n" for line in LINES))
+    source.write_text("".join(f"{json.dumps({'prompt': line})}\n" for line in lines))
     output.unlink(missing_ok=True)
     done = command(
         "batch", "--exact", "--ctx", "512", "--seed", "7", "--max-tokens", "32",
@@ -265,7 +267,8 @@ def test_several_lines_at_once_across_vocabularies_change_no_byte(
     qwen_target_path: Path, smollm2_path: Path, tmp_path: Path, temperature: float
 ) -> None:
     target = ("--target", str(qwen_target_path))
-    alone = batch_answers(tmp_path, temperature, *target, "--draft", "off")
+    lines = LINES[-4:]
+    alone = batch_answers(tmp_path, temperature, *target, "--draft", "off", lines=lines)
     drafting = ("--draft", "model", "--draft-model", str(smollm2_path), "--parallel", "4")
-    assert len(alone) == len(LINES)
-    assert batch_answers(tmp_path, temperature, *target, *drafting) == alone
+    assert len(alone) == len(lines)
+    assert batch_answers(tmp_path, temperature, *target, *drafting, lines=lines) == alone
