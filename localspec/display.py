@@ -1,6 +1,7 @@
 """Values as people read them, wherever a terminal shows them: text that it cannot obey, lines broken between words, durations, bars."""
 
 import os
+import sys
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TextIO
@@ -95,6 +96,11 @@ def wrapped(text: str, stream: TextIO) -> str:
         return text
     wrapping = Wrapping(lambda: columns_of(stream))
     return wrapping.feed(text) + wrapping.flush()
+
+
+def notice(text: str) -> None:
+    """Write a line about the program itself on stderr; on a terminal in lines that end between words."""
+    print(wrapped(f"localspec: {text}", sys.stderr), file=sys.stderr, flush=True)
 
 
 def table(rows: Iterable[Sequence[str]]) -> Iterator[str]:

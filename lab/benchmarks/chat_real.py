@@ -184,9 +184,10 @@ def speed(setting: Setting, most: int = 200) -> None:
         left_alone_s = max(most / runs[-1] - 1.0, 0.0)
         chats.append(chat_answer(setting, most, left_alone_s).tokens_per_s)
     chat, run = statistics.median(chats), statistics.median(runs)
+    paired = statistics.median(chat / run for chat, run in zip(chats, runs, strict=True))
     print(
-        f"{setting.pair}, {most} tokens: chat {chat:.1f} tokens/s, run {run:.1f}: {chat / run:.3f} "
-        f"(medians of {RUNS}; chat {_list(chats)}; run {_list(runs)})"
+        f"{setting.pair}, {most} tokens: {paired:.3f} of `run`, the median of {RUNS} neighbouring pairs; medians: "
+        f"chat {chat:.1f} tokens/s, run {run:.1f} (chat {_list(chats)}; run {_list(runs)})"
     )
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import click
 
+from localspec.display import notice
 from localspec.serve.running import clear_logs, directory, runs
 
 _LOOK_S = 0.1
@@ -40,9 +41,8 @@ def start_in_background(arguments: Sequence[str]) -> int:
         process.terminate()
         raise
     where = " and ".join(running.addresses)
-    click.echo(
-        f"localspec: serving {running.model} at {where}; `localspec stop {process.pid}` ends it; log: {path}",
-        err=True,
+    notice(
+        f"serving {running.model} at {where}; `localspec stop {process.pid}` ends it; log: {path}"
     )
     return 0
 

@@ -1,12 +1,11 @@
 """BatchProgress: how far a batch is, on stderr."""
 
-import sys
 import time
 from collections.abc import Callable
 
 from localspec.batch.batch import Tally
 from localspec.cli.redrawn_line import RedrawnLine, columns
-from localspec.display import cells_of, duration_text
+from localspec.display import cells_of, duration_text, notice
 
 _TOLD_EVERY_S = 30.0
 _DRAWN_EVERY_S = 0.1
@@ -58,7 +57,7 @@ class BatchProgress:
         if self._line.drawn:
             self._line.draw(fitting(parts, columns()))
         else:
-            print(f"localspec: {', '.join(parts)}", file=sys.stderr, flush=True)
+            notice(", ".join(parts))
 
     def end(self) -> None:
         """Clear the line."""

@@ -7,8 +7,6 @@ from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import replace
 
-import click
-
 from localspec.batch.batch import Job, JobRun, Tally
 from localspec.batch.finished import FinishedLines
 from localspec.batch.output import FileOutput, StreamOutput
@@ -30,6 +28,7 @@ from localspec.cli.progress import ProgressLine
 from localspec.cli.recorded import recorded
 from localspec.cli.resident import resident
 from localspec.decoding.cancel import CancelFlag, Cancelled
+from localspec.display import notice
 from localspec.engine.remote import EngineGone, RemoteAssistant
 from localspec.engine.shared import SharedEngine
 from localspec.errors import LocalspecError
@@ -215,7 +214,7 @@ class BatchRun:
 
     def _tell(self, *sentences: str) -> None:
         for each in () if self._asked.quiet else sentences:
-            click.echo(f"localspec: {each}", err=True)
+            notice(each)
 
 
 def _let_answer(batch: JobRun, answerer: Answerer, names: Record, progress: BatchProgress) -> None:

@@ -1,12 +1,11 @@
 """BenchProgress: how far a measurement is, on stderr."""
 
-import sys
 import time
 from pathlib import Path
 
 from localspec.bench.trial import Trial
 from localspec.cli.redrawn_line import RedrawnLine
-from localspec.display import duration_text
+from localspec.display import duration_text, notice
 from localspec.storage.files import size_text
 from localspec.storage.paths import shown
 
@@ -40,13 +39,13 @@ class BenchProgress:
         if self._line.drawn:
             self._line.draw(text)
         else:
-            print(f"localspec: {text}", file=sys.stderr, flush=True)
+            notice(text)
 
     def made(self, path: Path) -> None:
         """Say where a file that was made lies: it may be large, and nothing removes it."""
         if self._enabled:
             size = size_text(path.stat().st_size)
-            print(f"localspec: {shown(path)} ({size}) is kept for later runs", file=sys.stderr)
+            notice(f"{shown(path)} ({size}) is kept for later runs")
 
     def end(self) -> None:
         """Clear the line."""

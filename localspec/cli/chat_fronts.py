@@ -19,7 +19,7 @@ from localspec.cli.question import system_prompt
 from localspec.cli.resident import resident
 from localspec.cli.settings import configured, with_own
 from localspec.cli.words import named
-from localspec.display import wrapped
+from localspec.display import notice
 from localspec.engine.client import EngineClient
 from localspec.errors import LocalspecError, UsageError
 from localspec.history.archive import History
@@ -60,7 +60,7 @@ def start_chat(flags: dict[str, Any]) -> int:
         found = configured(flags)
     session = _session(found, preferences)
     if found.get("unasked"):
-        click.echo(wrapped(f"localspec: {found['unasked']}", sys.stderr), err=True)
+        notice(found["unasked"])
     if flags["go_on"]:
         latest = session.talk.history.latest()
         if latest is None:
@@ -83,7 +83,7 @@ def start_chat(flags: dict[str, Any]) -> int:
             told = session.farewell()
         session.close()
         if told:
-            click.echo(wrapped(f"localspec: {told}", sys.stderr), err=True)
+            notice(told)
 
 
 def _session(flags: dict[str, Any], preferences: Preferences) -> Session:
@@ -118,7 +118,7 @@ def _in_lines(session: Session, preferences: Preferences, flags: dict[str, Any])
     from localspec.ui.lines import Lines  # noqa: PLC0415
 
     if not flags["plain"] and not flags["quiet"] and sys.stdin.isatty():
-        click.echo(f"localspec: {_PLAIN_HINT}", err=True)
+        notice(_PLAIN_HINT)
     terminal, quiet = sys.stdout.isatty(), flags["quiet"]
     ask = typed_answer if sys.stdin.isatty() else None
     front = Lines(
@@ -153,7 +153,7 @@ def _lines_of_a_person(recalled: Iterable[str]) -> Iterator[str | None]:
             if time.monotonic() - stopped_s < _AGAIN_S:
                 raise
             stopped_s = time.monotonic()
-            click.echo("localspec: Ctrl-C again quits, and so do Ctrl-D and /bye", err=True)
+            notice("Ctrl-C again quits, and so do Ctrl-D and /bye")
             yield None
         else:
             with _end_kept():
@@ -183,7 +183,7 @@ def _typed_lines(*, quiet: bool) -> Iterator[str]:
     asks = sys.stdin.isatty()
     for number in count(1):
         if number == _MANY and not (asks or quiet):
-            click.echo(f"localspec: {_EACH_LINE}", err=True)
+            notice(_EACH_LINE)
         if asks:
             click.echo("> ", nl=False, err=True)
         raw = sys.stdin.buffer.readline()

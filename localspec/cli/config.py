@@ -10,6 +10,7 @@ from localspec.config.files import project_file, read_settings, user_file
 from localspec.config.keys import KEYS, as_written
 from localspec.config.own import MODEL, keep_model, overruled, set_own, unset_own
 from localspec.config.resolve import resolve, with_recommended
+from localspec.display import notice
 from localspec.storage.files import private_directory
 from localspec.storage.paths import shown
 
@@ -105,4 +106,4 @@ def path() -> None:
 def _warn(overruled_by: str) -> None:
     """Say what holds instead where somebody else sets it, too."""
     if overruled_by:
-        click.echo(f"localspec: {overruled_by}", err=True)
+        notice(overruled_by)

@@ -8,7 +8,7 @@ import click
 
 from localspec.cli.option_flags import option_flags
 from localspec.diagnosis.fact import Fact
-from localspec.display import printable
+from localspec.display import notice, printable
 
 _MARKS = {"ok": " ", "note": "-", "warning": "?", "broken": "!"}
 
@@ -62,4 +62,4 @@ def _found(facts: list[Fact]) -> str:
 
 def _tell_file(name: str) -> None:
     if sys.stderr.isatty():
-        click.echo(f"localspec: reading {name[:12]}…", err=True)
+        notice(f"reading {name[:12]}…")

@@ -7,6 +7,7 @@ import click
 
 from localspec.decoding.drafters.register import DRAFTERS
 from localspec.decoding.round import OFF
+from localspec.display import notice
 from localspec.errors import LocalspecError
 from localspec.storage.paths import data_dir
 
@@ -49,4 +50,4 @@ def export_proposals(
         raise LocalspecError(
             "no matching round was recorded with text: `localspec telemetry text on` records text from now on"
         )
-    click.echo(f"localspec: {count} proposals", err=True)
+    notice(f"{count} proposals")

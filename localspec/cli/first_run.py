@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from localspec.cli.settings import configured
+from localspec.display import notice
 from localspec.errors import UsageError
 from localspec.models.registry import load_registry
 
@@ -98,7 +99,7 @@ def _taken() -> str:
             overruled
             or f"{name} is now your default model; `localspec config set model NAME` changes it"
         )
-        click.echo(f"localspec: {said}", err=True)
+        notice(said)
         return name
 
 

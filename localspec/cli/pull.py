@@ -7,6 +7,7 @@ from localspec.cli.interrupt import unwind_on_terminate
 from localspec.cli.option_flags import option_flags
 from localspec.cli.progress import ProgressLine
 from localspec.cli.settings import configured
+from localspec.display import notice
 from localspec.models.pull import Wanted, fetch, models_of_all, wanted
 from localspec.options import LoadOptions, changed
 
@@ -69,5 +70,5 @@ def _without_idle(found: Wanted, *, quiet: bool) -> Wanted:
     if why is None:
         return found
     if not quiet:
-        click.echo(f"localspec: {why}", err=True)
+        notice(why)
     return Wanted(found.name, found.target)

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 
 import click
 
-from localspec.display import printable
+from localspec.display import notice, printable
 from localspec.errors import LocalspecError, ModelUnavailable
 from localspec.launch.fit import forecast
 from localspec.models.entries import ModelEntry
@@ -97,7 +97,7 @@ class Preview:
 
     def _say(self, text: str, *, problem: bool = False) -> None:
         self._problems += problem
-        click.echo(f"localspec: {printable(text)}", err=True)
+        notice(printable(text))
 
     def _ask(self, to_fetch: int, *, ask: bool) -> None:
         free = free_bytes(self._store.root)

@@ -9,6 +9,7 @@ import click
 from localspec.cli.completions import complete_personas
 from localspec.cli.docs import docs_of
 from localspec.cli.prompt import read_prompt
+from localspec.display import notice
 from localspec.errors import UsageError
 from localspec.messages import Message
 from localspec.ui.preferences import FILE, Preferences, read_preferences
@@ -130,7 +131,7 @@ def question(
         if "/" in name or Path(name).suffix:
             raise UsageError(f"no file matches {name}: correct the name, or write it without @")
         if not flags["quiet"]:
-            click.echo(f"localspec: no file matches {name}: sent as text", err=True)
+            notice(f"no file matches {name}: sent as text")
     documents += docs.documents(typed or text, before)
     return Message.user(text, {each.name: each for each in documents}.values())
 

@@ -5,6 +5,7 @@ from typing import Any
 
 import click
 
+from localspec.display import notice
 from localspec.errors import ModelUnavailable
 from localspec.launch.memories import memories
 from localspec.llama.spare_cores import GIVES_WAY, taken_by_others
@@ -37,7 +38,7 @@ def recommend_(code: bool, json_: bool) -> None:
     others = taken_by_others()
     if others is not None and others[0] >= GIVES_WAY:
         told = f"other programs are using {others[0]:.1f} of {others[1]} cores"
-        click.echo(f"localspec: {told}; the measured speed may be too low", err=True)
+        notice(f"{told}; the measured speed may be too low")
     if not found:
         raise ModelUnavailable(
             f"no model for {purpose} fits free memory: close other programs, or try "

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from localspec.display import notice
 from localspec.telemetry.reply import WORKLOADS
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ def recorded(telemetry: "Telemetry", *, quiet: bool) -> Iterator[None]:
     finally:
         telemetry.close()
         if telemetry.trouble is not None and not quiet:
-            click.echo(f"localspec: {telemetry.trouble}", err=True)
+            notice(telemetry.trouble)
 
 
 def workload_option() -> Callable[[Callable[..., Any]], Callable[..., Any]]:

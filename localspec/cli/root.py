@@ -12,7 +12,7 @@ import click
 
 from localspec.cli import INTERRUPTED, STDOUT_CLOSED, leave
 from localspec.cli.verbs import ALIASES, CLOSEST, MOST_COLUMNS, VERBS, help_text
-from localspec.display import printable_line, wrapped
+from localspec.display import notice, printable_line
 from localspec.errors import LocalspecError
 
 _LONGEST_LINE = 1000
@@ -184,7 +184,7 @@ def _complain(text: str, code: int, debug: bool) -> int:
         if debug:
             traceback.print_exc()
             _show_native_log()
-        click.echo(wrapped(f"localspec: {line[:_LONGEST_LINE]}", sys.stderr), err=True)
+        notice(f"{line[:_LONGEST_LINE]}")
     return code
 
 

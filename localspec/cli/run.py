@@ -39,7 +39,7 @@ from localspec.cli.settings import with_own
 from localspec.cli.terminal import AnswerStream
 from localspec.cli.words import model_and_prompt, named
 from localspec.decoding.round import StopReason
-from localspec.display import printable, wrapped
+from localspec.display import notice, printable, wrapped
 from localspec.engine.ask import Ask
 from localspec.errors import LocalspecError, UsageError
 from localspec.messages import Message
@@ -162,7 +162,7 @@ def _print_code(text: str, *, quiet: bool) -> None:
 
     blocks = code_blocks(text)
     if not (blocks or quiet):
-        click.echo("localspec: the answer has no block of code: printing all of it", err=True)
+        notice("the answer has no block of code: printing all of it")
     stream = AnswerStream(silent=False, show_thinking=False)
     stream.write(Text("\n\n".join(blocks) or text))
     stream.end()
@@ -216,7 +216,7 @@ def _answer(
 
     def tell(*notes: str) -> None:
         for note in () if flags["quiet"] else (*untold, *notes):
-            click.echo(wrapped(f"localspec: {note}", sys.stderr), err=True)
+            notice(note)
         untold.clear()
 
     engine = resident(request, flags)
@@ -311,9 +311,9 @@ def _report(
         _print_code(reply.text, quiet=flags["quiet"])
     if not flags["quiet"] and not flags["json_"]:
         for line in cited_lines(reply.text, messages):
-            click.echo(wrapped(f"localspec: {printable(line)}", sys.stderr), err=True)
+            notice(printable(line))
         click.echo(wrapped(one_line(outcome), sys.stderr), err=True)
     bound = options.answer_grammar is not None
     if bound and reply.stop_reason is not StopReason.EOG and not flags["quiet"]:
-        click.echo(wrapped(f"localspec: {not_whole(reply)}", sys.stderr), err=True)
+        notice(not_whole(reply))
     sys.stdout.flush()

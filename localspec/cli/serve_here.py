@@ -12,7 +12,6 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-import click
 import uvicorn
 
 from localspec.cli.listening import BACKLOG, LOOPBACK, listening
@@ -20,6 +19,7 @@ from localspec.cli.option_flags import launch_options, reply_options
 from localspec.cli.progress import ProgressLine
 from localspec.cli.resident import recorded_here
 from localspec.cli.settings import with_own
+from localspec.display import notice
 from localspec.engine.client import COMMAND, EngineClient
 from localspec.engine.protocol import Downloading, EngineDied, Loading, Measuring, Notice, Ready
 from localspec.engine.remote import error_named
@@ -174,9 +174,9 @@ def _address(listener: socket.socket) -> str:
 def _tell(service: Service, ready: Ready, addresses: Sequence[str]) -> None:
     """Say how it is set up, and where it is."""
     for note in ready.notes:
-        click.echo(f"localspec: {note}", err=True)
+        notice(note)
     where = " and ".join(addresses)
-    click.echo(f"localspec: serving {service.name} at {where}; Ctrl-C stops it", err=True)
+    notice(f"serving {service.name} at {where}; Ctrl-C stops it")
 
 
 def _show(notice: Notice, line: ProgressLine) -> None:
@@ -189,4 +189,4 @@ def _show(notice: Notice, line: ProgressLine) -> None:
         case Measuring(name, share):
             line.measure(name, share)
         case EngineDied(reason):
-            click.echo(f"localspec: {reason}", err=True)
+            notice(reason)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from localspec.display import table
+from localspec.display import notice, table
 from localspec.errors import LocalspecError, UsageError
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def stop(name: str | None, every: bool) -> int:
     """Stop the running server, or the one that serves MODEL, or process PID."""
     for each in _chosen(name, every=every):
         _stop(each)
-        click.echo(f"localspec: {each.model} is stopped", err=True)
+        notice(f"{each.model} is stopped")
     return 0
 
 

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import click
 
+from localspec.display import notice
 from localspec.errors import LocalspecError, UsageError
 from localspec.storage.files import write_atomic
 from localspec.storage.paths import data_dir, shown
@@ -54,7 +55,7 @@ def stats(
     if not records.replies:
         raise LocalspecError(before or "nothing was recorded yet: ask something first")
     if before is not None:
-        click.echo(f"localspec: {before}", err=True)
+        notice(before)
     if replies is not None:
         for line in replies_view(list(records.replies.values())[: -replies - 1 : -1]):
             click.echo(line)
@@ -67,7 +68,7 @@ def stats(
     elif html is None:
         click.echo(terminal_view(report, every=all_), nl=False)
     else:
-        click.echo(f"localspec: wrote {shown(html)}", err=True)
+        notice(f"wrote {shown(html)}")
 
 
 def _retag(directory: Path, wanted: tuple[str, ...]) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 import click
 
 from localspec.cli.completions import complete_models
+from localspec.display import notice
 from localspec.errors import LocalspecError, UsageError
 from localspec.storage.files import private_directory, size_text, write_atomic
 from localspec.storage.paths import data_dir, shown
@@ -63,7 +64,7 @@ def on(megabytes: int | None) -> None:
             write_atomic(_switch(), str(megabytes or USUAL_MEGABYTES).encode())
     except OSError as error:
         raise _trouble(error) from error
-    click.echo("localspec: on, for whatever is started from now on", err=True)
+    notice("on, for whatever is started from now on")
 
 
 @store.command()
@@ -73,7 +74,7 @@ def off() -> None:
         _switch().unlink(missing_ok=True)
     except OSError as error:
         raise _trouble(error) from error
-    click.echo("localspec: off, for whatever is started from now on", err=True)
+    notice("off, for whatever is started from now on")
 
 
 @store.command()
@@ -96,7 +97,7 @@ def add(files: tuple[Path, ...], model: str | None) -> None:
     found = configured({"model": model, "pair": None, "target": None})
     request = LaunchOptions(pair=found["pair"], target=found["target"], draft="off", fit=False)
     added = [tokens for _, tokens in add_files(files, make_plan(request).target)]
-    click.echo(f"localspec: added {len(added)} files, {sum(added)} tokens", err=True)
+    notice(f"added {len(added)} files, {sum(added)} tokens")
 
 
 @store.command()
@@ -106,9 +107,7 @@ def wipe() -> None:
         found = wiped(_directory() / FILE)
     except OSError as error:
         raise _trouble(error) from error
-    click.echo(
-        f"localspec: {'everything is removed' if found else 'the store was empty'}", err=True
-    )
+    notice("everything is removed" if found else "the store was empty")
 
 
 def _directory() -> Path:

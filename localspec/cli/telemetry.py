@@ -8,6 +8,7 @@ from pathlib import Path
 
 import click
 
+from localspec.display import notice
 from localspec.storage.paths import data_dir, shown
 from localspec.telemetry.moments import day
 from localspec.telemetry.switch import Switch, read_switch, write_switch
@@ -78,14 +79,14 @@ def path() -> None:
 def on() -> None:
     """Record counts and times."""
     _set(on=True)
-    click.echo("localspec: recording counts and times from now on", err=True)
+    notice("recording counts and times from now on")
 
 
 @telemetry.command()
 def off() -> None:
     """Stop recording; `telemetry wipe` removes what is there."""
     _set(on=False)
-    click.echo("localspec: recording nothing from now on", err=True)
+    notice("recording nothing from now on")
 
 
 @telemetry.command()
@@ -102,7 +103,7 @@ def text(wanted: str) -> None:
         if wanted == "on"
         else "recording no text from now on"
     )
-    click.echo(f"localspec: {told}", err=True)
+    notice(told)
 
 
 @telemetry.command()
@@ -114,7 +115,7 @@ def wipe(only_text: bool) -> None:
     found = wiped(_directory(), only_text=only_text)
     what = "the recorded text" if only_text else "everything that was recorded"
     said = f"removed {what}" if found else "nothing was recorded"
-    click.echo(f"localspec: {said}", err=True)
+    notice(said)
 
 
 @telemetry.command()
@@ -129,7 +130,7 @@ def keep(megabytes: int | None, days: int | None) -> None:
     changes = {"megabytes": megabytes, "days": days}
     switch = _set(**{name: value for name, value in changes.items() if value is not None})
     set_bounds(_directory(), switch.megabytes, switch.days, time.time())
-    click.echo(f"localspec: keeping up to {switch.megabytes} MB for {switch.days} days", err=True)
+    notice(f"keeping up to {switch.megabytes} MB for {switch.days} days")
 
 
 def _directory() -> Path:
