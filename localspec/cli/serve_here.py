@@ -96,9 +96,9 @@ def _backend(
 ) -> Backend:
     """Return what asks the engine; everything that it says is counted, and shown as far as it concerns loading."""
 
-    def see(notice: Notice) -> None:
-        metrics.see(notice)
-        _show(notice, line)
+    def see(seen: Notice) -> None:
+        metrics.see(seen)
+        _show(seen, line)
 
     return Backend(engine, launch, flags["max_queue"], see, metrics.ask, flags["max_wait"])
 
@@ -179,9 +179,9 @@ def _tell(service: Service, ready: Ready, addresses: Sequence[str]) -> None:
     notice(f"serving {service.name} at {where}; Ctrl-C stops it")
 
 
-def _show(notice: Notice, line: ProgressLine) -> None:
+def _show(seen: Notice, line: ProgressLine) -> None:
     """Show how far loading is, and that the engine died."""
-    match notice:
+    match seen:
         case Downloading(name, done, total, source):
             line.download(Progress(name, done, total, source))
         case Loading(name, share):
