@@ -9,7 +9,8 @@ from pathlib import Path
 
 import click
 
-from localspec.cli.gating import USUAL, named_gate
+from localspec.cli.gating import USUAL, gate_option, named_gate
+from localspec.cli.settings import configured
 from localspec.errors import HistoryError, UsageError
 from localspec.history.archive import History
 from localspec.history.records import StoredConversation
@@ -58,11 +59,14 @@ def search(words: tuple[str, ...], json_: bool) -> None:
 
 @history.command()
 @_NUMBER
+@gate_option
 @_JSON
-def show(number: str | None, json_: bool) -> None:
+def show(number: str | None, gate: str, json_: bool) -> None:
     """Print conversation NUMBER, or the last one, as Markdown."""
+    hides = named_gate(configured({"gate": gate})["gate"], "--gate")
     with _opened() as kept:
-        text = exported(kept, _chosen(kept, number), "json" if json_ else "md").rstrip("\n")
+        style = "json" if json_ else "md"
+        text = exported(kept, _chosen(kept, number), style, hides).rstrip("\n")
     click.echo(clean(text) if sys.stdout.isatty() else text)
 
 

@@ -3,19 +3,23 @@
 import asyncio
 import signal
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from localspec.cli import leave
 from localspec.cli.completions import complete_models
 from localspec.cli.first_run import with_model
+from localspec.cli.gating import gate_of, gate_option
 from localspec.cli.option_flags import launch_options, option_flags, reply_options
 from localspec.cli.resident import own_option, resident
 from localspec.cli.settings import with_own
 from localspec.display import notice
 from localspec.errors import UsageError
 from localspec.options import ReplyOptions
+
+if TYPE_CHECKING:
+    from localspec.gates.gate import Gate
 
 _KEEP_ALIVE_S = 600.0
 _MOST = 64
@@ -25,6 +29,7 @@ _MOST = 64
 @click.argument("name", metavar="[MODEL]", required=False, shell_complete=complete_models)
 @option_flags("models", "exact", "sampling", "context", "device")
 @own_option
+@gate_option
 def mcp(name: str | None, **flags: Any) -> int:
     """Offer MODEL, or your default model, to other programs as MCP tools.
 
@@ -49,11 +54,11 @@ def mcp(name: str | None, **flags: Any) -> int:
     # A thread waits for stdin, and would wait on; the engine ends with its pipe.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda number, _: leave(128 + number))
-    asyncio.run(_served(found))
+    asyncio.run(_served(found, gate_of(found)))
     return 0
 
 
-async def _served(flags: dict[str, Any]) -> None:
+async def _served(flags: dict[str, Any], gate: "Gate | None") -> None:
     # Imported here: no other verb needs them.
     from localspec.engine.client import EngineClient  # noqa: PLC0415
     from localspec.models.registry import load_registry  # noqa: PLC0415
@@ -72,7 +77,8 @@ async def _served(flags: dict[str, Any]) -> None:
     loading = LoadWatch()
     backend = Backend(engine, launch, _MOST, loading.see)
     residence = Residence(backend, None, _KEEP_ALIVE_S, _MOST)
-    tools = AskTools(backend, residence, Catalogue(model, (name,), options_of), loading)
+    catalogue = Catalogue(model, (name,), options_of)
+    tools = AskTools(backend, residence, catalogue, loading, gate)
     await backend.wait()
     try:
         await serve_stdio(tools)

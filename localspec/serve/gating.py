@@ -5,35 +5,66 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import replace
 
-from localspec.chat.events import Finished, Told
+from localspec.chat.events import Event, Finished, RoundDone, StreamEvent, Told
 from localspec.chat.gated import GatedReply
 from localspec.engine.ask import Ask
-from localspec.engine.protocol import ReplyDone
+from localspec.engine.protocol import ReplyDone, ReplyEvents
 from localspec.gates.gate import Gate
 from localspec.launch.recording import note
-from localspec.serve.backend import Backend
+from localspec.serve.backend import Answer, Backend
 
 
-async def gated_pieces(
-    backend: Backend, asked: Ask, gate: Gate
-) -> AsyncGenerator[Told | ReplyDone]:
-    """Yield the pieces of an answer, and in the end the whole, as they may be seen; see `Backend.reply`."""
+async def gated_notices(backend: Backend, asked: Ask, gate: Gate | None) -> AsyncGenerator[Answer]:
+    """Yield what the engine says of an answer, as it may be seen; see `Backend.notices`. Rounds say how many tokens, not which."""
+    if gate is None:
+        async with aclosing(backend.notices(asked)) as notices:
+            async for notice in notices:
+                yield notice
+        return
     reply, number = GatedReply(gate), 0
 
     def began(its: int) -> None:
         nonlocal number
         number = its
 
-    async with aclosing(backend.reply(asked, began)) as events:
-        async for event in events:
+    async with aclosing(backend.notices(asked, began)) as notices:
+        async for notice in notices:
             before = reply.stopped
-            told = reply.take(Finished(event.reply) if isinstance(event, ReplyDone) else event)
-            for each in told:
-                if isinstance(each, Told):
-                    yield each
-            if isinstance(event, ReplyDone):
+            if isinstance(notice, ReplyEvents):
+                events = tuple(told for each in notice.events for told in _taken(reply, each))
+                yield replace(notice, events=events)
+                if reply.stopped and not before:
+                    backend.cancel(number)
+            elif isinstance(notice, ReplyDone):
+                *rest, last = reply.take(Finished(notice.reply))
+                assert isinstance(last, Finished)  # noqa: S101 - it was taken last
+                yield ReplyEvents(number, _streamed(rest))
                 await asyncio.to_thread(note, reply.counts)
-                message = reply.message(event.message, event.reply)
-                yield replace(event, reply=reply.of(event.reply), message=message)
-            elif reply.stopped and not before:
-                backend.cancel(number)
+                message = reply.message(notice.message, notice.reply)
+                yield replace(notice, reply=last.reply, message=message)
+            else:
+                yield notice
+
+
+async def gated_pieces(
+    backend: Backend, asked: Ask, gate: Gate
+) -> AsyncGenerator[Told | ReplyDone]:
+    """Yield the pieces of an answer, and in the end the whole, as they may be seen; see `Backend.reply`."""
+    async with aclosing(gated_notices(backend, asked, gate)) as notices:
+        async for notice in notices:
+            if isinstance(notice, ReplyDone):
+                yield notice
+            elif isinstance(notice, ReplyEvents):
+                for event in notice.events:
+                    if isinstance(event, Told):
+                        yield event
+
+
+def _taken(reply: GatedReply, event: StreamEvent) -> tuple[StreamEvent, ...]:
+    if isinstance(event, RoundDone):
+        return (replace(event, texts=("",) * len(event.texts)),)
+    return _streamed(reply.take(event))
+
+
+def _streamed(events: list[Event]) -> tuple[StreamEvent, ...]:
+    return tuple(each for each in events if not isinstance(each, Finished))

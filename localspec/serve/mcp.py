@@ -24,15 +24,18 @@ from localspec.display import reading_text
 from localspec.engine.ask import Ask
 from localspec.engine.protocol import Downloading, Loading, Measuring, Notice, ReplyDone
 from localspec.errors import LocalspecError, UsageError
+from localspec.gates.gate import Gate
 from localspec.grammar import require_sound
 from localspec.messages import Message, checked_text
 from localspec.options import ReplyOptions
 from localspec.serve.backend import Backend
 from localspec.serve.catalogue import Catalogue
+from localspec.serve.gating import gated_notices
 from localspec.serve.residence import Residence, ServedModel
 
 _TICK_S = 0.5
 _ASK, _ASK_JSON = "ask", "ask_json"
+_MASKED, _STOPPED = "masked by a rule of --gate", "stopped by a rule of --gate"
 _PROPERTIES: dict[str, Any] = {
     "prompt": {"type": "string", "description": "What to answer."},
     "system": {"type": "string", "description": "System prompt."},
@@ -92,15 +95,22 @@ class AskTools:
         residence: has it load.
         catalogue: what may be asked for.
         loading: how far that is.
+        gate: what must not be seen in answers; None lets everything through.
     """
 
     def __init__(
-        self, backend: Backend, residence: Residence, catalogue: Catalogue, loading: LoadWatch
+        self,
+        backend: Backend,
+        residence: Residence,
+        catalogue: Catalogue,
+        loading: LoadWatch,
+        gate: Gate | None = None,
     ) -> None:
         self._backend = backend
         self._residence = residence
         self._catalogue = catalogue
         self._loading = loading
+        self._gate = gate
 
     async def list_tools(
         self, _context: ServerRequestContext[Any], _params: types.PaginatedRequestParams | None
@@ -159,7 +169,7 @@ class AskTools:
         total, tokens = None if most is None else most + 1.0, 0
         async with (
             self._loaded(model, tell),
-            aclosing(self._backend.notices(asked)) as notices,
+            aclosing(gated_notices(self._backend, asked, self._gate)) as notices,
         ):
             async for notice in notices:
                 if isinstance(notice, ReplyDone):
@@ -235,6 +245,8 @@ def _options(said: AskArguments, usual: ReplyOptions) -> ReplyOptions:
 
 
 def _result(reply: Reply, model: ServedModel, *, binds: bool) -> types.CallToolResult:
+    if binds and reply.stop_reason is StopReason.GATED:
+        return _failed(f"the answer was {_STOPPED}")
     if binds and reply.stop_reason is not StopReason.EOG:
         return _failed(
             f"the answer is incomplete, so it is not valid under the schema ({reply.stop_reason.value}): raise max_tokens"
@@ -246,7 +258,10 @@ def _result(reply: Reply, model: ServedModel, *, binds: bool) -> types.CallToolR
         **usage(reply),
         "tokens_per_s": rounded(reply.tokens_per_s),
     }
-    value = json.loads(reply.text) if binds else None
+    try:
+        value = json.loads(reply.text) if binds else None
+    except ValueError:  # of a number, say, a mask leaves none
+        return _failed(f"the answer is no JSON any more: a part of it was {_MASKED}")
     return types.CallToolResult(
         content=[types.TextContent(text=reply.text)],
         structured_content=value if isinstance(value, dict) else None,

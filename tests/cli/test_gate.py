@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from localspec.history.archive import History
+from localspec.messages import Message
 from tests.cli.command import PLAIN, answer, assert_one_complaint, localspec
 
 KEY_FORM = "My key is ghp_[a-c]{36}, ask ann@example\\.org!"
@@ -28,6 +30,22 @@ def test_what_is_no_gate_is_said_before_anything_is_loaded(
     done = localspec(*arguments, cwd=tmp_path)
     assert_one_complaint(done, 2)
     assert complaint in done.err
+
+
+def test_history_is_shown_through_the_gate_that_is_given_or_set(tmp_path: Path) -> None:
+    history = History(tmp_path / "history")
+    conversation = history.create()
+    history.add_user(conversation, None, Message.user("Mail ann@example.org"))
+    history.close()
+    home = {"LOCALSPEC_DATA_DIR": str(tmp_path)}
+    assert "ann@example.org" in localspec("history", "show", env=home).out
+    for masked in (
+        localspec("history", "show", "--gate", "usual", env=home),
+        localspec("history", "show", "--json", env={**home, "LOCALSPEC_GATE": "usual"}),
+    ):
+        assert masked.code == 0, masked.err
+        assert "Mail [masked: e-mail address]" in masked.out
+        assert "ann@" not in masked.out
 
 
 @pytest.mark.slow

@@ -10,6 +10,7 @@ from mcp.client import Client
 from mcp_types import CallToolResult, TextContent
 
 from localspec.engine.client import EngineClient
+from localspec.gates.gate import Gate, gate_of_toml, usual_gate
 from localspec.options import LaunchOptions
 from localspec.serve.backend import Backend
 from localspec.serve.mcp import AskTools, LoadWatch, server_of
@@ -25,12 +26,14 @@ Work = Callable[[Client, Backend], Awaitable[None]]
 
 
 @asynccontextmanager
-async def asked(script: Mapping[str, Any], mode: str) -> AsyncIterator[tuple[Client, Backend]]:
+async def asked(
+    script: Mapping[str, Any], mode: str, gate: Gate | None = None
+) -> AsyncIterator[tuple[Client, Backend]]:
     loading = LoadWatch()
     backend = Backend(EngineClient(command(script)), FIRST.launch, 8, loading.see)
     residence = Residence(backend, None, None, 8)
     catalogue = Named(FIRST, ("a-pair",), lambda _: GREEDY, others=("other",))
-    tools = AskTools(backend, residence, catalogue, loading)
+    tools = AskTools(backend, residence, catalogue, loading, gate)
     await backend.wait()
     try:
         async with Client(server_of(tools), mode=mode) as client:
@@ -39,9 +42,11 @@ async def asked(script: Mapping[str, Any], mode: str) -> AsyncIterator[tuple[Cli
         await backend.close()
 
 
-def follow(work: Work, script: Mapping[str, Any], mode: str = "auto") -> None:
+def follow(
+    work: Work, script: Mapping[str, Any], mode: str = "auto", gate: Gate | None = None
+) -> None:
     async def run() -> None:
-        async with asked(script, mode) as (client, backend):
+        async with asked(script, mode, gate) as (client, backend):
             await work(client, backend)
 
     asyncio.run(run())
@@ -138,3 +143,35 @@ def test_an_engine_that_cannot_load_is_an_error_of_the_call() -> None:
         assert "too large" in words(result)
 
     follow(work, {"refuses": {"a-pair": ["ModelLoadError", "it is too large"]}})
+
+
+KEY = "ghp_abcdefghijklmnopqrstuvwxyz0123456789"
+MASK = "[masked: GitHub token]"
+
+
+def test_answers_pass_the_gate() -> None:
+    async def work(client: Client, _backend: Backend) -> None:
+        result = await client.call_tool("ask", {"prompt": "the key?"})
+        assert (words(result), result.is_error) == (f"It is {MASK}, yes.", False)
+        assert KEY[4:12] not in result.model_dump_json()
+
+    follow(work, {"answers": {"key": f"It is {KEY}, yes."}, "drafts": 5}, gate=usual_gate())
+
+
+@pytest.mark.parametrize(
+    ("rules", "answer", "word"),
+    [("action = 'stop'", f'{{"key": "{KEY}"}}', "stopped"), ("", '{"n": 41791234567}', "masked")],
+)
+def test_json_that_a_gate_has_broken_is_an_error_of_the_call(
+    rules: str, answer: str, word: str
+) -> None:
+    pattern = "[[pattern]]\nname = 'n'\npattern = '41791234567'"
+
+    async def work(client: Client, _backend: Backend) -> None:
+        result = await client.call_tool("ask_json", {"prompt": "json?", "schema": {}})
+        assert result.is_error
+        assert f"{word} by a rule of --gate" in words(result)
+        assert KEY[4:12] not in words(result)
+
+    gate = gate_of_toml(f"{rules}\n{pattern}", "gate")
+    follow(work, {"answers": {"json": answer}, "calls": True}, gate=gate)
