@@ -9,7 +9,7 @@ import click
 from localspec.cli.pair_facts import calls_tools, pair_facts, pair_size
 from localspec.display import cut
 from localspec.errors import ModelUnavailable
-from localspec.models.entries import PairEntry
+from localspec.models.entries import ModelEntry, PairEntry
 from localspec.models.registry import Registry, load_registry
 from localspec.models.repository import local_file
 from localspec.storage.files import size_text
@@ -48,10 +48,8 @@ def matching(text: str, registry: Registry) -> list[PairEntry]:
     targets = {pair.target for pair in registry.pairs.values()}
     drafts = {pair.draft_model: pair.name for pair in registry.pairs.values() if pair.draft_model}
     alone = [
-        PairEntry(
-            name, name, "lookup", None, f"drafts for {drafts[name]}" if name in drafts else ""
-        )
-        for name in registry.models
+        PairEntry(name, name, "lookup", None, _good_for(entry, drafts.get(name)))
+        for name, entry in registry.models.items()
         if name not in targets and name not in registry.pairs
     ]
     family = registry.like(text) if text else []
@@ -63,6 +61,13 @@ def matching(text: str, registry: Registry) -> list[PairEntry]:
     ]
     found = found or [each for each in every if each.name in family]
     return sorted(found, key=lambda each: (pair_size(each, registry) or 0, each.name))
+
+
+def _good_for(entry: ModelEntry, target: str | None) -> str:
+    """Return what a model that is no pair's target is good for."""
+    if entry.embedding is not None:
+        return "finds passages by what they mean: `index add --vectors`"
+    return f"drafts for {target}" if target else ""
 
 
 def _is_here(pair: PairEntry, registry: Registry) -> bool:

@@ -79,6 +79,10 @@ class Heads:
 
 def why_no_target(header: "GgufHeader") -> str | None:
     """Return why a file is no model that can answer, in words that follow its name; None if nothing speaks against it."""
+    if header.number(f"{header.architecture}.pooling_type"):
+        return (
+            "makes vectors of texts, and writes none: name it with `localspec index add --vectors`"
+        )
     held = _BESIDE_A_TARGET.get(header.architecture or "")
     if held is None:
         return None

@@ -94,6 +94,19 @@ class Pin:
 
 
 @dataclass(frozen=True, slots=True)
+class Embedding:
+    """What a model that makes vectors wants before a text; vectors made of other words cannot be compared.
+
+    Args:
+        query: before a question.
+        passage: before what may answer one.
+    """
+
+    query: str = ""
+    passage: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class ModelEntry:
     """A model: what it is, and what its bytes have to be.
 
@@ -117,6 +130,7 @@ class ModelEntry:
             empty for a model in one file.
         pin: when and where size and sha256 were learnt, if the registry did not say them.
         origin: where the file was, or the first of several, when the user imported it.
+        embedding: of a model that makes vectors of texts, and writes none; None of others.
     """
 
     name: str
@@ -134,6 +148,7 @@ class ModelEntry:
     shards: tuple["ModelEntry", ...] = ()
     pin: Pin | None = None
     origin: str | None = None
+    embedding: Embedding | None = None
 
     @property
     def is_known(self) -> bool:
@@ -218,6 +233,7 @@ def joint_sha256(digests: Iterable[str]) -> str:
 _GGUF_PATH = r"[/~][^\x00-\x1f\x7f]*\.[Gg][Gg][Uu][Ff]"
 _LICENCE = r"[A-Za-z0-9][A-Za-z0-9.+ -]*"
 _PHRASE = r"[^\x00-\x1f\x7f]+"
+_BEFORE = r"[^\x00-\x09\x0b-\x1f\x7f]{1,300}"  # may have lines
 # Exactly one pinned version of one package: no URL, no option, no second requirement.
 _REQUIREMENT = r"[A-Za-z0-9][A-Za-z0-9._-]*(\{part\}[A-Za-z0-9._-]*)?==[A-Za-z0-9][A-Za-z0-9.!+]*"
 _MEMBER_SEGMENT = r"(?!\.\.?(/|$))([A-Za-z0-9._*-]|\{part(:0[1-9])?\})+"
@@ -267,9 +283,16 @@ def read_model(key: str, table: Table, *, kept: bool = False) -> ModelEntry:
         tokenizer=table.optional_text("tokenizer", SHA256),
         pin=_pin(table, revision) if kept and revision else None,
         origin=table.text("origin", _PHRASE) if kept and not revision else None,
+        embedding=_embedding(table.table("embedding")) if "embedding" in table else None,
     )
     table.finish()
     return entry
+
+
+def _embedding(table: Table) -> Embedding:
+    before = {each: table.optional_text(each, _BEFORE) or "" for each in ("query", "passage")}
+    table.finish()
+    return Embedding(**before)
 
 
 def _pin(table: Table, commit: str) -> Pin:

@@ -400,6 +400,7 @@ def suggest(target: str, registry: Registry) -> list[Suggestion]:
         for candidate in registry.models.values()
         if candidate.name not in names
         and candidate.is_known
+        and candidate.embedding is None
         and candidate.size_bytes * _LARGEST_SHARE < size_bytes
         for suggestion in _judged(candidate, side, mark, size_bytes, pairs.get(candidate.name))
     ]

@@ -46,6 +46,8 @@ class Catalogue:
             )
         registry, store = load_registry(), Store(data_dir())
         found = _launch(name, self.first.launch, registry, store)
+        if found is None and _embeds(registry, name):
+            raise NotFound(f"model {name[:80]!r} makes vectors of texts, and answers nobody")
         if found is None and registry.knows(name):
             raise NotFound(
                 f"model {name[:80]!r} is not on this machine: run `localspec pull {registry.name(name)}`"
@@ -99,5 +101,12 @@ def _launch(
     return pair.name, whole
 
 
+def _embeds(registry: Registry, name: str) -> bool:
+    entry = registry.find(name)
+    return entry is not None and entry.embedding is not None
+
+
 def _is_here(entry: ModelEntry | None, store: Store) -> bool:
-    return entry is not None and entry.is_known and store.path_of(entry) is not None
+    if entry is None or entry.embedding is not None:  # what makes vectors answers nobody
+        return False
+    return entry.is_known and store.path_of(entry) is not None

@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterable, Iterator
 from itertools import islice
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 _MOST_FILES = 20_000
 _MOST_S = 2.0
@@ -36,7 +37,7 @@ def found_below(
         most: paths to return at most; None returns all.
         within_s: seconds after which the search ends with what it has found; None lets it take its time.
     """
-    found = _by_git(folder, within_s)
+    found = _by_git(folder, None if within_s is None else time.monotonic() + within_s)
     return list(islice(_walked(folder, within_s) if found is None else found, most))
 
 
@@ -63,26 +64,61 @@ def _rank(wanted: str, name: str) -> int:
     return 4 if all(letter in letters for letter in wanted) else 0
 
 
-def _by_git(folder: Path, within_s: float | None) -> list[str] | None:
-    """Return what git tracks, also if it was removed since, or does not ignore; None if it is no repository."""
-    # A checkout may name a program of its own as its file-system monitor, which git would run.
-    command = ["git", "-c", "core.fsmonitor=false", "-C", str(folder), "ls-files", "-z", "-t"]
+def _by_git(folder: Path, end_s: float | None) -> list[str] | None:
+    """Return what git tracks, also if it was removed since, or does not ignore, repositories inside included.
+
+    Outside a repository, `.gitignore` files hold as they would inside one. None where there is no git, or no time.
+    """
     try:
-        done = subprocess.run(  # noqa: S603
-            [*command, "--cached", "--others", "--exclude-standard"],
-            capture_output=True,
-            check=True,
-            stdin=subprocess.DEVNULL,
-            timeout=within_s,
-        )
+        found = _listed(folder, end_s, "--cached")
+        if found is None:
+            with TemporaryDirectory() as place:
+                empty = _empty_repository(Path(place))
+                # A home directory may have millions of hidden files.
+                found = _listed(folder, end_s, "--exclude=.*", before=(*empty, "--work-tree=."))
     except (OSError, subprocess.SubprocessError):
         return None
-    found = dict[str, None]()
-    for each in done.stdout.decode(errors="replace").split("\0"):
-        tag, _, name = each.partition(" ")
-        if name and not (tag == _UNTRACKED and is_hidden(name)):
-            found[name] = None
-    return list(found)
+    names = dict[str, None]()
+    for tag, name in found or ():
+        if tag == _UNTRACKED and is_hidden(name):
+            continue
+        if name.endswith("/"):  # a repository of its own
+            names |= dict.fromkeys(name + each for each in _by_git(folder / name, end_s) or ())
+        else:
+            names[name] = None
+    return None if found is None else list(names)
+
+
+def _empty_repository(place: Path) -> tuple[str, ...]:
+    """Make what git takes for a repository with nothing in it; return the option that names it."""
+    for each in ("objects", "refs"):
+        (place / each).mkdir()
+    (place / "HEAD").write_text("ref: refs/heads/none\n")
+    return (f"--git-dir={place}",)
+
+
+def _listed(
+    folder: Path, end_s: float | None, *options: str, before: tuple[str, ...] = ()
+) -> list[tuple[str, str]] | None:
+    """Return git's marks and names of files; None if there is no repository.
+
+    Raises:
+        OSError: there is no git.
+        subprocess.TimeoutExpired: it takes too long.
+    """
+    # A checkout may name a program of its own as its file-system monitor, which git would run.
+    command = ["git", "-c", "core.fsmonitor=false", "-C", str(folder), *before]
+    done = subprocess.run(  # noqa: S603
+        [*command, "ls-files", "-z", "-t", "--others", "--exclude-standard", *options],
+        capture_output=True,
+        check=False,
+        stdin=subprocess.DEVNULL,
+        timeout=None if end_s is None else max(0.0, end_s - time.monotonic()),
+    )
+    if done.returncode != 0:
+        return None
+    parts = done.stdout.decode(errors="replace").split("\0")
+    return [(tag, name) for tag, _, name in (each.partition(" ") for each in parts) if name]
 
 
 def is_hidden(name: str) -> bool:

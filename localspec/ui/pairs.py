@@ -92,7 +92,7 @@ def choices(memories: Sequence[Memory] = (), registry: Registry | None = None) -
             found.append(_choice(pair, target, memories, free, registry, pair.name in proposed))
     known = {registry.find(name) for each in registry.pairs.values() for name in _models_of(each)}
     for entry in (*registry.models.values(), *_imported()):
-        if entry not in known:
+        if entry not in known and entry.embedding is None:
             pair = PairEntry(entry.name, entry.name, "lookup", None, "")
             choice = _choice(pair, entry, memories, free, registry, recommended=False)
             found += [choice] if choice.here else []

@@ -72,8 +72,17 @@ def write_lfm2(path: Path, counts: float = 0.3, seed: int = 1) -> Path:
     return write_model(path, "lfm2", values, shapes, seed, _Shaped(counts), quantised=True)
 
 
-def write_llama(path: Path, counts: float = 0.3, seed: int = 1) -> Path:
-    """Write four layers of attention, and return the path; see `write_qwen35`."""
+def write_llama(
+    path: Path, counts: float = 0.3, seed: int = 1, *, pooling: int | None = None
+) -> Path:
+    """Write four layers of attention, and return the path; see `write_qwen35`.
+
+    Args:
+        path: where.
+        counts: how much the layers count.
+        seed: of the weights.
+        pooling: llama.cpp's number of how vectors are pooled, in a file that says so.
+    """
     shapes = _around()
     for layer in range(4):
         shapes |= _named(layer, _attention(1))
@@ -83,7 +92,8 @@ def write_llama(path: Path, counts: float = 0.3, seed: int = 1) -> Path:
             f"blk.{layer}.post_attention_norm.weight"
         )
 
-    return write_model(path, "llama", _sizes(4), shapes, seed, _Shaped(counts), quantised=True)
+    values = _sizes(4) | ({} if pooling is None else {".pooling_type": pooling})
+    return write_model(path, "llama", values, shapes, seed, _Shaped(counts), quantised=True)
 
 
 def write_eagle3(

@@ -155,6 +155,14 @@ def test_what_works_beside_a_model_is_no_target(
     assert "--draft-model" in (why_no_target(header(made("eagle3"), architecture)) or "")
 
 
+def test_what_makes_vectors_is_no_target(tmp_path: Path) -> None:
+    path = tiny_models.write_llama(tmp_path / "vectors.gguf", pooling=1)
+    assert "index add --vectors" in (why_no_target(read_header(path)) or "")
+    assert why_no_target(read_header(tiny_models.write_llama(tmp_path / "text.gguf"))) is None
+    with pytest.raises(PairMismatch, match="makes vectors"):
+        plan(path, "off")
+
+
 @pytest.mark.parametrize("architecture", ["dflash", "gemma4-assistant"])
 def test_drafts_of_kinds_that_we_do_not_drive_are_refused(
     made: Callable[[str], Path], architecture: str

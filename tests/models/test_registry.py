@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from localspec.errors import ModelUnavailable, UsageError
-from localspec.models.entries import HubSource, WheelSource
+from localspec.models.entries import Embedding, HubSource, WheelSource
 from localspec.models.registry import Registry, load_registry, parse_registry
 
 VALID = """
@@ -275,6 +275,26 @@ def test_the_registry_of_the_program_is_found_and_sound() -> None:
         sources = registry.model(name).sources
         assert any(isinstance(source, WheelSource) for source in sources)
         assert registry.model(name).tokenizer is not None
+
+
+def test_models_that_make_vectors_say_what_they_want_before_a_text() -> None:
+    registry = load_registry()
+    found = {name: each for name, each in registry.models.items() if each.embedding is not None}
+    assert {"bge-small-en-v1.5", "embeddinggemma-300m", "qwen3-embedding-0.6b"} <= set(found)
+    assert all(
+        each.is_known and each.hub is not None and each.hub.revision for each in found.values()
+    )
+    assert not any(
+        pair.target in found or pair.draft_model in found for pair in registry.pairs.values()
+    )
+    wants = found["qwen3-embedding-0.6b"].embedding
+    assert wants is not None
+    assert (wants.query.count("\n"), wants.passage) == (1, "")
+    licence = 'licence = "apache-2.0"\n'
+    read = changed(licence, licence + 'embedding = { passage = "text: " }\n').model("toy")
+    assert read.embedding == Embedding(passage="text: ")
+    with pytest.raises(UsageError, match=r"embedding\.question is not a known key"):
+        changed(licence, licence + 'embedding = { question = "x" }\n')
 
 
 def test_every_pair_of_the_program_has_a_target_larger_than_its_draft_model() -> None:

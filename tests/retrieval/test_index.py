@@ -117,6 +117,16 @@ def test_what_git_ignores_is_left_out_and_so_are_links(index: Index, folder: Pat
     assert names(index, "tea") == ["tea.md"]
 
 
+def test_what_gitignore_names_is_left_out_without_a_repository(index: Index, folder: Path) -> None:
+    (folder / ".gitignore").write_text("*.py\n")
+    write(folder / "deep/.gitignore", "*\n!kept.md\n")
+    write(folder / "deep/kept.md", "Cocoa")
+    add(index, [folder])
+    assert {Path(each).name for each in index.known()} == {"tea.md", "kept.md"}
+    (folder / ".gitignore").unlink()
+    assert figures(update(index)) == (1, 0, 2, 0)
+
+
 def test_localspecs_own_files_are_never_indexed(index: Index, folder: Path) -> None:
     own = folder.parent / "data"
     (own / "telemetry.jsonl").write_text("espresso")

@@ -36,6 +36,13 @@ file = "absent.gguf"
 revision = "0000000000000000000000000000000000000000"
 sha256 = "{absent}"
 size_bytes = 7
+[models.maker]
+repo = "maker/vectors"
+file = "vectors.gguf"
+revision = "0000000000000000000000000000000000000000"
+sha256 = "{vectors}"
+size_bytes = 8
+embedding = {{ query = "query: " }}
 [pairs.both]
 target = "big"
 draft_model = "small"
@@ -65,12 +72,12 @@ def catalogue(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Catalogue:
     data, settings = tmp_path / "data", tmp_path / "settings"
     (data / "blobs").mkdir(parents=True)
     settings.mkdir()
-    contents = {"big": b"big", "small": b"small", "absent": b"absent!"}
+    contents = {"big": b"big", "small": b"small", "absent": b"absent!", "vectors": b"vectors!"}
     names = {name: sha256(content) for name, content in contents.items()}
     (settings / "models.toml").write_text(_REGISTRY.format(**names))
     own = ModelEntry("own", 4, sha256(b"mine"), origin="/elsewhere/own.gguf")
     write_ledger(data / "imports.toml", [own])
-    for content in (b"big", b"small", b"mine"):
+    for content in (b"big", b"small", b"mine", b"vectors!"):
         (data / "blobs" / sha256(content)).write_bytes(content)
     monkeypatch.setenv("LOCALSPEC_DATA_DIR", str(data))
     monkeypatch.setenv("LOCALSPEC_CONFIG_DIR", str(settings))
@@ -94,6 +101,12 @@ def test_only_what_is_on_the_disk_can_be_asked_for(catalogue: Catalogue) -> None
     assert catalogue.find("big").launch == replace(like, target="big")
     assert catalogue.find("own").launch == replace(like, target="own")
     assert catalogue.find("own").options.seed == 3
+
+
+def test_what_makes_vectors_answers_nobody(catalogue: Catalogue) -> None:
+    assert "maker" not in catalogue.listed()
+    with pytest.raises(NotFound, match="makes vectors"):
+        catalogue.find("maker")
 
 
 def test_another_name_of_what_is_loaded_changes_nothing(catalogue: Catalogue) -> None:

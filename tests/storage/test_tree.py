@@ -56,6 +56,30 @@ def test_a_program_that_a_checkout_names_is_not_run(folder: Path) -> None:
     assert not (folder / "ran").exists()
 
 
+def test_outside_a_repository_ignored_files_are_left_out_likewise(folder: Path) -> None:
+    (folder / "src" / ".gitignore").write_text("*.md\n!deep/kept.md\n")
+    for name in ("src/deep/kept.md", ".hidden/x.py"):
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_text("x")
+    assert set(found_below(folder)) == {"src/hello.py", "src/deep/kept.md", "readme.txt"}
+    assert not (folder / ".git").exists()
+
+
+@pytest.mark.parametrize("inside", [False, True])
+def test_repositories_in_a_folder_have_their_own_rules(folder: Path, *, inside: bool) -> None:
+    own = folder / "projects" / "own"
+    own.mkdir(parents=True)
+    for name in ("kept.o", "left.tmp"):
+        (own / name).write_text("x")
+    (own / ".gitignore").write_text("*.tmp\n")
+    repository(own)
+    if inside:
+        repository(folder)
+    found = set(found_below(folder))
+    assert "projects/own/kept.o" in found
+    assert not {"projects/own/left.tmp", "build/hello.o", "projects/own/"} & found
+
+
 def test_without_git_hidden_files_are_left_out(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
