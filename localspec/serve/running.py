@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import BinaryIO
 
 from localspec.storage.files import private_directory
 from localspec.storage.paths import data_dir
@@ -77,18 +78,20 @@ def servers() -> list[Running]:
     """Return the servers that run, the oldest first; what is left of others is removed."""
     found = []
     for path in (data_dir() / _PLACE).glob("*.json"):
-        running = _read(path)
-        if running is None:
-            path.unlink(missing_ok=True)
-            engine_socket(path.stem).unlink(missing_ok=True)
-        else:
-            found.append(running)
+        with suppress(OSError), path.open("rb") as stream:  # unreadable now is not gone
+            if not _is_locked(stream):
+                path.unlink(missing_ok=True)
+                engine_socket(path.stem).unlink(missing_ok=True)
+            elif running := _told(stream):
+                found.append(running)
     return sorted(found, key=lambda each: each.since)
 
 
 def runs(pid: int) -> Running | None:
     """Return the server that a process is, as soon as it is ready; None if it is none."""
-    return _read(directory() / f"{pid}.json")
+    with suppress(OSError), (directory() / f"{pid}.json").open("rb") as stream:
+        return _told(stream) if _is_locked(stream) else None
+    return None
 
 
 def clear_logs() -> None:
@@ -100,14 +103,19 @@ def clear_logs() -> None:
         path.unlink(missing_ok=True)
 
 
-def _read(path: Path) -> Running | None:
-    """Return what a file says; None where nobody locks it, or it is none of ours."""
+def _is_locked(stream: BinaryIO) -> bool:
+    """Return whether the server of a file is alive."""
     try:
-        with path.open("rb") as stream:
-            with suppress(BlockingIOError):
-                fcntl.flock(stream, fcntl.LOCK_SH | fcntl.LOCK_NB)
-                return None
-            told = json.loads(stream.read(_MOST_BYTES))
+        fcntl.flock(stream, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    return False
+
+
+def _told(stream: BinaryIO) -> Running | None:
+    """Return what a file says; None if it is none of ours."""
+    try:
+        told = json.loads(stream.read(_MOST_BYTES))
         return Running(**{**told, "addresses": tuple(told["addresses"])})
-    except (OSError, ValueError, TypeError, KeyError):
+    except (ValueError, TypeError, KeyError):
         return None

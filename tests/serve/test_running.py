@@ -35,6 +35,20 @@ def test_a_server_is_seen_while_it_runs(place: Path) -> None:
     assert list(place.iterdir()) == []
 
 
+def test_a_server_whose_file_cannot_be_read_now_stays(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(24, "Too many open files")
+
+    with announced(ME):
+        with monkeypatch.context() as broken:
+            broken.setattr(Path, "open", refuse)
+            assert servers() == []
+            assert runs(ME.pid) is None
+        assert servers() == [ME]
+
+
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"pid": 1}', json.dumps({"pid": 1, "more": 2})])
 def test_what_a_server_left_behind_is_cleared_away(place: Path, text: str) -> None:
     # The process is there: it is another one, which has got the number since.
