@@ -15,6 +15,7 @@ FLOORS: list[set[str]] = [
     {"cli"},
     {"tailor"},
     {"ui", "batch", "bench", "diagnosis", "serve"},
+    {"setup"},
     {""},  # the package itself: its public face
     {"launch"},
     {"calibration"},
@@ -24,7 +25,8 @@ FLOORS: list[set[str]] = [
     {"llama", "grammar", "models"},
     {"decoding"},
     {"options", "messages", "calls", "gates"},
-    {"storage", "resources"},
+    {"storage", "power"},
+    {"resources"},
     {"errors", "display"},
 ]
 # Third-party packages with one home.

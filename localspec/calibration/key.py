@@ -17,6 +17,7 @@ from localspec.llama.build import build
 from localspec.llama.devices import devices, supports_offload
 from localspec.models.store import place_hash, stored_sha256
 from localspec.options import LoadOptions
+from localspec.power.throttle import usual_threads
 from localspec.resources import default_threads
 from localspec.storage.files import private_directory, read_bounded, write_atomic
 
@@ -25,7 +26,8 @@ FORMAT = 1
 
 Key = dict[str, str | int | bool | list[str] | None]
 
-_ONLY_SIZES = ("n_ctx", "max_rows")
+# What sizes a context, and what changes how many threads there are, which the key has.
+_LEFT_OUT = ("n_ctx", "max_rows", "power")
 
 
 def key_of(kind: str, file: Path, options: LoadOptions, lora: Path | None = None) -> Key:
@@ -40,12 +42,12 @@ def key_of(kind: str, file: Path, options: LoadOptions, lora: Path | None = None
     Raises:
         OSError: the file is not there.
     """
-    threads = options.threads or default_threads()
+    threads = options.threads or usual_threads(options.power)
     llama = build()
     effective = {
         name: list(value) if isinstance(value, tuple) else value
         for name, value in asdict(options).items()
-        if name not in _ONLY_SIZES
+        if name not in _LEFT_OUT
     }
     return {
         **effective,

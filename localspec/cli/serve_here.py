@@ -27,11 +27,11 @@ from localspec.errors import UsageError
 from localspec.gates.gate import Gate
 from localspec.models.transfer import Progress
 from localspec.options import LaunchOptions, ReplyOptions
+from localspec.power.conditions import Watch
 from localspec.serve.answering import Service
 from localspec.serve.app import application
 from localspec.serve.backend import Backend, Refused
 from localspec.serve.catalogue import Catalogue
-from localspec.serve.conditions import Watch
 from localspec.serve.connection import Bounded
 from localspec.serve.http import Guard
 from localspec.serve.metrics import Metrics

@@ -36,6 +36,7 @@ VERBS = {
     "recommend": ("localspec.cli.recommend", "Recommend models for this machine."),
     "pair": ("localspec.cli.pair", "Check, list and suggest pairs of models."),
     "config": ("localspec.cli.config", "Show and change settings."),
+    "setup": ("localspec.cli.setup", "Build llama.cpp for this machine's GPU."),
     "doctor": ("localspec.cli.doctor", "Check this machine."),
     "completion": ("localspec.cli.completion", "Print the completion script of a shell."),
 }

@@ -2,14 +2,17 @@
 
 from collections.abc import Callable
 
+from localspec.config.resolve import resolve
 from localspec.diagnosis.fact import Fact, gathered
 from localspec.diagnosis.files import places, settings, store
-from localspec.diagnosis.gpu_builds import find_tools, gpu_build
 from localspec.diagnosis.hub import network
-from localspec.diagnosis.machine import hardware, software
+from localspec.diagnosis.machine import gpu_build, hardware, software
 from localspec.diagnosis.passes import passes
+from localspec.errors import UsageError
 from localspec.llama.build import build
 from localspec.llama.devices import devices
+from localspec.options import LoadOptions
+from localspec.setup.gpus import find
 from localspec.storage.paths import data_dir
 
 
@@ -23,11 +26,19 @@ def examine(*, offline: bool, verify: bool, progress: Callable[[str], None]) -> 
     """
     return [
         *gathered("software", lambda: software(build())),
-        *gathered("hardware", lambda: hardware(devices())),
-        *gathered("GPU build", lambda: gpu_build(build(), find_tools())),
+        *gathered("hardware", lambda: hardware(devices(), _power())),
+        *gathered("GPU build", lambda: gpu_build(build(), find())),
         *gathered("places", places),
         *gathered("settings", settings),
         *gathered("network", lambda: network(offline=offline)),
         *gathered("store", lambda: store(data_dir(), verify=verify, progress=progress)),
         *gathered("passes", lambda: passes(data_dir())),
     ]
+
+
+def _power() -> str:
+    """Return the setting; the usual one where the settings cannot be read, of which another section tells."""
+    try:
+        return str(resolve({})["power"].value)
+    except UsageError:
+        return LoadOptions().power

@@ -4,16 +4,21 @@ import platform
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from localspec import __version__
 from localspec.diagnosis.fact import Fact
 from localspec.llama.build import Build
+from localspec.llama.chosen import chosen
 from localspec.llama.devices import Device
 from localspec.llama.spare_cores import GIVES_WAY, taken_by_others
+from localspec.power.throttle import pace, usual_threads
 from localspec.resources import default_threads, free_ram_bytes
+from localspec.setup.decision import Wish, decide
+from localspec.setup.gpus import Found
 from localspec.storage.files import size_text
+from localspec.storage.paths import shown
 from localspec.toolbox.command import confinement
 
 _INTERESTING = ("avx", "avx2", "avx512f", "avx512_vnni", "avx512_bf16", "amx_int8", "f16c", "fma")
@@ -32,8 +37,13 @@ def software(build: Build) -> Iterator[Fact]:
     yield Fact("software", "run_command", told, "ok" if holds else "note")
 
 
-def hardware(devices: list[Device]) -> Iterator[Fact]:
-    """Yield CPU, memory and devices."""
+def hardware(devices: list[Device], power: str) -> Iterator[Fact]:
+    """Yield CPU, memory and devices.
+
+    Args:
+        devices: of this build of llama.cpp.
+        power: the option's value.
+    """
     yield Fact("hardware", "CPU", platform.processor() or platform.machine())
     yield Fact("hardware", "CPU features", ", ".join(cpu_features()) or "unknown")
     yield Fact(
@@ -45,6 +55,7 @@ def hardware(devices: list[Device]) -> Iterator[Fact]:
     if others is not None and others[0] >= GIVES_WAY:
         told = f"using {others[0]:.1f} of {others[1]} cores; expect slower answers"
         yield Fact("hardware", "other programs", told, "note")
+    yield Fact("hardware", "power", _power(power))
     free = free_ram_bytes()
     if free is None:
         yield Fact("hardware", "free RAM", "unknown: localspec cannot plan for memory", "note")
@@ -55,6 +66,33 @@ def hardware(devices: list[Device]) -> Iterator[Fact]:
         if device.is_gpu:
             text += f", {size_text(device.free_bytes)} of {size_text(device.total_bytes)} free"
         yield Fact("hardware", f"device {device.name}", text)
+
+
+def gpu_build(build: Build, found: Sequence[Found]) -> Iterator[Fact]:
+    """Yield which GPUs are there, which build is used, and what `localspec setup` would do."""
+    for each in found:
+        if each.gpus:
+            software = " (computes on the CPU)" if each.software else ""
+            yield Fact("GPU build", each.backend, f"{', '.join(each.gpus)}{software}")
+    beside = chosen()
+    if beside is not None and beside != build.folder:
+        told = f"{shown(beside)} is not used: it does not load, or is of another version; run localspec setup"
+        yield Fact("GPU build", "chosen", told, "warning")
+    elif beside is not None:
+        yield Fact("GPU build", "chosen", shown(beside))
+    decision = decide(found, build.backends, Wish(), beside=beside is not None)
+    if decision.backend is None:
+        yield Fact("GPU build", "setup", decision.reason)
+    else:
+        first = f"first install {' and '.join(decision.lacks)}; then " if decision.lacks else ""
+        advice = f"{decision.reason} is not used: {first}run localspec setup"
+        yield Fact("GPU build", "setup", advice, "note")
+
+
+def _power(power: str) -> str:
+    threads = usual_threads(power)
+    quiet = f", {threads} of {default_threads()} threads" if power == "quiet" else ""
+    return f"{power}{quiet}: {pace(power).words(threads) or 'nothing gives way'}"
 
 
 def cpu_features(cpuinfo: Path = Path("/proc/cpuinfo")) -> list[str]:

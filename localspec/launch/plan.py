@@ -24,6 +24,7 @@ from localspec.models.registry import Registry, load_registry
 from localspec.models.store import Store
 from localspec.models.transfer import Progress
 from localspec.options import LaunchOptions, LoadOptions
+from localspec.power.throttle import Throttle, pace
 from localspec.storage.paths import data_dir
 
 
@@ -321,6 +322,13 @@ def _fitted(plan: LoadPlan, headers: list[GgufHeader]) -> LoadPlan:
     if fit is None:
         return plan
     options = plan.options
+    # Where layers are decides how sums round.
+    gives_way = Throttle() if plan.exact else pace(options.power).now()
+    if options.gpu_layers is None and fit.target_layers and gives_way.gpu_layers < 1:
+        layers = int(gives_way.gpu_layers * fit.target_layers)
+        note = f"{gives_way.reason}: {layers} layers on the GPU, where {fit.target_layers} would fit; --power fast takes all"
+        options = replace(options, gpu_layers=native_count(layers))
+        return _fitted(replace(plan, options=options, notes=(*plan.notes, note)), headers)
     if fit.shrunk:
         options = replace(options, n_ctx=fit.n_ctx)
     draft_gpu_layers = None

@@ -19,11 +19,13 @@ class Build:
         version: of llama-cpp-python, which carries it.
         backends: such as CPU, CUDA or Metal.
         features: of every backend, as it tells them: `CPU: AVX2 = 1`.
+        folder: where its package is.
     """
 
     version: str
     backends: tuple[str, ...]
     features: tuple[str, ...]
+    folder: Path
 
 
 def build() -> Build:
@@ -35,7 +37,8 @@ def build() -> Build:
     backends = tuple(name(get(index)).decode() for index in range(count()))
     features = native.llama_print_system_info().decode(errors="replace")
     parts = (part.strip() for part in features.split("|"))
-    return Build(_version(), backends, tuple(part for part in parts if part))
+    told = tuple(part for part in parts if part)
+    return Build(_version(), backends, told, Path(native.__file__).parents[1])
 
 
 def _version() -> str:

@@ -4,11 +4,16 @@ That package imports chat formats, a cache with a database and more, of which no
 first token would wait 25 ms.
 """
 
+import os
 import sys
 from importlib import import_module
+from importlib.machinery import ModuleSpec, PathFinder
 from importlib.util import find_spec, module_from_spec
+from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING
+
+from localspec.llama.chosen import BUILD_VARIABLE, chosen
 
 __all__ = ["native"]
 
@@ -16,16 +21,46 @@ _PACKAGE = "llama_cpp"
 
 
 def _module() -> ModuleType:
-    """Import it in a package that was not started; whoever imports that later starts it as usual."""
-    name = f"{_PACKAGE}.{_PACKAGE}"
-    spec = None if _PACKAGE in sys.modules else find_spec(_PACKAGE)
-    if spec is None:
-        return import_module(name)
-    sys.modules[_PACKAGE] = module_from_spec(spec)
+    """Import it from the build that was chosen, or else from the environment's own."""
+    own = None if _PACKAGE in sys.modules else find_spec(_PACKAGE)
+    if own is None:
+        return import_module(f"{_PACKAGE}.{_PACKAGE}")
+    folder = chosen()
+    other = None if folder is None else PathFinder.find_spec(_PACKAGE, [str(folder)])
+    if other is None or not _same_version(other, own):
+        return _imported(own)
     try:
-        return import_module(name)
+        return _imported(other)
+    except (ImportError, OSError, RuntimeError):  # its driver is gone, for example
+        if os.environ.get(BUILD_VARIABLE):
+            raise
+        for name in [each for each in sys.modules if each.startswith(f"{_PACKAGE}.")]:
+            del sys.modules[name]
+        return _imported(own)
+
+
+def _imported(spec: ModuleSpec) -> ModuleType:
+    """Import it in a package that was not started; whoever imports that later starts it as usual."""
+    sys.modules[_PACKAGE] = module_from_spec(spec)
+    cuda = _file(spec).with_name("lib") / "libggml-cuda.so"
+    try:
+        if cuda.exists():
+            from localspec.llama.cuda_libraries import preload  # noqa: PLC0415 - few builds need it
+
+            preload(cuda)
+        return import_module(f"{_PACKAGE}.{_PACKAGE}")
     finally:
         del sys.modules[_PACKAGE]
+
+
+def _same_version(one: ModuleSpec, other: ModuleSpec) -> bool:
+    """Compare what the packages say of themselves, which is little more than their version: its structs are an ABI."""
+    return _file(one).read_bytes() == _file(other).read_bytes()
+
+
+def _file(spec: ModuleSpec) -> Path:
+    assert spec.origin is not None, "a package has a file"  # noqa: S101
+    return Path(spec.origin)
 
 
 if TYPE_CHECKING:

@@ -23,7 +23,8 @@ from localspec.llama.model import LlamaModel
 from localspec.llama.native import native
 from localspec.llama.spare_cores import SpareCores
 from localspec.options import KV_TYPES, LoadOptions
-from localspec.resources import default_threads, free_ram_bytes
+from localspec.power.throttle import pace, usual_threads
+from localspec.resources import free_ram_bytes
 
 if TYPE_CHECKING:
     from localspec.llama.cut_head import CutHead
@@ -79,10 +80,11 @@ class NativeContext:
     ) -> None:
         clear_log()
         self.model = model
-        self._threads = options.threads or default_threads()
+        self._threads = options.threads or usual_threads(options.power)
         # Every pass of more than one token runs on these, so verification does.
         self._threads_batch = options.threads_batch or self._threads
-        self._spare = SpareCores(max(self._threads, self._threads_batch))
+        most = max(self._threads, self._threads_batch)
+        self._spare = SpareCores(most, keeps=pace(options.power).threads_of)
         self._gives_way = not (model.on_gpu or options.rounds_by_threads)
         self._cancel = cancel
         self._n_sequences = n_sequences

@@ -99,6 +99,7 @@ class SpareCores:
         wanted: threads that passes have when nobody else is busy.
         look: tells what has been used; None where nothing is known, and then nothing changes.
         pause: waits for some seconds.
+        keeps: returns how many of the wanted threads passes keep on battery and in heat.
 
     Attributes:
         gave_way: whether a pass ever had fewer than `wanted`.
@@ -109,8 +110,10 @@ class SpareCores:
         wanted: int,
         look: Callable[[], CoreUsage | None] = usage,
         pause: Callable[[float], None] = time.sleep,
+        keeps: Callable[[int], int] = lambda wanted: wanted,
     ) -> None:
         self._wanted = wanted
+        self._keeps = keeps
         self._look = look
         self._pause = pause
         self._before: CoreUsage | None = None
@@ -130,8 +133,9 @@ class SpareCores:
             self._begin()
         elif self._before is not None and now_s - self._before.at_s >= _LOOK_EVERY_S:
             self._go_on(self._before)
-        self.gave_way |= self._threads < self._wanted
-        return self._threads
+        threads = min(self._threads, self._keeps(self._wanted))
+        self.gave_way |= threads < self._wanted
+        return threads
 
     def done(self, now_s: float) -> None:
         """Take in that a pass has ended."""

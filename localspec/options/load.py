@@ -10,6 +10,8 @@ KV_TYPES = {"f32": 0, "f16": 1, "q8_0": 8, "bf16": 30}
 _MOST_SNAPSHOTS = 7
 """What passes of eight tokens need, beyond which kernels change on GPUs; each takes as much memory as the state."""
 
+POWERS = ("quiet", "balanced", "fast")
+
 LOAD_MODES = {"copy": 0, "mmap": 1, "mlock": 2, "direct": 4}
 """llama.cpp's `load_mode` by our name for it."""
 
@@ -34,6 +36,7 @@ class LoadOptions:
         n_batch: most tokens in one native call; prefill is cut into chunks of it. None takes 128
             on a CPU, where wider chunks cost memory and gain nothing, and 512 with a GPU.
         max_rows: most rows of logits that one pass may ask for.
+        power: what gives way on battery and in heat; see `localspec.power.throttle`.
 
     Raises:
         UsageError: a value is of the wrong type, or out of its range.
@@ -105,6 +108,15 @@ class LoadOptions:
     load_mode: str | None = declared(None, Option(choices=tuple(LOAD_MODES)))
     n_batch: int | None = declared(None, Option(least=1, most=1 << 16))
     max_rows: int = declared(16, Option(least=1, most=1 << 12))
+    power: str = declared(
+        "balanced",
+        Option(
+            "What gives way on battery and in heat, never the text: quiet halves the threads, too.",
+            group="device",
+            key=True,
+            choices=POWERS,
+        ),
+    )
 
     def __post_init__(self) -> None:
         check(self)

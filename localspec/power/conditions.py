@@ -1,7 +1,6 @@
-"""Conditions: what the machine takes from the server: on battery, in heat, and beside other programs.
+"""Conditions: what the machine takes from this program: on battery, in heat, and beside other programs.
 
-Reads /sys and /proc, which tell nothing on other systems than Linux; then nothing is said. How fast passes are, and so how far
-drafts pay, is measured by the engine all the time: this only says why.
+Reads /sys and /proc, which tell nothing on other systems than Linux; then nothing is said.
 """
 
 import os
@@ -22,7 +21,7 @@ _PLUGGED_IN = ("Mains", "USB")
 
 @dataclass(frozen=True, slots=True)
 class Conditions:
-    """What is taken from the server.
+    """What is taken from this program.
 
     Args:
         battery: percent that is left, on battery; None where it is plugged in, or has none.
@@ -77,7 +76,7 @@ class Watch:
     """Looks at the machine, at most once a second.
 
     Args:
-        pids: the processes that are the server.
+        pids: the processes that are this program.
         root: where `proc` and `sys` are.
         clock: seconds, monotonic.
     """
@@ -95,7 +94,7 @@ class Watch:
         self._last = self._seen(self._before)
 
     def look(self) -> Conditions:
-        """Return what is taken from the server now."""
+        """Return what is taken from this program now."""
         if self._clock() - self._before.at_s >= _LOOK_EVERY_S:
             now = self._sample()
             self._last, self._before = self._seen(now), now

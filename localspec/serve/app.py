@@ -12,9 +12,9 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from localspec.errors import LocalspecError
+from localspec.power.conditions import Conditions
 from localspec.serve import anthropic, llama_server, openai, responses
 from localspec.serve.answering import Service
-from localspec.serve.conditions import Conditions
 from localspec.serve.http import Guard, Guarded, error_of, told
 from localspec.serve.metrics import CONTENT_TYPE, Metrics
 

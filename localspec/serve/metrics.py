@@ -9,7 +9,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, gene
 from localspec.chat.events import Reply, RoundDone, Started, Text
 from localspec.engine.ask import Ask
 from localspec.engine.protocol import EngineDied, Failed, Notice, Question, ReplyDone, ReplyEvents
-from localspec.serve.conditions import Conditions
+from localspec.power.conditions import Conditions
 from localspec.telemetry.workload import workload_of
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"

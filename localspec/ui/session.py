@@ -108,6 +108,16 @@ class Session:
         return self.asking.busy
 
     @property
+    def gives_way(self) -> str:
+        """What gives way on battery and in heat, in a few words; empty where nothing does."""
+        # The first frame does not wait for it.
+        from localspec.power.throttle import pace, usual_threads  # noqa: PLC0415
+
+        load = self.models.usual.load
+        found = pace(load.power).now()
+        return found.words(load.threads or usual_threads(load.power)) if found.reason else ""
+
+    @property
     def named(self) -> bool:
         """Whether the user, or the conversation that was resumed, names what `start` loads."""
         return bool(self._resumed or name_of(self.models.usual))

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from localspec.serve.conditions import Conditions, Watch
+from localspec.power.conditions import Conditions, Watch
 from tests.serve.serving import served
 
 POWER, ZONE = "sys/class/power_supply", "sys/class/thermal/thermal_zone0"

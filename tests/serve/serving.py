@@ -16,11 +16,11 @@ from localspec.calls.policy import CallPolicy
 from localspec.engine.client import EngineClient
 from localspec.engine.protocol import Question
 from localspec.options import LaunchOptions, ReplyOptions, SamplingParams
+from localspec.power.conditions import Conditions
 from localspec.serve.answering import Service
 from localspec.serve.app import application
 from localspec.serve.backend import Backend
 from localspec.serve.catalogue import Catalogue
-from localspec.serve.conditions import Conditions
 from localspec.serve.connection import Bounded
 from localspec.serve.http import Guard
 from localspec.serve.metrics import Metrics

@@ -12,7 +12,7 @@ from localspec.decoding.stats import AcceptanceStats
 from localspec.engine.ask import Ask
 from localspec.engine.protocol import EngineDied, Failed, ReplyDone, ReplyEvents
 from localspec.messages import Infill, Message
-from localspec.serve.conditions import Conditions
+from localspec.power.conditions import Conditions
 from localspec.serve.http import Guard
 from localspec.serve.metrics import Metrics
 from tests.serve.serving import served

@@ -7,7 +7,7 @@ which is what a policy knows: a plain pass costs its share of the pass of all, a
 adds to that. A draft model's passes are merged, too, so they are cheap if the others draft as well.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from localspec.decoding.choose import Chooser
@@ -178,14 +178,20 @@ class BatchPolicy(AdaptivePolicy):
         slot: which of them this is.
         longest: most tokens of a draft.
         drafters: whoever may propose for it.
+        may_ask: returns whether drafters that ask a model for passes may draft now.
     """
 
     _merges = True
 
     def __init__(
-        self, batch: BatchWidths, slot: int, longest: int, drafters: Sequence[Drafter]
+        self,
+        batch: BatchWidths,
+        slot: int,
+        longest: int,
+        drafters: Sequence[Drafter],
+        may_ask: Callable[[], bool] = lambda: True,
     ) -> None:
-        super().__init__(batch.target, longest, drafters)
+        super().__init__(batch.target, longest, drafters, may_ask=may_ask)
         self._batch = batch
         self._slot = slot
 

@@ -1,0 +1,40 @@
+"""Backends that llama.cpp can be built for: CMake's options, what the library calls them, and what a build needs."""
+
+from dataclasses import dataclass
+
+CPU = "cpu"
+
+
+@dataclass(frozen=True, slots=True)
+class Backend:
+    """One kind of GPU, or none.
+
+    Args:
+        name: what `--for` takes.
+        title: as people call it.
+        option: of CMake.
+        called: what a build that has it calls it, in small letters.
+        core_minutes: what compiling takes on one core.
+        measured: whether anybody measured that.
+    """
+
+    name: str
+    title: str
+    option: str
+    called: frozenset[str]
+    core_minutes: int
+    measured: bool = False
+
+
+# In the order of preference where a machine has several.
+BACKENDS = {
+    each.name: each
+    for each in (
+        Backend("cuda", "CUDA", "-DGGML_CUDA=ON", frozenset({"cuda"}), 60),
+        Backend("metal", "Metal", "-DGGML_METAL=ON", frozenset({"metal", "mtl"}), 8),
+        Backend("rocm", "ROCm", "-DGGML_HIP=ON", frozenset({"rocm", "hip"}), 60),
+        Backend("vulkan", "Vulkan", "-DGGML_VULKAN=ON", frozenset({"vulkan"}), 20),
+        Backend(CPU, "the CPU", "", frozenset({"cpu"}), 6, measured=True),
+    )
+}
+RPC_OPTION, RPC = "-DGGML_RPC=ON", "rpc"

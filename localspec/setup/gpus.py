@@ -1,0 +1,143 @@
+"""Gpus: what of GPUs, their drivers and their compilers is on this machine."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+_ROOT = Path("/")
+_CUDA_PLACES = ("usr/local/cuda/bin/nvcc", "opt/cuda/bin/nvcc")
+_VULKAN_HEADERS = ("usr/include/vulkan/vulkan.h", "usr/local/include/vulkan/vulkan.h")
+_SPIRV_HEADERS = ("usr/include/spirv", "usr/local/include/spirv")
+_WAIT_S = 10.0
+
+Which = Callable[[str], str | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What of one backend is here.
+
+    Args:
+        backend: its name.
+        gpus: what the driver calls them; without any, a build would have nothing to compute on.
+        lacks: what a build needs and is not here, with a word on where it comes from.
+        software: whether what there is computes on the CPU.
+        variables: that a build needs.
+    """
+
+    backend: str
+    gpus: tuple[str, ...] = ()
+    lacks: tuple[str, ...] = ()
+    software: bool = False
+    variables: tuple[tuple[str, str], ...] = ()
+
+
+def find(
+    which: Which = shutil.which, root: Path = _ROOT, platform: str = sys.platform
+) -> tuple[Found, ...]:
+    """Look for the GPUs of this machine, and for what a build for each takes.
+
+    Args:
+        which: finds a program.
+        root: where `proc`, `sys` and `usr` are.
+        platform: as `sys.platform`.
+    """
+    compilers = tuple(_compilers(which))
+    if platform == "darwin":
+        return (Found("metal", ("Metal",), compilers), Found("cpu", lacks=compilers))
+    return (
+        _cuda(which, root, compilers),
+        _rocm(which, root, compilers),
+        _vulkan(which, root, compilers),
+        Found("cpu", lacks=compilers),
+    )
+
+
+def _compilers(which: Which) -> Iterator[str]:
+    for named, names in (("CC", ("cc", "gcc", "clang")), ("CXX", ("c++", "g++", "clang++"))):
+        if named not in os.environ and not any(which(each) for each in names):
+            yield f"{names[0]} (a compiler: docs/troubleshooting.md says where from)"
+
+
+def _cuda(which: Which, root: Path, compilers: tuple[str, ...]) -> Found:
+    lacks, variables = compilers, tuple[tuple[str, str], ...]()
+    if which("nvcc") is None:
+        elsewhere = [root / each for each in _CUDA_PLACES if (root / each).is_file()]
+        if elsewhere:
+            variables = (("CUDACXX", str(elsewhere[0])),)
+        else:
+            lacks += ("nvcc (the CUDA toolkit)",)
+    return Found("cuda", _nvidia(which, root), lacks, variables=variables)
+
+
+def _nvidia(which: Which, root: Path) -> tuple[str, ...]:
+    """Return NVIDIA's GPUs as its own program tells, or else the driver."""
+    program = which("nvidia-smi")
+    if program is not None:
+        query = "--query-gpu=name,memory.total,driver_version"
+        told = _output([program, query, "--format=csv,noheader"])
+        if told.strip():
+            return tuple(told.strip().splitlines())
+    found = []
+    for file in sorted((root / "proc/driver/nvidia/gpus").glob("*/information")):
+        lines = [line.partition(":") for line in _text(file).splitlines()]
+        found += [value.strip() for name, _, value in lines if name == "Model"]
+    return tuple(found)
+
+
+def _rocm(which: Which, root: Path, compilers: tuple[str, ...]) -> Found:
+    """Look for AMD's GPUs among the nodes of its driver, of which those of CPUs have no id."""
+    nodes = sorted((root / "sys/class/kfd/kfd/topology/nodes").glob("*"))
+    gpus = [
+        _text(each / "name").strip() or f"node {each.name}"
+        for each in nodes
+        if _text(each / "gpu_id").strip() not in {"", "0"}
+    ]
+    hipcc = which("hipcc") or which("/opt/rocm/bin/hipcc")
+    lacks = compilers if hipcc else (*compilers, "hipcc (ROCm's compiler)")
+    return Found("rocm", tuple(gpus), lacks)
+
+
+def _vulkan(which: Which, root: Path, compilers: tuple[str, ...]) -> Found:
+    devices = _vulkan_devices()
+    gpus = tuple(name for name, is_gpu in devices if is_gpu)
+    lacks = list(compilers)
+    if which("glslc") is None:
+        lacks.append("glslc (shaderc, or the Vulkan SDK)")
+    if "VULKAN_SDK" not in os.environ:
+        for name, places in (("libvulkan-dev", _VULKAN_HEADERS), ("spirv-headers", _SPIRV_HEADERS)):
+            if not any((root / each).exists() for each in places):
+                lacks.append(f"{name} (headers)")
+    software = not gpus and bool(devices)
+    names = gpus or tuple(name for name, _ in devices)
+    # llama.cpp passes over what is no GPU, unless it is named.
+    variables = (("GGML_VK_VISIBLE_DEVICES", "0"),) if software else ()
+    return Found("vulkan", names, tuple(lacks), software, variables)
+
+
+def _vulkan_devices() -> list[tuple[str, bool]]:
+    told = _output([sys.executable, "-P", "-m", "localspec.setup.vulkan"])
+    return [(str(name), bool(is_gpu)) for name, is_gpu in json.loads(told)] if told else []
+
+
+def _output(command: list[str]) -> str:
+    """Return what a program prints; nothing if it fails."""
+    try:
+        done = subprocess.run(  # noqa: S603 - a fixed command
+            command, capture_output=True, text=True, timeout=_WAIT_S, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return done.stdout if done.returncode == 0 else ""
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text()
+    except OSError:
+        return ""

@@ -1,0 +1,65 @@
+"""`localspec setup`: what it says and asks before it does anything."""
+
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from localspec.cli.setup import setup
+from localspec.llama.chosen import builds_dir
+from localspec.setup import gpus
+from localspec.setup.gpus import Found
+from tests.cli.command import localspec
+
+NOTHING = (Found("cuda", lacks=("nvcc (the CUDA toolkit)",)), Found("cpu"))
+
+
+@pytest.fixture
+def bare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An environment of its own on a machine without a GPU."""
+    monkeypatch.setattr(sys, "prefix", str(tmp_path))
+    monkeypatch.setattr(gpus, "find", lambda: NOTHING)
+    monkeypatch.delenv("CMAKE_ARGS", raising=False)
+
+
+def said(*arguments: str) -> tuple[object, str]:
+    result = CliRunner().invoke(setup, arguments, standalone_mode=False)
+    return result.return_value if result.exception is None else result.exception, result.output
+
+
+@pytest.mark.usefixtures("bare")
+def test_without_a_gpu_it_says_so_and_changes_nothing() -> None:
+    assert said() == (0, "no GPU was found: the CPU is used, and nothing changes\n")
+    assert not builds_dir().exists()
+
+
+@pytest.mark.usefixtures("bare")
+def test_dry_run_prints_the_commands_and_what_is_missing() -> None:
+    code, told = said("--dry-run", "--for", "cuda", "--rpc")
+    title, missing, *commands = told.splitlines()
+    assert (code, title, missing) == (0, "CUDA", "first install nvcc (the CUDA toolkit)")
+    assert len(commands) == 3
+    assert "CMAKE_ARGS='-DGGML_CUDA=ON -DGGML_RPC=ON'" in commands[0]
+    assert not builds_dir().exists()
+
+
+@pytest.mark.usefixtures("bare")
+def test_what_is_missing_is_told_before_anything_is_made() -> None:
+    error, _ = said("--for", "cuda", "--yes")
+    assert str(error) == "CUDA: install nvcc (the CUDA toolkit), then run localspec setup again"
+    assert not builds_dir().exists()
+
+
+def test_nobody_is_asked_where_nobody_can_answer() -> None:
+    done = localspec("setup", "--for", "cpu", "--rebuild")
+    assert (done.code, done.err) == (
+        2,
+        "localspec: there is nobody to ask: give --yes to go on\n",
+    )
+    assert "the build in use stays until the new one works" in done.out
+
+
+def test_a_build_that_is_there_is_left_alone() -> None:
+    done = localspec("setup", "--for", "cpu")
+    assert (done.code, done.out) == (0, "the CPU is built in: nothing is to be done\n")

@@ -1,0 +1,38 @@
+"""Libraries of the `nvidia-*` wheels, with ones made here instead."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+_SCRIPT = """
+import ctypes, sys
+from pathlib import Path
+from localspec.llama.cuda_libraries import preload
+backend, *search = map(str, sys.argv[1:])
+print(len(preload(Path(backend), search)))
+print(ctypes.CDLL(backend).answer())
+"""
+
+
+def library(path: Path, source: str, *needs: Path) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    code = path.with_suffix(".c")
+    code.write_text(source)
+    command = ["cc", "-shared", "-fPIC", f"-Wl,-soname,{path.name}", "-o", str(path), str(code)]
+    subprocess.run([*command, *map(str, needs)], check=True)
+    return path
+
+
+def loaded(backend: Path, *search: Path) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-c", _SCRIPT, *map(str, (backend, *search))]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def test_what_wheels_bring_is_found_in_the_version_that_the_build_names(tmp_path: Path) -> None:
+    site = tmp_path / "site"
+    needed = library(site / "nvidia/cuda_runtime/lib/libcudart.so.12", "int f(void) { return 7; }")
+    library(site / "nvidia/cu13/lib/libcudart.so.13", "int f(void) { return 8; }")
+    source = "int f(void); int answer(void) { return f(); }"
+    backend = library(tmp_path / "libggml-cuda.so", source, needed)
+    assert "libcudart.so.12" in loaded(backend, tmp_path).stderr
+    assert loaded(backend, tmp_path, site).stdout.split() == ["1", "7"]

@@ -1,0 +1,77 @@
+"""What setup will do, by what was found and what was asked for."""
+
+import pytest
+
+from localspec.errors import LocalspecError, UsageError
+from localspec.setup.decision import Decision, Wish, decide, require_ready
+from localspec.setup.gpus import Found
+
+BARE = (Found("cuda", lacks=("nvcc",)), Found("rocm"), Found("vulkan"), Found("cpu"))
+CARD = (Found("cuda", ("Card",)), *BARE[1:])
+
+
+def decided(
+    found: tuple[Found, ...], *built_in: str, beside: bool = False, **wish: object
+) -> Decision:
+    return decide(found, built_in or ("CPU",), Wish(**wish), beside=beside)  # type: ignore[arg-type]
+
+
+def test_without_a_gpu_nothing_changes() -> None:
+    decision = decided(BARE)
+    assert decision.backend is None
+    assert decision.reason == "no GPU was found: the CPU is used, and nothing changes"
+
+
+def test_software_is_no_gpu_unless_it_is_asked_for() -> None:
+    found = (*BARE[:2], Found("vulkan", ("llvmpipe",), software=True), BARE[3])
+    assert decided(found).reason.startswith("no GPU was found (llvmpipe computes on the CPU)")
+    assert decided(found, backend="vulkan").options == ("-DGGML_VULKAN=ON",)
+
+
+def test_the_gpu_that_is_there_is_built_for() -> None:
+    decision = decided(CARD)
+    assert (decision.options, decision.gpus, decision.lacks) == (("-DGGML_CUDA=ON",), ("Card",), ())
+
+
+def test_what_can_be_built_at_once_goes_before_what_needs_a_compiler_first() -> None:
+    found = (Found("cuda", ("Card",), ("nvcc",)), BARE[1], Found("vulkan", ("Card",)), BARE[3])
+    assert decided(found).options == ("-DGGML_VULKAN=ON",)
+    lacking = (found[0], *BARE[1:])
+    with pytest.raises(LocalspecError, match=r"CUDA \(Card\): install nvcc, then run"):
+        require_ready(decided(lacking))
+    # Somebody else has compiled a wheel.
+    require_ready(decided(lacking, wheels="https://wheels.example"))
+
+
+@pytest.mark.parametrize("called", ["CUDA", "cuda"])
+def test_what_is_built_in_is_left_alone(called: str) -> None:
+    decision = decided(CARD, called, "CPU")
+    assert (decision.backend, decision.reason) == (
+        None,
+        "CUDA (Card) is built in: nothing is to be done",
+    )
+    assert decided(CARD, called, "CPU", rebuild=True).backend is not None
+
+
+def test_rpc_is_added_and_not_lost() -> None:
+    both = ("-DGGML_CUDA=ON", "-DGGML_RPC=ON")
+    assert decided(CARD, "CPU", rpc=True).options == both
+    assert decided(CARD, "CPU", "RPC").options == both
+    assert decided(CARD, "CUDA", "CPU", rpc=True).options == both
+    assert decided(CARD, "CUDA", "RPC", rpc=True).backend is None
+    assert decided(BARE, "CPU", rpc=True).options == ("-DGGML_RPC=ON",)
+
+
+def test_the_cpu_goes_back_to_the_build_that_came_with_the_environment() -> None:
+    assert decided(CARD, "CUDA", "CPU", beside=True, backend="cpu").to_own
+    assert decided(CARD, "CPU", backend="cpu").backend is None
+
+
+def test_another_systems_backend_is_refused() -> None:
+    with pytest.raises(UsageError, match="--for metal is for another system: choose one of cuda"):
+        decided(BARE, backend="metal")
+
+
+def test_how_long_it_takes_is_said_to_be_a_guess_where_it_is_one() -> None:
+    assert decided(CARD).minutes(8).endswith("(a guess: nobody has measured it)")
+    assert decided(BARE, rpc=True).minutes(2) == "about 3 minutes on 2 cores"

@@ -1,0 +1,89 @@
+"""What of GPUs is found, on made-up trees and with made-up programs."""
+
+from pathlib import Path
+
+import pytest
+
+from localspec.setup import gpus
+from localspec.setup.gpus import Found, find
+
+TOOLS = {"cc": "/bin/cc", "c++": "/bin/c++"}
+
+
+@pytest.fixture(autouse=True)
+def no_vulkan(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("CC", "CXX", "VULKAN_SDK"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(gpus, "_vulkan_devices", list)
+
+
+def found(backend: str, root: Path, **programs: str) -> Found:
+    every = find({**TOOLS, **programs}.get, root, "linux")
+    return next(each for each in every if each.backend == backend)
+
+
+def test_on_a_bare_machine_there_is_none(tmp_path: Path) -> None:
+    assert [each.gpus for each in find(TOOLS.get, tmp_path, "linux")] == [()] * 4
+    assert found("cpu", tmp_path).lacks == ()
+    assert [each[:3] for each in find({}.get, tmp_path, "linux")[-1].lacks] == ["cc ", "c++"]
+
+
+def test_a_mac_has_metal(tmp_path: Path) -> None:
+    metal, cpu = find(TOOLS.get, tmp_path, "darwin")
+    assert (metal.backend, metal.gpus, metal.lacks) == ("metal", ("Metal",), ())
+    assert cpu.backend == "cpu"
+
+
+def test_nvidias_program_is_asked_and_else_its_driver(tmp_path: Path) -> None:
+    smi = tmp_path / "nvidia-smi"
+    smi.write_text("#!/bin/sh\nprintf 'Card A, 8 GB, 1.0\\nCard B, 9 GB, 1.0\\n'\n")
+    smi.chmod(0o755)
+    cuda = found("cuda", tmp_path, nvcc="/x/nvcc", **{"nvidia-smi": str(smi)})
+    assert (cuda.gpus, cuda.lacks) == (("Card A, 8 GB, 1.0", "Card B, 9 GB, 1.0"), ())
+    smi.write_text("#!/bin/sh\necho no driver; exit 9\n")
+    assert found("cuda", tmp_path, **{"nvidia-smi": str(smi)}).gpus == ()
+    told = tmp_path / "proc/driver/nvidia/gpus/0000:01:00.0/information"
+    told.parent.mkdir(parents=True)
+    told.write_text("Model: \t\t Card C\nIRQ:   7\n")
+    assert found("cuda", tmp_path, **{"nvidia-smi": str(smi)}).gpus == ("Card C",)
+
+
+def test_a_compiler_off_the_path_is_named_to_the_build(tmp_path: Path) -> None:
+    assert found("cuda", tmp_path).lacks == ("nvcc (the CUDA toolkit)",)
+    nvcc = tmp_path / "usr/local/cuda/bin/nvcc"
+    nvcc.parent.mkdir(parents=True)
+    nvcc.touch()
+    cuda = found("cuda", tmp_path)
+    assert (cuda.lacks, cuda.variables) == ((), (("CUDACXX", str(nvcc)),))
+
+
+def test_nodes_of_amds_driver_without_an_id_are_cpus(tmp_path: Path) -> None:
+    for number, (gpu_id, name) in enumerate([("0", ""), ("4711", "gfx1100")]):
+        node = tmp_path / f"sys/class/kfd/kfd/topology/nodes/{number}"
+        node.mkdir(parents=True)
+        (node / "gpu_id").write_text(f"{gpu_id}\n")
+        (node / "name").write_text(f"{name}\n")
+    assert found("rocm", tmp_path).gpus == ("gfx1100",)
+    assert found("rocm", tmp_path).lacks == ("hipcc (ROCm's compiler)",)
+    assert found("rocm", tmp_path, hipcc="/x/hipcc").lacks == ()
+
+
+def test_vulkan_needs_headers_and_a_compiler_of_shaders(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    devices = [("llvmpipe", False), ("Iris", True)]
+    monkeypatch.setattr(gpus, "_vulkan_devices", lambda: devices)
+    vulkan = found("vulkan", tmp_path)
+    assert (vulkan.gpus, vulkan.software) == (("Iris",), False)
+    assert [each.split()[0] for each in vulkan.lacks] == ["glslc", "libvulkan-dev", "spirv-headers"]
+    monkeypatch.setenv("VULKAN_SDK", "/sdk")
+    assert found("vulkan", tmp_path, glslc="/x/glslc").lacks == ()
+
+
+def test_software_that_computes_on_the_cpu_is_told_apart(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gpus, "_vulkan_devices", lambda: [("llvmpipe", False)])
+    vulkan = found("vulkan", tmp_path)
+    assert (vulkan.gpus, vulkan.software) == (("llvmpipe",), True)
+    assert dict(vulkan.variables) == {"GGML_VK_VISIBLE_DEVICES": "0"}

@@ -1,0 +1,290 @@
+"""Making a build beside the one in use, trying it, and what is left when that fails."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tarfile
+import time
+from io import BytesIO
+from pathlib import Path
+
+import pytest
+
+from localspec.errors import LocalspecError
+from localspec.llama.chosen import BUILD_VARIABLE, builds_dir, choose, chosen
+from localspec.llama.native import native
+from localspec.setup import steps as module
+from localspec.setup.backends import BACKENDS
+from localspec.setup.decision import Decision
+from localspec.setup.steps import Step, Trial, install, steps, tried
+
+CPU = Decision("the CPU", BACKENDS["cpu"], ("-DGGML_RPC=OFF",))
+CUDA = Decision("CUDA (Card)", BACKENDS["cuda"], ("-DGGML_CUDA=ON",), ("Card",), {"CUDACXX": "/n"})
+OWN_BUILD = Path(native.__file__).parents[1]
+STAGES = ("compiling", "unpacking", "trying", "switching")
+# An sdist whose compiler copies the build that is in use, and says with what options.
+_BACKEND = """
+import os
+import pathlib
+import zipfile
+
+INFO = "llama_cpp_python-{version}.dist-info"
+META = "Metadata-Version: 2.1\\nName: llama-cpp-python\\nVersion: {version}\\n"
+WHEEL = "Wheel-Version: 1.0\\nGenerator: test\\nRoot-Is-Purelib: true\\nTag: py3-none-any\\n"
+
+
+def prepare_metadata_for_build_wheel(directory, config_settings=None):
+    folder = pathlib.Path(directory, INFO)
+    folder.mkdir()
+    (folder / "METADATA").write_text(META)
+    (folder / "WHEEL").write_text(WHEEL)
+    return INFO
+
+
+def build_wheel(directory, config_settings=None, metadata_directory=None):
+    assert "FAILS" not in os.environ, "error: no such GPU"
+    name = "llama_cpp_python-{version}-py3-none-any.whl"
+    own = pathlib.Path(os.environ["OWN_BUILD"])
+    files = [each for each in (own / "llama_cpp").rglob("*") if each.is_file()]
+    with zipfile.ZipFile(pathlib.Path(directory, name), "w") as wheel:
+        for each in files:
+            if "server" not in each.parts and each.suffix != ".pyc":
+                wheel.write(each, each.relative_to(own))
+        wheel.writestr("llama_cpp/options", os.environ["CMAKE_ARGS"])
+        wheel.writestr("include/ggml.h", "")
+        wheel.writestr(f"{{INFO}}/METADATA", META)
+        wheel.writestr(f"{{INFO}}/WHEEL", WHEEL)
+        wheel.writestr(f"{{INFO}}/RECORD", "")
+    return name
+"""
+_PROJECT = '[build-system]\nrequires = []\nbuild-backend = "backend"\nbackend-path = ["."]\n'
+_COMMAND = """
+import sys
+sys.prefix = sys.argv.pop(1)
+from localspec.__main__ import main
+main()
+"""
+
+
+@pytest.fixture(autouse=True)
+def prefix(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An environment of which nothing but the builds is of interest."""
+    monkeypatch.setattr(sys, "prefix", str(tmp_path / "env"))
+    monkeypatch.delenv("CMAKE_ARGS", raising=False)
+    return tmp_path / "env"
+
+
+@pytest.fixture
+def used(prefix: Path) -> Path:
+    """A build that is in use."""
+    folder = builds_dir() / "before"
+    folder.mkdir(parents=True)
+    (folder / "llama_cpp").symlink_to(OWN_BUILD / "llama_cpp")
+    choose(folder)
+    return folder
+
+
+def prints(**told: object) -> Step:
+    """Return a trial that says what is told."""
+    usual = {"backends": ["CUDA", "CPU"], "devices": ["CUDA0"], "answer": "Paris.", "seconds": 1.0}
+    text = json.dumps({**usual, **told})
+    return Step("trying", (sys.executable, "-c", f"print('noise'); print({text!r})"))
+
+
+def shows(_title: str, _share: float) -> None:
+    pass
+
+
+def test_the_commands_name_this_python_this_version_and_the_options(tmp_path: Path) -> None:
+    compiling, unpacking, trying = steps(CUDA, "1.2.3", tmp_path)
+    assert compiling.command[:5] == (sys.executable, "-P", "-m", "pip", "wheel")
+    assert compiling.command[-1] == "llama-cpp-python==1.2.3"
+    assert "--no-binary" in compiling.command
+    assert compiling.variables["CMAKE_ARGS"] == "-DGGML_CUDA=ON"
+    assert compiling.variables["CUDACXX"] == "/n"
+    assert "--no-index" in unpacking.command
+    assert trying.variables[BUILD_VARIABLE] == str(tmp_path / "site")
+
+
+def test_options_of_the_users_own_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CMAKE_ARGS", "-DCMAKE_CUDA_ARCHITECTURES=75")
+    compiling = steps(CUDA, "1.2.3", tmp_path)[0]
+    assert compiling.variables["CMAKE_ARGS"] == "-DCMAKE_CUDA_ARCHITECTURES=75 -DGGML_CUDA=ON"
+
+
+def test_a_prebuilt_wheel_is_taken_in_the_pinned_version_only(tmp_path: Path) -> None:
+    wish = Decision("CUDA", BACKENDS["cuda"], wheels="https://wheels.example/cuda")
+    fetching = steps(wish, "1.2.3", tmp_path)[0]
+    assert fetching.command[4] == "download"
+    assert fetching.command[-1] == "llama-cpp-python==1.2.3"
+    assert {"--only-binary=:all:", "https://wheels.example/cuda"} <= set(fetching.command)
+
+
+def test_a_trial_tells_what_the_build_is(tmp_path: Path) -> None:
+    trial = tried(prints(), CUDA, tmp_path / "log", shows)
+    assert trial == Trial(("CUDA", "CPU"), ("CUDA0",), "Paris.", 1.0)
+    assert tried(prints(answer=None), CUDA, tmp_path / "log", shows).answer is None
+
+
+@pytest.mark.parametrize(
+    ("told", "problem"),
+    [
+        ({"backends": ["CPU"]}, "has no CUDA, only CPU"),
+        ({"devices": []}, "finds no device where the system has Card"),
+        ({"answer": "@@@@"}, "answers nonsense ('@@@@')"),
+    ],
+)
+def test_a_build_that_is_not_what_it_should_be_is_not_used(
+    told: dict[str, object], problem: str, tmp_path: Path
+) -> None:
+    with pytest.raises(LocalspecError) as raised:
+        tried(prints(**told), CUDA, tmp_path / "log", shows)
+    assert str(raised.value).startswith(f"the new build {problem}: the build in use stays;")
+
+
+def test_a_build_that_crashes_or_hangs_is_not_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    crash = "import os; os.kill(os.getpid(), 11)"
+    with pytest.raises(LocalspecError, match="trying the new build was ended by SIGSEGV"):
+        tried(Step("trying", (sys.executable, "-c", crash)), CUDA, tmp_path / "log", shows)
+    monkeypatch.setattr(module, "_TRIAL_S", 0.2)
+    hangs = Step("trying", ("sh", "-c", "sleep 60 & sleep 60"))
+    with pytest.raises(LocalspecError, match="was ended by SIGKILL"):
+        tried(hangs, CUDA, tmp_path / "log", shows)
+
+
+def test_what_a_compiler_complains_about_is_told(tmp_path: Path) -> None:
+    step = Step("compiling", ("sh", "-c", "echo '[7/80] cc a.c'; echo error: no headers; exit 3"))
+    seen: list[tuple[str, float]] = []
+    with pytest.raises(
+        LocalspecError, match=r"failed \(exit code 3\): error: no headers; the build"
+    ):
+        module._run(step, tmp_path / "log", lambda title, share: seen.append((title, share)))
+    assert seen == [("compiling", 0.0), ("compiling", 7 / 80)]
+    assert "cc a.c" in (tmp_path / "log").read_text()
+
+
+def test_one_runs_at_a_time_and_removes_what_killed_ones_left(used: Path) -> None:
+    left = builds_dir() / ".new-killed"
+    left.mkdir()
+    with module._workplace() as work:
+        assert not left.exists()
+        with pytest.raises(LocalspecError, match="is running already"), module._workplace():
+            pass
+        assert work.is_dir()
+    assert not work.exists()
+    assert chosen() == used
+
+
+def test_an_environment_that_cannot_be_written_to_is_refused(
+    prefix: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prefix.touch()
+    with pytest.raises(LocalspecError, match="cannot be used"), module._workplace():
+        pass
+
+
+def test_copies_of_a_library_take_its_room_once(tmp_path: Path) -> None:
+    library = tmp_path / "llama_cpp" / "lib"
+    library.mkdir(parents=True)
+    (tmp_path / "include").mkdir()
+    for name, content in (
+        ("liba.so", "a"),
+        ("liba.so.0", "a"),
+        ("libb.so", "b"),
+        ("libb.so.1", "B"),
+    ):
+        (library / name).write_text(content)
+    module._slim(tmp_path)
+    assert not (tmp_path / "include").exists()
+    assert (library / "liba.so").samefile(library / "liba.so.0")
+    assert not (library / "libb.so").samefile(library / "libb.so.1")
+
+
+def test_what_is_not_used_any_more_is_removed(used: Path) -> None:
+    later = used.with_name("later")
+    later.mkdir()
+    choose(later)
+    module._prune(later)
+    assert sorted(each.name for each in builds_dir().iterdir()) == ["chosen", "later"]
+
+
+@pytest.fixture
+def sdist(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The only source that pip has."""
+    version = (OWN_BUILD / "llama_cpp" / "__init__.py").read_text().split('"')[1]
+    name, folder = f"llama_cpp_python-{version}", tmp_path / "links"
+    folder.mkdir()
+    files = {
+        "PKG-INFO": f"Metadata-Version: 2.1\nName: llama-cpp-python\nVersion: {version}\n",
+        "pyproject.toml": _PROJECT,
+        "backend.py": _BACKEND.format(version=version),
+    }
+    with tarfile.open(folder / f"{name}.tar.gz", "w:gz") as archive:
+        for file, text in files.items():
+            info = tarfile.TarInfo(f"{name}/{file}")
+            info.size = len(text)
+            archive.addfile(info, BytesIO(text.encode()))
+    for key, value in (("FIND_LINKS", folder), ("NO_INDEX", 1), ("CONFIG_FILE", os.devnull)):
+        monkeypatch.setenv(f"PIP_{key}", str(value))
+    monkeypatch.setenv("OWN_BUILD", str(OWN_BUILD))
+    return version
+
+
+@pytest.mark.slow
+def test_a_build_that_answers_is_used_and_one_that_cannot_be_made_is_not(
+    used: Path, sdist: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FAILS", "1")
+    with pytest.raises(LocalspecError, match="compiling the new build failed"):
+        install(CPU, sdist, shows)
+    assert "error: no such GPU" in (builds_dir() / "setup.log").read_text()
+    assert chosen() == used
+    monkeypatch.delenv("FAILS")
+    with pytest.raises(LocalspecError, match="the new build has no CUDA"):
+        install(CUDA, sdist, shows)
+    assert chosen() == used
+    trial = install(CPU, sdist, shows)
+    assert "CPU" in trial.backends
+    now = chosen()
+    assert now is not None
+    assert (now / "llama_cpp" / "options").read_text() == "-DGGML_RPC=OFF"
+    assert not (now / "include").exists()
+    names = sorted(each.name for each in builds_dir().iterdir())
+    assert names == ["chosen", now.name, "setup.log"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("stage", STAGES)
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
+def test_whatever_ends_it_at_any_stage_a_build_that_works_is_in_use(
+    used: Path, sdist: str, prefix: Path, stage: str, number: signal.Signals
+) -> None:
+    command = [sys.executable, "-c", _COMMAND, str(prefix)]
+    arguments = ["setup", "--for", "cpu", "--rebuild", "--yes"]
+    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE}
+    process = subprocess.Popen([*command, *arguments], text=True, **quiet)  # type: ignore[call-overload]
+    assert process.stderr is not None
+    for line in process.stderr:
+        if line.strip() == f"localspec: {stage}":
+            break
+    # Each stage is met at another moment of it.
+    time.sleep({"compiling": 0.6, "unpacking": 0.4, "trying": 0.3, "switching": 0.0}[stage])
+    process.send_signal(number)
+    process.stderr.close()
+    process.wait(30)
+    script = "import sys; sys.prefix = sys.argv[1]; from localspec.llama.native import native; "
+    script += "print(native.llama_max_devices(), native.__file__)"
+    done = subprocess.run(
+        [sys.executable, "-c", script, str(prefix)], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    now = chosen()
+    assert now is not None
+    assert str(now) in done.stdout
+    assert now == used or stage == "switching"
+    if number is not signal.SIGKILL:
+        assert not list(builds_dir().glob(".new-*"))
