@@ -14,7 +14,7 @@ from localspec.models.fit import Machine, Place
 from localspec.models.gguf import GgufHeader, parse_header, read_header
 from localspec.options import LaunchOptions, LoadOptions
 from localspec.power.conditions import Conditions
-from localspec.power.throttle import Pace
+from localspec.power.throttle import PowerWatch
 from tests.models.gguf_builder import model_file
 from tests.models.shapes import LLAMA_1B, LLAMA_8B, sparse_model
 
@@ -155,7 +155,7 @@ def test_as_many_sequences_fit_as_their_caches_where_the_layers_are(
 def test_quiet_on_battery_takes_half_of_the_layers_from_the_gpus_but_not_where_bits_depend_on_it(
     tmp_path: Path, exact: bool, layers: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    taken = Pace("quiet", lambda: Conditions(battery=50))
+    taken = PowerWatch("quiet", lambda: Conditions(battery=50))
     monkeypatch.setattr(plan_module, "pace", {"quiet": taken}.get)
     target = sparse_model(tmp_path / "target.gguf", LLAMA_8B)
     load = LoadOptions(power="quiet")

@@ -12,7 +12,7 @@ from localspec.errors import UsageError
 from localspec.setup.backends import BACKENDS
 
 if TYPE_CHECKING:
-    from localspec.setup.decision import Decision
+    from localspec.setup.plan import SetupPlan
 
 
 @click.command()
@@ -40,43 +40,43 @@ def setup(
     from localspec.llama.build import build  # noqa: PLC0415
     from localspec.llama.chosen import builds_dir, chosen  # noqa: PLC0415
     from localspec.resources import default_threads  # noqa: PLC0415
-    from localspec.setup.decision import Wish, decide, require_ready  # noqa: PLC0415
     from localspec.setup.gpus import find  # noqa: PLC0415
+    from localspec.setup.plan import SetupRequest, decide, require_ready  # noqa: PLC0415
     from localspec.setup.steps import steps  # noqa: PLC0415
 
     used = build()
-    wish = Wish(backend, rpc, rebuild, wheels)
-    decision = decide(find(), used.backends, wish, beside=chosen() is not None)
-    click.echo(decision.reason)
-    if decision.backend is None:
+    request = SetupRequest(backend, rpc, rebuild, wheels)
+    plan = decide(find(), used.backends, request, beside=chosen() is not None)
+    click.echo(plan.reason)
+    if plan.backend is None:
         return 0
-    if dry_run and not decision.to_own:
-        _print_needs(decision.lacks)
-        for step in steps(decision, used.version, builds_dir() / "NEW"):
+    if dry_run and not plan.to_own:
+        _print_needs(plan.lacks)
+        for step in steps(plan, used.version, builds_dir() / "NEW"):
             click.echo(_shell(step.variables, step.command))
         return 0
     if dry_run:
         return 0
-    require_ready(decision)
-    if not decision.to_own:
-        how = decision.minutes(default_threads()) if wheels is None else "a download"
-        options = " ".join(decision.options) or "no options"
+    require_ready(plan)
+    if not plan.to_own:
+        how = plan.minutes(default_threads()) if wheels is None else "a download"
+        options = " ".join(plan.options) or "no options"
         click.echo(
             f"llama-cpp-python {used.version} ({options}): {how}; the build in use stays until the new one works"
         )
         _confirm(yes=yes)
-    return _do(decision, used.version)
+    return _do(plan, used.version)
 
 
-def _do(decision: "Decision", version: str) -> int:
+def _do(plan: "SetupPlan", version: str) -> int:
     from localspec.cli.interrupt import unwind_on_terminate  # noqa: PLC0415
     from localspec.setup.steps import back_to_own, install  # noqa: PLC0415
 
     shown = _Shown()
     with unwind_on_terminate():
         try:
-            own = decision.to_own
-            trial = back_to_own(decision, shown) if own else install(decision, version, shown)
+            own = plan.to_own
+            trial = back_to_own(plan, shown) if own else install(plan, version, shown)
         finally:
             shown.end()
     on = ", ".join(trial.devices) or "the CPU"
@@ -87,7 +87,7 @@ def _do(decision: "Decision", version: str) -> int:
             f"it answered in {trial.seconds:.1f} s on {on}: {' '.join(trial.answer.split())}"
         )
     click.echo("localspec uses it from now on")
-    for name, value in decision.variables.items():
+    for name, value in plan.variables.items():
         if name.startswith("GGML_"):
             click.echo(f"only with {name}={value} in the environment does it compute there")
     return 0

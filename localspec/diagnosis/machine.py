@@ -15,8 +15,8 @@ from localspec.llama.devices import Device
 from localspec.llama.spare_cores import GIVES_WAY, taken_by_others
 from localspec.power.throttle import pace, usual_threads
 from localspec.resources import default_threads, free_ram_bytes
-from localspec.setup.decision import Wish, decide
-from localspec.setup.gpus import Found
+from localspec.setup.gpus import GpuFinding
+from localspec.setup.plan import SetupRequest, decide
 from localspec.storage.files import size_text
 from localspec.storage.paths import shown
 from localspec.toolbox.command import confinement
@@ -68,7 +68,7 @@ def hardware(devices: list[Device], power: str) -> Iterator[Fact]:
         yield Fact("hardware", f"device {device.name}", text)
 
 
-def gpu_build(build: Build, found: Sequence[Found]) -> Iterator[Fact]:
+def gpu_build(build: Build, found: Sequence[GpuFinding]) -> Iterator[Fact]:
     """Yield which GPUs are there, which build is used, and what `localspec setup` would do."""
     for each in found:
         if each.gpus:
@@ -80,12 +80,12 @@ def gpu_build(build: Build, found: Sequence[Found]) -> Iterator[Fact]:
         yield Fact("GPU build", "chosen", told, "warning")
     elif beside is not None:
         yield Fact("GPU build", "chosen", shown(beside))
-    decision = decide(found, build.backends, Wish(), beside=beside is not None)
-    if decision.backend is None:
-        yield Fact("GPU build", "setup", decision.reason)
+    plan = decide(found, build.backends, SetupRequest(), beside=beside is not None)
+    if plan.backend is None:
+        yield Fact("GPU build", "setup", plan.reason)
     else:
-        first = f"first install {' and '.join(decision.lacks)}; then " if decision.lacks else ""
-        advice = f"{decision.reason} is not used: {first}run localspec setup"
+        first = f"first install {' and '.join(plan.lacks)}; then " if plan.lacks else ""
+        advice = f"{plan.reason} is not used: {first}run localspec setup"
         yield Fact("GPU build", "setup", advice, "note")
 
 

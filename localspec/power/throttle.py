@@ -76,7 +76,7 @@ def usual_threads(power: str) -> int:
     return math.ceil(threads / 2) if power == "quiet" else threads
 
 
-class Pace:
+class PowerWatch:
     """The throttle of now.
 
     Args:
@@ -119,8 +119,8 @@ class Pace:
 
 
 @cache
-def pace(power: str) -> Pace:
+def pace(power: str) -> PowerWatch:
     """Return the pace of this process; what never gives way never looks."""
     if power == "fast":
-        return Pace(power, Conditions)
-    return Pace(power, Watch(lambda: [os.getpid()]).look)
+        return PowerWatch(power, Conditions)
+    return PowerWatch(power, Watch(lambda: [os.getpid()]).look)

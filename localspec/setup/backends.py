@@ -6,7 +6,7 @@ CPU = "cpu"
 
 
 @dataclass(frozen=True, slots=True)
-class Backend:
+class BackendKind:
     """One kind of GPU, or none.
 
     Args:
@@ -30,11 +30,11 @@ class Backend:
 BACKENDS = {
     each.name: each
     for each in (
-        Backend("cuda", "CUDA", "-DGGML_CUDA=ON", frozenset({"cuda"}), 60),
-        Backend("metal", "Metal", "-DGGML_METAL=ON", frozenset({"metal", "mtl"}), 8),
-        Backend("rocm", "ROCm", "-DGGML_HIP=ON", frozenset({"rocm", "hip"}), 60),
-        Backend("vulkan", "Vulkan", "-DGGML_VULKAN=ON", frozenset({"vulkan"}), 20),
-        Backend(CPU, "the CPU", "", frozenset({"cpu"}), 6, measured=True),
+        BackendKind("cuda", "CUDA", "-DGGML_CUDA=ON", frozenset({"cuda"}), 60),
+        BackendKind("metal", "Metal", "-DGGML_METAL=ON", frozenset({"metal", "mtl"}), 8),
+        BackendKind("rocm", "ROCm", "-DGGML_HIP=ON", frozenset({"rocm", "hip"}), 60),
+        BackendKind("vulkan", "Vulkan", "-DGGML_VULKAN=ON", frozenset({"vulkan"}), 20),
+        BackendKind(CPU, "the CPU", "", frozenset({"cpu"}), 6, measured=True),
     )
 }
 RPC_OPTION, RPC = "-DGGML_RPC=ON", "rpc"

@@ -19,7 +19,7 @@ Which = Callable[[str], str | None]
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class GpuFinding:
     """What of one backend is here.
 
     Args:
@@ -39,7 +39,7 @@ class Found:
 
 def find(
     which: Which = shutil.which, root: Path = _ROOT, platform: str = sys.platform
-) -> tuple[Found, ...]:
+) -> tuple[GpuFinding, ...]:
     """Look for the GPUs of this machine, and for what a build for each takes.
 
     Args:
@@ -49,12 +49,12 @@ def find(
     """
     compilers = tuple(_compilers(which))
     if platform == "darwin":
-        return (Found("metal", ("Metal",), compilers), Found("cpu", lacks=compilers))
+        return (GpuFinding("metal", ("Metal",), compilers), GpuFinding("cpu", lacks=compilers))
     return (
         _cuda(which, root, compilers),
         _rocm(which, root, compilers),
         _vulkan(which, root, compilers),
-        Found("cpu", lacks=compilers),
+        GpuFinding("cpu", lacks=compilers),
     )
 
 
@@ -64,7 +64,7 @@ def _compilers(which: Which) -> Iterator[str]:
             yield f"{names[0]} (a compiler: docs/troubleshooting.md says where from)"
 
 
-def _cuda(which: Which, root: Path, compilers: tuple[str, ...]) -> Found:
+def _cuda(which: Which, root: Path, compilers: tuple[str, ...]) -> GpuFinding:
     lacks, variables = compilers, tuple[tuple[str, str], ...]()
     if which("nvcc") is None:
         elsewhere = [root / each for each in _CUDA_PLACES if (root / each).is_file()]
@@ -72,7 +72,7 @@ def _cuda(which: Which, root: Path, compilers: tuple[str, ...]) -> Found:
             variables = (("CUDACXX", str(elsewhere[0])),)
         else:
             lacks += ("nvcc (the CUDA toolkit)",)
-    return Found("cuda", _nvidia(which, root), lacks, variables=variables)
+    return GpuFinding("cuda", _nvidia(which, root), lacks, variables=variables)
 
 
 def _nvidia(which: Which, root: Path) -> tuple[str, ...]:
@@ -90,7 +90,7 @@ def _nvidia(which: Which, root: Path) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _rocm(which: Which, root: Path, compilers: tuple[str, ...]) -> Found:
+def _rocm(which: Which, root: Path, compilers: tuple[str, ...]) -> GpuFinding:
     """Look for AMD's GPUs among the nodes of its driver, of which those of CPUs have no id."""
     nodes = sorted((root / "sys/class/kfd/kfd/topology/nodes").glob("*"))
     gpus = [
@@ -100,10 +100,10 @@ def _rocm(which: Which, root: Path, compilers: tuple[str, ...]) -> Found:
     ]
     hipcc = which("hipcc") or which("/opt/rocm/bin/hipcc")
     lacks = compilers if hipcc else (*compilers, "hipcc (ROCm's compiler)")
-    return Found("rocm", tuple(gpus), lacks)
+    return GpuFinding("rocm", tuple(gpus), lacks)
 
 
-def _vulkan(which: Which, root: Path, compilers: tuple[str, ...]) -> Found:
+def _vulkan(which: Which, root: Path, compilers: tuple[str, ...]) -> GpuFinding:
     devices = _vulkan_devices()
     gpus = tuple(name for name, is_gpu in devices if is_gpu)
     lacks = list(compilers)
@@ -117,7 +117,7 @@ def _vulkan(which: Which, root: Path, compilers: tuple[str, ...]) -> Found:
     names = gpus or tuple(name for name, _ in devices)
     # llama.cpp passes over what is no GPU, unless it is named.
     variables = (("GGML_VK_VISIBLE_DEVICES", "0"),) if software else ()
-    return Found("vulkan", names, tuple(lacks), software, variables)
+    return GpuFinding("vulkan", names, tuple(lacks), software, variables)
 
 
 def _vulkan_devices() -> list[tuple[str, bool]]:

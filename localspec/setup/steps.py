@@ -23,7 +23,7 @@ from pathlib import Path
 from localspec.errors import LocalspecError
 from localspec.llama.chosen import BUILD_VARIABLE, OWN, builds_dir, choose, chosen
 from localspec.setup.backends import RPC, RPC_OPTION
-from localspec.setup.decision import Decision
+from localspec.setup.plan import SetupPlan
 from localspec.storage.files import sync_directory
 from localspec.storage.locks import try_lock
 from localspec.storage.paths import shown
@@ -58,7 +58,7 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True)
-class Trial:
+class BuildTrial:
     """What a build said of itself.
 
     Args:
@@ -74,11 +74,11 @@ class Trial:
     seconds: float
 
 
-def steps(decision: Decision, version: str, work: Path) -> list[Step]:
+def steps(plan: SetupPlan, version: str, work: Path) -> list[Step]:
     """Return the programs that make a build and try it, in their order.
 
     Args:
-        decision: what to build.
+        plan: what to build.
         version: of the binding, which localspec needs exactly.
         work: folder for all that comes of it.
     """
@@ -86,20 +86,20 @@ def steps(decision: Decision, version: str, work: Path) -> list[Step]:
     # All that pip writes on the way is in the folder, and goes with it.
     usual = {"TMPDIR": str(work), "PIP_USER": "0", "PIP_REQUIRE_VIRTUALENV": "0"}
     common = ("--no-deps", "--no-cache-dir", "--no-input", "--disable-pip-version-check")
-    if decision.wheels is None:
+    if plan.wheels is None:
         compiled = ("wheel", "--verbose", *common, "--no-binary", _PACKAGE, "--wheel-dir", wheel)
-        options = " ".join((os.environ.get("CMAKE_ARGS", ""), *decision.options)).strip()
-        variables = {"CMAKE_ARGS": options, **decision.variables}
+        options = " ".join((os.environ.get("CMAKE_ARGS", ""), *plan.options)).strip()
+        variables = {"CMAKE_ARGS": options, **plan.variables}
         made = Step("compiling", (*_PIP, *compiled, wanted), variables | usual)
     else:
         fetched = ("download", *common, "--only-binary=:all:", "--dest", wheel)
-        index = ("--index-url", decision.wheels)
+        index = ("--index-url", plan.wheels)
         made = Step("fetching", (*_PIP, *fetched, *index, wanted), usual)
     beside = ("install", *common, "--no-index", "--find-links", wheel, "--target")
     return [
         made,
         Step("unpacking", (*_PIP, *beside, str(work / "site"), wanted), usual),
-        trial_step(work / "site", decision.variables),
+        trial_step(work / "site", plan.variables),
     ]
 
 
@@ -110,7 +110,7 @@ def trial_step(folder: Path | None, variables: Mapping[str, str]) -> Step:
     return Step("trying", command, {**variables, BUILD_VARIABLE: forced})
 
 
-def install(decision: Decision, version: str, progress: OnProgress) -> Trial:
+def install(plan: SetupPlan, version: str, progress: OnProgress) -> BuildTrial:
     """Make a build, try it, and use it from then on.
 
     Raises:
@@ -119,15 +119,13 @@ def install(decision: Decision, version: str, progress: OnProgress) -> Trial:
     with _workplace() as work:
         log = work.parent / "setup.log"
         log.write_bytes(b"")
-        *making, trying = steps(decision, version, work)
+        *making, trying = steps(plan, version, work)
         for step in making:
             _run(step, log, progress)
         _slim(work / "site")
-        trial = tried(trying, decision, log, progress)
-        assert decision.backend is not None, "it was built for one"  # noqa: S101
-        folder = work.with_name(
-            f"{decision.backend.name}-{version}-{time.strftime('%Y%m%d-%H%M%S')}"
-        )
+        trial = tried(trying, plan, log, progress)
+        assert plan.backend is not None, "it was built for one"  # noqa: S101
+        folder = work.with_name(f"{plan.backend.name}-{version}-{time.strftime('%Y%m%d-%H%M%S')}")
         progress("switching", 0.0)
         (work / "site").rename(folder)
         sync_directory(folder.parent)
@@ -136,7 +134,7 @@ def install(decision: Decision, version: str, progress: OnProgress) -> Trial:
     return trial
 
 
-def back_to_own(decision: Decision, progress: OnProgress) -> Trial:
+def back_to_own(plan: SetupPlan, progress: OnProgress) -> BuildTrial:
     """Use the environment's own build again, if it works.
 
     Raises:
@@ -145,28 +143,30 @@ def back_to_own(decision: Decision, progress: OnProgress) -> Trial:
     with _workplace() as work:
         log = work.parent / "setup.log"
         log.write_bytes(b"")
-        trial = tried(trial_step(None, {}), decision, log, progress)
+        trial = tried(trial_step(None, {}), plan, log, progress)
         choose(None)
         _prune(None)
     return trial
 
 
-def tried(step: Step, decision: Decision, log: Path, progress: OnProgress) -> Trial:
+def tried(step: Step, plan: SetupPlan, log: Path, progress: OnProgress) -> BuildTrial:
     """Let a build load, list its devices and answer a question, in a process of its own.
 
     Raises:
         LocalspecError: it does not, or has not what it was built for.
     """
     told = json.loads(_run(step, log, progress, _TRIAL_S).splitlines()[-1])
-    trial = Trial(tuple(told["backends"]), tuple(told["devices"]), told["answer"], told["seconds"])
-    backend = decision.backend
+    trial = BuildTrial(
+        tuple(told["backends"]), tuple(told["devices"]), told["answer"], told["seconds"]
+    )
+    backend = plan.backend
     has = {each.lower() for each in trial.backends}
-    if backend is not None and not decision.to_own and not backend.called & has:
+    if backend is not None and not plan.to_own and not backend.called & has:
         raise _useless(f"has no {backend.title}, only {', '.join(trial.backends)}", log)
-    if RPC_OPTION in decision.options and RPC not in has:
+    if RPC_OPTION in plan.options and RPC not in has:
         raise _useless("has no RPC", log)
-    if decision.gpus and not trial.devices:
-        raise _useless(f"finds no device where the system has {', '.join(decision.gpus)}", log)
+    if plan.gpus and not trial.devices:
+        raise _useless(f"finds no device where the system has {', '.join(plan.gpus)}", log)
     if trial.answer is not None and _ANSWER not in trial.answer.lower():
         raise _useless(f"answers nonsense ({trial.answer[:60]!r})", log)
     return trial

@@ -9,10 +9,10 @@ from click.testing import CliRunner
 from localspec.cli.setup import setup
 from localspec.llama.chosen import builds_dir
 from localspec.setup import gpus
-from localspec.setup.gpus import Found
+from localspec.setup.gpus import GpuFinding
 from tests.cli.command import localspec
 
-NOTHING = (Found("cuda", lacks=("nvcc (the CUDA toolkit)",)), Found("cpu"))
+NOTHING = (GpuFinding("cuda", lacks=("nvcc (the CUDA toolkit)",)), GpuFinding("cpu"))
 
 
 @pytest.fixture

@@ -3,7 +3,7 @@
 import pytest
 
 from localspec.power.conditions import Conditions
-from localspec.power.throttle import Pace, Throttle, throttle, usual_threads
+from localspec.power.throttle import PowerWatch, Throttle, throttle, usual_threads
 from localspec.resources import default_threads
 
 HOT = Conditions(hot=("package 97 °C",))
@@ -53,7 +53,7 @@ def test_quiet_starts_with_half_of_the_threads() -> None:
 
 def test_the_machine_is_looked_at_every_few_seconds() -> None:
     now_s, seen = [0.0], [Conditions(), HOT, Conditions()]
-    pace = Pace("balanced", lambda: seen.pop(0), lambda: now_s[0])
+    pace = PowerWatch("balanced", lambda: seen.pop(0), lambda: now_s[0])
     assert (pace.drafts(), pace.threads_of(4), len(seen)) == (True, 4, 2)
     now_s[0] = 6.0
     assert (pace.drafts(), pace.threads_of(4), len(seen)) == (False, 3, 1)

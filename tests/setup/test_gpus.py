@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from localspec.setup import gpus
-from localspec.setup.gpus import Found, find
+from localspec.setup.gpus import GpuFinding, find
 
 TOOLS = {"cc": "/bin/cc", "c++": "/bin/c++"}
 
@@ -17,7 +17,7 @@ def no_vulkan(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gpus, "_vulkan_devices", list)
 
 
-def found(backend: str, root: Path, **programs: str) -> Found:
+def found(backend: str, root: Path, **programs: str) -> GpuFinding:
     every = find({**TOOLS, **programs}.get, root, "linux")
     return next(each for each in every if each.backend == backend)
 

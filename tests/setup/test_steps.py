@@ -17,11 +17,11 @@ from localspec.llama.chosen import BUILD_VARIABLE, builds_dir, choose, chosen
 from localspec.llama.native import native
 from localspec.setup import steps as module
 from localspec.setup.backends import BACKENDS
-from localspec.setup.decision import Decision
-from localspec.setup.steps import Step, Trial, install, steps, tried
+from localspec.setup.plan import SetupPlan
+from localspec.setup.steps import BuildTrial, Step, install, steps, tried
 
-CPU = Decision("the CPU", BACKENDS["cpu"], ("-DGGML_RPC=OFF",))
-CUDA = Decision("CUDA (Card)", BACKENDS["cuda"], ("-DGGML_CUDA=ON",), ("Card",), {"CUDACXX": "/n"})
+CPU = SetupPlan("the CPU", BACKENDS["cpu"], ("-DGGML_RPC=OFF",))
+CUDA = SetupPlan("CUDA (Card)", BACKENDS["cuda"], ("-DGGML_CUDA=ON",), ("Card",), {"CUDACXX": "/n"})
 OWN_BUILD = Path(native.__file__).parents[1]
 STAGES = ("compiling", "unpacking", "trying", "switching")
 # An sdist whose compiler copies the build that is in use, and says with what options.
@@ -115,8 +115,8 @@ def test_options_of_the_users_own_are_kept(tmp_path: Path, monkeypatch: pytest.M
 
 
 def test_a_prebuilt_wheel_is_taken_in_the_pinned_version_only(tmp_path: Path) -> None:
-    wish = Decision("CUDA", BACKENDS["cuda"], wheels="https://wheels.example/cuda")
-    fetching = steps(wish, "1.2.3", tmp_path)[0]
+    request = SetupPlan("CUDA", BACKENDS["cuda"], wheels="https://wheels.example/cuda")
+    fetching = steps(request, "1.2.3", tmp_path)[0]
     assert fetching.command[4] == "download"
     assert fetching.command[-1] == "llama-cpp-python==1.2.3"
     assert {"--only-binary=:all:", "https://wheels.example/cuda"} <= set(fetching.command)
@@ -124,7 +124,7 @@ def test_a_prebuilt_wheel_is_taken_in_the_pinned_version_only(tmp_path: Path) ->
 
 def test_a_trial_tells_what_the_build_is(tmp_path: Path) -> None:
     trial = tried(prints(), CUDA, tmp_path / "log", shows)
-    assert trial == Trial(("CUDA", "CPU"), ("CUDA0",), "Paris.", 1.0)
+    assert trial == BuildTrial(("CUDA", "CPU"), ("CUDA0",), "Paris.", 1.0)
     assert tried(prints(answer=None), CUDA, tmp_path / "log", shows).answer is None
 
 

@@ -3,38 +3,48 @@
 import pytest
 
 from localspec.errors import LocalspecError, UsageError
-from localspec.setup.decision import Decision, Wish, decide, require_ready
-from localspec.setup.gpus import Found
+from localspec.setup.gpus import GpuFinding
+from localspec.setup.plan import SetupPlan, SetupRequest, decide, require_ready
 
-BARE = (Found("cuda", lacks=("nvcc",)), Found("rocm"), Found("vulkan"), Found("cpu"))
-CARD = (Found("cuda", ("Card",)), *BARE[1:])
+BARE = (
+    GpuFinding("cuda", lacks=("nvcc",)),
+    GpuFinding("rocm"),
+    GpuFinding("vulkan"),
+    GpuFinding("cpu"),
+)
+CARD = (GpuFinding("cuda", ("Card",)), *BARE[1:])
 
 
 def decided(
-    found: tuple[Found, ...], *built_in: str, beside: bool = False, **wish: object
-) -> Decision:
-    return decide(found, built_in or ("CPU",), Wish(**wish), beside=beside)  # type: ignore[arg-type]
+    found: tuple[GpuFinding, ...], *built_in: str, beside: bool = False, **request: object
+) -> SetupPlan:
+    return decide(found, built_in or ("CPU",), SetupRequest(**request), beside=beside)  # type: ignore[arg-type]
 
 
 def test_without_a_gpu_nothing_changes() -> None:
-    decision = decided(BARE)
-    assert decision.backend is None
-    assert decision.reason == "no GPU was found: the CPU is used, and nothing changes"
+    plan = decided(BARE)
+    assert plan.backend is None
+    assert plan.reason == "no GPU was found: the CPU is used, and nothing changes"
 
 
 def test_software_is_no_gpu_unless_it_is_asked_for() -> None:
-    found = (*BARE[:2], Found("vulkan", ("llvmpipe",), software=True), BARE[3])
+    found = (*BARE[:2], GpuFinding("vulkan", ("llvmpipe",), software=True), BARE[3])
     assert decided(found).reason.startswith("no GPU was found (llvmpipe computes on the CPU)")
     assert decided(found, backend="vulkan").options == ("-DGGML_VULKAN=ON",)
 
 
 def test_the_gpu_that_is_there_is_built_for() -> None:
-    decision = decided(CARD)
-    assert (decision.options, decision.gpus, decision.lacks) == (("-DGGML_CUDA=ON",), ("Card",), ())
+    plan = decided(CARD)
+    assert (plan.options, plan.gpus, plan.lacks) == (("-DGGML_CUDA=ON",), ("Card",), ())
 
 
 def test_what_can_be_built_at_once_goes_before_what_needs_a_compiler_first() -> None:
-    found = (Found("cuda", ("Card",), ("nvcc",)), BARE[1], Found("vulkan", ("Card",)), BARE[3])
+    found = (
+        GpuFinding("cuda", ("Card",), ("nvcc",)),
+        BARE[1],
+        GpuFinding("vulkan", ("Card",)),
+        BARE[3],
+    )
     assert decided(found).options == ("-DGGML_VULKAN=ON",)
     lacking = (found[0], *BARE[1:])
     with pytest.raises(LocalspecError, match=r"CUDA \(Card\): install nvcc, then run"):
@@ -45,8 +55,8 @@ def test_what_can_be_built_at_once_goes_before_what_needs_a_compiler_first() -> 
 
 @pytest.mark.parametrize("called", ["CUDA", "cuda"])
 def test_what_is_built_in_is_left_alone(called: str) -> None:
-    decision = decided(CARD, called, "CPU")
-    assert (decision.backend, decision.reason) == (
+    plan = decided(CARD, called, "CPU")
+    assert (plan.backend, plan.reason) == (
         None,
         "CUDA (Card) is built in: nothing is to be done",
     )

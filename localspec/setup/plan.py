@@ -1,15 +1,15 @@
-"""Decision: what setup will do, by what was found and what was asked for. Pure."""
+"""SetupPlan: what setup will do, by what was found and what was asked for. Pure."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from localspec.errors import LocalspecError, UsageError
-from localspec.setup.backends import BACKENDS, CPU, RPC, RPC_OPTION, Backend
-from localspec.setup.gpus import Found
+from localspec.setup.backends import BACKENDS, CPU, RPC, RPC_OPTION, BackendKind
+from localspec.setup.gpus import GpuFinding
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class SetupRequest:
     """What was asked for.
 
     Args:
@@ -26,7 +26,7 @@ class Wish:
 
 
 @dataclass(frozen=True, slots=True)
-class Decision:
+class SetupPlan:
     """What will be done.
 
     Args:
@@ -37,11 +37,11 @@ class Decision:
         variables: that the build needs, and its trial.
         lacks: what has to be installed first.
         to_own: whether the environment's own build is used again, and none is made.
-        wheels: as in the wish.
+        wheels: as in the request.
     """
 
     reason: str
-    backend: Backend | None = None
+    backend: BackendKind | None = None
     options: tuple[str, ...] = ()
     gpus: tuple[str, ...] = ()
     variables: Mapping[str, str] = field(default_factory=dict)
@@ -57,60 +57,62 @@ class Decision:
 
 
 def decide(
-    found: Sequence[Found], built_in: Collection[str], wish: Wish, *, beside: bool
-) -> Decision:
+    found: Sequence[GpuFinding], built_in: Collection[str], request: SetupRequest, *, beside: bool
+) -> SetupPlan:
     """Return what to do.
 
     Args:
         found: what is on this machine.
         built_in: backends of the build in use.
-        wish: what was asked for.
+        request: what was asked for.
         beside: whether the build in use is one that setup made.
 
     Raises:
         UsageError: no such backend on this system.
     """
     known, has = {each.backend: each for each in found}, {each.lower() for each in built_in}
-    if wish.backend is not None and wish.backend not in known:
+    if request.backend is not None and request.backend not in known:
         raise UsageError(
-            f"--for {wish.backend} is for another system: choose one of {', '.join(known)}"
+            f"--for {request.backend} is for another system: choose one of {', '.join(known)}"
         )
     with_gpu = [each for each in found if each.gpus and not each.software]
-    if wish.backend is not None:
-        place = known[wish.backend]
+    if request.backend is not None:
+        place = known[request.backend]
     elif with_gpu:
         # What could be built at once goes before what needs a compiler first.
         place = next((each for each in with_gpu if not each.lacks), with_gpu[0])
-    elif wish.rpc or wish.rebuild:
+    elif request.rpc or request.rebuild:
         place = known[CPU]
     else:
-        return Decision(f"no GPU was found{_software(found)}: the CPU is used, and nothing changes")
+        return SetupPlan(
+            f"no GPU was found{_software(found)}: the CPU is used, and nothing changes"
+        )
     backend = BACKENDS[place.backend]
     what = f"{backend.title} ({', '.join(place.gpus)})" if place.gpus else backend.title
-    rpc = wish.rpc or (RPC in has and place.backend != CPU)
-    if place.backend == CPU and beside and not (wish.rpc or wish.rebuild):
-        return Decision("the environment's own build is used again", backend, to_own=True)
-    if backend.called & has and (RPC in has or not wish.rpc) and not wish.rebuild:
-        return Decision(f"{what} is built in: nothing is to be done")
+    rpc = request.rpc or (RPC in has and place.backend != CPU)
+    if place.backend == CPU and beside and not (request.rpc or request.rebuild):
+        return SetupPlan("the environment's own build is used again", backend, to_own=True)
+    if backend.called & has and (RPC in has or not request.rpc) and not request.rebuild:
+        return SetupPlan(f"{what} is built in: nothing is to be done")
     options = (*((backend.option,) if backend.option else ()), *((RPC_OPTION,) if rpc else ()))
-    lacks = () if wish.wheels else place.lacks
-    return Decision(
-        what, backend, options, place.gpus, dict(place.variables), lacks, wheels=wish.wheels
+    lacks = () if request.wheels else place.lacks
+    return SetupPlan(
+        what, backend, options, place.gpus, dict(place.variables), lacks, wheels=request.wheels
     )
 
 
-def require_ready(decision: Decision) -> None:
+def require_ready(plan: SetupPlan) -> None:
     """Check that nothing is missing.
 
     Raises:
         LocalspecError: something is; the message names all of it.
     """
-    if decision.lacks:
+    if plan.lacks:
         raise LocalspecError(
-            f"{decision.reason}: install {' and '.join(decision.lacks)}, then run localspec setup again"
+            f"{plan.reason}: install {' and '.join(plan.lacks)}, then run localspec setup again"
         )
 
 
-def _software(found: Sequence[Found]) -> str:
+def _software(found: Sequence[GpuFinding]) -> str:
     names = [name for each in found if each.software for name in each.gpus]
     return f" ({', '.join(names)} computes on the CPU)" if names else ""
