@@ -8,6 +8,9 @@ import pytest
 from localspec.errors import UsageError
 from localspec.history.archive import History
 from localspec.messages import Message
+from localspec.options import LaunchOptions, LoadOptions
+from localspec.power import throttle
+from localspec.power.conditions import Conditions
 from localspec.ui.clipboard import filled
 from localspec.ui.editor import written
 from localspec.ui.pairs import PairChoice
@@ -390,3 +393,16 @@ def test_page_up_where_nothing_scrolls_goes_on_following(tmp_path: Path) -> None
         assert "↓" in chat.text()
 
     drive(look, tmp_path, {"otherwise": ["line\n\n" * 40], "pass_s": 0.02})
+
+
+def test_the_status_line_says_what_gives_way(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    watch = throttle.PowerWatch("quiet", lambda: Conditions(battery=50))
+    monkeypatch.setattr(throttle, "pace", {"quiet": watch}.get)
+
+    async def look(chat: Chat) -> None:
+        await chat.until(lambda: "battery 50 %: 2 of 4 threads, no draft model" in chat.text())
+
+    load = LaunchOptions(pair="toy", load=LoadOptions(threads=4, power="quiet"))
+    drive(look, tmp_path, load=load, size=(120, 24))
