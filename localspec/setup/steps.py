@@ -205,8 +205,9 @@ def _run(step: Step, log: Path, progress: OnProgress, most_s: float = _LONGEST_S
         code = process.wait()
     finally:
         watchdog.cancel()
-        _end(process)
-        process.wait()
+        if process.poll() is None:
+            _end(process)
+            process.wait()
     if code != 0:
         raise _failed(step, code, said, log)
     return said
