@@ -179,7 +179,8 @@ def _run(step: Step, log: Path, progress: OnProgress, most_s: float = _LONGEST_S
         LocalspecError: it fails, or takes longer than it may.
     """
     progress(step.title, 0.0)
-    process = subprocess.Popen(  # noqa: S603 - our own interpreter
+    said = ""
+    with subprocess.Popen(  # noqa: S603 - our own interpreter
         step.command,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
@@ -189,25 +190,22 @@ def _run(step: Step, log: Path, progress: OnProgress, most_s: float = _LONGEST_S
         errors="replace",
         # Ctrl-C is for us to hand on: a compiler's children go with it.
         start_new_session=True,
-    )
-    assert process.stdout is not None, "it is a pipe"  # noqa: S101
-    said = ""
-    watchdog = threading.Timer(most_s, _end, [process])
-    watchdog.start()
-    try:
-        with log.open("a", encoding="utf-8") as written:
-            for line in process.stdout:
-                written.write(line)
-                said = f"{said[-4096:]}{line}"
-                counted = _DONE.search(line)
-                if counted is not None and int(counted[2]) >= _LEAST_STEPS:
-                    progress(step.title, int(counted[1]) / int(counted[2]))
-        code = process.wait()
-    finally:
-        watchdog.cancel()
-        if process.poll() is None:
-            _end(process)
-            process.wait()
+    ) as process:
+        watchdog = threading.Timer(most_s, _end, [process])
+        watchdog.start()
+        try:
+            with log.open("a", encoding="utf-8", buffering=1) as written:
+                for line in process.stdout or ():
+                    written.write(line)
+                    said = f"{said[-4096:]}{line}"
+                    counted = _DONE.search(line)
+                    if counted is not None and int(counted[2]) >= _LEAST_STEPS:
+                        progress(step.title, int(counted[1]) / int(counted[2]))
+            code = process.wait()
+        finally:
+            watchdog.cancel()
+            if process.poll() is None:
+                _end(process)
     if code != 0:
         raise _failed(step, code, said, log)
     return said

@@ -25,7 +25,7 @@ CHANGED: dict[str, Any] = {
     "load_mode": "mmap",
     "n_batch": 48,
 }
-ONLY_SIZES: dict[str, Any] = {"n_ctx": 777, "max_rows": 2}
+LEFT_OUT: dict[str, Any] = {"n_ctx": 777, "max_rows": 2, "power": "fast"}
 
 
 @pytest.fixture
@@ -40,7 +40,7 @@ def digest(file: Path, **options: Any) -> str:
 
 
 def test_every_option_is_known_to_matter_or_not() -> None:
-    assert {field.name for field in fields(LoadOptions)} == {*CHANGED, *ONLY_SIZES}
+    assert {field.name for field in fields(LoadOptions)} == {*CHANGED, *LEFT_OUT}
 
 
 @pytest.mark.parametrize("name", CHANGED)
@@ -48,9 +48,14 @@ def test_what_chooses_kernels_makes_another_key(file: Path, name: str) -> None:
     assert digest(file, **{name: CHANGED[name]}) != digest(file)
 
 
-@pytest.mark.parametrize("name", ONLY_SIZES)
-def test_what_only_sizes_a_context_does_not(file: Path, name: str) -> None:
-    assert digest(file, **{name: ONLY_SIZES[name]}) == digest(file)
+@pytest.mark.parametrize("name", LEFT_OUT)
+def test_what_only_sizes_a_context_or_lets_threads_give_way_does_not(file: Path, name: str) -> None:
+    assert digest(file, **{name: LEFT_OUT[name]}) == digest(file)
+
+
+def test_quiet_is_the_key_of_half_the_threads(file: Path) -> None:
+    half = (default_threads() + 1) // 2
+    assert digest(file, power="quiet") == digest(file, threads=half, threads_batch=half)
 
 
 def test_a_default_and_what_it_stands_for_are_the_same(file: Path) -> None:

@@ -15,8 +15,8 @@ from localspec.messages import Infill, Message
 from localspec.power.conditions import Conditions
 from localspec.serve.http import Guard
 from localspec.serve.metrics import Metrics
+from tests.power.test_conditions import Clock
 from tests.serve.serving import served
-from tests.serve.test_conditions import Clock
 
 QUESTION = (Message.user("Write a function that reverses a list in Python."),)
 FIRST = RoundDone(Round(Draft(drafter="prompt"), Verdict(0, 5), (5,)), ("a",))

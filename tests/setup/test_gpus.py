@@ -25,7 +25,10 @@ def found(backend: str, root: Path, **programs: str) -> GpuFinding:
 def test_on_a_bare_machine_there_is_none(tmp_path: Path) -> None:
     assert [each.gpus for each in find(TOOLS.get, tmp_path, "linux")] == [()] * 4
     assert found("cpu", tmp_path).lacks == ()
-    assert [each[:3] for each in find({}.get, tmp_path, "linux")[-1].lacks] == ["cc ", "c++"]
+    assert [each[:3] for each in find(lambda _name: None, tmp_path, "linux")[-1].lacks] == [
+        "cc ",
+        "c++",
+    ]
 
 
 def test_a_mac_has_metal(tmp_path: Path) -> None:
