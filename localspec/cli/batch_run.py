@@ -24,11 +24,14 @@ from localspec.cli.batch_asked import Asked, receipt_of
 from localspec.cli.batch_progress import BatchProgress, summary
 from localspec.cli.gating import Gating
 from localspec.cli.interrupt import cancel_on_interrupt, code_of, unwind_on_terminate
+from localspec.cli.own_engine import loaded_engine
 from localspec.cli.progress import ProgressLine
 from localspec.cli.recorded import recorded
 from localspec.cli.resident import resident
 from localspec.decoding.cancel import CancelFlag, Cancelled
 from localspec.display import notice
+from localspec.engine.client import EngineClient
+from localspec.engine.protocol import Ready
 from localspec.engine.remote import EngineGone, RemoteAssistant
 from localspec.engine.shared import SharedEngine
 from localspec.errors import LocalspecError
@@ -72,8 +75,9 @@ class BatchRun:
         """Answer the lines, and return the exit code."""
         asked = self._asked
         engine = resident(asked.launch, {"own": asked.own, "workload": asked.workload})
-        # What a server has in memory already needs no more of it.
-        launch = replace(asked.launch, fit=asked.launch.fit and engine is None)
+        # What a server has in memory already needs no more of it; workers are their engine's, which looks for itself.
+        here = engine is None and not asked.launch.workers
+        launch = replace(asked.launch, fit=asked.launch.fit and here, workers=())
         with self._line() as line, unwind_on_terminate():
             plan = make_plan(launch, line.download, parallel=asked.parallel)
         with cancel_on_interrupt(self._cancel, _ENDINGS) as received:
@@ -147,10 +151,12 @@ class BatchRun:
         if batch.needs_answers():
             told = f"seed {receipt.seed}"
             try:
-                if engine is None:
-                    self._answer(batch, plan, told, progress)
+                if engine is not None:
+                    self._answer_by(engine, engine.ready, batch, told, progress)
+                elif asked.launch.workers:
+                    self._answer_apart(batch, told, progress)
                 else:
-                    self._answer_by(engine, batch, told, progress)
+                    self._answer(batch, plan, told, progress)
             finally:
                 gating.close()
         if batch.stopped:
@@ -200,10 +206,26 @@ class BatchRun:
         with recorded(telemetry, quiet=asked.quiet):
             _let_answer(batch, assistant, names, progress)
 
+    def _answer_apart(self, batch: JobRun, told: str, progress: BatchProgress) -> None:
+        """Answer by an engine in a process of its own."""
+        asked = self._asked
+        arguments = ["auto" if asked.parallel is None else str(asked.parallel)]
+        arguments += [f"workload={asked.workload}"] if asked.workload else []
+        with self._line() as line:
+            found = loaded_engine(asked.launch, line, lambda: self._cancel.is_set, *arguments)
+        if found is None:
+            raise Cancelled
+        self._answer_by(*found, batch, told, progress)
+
     def _answer_by(
-        self, engine: SharedEngine, batch: JobRun, told: str, progress: BatchProgress
+        self,
+        engine: SharedEngine | EngineClient,
+        ready: Ready,
+        batch: JobRun,
+        told: str,
+        progress: BatchProgress,
     ) -> None:
-        ready, count = engine.ready, self._asked.parallel or _USUAL_PARALLEL
+        count = self._asked.parallel or _USUAL_PARALLEL
         self._tell(*ready.notes, told)
         with closing(RemoteAssistant(engine, lambda: self._cancel.is_set, count)) as assistant:
             names = {"target": ready.target, "draft_model": ready.draft_model}

@@ -228,9 +228,11 @@ def _answer(
             return _by_server(engine, asked(), answer)
         except EngineGone as error:
             if shown.text:
-                stream.end()
+                shown.break_off()
                 raise LocalspecError(f"{error}, in the middle of the answer: ask again") from None
             tell(f"{error}: loading the model here")
+    if request.workers:
+        return _by_own_engine(request, asked, flags, tell, answer, shown)
     from localspec.cli.run_here import answered_here  # noqa: PLC0415 - all that loads comes with it
 
     return answered_here(request, asked, flags, tell, answer)
@@ -256,6 +258,11 @@ class _Shown:
                     self._stream.write(event)
         raise AssertionError("a stream of events ends with Finished")
 
+    def break_off(self) -> None:
+        """End the text where it stands, since nothing will."""
+        if self.text:
+            self._stream.end()
+
 
 def _by_server(
     engine: "SharedEngine",
@@ -267,6 +274,37 @@ def _by_server(
     ready = engine.ready
     with _interrupted() as stopped, closing(RemoteAssistant(engine, stopped)) as assistant:
         reply = answer(asked, assistant.stream, stopped)
+    return RunOutcome(reply, ready.target, ready.draft_model, ready.load_s)
+
+
+def _by_own_engine(
+    request: LaunchOptions,
+    asked: Callable[[], Ask],
+    flags: dict[str, Any],
+    tell: Callable[..., None],
+    answer: Callable[[Ask, Stream, Callable[[], bool]], Reply],
+    shown: _Shown,
+) -> RunOutcome | None:
+    """Answer by an engine in a process of its own; return None where loading was interrupted."""
+    from localspec.cli.own_engine import loaded_engine  # noqa: PLC0415 - few have workers
+    from localspec.cli.progress import ProgressLine  # noqa: PLC0415
+    from localspec.engine.remote import EngineGone, RemoteAssistant  # noqa: PLC0415
+
+    workload = [f"workload={flags['workload']}"] if flags["workload"] else []
+    arguments = ["1", *(["keep"] if wants_tools(flags) else []), *workload]
+    with _interrupted() as stopped:
+        with ProgressLine(enabled=not flags["quiet"]) as line:
+            found = loaded_engine(request, line, stopped, *arguments, on_download=tell)
+        if found is None:
+            return None
+        client, ready = found
+        tell(*ready.notes)
+        with closing(RemoteAssistant(client, stopped)) as assistant:
+            try:
+                reply = answer(asked(), assistant.stream, stopped)
+            except EngineGone:
+                shown.break_off()
+                raise
     return RunOutcome(reply, ready.target, ready.draft_model, ready.load_s)
 
 

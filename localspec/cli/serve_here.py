@@ -16,16 +16,16 @@ import uvicorn
 
 from localspec.cli.listening import BACKLOG, LOOPBACK, listening
 from localspec.cli.option_flags import launch_options, reply_options
+from localspec.cli.own_engine import show_loading
 from localspec.cli.progress import ProgressLine
 from localspec.cli.resident import recorded_here
 from localspec.cli.settings import with_own
 from localspec.display import notice
 from localspec.engine.client import COMMAND, EngineClient
-from localspec.engine.protocol import Downloading, EngineDied, Loading, Measuring, Notice, Ready
+from localspec.engine.protocol import EngineDied, Notice, Ready
 from localspec.engine.remote import error_named
 from localspec.errors import UsageError
 from localspec.gates.gate import Gate
-from localspec.models.transfer import Progress
 from localspec.options import LaunchOptions, ReplyOptions
 from localspec.power.conditions import Watch
 from localspec.serve.answering import Service
@@ -181,12 +181,7 @@ def _tell(service: Service, ready: Ready, addresses: Sequence[str]) -> None:
 
 def _show(seen: Notice, line: ProgressLine) -> None:
     """Show how far loading is, and that the engine died."""
-    match seen:
-        case Downloading(name, done, total, source):
-            line.download(Progress(name, done, total, source))
-        case Loading(name, share):
-            line.load(name, share)
-        case Measuring(name, share):
-            line.measure(name, share)
-        case EngineDied(reason):
-            notice(reason)
+    if isinstance(seen, EngineDied):
+        notice(seen.reason)
+    else:
+        show_loading(seen, line)

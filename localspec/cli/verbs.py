@@ -7,6 +7,7 @@ VERBS = {
     "run": ("localspec.cli.run", "Answer a prompt."),
     "chat": ("localspec.cli.chat", "Chat in the terminal."),
     "serve": ("localspec.cli.serve", "Serve a model to other programs over HTTP."),
+    "worker": ("localspec.cli.worker", "Lend this machine's devices to another one."),
     "mcp": ("localspec.cli.mcp", "Offer a model to other programs as MCP tools."),
     "ps": ("localspec.cli.servers", "List running servers."),
     "stop": ("localspec.cli.servers", "Stop a server."),

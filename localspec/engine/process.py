@@ -22,6 +22,7 @@ _WORDS = {
     "SIGILL": "crashed (SIGILL): llama.cpp was built for another CPU",
     "SIGTERM": "was terminated (SIGTERM)",
 }
+_OWN_WORDS = "localspec: "
 
 
 def cause_of_death(code: int, stderr: bytes) -> str:
@@ -31,6 +32,10 @@ def cause_of_death(code: int, stderr: bytes) -> str:
         code: as `Popen` has it, negative for a signal.
         stderr: the end of what it wrote there.
     """
+    lines = [line.strip() for line in stderr.decode(errors="replace").splitlines()]
+    last = next((line for line in reversed(lines) if line), "")
+    if code > 0 and last.startswith(_OWN_WORDS):  # see `llama.last_words`: it knew what to blame
+        return printable(last.removeprefix(_OWN_WORDS))[:300]
     if code < 0:
         try:
             name = signal.Signals(-code).name
@@ -39,8 +44,6 @@ def cause_of_death(code: int, stderr: bytes) -> str:
         told = _WORDS.get(name, f"was ended by {name}")
     else:
         told = f"ended by itself (exit code {code})"
-    lines = [line.strip() for line in stderr.decode(errors="replace").splitlines()]
-    last = next((line for line in reversed(lines) if line), "")
     detail = printable(last)[:300]
     return f"the engine {told}" + (f"; its last words: {detail}" if detail else "")
 

@@ -30,21 +30,25 @@ def error_named(kind: str, reason: str) -> LocalspecError:
 
 
 class RemoteAssistant:
-    """Answers with what a server has in memory.
+    """Answers with what a server has in memory, or an engine of one's own.
 
     Args:
-        engine: the server's.
+        engine: the server's; or one that has loaded, which is this one's to close.
         stopped: says whether answers are to end with what there is of them; asked ten times a second.
         count: how many requests are answered at once.
     """
 
     def __init__(
-        self, engine: SharedEngine, stopped: Callable[[], bool] = lambda: False, count: int = 1
+        self,
+        engine: SharedEngine | EngineClient,
+        stopped: Callable[[], bool] = lambda: False,
+        count: int = 1,
     ) -> None:
         self._stopped = stopped
         self._count = count
-        self._client = EngineClient()
-        self._client.attach(engine)
+        self._client = engine if isinstance(engine, EngineClient) else EngineClient()
+        if isinstance(engine, SharedEngine):
+            self._client.attach(engine)
 
     def close(self) -> None:
         """Leave it; what was asked ends."""
@@ -66,7 +70,7 @@ class RemoteAssistant:
                     yield Finished(reply)
                     return
                 case Failed() | EngineDied() as trouble:
-                    raise _trouble(trouble)
+                    raise trouble_of(trouble)
             if not told and (self._stopped() or ended()):
                 told = True
                 self._client.cancel(number)
@@ -100,7 +104,7 @@ class RemoteAssistant:
                         under_way.pop(number).key, None, error_named(kind, failed.reason)
                     )
                 case Failed() | EngineDied() as trouble:
-                    raise _trouble(trouble)
+                    raise trouble_of(trouble)
             if not told and self._stopped():
                 taking, told = False, True
                 waiting.clear()
@@ -126,19 +130,19 @@ _ENDS_ALL = {"EngineLost", "Fault"}
 """What is not due to a request alone."""
 
 
-def _trouble(notice: Failed | EngineDied) -> LocalspecError:
+def trouble_of(notice: Failed | EngineDied) -> LocalspecError:
+    """Return the error that a notice tells."""
     if isinstance(notice, EngineDied) or notice.kind == "EngineLost":
         return EngineGone(notice.reason)
     return error_named(notice.kind, notice.reason)
 
 
 def _ask_of(request: "Request") -> Ask:
-    prompt, raw, messages = request.prompt, None, tuple[Message, ...]()
+    prompt = request.prompt
+    asked = Ask(0, (), request.options, keep=request.keep, aside=True, afresh=request.afresh)
     if not isinstance(prompt, str):
-        asked = Ask(0, prompt.messages, request.options, keep=request.keep, aside=True)
-        return replace(asked, tools=prompt.tools, call_policy=prompt.call_policy)
+        calls = replace(asked, tools=prompt.tools, call_policy=prompt.call_policy)
+        return replace(calls, messages=prompt.messages)
     if request.raw:
-        raw = prompt
-    else:
-        messages = (Message.user(prompt),)
-    return Ask(0, messages, request.options, keep=request.keep, aside=True, raw=raw)
+        return replace(asked, raw=prompt)
+    return replace(asked, messages=(Message.user(prompt),))

@@ -1,7 +1,7 @@
 """`python -m localspec.launch.child`: the engine's process. A client at the other end of stdin and stdout tells it what to do.
 
-Its first argument is the number of requests to answer at once, or `auto`; without one it is one. The second one, `keep`,
-has what is evaluated kept from run to run.
+Its first argument is the number of requests to answer at once, or `auto`; without one it is one. Behind it, `keep`
+has what is evaluated kept from run to run, and `workload=KIND` says what kind of text all of it is.
 """
 
 import gc
@@ -27,6 +27,8 @@ from localspec.llama.model import give_back_memory
 from localspec.llama.state import StateUnfitError, restore_state, save_state
 from localspec.options import LaunchOptions
 
+_KIND = "workload="
+
 
 class RuntimeFactory:
     """Loads what the engine's client asks for, and has its replies recorded.
@@ -34,11 +36,15 @@ class RuntimeFactory:
     Args:
         parallel: how many requests are answered at once; None takes what pays and the memory holds.
         keep: whether what is evaluated is kept from run to run.
+        workload: what kind of text all of it is, for the telemetry; None guesses.
     """
 
-    def __init__(self, parallel: int | None, *, keep: bool = False) -> None:
+    def __init__(
+        self, parallel: int | None, *, keep: bool = False, workload: str | None = None
+    ) -> None:
         self._parallel = parallel
         self._keep = keep
+        self._workload = workload
         self._assistant: Assistant | None = None
 
     def fetch(self, options: LaunchOptions, tell: Callable[[Downloading], None]) -> None:
@@ -67,7 +73,7 @@ class RuntimeFactory:
             lambda name, share: tell(Measuring(name, share)),
             parallel=self._parallel,
             hold_up_s=HOLD_UP_S,
-            observe=Telemetry().observe,
+            observe=Telemetry(self._workload).observe,
             keep=keeper(plan.target) if self._keep else None,
         )
         self._assistant = runtime.assistant
@@ -114,5 +120,10 @@ def _segments(remembered: list[Any]) -> tuple[Segment, ...]:
 
 if __name__ == "__main__":
     told = sys.argv[1] if sys.argv[1:] else "1"
-    factory = RuntimeFactory(None if told == "auto" else int(told), keep="keep" in sys.argv[2:])
+    kinds = [each.removeprefix(_KIND) for each in sys.argv[2:] if each.startswith(_KIND)]
+    factory = RuntimeFactory(
+        None if told == "auto" else int(told),
+        keep="keep" in sys.argv[2:],
+        workload=kinds[0] if kinds else None,
+    )
     serve(factory, localspec.__version__, factory.close)

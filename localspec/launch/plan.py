@@ -15,6 +15,7 @@ from localspec.launch.drafting import AUTO, DraftMode, draft_mode, draft_modes
 from localspec.launch.fit import context_with_room, plan_fit
 from localspec.launch.names import named_models
 from localspec.llama.devices import supports_offload
+from localspec.llama.rpc import use_workers
 from localspec.models.architectures import EAGLE3, Heads, eagle3_layers, why_no_mtp, why_no_target
 from localspec.models.entries import ModelEntry
 from localspec.models.fit import native_count
@@ -110,6 +111,7 @@ def make_plan(
         ModelLoadError: the memory that is free does not hold the target.
         UsageError: the request contradicts itself.
     """
+    use_workers(request.workers)
     registry = load_registry()
     references = _references(request, registry)
     found = [look_up(each, registry, offline=request.offline) for each in references]

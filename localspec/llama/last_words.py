@@ -7,6 +7,7 @@ process ends all the same.
 import ctypes
 import os
 import signal
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
@@ -54,7 +55,27 @@ def _set_signal() -> Callable[[int, Any], Any]:
     return function
 
 
+def blame_instead(file: str, words: Callable[[], str]) -> None:
+    """Where llama.cpp gives up in a file of its sources, have other words told, and the process end by itself.
+
+    Args:
+        file: its name.
+        words: called on whatever thread gave up; says what is to blame, in one line.
+    """
+    _blamed[file] = words
+
+
+_blamed: dict[str, Callable[[], str]] = {}
+_LAST_NOTICES_S = 0.3
+"""What was confirmed shortly before is still on its way to whoever reads it."""
+
+
 def _tell(reason: str) -> None:
+    words = next((words for file, words in _blamed.items() if file in reason), None)
+    if words is not None:
+        time.sleep(_LAST_NOTICES_S)
+        _write(printable(words())[:_LONGEST])
+        os._exit(1)
     file, colon, what = reason.partition(":")  # the file as it was called where it was compiled
     reason = file.rpartition("/")[2] + colon + what
     line = printable(reason)[:_LONGEST]

@@ -26,6 +26,7 @@ class LaunchOptions:
         fit: plan for the memory that is free, and refuse what it does not hold.
         further: more modes that the pair has to be ready for, as a comparison needs them.
         draft_lora: file of a LoRA adapter for the draft model.
+        workers: addresses of workers whose devices are used, too; each text may have several, with commas.
 
     Raises:
         UsageError: a value is of the wrong type, or out of its range, or two cannot be combined.
@@ -117,6 +118,15 @@ class LaunchOptions:
             group="models",
             key=True,
             in_arm=True,
+        ),
+    )
+    workers: tuple[str, ...] = declared(
+        (),
+        Option(
+            "Workers whose devices to use, too: `localspec worker` on other machines.",
+            metavar="HOST:PORT,...",
+            group="device",
+            key=True,
         ),
     )
 

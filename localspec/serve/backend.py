@@ -39,6 +39,8 @@ Answer = ReplyEvents | ReplyDone | Counted | Tokens
 """What the engine says of a question that it can do."""
 _MOST_DEATHS, _WITHIN_S = 5, 60.0
 """An engine that dies so often, and never gets ready in between, stays down."""
+_AGAIN_S = 5.0
+"""An engine whose worker was away tries to load again at a request, but no sooner."""
 _LAST_WORDS_S = 20.0
 """How long the engine may take to write down what it has evaluated."""
 _LOOK_S = 0.5
@@ -115,6 +117,7 @@ class Backend:
         self._loaded: asyncio.Future[Ready] = self._loop.create_future()
         self.last_ready: Ready | None = None
         self._lost = ""
+        self._again_s = 0.0
         self._closed = False
         self._resting = False
 
@@ -258,6 +261,7 @@ class Backend:
 
     def _ask(self, asked: Question) -> int:
         if self._lost or self._closed:
+            self._try_again()
             raise EngineLost(self._lost or "the server stops")
         if len(self._asked) >= self._most:
             raise Busy(f"{len(self._asked)} requests are under way, as many as may be: try later")
@@ -265,6 +269,16 @@ class Backend:
         self._asked[number] = asyncio.Queue()
         self._on_ask(number, asked)
         return number
+
+    def _try_again(self) -> None:
+        """Load once more what a worker was missing for: it may be back, and the next request finds it."""
+        now = time.monotonic()
+        if self._launch.workers and not self._closed and now >= self._again_s:
+            self._again_s = now + _AGAIN_S
+            if self._client.alive:
+                self._client.load(self._launch)
+            else:
+                self._client.restart()
 
     async def _next(self, number: int, within_s: float | None = None) -> Answer:
         try:
@@ -319,6 +333,7 @@ class Backend:
         if self._loaded.done():
             self._loaded = self._loop.create_future()
         if isinstance(outcome, Ready):
+            self._lost = ""
             self._loaded.set_result(outcome)
             return
         self._lost = str(outcome)

@@ -137,7 +137,9 @@ class ModelSwitch:
 
     def _fall_back(self, failed: _Attempt, message: Failed) -> bool:
         """Load what was loaded before if it is gone, or what was given for the case; say what answers now."""
-        kept = self.loaded is not None and message.kind not in _AFTER_UNLOADING
+        # An engine that was started again has nothing loaded yet, whatever it had before it died.
+        had = self.loaded is not None and self._state.ready is not None
+        kept = had and message.kind not in _AFTER_UNLOADING
         other = self.loaded or failed.otherwise
         if other is None or (other == failed.request and not kept):
             self.loaded = None

@@ -9,9 +9,10 @@ import pytest
 
 from localspec.engine.ask import Ask
 from localspec.engine.client import EngineClient
-from localspec.engine.protocol import EngineDied, Notice, Question, Ready
+from localspec.engine.protocol import EngineDied, Failed, Notice, Question, Ready
 from localspec.messages import Message
 from localspec.options import LaunchOptions
+from localspec.serve import backend as serving
 from localspec.serve.backend import Backend, EngineLost
 
 READY = Ready("a-model", None, "off", 100, (), 0.0, False)
@@ -118,3 +119,53 @@ def test_where_bits_count_nothing_is_taken_from_what_was_asked_before(exact: boo
 
     with_backend(engine, LaunchOptions(exact=exact), work)
     assert [each.afresh for each in engine.asked if isinstance(each, Ask)] == [exact]
+
+
+class AtWorker(Dying):
+    """An engine whose worker may be away, and then cannot load."""
+
+    def __init__(self) -> None:
+        super().__init__(gets_ready=True)
+        self.away = False
+        self.loads = 0
+
+    def restart(self) -> None:
+        self.starts += 1
+        self.load(LaunchOptions())
+
+    def load(self, launch: LaunchOptions) -> None:
+        self.loads += 1
+        if self.away:
+            self.inbox.put(Failed(None, "UsageError", "worker a:1 cannot be reached"))
+        elif self.starts > 1:
+            self.inbox.put(READY)
+
+
+def test_what_a_worker_was_missing_for_is_loaded_again_when_it_is_back(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    engine = AtWorker()
+
+    async def asked(backend: Backend) -> None:
+        with pytest.raises(EngineLost, match="worker a:1 cannot be reached"):
+            await backend.count((Message.user("hello"),))
+
+    async def work(backend: Backend) -> None:
+        engine.away = True
+        await die(backend, engine)
+        loads = engine.loads
+        await asked(backend)
+        await asked(backend)
+        assert engine.loads == loads + 1, "not at every request"
+        engine.away = False
+        monkeypatch.setattr(serving, "_AGAIN_S", 0.0)
+        backend._again_s = 0.0
+        await asked(backend)
+        for _ in range(3000):
+            if backend.ready:
+                break
+            await asyncio.sleep(0.001)
+        assert backend.ready
+        assert not backend.lost
+
+    with_backend(engine, LaunchOptions(workers=("a:1",)), work)

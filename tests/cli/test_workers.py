@@ -1,0 +1,222 @@
+"""`localspec worker` and `--workers`: another process computes; what goes wrong with it is one line that names it."""
+
+import json
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.cli.command import Done, assert_one_complaint, localspec, started
+from tests.workers import RunningWorker, free_address, require_rpc, working
+
+ASKED = ("-m", "smollm2-135m", "--draft", "off", "--ctx", "512", "--temperature", "0")
+EXACT = (*ASKED, "--exact", "--threads", "1")
+STORY = ("--raw", "Once upon a time")
+# What llama.cpp says of where the layers are, on one line each.
+_PLACED = """
+import sys
+from pathlib import Path
+from localspec.llama.backend import log_lines
+from localspec.llama.model import LlamaModel
+from localspec.llama.rpc import use_workers
+from localspec.options import LoadOptions
+use_workers(sys.argv[2:])
+LlamaModel(Path(sys.argv[1]), LoadOptions(n_ctx=256))
+print(*log_lines(), sep="\\n")
+"""
+
+
+@pytest.fixture(scope="module")
+def worker() -> Iterator[RunningWorker]:
+    with working() as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def another() -> Iterator[RunningWorker]:
+    with working() as found:
+        yield found
+
+
+def placed(path: Path, *addresses: str) -> str:
+    program = [sys.executable, "-c", _PLACED, str(path), *addresses]
+    return subprocess.run(program, capture_output=True, text=True, check=True).stdout
+
+
+def run(*words: str, count: int = 24) -> Done:
+    return localspec("run", *EXACT, "-n", str(count), "--json", *words, *STORY)
+
+
+def text(done: Done) -> str:
+    assert done.code == 0, done.err
+    found: str = json.loads(done.out)["text"]
+    return found
+
+
+@pytest.mark.weights
+def test_all_layers_are_on_a_worker(smollm2_path: Path, worker: RunningWorker) -> None:
+    told = placed(smollm2_path, worker.address)
+    assert "offloaded 31/31 layers to GPU" in told
+    assert f"RPC0[{worker.address}] model buffer size" in told
+
+
+@pytest.mark.weights
+def test_two_workers_have_layers_each(
+    smollm2_path: Path, worker: RunningWorker, another: RunningWorker
+) -> None:
+    told = placed(smollm2_path, worker.address, another.address)
+    assert "offloaded 31/31 layers to GPU" in told
+    for each in (worker, another):
+        assert f"[{each.address}] model buffer size" in told
+
+
+@pytest.mark.weights
+@pytest.mark.usefixtures("smollm2_path")
+def test_a_worker_gives_the_bytes_of_this_machine_under_exact(
+    worker: RunningWorker, another: RunningWorker
+) -> None:
+    here = text(run("--device", "CPU"))
+    assert text(run("--workers", worker.address)) == here
+    assert text(run("--workers", f"{worker.address},{another.address}")) == here
+
+
+@pytest.mark.weights
+@pytest.mark.usefixtures("smollm2_path")
+def test_a_batch_has_its_lines_answered_by_a_worker(worker: RunningWorker) -> None:
+    lines = b'{"prompt": "One"}\n{"prompt": "Two"}\n'
+    options = ("batch", "-", *EXACT, "--raw", "-n", "8", "--seed", "1")
+    here, there = (
+        localspec(*options, *where, stdin=lines)
+        for where in (("--device", "CPU"), ("--workers", worker.address))
+    )
+    assert (here.code, there.code) == (0, 0), there.err
+    answers = [
+        [json.loads(line)["text"] for line in done.out.splitlines()] for done in (here, there)
+    ]
+    assert answers[0] == answers[1]
+    assert len(answers[0]) == 2
+
+
+@pytest.mark.weights
+@pytest.mark.usefixtures("smollm2_path")
+@pytest.mark.first(2)
+@pytest.mark.parametrize("after_bytes", [1, 40, *range(3, 143, 5)])
+def test_a_worker_that_dies_ends_the_answer_with_what_was_confirmed(after_bytes: int) -> None:
+    with (
+        working() as dying,
+        started("run", *EXACT, "--workers", dying.address, "-n", "400", *STORY) as process,
+    ):
+        assert process.stdout is not None
+        begun = process.stdout.read(after_bytes)
+        dying.kill()
+        out, err = process.communicate(timeout=60)
+    assert process.returncode == 1
+    *_, last = err.decode().splitlines()
+    gone = (
+        f"localspec: worker {dying.address} is gone: start it again there with `localspec worker`"
+    )
+    assert last == gone
+    assert "Traceback" not in err.decode()
+    said = (begun + out).decode()
+    assert said.endswith("\n")
+    assert told_by_cpu().startswith(said[:-1])
+
+
+_TOLD: list[str] = []
+
+
+def told_by_cpu() -> str:
+    """Return what this machine says on its own, as much as any answer above gets to say."""
+    if not _TOLD:
+        _TOLD.append(text(run("--device", "CPU", count=400)))
+    return _TOLD[0]
+
+
+@pytest.mark.weights
+@pytest.mark.usefixtures("smollm2_path")
+def test_a_batch_whose_worker_died_goes_on_where_it_stopped(tmp_path: Path) -> None:
+    source, output = tmp_path / "in.jsonl", tmp_path / "out.jsonl"
+    source.write_text("".join(f'{{"prompt": "Number {n} is"}}\n' for n in range(12)))
+    options = ("batch", str(source), "-o", str(output), *EXACT, "--raw", "-n", "24", "--seed", "1")
+    with working() as dying, started(*options, "--workers", dying.address) as process:
+        while not (output.exists() and output.read_bytes().count(b"\n") >= 2):
+            assert process.poll() is None
+        dying.kill()
+        _, err = process.communicate(timeout=60)
+    assert process.returncode == 1
+    assert f"worker {dying.address} is gone" in err.decode()
+    assert f"use --resume to continue {output}" in err.decode()
+    with working() as fresh:
+        resumed = localspec(*options, "--resume", "--workers", fresh.address)
+    assert resumed.code == 0, resumed.err
+    whole = localspec(
+        *(each if each != str(output) else "-" for each in options), "--device", "CPU"
+    )
+    answers = [
+        [json.loads(line)["text"] for line in found.splitlines()]
+        for found in (output.read_text(), whole.out)
+    ]
+    assert answers[0] == answers[1]
+    assert len(answers[0]) == 12
+
+
+def test_a_worker_that_is_away_is_one_line_that_names_it() -> None:
+    require_rpc()
+    address = free_address()
+    done = localspec("run", *ASKED, "--workers", address, *STORY)
+    assert_one_complaint(done, 2)
+    assert f"worker {address} cannot be reached (Connection refused)" in done.err
+
+
+def test_what_is_no_address_is_refused() -> None:
+    require_rpc()
+    done = localspec("run", *ASKED, "--workers", "somewhere", *STORY)
+    assert_one_complaint(done, 2)
+    assert "worker 'somewhere' is no HOST:PORT" in done.err
+
+
+@pytest.mark.parametrize("listen", ["0.0.0.0:0", "192.0.2.1:50052"])
+def test_a_worker_listens_to_this_machine_alone(listen: str) -> None:
+    done = localspec("worker", "--listen", listen)
+    assert_one_complaint(done, 2)
+    assert f"--listen {listen} lets other machines connect" in done.err
+    assert "--allow" in done.err
+
+
+@pytest.mark.parametrize("listen", ["50052", "[::1]:50052", "localhost:65536"])
+def test_a_worker_is_told_where_to_listen(listen: str) -> None:
+    done = localspec("worker", "--listen", listen)
+    assert_one_complaint(done, 2)
+    assert f"--listen {listen!r} is no HOST:PORT" in done.err
+
+
+def test_a_taken_port_and_an_unknown_device_are_refused(worker: RunningWorker) -> None:
+    done = localspec("worker", "--listen", worker.address)
+    assert_one_complaint(done, 2)
+    assert f"cannot listen on {worker.address}: Address already in use" in done.err
+    done = localspec("worker", "--listen", "127.0.0.1:0", "--device", "NPU7")
+    assert_one_complaint(done, 2)
+    assert "device 'NPU7' is not in this build of llama.cpp" in done.err
+
+
+def test_an_allowed_address_is_warned_about_in_one_line() -> None:
+    require_rpc()
+    with started("worker", "--listen", "0.0.0.0:0", "--allow") as process:
+        assert process.stderr is not None
+        told = [process.stderr.readline().decode() for _ in range(2)]
+    assert "at 0.0.0.0:" in told[0]
+    assert "can use, crash and overhear this worker" in told[1]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_worker_stops_cleanly(number: signal.Signals) -> None:
+    with working() as found:
+        found.process.send_signal(number)
+        assert found.process.wait(60) == 0
+        assert found.process.stderr is not None
+        (line,) = found.process.stderr.read().decode().splitlines()
+    assert line.startswith("localspec: on the other machine: ssh -N -L ")
+    assert found.process.stdout is not None

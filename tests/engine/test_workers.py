@@ -1,0 +1,55 @@
+"""A chat's engine on a worker: the worker dies, the engine says which, and both come back."""
+
+import pytest
+
+from localspec.chat.events import Text
+from localspec.engine.client import EngineClient
+from localspec.engine.protocol import EngineDied, Failed, Ready, ReplyDone
+from localspec.messages import Message
+from localspec.options import LaunchOptions, LoadOptions, ReplyOptions, SamplingParams
+from tests.engine.talking import hear_all, hear_event, hear_of
+from tests.workers import free_address, working
+
+LONG = ReplyOptions(SamplingParams(temperature=0), max_tokens=400)
+SHORT = ReplyOptions(SamplingParams(temperature=0), max_tokens=4)
+STORY = [Message.user("Tell a long story about a river.")]
+
+
+@pytest.mark.weights
+def test_a_chat_goes_on_when_its_worker_is_back(smollm2_path: object) -> None:
+    address, client = free_address(), EngineClient()
+    load = LaunchOptions(
+        target=str(smollm2_path),
+        draft="off",
+        load=LoadOptions(threads=1, n_ctx=512),
+        workers=(address,),
+    )
+    client.start()
+    try:
+        with working(at=address) as worker:
+            client.load(load)
+            assert isinstance(hear_of(client, Ready)[-1], Ready)
+            client.ask(STORY, LONG)
+            before = hear_event(client, Text).text
+            worker.kill()
+            last = hear_of(client)
+        assert isinstance(last[-1], EngineDied)
+        assert last[-1].reason == (
+            f"worker {address} is gone: start it again there with `localspec worker`"
+        )
+        assert before + last.text
+
+        client.restart()
+        away = hear_of(client, Ready)[-1]
+        assert isinstance(away, Failed)
+        assert (away.id, away.kind) == (None, "UsageError")
+        assert away.reason.startswith(f"worker {address} cannot be reached")
+
+        with working(at=address):
+            client.restart()
+            assert isinstance(hear_of(client, Ready)[-1], Ready)
+            done = hear_all(client, client.ask(STORY, SHORT))[-1]
+            assert isinstance(done, ReplyDone)
+            assert done.reply.completion_tokens == 4
+    finally:
+        client.close()
