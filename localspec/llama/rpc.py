@@ -113,10 +113,9 @@ def _blame(used: Sequence[str], is_gone: Callable[[str], bool]) -> str:
     """Say which workers are gone."""
     gone = [each for each in used if is_gone(each)]
     if not gone:
-        return f"a worker failed in the middle of a pass, one of {', '.join(used)}"
-    verb = "is" if len(gone) == 1 else "are"
-    what = "worker" if len(gone) == 1 else "workers"
-    return f"{what} {' and '.join(gone)} {verb} gone: start it again there with `localspec worker`"
+        return f"a worker failed, one of {', '.join(used)}, and with it the engine"
+    what, verb = ("worker", "is") if len(gone) == 1 else ("workers", "are")
+    return f"{what} {' and '.join(gone)} {verb} gone, and with it the engine"
 
 
 @functools.cache
