@@ -302,9 +302,9 @@ def _by_own_engine(
         with closing(RemoteAssistant(client, stopped)) as assistant:
             try:
                 reply = answer(asked(), assistant.stream, stopped)
-            except EngineGone:
+            except EngineGone as error:
                 shown.break_off()
-                raise
+                raise LocalspecError(f"{error}: ask again when it is back") from None
     return RunOutcome(reply, ready.target, ready.draft_model, ready.load_s)
 
 

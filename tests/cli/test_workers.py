@@ -115,10 +115,8 @@ def test_a_worker_that_dies_ends_the_answer_with_what_was_confirmed(after_bytes:
         out, err = process.communicate(timeout=60)
     assert process.returncode == 1
     *_, last = err.decode().splitlines()
-    gone = (
-        f"localspec: worker {dying.address} is gone: start it again there with `localspec worker`"
-    )
-    assert last == gone
+    lost = f"worker {dying.address} is gone, and with it the engine"
+    assert last == f"localspec: {lost}: ask again when it is back"
     assert "Traceback" not in err.decode()
     said = (begun + out).decode()
     assert said.endswith("\n")
