@@ -83,6 +83,7 @@ def test_a_worker_gives_the_bytes_of_this_machine_under_exact(
     assert text(run("--workers", f"{worker.address},{another.address}")) == here
 
 
+@pytest.mark.slow
 @pytest.mark.weights
 @pytest.mark.usefixtures("smollm2_path")
 def test_a_batch_has_its_lines_answered_by_a_worker(worker: RunningWorker) -> None:
@@ -102,7 +103,7 @@ def test_a_batch_has_its_lines_answered_by_a_worker(worker: RunningWorker) -> No
 
 @pytest.mark.weights
 @pytest.mark.usefixtures("smollm2_path")
-@pytest.mark.first(2)
+@pytest.mark.first(1)
 @pytest.mark.parametrize("after_bytes", [1, 40, *range(3, 143, 5)])
 def test_a_worker_that_dies_ends_the_answer_with_what_was_confirmed(after_bytes: int) -> None:
     with (
@@ -133,6 +134,23 @@ def told_by_cpu() -> str:
     return _TOLD[0]
 
 
+@pytest.mark.slow
+@pytest.mark.weights
+@pytest.mark.usefixtures("smollm2_path")
+def test_of_two_workers_the_one_that_died_is_named(worker: RunningWorker) -> None:
+    with working() as dying:
+        both = f"{worker.address},{dying.address}"
+        with started("run", *EXACT, "--workers", both, "-n", "400", *STORY) as process:
+            assert process.stdout is not None
+            process.stdout.read(1)
+            dying.kill()
+            _, err = process.communicate(timeout=60)
+    assert process.returncode == 1
+    assert f"worker {dying.address} is gone" in err.decode()
+    assert worker.address not in err.decode()
+
+
+@pytest.mark.slow
 @pytest.mark.weights
 @pytest.mark.usefixtures("smollm2_path")
 def test_a_batch_whose_worker_died_goes_on_where_it_stopped(tmp_path: Path) -> None:
