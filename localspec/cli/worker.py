@@ -3,7 +3,6 @@
 import ipaddress
 import signal
 import socket
-import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -11,7 +10,7 @@ import click
 
 from localspec.cli import leave
 from localspec.cli.option_flags import option_flags
-from localspec.display import printable, wrapped
+from localspec.display import notice, printable
 from localspec.errors import LocalspecError, UsageError
 from localspec.llama.handshake import PORT, host_and_port
 from localspec.resources import default_threads, free_ram_bytes
@@ -113,7 +112,7 @@ def _tell(address: str, served: "Sequence[Device]", *, is_loopback: bool) -> Non
             "and no encryption, and its authors call it insecure"
         )
     for line in lines:
-        click.echo(wrapped(f"localspec: {printable(line)}", sys.stderr), err=True)
+        notice(printable(line))
 
 
 def _free(device: "Device") -> str:
