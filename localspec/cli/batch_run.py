@@ -24,7 +24,6 @@ from localspec.cli.batch_asked import Asked, receipt_of
 from localspec.cli.batch_progress import BatchProgress, summary
 from localspec.cli.gating import Gating
 from localspec.cli.interrupt import cancel_on_interrupt, code_of, unwind_on_terminate
-from localspec.cli.own_engine import loaded_engine
 from localspec.cli.progress import ProgressLine
 from localspec.cli.recorded import recorded
 from localspec.cli.resident import resident
@@ -208,6 +207,8 @@ class BatchRun:
 
     def _answer_apart(self, batch: JobRun, told: str, progress: BatchProgress) -> None:
         """Answer by an engine in a process of its own."""
+        from localspec.cli.own_engine import loaded_engine  # noqa: PLC0415 - few have workers
+
         asked = self._asked
         arguments = ["auto" if asked.parallel is None else str(asked.parallel)]
         arguments += [f"workload={asked.workload}"] if asked.workload else []

@@ -1,5 +1,6 @@
 """Plan: names and flags become files that are here, sound, and fit each other; nothing is loaded yet."""
 
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,7 +16,6 @@ from localspec.launch.drafting import AUTO, DraftMode, draft_mode, draft_modes
 from localspec.launch.fit import context_with_room, plan_fit
 from localspec.launch.names import named_models
 from localspec.llama.devices import supports_offload
-from localspec.llama.rpc import use_workers
 from localspec.models.architectures import EAGLE3, Heads, eagle3_layers, why_no_mtp, why_no_target
 from localspec.models.entries import ModelEntry
 from localspec.models.fit import native_count
@@ -27,6 +27,8 @@ from localspec.models.transfer import Progress
 from localspec.options import LaunchOptions, LoadOptions
 from localspec.power.throttle import Throttle, pace
 from localspec.storage.paths import data_dir
+
+_RPC = "localspec.llama.rpc"
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +113,10 @@ def make_plan(
         ModelLoadError: the memory that is free does not hold the target.
         UsageError: the request contradicts itself.
     """
-    use_workers(request.workers)
+    if request.workers or _RPC in sys.modules:  # else there are none, and never were
+        from localspec.llama.rpc import use_workers  # noqa: PLC0415 - few have some
+
+        use_workers(request.workers)
     registry = load_registry()
     references = _references(request, registry)
     found = [look_up(each, registry, offline=request.offline) for each in references]
