@@ -1,7 +1,7 @@
 """JobRun: every line is answered once, or says why not. Knows who answers only as an `Answerer`."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from localspec.batch.ask import Form, LineRequest, ask_of, line_id
 from localspec.batch.finished import FinishedLines
@@ -46,7 +46,7 @@ class Job:
         source: what messages call the lines.
         ready: says whether the next row, or the end, can be had without waiting.
         afresh: evaluate every line with nothing cached, so that no bit depends on the lines before.
-        seen: returns a reply as it may be written.
+        seen: returns a reply to a question as it may be written.
     """
 
     rows: Iterator[Row]
@@ -57,7 +57,7 @@ class Job:
     source: str
     ready: Callable[[], bool] = at_once
     afresh: bool = False
-    seen: Callable[[Reply], Reply] = lambda reply: reply
+    seen: Callable[[Reply, str], Reply] = lambda reply, _: reply
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -67,6 +67,7 @@ class _UnderWay:
     row: Row
     id: Id
     model: str | None
+    asked: str = ""
 
 
 class JobRun:
@@ -121,9 +122,10 @@ class JobRun:
         while (taken := self._taken()) is not None:
             line, ask = taken
             number = line.row.number
-            self._under_way[number] = line
+            request = Request(number, ask.prompt, ask.options, ask.raw, afresh=self._job.afresh)
+            self._under_way[number] = replace(line, asked=request.asked)
             self._window.expect(number)
-            yield Request(number, ask.prompt, ask.options, ask.raw, afresh=self._job.afresh)
+            yield request
 
     def _taken(self) -> tuple[_UnderWay, LineRequest] | None:
         """Return the next line to answer; None at the end, and where the window is full."""
@@ -183,7 +185,7 @@ class JobRun:
         self.tally.answered += 1
         self.tally.n_tokens += reply.completion_tokens
         model = names if line.model is None else {**names, "asked": line.model}
-        seen = self._job.seen(reply)
+        seen = self._job.seen(reply, line.asked)
         record = answer_record(line.row, line.id, seen, model, self._job.receipt)
         self._window.place(line.row.number, record)
         self._on_record(self.tally)

@@ -18,6 +18,7 @@ from localspec.chat.events import (
     Text,
     TokenLogprob,
 )
+from localspec.chat.guarded import GuardedEvents
 from localspec.decoding.round import StopReason
 from localspec.gates.gate import Gate
 from localspec.gates.ledger import Decided, Ledger
@@ -58,15 +59,25 @@ class _Channel:
 
 
 class GatedReply:
-    """One reply on its way to whoever sees it.
+    """One reply on its way to whoever sees it: through the rules first, then past the guard, where the gate has one.
 
     Args:
         gate: what must not be seen.
         allows: as for `TextGate`.
+        question: what is answered, for the guard.
     """
 
-    def __init__(self, gate: Gate, allows: Callable[[Finding], bool] | None = None) -> None:
+    def __init__(
+        self,
+        gate: Gate,
+        allows: Callable[[Finding], bool] | None = None,
+        question: str = "",
+    ) -> None:
         self._gate, self._allows = gate, allows
+        self._guard: GuardedEvents | None = None
+        if gate.guard is not None:
+            assert gate.judge is not None, "a guard is started before it is needed"  # noqa: S101
+            self._guard = GuardedEvents(gate.guard, gate.judge, question, allows)
         self._answer = _Channel(self._open(), thinking=False)
         self._thoughts = _Channel(self._open(), thinking=True)
         self._last = self._answer
@@ -79,8 +90,14 @@ class GatedReply:
 
     @property
     def stopped(self) -> bool:
-        """Whether a rule ended the reply; then whoever makes it need not go on."""
-        return any(each.stopped for each in self._gates)
+        """Whether a rule or the guard ended the reply; then whoever makes it need not go on."""
+        by_guard = self._guard is not None and self._guard.stopped
+        return by_guard or any(each.stopped for each in self._gates)
+
+    @property
+    def pending(self) -> bool:
+        """Whether something waits for the guard."""
+        return self._guard is not None and self._guard.pending
 
     @property
     def hidden(self) -> bool:
@@ -93,28 +110,46 @@ class GatedReply:
         whole = Counts()
         for each in self._gates:
             whole.update(each.counts)
+        whole.update({} if self._guard is None else self._guard.counts)
         return whole
 
     @property
     def asked(self) -> list[Finding]:
         """What was masked until somebody says that it may be seen."""
-        return [finding for each in self._gates for finding in each.asked]
+        asked = [finding for each in self._gates for finding in each.asked]
+        return asked if self._guard is None else [*asked, *self._guard.asked]
 
     def take(self, event: Event) -> list[Event]:
-        """Take what happened; return what may be seen of it, and of what was held back, by now."""
+        """Take what happened; return what may be seen of it, and of what was held back, by now.
+
+        The end waits for the guard; whoever must not wait asks for `end` and `released` instead.
+        """
         match event:
-            case RoundDone():
-                return self._round(event)
-            case Text():
-                return self._say(event)
-            case CallBegun() | CallDelta() | CallDone():
-                return self._call(event)
             case Finished(reply=reply):
-                return [*self.flush(cut=reply.stop_reason not in _WHOLE), Finished(self.of(reply))]
-        return [event]
+                told = self.end(reply)
+                told += [] if self._guard is None else self._guard.settled()
+                return [*told, Finished(self.of(reply))]
+            case RoundDone():
+                told = self._round(event)
+            case Text():
+                told = self._say(event)
+            case CallBegun() | CallDelta() | CallDone():
+                told = self._call(event)
+            case _:
+                told = [event]
+        return self._guarded(told)
+
+    def end(self, reply: Reply) -> list[Event]:
+        """End the reply; return what may be seen by now of what was held back."""
+        told = self._guarded(self.flush(cut=reply.stop_reason not in _WHOLE))
+        return told if self._guard is None else [*told, *self._guard.end()]
+
+    def released(self) -> list[Event]:
+        """Return what the guard has let through since."""
+        return [] if self._guard is None else self._guard.released()
 
     def flush(self, *, cut: bool) -> list[Event]:
-        """Return what was held back, at the end of the reply; `cut` is as for `TextGate`."""
+        """Return what the rules held back, at the end of the reply; `cut` is as for `TextGate`."""
         texts = [*self._thoughts.flush(cut=cut), *self._answer.flush(cut=cut)]
         rounds = self._rounds(self._tokens.decide(self._written.flush(cut=cut)))
         return [*rounds, *self._rounds(self._tokens.flush()), *texts]
@@ -123,11 +158,14 @@ class GatedReply:
         """Return the whole reply as its events were seen."""
         if not self.hidden:
             return reply
-        calls = tuple(self._seen(each) for each in reply.calls if each.id in self._calls)
+        guard = self._guard
+        hidden = set[str]() if guard is None else guard.hidden_calls
+        known = [each for each in reply.calls if each.id in self._calls and each.id not in hidden]
+        calls = tuple(self._seen(each) for each in known)
         return replace(
             reply,
-            text=self._answer.text,
-            thinking=self._thoughts.text,
+            text=self._answer.text if guard is None else guard.texts[False],
+            thinking=self._thoughts.text if guard is None else guard.texts[True],
             tokens=(),
             stop_reason=StopReason.GATED if self.stopped else reply.stop_reason,
             calls=() if self.stopped else calls,
@@ -149,6 +187,12 @@ class GatedReply:
         parts = (*((TextPart(text),) if text else ()), *seen.calls)
         return replace(message, parts=parts, thinking=thinking)
 
+    def _guarded(self, events: list[Event]) -> list[Event]:
+        guard = self._guard
+        if guard is None:
+            return events
+        return [*(told for each in events for told in guard.take(each)), *guard.released()]
+
     def _open(self) -> TextGate:
         return self._gate.text(self._allows)
 
@@ -159,7 +203,7 @@ class GatedReply:
     def _behind(self, whole: str, new: str, seen: str) -> str:
         """Return a text with what is new of it as it may be seen."""
         if not whole.endswith(new):  # where white space was cut off, say
-            return self._gate.cleaned(whole)
+            return self._gate.cleaned(whole) if self._guard is None else seen
         return whole[: len(whole) - len(new)] + seen
 
     def _round(self, done: RoundDone) -> list[Event]:
@@ -215,15 +259,18 @@ def gated(events: Iterable[Event], reply: GatedReply) -> Iterator[Event]:
         yield from reply.take(event)
 
 
-def gated_reply(reply: Reply, gate: Gate, counts: Counts | None = None) -> Reply:
+def gated_reply(
+    reply: Reply, gate: Gate, counts: Counts | None = None, question: str = ""
+) -> Reply:
     """Return a whole reply as it may be seen.
 
     Args:
         reply: as it was made.
         gate: what must not be seen.
         counts: gets what was found.
+        question: what it answers, for the guard.
     """
-    seen = GatedReply(gate)
+    seen = GatedReply(gate, question=question)
     told: list[Event] = []
     for thinking, text in ((True, reply.thinking), (False, reply.text)):
         told += seen.take(Text(text, thinking)) if text else []

@@ -77,6 +77,7 @@ class ChatTemplate:
         tools: Sequence[Tool] = (),
         add_generation_prompt: bool = True,
         enable_thinking: bool = True,
+        in_parts: bool = False,
     ) -> str:
         """Return the text of a conversation, by default up to where the assistant's reply begins.
 
@@ -90,6 +91,7 @@ class ChatTemplate:
             add_generation_prompt: end with the header of the assistant's turn.
             enable_thinking: read by the templates of models whose thinking can be switched off; True unless
                 asked otherwise, as in llama-server.
+            in_parts: give it contents as lists of parts, as templates of models that see images want them.
 
         Raises:
             TemplateError: the template refuses these messages, or fails, or grows out of bounds.
@@ -102,7 +104,7 @@ class ChatTemplate:
             variables |= self._of_tools(tools)
         if messages and messages[0].role == "system" and not self._system_is_read():
             messages = _with_system_in_first_user_turn(messages)
-        return self._run(messages, variables)
+        return self._run(messages, variables, in_parts=in_parts)
 
     def _compiled(self, source: str) -> Template:
         try:
@@ -122,7 +124,13 @@ class ChatTemplate:
             self._takes_system = _PROBE in text
         return self._takes_system
 
-    def _run(self, messages: Sequence[Message], variables: Mapping[str, object]) -> str:
+    def _run(
+        self,
+        messages: Sequence[Message],
+        variables: Mapping[str, object],
+        *,
+        in_parts: bool = False,
+    ) -> str:
         # Without tools `tools` stays undefined, and `documents` always, as in llama.cpp: templates for tool use
         # iterate over them unasked.
         said = [to_json(each) for each in messages]
@@ -133,6 +141,8 @@ class ChatTemplate:
                 said = [_called(each, *form) for each in said]
             elif known is not None:
                 said = [to_json(_with_calls_in_words(each, known)) for each in messages]
+        if in_parts:
+            said = [{**e, "content": [{"type": "text", "text": e["content"]}]} for e in said]
         try:
             return self._template.render({"messages": said, **self._constants, **variables})
         except Exception as error:  # a template may raise whatever Python can

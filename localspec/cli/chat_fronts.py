@@ -93,7 +93,11 @@ def _session(flags: dict[str, Any], preferences: Preferences) -> Session:
     def own(name: str) -> ReplyOptions:
         return reply_options(with_own(flags, name))
 
-    engine, gate = EngineClient(find=lambda wanted: resident(wanted, flags)), gate_of(flags)
+    # Nothing is drawn while a guard is loaded: the first frame may be there already.
+    engine, gate = (
+        EngineClient(find=lambda wanted: resident(wanted, flags)),
+        gate_of({**flags, "quiet": True}),
+    )
     if gate is not None:
         from localspec.ui.gated_engine import GatedEngine  # noqa: PLC0415 - few have one
 

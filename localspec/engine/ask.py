@@ -48,3 +48,9 @@ class Ask:
     tools: tuple[Tool, ...] = ()
     call_policy: CallPolicy = field(default_factory=CallPolicy)
     conversation: int | None = None
+
+    @property
+    def asked(self) -> str:
+        """What the user said last."""
+        said = (each.typed for each in reversed(self.messages) if each.role == "user")
+        return next(said, self.raw or "")

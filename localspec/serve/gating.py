@@ -21,7 +21,7 @@ async def gated_notices(backend: Backend, asked: Ask, gate: Gate | None) -> Asyn
             async for notice in notices:
                 yield notice
         return
-    reply, number = GatedReply(gate), 0
+    reply, number = GatedReply(gate, question=asked.asked), 0
 
     def began(its: int) -> None:
         nonlocal number
@@ -36,7 +36,8 @@ async def gated_notices(backend: Backend, asked: Ask, gate: Gate | None) -> Asyn
                 if reply.stopped and not before:
                     backend.cancel(number)
             elif isinstance(notice, ReplyDone):
-                *rest, last = reply.take(Finished(notice.reply))
+                # A guard may take its time.
+                *rest, last = await asyncio.to_thread(reply.take, Finished(notice.reply))
                 assert isinstance(last, Finished)  # noqa: S101 - it was taken last
                 yield ReplyEvents(number, _streamed(rest))
                 await asyncio.to_thread(note, reply.counts)

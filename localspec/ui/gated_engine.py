@@ -41,6 +41,8 @@ class GatedEngine(EngineClient):
         super().__init__(command, find)
         self._gate = gate
         self._replies: dict[int, GatedReply] = {}
+        self._done: list[ReplyDone] = []  # but for what the guard has not judged
+        self._stopped: set[int] = set()
         self.asked: list[Finding] = []
         self._masked = False
 
@@ -48,7 +50,7 @@ class GatedEngine(EngineClient):
         """Ask something; see `EngineClient`."""
         number = super().question(asked)
         if isinstance(asked, Ask):
-            self._replies[number] = GatedReply(self._gate)
+            self._replies[number] = GatedReply(self._gate, question=asked.asked)
             self._masked = self._masked and asked.aside
         return number
 
@@ -59,34 +61,53 @@ class GatedEngine(EngineClient):
 
     def drain(self) -> list[Notice]:
         """Return what came in since the last call, as it may be seen."""
-        return [seen for notice in super().drain() for seen in self._seen(notice)]
+        notices = [seen for notice in super().drain() for seen in self._seen(notice)]
+        for number, reply in [*self._replies.items()]:
+            notices += self._events(number, reply, reply.released())
+        return [*notices, *self._judged()]
 
     def close(self, wait_s: float = 3.0) -> None:
         """End the process; what was held back of an answer is not seen any more."""
         self._replies.clear()
+        self._done.clear()
         super().close(wait_s)
 
     def _seen(self, notice: Notice) -> Iterator[Notice]:
         reply = self._replies.get(notice.id or 0) if isinstance(notice, _OF_REPLIES) else None
         match notice:
             case ReplyEvents(id=number, events=events) if reply is not None:
-                before = reply.stopped
-                yield from _told(number, [e for each in events for e in reply.take(each)])
-                if reply.stopped and not before:
-                    self.cancel(number)
-            case ReplyDone(id=number, reply=made, message=message) if reply is not None:
-                *rest, last = reply.take(Finished(made))
-                yield from _told(number, rest)
-                assert isinstance(last, Finished)  # noqa: S101 - it was taken last
-                self._end(number, reply)
-                yield replace(notice, reply=last.reply, message=reply.message(message, made))
+                told = [e for each in events for e in reply.take(each)]
+                yield from self._events(number, reply, told)
+            case ReplyDone(id=number, reply=made) if reply is not None:
+                yield from _told(number, reply.end(made))
+                self._done.append(notice)
+                yield from self._judged()
             case Failed(id=int(number)):
                 self._replies.pop(number, None)
+                self._stopped.discard(number)
                 yield notice
             case _:
                 yield notice
 
+    def _events(self, number: int, reply: GatedReply, told: list[Event]) -> Iterator[Notice]:
+        """Yield what may be seen now; end an answer that a rule or the guard has stopped."""
+        yield from _told(number, told)
+        if reply.stopped and number not in self._stopped:
+            self._stopped.add(number)
+            self.cancel(number)
+
+    def _judged(self) -> Iterator[Notice]:
+        """Yield the ends of those answers of which nothing waits for the guard any more."""
+        for done in [*self._done]:
+            reply = self._replies[done.id]
+            if not reply.pending:
+                self._done.remove(done)
+                self._end(done.id, reply)
+                seen = reply.message(done.message, done.reply)
+                yield replace(done, reply=reply.of(done.reply), message=seen)
+
     def _end(self, number: int, reply: GatedReply) -> None:
+        self._stopped.discard(number)
         del self._replies[number]
         self.asked, self._masked = reply.asked, self._masked or reply.hidden
         note(reply.counts)

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from random import Random
 from typing import Any
 
@@ -9,9 +10,11 @@ import pytest
 
 from lab.planted import FORMATS, planted
 from localspec.gates.gate import gate_of_toml, usual_gate
+from localspec.launch.guard import GuardProcess
 from localspec.serve.http import Guard
 from tests.chat.toy_calls import hermes
 from tests.serve.serving import Served, served
+from tests.test_guard import command as double
 
 KEY = "ghp_abcdefghijklmnopqrstuvwxyz0123456789"
 PARTS = [KEY[at : at + 6] for at in range(4, len(KEY) - 6)]
@@ -132,3 +135,20 @@ def test_no_format_leaves_streamed_or_not_drafted_or_not() -> None:
                     assert "[masked: " in seen
                     assert json.dumps(secret.body.strip())[1:-1] not in seen
                     assert secret.body[:6] not in seen
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+def test_guard_judges_by_sentence(stream: bool) -> None:
+    judge = GuardProcess(double({"unsafe": ["bomb"], "late": {"bomb": 0.2}}))
+    judge.start()
+    text = "Rivers are long and wide. This is how a bomb is made. So much for that."
+    gate = gate_of_toml('use = []\nguard = "double"\nguard_wait_s = 60', "gate")
+    guard = Guard(keys=("masked",), gate=replace(gate, judge=judge))
+    try:
+        with served({"otherwise": [text]}, guard=guard) as server:
+            seen = asked(server, CHAT, "masked", **user("rivers?"), stream=stream)
+    finally:
+        judge.close()
+    assert "bomb" not in seen
+    assert "[masked: guard]" in seen
+    assert "So much" in seen

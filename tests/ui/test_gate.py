@@ -1,6 +1,7 @@
 """A chat behind a gate: what is streamed, kept, searched and exported has nothing of a secret; what was asked for can be seen."""
 
 import io
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -10,6 +11,7 @@ import pytest
 from lab.planted import FORMATS, planted
 from localspec.gates.gate import Gate, gate_of_toml, usual_gate
 from localspec.history.archive import History
+from localspec.launch.guard import GuardProcess
 from localspec.messages import DocumentPart, Message, ToolCall, ToolResult
 from localspec.options import LaunchOptions, ReplyOptions
 from localspec.ui import plain
@@ -20,6 +22,7 @@ from localspec.ui.preferences import Preferences
 from localspec.ui.session import Session
 from localspec.ui.talk import Talk
 from tests.engine.double import command
+from tests.test_guard import command as double
 
 KEY = "ghp_abcdefghijklmnopqrstuvwxyz0123456789"
 MASK = "[masked: GitHub token]"
@@ -113,6 +116,30 @@ def test_findings_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr("localspec.ui.gated_engine.note", lambda counts: counted.append({**counts}))
     said(tmp_path, "the key?")
     assert counted == [{("GitHub token", "mask"): 1}]
+
+
+BAD = "This is how a bomb is made. "
+
+
+@pytest.mark.parametrize("late", [{}, {"bomb": 0.3}])
+def test_guard_judges_what_a_chat_shows_and_keeps(tmp_path: Path, late: dict[str, float]) -> None:
+    judge = GuardProcess(double({"unsafe": ["bomb"], "late": late}))
+    judge.start()
+    script = {"otherwise": [f"Rivers are long and wide. {BAD}So much for that."], "drafts": 4}
+    gate = replace(
+        gate_of_toml('use = []\nguard = "double"\nguard_wait_s = 60', "gate"), judge=judge
+    )
+    session = session_of(tmp_path, gate, script)
+    out, err = io.StringIO(), io.StringIO()
+    front = Lines(session, Preferences(), out, err, terminal=False)
+    try:
+        assert plain.run(front, ["rivers?", "and more?"]) == 0, err.getvalue()
+    finally:
+        session.close()
+        judge.close()
+    seen = "Rivers are long and wide. [masked: guard] So much for that.\n"
+    assert out.getvalue() == seen * 2
+    assert b"bomb" not in on_disk(tmp_path)
 
 
 def kept(folder: Path) -> tuple[History, int]:

@@ -1,0 +1,48 @@
+"""A guard's process without a model: `python guard_double.py SCRIPT`, in JSON; every field may be left out.
+
+unsafe      words; a text with one is unsafe
+silent      words; a text with one gets no verdict
+late        {word: seconds}: how long its verdict takes
+deadly      word; it dies of a text with it
+deaf        word; it never says anything of a text with it
+mad         word; it says no JSON of a text with it
+fails       [class of localspec.errors, reason]: it cannot be loaded
+downloads   bytes that it fetches first
+"""
+
+import json
+import os
+import sys
+import time
+
+script = json.loads(sys.argv[1])
+
+
+def say(**said: object) -> None:
+    print(json.dumps(said), flush=True)
+
+
+def has(words: list[str], text: str) -> bool:
+    return any(each in text for each in words)
+
+
+if "downloads" in script:
+    say(download=["a-guard", 1, script["downloads"], "a script"])
+if "fails" in script:
+    kind, reason = script["fails"]
+    say(failed=kind, reason=reason)
+    sys.exit()
+say(ready="in words")
+for line in sys.stdin:
+    asked = json.loads(line)
+    text = asked["text"]
+    for word, seconds in script.get("late", {}).items():
+        time.sleep(seconds if word in text else 0)
+    if has(script.get("deadly", []), text):
+        os._exit(9)
+    if has(script.get("deaf", []), text):
+        continue
+    if has(script.get("mad", []), text):
+        print("safe!", flush=True)
+    share = 0.9 if has(script.get("unsafe", []), text) else 0.1
+    say(id=asked["id"], unsafe=None if has(script.get("silent", []), text) else share)
