@@ -127,6 +127,7 @@ def run(
     most: int = 1024,
     afresh: bool = False,
     on_record: Callable[[Tally], None] = lambda _: None,
+    seen: Callable[[Reply, str], Reply] = lambda reply, _: reply,
 ) -> tuple[Tally, bool]:
     """Run a batch as the command does; return its tally, and whether it was stopped."""
     cancel = CancelFlag()
@@ -143,7 +144,7 @@ def run(
             take_up(out, out_form, size, finished)
         appender = Appender(out, out_form, finished)
         rows = read_rows(lines.lines(), "jsonl", lines.name, asks.needed)
-        job = Job(rows, asks, receipt, finished, cancel, lines.name, afresh=afresh)
+        job = Job(rows, asks, receipt, finished, cancel, lines.name, afresh=afresh, seen=seen)
         batch = JobRun(job, ReorderBuffer(appender.write, ordered=ordered, most=most), on_record)
         batch.answer(answerer or Echo(), NAMES)
         if not batch.stopped and ordered:

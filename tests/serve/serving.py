@@ -86,8 +86,9 @@ def served(
     max_wait_s: float | None = None,
     conditions: Callable[[], Conditions] = Conditions,
     rules: CallPolicy | None = None,
+    engine: EngineClient | None = None,
 ) -> Iterator[Served]:
-    """Serve what a script says."""
+    """Serve what a script says, or an engine."""
     listener = socket.create_server(("127.0.0.1", 0))
     started, ended = threading.Event(), threading.Event()
     servers: list[uvicorn.Server] = []
@@ -96,13 +97,13 @@ def served(
     async def run() -> None:
         metrics = Metrics()
         launch = LaunchOptions(pair="a-pair")
-        engine = EngineClient(command(script))
+        client = engine or EngineClient(command(script))
 
         def note(number: int, question: Question) -> None:
             metrics.ask(number, question)
             asked.append(question)
 
-        backend = Backend(engine, launch, most, metrics.see, note, max_wait_s)
+        backend = Backend(client, launch, most, metrics.see, note, max_wait_s)
         try:
             await backend.start()
             first = ServedModel("a-pair", launch, GREEDY)

@@ -1,0 +1,107 @@
+"""An engine that spells texts, in this process: by tokens of one to four characters, one at a time or in rounds of several, as drafting confirms them.
+
+It stands where `EngineClient` and `RemoteAssistant` have the engine of a server, and speaks the real protocol.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from queue import SimpleQueue
+from random import Random
+
+from lab.planted import FORMATS, Planted, planted
+from localspec.chat.events import Reply, RoundDone, Text
+from localspec.decoding.round import Draft, Round, Spent, StopReason, Verdict
+from localspec.engine.ask import Ask
+from localspec.engine.protocol import Count, Counted, Notice, Ready, ReplyDone, ReplyEvents
+from localspec.engine.wire import COMMANDS, decode
+from localspec.messages import Message
+
+_N_CTX = 1 << 20
+_WINDOW = 8
+_READY = Ready("toy", None, "off", _N_CTX, (), 0.0, thinks=False)
+ABOUT = ("Use {} here.\n", "- {} \n", 'say "{}" and go on.\n', "| {} |\n", "({}) is it.\n")
+
+
+@dataclass(slots=True, eq=False)
+class Spelling:
+    """Answers a question with a number in it by the text of that number.
+
+    Args:
+        texts: what it says.
+        most: tokens of a round at most; 1 is no drafting.
+        seed: of where texts are cut.
+    """
+
+    texts: Sequence[str]
+    most: int
+    seed: int = 0
+    ready: Ready = _READY
+    pid: int = 1
+    rests: bool = False
+    alive: bool = True
+    _inbox: SimpleQueue[Notice] = field(default_factory=SimpleQueue)
+
+    def listen(self, inbox: SimpleQueue[Notice]) -> None:
+        self._inbox = inbox
+
+    def end(self, wait_s: float) -> None:
+        pass
+
+    def say(self, line: bytes) -> None:
+        command = decode(line, COMMANDS)
+        match command:
+            case Ask(id=number):
+                which = re.findall(r"\d+", command.asked)[-1]
+                for notice in self._answered(number, int(which)):
+                    self._inbox.put(notice)
+            case Count(id=number):
+                self._inbox.put(Counted(number, 1, _N_CTX))
+
+    def _answered(self, number: int, which: int) -> Iterator[Notice]:
+        text, random = self.texts[which], Random(self.seed * 7919 + which)
+        count = 0
+        for pieces in self._rounds(text, random):
+            count += len(pieces)
+            verdict = Verdict(len(pieces) - 1, 1)
+            done = Round(Draft((1,) * (len(pieces) - 1)), verdict, (1,) * len(pieces))
+            events = (RoundDone(done, tuple(pieces)), Text("".join(pieces)))
+            yield ReplyEvents(number, events)
+        spent = (number, 1, 0, count, None, 0.0, 0.0, Spent(), "off")
+        reply = Reply(text, "", (1,) * count, StopReason.EOG, *spent)
+        yield ReplyDone(number, reply, Message.assistant(text))
+
+    def _rounds(self, text: str, random: Random) -> Iterator[list[str]]:
+        at = 0
+        while at < len(text):
+            pieces: list[str] = []
+            for _ in range(random.randint(1, self.most)):
+                size = random.randint(1, 4)
+                pieces += [text[at : at + size]] if text[at : at + size] else []
+                at += size
+            yield pieces
+
+
+def secrets_of(count: int, seed: int) -> list[Planted]:
+    """Return so many secrets, of all formats in turn."""
+    random, formats = Random(seed), [*FORMATS]
+    return [planted(random, formats[number % len(formats)]) for number in range(count)]
+
+
+def texts_of(secrets: Sequence[Planted], each: int) -> list[str]:
+    """Return texts with so many of the secrets each."""
+    lines = [ABOUT[at % len(ABOUT)].format(one.text) for at, one in enumerate(secrets)]
+    return ["".join(lines[at : at + each]) for at in range(0, len(lines), each)]
+
+
+def leaked(secrets: Iterable[Planted], seen: str) -> list[Planted]:
+    """Return the secrets of which eight characters in a row are seen, or if they are digits all."""
+    shown = {seen[at : at + _WINDOW] for at in range(len(seen))}
+
+    def leaks(secret: Planted) -> bool:
+        body = secret.body
+        parts = (body[at : at + _WINDOW] for at in range(len(body) - _WINDOW + 1))
+        telling = any(part in shown for part in parts if re.search("[A-Za-z]", part))
+        return telling or secret.text in seen
+
+    return [each for each in secrets if leaks(each)]

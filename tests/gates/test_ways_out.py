@@ -1,0 +1,165 @@
+"""Planted secrets on every way out: chat with its history and exports, run, batch, serve, exports of what was kept ungated, and recorded telemetry.
+
+Each way gets 5,000 where LOCALSPEC_LONG_TESTS is set, alone and in rounds as drafting confirms them.
+"""
+
+import io
+import json
+import re
+from contextlib import closing
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+
+from localspec.batch.ask import Form
+from localspec.chat.events import Finished, RoundDone, Text
+from localspec.cli.gating import Gating
+from localspec.engine.ask import Ask
+from localspec.engine.client import EngineClient
+from localspec.engine.remote import RemoteAssistant
+from localspec.gates.gate import usual_gate
+from localspec.history.archive import History
+from localspec.messages import Message
+from localspec.options import LaunchOptions, ReplyOptions
+from localspec.serve.http import Guard
+from localspec.telemetry.recorder import Recorder
+from localspec.telemetry.switch import Switch
+from localspec.ui import plain
+from localspec.ui.export import exported
+from localspec.ui.gated_engine import GatedEngine
+from localspec.ui.lines import Lines
+from localspec.ui.preferences import Preferences
+from localspec.ui.session import Session
+from localspec.ui.talk import Talk
+from tests.batch.toy import run as run_batch
+from tests.examples import LONG
+from tests.gates.spelling import Spelling, leaked, secrets_of, texts_of
+from tests.serve.serving import served
+from tests.telemetry.talking import PAIR, drafted, first
+from tests.ui.test_gate import on_disk
+
+pytestmark = pytest.mark.long
+
+COUNT = 5000 if LONG else 108
+EACH, TURNS = 10, 20
+SECRETS = secrets_of(COUNT, seed=21)
+TEXTS = texts_of(SECRETS, EACH)
+ROUNDS = pytest.mark.parametrize("most", [1, 8], ids=["alone", "drafted"])
+
+
+def assert_nothing_leaks(seen: str, times: int = 1) -> None:
+    assert seen.count("[masked: ") >= times * COUNT
+    assert leaked(SECRETS, seen) == []
+
+
+def test_leak_is_found_whole_and_in_part() -> None:
+    for secret in SECRETS:
+        assert leaked([secret], f"so {secret.text} it is") == [secret]
+        part = secret.body[-9:]
+        if secret.rule != "e-mail address" and re.search("[A-Za-z]", part[1:]):
+            assert leaked([secret], f"so {part} it is") == [secret]
+
+
+@ROUNDS
+def test_chat_its_history_and_its_exports(tmp_path: Path, most: int) -> None:
+    engine = GatedEngine(usual_gate(), lambda _: Spelling(TEXTS, most))  # type: ignore[arg-type,return-value]
+    talk = Talk(History(tmp_path / "history"))
+    session = Session(engine, talk, LaunchOptions(pair="toy"), ReplyOptions(), tmp_path)
+    out, err = io.StringIO(), io.StringIO()
+    front = Lines(session, Preferences(), out, err, terminal=False, sleep=lambda _: None)
+    lines = list[str]()
+    for number in range(len(TEXTS)):
+        lines.append(f"text {number}?")
+        if (number + 1) % TURNS == 0 or number + 1 == len(TEXTS):
+            lines += [f"/export json all-{number}.json", f"/export md all-{number}.md", "/new"]
+    try:
+        assert plain.run(front, lines) == 0, err.getvalue()
+    finally:
+        session.close()
+    assert_nothing_leaks(out.getvalue())
+    assert_nothing_leaks(on_disk(tmp_path).decode(errors="replace"), times=3)
+    assert leaked(SECRETS, err.getvalue()) == []
+
+
+@ROUNDS
+def test_run_and_what_it_tells_of_rounds(most: int) -> None:
+    gating, seen = Gating(usual_gate()), list[str]()
+    with closing(RemoteAssistant(Spelling(TEXTS, most))) as assistant:  # type: ignore[arg-type]
+        for number in range(len(TEXTS)):
+            for event in gating.events(assistant.stream, Ask(0, (Message.user(f"{number}"),))):
+                match event:
+                    case Text(text=text) | Finished(reply=text):
+                        seen.append(text if isinstance(text, str) else text.text)
+                    case RoundDone(texts=texts):
+                        seen += texts
+    assert_nothing_leaks("".join(seen), times=3)
+
+
+@ROUNDS
+def test_batch(tmp_path: Path, most: int) -> None:
+    lines = [json.dumps({"prompt": f"text {number}?"}) for number in range(len(TEXTS))]
+    (tmp_path / "in.jsonl").write_text("\n".join(lines))
+    gating, out = Gating(usual_gate()), tmp_path / "out.jsonl"
+    with closing(RemoteAssistant(Spelling(TEXTS, most), count=4)) as assistant:  # type: ignore[arg-type]
+        tally, _ = run_batch(
+            tmp_path / "in.jsonl", out, assistant, asks=Form(ReplyOptions()), seen=gating.whole
+        )
+    assert tally.answered == len(TEXTS)
+    assert_nothing_leaks(out.read_text())
+
+
+@ROUNDS
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+def test_serve(most: int, stream: bool) -> None:
+    engine = EngineClient(find=lambda _: Spelling(TEXTS, most))  # type: ignore[arg-type,return-value]
+    guard, seen = Guard(hosts={"127.0.0.1", "localhost"}, gate=usual_gate()), list[str]()
+    with served({}, guard=guard, engine=engine) as server:
+        for number in range(len(TEXTS)):
+            done = server.chat(f"text {number}?", stream=stream)
+            assert done.status_code == 200, done.text
+            seen += _contents(done.text) if stream else [done.text]
+    assert_nothing_leaks("".join(seen))
+
+
+def _contents(told: str) -> list[str]:
+    """Return the texts of a stream of server-sent events, and whatever else is in it."""
+    events = [each.removeprefix("data: ") for each in told.split("\n\n") if "{" in each]
+    deltas: list[dict[str, Any]] = [json.loads(each)["choices"][0]["delta"] for each in events]
+    return [each.get("content") or "" for each in deltas]
+
+
+@pytest.mark.parametrize("style", ["md", "json"])
+def test_exports_of_what_was_kept_ungated(tmp_path: Path, style: str) -> None:
+    history = History(tmp_path / "history")
+    conversation, last = history.create(system=TEXTS[0]), None
+    for text in TEXTS:
+        last = history.add_user(conversation, last, Message.user(text))
+        reply = history.begin_reply(conversation, last, "toy")
+        reply.finish(Message.assistant(text))
+        last = reply.message
+    told = exported(history, conversation, style, usual_gate())
+    history.close()
+    assert_nothing_leaks(told, times=2)
+
+
+def test_text_that_telemetry_was_told_to_record(tmp_path: Path) -> None:
+    """A reply with a secret in it is recorded without text; the only text is that of the reply without one."""
+    random, pieces = Random(3), {0: b"?", 1: b"", 7: b" "}
+    recorder = Recorder(tmp_path, PAIR, Switch(text=True), lambda token: pieces[token])
+    for text in [*(each.text for each in SECRETS), "It is 1 + 1."]:
+        trace, at, most = recorder.begin("?", [0], greedy=True), 0, random.choice([1, 8])
+        trace.note(first())
+        while at < len(text):
+            start = 100 + at
+            for token in range(start, start + random.randint(1, most)):
+                size = random.randint(1, 4)
+                pieces[token] = text[at : at + size].encode()
+                at, last = at + size, token
+            count = last + 1 - start
+            trace.note(drafted(count, count, token=start))
+        trace.end("", 0.1, 0.2)
+    recorder.close(600.0)
+    told = on_disk(tmp_path)
+    assert told.count(b'"pieces"') == 1
