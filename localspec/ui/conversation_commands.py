@@ -209,9 +209,41 @@ async def compact(front: Front, argument: str) -> None:
         front.tell("the summary says this from now on")
     else:
         front.session.asking.compact()
-        told = "summarising: then the summary takes the place of earlier turns, which the history keeps; /compact edit changes it"
-        front.tell(told)
-        await front.show_answer()
+        await _show_summary(front)
+
+
+async def _show_summary(front: Front, why: str = "") -> None:
+    front.tell(
+        f"{why}summarising: then the summary takes the place of earlier turns, which the history keeps; /compact edit changes it"
+    )
+    await front.show_answer()
+
+
+async def when_nearly_full(front: Front) -> None:
+    """Offer a summary, once when the context gets nearly full, or have it made, as the user has set."""
+    by_itself = front.preferences.compact == "auto"
+    if by_itself and front.session.talk.is_behind_summary:  # another would gain nothing
+        return
+    advice = front.session.advice()
+    if not advice or front.preferences.compact == "off":
+        return
+    if by_itself:
+        front.session.asking.compact()
+        await _show_summary(front, f"{advice.partition(':')[0]}, ")
+    else:
+        front.tell(advice)
+
+
+async def when_full(front: Front) -> bool:
+    """Have a summary made for a question that found no room, where the user has set so; return whether it is."""
+    if front.preferences.compact != "auto" or front.session.talk.is_behind_summary:
+        return False
+    try:
+        front.session.asking.compact()
+    except UsageError:  # there is nothing to summarise
+        return False
+    await _show_summary(front, "the context is full, ")
+    return True
 
 
 async def tag(front: Front, argument: str) -> None:

@@ -10,6 +10,7 @@ from textual.timer import Timer
 
 from localspec.decoding.round import StopReason
 from localspec.engine.protocol import EngineDied, Failed, Notice, Ready, ReplyDone
+from localspec.ui.conversation_commands import when_full, when_nearly_full
 from localspec.ui.engine_state import Phase
 from localspec.ui.model_switch import DEMONSTRATION
 from localspec.ui.screens import Screens
@@ -162,6 +163,11 @@ class Feed:
             self._eager.resume() if self._waiting else self._eager.pause()
         return waited and not self._waiting
 
+    async def _refused(self, message: Failed) -> None:
+        """Say why there is no answer, or have room made for it."""
+        if message.kind != "ContextOverflow" or not await when_full(self._front):
+            self._front.tell_refusal(message)
+
     def _tell_trouble(self) -> None:
         """Say once why nothing is saved, and once that all is again; a disk may fill up at any time."""
         trouble = self._session.talk.history.trouble
@@ -178,13 +184,12 @@ class Feed:
                     if not message.reply.text and not message.reply.thinking:
                         self._view.tell("stopped before the first token; F5 asks again")
                 elif not self._session.asking.busy:
-                    advice = self._session.advice()
-                    self._view.tell(advice) if advice else None
+                    await self._front.attempt(when_nearly_full(self._front))
                     await self._front.attempt(self._front.ask_next())
             case Failed() if self._is_answer(message):
                 self._front.take_back_waiting()
                 await self._view.show_messages()
-                self._front.tell_refusal(message)
+                await self._front.attempt(self._refused(message))
             case Failed(id=None):
                 self._view.tell(self._session.models.instead or message.reason)
             case Ready():

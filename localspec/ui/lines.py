@@ -11,6 +11,7 @@ from localspec.toolbox.asked import decision
 from localspec.toolbox.permissions import Decision
 from localspec.ui.clean import clean, clean_line
 from localspec.ui.commands import COMMANDS
+from localspec.ui.conversation_commands import when_full, when_nearly_full
 from localspec.ui.editor import written
 from localspec.ui.figures import stats_lines
 from localspec.ui.lens import legend, marked
@@ -94,10 +95,19 @@ class Lines:
     async def show_answer(self) -> None:
         """Write the answer as it comes. Ctrl-C stops it and keeps what is there."""
         self.code = self._reply.write_answer()
+        await self._look_at_context()
         waiting = self.session.asking.waiting
         while waiting and not self.code:
             self.session.asking.ask(waiting.pop(0))
             self.code = self._reply.write_answer()
+            await self._look_at_context()
+
+    async def _look_at_context(self) -> None:
+        """Offer a summary, or have it made, where there is little room left."""
+        if self._reply.overflowed:
+            await when_full(self)
+        elif not self.code and not (self.quiet and self.preferences.compact == "ask"):
+            await when_nearly_full(self)
 
     def show_loading(self) -> None:
         """Wait until the models are loaded, or cannot be, and say which."""

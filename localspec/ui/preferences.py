@@ -4,11 +4,13 @@ import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal, get_args
 
 from localspec.errors import UsageError
 from localspec.storage.paths import config_dir, shown
 
 FILE = "chat.toml"
+Compact = Literal["ask", "auto", "off"]
 _MOST_BYTES = 256 << 10
 
 
@@ -21,6 +23,7 @@ class Preferences:
         keys: keys by the name of what they do, several separated by commas.
         personas: system prompts by name.
         templates: prompts by name, in jinja.
+        compact: what is done about a context that gets full: `ask` offers a summary, `auto` has one made.
         file: where a change is kept; None keeps none.
     """
 
@@ -28,6 +31,7 @@ class Preferences:
     keys: Mapping[str, str] = field(default_factory=dict)
     personas: Mapping[str, str] = field(default_factory=dict)
     templates: Mapping[str, str] = field(default_factory=dict)
+    compact: Compact = "ask"
     file: Path | None = field(default=None, compare=False)
 
 
@@ -47,17 +51,20 @@ def read_preferences(path: Path | None = None) -> Preferences:
         reason = getattr(error, "strerror", None) or str(error)
         raise UsageError(f"{shown(path)} cannot be read ({reason}): fix it") from error
     tables = ("keys", "personas", "templates")
-    unknown = values.keys() - {"theme", *tables}
+    unknown = values.keys() - {"theme", "compact", *tables}
     if unknown:
         known = ", ".join(f"[{each}]" for each in tables)
         raise UsageError(
-            f"{shown(path)}: {min(unknown)[:60]!r} is not a known key: use theme, {known}"
+            f"{shown(path)}: {min(unknown)[:60]!r} is not a known key: use theme, compact, {known}"
         )
     theme = values.get("theme", "")
     if not isinstance(theme, str):
         raise UsageError(f"{shown(path)}: theme is {theme!r}: give the name of a theme")
+    compact = values.get("compact", "ask")
+    if compact not in get_args(Compact):
+        raise UsageError(f"{shown(path)}: compact is {compact!r}: choose one of ask, auto, off")
     texts = {each: _texts(values, each, path) for each in tables}
-    return Preferences(theme=theme, file=path, **texts)
+    return Preferences(theme=theme, compact=compact, file=path, **texts)
 
 
 def keep_theme(preferences: Preferences, name: str) -> None:

@@ -30,6 +30,9 @@ class ReplyLines:
         sleep: waits so many seconds.
         thoughts: whether thoughts are written, too.
         decide: asks whether a call may be carried out; None where there is nobody to ask.
+
+    Attributes:
+        overflowed: whether the last question found no room in the context.
     """
 
     session: Session
@@ -39,6 +42,7 @@ class ReplyLines:
     sleep: Callable[[float], None]
     thoughts: bool = False
     decide: Callable[[CallQuestion], Decision | None] | None = None
+    overflowed: bool = False
     _results: int = 0
     _refused: Failed | None = None
 
@@ -134,6 +138,7 @@ class ReplyLines:
 
     def _tell_end(self, ended: ReplyDone | Failed | EngineDied) -> int:
         """Say how an answer ended; return an exit code."""
+        self.overflowed = isinstance(ended, Failed) and ended.kind == "ContextOverflow"
         match ended:
             case ReplyDone():
                 self.write("\n")
@@ -144,7 +149,7 @@ class ReplyLines:
                 ended, self._refused = self._refused or ended, None
                 advice = (
                     "; /compact summarises earlier turns, /drop drops them"
-                    if ended.kind == "ContextOverflow"
+                    if self.overflowed
                     else ""
                 )
                 self.tell(ended.reason + advice)
@@ -164,9 +169,6 @@ class ReplyLines:
             for each in cited:
                 self.tell(each)
             self.tell(f"{figures} · seed {message.reply.seed}")
-        advice = self.session.advice()
-        if advice and not self.quiet:
-            self.tell(advice)
 
 
 def folded(text: str) -> list[str]:

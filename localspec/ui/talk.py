@@ -140,6 +140,12 @@ class Talk:
         """Whether the last message is a summary of those before it."""
         return bool(self.messages) and summary_at(self.messages) == len(self.messages) - 1
 
+    @property
+    def is_behind_summary(self) -> bool:
+        """Whether nothing but a question, if that, follows the last summary."""
+        at = summary_at(self.messages)
+        return at is not None and at >= len(self.messages) - 2
+
     def rewrite_summary(self, text: str) -> None:
         """Have the last summary say something else.
 

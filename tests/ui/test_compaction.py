@@ -13,7 +13,7 @@ from localspec.options import LaunchOptions, ReplyOptions, SamplingParams
 from localspec.ui import plain
 from localspec.ui.compaction import REQUEST, context_of, kept_from, options_for
 from localspec.ui.lines import Lines
-from localspec.ui.preferences import Preferences
+from localspec.ui.preferences import Compact, Preferences
 from localspec.ui.session import Session
 from localspec.ui.talk import Talk
 from tests.engine.double import command
@@ -150,7 +150,9 @@ def test_summary_is_made_in_free_words_and_in_bounds() -> None:
     assert (made.regex, made.stop, made.stop_loops) == (None, (), True)
 
 
-def said(folder: Path, *lines: str, long: bool = False) -> tuple[int, str, str]:
+def said(
+    folder: Path, *lines: str, long: bool = False, compact: Compact = "ask", quiet: bool = False
+) -> tuple[int, str, str]:
     """Talk in lines, in a conversation that was long before if wanted; return the exit code, the answers and the news."""
     talk = Talk(History(folder / "history"))
     if long:
@@ -160,7 +162,7 @@ def said(folder: Path, *lines: str, long: bool = False) -> tuple[int, str, str]:
     if talk.conversation is not None:
         session.resume(talk.conversation, own_models=False)
     out, err = io.StringIO(), io.StringIO()
-    front = Lines(session, Preferences(), out, err, terminal=False)
+    front = Lines(session, Preferences(compact=compact), out, err, terminal=False, quiet=quiet)
     try:
         return plain.run(front, lines), out.getvalue(), err.getvalue()
     finally:
@@ -181,6 +183,41 @@ def test_question_that_found_no_room_is_asked_again_behind_the_summary(tmp_path:
     assert "/compact summarises earlier turns" in err
     assert code == 0, err
     assert out == "They spoke of rivers.\n812 km.\n"
+
+
+@pytest.mark.parametrize("quiet", [False, True])
+def test_nearly_full_context_is_summarised_by_itself_where_it_is_set_so(
+    tmp_path: Path, quiet: bool
+) -> None:
+    lines = ("short?", "and the Rhone?", "/compact edit")
+    code, out, err = said(tmp_path, *lines, long=True, compact="auto", quiet=quiet)
+    assert code == 0, err
+    assert out == "Well.\nThey spoke of rivers.\n812 km.\n", "the summary is shown"
+    assert err.count("full, summarising: then the summary takes the place") == 1
+    assert "to change it: /compact They spoke of rivers." in err
+
+
+def test_question_that_found_no_room_is_asked_again_by_itself_where_it_is_set_so(
+    tmp_path: Path,
+) -> None:
+    question = f"{'the Rhone ' * 60} and the Rhone?"
+    code, out, err = said(tmp_path, question, long=True, compact="auto")
+    assert code == 0, err
+    assert out == "They spoke of rivers.\n812 km.\n"
+    assert "the context is full, summarising" in err
+
+
+def test_question_that_no_summary_makes_room_for_is_refused_once(tmp_path: Path) -> None:
+    code, out, err = said(tmp_path, "the Rhone " * 900, long=True, compact="auto")
+    assert code != 0
+    assert out == "They spoke of rivers.\n"
+    assert err.count("summarising") == 1
+
+
+def test_nothing_is_offered_where_it_is_set_so(tmp_path: Path) -> None:
+    code, out, err = said(tmp_path, "short?", "shorter?", long=True, compact="off")
+    assert (code, out) == (0, "Well.\nWell.\n")
+    assert "compact" not in err
 
 
 @pytest.mark.parametrize("line", ["/compact", "/compact edit", "/compact some words"])

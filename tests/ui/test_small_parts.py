@@ -119,6 +119,8 @@ def test_preferences_are_read(tmp_path: Path) -> None:
         "nord", {"stats": "ctrl+s"}, {"brief": "Be brief."}
     )
     assert read_preferences(tmp_path / "none") == Preferences()
+    file.write_text("compact = 'auto'")
+    assert read_preferences(file).compact == "auto"
 
 
 def test_a_theme_is_kept_and_the_rest_of_the_file_stays(tmp_path: Path) -> None:
@@ -132,7 +134,18 @@ def test_a_theme_is_kept_and_the_rest_of_the_file_stays(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["=", "color = 1", "theme = 1", "[keys]\na = 1", "keys = 3", '"\xff"', "[personas.a]"]
+    "text",
+    [
+        "=",
+        "color = 1",
+        "theme = 1",
+        "[keys]\na = 1",
+        "keys = 3",
+        '"\xff"',
+        "[personas.a]",
+        "compact = 1",
+        "compact = 'never'",
+    ],
 )
 def test_wrong_preferences_are_one_line(text: str, tmp_path: Path) -> None:
     file = tmp_path / "chat.toml"
