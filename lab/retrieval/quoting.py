@@ -1,9 +1,10 @@
 """What quoting answers cost with passages as a source of lookup and without: passages in the prompt both times.
 
-    python -m lab.retrieval.quoting FOLDER --model NAME [--draft lookup] [--ask copy] [--exact] [--questions 12] [--max-tokens 120]
+    python -m lab.retrieval.quoting FOLDER --model NAME [--heavier 4] [--draft lookup] [--ask copy] [--exact] [--questions 12] [--max-tokens 120]
 
 FOLDER holds the texts of `lab.retrieval.measure recall`. Each question asks for a passage word for word, and is answered three times
 in turns: without drafting, with lookup that follows the answer alone, and with lookup as it ships, which follows the prompt, too.
+A heavier target has so many times the layers and computes the same; it is made beside FOLDER.
 """
 
 import argparse
@@ -16,6 +17,7 @@ from unittest.mock import patch
 
 from lab.retrieval import corpus
 from lab.retrieval.measure import Question, questions
+from lab.synthetic.heavier import heavier
 from localspec.chat.conversation import Conversation
 from localspec.chat.events import Reply
 from localspec.chat.requests import Request
@@ -24,6 +26,7 @@ from localspec.decoding.drafters.copying import CopySource
 from localspec.launch.load import Runtime, load
 from localspec.launch.plan import make_plan
 from localspec.messages import Message
+from localspec.models.pull import pull
 from localspec.models.registry import load_registry
 from localspec.options import LaunchOptions, ReplyOptions, SamplingParams, changed
 from localspec.retrieval.citing import PassageText, as_documents
@@ -83,6 +86,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--model", default="qwen2.5-coder-1.5b")
+    parser.add_argument("--heavier", type=int, default=1, metavar="N")
     parser.add_argument("--draft", default="lookup")
     parser.add_argument("--ask", choices=_ASKED, default="quote")
     parser.add_argument("--exact", action="store_true")
@@ -92,9 +96,11 @@ def main() -> None:
     folder = given.folder.resolve()
     if not folder.exists():
         corpus.make(folder)
-    options = changed(
-        LaunchOptions(draft=given.draft, exact=given.exact), load_registry().chosen(given.model)
-    )
+    chosen_model = load_registry().chosen(given.model)
+    if given.heavier > 1:
+        made = heavier(pull(given.model)[0], given.heavier, folder.parent / "heavier")
+        chosen_model = {"target": str(made)}
+    options = changed(LaunchOptions(draft=given.draft, exact=given.exact), chosen_model)
     runtime = load(make_plan(options))
     arms = {
         "off": ("off", CopySource),
@@ -127,8 +133,9 @@ def main() -> None:
                 f"{number + 1} answers, tokens {[*tokens.values()]}, passes {[*passes.values()]}",
                 flush=True,
             )
+    times = f", {given.heavier} times as heavy" if given.heavier > 1 else ""
     print(
-        f"{given.model}, {given.draft}{', exact' if given.exact else ''}, {given.ask}: {len(chosen)} answers"
+        f"{given.model}{times}, {given.draft}{', exact' if given.exact else ''}, {given.ask}: {len(chosen)} answers"
     )
     print(f"the same text in all three: {same} of {len(chosen)}")
     for name in arms:
