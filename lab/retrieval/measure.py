@@ -12,19 +12,34 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass
+from functools import partial
+from itertools import product
 from pathlib import Path, PurePath
 from statistics import mean, median
+from typing import TypeVar
+
+import numpy as np
 
 from lab.retrieval import corpus
+from localspec.retrieval.embedding import embed, vector_model
+from localspec.retrieval.finding import by_vectors, found
 from localspec.retrieval.index import FoundPassage, Index
+from localspec.retrieval.nearest import nearest
 from localspec.retrieval.update import Changes, add, update
+from localspec.retrieval.vector_table import VectorModel
+from localspec.retrieval.vectors import Vector, encoded, signs_of
 
 QUESTIONS = Path(__file__).with_name("questions.tsv")
 _MOST = 20
 _FILES, _CHANGED = 10_000, 100
+_WIDTH = 384
+"""Of vectors that are drawn: that of the smaller models."""
+
+T = TypeVar("T")
+Way = Callable[[str, int], list[FoundPassage]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,8 +77,14 @@ def rank(found: Sequence[FoundPassage], asked: Question, folder: Path) -> int:
     return next((at for at, each in enumerate(found, 1) if asked.is_answered_by(each, folder)), 0)
 
 
-def recall(folder: Path, *, lists: bool) -> None:
-    """Print the share of questions whose passage is among the first ones."""
+def recall(folder: Path, *, lists: bool, vectors: str | None) -> None:
+    """Print the share of questions whose passage is among the first ones.
+
+    Args:
+        folder: of the texts; made where it is not there.
+        lists: whether to print the questions whose passage is not among the first five.
+        vectors: a model, whose vectors are made and searched, too; None without.
+    """
     folder = folder.resolve()
     if not folder.exists():
         corpus.make(folder)
@@ -74,22 +95,38 @@ def recall(folder: Path, *, lists: bool) -> None:
         add(index, [folder])
         contents = index.contents()
         print(f"{contents.files} files, {contents.passages} passages")
+        ways: dict[str, Way] = {"words": index.search}
+        if vectors is not None:
+            _embed(index, vectors)
+            ways |= {"vectors": partial(by_vectors, index), "both": partial(found, index)}
         asked = [each for each in questions() if _is_here(each, folder)]
-        for form in ("named", "text"):
+        for form, (way, search) in product(("named", "text"), ways.items()):
+            begun_s = time.perf_counter()
             ranks = [
-                (each, rank(index.search(getattr(each, form), _MOST), each, folder))
-                for each in asked
+                (each, rank(search(getattr(each, form), _MOST), each, folder)) for each in asked
             ]
+            taken_s = (time.perf_counter() - begun_s) / len(asked)
             for kind in ("man", "python", ""):
                 some = [at for each, at in ranks if each.file.startswith(kind)]
                 shares = (mean(0 < at <= most for at in some) for most in (1, 5, _MOST))
                 print(
-                    f"{form}, {kind or 'all'}: {len(some)} questions; found among the first 1, 5, {_MOST}:",
+                    f"{form}, by {way}, {kind or 'all'}: {len(some)} questions; found among the first 1, 5, {_MOST}:",
                     *(f"{share:.2f}" for share in shares),
                 )
+            print(f"{form}, by {way}: {1e3 * taken_s:.1f} ms a question")
             for each, at in ranks if lists else ():
                 if not 0 < at <= 5:
                     print(f"  {at:3} {each.file}: {each.text}")
+
+
+def _embed(index: Index, name: str) -> None:
+    """Make the vectors of an index, and print how long it took."""
+    index.choose_vector_model(vector_model(name))
+    begun_s = time.perf_counter()
+    made = embed(index)
+    taken_s = time.perf_counter() - begun_s
+    size = index.contents().size_bytes // 1_000_000
+    print(f"{made} vectors by {name} in {taken_s:.1f} s, {made / taken_s:.1f} a second; {size} MB")
 
 
 def _is_here(asked: Question, folder: Path) -> bool:
@@ -141,9 +178,9 @@ def many(folder: Path) -> None:
             _print("1 % changed", changed)
         print(f"1 % changed: {median(ratios):.1%} of the time of the first index")
         asked = _in_process(database, "search")
-        print(
-            f"a query: median {asked['median_ms']:.1f} ms, 95 % {asked['p95_ms']:.1f} ms, most {asked['most_ms']:.1f} ms"
-        )
+        _print("a query by words", asked)
+        _print("vectors drawn by lot", _in_process(database, "draw"))
+        _print("a search of vectors", _in_process(database, "nearest"))
 
 
 def _print(what: str, figures: dict[str, float]) -> None:
@@ -163,7 +200,11 @@ def step(words: Sequence[str]) -> dict[str, float]:
     with closing(Index(Path(words[0]), make=True)) as index:
         begun_s = time.perf_counter()
         if words[1] == "search":
-            return _searched(index)
+            return _times([each.text for each in questions()], index.search)
+        if words[1] == "draw":
+            return _drawn(index)
+        if words[1] == "nearest":
+            return _nearest(index)
         changes: Changes = add(index, [Path(words[2])]) if words[1] == "add" else update(index)
         taken_s = time.perf_counter() - begun_s
         contents = index.contents()
@@ -177,17 +218,46 @@ def step(words: Sequence[str]) -> dict[str, float]:
     }
 
 
-def _searched(index: Index) -> dict[str, float]:
+def _drawn(index: Index) -> dict[str, float]:
+    """Give an index vectors that say nothing, which are searched as others are, and are made at once."""
+    index.choose_vector_model(VectorModel("drawn", "0" * 64))
+    drawn = np.random.default_rng(0)
+    with index.reading():
+        parts = index.vectors.wanting()
+    with index.writing():
+        for part in parts:
+            vectors = drawn.normal(size=(part.passages, _WIDTH)).astype(np.float32)
+            codes = encoded(vectors)
+            index.vectors.put(part, codes.tobytes(), signs_of(codes).tobytes())
+    contents = index.contents()
+    return {"vectors": contents.passages, "megabytes": contents.size_bytes // 1_000_000}
+
+
+def _nearest(index: Index) -> dict[str, float]:
+    drawn = np.random.default_rng(1)
+    vectors = [drawn.normal(size=_WIDTH).astype(np.float32) for _ in questions()]
+
+    def search(vector: Vector, most: int) -> list[FoundPassage]:
+        with index.reading():
+            return [
+                index.found(number, score) for score, number in nearest(index.vectors, vector, most)
+            ]
+
+    return _times([each / np.linalg.norm(each) for each in vectors], search)
+
+
+def _times(asked: Sequence[T], search: Callable[[T, int], list[FoundPassage]]) -> dict[str, float]:
     times = []
-    for each in questions():
+    for each in asked:
         begun_s = time.perf_counter()
-        index.search(each.text, 5)
+        search(each, 5)
         times.append(1e3 * (time.perf_counter() - begun_s))
     times.sort()
     return {
-        "median_ms": median(times),
-        "p95_ms": times[int(0.95 * len(times))],
-        "most_ms": times[-1],
+        "median_ms": round(median(times), 1),
+        "p95_ms": round(times[int(0.95 * len(times))], 1),
+        "most_ms": round(times[-1], 1),
+        "resident_megabytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1000,
     }
 
 
@@ -205,10 +275,11 @@ def main() -> None:
     parser.add_argument("what", choices=("recall", "many"))
     parser.add_argument("folder", type=Path)
     parser.add_argument("--list", action="store_true", help="print what is not found")
+    parser.add_argument("--vectors", metavar="MODEL", help="measure what its vectors find, too")
     arguments = parser.parse_args()
     os.environ.setdefault("PYTHONHASHSEED", "0")
     if arguments.what == "recall":
-        recall(arguments.folder, lists=arguments.list)
+        recall(arguments.folder, lists=arguments.list, vectors=arguments.vectors)
     else:
         many(arguments.folder)
 

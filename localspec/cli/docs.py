@@ -1,16 +1,19 @@
 """`--docs`: the index that a verb answers from, and what an answer cites."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from localspec.cli.completions import complete_indexes
+from localspec.display import notice
 from localspec.messages import Message
 from localspec.retrieval import LEAST_TOKENS, USUAL_TOKENS
 
 if TYPE_CHECKING:
     from localspec.retrieval.asking import Docs
+    from localspec.retrieval.index import Index
 
 Function = Callable[..., Any]
 
@@ -41,7 +44,26 @@ def docs_of(flags: Mapping[str, Any]) -> "Docs":
     """
     from localspec.retrieval.asking import Docs  # noqa: PLC0415 - not for --help
 
-    return Docs(flags["docs"] or "", flags["docs_tokens"]).check()
+    docs = Docs(flags["docs"] or "", flags.get("docs_tokens", USUAL_TOKENS)).check()
+    if docs.name:
+        from localspec.retrieval.index import opened  # noqa: PLC0415 - sqlite3, which few need
+
+        with closing(opened(docs.name)) as index:
+            tell_of_missing_model(index)
+    return docs
+
+
+def tell_of_missing_model(index: "Index") -> None:
+    """Say so where an index has vectors, and the model that made them is gone."""
+    model = index.vector_model()
+    if model is None:
+        return
+    from localspec.retrieval.embedding import is_here  # noqa: PLC0415 - few indexes have vectors
+
+    if not is_here(model):
+        notice(
+            f"found by words alone: {model.name} is not here, `localspec pull {model.name}` fetches it"
+        )
 
 
 def cited_lines(text: str, messages: Sequence[Message]) -> Iterator[str]:

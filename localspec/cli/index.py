@@ -4,13 +4,13 @@ import json
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from localspec.cli.completions import complete_indexes
+from localspec.cli.completions import complete_indexes, complete_models
 from localspec.cli.redrawn_line import RedrawnLine
 from localspec.display import notice, printable, printable_line
 from localspec.errors import UsageError
@@ -18,10 +18,14 @@ from localspec.errors import UsageError
 if TYPE_CHECKING:
     from localspec.retrieval.index import Index
     from localspec.retrieval.update import Changes
+    from localspec.retrieval.vector_table import VectorModel
 
 _REDRAWN_S = 0.1
+_EVERY_S, _REST = 5.0, 20
+"""Between two looks of `watch`; and how many times longer than a look it rests, so that it takes a twentieth of a core at most."""
 _SHOWN_UNREAD = 5
 _SHOWN_CHARS = 300
+_OFF = "off"
 _JSON = click.option("--json", "json_", is_flag=True, help="Print JSON.")
 _NAME = click.option(
     "-n",
@@ -49,19 +53,27 @@ def index() -> None:
     type=click.Path(exists=True, path_type=Path),
 )
 @_NAME
-def add(paths: tuple[Path, ...], name: str | None) -> None:
+@click.option(
+    "--vectors",
+    metavar="MODEL|off",
+    shell_complete=complete_models,
+    help="Find passages by what they mean, too: by vectors that MODEL makes, such as bge-small-en-v1.5. Slow to make.",
+)
+def add(paths: tuple[Path, ...], name: str | None, vectors: str | None) -> None:
     """Add FOLDERS and FILES to an index, and bring all of it up to date.
 
-    Hidden files, links, what git ignores and what is no text is left out of folders.
+    Hidden files, links, what .gitignore names and what is no text is left out of folders.
     """
-    from localspec.retrieval.index import made, name_for  # noqa: PLC0415 - sqlite3, and all that reads files
+    from localspec.retrieval.index import index_names, made, name_for  # noqa: PLC0415 - sqlite3, and all that reads files
     from localspec.retrieval.update import add as added  # noqa: PLC0415
 
     first = paths[0].resolve()
     name = name or name_for(first if first.is_dir() else first.parent)
-    with closing(made(name)) as opened, _reporting() as report:
-        changes = added(opened, paths, report)
-        _tell(name, opened, changes)
+    chosen = _chosen_vectors(vectors, is_new=name not in index_names())
+    with closing(made(name)) as opened:
+        if chosen:
+            opened.choose_vector_model(chosen[0])
+        _bring_up_to_date(name, opened, lambda report: added(opened, paths, report))
 
 
 @index.command()
@@ -70,8 +82,32 @@ def update(name: str | None) -> None:
     """Bring index NAME, or the only one, up to date with its files."""
     from localspec.retrieval.update import update as updated  # noqa: PLC0415 - likewise
 
-    with _opened(name) as (its_name, opened), _reporting() as report:
-        _tell(its_name, opened, updated(opened, report))
+    with _opened(name) as (its_name, opened):
+        _bring_up_to_date(its_name, opened, lambda report: updated(opened, report))
+
+
+@index.command()
+@click.argument("name", required=False, shell_complete=complete_indexes)
+@click.option(
+    "--every",
+    default=_EVERY_S,
+    type=click.FloatRange(min=1),
+    metavar="SECONDS",
+    help=f"How often to look. Default: {_EVERY_S:g}; less often where a look takes long.",
+)
+def watch(name: str | None, every: float) -> None:
+    """Keep index NAME, or the only one, up to date until Ctrl-C, by looking at sizes and times of its files."""
+    from localspec.retrieval.update import update as updated  # noqa: PLC0415 - likewise
+
+    with _opened(name) as (its_name, opened), suppress(KeyboardInterrupt):
+        _bring_up_to_date(its_name, opened, lambda report: updated(opened, report))
+        while True:
+            begun_s = time.monotonic()
+            changes = updated(opened)
+            if changes.news:
+                _tell(its_name, opened, changes)
+                _make_vectors(its_name, opened)
+            time.sleep(max(every, (time.monotonic() - begun_s) * _REST))
 
 
 @index.command()
@@ -86,7 +122,7 @@ def status(name: str | None, json_: bool) -> None:
     documents = []
     for each in index_names() if name is None else [name]:
         with _opened(each) as (_, opened):
-            found = opened.contents()
+            found, model = opened.contents(), opened.vector_model()
         documents.append(
             {
                 "name": each,
@@ -94,12 +130,14 @@ def status(name: str | None, json_: bool) -> None:
                 "passages": found.passages,
                 "bytes": found.size_bytes,
                 "added": [str(root) for root in found.roots],
+                "vectors": model and model.name,
             }
         )
         if not json_:
             roots = printable(", ".join(map(brief, found.roots)))
+            by = f", vectors by {model.name}" if model else ""
             click.echo(
-                f"{each}: {found.files} files, {found.passages} passages, {size_text(found.size_bytes)}; {roots}"
+                f"{each}: {found.files} files, {found.passages} passages, {size_text(found.size_bytes)}{by}; {roots}"
             )
     if json_:
         click.echo(json.dumps(documents, indent=2))
@@ -121,11 +159,14 @@ def status(name: str | None, json_: bool) -> None:
 @_JSON
 def search(words: tuple[str, ...], name: str | None, most: int, json_: bool) -> None:
     """Print the passages that fit WORDS best, the best first."""
-    from localspec.retrieval.reading import place  # noqa: PLC0415 - likewise
+    from localspec.cli.docs import tell_of_missing_model  # noqa: PLC0415 - likewise
+    from localspec.retrieval.finding import found as looked_up  # noqa: PLC0415
+    from localspec.retrieval.reading import place  # noqa: PLC0415
     from localspec.storage.paths import brief  # noqa: PLC0415
 
     with _opened(name) as (_, opened):
-        found = opened.search(" ".join(words), most)
+        tell_of_missing_model(opened)
+        found = looked_up(opened, " ".join(words), most)
     if json_:
         documents = [
             {
@@ -173,6 +214,48 @@ def _opened(name: str | None) -> Iterator[tuple[str, "Index"]]:
         yield name, found
 
 
+def _chosen_vectors(vectors: str | None, *, is_new: bool) -> "tuple[VectorModel | None] | None":
+    """Return the model that is to make vectors, in a tuple, fetched if it is not here; None where nothing is to change."""
+    from localspec.cli.settings import configured  # noqa: PLC0415 - likewise
+
+    if vectors is None and not is_new:
+        return None
+    settings = configured({"offline": False, "vectors": vectors})
+    if settings["vectors"] == _OFF:
+        return (None,)
+    from localspec.cli.progress import ProgressLine  # noqa: PLC0415 - few indexes have vectors
+    from localspec.retrieval.embedding import vector_model  # noqa: PLC0415
+
+    with ProgressLine(enabled=True) as line:
+        name, offline = settings["vectors"], settings["offline"]
+        return (vector_model(name, offline=offline, progress=line.download),)
+
+
+def _bring_up_to_date(
+    name: str, opened: "Index", update: "Callable[[Callable[[Changes], None]], Changes]"
+) -> None:
+    """Update an index, tell of it, and make the vectors that it lacks."""
+    with _reporting() as report:
+        changes = update(report)
+    _tell(name, opened, changes)
+    _make_vectors(name, opened)
+
+
+def _make_vectors(name: str, opened: "Index") -> None:
+    """Make the vectors that are missing, and tell of it."""
+    model = opened.vector_model()
+    if model is None:
+        return
+    from localspec.retrieval.embedding import embed  # noqa: PLC0415 - few indexes have vectors
+
+    line = RedrawnLine(enabled=True)
+    try:
+        made = embed(opened, lambda done, total: line.draw(f"vectors: {done} of {total} passages"))
+    finally:
+        line.clear()
+    notice(f"{name}: {made} new vectors by {model.name}")
+
+
 @contextmanager
 def _reporting() -> Iterator[Callable[["Changes"], None]]:
     """Yield what draws how far an update is."""
@@ -192,8 +275,7 @@ def _reporting() -> Iterator[Callable[["Changes"], None]]:
 
 def _tell(name: str, opened: "Index", changes: "Changes") -> None:
     found = opened.contents()
-    parts = {"added": changes.added, "changed": changes.changed, "removed": changes.removed}
-    parts["without text"] = changes.not_text
+    parts = {**changes.news, "without text": changes.not_text}
     news = ", ".join(f"{count} {what}" for what, count in parts.items() if count)
     notice(f"{name}: {found.files} files, {found.passages} passages ({news or 'nothing changed'})")
     if sys.stderr.isatty():

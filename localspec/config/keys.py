@@ -1,4 +1,4 @@
-"""The keys that can be set: the options that are, the system prompt of `run` and `chat`, and three of the program itself."""
+"""The keys that can be set: the options that are, the system prompt of `run` and `chat`, and five of the program itself."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -46,6 +46,13 @@ KEYS: Mapping[str, Option] = {
         kind="text",
         default="off",
         takes="usual, off or the path of a file",
+    ),
+    "vectors": Option(
+        name="vectors",
+        field="vectors",
+        kind="text",
+        default="off",
+        takes="off or the name of a model that makes vectors",
     ),
     "own": Option(name="own", field="own", kind="switch", default=False, takes="true or false"),
 }

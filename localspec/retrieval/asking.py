@@ -27,16 +27,18 @@ class Docs:
     tokens: int = USUAL_TOKENS
 
     def check(self) -> "Docs":
-        """Return this.
+        """Return this, ready to be asked.
 
         Raises:
             UsageError: there is no such index.
-            LocalspecError: it cannot be read.
+            LocalspecError: it cannot be read, or its model cannot be loaded.
         """
         if self.name:
-            from localspec.retrieval.index import opened  # noqa: PLC0415 - sqlite3, which few need
+            from localspec.retrieval.finding import prepare  # noqa: PLC0415 - sqlite3, which few need
+            from localspec.retrieval.index import opened  # noqa: PLC0415
 
-            opened(self.name).close()
+            with closing(opened(self.name)) as index:
+                prepare(index)
         return self
 
     def meant_by(self, typed: str) -> "tuple[Docs, str]":
@@ -71,12 +73,13 @@ class Docs:
         Raises:
             LocalspecError: the index is not there, or cannot be read.
         """
-        from localspec.retrieval.index import opened  # noqa: PLC0415 - sqlite3, which few need
+        from localspec.retrieval.finding import found as looked_up  # noqa: PLC0415 - sqlite3, which few need
+        from localspec.retrieval.index import opened  # noqa: PLC0415
         from localspec.retrieval.reading import place  # noqa: PLC0415
         from localspec.storage.paths import brief  # noqa: PLC0415
 
         with closing(opened(self.name)) as index:
-            found = index.search(question, _LOOKED_AT)
+            found = looked_up(index, question, _LOOKED_AT)
         return [
             PassageText(
                 # As it can stand in the tag of a document.

@@ -157,16 +157,18 @@ def citations(text: str, known: Mapping[int, NumberedPassage]) -> Citations:
         text: of the answer.
         known: see `passages_in`.
     """
-    numbers = dict.fromkeys(_cited_in(text)) if known else {}
+    numbers = dict.fromkeys(number for _, number in cited_places(text)) if known else {}
     return Citations(
         tuple(known[each] for each in numbers if each in known),
         tuple(each for each in numbers if each not in known),
     )
 
 
-def _cited_in(text: str) -> Iterator[int]:
-    for found in _CITED.finditer(_CODE.sub(" ", text)):
-        yield from map(int, found[1].split(","))
+def cited_places(text: str) -> Iterator[tuple[int, int]]:
+    """Yield the numbers that stand in brackets in a text, each with the place of its bracket; those in code are none."""
+    for found in _CITED.finditer(_CODE.sub(lambda code: " " * len(code[0]), text)):
+        for number in found[1].split(","):
+            yield found.start(), int(number)
 
 
 def _numbered(document: DocumentPart) -> NumberedPassage | None:

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from localspec.errors import LocalspecError, UsageError
 from localspec.retrieval.passages import Passage
+from localspec.retrieval.vector_table import VectorModel, VectorTable
 from localspec.storage.files import private_directory
 from localspec.storage.paths import data_dir, shown
 
@@ -75,12 +76,14 @@ class FoundPassage:
     Args:
         path: the file.
         passage: what it says there.
-        score: how well it fits, by BM25; more is better, and compares only with others of the same question.
+        score: how well it fits; more is better, and compares only with others of the same question and ranking.
+        name: of the file, as users know it: that of what was added, and the path in it.
     """
 
     path: Path
     passage: Passage
     score: float
+    name: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +125,9 @@ class Index:
         path: the database; made with all that is above it where `make` is set.
         make: whether it is made if it is not there.
 
+    Attributes:
+        vectors: of its passages, where a model was chosen; used inside `reading` or `writing`.
+
     Raises:
         LocalspecError: it cannot be read or made, or is not one of this version.
     """
@@ -136,6 +142,7 @@ class Index:
             self._database = sqlite3.connect(path, timeout=_BUSY_S, isolation_level=None)
         except (OSError, sqlite3.Error) as error:
             raise _unusable(path, error) from error
+        self.vectors = VectorTable(self._database)
         with self._closed_on_error():
             self._database.execute("PRAGMA journal_mode = WAL").fetchone()
             self._database.execute("PRAGMA synchronous = NORMAL")
@@ -253,7 +260,31 @@ class Index:
             if not words:
                 return []
             rows = self._database.execute(_SEARCH, (" OR ".join(words), most)).fetchall()
-            return [self._found(number, score) for number, score in rows]
+            return [self.found(number, score) for number, score in rows]
+
+    def vector_model(self) -> VectorModel | None:
+        """Return the model that makes its vectors; None where it has none."""
+        with self._told():
+            return self.vectors.model()
+
+    def choose_vector_model(self, model: VectorModel | None) -> None:
+        """Have a model make its vectors, None for none; those of another one are removed."""
+        with self.writing():
+            self.vectors.choose(model)
+
+    @contextmanager
+    def reading(self) -> Iterator[None]:
+        """Have all that is read inside be of one moment.
+
+        Raises:
+            LocalspecError: the database cannot be read.
+        """
+        with self._told():
+            self._database.execute("BEGIN")
+            try:
+                yield
+            finally:
+                self._database.execute("COMMIT")
 
     def _telling(self, question: str) -> list[str]:
         """Return the words to look for, as FTS5 takes them."""
@@ -276,12 +307,13 @@ class Index:
         )
         return int(count)
 
-    def _found(self, number: int, score: float) -> FoundPassage:
-        ((path, *passage),) = self._database.execute(
-            "SELECT path, first, last, heading, text FROM passage JOIN file ON file.id = file WHERE passage.id = ?",
+    def found(self, number: int, score: float) -> FoundPassage:
+        """Return a passage by its number; inside `reading`."""
+        ((path, name, *passage),) = self._database.execute(
+            "SELECT path, name, first, last, heading, text FROM passage JOIN file ON file.id = file WHERE passage.id = ?",
             (number,),
         )
-        return FoundPassage(Path(path), Passage(*passage), score)
+        return FoundPassage(Path(path), Passage(*passage), score, name)
 
     @contextmanager
     def _told(self) -> Iterator[None]:

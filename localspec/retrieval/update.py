@@ -51,6 +51,12 @@ class Changes:
     unread: list[tuple[str, str]] = field(default_factory=list)
     missing: list[Path] = field(default_factory=list)
 
+    @property
+    def news(self) -> dict[str, int]:
+        """What was changed in the index, by what became of files; only what there was any of."""
+        counts = {"added": self.added, "changed": self.changed, "removed": self.removed}
+        return {what: count for what, count in counts.items() if count}
+
 
 def add(
     index: Index, paths: Sequence[Path], report: Callable[[Changes], None] = lambda _: None
@@ -78,7 +84,7 @@ def add(
 def update(index: Index, report: Callable[[Changes], None] = lambda _: None) -> Changes:
     """Bring an index up to date with its files.
 
-    Of folders, hidden files, links, what git ignores, and what is no text is left out. Keys, tokens and passwords are masked in what
+    Of folders, hidden files, links, what `.gitignore` names, and what is no text is left out. Keys, tokens and passwords are masked in what
     is indexed. A file whose size and time of change are as they were is not read; one that is read and has the same sha256 is not cut anew.
 
     Args:

@@ -39,6 +39,7 @@ class Service:
         since: when the server was started, in Unix seconds.
         model: what answers.
         rules: for what any request may call, beside its own.
+        docs: names of the indexes that requests may search.
     """
 
     backend: Backend
@@ -47,6 +48,7 @@ class Service:
     since: int
     model: ServedModel
     rules: CallPolicy = field(default_factory=CallPolicy)
+    docs: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:

@@ -1,11 +1,13 @@
 """`localspec index`, as its users have it."""
 
 import json
+import signal
 from pathlib import Path
 
 import pytest
 
-from tests.cli.command import assert_one_complaint, localspec
+from tests.cli.command import assert_one_complaint, localspec, started
+from tests.llama import tiny_models
 
 
 @pytest.fixture
@@ -62,3 +64,64 @@ def test_a_damaged_index_is_complained_of_and_can_be_removed(
     assert_one_complaint(complaint, 1)
     assert "`localspec index rm`" in complaint.err
     assert localspec("index", "rm", "notes", env=env).code == 0
+
+
+def test_vectors_are_made_kept_up_to_date_and_dropped(
+    env: dict[str, str], folder: Path, tmp_path: Path
+) -> None:
+    model = tiny_models.write_llama(tmp_path / "tiny.gguf", pooling=1)
+    assert localspec("import", str(model), env=env).code == 0
+    added = localspec("index", "add", ".", "--vectors", "tiny", env=env, cwd=folder)
+    assert (added.code, added.out) == (0, "")
+    assert "my-notes: 1 new vectors by tiny\n" in added.err
+    assert ", vectors by tiny; " in localspec("index", "status", env=env).out
+    assert "tea.md:1-3" in localspec("index", "search", "teas?", env=env).out
+    (folder / "tea.md").write_text("Black tea needs ninety degrees.")
+    assert "1 new vectors by tiny" in localspec("index", "update", env=env).err
+    assert localspec("rm", "tiny", env=env).code == 0
+    left = localspec("index", "search", "tea", env=env)
+    assert "tea.md" in left.out
+    assert "found by words alone: tiny is not here" in left.err
+    again = localspec("index", "add", ".", "--vectors", "off", env=env, cwd=folder)
+    assert (again.code, "vectors" in again.err) == (0, False)
+    (status,) = json.loads(localspec("index", "status", "--json", env=env).out)
+    assert status["vectors"] is None
+
+
+def test_a_setting_gives_new_indexes_vectors(
+    env: dict[str, str], folder: Path, tmp_path: Path
+) -> None:
+    tiny_models.write_llama(tmp_path / "tiny.gguf", pooling=1)
+    assert localspec("import", str(tmp_path / "tiny.gguf"), env=env).code == 0
+    assert localspec("index", "add", ".", "-n", "old", env=env, cwd=folder).code == 0
+    env = {**env, "LOCALSPEC_VECTORS": "tiny"}
+    assert "vectors" not in localspec("index", "add", ".", "-n", "old", env=env, cwd=folder).err
+    added = localspec("index", "add", ".", "-n", "new", env=env, cwd=folder)
+    assert "new: 1 new vectors by tiny" in added.err
+
+
+def test_a_model_that_is_none_leaves_no_index_behind(env: dict[str, str], folder: Path) -> None:
+    complaint = localspec("index", "add", ".", "--vectors", "nothing", env=env, cwd=folder)
+    assert_one_complaint(complaint, 3)
+    assert "'nothing'" in complaint.err
+    assert "no index yet" in localspec("index", "status", env=env).err
+
+
+def test_watching_takes_in_what_changes_until_it_is_interrupted(
+    env: dict[str, str], folder: Path
+) -> None:
+    assert localspec("index", "add", ".", env=env, cwd=folder).code == 0
+    with started("index", "watch", "--every", "1", env=env) as process:
+        assert process.stderr is not None
+        assert b"1 files, 1 passages" in process.stderr.readline()
+        (folder / "new.md").write_text("Cocoa is stirred.")
+        assert b"(1 added" in process.stderr.readline()
+        process.send_signal(signal.SIGINT)
+        assert process.wait(60) == 0
+    assert "new.md" in localspec("index", "search", "cocoa", env=env).out
+
+
+def test_a_server_is_not_started_for_an_index_that_is_not_there(env: dict[str, str]) -> None:
+    complaint = localspec("serve", "--docs", "notes", env=env)
+    assert_one_complaint(complaint, 2)
+    assert "there is no index 'notes'" in complaint.err

@@ -87,6 +87,7 @@ def served(
     conditions: Callable[[], Conditions] = Conditions,
     rules: CallPolicy | None = None,
     engine: EngineClient | None = None,
+    docs: tuple[str, ...] = (),
 ) -> Iterator[Served]:
     """Serve what a script says, or an engine."""
     listener = socket.create_server(("127.0.0.1", 0))
@@ -109,7 +110,8 @@ def served(
             first = ServedModel("a-pair", launch, GREEDY)
             residence = Residence(backend, first, keep_alive_s, most)
             catalogue = Named(first, ("a-pair",), lambda _: GREEDY, others=others)
-            service = Service(backend, residence, catalogue, 0, first, rules or CallPolicy())
+            rules_ = rules or CallPolicy()
+            service = Service(backend, residence, catalogue, 0, first, rules_, docs)
             let_in = guard or Guard(hosts={"127.0.0.1", "localhost"})
             app = application(service, metrics, let_in, conditions)
             config = uvicorn.Config(

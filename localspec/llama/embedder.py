@@ -1,0 +1,138 @@
+"""Embedder: texts become vectors of length 1, several in a pass, pooled as the model's file says."""
+
+import ctypes
+import threading
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from localspec.decoding.cancel import CancelFlag
+from localspec.errors import ModelLoadError, PassFailed
+from localspec.llama.batch import Part
+from localspec.llama.model import LlamaModel
+from localspec.llama.native import native
+from localspec.llama.native_context import NativeContext
+from localspec.options import LoadOptions
+
+_NONE, _MEAN, _RANK = 0, 1, 4
+"""llama.cpp's numbers of ways to pool."""
+_TOKENS_OF_A_PASS = 512
+"""A passage has some 300. llama.cpp reserves a row of logits for each, and attention is computed over all of them."""
+_TEXTS_OF_A_PASS = 32
+
+Vectors = NDArray[np.float32]
+
+
+class Embedder:
+    """Makes vectors of texts, one caller at a time.
+
+    Args:
+        model: whose vectors; closing it closes this. One whose file names no pooling is a model for text: the mean of its
+            last layer's rows says a little.
+
+    Attributes:
+        width: floats of a vector.
+        most_tokens: of a text; what is longer is cut.
+
+    Raises:
+        ModelLoadError: it ranks texts instead of making vectors, or llama.cpp cannot make a context.
+    """
+
+    def __init__(self, model: LlamaModel) -> None:
+        tokens = min(_TOKENS_OF_A_PASS, model.n_ctx_train)
+        options = replace(model.options, n_ctx=tokens, n_batch=tokens)
+        self._native = _PoolingContext(model, options, tokens)
+        self._tokenize = model.vocabulary.tokenize
+        self._turn = threading.Lock()
+        self.width = int(native.llama_model_n_embd_out(model.handle))
+        self.most_tokens = self._native.n_batch
+
+    def vectors(self, texts: Sequence[str]) -> Vectors:
+        """Return a vector of each text, shape (len(texts), width).
+
+        Raises:
+            PassFailed: llama.cpp failed.
+        """
+        found = np.zeros((len(texts), self.width), np.float32)
+        tokens = [self._tokens(each) for each in texts]
+        # Texts of like length fill passes best.
+        order = sorted(range(len(texts)), key=lambda at: len(tokens[at]))
+        with self._turn:
+            for some in _passes(order, tokens, self.most_tokens):
+                found[some] = self._native.pooled([tokens[at] for at in some], self.width)
+        lengths = np.linalg.norm(found, axis=1, keepdims=True)
+        found /= np.maximum(lengths, np.finfo(np.float32).tiny)
+        return found
+
+    def _tokens(self, text: str) -> list[int]:
+        """Return a text's tokens, with what the file wants around them; of a long one the first, and its end."""
+        tokens = self._tokenize(text, add_special=True, parse_special=False) or [0]
+        if len(tokens) <= self.most_tokens:
+            return tokens
+        return [*tokens[: self.most_tokens - 1], tokens[-1]]
+
+
+def _passes(
+    order: Sequence[int], tokens: Sequence[Sequence[int]], most: int
+) -> Iterator[list[int]]:
+    """Yield which texts go into a pass, in this order, as many as there is room for."""
+    some, size = list[int](), 0
+    for at in order:
+        if some and (size + len(tokens[at]) > most or len(some) == _TEXTS_OF_A_PASS):
+            yield some
+            some, size = [], 0
+        some.append(at)
+        size += len(tokens[at])
+    if some:
+        yield some
+
+
+class _PoolingContext(NativeContext):
+    """A context of several short sequences that share its cells, of which each gives one vector."""
+
+    def __init__(self, model: LlamaModel, options: LoadOptions, tokens: int) -> None:
+        pooling = _pooling(model)
+        if pooling == _RANK:
+            raise ModelLoadError(
+                f"{model.path} ranks texts, and makes no vectors: choose an embedding model"
+            )
+        self._pooling = pooling or _MEAN
+        super().__init__(model, CancelFlag(), options, tokens, _TEXTS_OF_A_PASS)
+
+    def _params(self, options: LoadOptions, rows: int) -> native.llama_context_params:
+        params = super()._params(options, rows)
+        params.n_ctx = rows  # all of them together
+        params.kv_unified = True
+        params.embeddings = True
+        params.pooling_type = self._pooling
+        return params
+
+    def _truncates(self) -> bool:
+        return False
+
+    def pooled(self, texts: Sequence[Sequence[int]], width: int) -> Vectors:
+        """Return a vector of each text, as the model has it."""
+        native.llama_memory_clear(self._memory(), False)
+        self.decode([Part(at, each, 0, len(each)) for at, each in enumerate(texts)])
+        return np.stack([self._vector(at, width) for at in range(len(texts))])
+
+    def _vector(self, sequence: int, width: int) -> Vectors:
+        found = native.llama_get_embeddings_seq(self.handle, sequence)
+        if not found:
+            raise PassFailed("llama.cpp returned no vector: this is a bug in localspec, report it")
+        return np.ctypeslib.as_array(found, (width,)).astype(np.float32)
+
+
+def _pooling(model: LlamaModel) -> int:
+    """Return how a model's file says that vectors are pooled; 0 where it does not."""
+    architecture = _value(model, "general.architecture")
+    return int(_value(model, f"{architecture}.pooling_type") or _NONE)
+
+
+def _value(model: LlamaModel, key: str) -> str:
+    """Return the value of a key of a model's file, as text; empty without one."""
+    room = ctypes.create_string_buffer(128)
+    count = native.llama_model_meta_val_str(model.handle, key.encode(), room, len(room))
+    return room.value.decode(errors="replace") if count > 0 else ""
