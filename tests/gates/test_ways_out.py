@@ -54,6 +54,12 @@ def assert_nothing_leaks(seen: str, times: int = 1) -> None:
     assert leaked(SECRETS, seen) == []
 
 
+def spelling(most: int) -> EngineClient:
+    client = EngineClient()
+    client.attach(Spelling(TEXTS, most))  # type: ignore[arg-type]
+    return client
+
+
 def test_leak_is_found_whole_and_in_part() -> None:
     for secret in SECRETS:
         assert leaked([secret], f"so {secret.text} it is") == [secret]
@@ -86,7 +92,7 @@ def test_chat_its_history_and_its_exports(tmp_path: Path, most: int) -> None:
 @ROUNDS
 def test_run_and_what_it_tells_of_rounds(most: int) -> None:
     gating, seen = Gating(usual_gate()), list[str]()
-    with closing(RemoteAssistant(Spelling(TEXTS, most))) as assistant:  # type: ignore[arg-type]
+    with closing(RemoteAssistant(spelling(most))) as assistant:
         for number in range(len(TEXTS)):
             for event in gating.events(assistant.stream, Ask(0, (Message.user(f"{number}"),))):
                 match event:
@@ -102,7 +108,7 @@ def test_batch(tmp_path: Path, most: int) -> None:
     lines = [json.dumps({"prompt": f"text {number}?"}) for number in range(len(TEXTS))]
     (tmp_path / "in.jsonl").write_text("\n".join(lines))
     gating, out = Gating(usual_gate()), tmp_path / "out.jsonl"
-    with closing(RemoteAssistant(Spelling(TEXTS, most), count=4)) as assistant:  # type: ignore[arg-type]
+    with closing(RemoteAssistant(spelling(most), count=4)) as assistant:
         tally, _ = run_batch(
             tmp_path / "in.jsonl", out, assistant, asks=Form(ReplyOptions()), seen=gating.whole
         )
