@@ -20,11 +20,11 @@ from pathlib import Path
 import llama_cpp.llama_cpp as native
 
 from lab.benchmarks.workbench import forget, opened, prompts
-from lab.simulator.costs import F16, GPU, Q4_K_M
+from lab.simulator.costs import ACROSS, F16, GPU
 from localspec.chat.conversation import Conversation
 from localspec.decoding.cancel import CancelFlag
 from localspec.decoding.choose import Chooser
-from localspec.decoding.costs import PairCosts, PassCosts
+from localspec.decoding.costs import PairCosts
 from localspec.decoding.drafters.drafter import Plan
 from localspec.decoding.model import LanguageModel
 from localspec.decoding.noise import Noise
@@ -41,10 +41,9 @@ from localspec.llama.vocabulary import Vocabulary
 from localspec.models.pull import pull
 from localspec.options import LaunchOptions, LoadOptions, ReplyOptions, SamplingParams
 
-_SMOLLM2 = PassCosts((1, 32), (0.0057, 0.080))  # docs/measurements/pass-costs.md
 TABLES = {
-    "Q4_K_M": PairCosts(Q4_K_M.target, _SMOLLM2),
-    "F16": PairCosts(F16.target, _SMOLLM2),
+    "Q4_K_M": PairCosts(ACROSS.target, ACROSS.draft),
+    "F16": PairCosts(F16.target, ACROSS.draft),
     "GPU": PairCosts(GPU.target, GPU.draft),
 }
 TEMPERATURES = (0.0, 0.8)
@@ -86,13 +85,29 @@ def record(target: str, per_kind: int, max_tokens: int) -> list[Answer]:
     return found
 
 
-def proposed(plan: Plan, model: LanguageModel, tokens: list[int], chooser: Chooser) -> Draft:
+@dataclass(slots=True)
+class Asked:
+    """What was asked of the draft model."""
+
+    passes: int = 0
+    evaluated: int = 0
+
+    def add(self, model: LanguageModel, tokens: list[int]) -> None:
+        """Count a pass before it is made."""
+        self.passes += 1
+        self.evaluated += max(1, len(tokens) - model.common_prefix(tokens))
+
+
+def proposed(
+    plan: Plan, model: LanguageModel, tokens: list[int], chooser: Chooser, count: Asked
+) -> Draft:
     """Return what a plan proposes, making its passes."""
     asking = plan.drafter.propose(tokens, plan, chooser)
     try:
         request = next(asking)
         while True:
             asked, rows = list(request.tokens), request.rows
+            count.add(model, asked)
             if rows == 0:
                 model.prefill(asked)
                 request = asking.send(NO_ROWS)
@@ -100,6 +115,7 @@ def proposed(plan: Plan, model: LanguageModel, tokens: list[int], chooser: Choos
             logits = model.logits(asked, rows)
             while request.more is not None and (token := request.more(logits)) is not None:
                 asked.append(token)
+                count.add(model, asked)
                 logits = model.logits(asked, 1)
             request = asking.send(logits)
     except StopIteration as finished:
@@ -109,7 +125,7 @@ def proposed(plan: Plan, model: LanguageModel, tokens: list[int], chooser: Choos
 
 
 def replay(
-    policy: Policy, model: LanguageModel, answer: Answer, costs: PairCosts
+    policy: Policy, model: LanguageModel, answer: Answer, costs: PairCosts, count: Asked
 ) -> tuple[AcceptanceStats, float]:
     """Return what was accepted, and the seconds of all rounds by a table of costs."""
     chooser = Chooser(SamplingParams(temperature=answer.temperature), Noise(answer.seed))
@@ -120,7 +136,7 @@ def replay(
         tokens, room = text[:end], len(text) - end
         plan = policy.plan(tokens, room)
         plan = Plan(plan.drafter, min(plan.draft_length, room - 1), plan.rate, plan.stopping)
-        draft = proposed(plan, model, tokens, chooser)
+        draft = proposed(plan, model, tokens, chooser, count)
         comes = text[end:]
         pairs = enumerate(zip(draft.tokens, comes, strict=False))
         accepted = next((at for at, (one, other) in pairs if one != other), len(draft.tokens))
@@ -157,13 +173,13 @@ def table(drafting: Drafting, mode: str, answers: Sequence[Answer]) -> None:
     view = drafting.draft_models.views[0]
     kinds = list(dict.fromkeys((each.workload, each.temperature) for each in answers))
     for workload, temperature in kinds:
-        sums, own, ratios = AcceptanceStats(), AcceptanceStats(), []
+        sums, own, ratios, count = AcceptanceStats(), AcceptanceStats(), [], Asked()
         for answer in answers:
             if (answer.workload, answer.temperature) != (workload, temperature):
                 continue
             view.truncate(0)
             policy = drafting.policy(mode)
-            stats, seconds = replay(policy, view, answer, costs)
+            stats, seconds = replay(policy, view, answer, costs, count)
             plain_s = stats.confirmed * costs.target.of(1)
             ratios.append(plain_s / seconds if seconds else 1.0)
             for into, part in ((sums, stats), (own, stats.by_drafter.get("model"))):
@@ -177,7 +193,7 @@ def table(drafting: Drafting, mode: str, answers: Sequence[Answer]) -> None:
         speed = math.prod(ratios) ** (1 / len(ratios))
         print(
             f"{workload:10} {temperature}  {said} of {own.drafted:4} by the model, "
-            f"{length or 1:.2f} tokens a round"
+            f"{length or 1:.2f} tokens a round, {count.passes} passes of it, {count.evaluated} tokens"
             + (f", {speed:.3f} x plain" if drafting.costs else ""),
             flush=True,
         )

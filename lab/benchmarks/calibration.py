@@ -71,23 +71,25 @@ def depths(args: argparse.Namespace) -> None:
             print_by_depth(name, costs_by_depth(filled(model, args.depths)))
 
 
-def filled(model: LlamaModel, wanted: Sequence[int]) -> dict[int, LlamaContext]:
-    """Return a context with that many tokens in its cache for each depth."""
+def filled(
+    model: LlamaModel, wanted: Sequence[int], widths: Sequence[int] = WIDTHS
+) -> dict[int, LlamaContext]:
+    """Return a context with that many tokens in its cache for each depth, and room for the widest pass."""
     contexts = {}
     for depth in wanted:
-        options = replace(model.options, n_ctx=depth + WIDTHS[-1], max_rows=WIDTHS[-1])
+        options = replace(model.options, n_ctx=depth + widths[-1], max_rows=widths[-1])
         contexts[depth] = LlamaContext(model, options=options)
         contexts[depth].prefill([100] * depth)
     return contexts
 
 
 def costs_by_depth(
-    contexts: dict[int, LlamaContext], sweeps: int = 3
+    contexts: dict[int, LlamaContext], sweeps: int = 3, widths: Sequence[int] = WIDTHS
 ) -> dict[int, dict[int, float]]:
     """Return the fastest of a few passes by depth and width."""
-    found = {depth: dict.fromkeys(WIDTHS, float("inf")) for depth in contexts}
+    found = {depth: dict.fromkeys(widths, float("inf")) for depth in contexts}
     for _ in range(sweeps):
-        for width in WIDTHS:
+        for width in widths:
             for depth, context in contexts.items():
                 context.truncate(depth)
                 start = time.perf_counter()

@@ -1,19 +1,20 @@
 """Same bytes: what `--exact` promises, and how often texts fork without it.
 
-    python -m lab.benchmarks.exact [--pair NAME] [--draft-model NAME] [--modes off,auto,...] [--prompts 100]
+    python -m lab.benchmarks.exact [--pair NAME | --target FILE] [--draft-model NAME] [--set NAME=VALUE ...] [--modes off,auto,...] [--prompts 100]
                                [--max-tokens 200] [--threads N] [--default-kernels]
 
 Every prompt is answered in every mode, at temperature 0 and 0.8, each time from an empty cache, and
 each answer is compared with that of the first mode, byte for byte. What was accepted is counted by mode, kind of
-text and temperature. Nothing is timed: it may run beside other work.
+text and temperature. Nothing is timed: it may run beside other work. Ctrl-C ends it with what it has.
 """
 
 import argparse
 import json
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 
-from lab.benchmarks.workbench import forget, machine, opened
+from lab.benchmarks.workbench import add_settings, forget, machine, opened, with_settings
 from localspec.bench.prompts import BenchPrompt, bundled
 from localspec.chat.conversation import Conversation
 from localspec.chat.events import Reply
@@ -54,58 +55,68 @@ def fork(one: Sequence[int], other: Sequence[int]) -> int | None:
 def main() -> None:
     """Run, and print a line a difference and the sums."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--pair", default="smollm2-135m")
+    parser.add_argument("--pair")
+    parser.add_argument("--target", help="in place of a pair")
     parser.add_argument("--draft-model", help="in place of the pair's own")
     parser.add_argument("--modes", default="off,auto")
     parser.add_argument("--prompts", type=int, default=100)
     parser.add_argument("--max-tokens", type=int, default=200)
     parser.add_argument("--threads", type=int)
     parser.add_argument("--default-kernels", action="store_true")
+    add_settings(parser)
     flags = parser.parse_args()
     modes = flags.modes.split(",")
     request = LaunchOptions(
-        flags.pair,
+        flags.pair if flags.pair or flags.target else "smollm2-135m",
+        target=flags.target,
         draft_model=flags.draft_model,
         draft=modes[0],
         further=tuple(modes[1:]),
         load=LoadOptions(threads=flags.threads),
         exact=not flags.default_kernels,
     )
-    loaded = opened(request)
+    loaded = opened(with_settings(request, flags.set))
     for note in loaded.assistant.notes:
         print(note)
     print(
-        f"{machine()}; {flags.pair}; exact: {request.exact}; longest draft {loaded.drafting.longest}"
+        f"{machine()}; {flags.target or request.pair}; exact: {request.exact}; longest draft {loaded.drafting.longest}"
     )
     forks: dict[str, list[int]] = {mode: [] for mode in modes[1:]}
     drafted = dict.fromkeys(modes[1:], 0)
     compared = dict.fromkeys(modes[1:], 0)
     accepted: dict[tuple[str, str, float], AcceptanceStats] = {}
     start = time.monotonic()
-    for number, (system, asked) in enumerate(questions(flags.prompts)):
-        for temperature in TEMPERATURES:
-            sampling = SamplingParams(temperature=temperature)
-            options = ReplyOptions(sampling, seed=number, max_tokens=flags.max_tokens)
-            plain = answer(loaded, modes[0], system, asked.prompt, options)
-            for mode in modes[1:]:
-                reply = answer(loaded, mode, system, asked.prompt, options)
-                compared[mode] += 1
-                drafted[mode] += reply.acceptance.drafted
-                kind = mode, asked.workload, temperature
-                counts = accepted.setdefault(kind, AcceptanceStats())
-                counts.rounds += reply.acceptance.rounds
-                counts.drafted += reply.acceptance.drafted
-                counts.accepted += reply.acceptance.accepted
-                counts.confirmed += reply.acceptance.confirmed
-                at = fork(plain.tokens, reply.tokens)
-                if at is not None or reply.text != plain.text:
-                    forks[mode].append(-1 if at is None else at)
-                    print(
-                        f"{asked.workload} {number} at {temperature}, {mode}: differs from token {at}",
-                        flush=True,
-                    )
-        if number % 10 == 9:
-            print(f"{number + 1} prompts, {time.monotonic() - start:.0f} s", flush=True)
+
+    def ask(number: int, system: str | None, asked: BenchPrompt, temperature: float) -> None:
+        """Answer one prompt in every mode, and count."""
+        options = ReplyOptions(
+            SamplingParams(temperature=temperature), seed=number, max_tokens=flags.max_tokens
+        )
+        plain = answer(loaded, modes[0], system, asked.prompt, options)
+        for mode in modes[1:]:
+            reply = answer(loaded, mode, system, asked.prompt, options)
+            compared[mode] += 1
+            drafted[mode] += reply.acceptance.drafted
+            kind = mode, asked.workload, temperature
+            counts = accepted.setdefault(kind, AcceptanceStats())
+            counts.rounds += reply.acceptance.rounds
+            counts.drafted += reply.acceptance.drafted
+            counts.accepted += reply.acceptance.accepted
+            counts.confirmed += reply.acceptance.confirmed
+            at = fork(plain.tokens, reply.tokens)
+            if at is not None or reply.text != plain.text:
+                forks[mode].append(-1 if at is None else at)
+                print(
+                    f"{asked.workload} {number} at {temperature}, {mode}: differs from token {at}",
+                    flush=True,
+                )
+
+    with suppress(KeyboardInterrupt):
+        for number, (system, asked) in enumerate(questions(flags.prompts)):
+            for temperature in TEMPERATURES:
+                ask(number, system, asked, temperature)
+            if number % 10 == 9:
+                print(f"{number + 1} prompts, {time.monotonic() - start:.0f} s", flush=True)
     for mode in modes[1:]:
         figures = {
             "mode": mode,

@@ -2,19 +2,29 @@
 
     python -m lab.benchmarks.parallel [--pair NAME | --target FILE --draft-model FILE] [--parallel N]
         [--modes off,auto] [--count 16] [--max-tokens 64] [--ctx 1024] [--rounds 5] [--threads N]
-        [--temperature 0] [--kinds code,edit] [--exact]
+        [--temperature 0] [--kinds code,edit] [--exact] [--set NAME=VALUE ...]
 
 Every round answers the same prompts in every mode, the modes in turn; tokens per second count all
 that lies between the first request and the last answer, prefill included. The texts of the modes
-are compared, too. Ratios are of the second mode to the first, round by round, and their median.
+are compared, too. Ratios are of the second mode to the first, round by round, and their median. Ctrl-C ends it with
+the rounds that it has.
 """
 
 import argparse
+import json
 import statistics
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 
-from lab.benchmarks.workbench import forget, machine, opened, prompts
+from lab.benchmarks.workbench import (
+    add_settings,
+    forget,
+    machine,
+    opened,
+    prompts,
+    with_settings,
+)
 from localspec.chat.conversation import Conversation
 from localspec.chat.requests import Request
 from localspec.launch.load import Runtime
@@ -67,6 +77,7 @@ def main() -> None:
     parser.add_argument("--temperature", type=float, default=0.0)
     parser.add_argument("--kinds")
     parser.add_argument("--exact", action="store_true")
+    add_settings(parser)
     asked = parser.parse_args()
     modes = asked.modes.split(",")
     request = LaunchOptions(
@@ -78,23 +89,38 @@ def main() -> None:
         load=LoadOptions(threads=asked.threads, n_ctx=asked.ctx),
         exact=asked.exact,
     )
-    runtime = opened(request, parallel=asked.parallel)
+    runtime = opened(with_settings(request, asked.set), parallel=asked.parallel)
     print(f"{machine()}; {runtime.assistant.count} at once; {runtime.assistant.notes}", flush=True)
     for mode in modes:
         answered(runtime, mode, argparse.Namespace(**{**vars(asked), "max_tokens": 8}))
     ratios: list[float] = []
-    for number in range(asked.rounds):
-        rates, texts = {}, {}
-        for mode in modes if number % 2 == 0 else reversed(modes):
-            rates[mode], texts[mode] = answered(runtime, mode, asked)
-        ratios.append(rates[modes[-1]] / rates[modes[0]])
-        same = sum(a == b for a, b in zip(texts[modes[0]], texts[modes[-1]], strict=True))
-        told = ", ".join(f"{mode} {rate:.2f}" for mode, rate in rates.items())
-        print(
-            f"{told} tokens/s; ratio {ratios[-1]:.3f}; {same} of {asked.count} texts equal",
-            flush=True,
-        )
-    print(f"median ratio {statistics.median(ratios):.3f} ({min(ratios):.3f} to {max(ratios):.3f})")
+    same, rates = 0, dict[str, list[float]]()
+    with suppress(KeyboardInterrupt):
+        for number in range(asked.rounds):
+            texts = {}
+            for mode in modes if number % 2 == 0 else reversed(modes):
+                rate, texts[mode] = answered(runtime, mode, asked)
+                rates.setdefault(mode, []).append(rate)
+            ratios.append(rates[modes[-1]][-1] / rates[modes[0]][-1])
+            equal = sum(a == b for a, b in zip(texts[modes[0]], texts[modes[-1]], strict=True))
+            same += equal
+            told = ", ".join(f"{mode} {rates[mode][-1]:.2f}" for mode in modes)
+            print(
+                f"{told} tokens/s; ratio {ratios[-1]:.3f}; {equal} of {asked.count} texts equal",
+                flush=True,
+            )
+    if ratios:
+        figures = {
+            "at_once": runtime.assistant.count,
+            "tokens_per_s": {
+                mode: round(statistics.median(found), 2) for mode, found in rates.items()
+            },
+            "ratio": round(statistics.median(ratios), 3),
+            "texts": len(ratios) * asked.count,
+            "same_text": same,
+        }
+        print(json.dumps(figures))
+        print(f"median ratio {figures['ratio']} ({min(ratios):.3f} to {max(ratios):.3f})")
     runtime.assistant.close()
 
 

@@ -1,9 +1,10 @@
 """Every simulated world: a policy's regret, its worst window and its speed, over several seeds.
 
-    python -m lab.benchmarks.policy_worlds [--policy adaptive|naive|plain] [--seeds 6] [WORLD ...]
+    python -m lab.benchmarks.policy_worlds [--policy adaptive|naive|plain] [--seeds 6] [--offer NAME ...] [WORLD ...]
 
 Nothing here is timed: the worlds have a clock of their own, and the figures are the same on any
-machine. `regret` is against the clairvoyant, `gaps` against the one that also sees the draft
+machine. `--offer version`, `misleading` and `heads` let more draft than lookup and a draft model: a store that helps, one
+that misleads, heads in place of the draft model (`lab.simulator.offers`). `regret` is against the clairvoyant, `gaps` against the one that also sees the draft
 model's scores, `online` against one that has to find out when the text changes its kind, `fixed`
 against the best fixed setting in hindsight; each from the 300th token on, with the standard error over the seeds. `window` is the worst of any 500 tokens and any seed.
 """
@@ -13,6 +14,7 @@ import argparse
 from lab.simulator.assessment import assess, mean_and_error
 from lab.simulator.catalogue import WORLDS
 from lab.simulator.contenders import MovingAverage, adaptive, plain
+from lab.simulator.offers import OFFERS
 
 BOUND, SLOWEST = 0.05, 0.97
 
@@ -25,12 +27,21 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--policy", default="adaptive", choices=POLICIES)
     parser.add_argument("--seeds", type=int, default=6)
+    parser.add_argument("--offer", action="append", default=[], choices=OFFERS)
+    parser.add_argument(
+        "--without", action="append", default=[], help="leave out names with this in them"
+    )
     parser.add_argument("worlds", nargs="*", help="names, or beginnings of names; default: all")
     options = parser.parse_args()
     contender = POLICIES[options.policy]
-    chosen = [w for w in WORLDS if not options.worlds or w.startswith(tuple(options.worlds))]
+    chosen = [
+        "+".join([world, *options.offer])
+        for world in WORLDS
+        if not options.worlds or world.startswith(tuple(options.worlds))
+        if not any(part in world for part in options.without)
+    ]
     print(
-        f"{'world':32} {'regret %':>14} {'gaps %':>7} {'online %':>8} {'fixed %':>8} {'window':>7} {'speed':>6}"
+        f"{'world':40} {'regret %':>14} {'gaps %':>7} {'online %':>8} {'fixed %':>8} {'window':>7} {'speed':>6}"
     )
     broken = 0
     for name in chosen:
@@ -46,7 +57,7 @@ def main() -> None:
         flags = " ".join(["REGRET"] * (regret > BOUND) + ["WINDOW"] * (window < SLOWEST))
         broken += bool(flags)
         print(
-            f"{name:32} {100 * regret:7.2f} ± {100 * error:4.2f} {100 * gaps:7.2f} {online} "
+            f"{name:40} {100 * regret:7.2f} ± {100 * error:4.2f} {100 * gaps:7.2f} {online} "
             f"{100 * fixed:8.2f} {window:7.3f} {speed:6.2f} {flags}"
         )
     print(f"{broken} of {len(chosen)} worlds break a bound")

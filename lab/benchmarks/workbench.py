@@ -4,14 +4,17 @@ The scripts measure what `docs/measurements/` and the README claim; run them on 
 does nothing else. They import localspec as any program would.
 """
 
+import argparse
 import os
 import platform
+from collections.abc import Sequence
 from pathlib import Path
 
 from localspec.bench.prompts import BenchPrompt, bundled
+from localspec.errors import UsageError
 from localspec.launch.load import Runtime, load
 from localspec.launch.plan import make_plan
-from localspec.options import LaunchOptions
+from localspec.options import LaunchOptions, changed, options_of
 
 
 def prompts() -> list[BenchPrompt]:
@@ -52,3 +55,32 @@ def forget(runtime: Runtime) -> None:
     for family in (models.targets, models.draft_models):
         for view in family.views if family is not None else ():
             view.truncate(0)
+
+
+def add_settings(parser: argparse.ArgumentParser) -> None:
+    """Let a script take any option of loading; see `with_settings`."""
+    parser.add_argument(
+        "--set", action="append", default=[], metavar="NAME=VALUE", help="as in gpu_layers=0"
+    )
+
+
+def with_settings(request: LaunchOptions, settings: Sequence[str]) -> LaunchOptions:
+    """Return a request with other options.
+
+    Args:
+        request: what stays where nothing is said.
+        settings: each NAME=VALUE, by the names that settings files have.
+
+    Raises:
+        UsageError: there is no such option, or it takes no such value.
+    """
+    known, values = {each.name: each for each in options_of(LaunchOptions)}, {}
+    for setting in settings:
+        name, _, value = setting.partition("=")
+        if name not in known:
+            raise UsageError(f"there is no option {name!r}: choose one of {', '.join(known)}")
+        try:
+            values[name] = known[name].parse(value)
+        except ValueError:
+            raise UsageError(f"{name} is {value!r}: it takes {known[name].takes}") from None
+    return changed(request, values)

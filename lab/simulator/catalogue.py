@@ -8,7 +8,22 @@ from lab.simulator.adversaries import (
     DivergeAfterCopy,
     Honeymoon,
 )
-from lab.simulator.costs import DEAR, DIPS, F16, FOUR_TIMES, GPU, Q4_K_M, TABLES
+from lab.simulator.costs import (
+    ACROSS,
+    DEAR,
+    DIPS,
+    EIGHTH,
+    F16,
+    FOUR_TIMES,
+    GPU,
+    METAL_Q4_K,
+    METAL_Q8_0,
+    PUBLISHED,
+    Q4_K_M,
+    RTX_3090_Q4_0,
+    TABLES,
+)
+from lab.simulator.offers import OFFERS
 from lab.simulator.texts import (
     Stretch,
     adversarial,
@@ -35,7 +50,7 @@ def _deep(costs: TrueCosts) -> TrueCosts:
 WORLDS: dict[str, Build] = {
     **{
         f"stationary-{name}-{agreement}": stationary(costs, agreement)
-        for name, costs in TABLES.items()
+        for name, costs in {**TABLES, **PUBLISHED, **EIGHTH}.items()
         for agreement in (0.5, 0.7, 0.85, 0.95, 0.99)
     },
     "drifting-f16": drifting(F16),
@@ -56,12 +71,20 @@ WORLDS: dict[str, Build] = {
     "bimodal-copy-q4_k_m": bimodal(Q4_K_M, COPIED, NEW),
     "bimodal-copy-f16": bimodal(F16, COPIED, NEW),
     "bimodal-copy-gpu": bimodal(GPU, COPIED, NEW),
+    "bimodal-rtx3090-q4_0": bimodal(RTX_3090_Q4_0, CODE, CREATIVE),
+    "bimodal-metal-q8_0": bimodal(METAL_Q8_0, CODE, CREATIVE),
+    "bimodal-copy-rtx3090-q4_0": bimodal(RTX_3090_Q4_0, COPIED, NEW),
+    "bimodal-eighth-q4_k_m": bimodal(EIGHTH["eighth-q4_k_m"], CODE, CREATIVE),
+    "bimodal-eighth-f16": bimodal(EIGHTH["eighth-f16"], CODE, CREATIVE),
+    "hopeless-eighth-q4_k_m": stationary(EIGHTH["eighth-q4_k_m"], 0.0),
     "edit-q4_k_m": bimodal(Q4_K_M, COPIED, replace(COPIED, edits=0.08)),
     "staircase": stationary(DIPS, 0.85),
     "staircase-copy": bimodal(DIPS, COPIED, NEW),
     "hopeless-q4_k_m": stationary(Q4_K_M, 0.0),
     "hopeless-f16": stationary(F16, 0.0),
     "hopeless-gpu": stationary(GPU, 0.0),
+    "hopeless-rtx3090-q4_0": stationary(RTX_3090_Q4_0, 0.0),
+    "hopeless-metal-q4_k": stationary(METAL_Q4_K, 0.0),
     "hopeless-confident-gpu": stationary(GPU, 0.0, gap_law=CONFIDENTLY_WRONG),
     "gaps-say-nothing-gpu": stationary(GPU, 0.7, gap_law=UNINFORMATIVE),
     "gaps-mislead-f16": bimodal(F16, CODE, CREATIVE, gap_law=CONFIDENTLY_WRONG),
@@ -76,13 +99,18 @@ WORLDS: dict[str, Build] = {
     "slow-midway-gpu": slow_midway(stationary(GPU, 0.85)),
     "short-replies-f16": short_replies(F16, 0.85),
     "short-replies-gpu": short_replies(GPU, 0.7),
+    "short-replies-across-0.5": short_replies(ACROSS, 0.5, length=64, n=20),
+    "stationary-across-0.7": stationary(ACROSS, 0.7),
     "repetitive-q4_k_m": repetitive(Q4_K_M, 0.7),
     "repetitive-gpu": repetitive(GPU, 0.7),
 }
 
 
 def build(name: str, seed: int) -> World:
-    """Build a world of the catalogue."""
-    world = WORLDS[name](seed)
+    """Build a world of the catalogue; `NAME+OFFER` has more that may draft, see `lab.simulator.offers`."""
+    kind, *offers = name.split("+")
+    world = WORLDS[kind](seed)
     world.name = name
+    for offer in offers:
+        OFFERS[offer](world)
     return world

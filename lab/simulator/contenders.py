@@ -2,6 +2,8 @@
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from lab.simulator.alone import Alone
 from lab.simulator.pair import VirtualModel
@@ -17,17 +19,39 @@ from localspec.decoding.policy.policy import FixedPolicy, Policy, plain_policy
 from localspec.decoding.round import Round
 from localspec.decoding.stats import expected_confirmed
 from localspec.launch.drafting import AUTO, Drafting
+from localspec.storage.token_log import TokenLog
+
+_STORE_MEGABYTES = 2
 
 Contender = Callable[[World, VirtualModel], Policy]
 """Makes a policy without memories for a world, of which it may look at the tables and at the draft model."""
 
 
 def adaptive(world: World, draft_model: VirtualModel, branches: int = MOST_BRANCHES) -> Policy:
-    """Return the adaptive policy as the program makes it."""
-    costs = PairCosts(*world.tables)
-    ids = partial(SharedIds, world.n_vocab)
-    drafting = Drafting(1, Alone(draft_model), ids, (), costs, LONGEST_DRAFT, branches=branches)
+    """Return the adaptive policy as the program makes it, with all drafters that the world offers."""
+    drafting = Drafting(
+        1,
+        Alone(draft_model),
+        partial(SharedIds, world.n_vocab),
+        (),
+        PairCosts(*world.tables),
+        LONGEST_DRAFT,
+        said=_said(world),
+        has_heads=world.has_heads,
+        branches=0 if world.has_heads else branches,
+    )
     return drafting.policy(AUTO)
+
+
+def _said(world: World) -> TokenLog | None:
+    """Return the program's own store, with what was said before; its file is gone, and stays mapped."""
+    if not world.said_before:
+        return None
+    with TemporaryDirectory() as folder:
+        log = TokenLog(Path(folder) / "said", 1, world.n_vocab, _STORE_MEGABYTES)
+        for number, text in enumerate(world.said_before):
+            log.append(f"text {number}", text)
+    return log
 
 
 def chains(world: World, draft_model: VirtualModel) -> Policy:

@@ -85,7 +85,8 @@ class VirtualModel:
         if self.role is Role.TARGET and world.adversary is not None:
             n_confirmed = self.machine.n_confirmed
             world.adversary.before(world, chain[n_confirmed:], n_confirmed)
-        computed = np.full((rows, world.n_vocab), _UNLIKELY, dtype=np.float32)
+        others = _UNLIKELY if world.others is None else world.others
+        computed = np.full((rows, world.n_vocab), others, dtype=np.float32)
         branches = [place + 1 for place in request.branches]
         places = [*range(end - rows + len(branches) + 1, end + 1), *branches]
         for row, position in enumerate(places):
@@ -97,6 +98,10 @@ class VirtualModel:
 
     def truncate(self, n_past: int) -> None:
         del self.cells[n_past:]
+
+    def knows(self, tokens: Sequence[int]) -> bool:
+        """Return whether heads could draft after `tokens`; see `HeadsOfTarget`."""
+        return True
 
     def _evaluate(self, tokens: Sequence[int], rows: int) -> int:
         keep = min(self.common_prefix(tokens), len(tokens) - rows)

@@ -107,6 +107,10 @@ class World:
         copies: whether there is anything to find by lookup.
         adversary: acts after every round.
         second: chance that the draft model's second choice is right where its first is not.
+        top_k: tokens that the sampling keeps.
+        others: logits of all ids that a row says nothing of; None makes them equally unlikely.
+        said_before: texts of other conversations that are kept; empty without a store.
+        has_heads: whether heads of the target draft in place of a draft model.
     """
 
     name: str
@@ -124,6 +128,10 @@ class World:
     copies: bool = False
     adversary: Adversary | None = None
     second: float = 0.42
+    top_k: int = 8
+    others: NDArray[np.float32] | None = None
+    said_before: tuple[list[int], ...] = ()
+    has_heads: bool = False
     coins: NDArray[np.float64] = field(init=False)
     gaps: tuple[NDArray[np.float64], ...] = field(init=False)
     wrong: list[int] = field(init=False)
@@ -146,7 +154,7 @@ class World:
 
     def chooser(self) -> Chooser:
         """Return a chooser that never cuts either of the draft model's two best scores."""
-        params = SamplingParams(self.temperature, top_k=8, top_p=1, min_p=0)
+        params = SamplingParams(self.temperature, top_k=self.top_k, top_p=1, min_p=0)
         return Chooser(params, Noise(self.seed))
 
     def seconds(self, role: Role, width: int, depth: int, n_confirmed: int) -> float:

@@ -3,26 +3,40 @@
 import numpy as np
 from numpy.typing import NDArray
 
-_BLOCK = 64
+_BLOCK, _COARSER = 64, 8
+"""Logits of a column, and columns whose maxima are folded once more."""
 
 
 def top_ids(row: NDArray[np.float32], top_k: int) -> NDArray[np.int64]:
     """Return the ids of the `top_k` highest logits, ascending; all ids when `top_k` is 0.
 
     The k-th highest of a row's column maxima (of a folded view) bounds the k-th highest logit
-    from below, and few logits reach that bound. Ties go to the lowest id.
+    from below; few columns reach that bound, and only those are looked through. Ties go to the lowest id.
     """
     columns = row.size // _BLOCK
     if top_k == 0 or top_k >= row.size:
         return np.arange(row.size, dtype=np.int64)
-    if top_k > columns // 4:
-        bound = np.partition(row, -top_k)[-top_k]
-    else:
-        maxima = row[: columns * _BLOCK].reshape(_BLOCK, columns).max(axis=0)
-        bound = np.partition(maxima, -top_k)[-top_k]
+    folded = row[: columns * _BLOCK].reshape(_BLOCK, columns)
+    narrow = top_k > columns // 4
+    maxima = row if narrow else folded.max(axis=0)
+    bound = np.partition(_coarser(maxima, top_k), -top_k)[-top_k]
     if bound == -np.inf:
         return _with_few_logits(row, top_k)
-    return _best(row, np.flatnonzero(row >= bound), top_k)
+    within = np.flatnonzero(maxima >= bound)
+    if narrow:
+        return _best(row, within, top_k)
+    place, column = np.nonzero(folded[:, within] >= bound)
+    rest = columns * _BLOCK + np.flatnonzero(row[columns * _BLOCK :] >= bound)
+    return _best(row, np.concatenate((place * columns + within[column], rest)), top_k)
+
+
+def _coarser(maxima: NDArray[np.float32], top_k: int) -> NDArray[np.float32]:
+    """Return maxima of maxima where enough are left: their k-th highest is a bound as well, and sooner found."""
+    columns = maxima.size // _COARSER
+    if columns < 4 * top_k:
+        return maxima
+    found: NDArray[np.float32] = maxima[: columns * _COARSER].reshape(_COARSER, columns).max(axis=0)
+    return found
 
 
 def ranked_ids(row: NDArray[np.float32], most: int) -> NDArray[np.int64]:

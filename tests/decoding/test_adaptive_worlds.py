@@ -10,8 +10,11 @@ import os
 import pytest
 
 from lab.simulator.assessment import assess
-from lab.simulator.catalogue import WORLDS
+from lab.simulator.catalogue import WORLDS, build
 from lab.simulator.contenders import adaptive
+from lab.simulator.costs import ACROSS, F16
+from lab.simulator.loop import run
+from lab.simulator.texts import short_replies
 
 # The clairvoyant runs on the same coins, so that a policy like it scores exactly 0; what spreads
 # over seeds is the policy's luck in finding out. Where the text changes its kind that is 2 to 5
@@ -55,3 +58,36 @@ def test_regret_is_at_most_a_twentieth_and_no_500_tokens_are_slower_than_097_of_
     assert min(outcome.window for outcome in outcomes) >= 0.97
     if name in NEVER_ASKED:  # a draft model that cannot win
         assert [outcome.run.draft_passes for outcome in outcomes] == [0] * len(outcomes)
+
+
+@pytest.mark.parametrize("agreement", [0.0, 0.5, 0.9])
+@pytest.mark.parametrize("length", [64, 150])
+def test_a_draft_model_is_not_looked_back_at_where_no_outcome_would_have_it_draft(
+    agreement: float, length: int
+) -> None:
+    """By the tables it could win, so it is loaded; but each look costs three steps, and what it may draft then loses."""
+    world = short_replies(ACROSS, agreement, length=length, n=3)(0)
+    assert run(world, adaptive).draft_passes == 0
+
+
+def test_where_a_short_draft_would_pay_it_is_asked_at_once() -> None:
+    world = short_replies(F16, 0.85, length=20, n=1)(0)
+    assert run(world, adaptive).draft_passes > 0
+
+
+@pytest.mark.parametrize("offer", ["version", "misleading", "heads"])
+def test_what_else_may_draft_costs_little_and_changes_no_text(offer: str) -> None:
+    alone, offered = (
+        assess(name, 1, adaptive)
+        for name in ("hopeless-eighth-q4_k_m", f"hopeless-eighth-q4_k_m+{offer}")
+    )
+    assert offered.window >= 0.97
+    assert offered.regret <= max(0.05, alone.regret)
+
+
+def test_a_world_has_what_it_is_offered() -> None:
+    assert build("dear", 0).said_before == ()
+    kept = build("dear+misleading+heads", 0)
+    assert kept.has_heads
+    assert len(kept.said_before) > 100
+    assert kept.text == build("dear", 0).text

@@ -76,3 +76,18 @@ def test_dear_passes_want_more_to_have_been_right() -> None:
     dear = replace(stopping(step=0.2), verify_s=dear_s, compared=(True,) * 6)
     assert not dear.begins([Hindsight(1.0, each < 2) for each in range(6)])
     assert dear.begins([Hindsight(1.0, each < 5) for each in range(6)])
+
+
+@pytest.mark.parametrize(("count", "could"), [(10, True), (6, False)])
+def test_it_could_begin_where_the_best_that_is_compared_would_have_it_begin(
+    count: int, could: bool
+) -> None:
+    # Ten hits speak for 0.95, six for 0.925; a draft of seven tokens has to be that sure to pay.
+    dear = EarlyStopping(0.8, 0.0, (1.0, *[9.0] * 6, 6.5), 1.0, compared=(True,) * count)
+    assert dear.could_begin is could
+    assert dear.begins([Hindsight(1.0, hit=True)] * count) is could
+
+
+def test_copied_tokens_do_not_speak_for_it() -> None:
+    dear = EarlyStopping(0.8, 0.0, (1.0, *[9.0] * 6, 6.5), 1.0, compared=(True,) * 6 + (False,) * 4)
+    assert not dear.could_begin

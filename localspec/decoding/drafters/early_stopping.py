@@ -46,9 +46,17 @@ class EarlyStopping:
     def begins(self, hindsight: Sequence[Hindsight]) -> bool:
         """Say whether some length beats plain decoding, were every token as likely as those compared."""
         hits = [each.hit for each in own_of(hindsight, self.compared)]
-        if hits and not any(hits):
-            return False
-        chance = (sum(hits) + _DOUBT * _LIKELY) / (len(hits) + _DOUBT)
+        return self._pays(sum(hits), len(hits)) if any(hits) or not hits else False
+
+    @property
+    def could_begin(self) -> bool:
+        """Whether it would begin if everything compared were right: where not, there is nothing to look back for."""
+        own = sum(self.compared)
+        return self._pays(own, own)
+
+    def _pays(self, right: int, compared: int) -> bool:
+        """Say whether some length beats plain decoding, with as many compared tokens right."""
+        chance = (right + _DOUBT * _LIKELY) / (compared + _DOUBT)
         plain_s, reach, expected = self.verify_s[0], 1.0, 1.0
         for length, verify_s in enumerate(self.verify_s[1:], start=1):
             reach *= chance

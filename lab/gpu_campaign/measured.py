@@ -1,0 +1,257 @@
+"""One measurement of a campaign, in this process: `python -m lab.gpu_campaign.measured WHAT FILE`. Prints one JSON object."""
+
+import argparse
+import json
+import os
+import platform
+import re
+import shutil
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
+from dataclasses import asdict, replace
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from lab.benchmarks.calibration import costs_by_depth, filled
+from lab.benchmarks.workbench import add_settings, forget, machine, opened, with_settings
+from localspec.chat.events import RoundDone
+from localspec.decoding.cancel import Cancelled
+from localspec.launch.fit import plan_fit
+from localspec.launch.load import Runtime
+from localspec.llama.backend import log_lines
+from localspec.llama.context import LlamaContext
+from localspec.llama.devices import devices
+from localspec.llama.model import LlamaModel
+from localspec.llama.native import native
+from localspec.llama.safe_widths import safe_widths
+from localspec.models.fit import native_count
+from localspec.models.gguf import read_header
+from localspec.options import LaunchOptions, LoadOptions, ReplyOptions, SamplingParams
+
+WIDTHS = (*range(1, 17), 32)
+_IDLE_S = 3.0
+_BUFFER = re.compile(r"(\S+) (model|KV|RS|compute) buffer size += +([\d.]+) MiB")
+_WORD = "The ferry left at 7:45, twelve minutes late, with 63 people on board. "
+
+
+def devices_and_versions(asked: argparse.Namespace) -> Mapping[str, Any]:
+    """Return what this build computes on, and what is of which version."""
+    import llama_cpp
+
+    smi = shutil.which("nvidia-smi")
+    query = [str(smi), "--query-gpu=name,driver_version,memory.total", "--format=csv,noheader"]
+    commit = ["git", "rev-parse", "--short", "HEAD"]
+    return {
+        "machine": machine(),
+        "system": platform.platform(),
+        "cores": os.cpu_count(),
+        "devices": [
+            {key: value for key, value in asdict(each).items() if key != "handle"}
+            for each in devices()
+        ],
+        "features": native.llama_print_system_info().decode(),
+        "llama_cpp_python": llama_cpp.__version__,
+        "libraries": os.environ.get("LLAMA_CPP_LIB_PATH", "the wheel's own"),
+        "localspec": _said(commit),
+        "driver": "" if smi is None else _said(query),
+    }
+
+
+def cost_of_a_pass(asked: argparse.Namespace) -> Mapping[str, Any]:
+    """Return milliseconds of passes by depth and width, and of a first pass after the device idled."""
+    with closing(loaded(asked)) as model:
+        contexts = filled(model, asked.depths, WIDTHS)
+        found = costs_by_depth(contexts, widths=WIDTHS)
+        shallow = contexts[asked.depths[0]]
+        after_idling = _after_idling(shallow, asked.depths[0])
+    return {
+        "by_depth": {
+            str(depth): {str(width): _ms(seconds) for width, seconds in by_width.items()}
+            for depth, by_width in found.items()
+        },
+        "after_idling": [_ms(each) for each in after_idling],
+    }
+
+
+def _after_idling(context: LlamaContext, depth: int) -> list[float]:
+    """Return the seconds of passes of one token, each after a rest."""
+    found = []
+    for _ in range(3):
+        context.truncate(depth)
+        time.sleep(_IDLE_S)
+        found.append(_seconds(lambda: context.logits([100] * (depth + 1), rows=1)))
+    return found
+
+
+def safe(asked: argparse.Namespace) -> Mapping[str, Any]:
+    """Return which widths change no bit, by kernels."""
+    found = {}
+    for kernels in ("exact", "default"):
+        options = asked.load.exact() if kernels == "exact" else asked.load
+        with closing(LlamaModel(asked.file, options)) as model:
+            widths = safe_widths(model, options)
+        found[kernels] = {
+            "safe": list(widths.widths),
+            "others_differ_by": {str(w): float(gap) for w, gap in widths.differences.items()},
+        }
+    return found
+
+
+def memory(asked: argparse.Namespace) -> Mapping[str, Any]:
+    """Return what was foreseen and what llama.cpp says that it took, in bytes by place and kind."""
+    options = asked.load
+    before = {each.name: each.free_bytes for each in devices()}
+    plan = plan_fit(read_header(asked.file), None, options)
+    if plan is not None:
+        options = replace(options, gpu_layers=native_count(plan.target_layers))
+    with closing(LlamaModel(asked.file, options)) as model:
+        log = log_lines()
+        context = LlamaContext(model)
+        log += log_lines()
+        context.prefill([100] * min(600, options.n_ctx or 600))
+        after = {each.name: each.free_bytes for each in devices()}
+    foreseen = {} if plan is None else {use.place.name: asdict(use.target) for use in plan.uses}
+    return {
+        "foreseen": foreseen,
+        "taken": buffers(log),
+        "less_free": {name: free - after[name] for name, free in before.items() if name in after},
+    }
+
+
+def buffers(log: Sequence[str]) -> dict[str, dict[str, int]]:
+    """Return the bytes of llama.cpp's buffers by place and kind, as it logs them; a host's are RAM."""
+    found: dict[str, dict[str, int]] = {}
+    for place, kind, size in _BUFFER.findall("\n".join(log)):
+        name = "RAM" if place.startswith("CPU") or place.endswith("_Host") else place
+        kinds = found.setdefault(name, {})
+        kinds[kind] = kinds.get(kind, 0) + int(float(size) * 2**20)
+    return found
+
+
+def first_token(asked: argparse.Namespace) -> Mapping[str, Any]:
+    """Return seconds to the first token by the prompt's length, from empty caches; the faster of two."""
+    runtime = ready(asked)
+    vocabulary, found = runtime.target.model.vocabulary, {}
+    options = ReplyOptions(SamplingParams(temperature=0), max_tokens=2)
+    per_word = len(vocabulary.tokenize(_WORD, add_special=False, parse_special=False))
+    for length in asked.lengths:
+        prompt, taken = _WORD * max(1, length // per_word), []
+        for _ in range(2):
+            forget(runtime)
+            taken.append(_first_token_s(runtime, prompt, options))
+        found[str(length)] = round(min(taken), 4)
+    runtime.assistant.close()
+    return {"seconds_by_prompt": found}
+
+
+def _first_token_s(runtime: Runtime, prompt: str, options: ReplyOptions) -> float:
+    """Answer, and return the seconds to the first token."""
+    start = time.perf_counter()
+    times = [
+        time.perf_counter() - start
+        for event in runtime.assistant.stream(prompt, options)
+        if isinstance(event, RoundDone)
+    ]
+    return times[0]
+
+
+def cancelling(asked: argparse.Namespace) -> Mapping[str, Any]:
+    """Return milliseconds from a cancel to the end of what ran, by what that was; ten of each at most."""
+    runtime = ready(asked)
+    target, flag = runtime.target, runtime.assistant.models.cancel
+    n_ctx = target.n_ctx
+
+    def prompt() -> None:
+        target.truncate(0)
+        while True:
+            target.prefill([100] * (n_ctx - 1))
+            target.truncate(0)
+
+    def decoding() -> None:
+        for depth in range(2, n_ctx):
+            target.logits([100] * depth, rows=1)
+
+    found = {}
+    for name, work in (("a prompt", prompt), ("decoding", decoding)):
+        taken = []
+        for number in range(asked.times):
+            flag.clear()
+            pressed: list[float] = []
+
+            def press(pressed: list[float] = pressed) -> None:
+                pressed.append(time.perf_counter())
+                flag.set()
+
+            timer = threading.Timer(0.2 + 0.037 * number, press)
+            timer.start()
+            try:
+                work()
+            except Cancelled:
+                taken.append(time.perf_counter() - pressed[0])
+            timer.join()
+        found[name] = {"median_ms": _ms(median(taken)), "most_ms": _ms(max(taken)), "n": len(taken)}
+    flag.clear()
+    runtime.assistant.close()
+    return found
+
+
+def loaded(asked: argparse.Namespace) -> LlamaModel:
+    """Return the model, loaded as the campaign's settings say."""
+    return LlamaModel(asked.file, asked.load)
+
+
+def ready(asked: argparse.Namespace) -> Runtime:
+    """Return the model ready to answer, without drafting."""
+    return opened(replace(asked.request, target=str(asked.file), draft="off", offline=True))
+
+
+def _said(command: Sequence[str]) -> str:
+    ended = subprocess.run(command, capture_output=True, text=True, check=False)
+    return ended.stdout.strip()
+
+
+def _seconds(work: Callable[[], object]) -> float:
+    start = time.perf_counter()
+    work()
+    return time.perf_counter() - start
+
+
+def _ms(seconds: float) -> float:
+    return round(1000 * seconds, 3)
+
+
+MEASURES: Mapping[str, Callable[[argparse.Namespace], Mapping[str, Any]]] = {
+    "devices": devices_and_versions,
+    "cost-of-a-pass": cost_of_a_pass,
+    "safe-widths": safe,
+    "memory": memory,
+    "first-token": first_token,
+    "cancelling": cancelling,
+}
+
+
+def main() -> None:
+    """Measure, and print."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("what", choices=MEASURES)
+    parser.add_argument("file", type=Path, nargs="?")
+    parser.add_argument("--depths", type=_numbers, default=[64])
+    parser.add_argument("--lengths", type=_numbers, default=[100])
+    parser.add_argument("--times", type=int, default=10)
+    add_settings(parser)
+    asked = parser.parse_args()
+    asked.request = with_settings(LaunchOptions(load=LoadOptions(n_ctx=4096)), asked.set)
+    asked.load = asked.request.load
+    print(json.dumps(MEASURES[asked.what](asked)))
+
+
+def _numbers(text: str) -> list[int]:
+    return [int(each) for each in text.split(",")]
+
+
+if __name__ == "__main__":
+    main()

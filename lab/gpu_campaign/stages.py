@@ -1,0 +1,156 @@
+"""Stages: what a campaign measures, in which order, and for how long. Knows no process and no file but by its path."""
+
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+_OWN = ("-m", "lab.gpu_campaign.measured")
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """A target, and what may draft for it.
+
+    Args:
+        name: how the page calls it.
+        target: its file.
+        draft_model: likewise; None without one.
+    """
+
+    name: str
+    target: Path
+    draft_model: Path | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Tools:
+    """What the build has beside its libraries; None of each that is not there."""
+
+    server: Path | None = None
+    bench: Path | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """One measurement of one subject.
+
+    Args:
+        kind: what is measured, and the page's section.
+        subject: of what.
+        weight: its share of the time, in seconds of a campaign of 25 minutes.
+        command: program and arguments; it prints JSON on stdout.
+    """
+
+    kind: str
+    subject: str
+    weight: float
+    command: tuple[str, ...]
+
+    @property
+    def name(self) -> str:
+        """How results and `--only` call it."""
+        return f"{self.kind} {self.subject}"
+
+
+def stages(
+    subjects: Sequence[Subject], tools: Tools, settings: Sequence[str], *, brief: bool
+) -> Iterator[Stage]:
+    """Yield all stages, the most telling ones first.
+
+    Args:
+        subjects: the first is the plain model.
+        tools: of the build.
+        settings: options of loading, each as NAME=VALUE.
+        brief: ask little of each, for a slow machine or a trial.
+    """
+    own = tuple(word for each in settings for word in ("--set", each))
+    plain, heaviest = subjects[0], subjects[-1]
+
+    def measured(kind: str, subject: Subject, weight: float, *more: str) -> Stage:
+        command = (sys.executable, *_OWN, kind.replace(" ", "-"), str(subject.target), *own, *more)
+        return Stage(kind, subject.name, weight, command)
+
+    yield Stage("devices", "machine", 15, (sys.executable, *_OWN, "devices", *own))
+    depths = "64,256" if brief else "64,1000,3000"
+    for subject in subjects:
+        yield measured("cost of a pass", subject, 50, "--depths", depths)
+        yield _speed(subject, tools, settings, brief=brief)
+        if subject in {plain, heaviest}:
+            yield measured("memory", subject, 20)
+            yield measured("cancelling", subject, 25)
+            yield measured(
+                "first token", subject, 30, "--lengths", "60,200" if brief else "100,1000,3000"
+            )
+    for subject in subjects:
+        for exact in (True, False):
+            yield _same_text(subject, own, exact=exact, brief=brief)
+        yield measured("safe widths", subject, 40)
+        yield _several(subject, own, brief=brief)
+        if tools.bench is not None:
+            yield _llama_bench(tools.bench, subject, settings, brief=brief)
+
+
+def _speed(subject: Subject, tools: Tools, settings: Sequence[str], *, brief: bool) -> Stage:
+    """Return plain and drafted speed, beside llama-server where there is one, as `localspec bench` measures it."""
+    modes = ["off", "auto", "lookup"]
+    if subject.draft_model is not None:
+        modes += ["model:3", "model:7"]
+    against: tuple[str, ...] = ()
+    if tools.server is not None:
+        modes += ["server:none", *(["server:draft"] if subject.draft_model is not None else [])]
+        against = ("--against", f"llama-server={tools.server}")
+    command = (
+        *(sys.executable, "-m", "localspec", "bench", "--json", "--offline"),
+        *("--target", str(subject.target)),
+        *(("--draft-model", str(subject.draft_model)) if subject.draft_model else ()),
+        *("--modes", ",".join(modes), "--temperature", "0" if brief else "0,0.8"),
+        *("--per-workload", "1" if brief else "2", "--max-tokens", "16" if brief else "128"),
+        *against,
+        *_flags(settings),
+    )
+    return Stage("speed", subject.name, 170, command)
+
+
+def _same_text(subject: Subject, own: Sequence[str], *, exact: bool, brief: bool) -> Stage:
+    modes = ["off", "auto", "lookup", *(["model:3"] if subject.draft_model is not None else [])]
+    command = (
+        *(sys.executable, "-m", "lab.benchmarks.exact", "--target", str(subject.target)),
+        *(("--draft-model", str(subject.draft_model)) if subject.draft_model else ()),
+        *("--modes", ",".join(modes)),
+        *("--prompts", "2" if brief else "6", "--max-tokens", "12" if brief else "96"),
+        *(() if exact else ("--default-kernels",)),
+        *own,
+    )
+    return Stage("same text", f"{subject.name}{' --exact' if exact else ''}", 45, command)
+
+
+def _several(subject: Subject, own: Sequence[str], *, brief: bool) -> Stage:
+    command = (
+        *(sys.executable, "-m", "lab.benchmarks.parallel", "--target", str(subject.target)),
+        *(("--draft-model", str(subject.draft_model)) if subject.draft_model else ()),
+        *("--parallel", "2" if brief else "8", "--count", "2" if brief else "16"),
+        *("--rounds", "1" if brief else "2", "--max-tokens", "8" if brief else "64"),
+        *own,
+    )
+    return Stage("several sequences", subject.name, 50, command)
+
+
+def _llama_bench(program: Path, subject: Subject, settings: Sequence[str], *, brief: bool) -> Stage:
+    """Return what llama-bench says of the same file: a prompt, plain decoding, and passes by their width."""
+    known = dict(each.split("=", 1) for each in settings)
+    layers = known.get("gpu_layers", "auto")
+    command = (
+        *(str(program), "-m", str(subject.target), "-o", "json"),
+        *("-r", "1" if brief else "3", "-n", "8" if brief else "64"),
+        *("-p", "1,4,32" if brief else "1,2,4,8,16,32,512"),
+        *("-ngl", "99" if layers == "auto" else layers),
+        *(("-t", known["threads"]) if "threads" in known else ()),
+    )
+    return Stage("llama-bench", subject.name, 35, command)
+
+
+def _flags(settings: Sequence[str]) -> Iterator[str]:
+    for each in settings:
+        name, _, value = each.partition("=")
+        yield from (f"--{name.replace('_', '-')}", value)

@@ -1,0 +1,209 @@
+"""The campaign's own part: which stages there are, how long each may take, what is kept, and the page."""
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from lab.gpu_campaign.__main__ import limit_s, wanted
+from lab.gpu_campaign.measured import MEASURES, buffers
+from lab.gpu_campaign.page import page
+from lab.gpu_campaign.results import CUT_SHORT, DONE, FAILED, Outcome, Results
+from lab.gpu_campaign.runner import documents, run
+from lab.gpu_campaign.stages import Stage, Subject, Tools, stages
+from localspec.errors import LocalspecError
+
+PLAIN = Subject("small", Path("small.gguf"))
+HEAVY = Subject("4 x small", Path("heavy.gguf"), Path("small.gguf"))
+TOOLS = Tools(Path("/b/llama-server"), Path("/b/llama-bench"))
+FOUND = {
+    "devices": [
+        {
+            "machine": "a processor",
+            "devices": [
+                {"name": "CUDA0", "description": "a | card", "free_bytes": 8e9, "total_bytes": 9e9}
+            ],
+        }
+    ],
+    "cost of a pass": [{"by_depth": {"64": {"1": 5.0, "32": 9.25}}, "after_idling": [7.5]}],
+    "speed": [
+        {
+            "figures": [
+                {
+                    "mode": "auto",
+                    "workload": "code",
+                    "temperature": 0,
+                    "tokens_per_s": 100.0,
+                    "first_token_s": 0.01,
+                    "acceptance_rate": None,
+                    "same_text": 2,
+                    "runs": 2,
+                }
+            ],
+            "ratios": [
+                {"mode": "auto", "workload": "code", "temperature": 0, "ratio": 1.5, "low": 1.4,
+                 "high": 1.6, "pairs": 2}
+            ],
+        }
+    ],
+    "memory": [
+        {
+            "foreseen": {"CUDA0": {"weights_bytes": 98_000_000, "kv_bytes": 0, "compute_bytes": 0}},
+            "taken": {"CUDA0": {"model": 100_000_000}},
+            "less_free": {},
+        }
+    ],
+    "first token": [{"seconds_by_prompt": {"100": 0.012}}],
+    "cancelling": [{"a prompt": {"median_ms": 20.0, "most_ms": 31.0, "n": 10}}],
+    "safe widths": [{"exact": {"safe": [1, 2], "others_differ_by": {"8": 0.5}}}],
+    "same text": [
+        {"mode": "auto", "texts": 4, "differing": 1, "drafted": 9, "first_differences": [7]}
+    ],
+    "several sequences": [
+        {"at_once": 8, "tokens_per_s": {"off": 80.0}, "ratio": 1.1, "texts": 16, "same_text": 15}
+    ],
+    "llama-bench": [
+        {"n_gen": 0, "n_prompt": 4, "avg_ts": 400.0, "stddev_ts": 1.0, "avg_ns": 10_000_000}
+    ],
+}  # fmt: skip
+
+
+def outcome(kind: str, status: str = DONE, **more: object) -> Outcome:
+    return Outcome(kind, "small", status, 6.0, FOUND[kind], **more)  # type: ignore[arg-type]
+
+
+def test_what_is_done_is_not_done_again_and_what_failed_is(tmp_path: Path) -> None:
+    results = Results(tmp_path / "campaign.json")
+    results.add("a", outcome("memory"))
+    results.add("b", outcome("memory", FAILED, complaint="no memory"))
+    results.add("c", outcome("memory", CUT_SHORT))
+    again = Results(tmp_path / "campaign.json")
+    assert [again.is_settled(name) for name in "abcd"] == [True, False, True, False]
+    assert again.outcomes == results.outcomes
+    assert again.spent_s == 18
+
+
+@pytest.mark.parametrize(
+    "content", ["", "[]", "{}", '{"stages": {"a": {"kind": 1}}}', '{"stages": 1}']
+)
+def test_another_file_is_refused_in_one_line(tmp_path: Path, content: str) -> None:
+    (tmp_path / "campaign.json").write_text(content)
+    with pytest.raises(LocalspecError, match="no campaign's") as raised:
+        Results(tmp_path / "campaign.json")
+    assert "\n" not in str(raised.value)
+
+
+def test_every_stage_has_a_name_of_its_own_a_section_and_a_program() -> None:
+    listed = list(stages([PLAIN, HEAVY], TOOLS, ["gpu_layers=0"], brief=False))
+    names = [each.name for each in listed]
+    assert len(names) == len(set(names))
+    assert {each.kind for each in listed} == set(FOUND)
+    own = [each.command[3] for each in listed if "lab.gpu_campaign.measured" in each.command]
+    assert set(own) == set(MEASURES)
+    assert sum(each.weight for each in listed) > 0
+
+
+def test_nothing_that_is_not_there_is_asked_for() -> None:
+    listed = list(stages([PLAIN], Tools(), [], brief=True))
+    words = [word for each in listed for word in each.command]
+    assert "llama-bench" not in {each.kind for each in listed}
+    assert not any("server" in word or "draft-model" in word or "model:" in word for word in words)
+    heavy = next(each for each in stages([HEAVY], TOOLS, [], brief=True) if each.kind == "speed")
+    assert "llama-server=/b/llama-server" in heavy.command
+    assert "server:draft" in heavy.command[heavy.command.index("--modes") + 1]
+
+
+def test_settings_reach_every_program() -> None:
+    for stage in stages([PLAIN, HEAVY], TOOLS, ["gpu_layers=7"], brief=True):
+        told = " ".join(stage.command)
+        assert "gpu_layers=7" in told or "--gpu-layers 7" in told or "-ngl 7" in told, stage.name
+
+
+def test_stages_are_chosen_by_how_their_names_begin() -> None:
+    listed = list(stages([PLAIN, HEAVY], TOOLS, [], brief=True))
+    assert wanted(listed, []) == listed
+    assert {each.kind for each in wanted(listed, ["memory", "speed 4 x"])} == {"memory", "speed"}
+    assert len(wanted(listed, ["speed 4 x"])) == 1
+
+
+def test_a_stage_may_take_its_share_and_half_as_much_and_no_more_than_is_left() -> None:
+    listed = [Stage("memory", name, weight, ()) for name, weight in (("a", 10.0), ("b", 30.0))]
+    assert limit_s(listed[0], listed, 100) == pytest.approx(37.5)
+    assert limit_s(listed[1], listed[1:], 100) == 100
+    assert limit_s(listed[0], listed, 4) == 4
+
+
+@pytest.mark.parametrize(
+    ("said", "found"),
+    [
+        ('{"a": 1}\n', [{"a": 1}]),
+        ('[\n {"a": 1},\n {"a": 2}\n]', [{"a": 1}, {"a": 2}]),
+        ('a machine\n{"a": 1}\n{broken\nmore\n{"a": 2}\n', [{"a": 1}, {"a": 2}]),
+        ("nothing\n3\n", []),
+        ("", []),
+    ],
+)
+def test_what_a_program_prints_as_json_is_found(said: str, found: list[object]) -> None:
+    assert documents(said) == found
+
+
+def test_a_process_that_prints_json_is_done_and_one_that_does_not_has_failed() -> None:
+    told = Stage("memory", "a", 1, (sys.executable, "-c", "print('{\"a\": 1}')"))
+    assert run(told, 60, {}).found == [{"a": 1}]
+    assert run(told, 60, {}).status == DONE
+    failing = Stage("memory", "b", 1, (sys.executable, "-c", "raise SystemExit('no such card')"))
+    failed = run(failing, 60, {})
+    assert failed.status == FAILED
+    assert failed.complaint == "no such card"
+
+
+def test_the_page_has_a_section_for_every_kind() -> None:
+    outcomes = {f"{kind} small": outcome(kind) for kind in FOUND}
+    told = page(outcomes, [f"{kind} small" for kind in reversed(FOUND)])
+    for kind in FOUND:
+        assert f"## {kind.capitalize()}" in told
+    assert told.index("## Llama-bench") < told.index("## Devices")
+    for figure in (
+        "a / card",
+        "9.2",
+        "7.5",
+        "1.50 (1.40 to 1.60)",
+        "98.0 / 100.0 (-2.0%)",
+        "| 100 | 12 |",
+    ):
+        assert figure in told
+    for figure in ("31.0", "[1, 2]", "3 of 4", "15 of 16", "| pp4 | 400.0 | 1.0 | 10.0 |"):
+        assert figure in told
+    assert "10 stages, 1.0 minutes, 0 failed." in told
+
+
+def test_the_page_says_what_failed_and_what_was_cut_short() -> None:
+    failed = Outcome("memory", "small", FAILED, 1.0, (), "no\nmemory")
+    cut = outcome("first token", CUT_SHORT, complaint="interrupted")
+    told = page({"a": failed, "b": cut})
+    assert "(failed: no memory)" in told
+    assert "(cut short: interrupted)" in told
+    assert "1 failed" in told
+
+
+def test_llama_cpp_s_buffers_are_added_up_by_place() -> None:
+    log = [
+        "load_tensors:        CUDA0 model buffer size =   100.00 MiB",
+        "load_tensors:   CPU_Mapped model buffer size =    10.00 MiB",
+        "load_tensors:   CPU_REPACK model buffer size =     2.00 MiB",
+        "llama_kv_cache:      CUDA0 KV buffer size =    64.00 MiB",
+        "sched_reserve:      CUDA0 compute buffer size =     1.50 MiB",
+        "sched_reserve:  CUDA_Host compute buffer size =     0.50 MiB",
+    ]
+    mb = 1 << 20
+    assert buffers(log) == {
+        "CUDA0": {"model": 100 * mb, "KV": 64 * mb, "compute": 3 * mb // 2},
+        "RAM": {"model": 12 * mb, "compute": mb // 2},
+    }
+
+
+def test_results_are_json(tmp_path: Path) -> None:
+    results = Results(tmp_path / "campaign.json")
+    results.add("memory small", outcome("memory"))
+    assert json.loads((tmp_path / "campaign.json").read_text())["stages"]["memory small"]
