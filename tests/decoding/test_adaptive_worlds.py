@@ -36,6 +36,7 @@ REACHED = {
     "bimodal-four-times": 0.33,
     "bimodal-rtx3090-q4_0": 0.25,
     "bimodal-metal-q8_0": 0.2,
+    "stationary-eighth-q4_k_m-0.95": 0.25,
     "bimodal-eighth-q4_k_m": 0.3,
     "bimodal-eighth-f16": 0.45,
     "gaps-mislead-f16": 0.25,

@@ -146,7 +146,7 @@ class ModelDrafter:
             branches=terms.branches,
             second_right=self._second_right[self._greedy].chance(0),
         )
-        if compared and not stopping.could_begin:
+        if compared and not self._seen and not stopping.could_begin:
             return None
         # A long text is evaluated once, and has to pay over many rounds.
         spread_s = late_s / _HORIZON if lag > _SMALL_LAG else 0.0
