@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 _TEXTS = st.text(st.characters(exclude_categories=()), min_size=1, max_size=20)
 _BIASES = st.one_of(st.just(float("-inf")), st.floats(-10_000, 10_000))
+_OF_FORM = {"tensor_split": st.sampled_from(["3,1", "1", "0.5, 2,0"])}
 _OTHERS: dict[str, st.SearchStrategy[Any]] = {
     "logit_bias": st.lists(st.tuples(st.integers(0, 1 << 20), _BIASES), max_size=3).map(tuple),
     "json_schema": st.one_of(
@@ -39,7 +40,7 @@ def values(option: Option) -> st.SearchStrategy[Any]:
         case "choice":
             found = st.sampled_from(option.choices)
         case "text":
-            found = _TEXTS
+            found = _OF_FORM.get(option.name, _TEXTS)
         case "texts":
             found = st.lists(_TEXTS, max_size=3).map(tuple)
         case "other":

@@ -10,8 +10,8 @@ from localspec.launch import plan as plan_module
 from localspec.launch.fit import context_with_room, free_memory, plan_fit, sequences_that_fit
 from localspec.launch.plan import make_plan
 from localspec.llama.devices import Device
-from localspec.models.fit import Machine, Place
 from localspec.models.gguf import GgufHeader, parse_header, read_header
+from localspec.models.offload import Machine, Place
 from localspec.options import LaunchOptions, LoadOptions
 from localspec.power.conditions import Conditions
 from localspec.power.throttle import PowerWatch
@@ -20,15 +20,15 @@ from tests.models.shapes import LLAMA_1B, LLAMA_8B, sparse_model
 
 GB = 1 << 30
 DEVICES = [
-    Device("CUDA0", "one", 6 * GB, 8 * GB, True, 0),
-    Device("CUDA1", "two", 3 * GB, 4 * GB, True, 0),
-    Device("CPU", "cpu", 16 * GB, 16 * GB, False, 0),
+    Device("CUDA0", "one", 6 * GB, 8 * GB, "GPU", 0, "CUDA"),
+    Device("CUDA1", "two", 3 * GB, 4 * GB, "GPU", 0, "CUDA"),
+    Device("CPU", "cpu", 16 * GB, 16 * GB, "CPU", 0, "CPU"),
 ]
 
 
 @pytest.fixture
 def machine(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fitting, "devices", lambda: DEVICES)
+    monkeypatch.setattr("localspec.llama.devices.devices", lambda: DEVICES)
     monkeypatch.setattr(fitting, "free_ram_bytes", lambda: 8 * GB)
 
 
@@ -53,14 +53,25 @@ def test_gpus_are_those_that_the_options_allow() -> None:
     assert gpus(LoadOptions(devices=("cuda1",))) == ["CUDA1"]
     assert gpus(LoadOptions(devices=("CPU",))) == []
     assert gpus(LoadOptions(gpu_layers=0)) == []
+    assert gpus(LoadOptions(split="none")) == ["CUDA0"]
 
 
 @pytest.mark.usefixtures("machine")
 def test_a_pair_is_planned_from_its_headers(headers: tuple[GgufHeader, GgufHeader]) -> None:
     plan = plan_fit(*headers)
     assert plan is not None
-    assert (plan.n_ctx, plan.target_layers, plan.draft_layers) == (4096, 32, 16)
+    assert (plan.n_ctx, plan.target_layers, plan.draft_layers) == (4096, 33, 17)
     assert [use.place.name for use in plan.uses] == ["RAM", "CUDA0", "CUDA1"]
+
+
+@pytest.mark.usefixtures("machine")
+def test_the_draft_model_is_planned_where_its_own_options_send_it(
+    headers: tuple[GgufHeader, GgufHeader],
+) -> None:
+    plan = plan_fit(*headers, LoadOptions(devices=("cpu",)), LoadOptions(devices=("CUDA1",)))
+    assert plan is not None
+    assert (plan.target_layers, plan.draft_layers) == (0, 17)
+    assert [use.place.name for use in plan.uses] == ["RAM", "CUDA1"]
 
 
 @pytest.mark.usefixtures("machine")
@@ -145,13 +156,13 @@ def test_as_many_sequences_fit_as_their_caches_where_the_layers_are(
         assert found is not None
         return found
 
-    on_gpus, on_cpu, one_layer = (count(n_ctx=4096, gpu_layers=n) for n in (None, 0, 1))
+    on_gpus, on_cpu, one_layer = (count(n_ctx=4096, gpu_layers=n) for n in (None, 0, 2))
     assert len({on_gpus, on_cpu, one_layer}) == 3
     assert count(n_ctx=1 << 17, n_batch=1 << 16, gpu_layers=0) == 0
 
 
 @pytest.mark.usefixtures("machine")
-@pytest.mark.parametrize(("exact", "layers"), [(False, 17), (True, 33)])
+@pytest.mark.parametrize(("exact", "layers"), [(False, 16), (True, 33)])
 def test_quiet_on_battery_takes_half_of_the_layers_from_the_gpus_but_not_where_bits_depend_on_it(
     tmp_path: Path, exact: bool, layers: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

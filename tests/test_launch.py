@@ -22,8 +22,9 @@ from localspec.launch import plan as launch
 from localspec.launch.drafting import DraftMode, draft_modes
 from localspec.launch.load import _Loading, shared_chunk
 from localspec.launch.plan import LoadPlan, make_plan
-from localspec.models.fit import FitPlan, Machine, Place, PlaceUse
+from localspec.models.fit import FitPlan, PlaceUse
 from localspec.models.memory import Usage
+from localspec.models.offload import Machine, Place
 from localspec.models.registry import load_registry
 from localspec.options import LaunchOptions, LoadOptions
 from tests.models.gguf_builder import TOKENS, model_file
@@ -296,9 +297,25 @@ def test_layers_go_where_they_fit(fitted: Callable[..., LoadPlan]) -> None:
     plan = fit_plan(target_layers=5, draft_layers=0)
     with_gpu = replace(plan, uses=(*plan.uses, gpu))
     ready = fitted(with_gpu)
-    assert (ready.options.gpu_layers, ready.draft_gpu_layers) == (6, 0)
+    assert ready.draft_options is not None
+    assert (ready.options.gpu_layers, ready.draft_options.gpu_layers) == (5, 0)
     asked = fitted(with_gpu, load=LoadOptions(gpu_layers=3))
-    assert (asked.options.gpu_layers, asked.draft_gpu_layers) == (3, None)
+    assert asked.draft_options is not None
+    assert (asked.options.gpu_layers, asked.draft_options.gpu_layers) == (3, 3)
+
+
+def test_a_draft_model_with_devices_of_its_own_is_not_held_back_by_the_targets_layers(
+    fitted: Callable[..., LoadPlan],
+) -> None:
+    on_cpu = LoadOptions(gpu_layers=0)
+    ready = fitted(None, load=on_cpu, draft_devices=("CPU",))
+    assert ready.draft_options is not None
+    assert (ready.draft_options.gpu_layers, ready.draft_options.devices) == (None, ("CPU",))
+    ready = fitted(None, load=on_cpu)
+    assert ready.draft_options == ready.options
+    ready = fitted(None, load=on_cpu, draft_devices=("CPU",), draft_gpu_layers=4)
+    assert ready.draft_options is not None
+    assert ready.draft_options.gpu_layers == 4
 
 
 def test_without_a_plan_or_unasked_everything_is_loaded_as_wished(
@@ -315,7 +332,7 @@ def test_a_target_that_does_not_fit_is_refused_before_it_is_loaded(
 ) -> None:
     path = sparse_model(tmp_path / "huge.gguf", LLAMA_8B)
     little = Machine(Place("RAM", 1 << 30, 0))
-    monkeypatch.setattr(fitting, "free_memory", lambda _: little)
+    monkeypatch.setattr(fitting, "free_memory", lambda *_: little)
     with pytest.raises(ModelLoadError, match=r"huge\.gguf does not fit"):
         make_plan(LaunchOptions(target=str(path)))
     assert make_plan(LaunchOptions(target=str(path), fit=False)).notes == ()

@@ -50,6 +50,7 @@ _VALUES: Mapping[str, Any] = {
     "regex": "[a-z]+",
     "json_schema": '{"type": "null"}',
     "logit_bias": ((5, 1.5), (6, -math.inf)),
+    "tensor_split": "3,1",
 }
 
 
@@ -75,7 +76,7 @@ def flag_of(option: Option, folder: Path) -> list[str]:
     """Return what a user types for the other value."""
     flag, value = f"--{option.name.replace('_', '-')}", another(option)
     if option.kind == "switch":
-        return [flag if value else f"--no-{option.name}"]
+        return [flag if value else f"--no-{flag.removeprefix('--')}"]
     if option.kind == "texts":
         return [part for each in value for part in (flag, each)]
     if option.name in {"grammar", "lark"}:

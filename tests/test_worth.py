@@ -22,8 +22,9 @@ from localspec.launch.names import with_full_names
 from localspec.launch.plan import LoadPlan, make_plan
 from localspec.llama.model import LlamaModel
 from localspec.models.entries import ModelEntry
-from localspec.models.fit import FitPlan, Machine, Place
+from localspec.models.fit import FitPlan
 from localspec.models.gguf import GgufHeader
+from localspec.models.offload import Machine, Place
 from localspec.models.registry import load_registry
 from localspec.options import LaunchOptions, LoadOptions
 
@@ -38,7 +39,7 @@ WIDE_IS_DEAR = PassCosts((1, 32), (1.0, 32.0))
 def _on_a_cpu_with_nothing_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LOCALSPEC_DATA_DIR", str(tmp_path / "data"))
     monkeypatch.setenv("HF_HOME", str(tmp_path / "hub"))
-    monkeypatch.setattr(worth, "supports_offload", lambda: False)
+    monkeypatch.setattr(worth, "offloads", lambda _: False)
 
 
 @pytest.mark.parametrize(
@@ -63,7 +64,7 @@ def test_where_nothing_was_measured_a_cpu_is_taken_as_it_is_known(
 
 
 def test_on_a_gpu_it_could(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(worth, "supports_offload", lambda: True)
+    monkeypatch.setattr(worth, "offloads", lambda options: options.gpu_layers != 0)
     registry = load_registry()
     models = registry.model(CODER), registry.model("qwen2.5-coder-0.5b")
     assert worth.draft_model_could_pay(*models)
@@ -229,8 +230,8 @@ def test_a_memory_is_as_fast_as_the_passes_that_were_made_in_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     machine = Machine(Place("RAM", 8 << 30, 0), (Place("GPU", 4 << 30, 0),))
-    monkeypatch.setattr(memories_module, "free_memory", lambda _: machine)
-    monkeypatch.setattr(memories_module, "supports_offload", lambda: True)
+    monkeypatch.setattr(memories_module, "free_memory", lambda *_: machine)
+    monkeypatch.setattr(memories_module, "offloads", lambda _: True)
     monkeypatch.setattr(memories_module, "multiplied_per_second", lambda _: 1.0)
     monkeypatch.setattr(
         memories_module,

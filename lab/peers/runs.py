@@ -15,7 +15,7 @@ from localspec.bench.loading import BenchModels
 from localspec.bench.own import slot_options
 from localspec.bench.schedule import Slot
 from localspec.bench.trial import Arrival, Trial
-from localspec.llama.devices import supports_offload
+from localspec.llama.devices import offloads
 from localspec.options import ReplyOptions
 from localspec.resources import default_threads, free_ram_bytes
 
@@ -49,7 +49,7 @@ def open_runs(
         n_ctx=loaded.assistant.models.target.n_ctx,
         options=options,
         threads=options.threads or default_threads(),
-        n_batch=options.chunk(on_gpu=supports_offload() and options.gpu_layers != 0),
+        n_batch=options.chunk(on_gpu=offloads(options)),
     )
     with closing(PeerRuns(setting, prompts, asked, is_cancelled)) as runs:
         yield runs

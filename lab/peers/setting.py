@@ -69,7 +69,14 @@ class PeerSetting:
         if options.gpu_layers is not None:
             flags += ["-ngl", str(options.gpu_layers)]
         if options.devices:
-            flags += ["-dev", ",".join(options.devices)]
+            names = [name for name in options.devices if name.lower() != "cpu"]
+            flags += ["-dev", ",".join(names) or "none"]
+        if options.split != "layers":
+            flags += ["-sm", options.split]
+        if options.tensor_split is not None:
+            flags += ["-ts", options.tensor_split]
+        flags += ["--cpu-moe"] if options.cpu_moe else []
+        flags += [] if options.kv_offload else ["-nkvo"]
         if mode == "server:draft":
             flags += ["-md", str(self.draft_model), "--spec-draft-n-max", "3"]
             flags += ["-ctkd", options.kv_type, "-ctvd", options.kv_type]

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from localspec.llama.build import build
-from localspec.llama.devices import devices, supports_offload
+from localspec.llama.devices import devices, placed_on
 from localspec.models.store import place_hash, stored_sha256
 from localspec.options import LoadOptions
 from localspec.power.throttle import usual_threads
@@ -28,6 +28,8 @@ Key = dict[str, str | int | bool | list[str] | None]
 
 # What sizes a context, and what changes how many threads there are, which the key has.
 _LEFT_OUT = ("n_ctx", "max_rows", "power")
+_SINCE_PLACED = ("split", "tensor_split", "cpu_moe", "kv_offload")
+"""Left out where they are as usual, so that what was measured before there were these stays known."""
 
 
 def key_of(kind: str, file: Path, options: LoadOptions, lora: Path | None = None) -> Key:
@@ -43,11 +45,12 @@ def key_of(kind: str, file: Path, options: LoadOptions, lora: Path | None = None
         OSError: the file is not there.
     """
     threads = options.threads or usual_threads(options.power)
-    llama = build()
+    llama, usual = build(), LoadOptions()
+    gpus = {device.name for device in placed_on(options)}
     effective = {
         name: list(value) if isinstance(value, tuple) else value
         for name, value in asdict(options).items()
-        if name not in _LEFT_OUT
+        if name not in _LEFT_OUT and not (name in _SINCE_PLACED and value == getattr(usual, name))
     }
     return {
         **effective,
@@ -58,13 +61,13 @@ def key_of(kind: str, file: Path, options: LoadOptions, lora: Path | None = None
         "threads": threads,
         "threads_batch": options.threads_batch or threads,
         "cores": default_threads(),
-        "flash_attention": options.attention(on_gpu=_on_gpu(options)),
-        "n_batch": options.chunk(on_gpu=_on_gpu(options)),
+        "flash_attention": options.attention(on_gpu=bool(gpus)),
+        "n_batch": options.chunk(on_gpu=bool(gpus)),
         "llama_cpp": llama.version,
         "backends": list(llama.backends),
         "features": list(llama.features),
-        # The CPU is one of them, and is described by its model.
-        "hardware": [f"{device.name}: {device.description}" for device in devices()],
+        # The CPU is described by its model.
+        "hardware": [each.identity for each in devices() if not each.is_gpu or each.name in gpus],
         "machine": platform.machine(),
     }
 
@@ -81,10 +84,6 @@ def file_identity(file: Path) -> str:
     """
     sha256 = stored_sha256(file)
     return f"sha256 {sha256}" if sha256 else f"seen {place_hash(file)}"
-
-
-def _on_gpu(options: LoadOptions) -> bool:
-    return supports_offload() if options.gpu_layers is None else options.gpu_layers != 0
 
 
 _MOST_BYTES = 1 << 16

@@ -100,6 +100,9 @@ def _flag(option: Option, text: str | None) -> Callable[[Function], Function]:
         metavar=option.metavar,
         default=None if option.kind == "texts" else option.default,
         multiple=option.kind == "texts",
+        callback=(lambda _context, _flag, given: option.read(list(given)))
+        if option.commas
+        else None,
         shell_complete=complete_models if option.by_project == "known names" else None,
         help=text,
     )

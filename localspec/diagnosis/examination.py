@@ -8,6 +8,7 @@ from localspec.diagnosis.files import places, settings, store
 from localspec.diagnosis.hub import network
 from localspec.diagnosis.machine import gpu_build, hardware, software
 from localspec.diagnosis.passes import passes
+from localspec.diagnosis.placement import placement
 from localspec.errors import UsageError
 from localspec.llama.build import build
 from localspec.llama.devices import devices
@@ -32,6 +33,7 @@ def examine(*, offline: bool, verify: bool, progress: Callable[[str], None]) -> 
         *gathered("settings", settings),
         *gathered("network", lambda: network(offline=offline)),
         *gathered("store", lambda: store(data_dir(), verify=verify, progress=progress)),
+        *gathered("placement", lambda: placement(data_dir())),
         *gathered("passes", lambda: passes(data_dir())),
     ]
 

@@ -4,19 +4,17 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from localspec.errors import ModelFileError, ModelLoadError, PairMismatch
-from localspec.llama.devices import devices
+from localspec.llama.devices import placed_on
 from localspec.models.fit import (
     GPU_HEADROOM_BYTES,
     RAM_HEADROOM_BYTES,
     FitPlan,
-    Machine,
-    Place,
     Wish,
     fit,
-    split_layers,
 )
 from localspec.models.gguf import GgufHeader
-from localspec.models.memory import Settings, model_shape, predict
+from localspec.models.memory import ModelShape, Settings, model_shape
+from localspec.models.offload import Machine, Offload, Place, usages
 from localspec.options import LoadOptions
 from localspec.resources import free_ram_bytes
 
@@ -30,10 +28,17 @@ def plan_fit(
     target: GgufHeader,
     draft_model: GgufHeader | None = None,
     options: LoadOptions | None = None,
+    draft_options: LoadOptions | None = None,
 ) -> FitPlan | None:
     """Return how a pair fits into the memory that is free now; its `lines()` tell it to people.
 
     Headers suffice, so a pair can be planned before it is downloaded.
+
+    Args:
+        target: the target's header.
+        draft_model: the draft model's; None without one.
+        options: how the target is loaded.
+        draft_options: how the draft model is, if its layers go elsewhere.
 
     Returns:
         None where it cannot be said: the system does not tell what is free, or a header leaves
@@ -44,16 +49,30 @@ def plan_fit(
         UsageError: the options name a device that is not there.
     """
     options = options or LoadOptions()
-    machine = free_memory(options)
+    machine = free_memory(options, draft_options)
     shape = model_shape(target)
     small = None if draft_model is None else model_shape(draft_model)
     if machine is None or shape is None or (small is None and draft_model is not None):
         return None
-    return fit(shape, small, _wish(options, on_gpu=bool(machine.gpus)), machine)
+    return fit(
+        shape, small, _wish(options, draft_options), _with_room_for_experts(machine, shape, options)
+    )
+
+
+def _with_room_for_experts(machine: Machine, shape: ModelShape, options: LoadOptions) -> Machine:
+    """Return a machine whose GPUs keep room for the experts of a layer, which go there for the passes of a prompt."""
+    if not options.cpu_moe:
+        return machine
+    more = max((layer.experts_bytes for layer in shape.layers), default=0)
+    gpus = (replace(gpu, headroom_bytes=gpu.headroom_bytes + more) for gpu in machine.gpus)
+    return replace(machine, gpus=tuple(gpus))
 
 
 def context_with_room(
-    target: GgufHeader, draft_model: GgufHeader | None, options: LoadOptions
+    target: GgufHeader,
+    draft_model: GgufHeader | None,
+    options: LoadOptions,
+    draft_options: LoadOptions | None = None,
 ) -> int | None:
     """Return how many tokens of context a conversation gets that nobody gave a size: as many as cost it little.
 
@@ -64,6 +83,7 @@ def context_with_room(
         target: the model's header.
         draft_model: the draft model's; None without one.
         options: how they are loaded, of the usual context.
+        draft_options: how the draft model is, if its layers go elsewhere.
 
     Returns:
         None where the usual one it is.
@@ -71,7 +91,8 @@ def context_with_room(
     Raises:
         ModelLoadError: the target does not fit, even with the usual one.
     """
-    usual, shape = plan_fit(target, draft_model, options), model_shape(target)
+    usual = plan_fit(target, draft_model, options, draft_options)
+    shape = model_shape(target)
     if usual is None or usual.shrunk or shape is None:
         return None
     needed, left = _needed_and_left(usual)
@@ -79,7 +100,8 @@ def context_with_room(
         if n_ctx <= usual.n_ctx:
             break
         with suppress(ModelLoadError):
-            plan = plan_fit(target, draft_model, replace(options, n_ctx=n_ctx))
+            asked = replace(options, n_ctx=n_ctx)
+            plan = plan_fit(target, draft_model, asked, draft_options)
             layers = (usual.target_layers, usual.draft_layers)
             if plan is None or (plan.target_layers, plan.draft_layers) != layers:
                 continue
@@ -95,7 +117,10 @@ def _needed_and_left(plan: FitPlan) -> tuple[int, int]:
 
 
 def sequences_that_fit(
-    target: GgufHeader, options: LoadOptions, draft_model: GgufHeader | None = None
+    target: GgufHeader,
+    options: LoadOptions,
+    draft_model: GgufHeader | None = None,
+    draft_options: LoadOptions | None = None,
 ) -> int | None:
     """Return how many sequences the memory holds that is free now, the weights being loaded already.
 
@@ -103,26 +128,24 @@ def sequences_that_fit(
         target: the model's header.
         options: how the contexts are made; `n_ctx` is that of each sequence.
         draft_model: the draft model's header, if it has as many sequences.
+        draft_options: how it is loaded, if its layers go elsewhere.
 
     Returns:
         None if it cannot be said.
     """
-    machine = free_memory(options)
+    machine = free_memory(options, draft_options)
     shapes = [model_shape(each) for each in (target, draft_model) if each is not None]
     if machine is None or None in shapes:
         return None
     places = (machine.ram, *machine.gpus)
     free, for_each = [place.usable_bytes for place in places], [0] * len(places)
-    wish = _wish(options, on_gpu=bool(machine.gpus)).settings
-    for shape in shapes:
+    wish = _wish(options, draft_options)
+    for shape, offload in zip(shapes, (wish.target, wish.draft_model), strict=False):
         assert shape is not None, "looked for above"  # noqa: S101
-        split: tuple[int, ...] = ()
-        if machine.gpus:
-            layers = len(shape.layers)
-            on_gpus = layers if options.gpu_layers is None else min(options.gpu_layers, layers)
-            split = split_layers(on_gpus, machine.gpus)
-        settings = replace(wish, n_ctx=min(wish.n_ctx, shape.n_ctx_train or wish.n_ctx))
-        for at, use in enumerate(predict(shape, settings, split)):
+        layers = offload.most_layers(shape, machine)
+        settings = wish.settings_of(offload, layers)
+        settings = replace(settings, n_ctx=min(settings.n_ctx, shape.n_ctx_train or settings.n_ctx))
+        for at, use in enumerate(usages(shape, settings, offload, layers, machine)):
             free[at] -= use.compute_bytes + use.output_bytes
             for_each[at] += use.kv_bytes
     counts = [left // each for left, each in zip(free, for_each, strict=True) if each]
@@ -146,6 +169,7 @@ def forecast(
     target: GgufHeader,
     draft_model: GgufHeader | None = None,
     options: LoadOptions | None = None,
+    draft_options: LoadOptions | None = None,
 ) -> Outlook:
     """Return what is to be expected, judged by headers: of tokenizers, and of memory."""
     problems = []
@@ -157,30 +181,49 @@ def forecast(
         except (PairMismatch, ModelFileError) as error:
             problems.append(str(error))
     try:
-        plan = plan_fit(target, draft_model, options)
+        plan = plan_fit(target, draft_model, options, draft_options)
     except ModelLoadError as error:
         return Outlook((), (*problems, str(error)))
     unknown = "takes an unknown amount of memory: the header or this system does not say"
     return Outlook((unknown,) if plan is None else tuple(plan.lines()), tuple(problems))
 
 
-def free_memory(options: LoadOptions) -> Machine | None:
-    """Return what is free, of those devices that the options allow; None where nobody tells."""
+def free_memory(options: LoadOptions, draft_options: LoadOptions | None = None) -> Machine | None:
+    """Return what is free, of those devices that layers of a target and a draft model may go to; None where nobody tells.
+
+    Raises:
+        UsageError: the options name a device that is not there.
+    """
     ram = free_ram_bytes()
     if ram is None:
         return None
-    allowed = {name.lower() for name in options.devices}
-    gpus = tuple(
-        Place(device.name, device.free_bytes, GPU_HEADROOM_BYTES)
-        for device in ([] if options.gpu_layers == 0 else devices())
-        if device.is_gpu and (not allowed or device.name.lower() in allowed)
+    used = [*placed_on(options), *([] if draft_options is None else placed_on(draft_options))]
+    gpus = {each.name: Place(each.name, each.free_bytes, GPU_HEADROOM_BYTES) for each in used}
+    return Machine(Place("RAM", ram, RAM_HEADROOM_BYTES), tuple(gpus.values()))
+
+
+def _wish(options: LoadOptions, draft_options: LoadOptions | None) -> Wish:
+    target = _offload(options)
+    assert target.settings is not None, "it always has some"  # noqa: S101
+    draft_model = target if draft_options is None else _offload(draft_options)
+    return Wish(target.settings, target, draft_model, n_ctx_asked=options.n_ctx is not None)
+
+
+def _offload(options: LoadOptions) -> Offload:
+    gpus = tuple(device.name for device in placed_on(options))
+    return Offload(
+        options.gpu_layers,
+        gpus,
+        options.shares if gpus else (),
+        options.split == "tensor",
+        _settings(options, on_gpu=bool(gpus)),
+        _settings(options, on_gpu=False),
     )
-    return Machine(Place("RAM", ram, RAM_HEADROOM_BYTES), gpus)
 
 
-def _wish(options: LoadOptions, *, on_gpu: bool) -> Wish:
-    mapped = options.load_mode in _MAPPED or (options.load_mode is None and on_gpu)
-    settings = Settings(
+def _settings(options: LoadOptions, *, on_gpu: bool) -> Settings:
+    mapped = options.loading(on_gpu=on_gpu) in _MAPPED
+    return Settings(
         n_ctx=options.n_ctx or _USUAL_N_CTX,
         n_batch=options.chunk(on_gpu=on_gpu),
         rows=options.max_rows,
@@ -188,5 +231,6 @@ def _wish(options: LoadOptions, *, on_gpu: bool) -> Wish:
         kv_type=options.kv_type,
         flash_attention=options.attention(on_gpu=on_gpu) is not False,
         mapped_and_repacked=mapped and options.repack,
+        cpu_moe=options.cpu_moe,
+        kv_offload=options.kv_offload,
     )
-    return Wish(settings, options.gpu_layers, n_ctx_asked=options.n_ctx is not None)

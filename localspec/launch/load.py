@@ -1,7 +1,7 @@
 """Load: a plan becomes a runtime: models, their sequences, what passes cost, and the assistant that answers."""
 
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import count
@@ -33,6 +33,8 @@ from localspec.grammar import Grammars
 from localspec.launch.drafting import AUTO, Drafting
 from localspec.launch.fit import sequences_that_fit
 from localspec.launch.plan import LoadPlan
+from localspec.launch.unforeseen import unforeseen
+from localspec.llama.allocated import together
 from localspec.llama.context import LlamaContext
 from localspec.llama.model import LlamaModel, give_back_memory
 from localspec.llama.sequence import LlamaSequence
@@ -194,6 +196,7 @@ class _Loading:
         if draft_model is not None:
             small = replace(options, n_ctx=targets.views[0].n_ctx, max_rows=DRAFT_ROWS)
             draft_models = self._draft_sequences(draft_model, small, parallel)
+        self.notes += self._unforeseen(targets, draft_models, parallel)
         return self._assembled(targets, draft_models, costs, longest, parallel, observe)
 
     def _assembled(
@@ -257,6 +260,16 @@ class _Loading:
         )
         return Runtime(assistant, drafting, known, targets.views[0])
 
+    def _unforeseen(
+        self, targets: LlamaSequences, draft_models: Sequences | None, parallel: int
+    ) -> Iterator[str]:
+        """Return where llama.cpp took more than was planned; several sequences were not planned."""
+        contexts = [targets.views[0].allocated]
+        if isinstance(draft_models, LlamaSequences):
+            contexts.append(draft_models.views[0].allocated)
+        taken = together([*(model.allocated for model in self.models), *contexts])
+        return unforeseen(self.plan.uses if parallel == 1 else (), taken)
+
     def _model(
         self,
         path: Path,
@@ -314,11 +327,10 @@ class _Loading:
             context.close()
 
     def _draft_model(self, options: LoadOptions) -> LlamaModel | None:
-        path, layers = self.plan.draft_model, self.plan.draft_gpu_layers
+        path = self.plan.draft_model
         if path is None:
             return None
-        if layers is not None:
-            options = replace(options, gpu_layers=layers)
+        options = self.plan.draft_options or options
         head = None
         if self.plan.cut_head:
             from localspec.launch.cut_head import cut_head  # noqa: PLC0415 - few draft models have one
@@ -402,7 +414,9 @@ class _Loading:
         holds = MOST_SEQUENCES
         if self.plan.fit:
             headers = [read_model(model.path) for model in (target, draft_model) if model]
-            fits = sequences_that_fit(headers[0], replace(options, max_rows=1), *headers[1:])
+            small = headers[1] if len(headers) > 1 else None
+            options, draft_options = replace(options, max_rows=1), self.plan.draft_options
+            fits = sequences_that_fit(headers[0], options, small, draft_options)
             holds = holds if fits is None else min(fits, holds)
         if wanted is not None and wanted > holds:
             n_ctx = options.n_ctx or min(4096, target.n_ctx_train)

@@ -5,7 +5,7 @@ import sys
 from localspec.calibration.bandwidth import calibrated_bandwidth
 from localspec.errors import ModelUnavailable
 from localspec.launch.fit import free_memory
-from localspec.llama.devices import supports_offload
+from localspec.llama.devices import offloads
 from localspec.llama.weights_speed import multiplied_per_second
 from localspec.models.inventory import inventory
 from localspec.models.recommend import MOST_OF_GPU, MOST_OF_RAM, Memory
@@ -36,7 +36,7 @@ def memories(registry: Registry) -> list[Memory]:
     items = inventory(registry, Store(data_dir()))
     models = [(each.path, each.entry.read_bytes) for each in items if each.path is not None]
     usual = LoadOptions()
-    on_cpu = LoadOptions(gpu_layers=0) if supports_offload() else usual
+    on_cpu = LoadOptions(gpu_layers=0) if offloads(usual) else usual
     # Passes may have been measured beside busy programs.
     speeds = (calibrated_bandwidth(models, on_cpu), multiplied_per_second(default_threads()))
     of_ram = max((each for each in speeds if each is not None), default=None)

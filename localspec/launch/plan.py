@@ -15,10 +15,10 @@ from localspec.errors import ModelFileError, PairMismatch, UsageError
 from localspec.launch.drafting import AUTO, DraftMode, draft_mode, draft_modes
 from localspec.launch.fit import context_with_room, plan_fit
 from localspec.launch.names import named_models
-from localspec.llama.devices import supports_offload
+from localspec.llama.devices import offloads
 from localspec.models.architectures import EAGLE3, Heads, eagle3_layers, why_no_mtp, why_no_target
 from localspec.models.entries import ModelEntry
-from localspec.models.fit import native_count
+from localspec.models.fit import FitPlan, PlaceUse
 from localspec.models.gguf import GgufHeader, read_header, read_model
 from localspec.models.names import look_up
 from localspec.models.registry import Registry, load_registry
@@ -44,8 +44,9 @@ class LoadPlan:
         options: how to load, as they fit the memory that is free.
         exact: whether drafting may change no bit.
         fit: refuse what the free memory does not hold.
-        draft_gpu_layers: layers of the draft model on a GPU; None as in `options`.
+        draft_options: likewise the draft model; None as in `options`.
         notes: what was given up for want of memory, a sentence each.
+        uses: what was planned to be taken of each place; empty where that is not known.
         draft_lora: file of an adapter for the draft model; None without one.
         cut_head: whether the draft model has logits for a part of its vocabulary only.
         left_out: costs of a pair whose draft model is not loaded, since it never pays.
@@ -60,8 +61,9 @@ class LoadPlan:
     options: LoadOptions
     exact: bool = False
     fit: bool = True
-    draft_gpu_layers: int | None = None
+    draft_options: LoadOptions | None = None
     notes: tuple[str, ...] = ()
+    uses: tuple[PlaceUse, ...] = ()
     draft_lora: Path | None = None
     cut_head: bool = False
     left_out: PairCosts | None = None
@@ -82,6 +84,7 @@ class LoadPlan:
             modes=modes,
             shared_vocab=0,
             options=options,
+            draft_options=None,
             heads=None,
         )
 
@@ -150,7 +153,10 @@ def make_plan(
     options = replace(options, max_rows=max(mode.rows for mode in modes))
     if roomy and request.fit and options.n_ctx is None:
         small = headers[1] if len(headers) > 1 else None
-        options = replace(options, n_ctx=context_with_room(headers[0], small, options))
+        draft_options = request.draft_load(options)
+        options = replace(
+            options, n_ctx=context_with_room(headers[0], small, options, draft_options)
+        )
     plan = LoadPlan(
         files[0],
         files[1] if len(files) > 1 else None,
@@ -160,6 +166,7 @@ def make_plan(
         options,
         exact=request.exact,
         fit=request.fit,
+        draft_options=request.draft_load(options) if len(files) > 1 else None,
         notes=tuple(notes),
         draft_lora=_adapter(request, headers),
         cut_head=len(headers) > 1 and headers[1].has_cut_head,
@@ -312,9 +319,9 @@ def _never_pays(plan: LoadPlan, parallel: int | None) -> PairCosts | None:
     if plan.draft_model is None or any(mode.needs_draft_model for mode in plan.modes):
         return None
     target = kept_costs(plan.target, options, Role.TARGET)
-    if plan.draft_gpu_layers is not None:
-        options = replace(options, gpu_layers=plan.draft_gpu_layers)
-    draft_model = kept_costs(plan.draft_model, options, Role.DRAFT_MODEL, plan.draft_lora)
+    draft_model = kept_costs(
+        plan.draft_model, plan.draft_options or options, Role.DRAFT_MODEL, plan.draft_lora
+    )
     if target is None or draft_model is None or parallel is None:
         return None
     costs = pair_costs(target, draft_model)
@@ -325,7 +332,8 @@ def _never_pays(plan: LoadPlan, parallel: int | None) -> PairCosts | None:
 
 def _fitted(plan: LoadPlan, headers: list[GgufHeader]) -> LoadPlan:
     """Return the plan, less what the memory that is free does not hold."""
-    fit = plan_fit(headers[0], headers[1] if len(headers) > 1 else None, plan.options)
+    small = headers[1] if len(headers) > 1 else None
+    fit = plan_fit(headers[0], small, plan.options, plan.draft_options)
     if fit is None:
         return plan
     options = plan.options
@@ -334,18 +342,28 @@ def _fitted(plan: LoadPlan, headers: list[GgufHeader]) -> LoadPlan:
     if options.gpu_layers is None and fit.target_layers and gives_way.gpu_layers < 1:
         layers = int(gives_way.gpu_layers * fit.target_layers)
         note = f"{gives_way.reason}: {layers} layers on the GPU, where {fit.target_layers} would fit; --power fast takes all"
-        options = replace(options, gpu_layers=native_count(layers))
+        options = replace(options, gpu_layers=layers)
         return _fitted(replace(plan, options=options, notes=(*plan.notes, note)), headers)
-    if fit.shrunk:
-        options = replace(options, n_ctx=fit.n_ctx)
-    draft_gpu_layers = None
-    if options.gpu_layers is None and fit.gpus:
-        options = replace(options, gpu_layers=native_count(fit.target_layers))
-        draft_gpu_layers = native_count(fit.draft_layers or 0)
+    options, draft_options = _sized(options, fit, fit.target_layers), None
+    if plan.draft_options is not None:
+        draft_options = _sized(plan.draft_options, fit, fit.draft_layers or 0)
     fitted = replace(
-        plan, options=options, draft_gpu_layers=draft_gpu_layers, notes=(*plan.notes, *fit.given_up)
+        plan,
+        options=options,
+        draft_options=draft_options,
+        notes=(*plan.notes, *fit.given_up),
+        uses=fit.uses,
     )
     return fitted if len(headers) == 1 or fit.draft_layers is not None else fitted.undrafted()
+
+
+def _sized(options: LoadOptions, fit: FitPlan, layers: int) -> LoadOptions:
+    """Return how a model is loaded as it fits, given how many of its layers are on GPUs."""
+    if fit.shrunk:
+        options = replace(options, n_ctx=fit.n_ctx)
+    if options.gpu_layers is None and fit.gpus:
+        options = replace(options, gpu_layers=layers)
+    return options
 
 
 def _for_many(options: LoadOptions) -> LoadOptions:
@@ -354,7 +372,10 @@ def _for_many(options: LoadOptions) -> LoadOptions:
     On a CPU, flash attention takes a tenth to a fifth less of a pass of 16 sequences; alone, in a deep
     context, it takes more.
     """
-    on_gpu = options.gpu_layers != 0 and supports_offload()
-    if on_gpu or options.attention(on_gpu=False) is not False or options.flash_attention is False:
+    if (
+        offloads(options)
+        or options.attention(on_gpu=False) is not False
+        or options.flash_attention is False
+    ):
         return options
     return replace(options, flash_attention=True)

@@ -8,7 +8,7 @@ from localspec.decoding.lengths import DOUBT, WORTH_TRYING
 from localspec.decoding.model import Role
 from localspec.decoding.policy.adaptive import LONGEST_DRAFT
 from localspec.decoding.policy.batching import draft_model_could_win
-from localspec.llama.devices import supports_offload
+from localspec.llama.devices import offloads
 from localspec.models.entries import ModelEntry
 from localspec.models.inventory import inventory
 from localspec.models.pull import bytes_to_fetch
@@ -126,7 +126,7 @@ def _costs(target: ModelEntry, options: LoadOptions) -> PassCosts | None:
     found = None if path is None else _sure_costs(path, options)
     if found is not None:
         return found
-    if options.gpu_layers != 0 and supports_offload():
+    if offloads(options):
         return None
     # Passes of other models, by width, are as many times as dear as one of a token.
     here = [each for each in inventory(load_registry(), Store(data_dir())) if each.path is not None]

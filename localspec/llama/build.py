@@ -17,7 +17,7 @@ class Build:
 
     Args:
         version: of llama-cpp-python, which carries it.
-        backends: such as CPU, CUDA or Metal.
+        backends: such as CPU, CUDA or Metal; workers that were added since are none of the build.
         features: of every backend, as it tells them: `CPU: AVX2 = 1`.
         folder: where its package is.
     """
@@ -34,7 +34,9 @@ def build() -> Build:
     count = library_function("ggml_backend_reg_count", ctypes.c_size_t)
     get = library_function("ggml_backend_reg_get", ctypes.c_void_p, ctypes.c_size_t)
     name = library_function("ggml_backend_reg_name", ctypes.c_char_p, ctypes.c_void_p)
-    backends = tuple(name(get(index)).decode() for index in range(count()))
+    names = (name(get(index)).decode() for index in range(count()))
+    # A worker is registered under RPC[HOST:PORT].
+    backends = tuple(each for each in names if "[" not in each)
     features = native.llama_print_system_info().decode(errors="replace")
     parts = (part.strip() for part in features.split("|"))
     told = tuple(part for part in parts if part)

@@ -1,15 +1,19 @@
-"""Devices that this build of llama.cpp can compute on."""
+"""Devices that llama.cpp can compute on here: those of this build, and those that were registered since."""
 
 import ctypes
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from localspec.errors import UsageError
 from localspec.llama.backend import initialise, library_function
-from localspec.llama.native import native
+from localspec.options import LoadOptions
 
-_CPU = 0  # GGML_BACKEND_DEVICE_TYPE_CPU
-_ACCEL = 3  # BLAS and the like: used beside the CPU, never a place for layers
+Kind = Literal["CPU", "GPU", "IGPU", "ACCEL", "META"]
+_KINDS: tuple[Kind, ...] = ("CPU", "GPU", "IGPU", "ACCEL", "META")
+"""`ggml_backend_dev_type`, in its order. ACCEL, such as BLAS, is used beside the CPU, and never a place for layers."""
+_REMOTE = "RPC"
+_ANY = "auto"
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,23 +21,52 @@ class Device:
     """One device, under the name that `--device` takes.
 
     Args:
-        name: such as CUDA0, Metal or CPU.
-        description: the hardware's own name.
+        name: such as CUDA0, Metal, RPC0 or CPU.
+        description: the hardware's own name; of a device of RPC, where its worker is.
         free_bytes: free memory as the backend reports it now.
         total_bytes: all of its memory.
-        is_gpu: whether layers can be offloaded to it.
+        kind: what it is; IGPU shares the CPU's memory.
+        handle: llama.cpp's pointer.
+        backend: what drives it, such as CUDA or RPC.
+        hardware: which card of the machine it is; empty if unknown. Two backends may drive one card.
     """
 
     name: str
     description: str
     free_bytes: int
     total_bytes: int
-    is_gpu: bool
+    kind: Kind
     handle: int
+    backend: str = ""
+    hardware: str = ""
+
+    @property
+    def is_gpu(self) -> bool:
+        """Whether layers can be offloaded to it."""
+        return self.kind in {"GPU", "IGPU"}
+
+    @property
+    def identity(self) -> str:
+        """What tells it from others; the number of a device of another machine changes with the order of workers."""
+        return f"{_REMOTE if self.backend == _REMOTE else self.name}: {self.description}"
+
+
+class _Props(ctypes.Structure):
+    """`ggml_backend_dev_props`."""
+
+    _fields_ = (
+        ("name", ctypes.c_char_p),
+        ("description", ctypes.c_char_p),
+        ("memory_free", ctypes.c_size_t),
+        ("memory_total", ctypes.c_size_t),
+        ("type", ctypes.c_int),
+        ("device_id", ctypes.c_char_p),
+        ("caps", ctypes.c_bool * 5),
+    )
 
 
 def devices() -> list[Device]:
-    """Return every device of this build, GPUs as well as the CPU."""
+    """Return every device, GPUs as well as the CPU, those of other machines among them."""
     initialise()
     count = library_function("ggml_backend_dev_count", ctypes.c_size_t)
     get = library_function("ggml_backend_dev_get", ctypes.c_void_p, ctypes.c_size_t)
@@ -42,47 +75,86 @@ def devices() -> list[Device]:
 
 def _describe(handle: int) -> Device:
     pointer = ctypes.c_void_p
-    size = ctypes.POINTER(ctypes.c_size_t)
-    name = library_function("ggml_backend_dev_name", ctypes.c_char_p, pointer)
-    description = library_function("ggml_backend_dev_description", ctypes.c_char_p, pointer)
-    kind = library_function("ggml_backend_dev_type", ctypes.c_int, pointer)
-    memory = library_function("ggml_backend_dev_memory", None, pointer, size, size)
-    free, total = ctypes.c_size_t(), ctypes.c_size_t()
-    memory(handle, ctypes.byref(free), ctypes.byref(total))
+    fill = library_function("ggml_backend_dev_get_props", None, pointer, ctypes.POINTER(_Props))
+    registry = library_function("ggml_backend_dev_backend_reg", pointer, pointer)
+    name = library_function("ggml_backend_reg_name", ctypes.c_char_p, pointer)
+    props = _Props()
+    fill(handle, ctypes.byref(props))
     return Device(
-        name=name(handle).decode(),
-        description=description(handle).decode(errors="replace"),
-        free_bytes=free.value,
-        total_bytes=total.value,
-        is_gpu=kind(handle) not in {_CPU, _ACCEL},
+        name=_text(props.name),
+        description=_text(props.description),
+        free_bytes=props.memory_free,
+        total_bytes=props.memory_total,
+        kind=_KINDS[props.type],
         handle=handle,
+        backend=_text(name(registry(handle))),
+        hardware=_text(props.device_id),
     )
 
 
-def supports_offload() -> bool:
-    """Return whether this build has a GPU backend with a device."""
-    initialise()
-    return bool(native.llama_supports_gpu_offload()) and any(d.is_gpu for d in devices())
+def _text(raw: bytes | None) -> str:
+    return (raw or b"").decode(errors="replace")
 
 
-def select(names: Sequence[str]) -> ctypes.Array[ctypes.c_void_p] | None:
-    """Return the devices of these names as llama.cpp takes them; None leaves the choice to it.
+def offloads(options: LoadOptions) -> bool:
+    """Return whether any layer of a model that is loaded so is on a GPU."""
+    return bool(placed_on(options))
+
+
+def placed_on(options: LoadOptions) -> list[Device]:
+    """Return the devices that share the layers of a model that is loaded so; none where all stay on the CPU.
 
     Raises:
-        UsageError: a name is not a device of this build.
+        UsageError: a name is not a device, or so many devices cannot share a model that way.
     """
-    if not names:
-        return None
-    known = {device.name.lower(): device for device in devices()}
-    chosen: list[int | None] = []
+    if options.gpu_layers == 0:
+        return []
+    found = _chosen(options.devices, devices())
+    if options.split == "none":
+        return found[:1]
+    names = ", ".join(device.name for device in found) or "none"
+    if options.split == "tensor" and len(found) < 2:
+        raise UsageError(
+            f"--split tensor shares layers out among two devices or more, and has {names}: use --split layers"
+        )
+    if options.shares and len(options.shares) != len(found):
+        raise UsageError(
+            f"--tensor-split {options.tensor_split} is for {len(options.shares)} devices, "
+            f"and those used are {len(found)} ({names}): give a number for each"
+        )
+    return found
+
+
+def _chosen(names: Sequence[str], known: Sequence[Device]) -> list[Device]:
+    """Return the devices that names mean, without those that layers cannot be offloaded to.
+
+    Raises:
+        UsageError: a name is not a device.
+    """
+    if not names or [name.lower() for name in names] == [_ANY]:
+        return _usual(known)
+    by_name = {device.name.lower(): device for device in known}
+    found: list[Device] = []
     for name in names:
-        device = known.get(name.lower())
+        device = by_name.get(name.lower())
         if device is None:
-            listed = ", ".join(device.name for device in known.values())
-            raise UsageError(
-                f"device {name!r} is not in this build of llama.cpp: choose one of {listed}"
-            )
-        if device.is_gpu:
-            chosen.append(device.handle)
-    # An empty list, ended by NULL, keeps everything on the CPU.
-    return (ctypes.c_void_p * (len(chosen) + 1))(*chosen, None)
+            listed = ", ".join(device.name for device in known)
+            raise UsageError(f"there is no device {name!r} here: choose one of {listed}")
+        if device.is_gpu and device not in found:
+            found.append(device)
+    return found
+
+
+def _usual(known: Sequence[Device]) -> list[Device]:
+    """Return the devices that llama.cpp would choose itself: those of other machines first, so that less goes over the network.
+
+    A card that two backends drive counts once, and integrated GPUs where there is no other of this machine.
+    """
+    remote = [each for each in known if each.kind == "GPU" and each.backend == _REMOTE]
+    own: dict[str, Device] = {}
+    for each in known:
+        if each.kind == "GPU" and each.backend != _REMOTE:
+            own.setdefault(each.hardware or each.name, each)
+    integrated = [each for each in known if each.kind == "IGPU"]
+    of_one_backend = [each for each in integrated if each.backend == integrated[0].backend]
+    return [*remote, *(own.values() or of_one_backend)]

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from localspec.decoding.cancel import CancelFlag, Cancelled
 from localspec.errors import ModelLoadError
+from localspec.llama.allocated import allocated
 from localspec.llama.backend import clear_log, initialise, last_complaint
-from localspec.llama.devices import select, supports_offload
 from localspec.llama.native import native
+from localspec.llama.placement import place
 from localspec.llama.vocabulary import Vocabulary
 from localspec.options import LOAD_MODES, LoadOptions
 
@@ -42,7 +43,6 @@ def give_back_memory() -> None:
         _TRIM(0)
 
 
-_ALL_LAYERS = -1
 _NO_VOCABULARY = 0  # LLAMA_VOCAB_TYPE_NONE
 
 
@@ -75,6 +75,7 @@ class LlamaModel:
         head: likewise.
         lora: likewise.
         adapter: llama.cpp's pointer to it, valid as long as the model is; None without one.
+        allocated: what its weights took, by places.
 
     Raises:
         Cancelled: `cancel` was set.
@@ -99,14 +100,11 @@ class LlamaModel:
         self.head = head
         self.lora = lora
         self.options = options
-        self.on_gpu = _gpu_layers(options) != 0
         params = native.llama_model_default_params()
-        chosen = select(options.devices)
-        if chosen is not None:
-            params.devices = ctypes.cast(chosen, ctypes.c_void_p)
-        params.n_gpu_layers = _gpu_layers(options)
+        pointed_to = place(params, options)
+        self.on_gpu = params.n_gpu_layers != 0
         params.use_extra_bufts = options.repack
-        params.load_mode = _load_mode(options, params.n_gpu_layers)
+        params.load_mode = LOAD_MODES[options.loading(on_gpu=self.on_gpu)]
         params.load_mtp = mtp
 
         def progress(share: float, _user_data: object) -> bool:
@@ -116,11 +114,12 @@ class LlamaModel:
 
         params.progress_callback = native.llama_progress_callback(progress)
         handle = native.llama_model_load_from_file(os.fsencode(path), params)
+        del pointed_to  # not before the file is loaded
+        self.allocated = allocated()
         if not handle:
             if cancel is not None and cancel.is_set:
                 raise Cancelled
-            detail = last_complaint() or "no reason given"
-            raise ModelLoadError(f"llama.cpp cannot load {path}: {detail}")
+            raise ModelLoadError(_why_not_loaded(path))
         self._handle: int | None = handle
         self._free = weakref.finalize(self, native.llama_model_free, handle)
         self._contexts: weakref.WeakSet[Closable] = weakref.WeakSet()
@@ -200,14 +199,9 @@ class LlamaModel:
         self._free()
 
 
-def _gpu_layers(options: LoadOptions) -> int:
-    if options.gpu_layers is not None:
-        return options.gpu_layers
-    return _ALL_LAYERS if supports_offload() else 0
-
-
-def _load_mode(options: LoadOptions, gpu_layers: int) -> int:
-    if options.load_mode is not None:
-        return LOAD_MODES[options.load_mode]
-    # Repacked weights are a copy: mapping the file beside them doubles the resident memory.
-    return LOAD_MODES["copy" if options.repack and gpu_layers == 0 else "mmap"]
+def _why_not_loaded(path: Path) -> str:
+    detail = last_complaint() or "no reason given"
+    if "LLAMA_SPLIT_MODE_TENSOR not implemented" in detail:
+        _, _, architecture = detail.rpartition("architecture ")
+        return f"llama.cpp cannot split a {architecture} model such as {path} by tensors: use --split layers"
+    return f"llama.cpp cannot load {path}: {detail}"

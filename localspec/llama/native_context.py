@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from localspec.decoding.cancel import CancelFlag, Cancelled
 from localspec.decoding.model import Logits
 from localspec.errors import ModelLoadError, PassFailed
+from localspec.llama.allocated import allocated
 from localspec.llama.backend import clear_log, last_complaint
 from localspec.llama.batch import Batch, Part
 from localspec.llama.model import LlamaModel
@@ -61,6 +62,7 @@ class NativeContext:
         on_pass: called after every pass with its parts, while what it computed is still there.
         copies_wait: whether something is still to be copied, which the next pass does first. Until then memory does
             not hold what `kept` says.
+        allocated: what caches and scratch took, by places.
 
     Raises:
         ModelLoadError: llama.cpp cannot make such a context, mostly for want of memory.
@@ -102,6 +104,7 @@ class NativeContext:
         self._handle: int | None = handle
         self._free = weakref.finalize(self, native.llama_free, handle)
         model.adopt(self)
+        self.allocated = allocated()
         self._adapt(model)
         # llama.cpp cuts the batch to a small context, and rounds the context up.
         self.n_batch = int(native.llama_n_batch(handle))
@@ -137,6 +140,7 @@ class NativeContext:
         params.type_k = params.type_v = KV_TYPES[options.kv_type]
         attention = options.attention(on_gpu=model.on_gpu)
         params.flash_attn_type = -1 if attention is None else attention
+        params.offload_kqv = options.kv_offload
         params.no_perf = True
         params.abort_callback = ctypes.cast(_STRLEN, native.ggml_abort_callback)
         params.abort_callback_data = ctypes.c_void_p(self._cancel.address)

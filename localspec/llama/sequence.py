@@ -2,11 +2,12 @@
 
 import mmap
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from localspec.decoding.cancel import Cancelled
 from localspec.decoding.model import Logits
 from localspec.errors import ContextOverflow, PassFailed
+from localspec.llama.allocated import Allocated
 from localspec.llama.batch import Part
 from localspec.llama.model import LlamaModel
 from localspec.llama.native_context import NativeContext
@@ -58,6 +59,11 @@ class LlamaSequence:
     def model(self) -> LlamaModel:
         """The model whose context it is."""
         return self._native.model
+
+    @property
+    def allocated(self) -> Mapping[str, Allocated]:
+        """What caches and scratch of its context took, by places; those of its model's other sequences among them."""
+        return self._native.allocated
 
     @property
     def can_truncate(self) -> bool:

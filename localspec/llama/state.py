@@ -22,8 +22,10 @@ from typing import Any
 
 from localspec.errors import PassFailed
 from localspec.llama.build import build
+from localspec.llama.devices import placed_on
 from localspec.llama.native import native
 from localspec.llama.sequence import LlamaSequence
+from localspec.options import LoadOptions
 
 MAGIC, VERSION = "localspec state", 1
 MOST_BYTES = 4 << 30
@@ -221,7 +223,13 @@ def _belongs_to(context: LlamaSequence, identity: str) -> dict[str, Any]:
         "attention": options.attention(on_gpu=context.model.on_gpu),
         "kernels": [options.repack, options.gpu_layers, list(options.devices)],
         "chunk size": options.chunk(on_gpu=context.model.on_gpu),
+        **(_placed(options) if context.model.on_gpu else {}),
     }
+
+
+def _placed(options: LoadOptions) -> dict[str, Any]:
+    how = [options.split, options.tensor_split, options.cpu_moe, options.kv_offload]
+    return {"placed": [*(device.identity for device in placed_on(options)), *how]}
 
 
 def _header(path: Path) -> dict[str, Any]:

@@ -9,11 +9,12 @@ the text.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from localspec.decoding.drafters.backoff import DRAFT_ROWS
 from localspec.errors import ModelLoadError
 from localspec.models.memory import ModelShape, Settings, Usage, predict
+from localspec.models.offload import Machine, Offload, Place, usages
 from localspec.storage.files import size_text
 
 _LEAST_N_CTX = 1024
@@ -25,40 +26,26 @@ GPU_HEADROOM_BYTES = 512 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """A memory that models can be in: the machine's own, or a GPU's. Sizes in bytes."""
-
-    name: str
-    free_bytes: int
-    headroom_bytes: int
-
-    @property
-    def usable_bytes(self) -> int:
-        """What may be filled."""
-        return max(self.free_bytes - self.headroom_bytes, 0)
-
-
-@dataclass(frozen=True, slots=True)
-class Machine:
-    """Free memory; `gpus` are those that layers may go to."""
-
-    ram: Place
-    gpus: tuple[Place, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
 class Wish:
     """What is to be loaded.
 
     Args:
-        settings: of the target; the draft model shares them, with one row.
-        gpu_layers: what llama.cpp is told for both models; None is as many as fit.
+        settings: of the target; the draft model shares context and type of the cache, if no more.
+        target: where its layers are to go.
+        draft_model: likewise.
         n_ctx_asked: whether somebody asked for this context, so that it must not shrink.
     """
 
     settings: Settings
-    gpu_layers: int | None = None
+    target: Offload = field(default_factory=Offload)
+    draft_model: Offload = field(default_factory=Offload)
     n_ctx_asked: bool = False
+
+    def settings_of(self, offload: Offload, layers: int) -> Settings:
+        """Return how a model is loaded, given how many of its layers are on GPUs."""
+        found = None if layers else offload.on_cpu
+        found = found or offload.settings or self.settings
+        return replace(found, n_ctx=self.settings.n_ctx, kv_type=self.settings.kv_type)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,9 +75,10 @@ class FitPlan:
         n_ctx: tokens of context.
         shrunk: whether that is less than was wished for.
         kv_type: type of the caches.
-        target_layers: layers of the target on GPUs.
+        target_layers: layers of the target on GPUs, the last projection counted as one.
         draft_layers: likewise of the draft model; None where it is dropped, or there was none.
         uses: what it takes of the RAM, and then of every GPU.
+        placed: which layers are where, in words; empty where there is no GPU.
         given_up: what differs from the wish and why, a sentence each.
     """
 
@@ -101,6 +89,7 @@ class FitPlan:
     uses: tuple[PlaceUse, ...]
     given_up: tuple[str, ...] = ()
     shrunk: bool = False
+    placed: str = ""
 
     @property
     def gpus(self) -> bool:
@@ -119,9 +108,9 @@ class FitPlan:
             for use in self.uses
             if use.needed_bytes
         ]
-        where = f", {self.target_layers} layers on the GPU" if self.target_layers else ""
-        cache = f"context {self.n_ctx} in {self.kv_type}{where}"
-        return [f"needs {', '.join(shown)} ({cache})", *self.given_up]
+        cache = f"context {self.n_ctx} in {self.kv_type}"
+        needs = f"needs {', '.join(shown)} ({cache})"
+        return [needs, *([self.placed] if self.placed else []), *self.given_up]
 
 
 def fit(
@@ -165,65 +154,54 @@ def _placed(
     """Return the plan with most layers of the target on GPUs, then most of the draft model."""
     small_offloads: Sequence[int | None] = [None]
     if draft_model is not None:  # all on a GPU or not at all: half of one would wait for its rest
-        counts = _offloads(draft_model, wish, machine)
+        counts = _offloads(draft_model, wish.draft_model, machine)
         small_offloads = [counts[0], counts[-1]]
-    for target_layers in _offloads(target, wish, machine):
+    for target_layers in _offloads(target, wish.target, machine):
         for draft_layers in small_offloads:
+            big = _of_target(target, wish, target_layers, machine)
+            small = [Usage()] * len(big)
+            if draft_model is not None and draft_layers is not None:
+                small = _of_draft(draft_model, wish, draft_layers, machine, big)
+            places = (machine.ram, *machine.gpus)
             plan = FitPlan(
                 wish.settings.n_ctx,
                 wish.settings.kv_type,
                 target_layers,
                 draft_layers,
-                _uses(target, draft_model, wish, machine, (target_layers, draft_layers or 0)),
+                tuple(PlaceUse(*each) for each in zip(places, big, small, strict=True)),
             )
             if plan.fits:
-                return replace(plan, given_up=tuple(_left_behind(plan, target, wish, machine)))
+                lost = tuple(_left_behind(plan, target, draft_model, wish, machine))
+                told = _told(plan, target, draft_model, wish, machine)
+                return replace(plan, given_up=lost, placed=told)
     return None
 
 
-def _offloads(shape: ModelShape, wish: Wish, machine: Machine) -> list[int]:
+def _offloads(shape: ModelShape, offload: Offload, machine: Machine) -> list[int]:
     """Return the numbers of layers on GPUs to try, best first."""
-    most = len(shape.layers)
-    if not machine.gpus:
-        return [0]
-    if wish.gpu_layers is not None:
-        return [min(max(wish.gpu_layers - 1, 0), most)]
-    return list(range(most, -1, -1))
+    most = offload.most_layers(shape, machine)
+    if most == 0 or offload.layers is not None:
+        return [most]
+    # With the last projection alone, a GPU would wait for all else.
+    return [*range(most, 1, -1), 0]
 
 
-def _uses(
-    target: ModelShape,
-    draft_model: ModelShape | None,
-    wish: Wish,
-    machine: Machine,
-    layers: tuple[int, int],
-) -> tuple[PlaceUse, ...]:
-    places = (machine.ram, *machine.gpus)
-    nothing = [Usage()] * len(places)
-    big = predict(target, wish.settings, split_layers(layers[0], machine.gpus))
-    small = nothing
-    if draft_model is not None:
-        n_ctx = _at_most(wish.settings.n_ctx, draft_model)
-        settings = replace(wish.settings, n_ctx=n_ctx, rows=DRAFT_ROWS)
-        small = predict(draft_model, settings, split_layers(layers[1], machine.gpus))
-    return tuple(PlaceUse(*each) for each in zip(places, big, small, strict=True))
+def _of_target(shape: ModelShape, wish: Wish, layers: int, machine: Machine) -> list[Usage]:
+    settings = wish.settings_of(wish.target, layers)
+    return usages(shape, settings, wish.target, layers, machine)
 
 
-def split_layers(count: int, gpus: Sequence[Place]) -> tuple[int, ...]:
-    """Share layers out among GPUs in proportion to their free memory, as llama.cpp does."""
-    total = sum(gpu.free_bytes for gpu in gpus)
-    shares, taken, seen = [], 0, 0
-    for gpu in gpus:
-        seen += gpu.free_bytes
-        upto = round(count * seen / total) if total else count
-        shares.append(upto - taken)
-        taken = upto
-    return tuple(shares)
-
-
-def native_count(layers: int) -> int:
-    """Return what llama.cpp calls so many layers on GPUs: it counts the output projection, too."""
-    return layers + 1 if layers else 0
+def _of_draft(
+    shape: ModelShape, wish: Wish, layers: int, machine: Machine, target: Sequence[Usage]
+) -> list[Usage]:
+    """Return what the draft model takes, which is loaded when the target is."""
+    settings = wish.settings_of(wish.draft_model, layers)
+    settings = replace(settings, n_ctx=_at_most(settings.n_ctx, shape), rows=DRAFT_ROWS)
+    left = tuple(
+        replace(gpu, free_bytes=max(0, gpu.free_bytes - used.total_bytes))
+        for gpu, used in zip(machine.gpus, target[1:], strict=True)
+    )
+    return usages(shape, settings, wish.draft_model, layers, replace(machine, gpus=left))
 
 
 def _at_most(n_ctx: int, shape: ModelShape) -> int:
@@ -239,22 +217,60 @@ def _dropped(draft_model: ModelShape, settings: Settings, machine: Machine) -> s
     )
 
 
-def _left_behind(plan: FitPlan, target: ModelShape, wish: Wish, machine: Machine) -> Iterator[str]:
+def _told(
+    plan: FitPlan,
+    target: ModelShape,
+    draft_model: ModelShape | None,
+    wish: Wish,
+    machine: Machine,
+) -> str:
+    """Return which layers are where; empty where there is no GPU."""
+    if not machine.gpus:
+        return ""
+    told = [f"the target has {_where(plan.target_layers, target, wish.target, machine)}"]
+    if draft_model is not None and plan.draft_layers is not None:
+        where = _where(plan.draft_layers, draft_model, wish.draft_model, machine)
+        told.append(f"the draft model {where}")
+    return ", ".join(told)
+
+
+def _where(layers: int, shape: ModelShape, offload: Offload, machine: Machine) -> str:
+    names = [machine.gpus[number].name for number in offload.places(machine)]
+    if layers == 0:
+        return "all layers on the CPU"
+    return f"{layers} of {len(shape.layers) + 1} layers on {' and '.join(names)}"
+
+
+def _left_behind(
+    plan: FitPlan,
+    target: ModelShape,
+    draft_model: ModelShape | None,
+    wish: Wish,
+    machine: Machine,
+) -> Iterator[str]:
     """Yield what runs on the CPU that was wished for on a GPU, a sentence each."""
-    if not machine.gpus or wish.gpu_layers is not None:
-        return
-    names = ", ".join(f"{gpu.name} has {size_text(gpu.free_bytes)} free" for gpu in machine.gpus)
-    most = len(target.layers)
-    if plan.target_layers < most:
-        yield f"{plan.target_layers} of {most} layers of the target are on the GPU: {names}"
-    if plan.draft_layers == 0:
-        yield f"the draft model runs on the CPU: {names}"
+    if wish.target.layers is None and wish.target.places(machine):
+        most = len(target.layers) + 1
+        if plan.target_layers < most:
+            told = f"{plan.target_layers} of {most} layers of the target are on the GPU"
+            yield f"{told}: {_free(wish.target, machine)}"
+    is_free = wish.draft_model.layers is None and wish.draft_model.places(machine)
+    if is_free and draft_model is not None and plan.draft_layers == 0:
+        yield f"the draft model runs on the CPU: {_free(wish.draft_model, machine)}"
+
+
+def _free(offload: Offload, machine: Machine) -> str:
+    gpus = [machine.gpus[number] for number in offload.places(machine)]
+    return ", ".join(f"{gpu.name} has {size_text(gpu.free_bytes)} free" for gpu in gpus)
 
 
 def _refusal(
     target: ModelShape, draft_model: ModelShape | None, wish: Wish, machine: Machine
 ) -> str:
-    uses = _uses(target, None, wish, machine, (_offloads(target, wish, machine)[-1], 0))
+    least = _offloads(target, wish.target, machine)[-1]
+    usages = _of_target(target, wish, least, machine)
+    places = (machine.ram, *machine.gpus)
+    uses = [PlaceUse(*each, Usage()) for each in zip(places, usages, strict=True)]
     tight = next((use for use in uses if not use.fits), uses[0])
     remedies = []
     for n_ctx in (2**power for power in range(20, 8, -1)):

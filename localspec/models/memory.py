@@ -20,6 +20,7 @@ from localspec.models.gguf_encoding import GGML_TYPES, Value
 from localspec.options import LoadOptions
 
 _LAYER = re.compile(r"blk\.(\d+)\.(.+)")
+_EXPERTS = re.compile(r"ffn_(up|down|gate|gate_up)_(ch|)exps")
 _ATTENTION = ("attn_k.", "attn_kv_a", "attn_q.")
 _RECURRENT = ("ssm_", "shortconv")
 _MOST_LAYERS = 4096
@@ -37,6 +38,7 @@ class Layer:
         v_width: likewise of a value.
         state_bytes: recurrent state of one sequence, whatever the context.
         has_snapshots: whether llama.cpp can keep earlier states, too, each as large.
+        experts_bytes: of the weights, those of experts.
     """
 
     weights_bytes: int
@@ -45,6 +47,7 @@ class Layer:
     v_width: int
     state_bytes: int
     has_snapshots: bool = False
+    experts_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,9 +140,17 @@ def _layers(
             if len(tensor.shape) > 1:
                 size = tensor.size_bytes or 0
                 matrices[tensor.type_name] = matrices.get(tensor.type_name, 0) + size
-        state = keys.state_bytes() if recurrent else 0
-        kept = keys.architecture in WITH_SNAPSHOTS
-        layers.append(Layer(_total(own), matrices, heads * k_width, heads * v_width, state, kept))
+        layers.append(
+            Layer(
+                weights_bytes=_total(own),
+                matrices=matrices,
+                k_width=heads * k_width,
+                v_width=heads * v_width,
+                state_bytes=keys.state_bytes() if recurrent else 0,
+                has_snapshots=keys.architecture in WITH_SNAPSHOTS,
+                experts_bytes=_total(tensor for tensor in own if _EXPERTS.search(tensor.name)),
+            )
+        )
     return tuple(layers)
 
 
@@ -227,6 +238,8 @@ class Settings:
         flash_attention: False only where it is forced off.
         snapshots: earlier states that are kept of a recurrent layer that can.
         mapped_and_repacked: the file is mapped, and repacked weights are a second copy.
+        cpu_moe: the experts of layers on a GPU stay on the CPU.
+        kv_offload: the cache of a layer is where the layer is.
     """
 
     n_ctx: int
@@ -236,6 +249,8 @@ class Settings:
     flash_attention: bool = True
     mapped_and_repacked: bool = False
     snapshots: int = 0
+    cpu_moe: bool = False
+    kv_offload: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,31 +274,60 @@ def predict(shape: ModelShape, settings: Settings, split: Sequence[int] = ()) ->
     Args:
         shape: of the model.
         settings: how it is loaded.
-        split: layers on each GPU. As llama.cpp does it, the CPU keeps the first ones and the
-            embedding; the last projection goes with the last layer.
+        split: layers on each GPU, as llama.cpp counts them: the last projection is one, after all others. The CPU keeps
+            the embedding, and the first layers.
     """
-    compute = compute_bytes(shape, settings)
-    first = len(shape.layers) - sum(split)
-    places = [shape.layers[:first]]
-    for count in split:
-        places.append(shape.layers[first : first + count])
-        first += count
-    last = max((place for place, layers in enumerate(places) if layers), default=0)
+    output = len(shape.layers)
+    first = output + 1 - sum(split)
+    starts = [0, *(first + sum(split[:at]) for at in range(len(split)))]
+    counts = [first, *split]
+    passes = _compute_of_places(shape, settings, starts, counts)
     usages = []
-    for place, layers in enumerate(places):
-        weights = sum(layer.weights_bytes for layer in layers)
+    for place, (start, count) in enumerate(zip(starts, counts, strict=True)):
+        own = shape.layers[start : min(start + count, output)]
+        weights = sum(layer.weights_bytes for layer in own)
+        kv = sum(layer_kv_bytes(layer, settings) for layer in own)
         if place == 0:
             weights += shape.input_bytes
             if settings.mapped_and_repacked:
-                weights += sum(_repacked(layer) for layer in layers)
-        if place == last:
+                weights += sum(_repacked(layer) for layer in own)
+            if settings.cpu_moe:
+                weights += sum(layer.experts_bytes for layer in shape.layers[first:])
+            if not settings.kv_offload:
+                kv = sum(layer_kv_bytes(layer, settings) for layer in shape.layers)
+        else:
+            weights -= sum(layer.experts_bytes for layer in own) if settings.cpu_moe else 0
+            kv = kv if settings.kv_offload else 0
+        if start <= output < start + count:
             # On a GPU a tied projection is a copy of the embedding, which the CPU keeps.
             weights += shape.output_bytes + (shape.input_bytes if shape.tied and place else 0)
-        kv = sum(layer_kv_bytes(layer, settings) for layer in layers)
-        output = 4 * settings.rows * shape.n_vocab if place == 0 else 0
-        used = compute if layers else (_handed_over(shape, settings) if place == 0 else 0)
-        usages.append(Usage(weights, kv, used, output))
+        rows = 4 * settings.rows * shape.n_vocab if place == 0 else 0
+        usages.append(Usage(weights, kv, passes[place], rows))
     return usages
+
+
+def _compute_of_places(
+    shape: ModelShape, settings: Settings, starts: Sequence[int], counts: Sequence[int]
+) -> list[int]:
+    """Return the scratch memory of the CPU, and of every GPU.
+
+    Rows of the residual that a place holds at once were read off real loads, as the other terms were: the CPU holds four,
+    a GPU two, and three if the input goes there. Where several GPUs have all layers, llama.cpp prepares four passes at a
+    time: a GPU holds four rows, and whatever goes from one place to the next is there four times.
+    """
+    tokens = min(settings.n_batch, settings.n_ctx)
+    row, mask = 4 * shape.n_embd, _mask_bytes(shape, settings)
+    # With its own layers away, the CPU hands over what goes into the first of them.
+    on_cpu = compute_bytes(shape, settings) if counts[0] else tokens * (2 * row + mask)
+    if settings.cpu_moe and not counts[0]:
+        on_cpu += tokens * 3 * 4 * shape.n_ff
+    several = len(counts) > 2 and not counts[0] and settings.kv_offload and not settings.cpu_moe
+    on_its_way = tokens * 3 * (mask + row) if several else 0
+    found = [on_cpu + on_its_way]
+    for start, count in zip(starts[1:], counts[1:], strict=True):
+        held = 4 if several or not settings.kv_offload else 3 if start == 0 else 2
+        found.append(compute_bytes(shape, settings, held) + on_its_way if count else 0)
+    return found
 
 
 def layer_kv_bytes(layer: Layer, settings: Settings) -> int:
@@ -301,34 +345,38 @@ def layer_kv_bytes(layer: Layer, settings: Settings) -> int:
     return cells * (keys + values) + states * layer.state_bytes
 
 
-def compute_bytes(shape: ModelShape, settings: Settings) -> int:
+def compute_bytes(shape: ModelShape, settings: Settings, held: int = 4) -> int:
     """Return the scratch memory of the widest pass: the largest of its three stages.
 
     In floats for every token: the feed-forward stage holds the gate, its partner and their product
-    beside four rows of the residual; attention holds queries, keys, values and results.
+    beside rows of the residual; attention holds queries, keys, values and results.
+
+    Args:
+        shape: of the model.
+        settings: how it is loaded.
+        held: rows of the residual that are held at once.
     """
     n_ctx = padded(settings.n_ctx)
     tokens = min(settings.n_batch, settings.n_ctx)
     rows = min(settings.rows, tokens)
     kv_width = max((x.k_width + x.v_width for x in shape.layers), default=0)
-    mask = shape.masks * n_ctx * (2 if settings.flash_attention else 4)
-    feed_forward = mask + 4 * (4 * shape.n_embd + 3 * shape.n_ff)
-    attention = mask + 4 * (2 * shape.n_embd + 3 * shape.q_width + kv_width)
+    mask = _mask_bytes(shape, settings)
+    feed_forward = mask + 4 * (held * shape.n_embd + 3 * shape.n_ff)
+    attention = mask + 4 * ((held - 2) * shape.n_embd + 3 * shape.q_width + kv_width)
     if not settings.flash_attention:
         attention += 4 * shape.n_heads * n_ctx
     output = 4 * rows * (shape.n_vocab + 2 * shape.n_embd) + 4 * tokens * shape.n_embd
     return max(tokens * feed_forward, tokens * attention, output)
 
 
+def _mask_bytes(shape: ModelShape, settings: Settings) -> int:
+    """Return what the attention masks take for every token of a pass."""
+    return shape.masks * padded(settings.n_ctx) * (2 if settings.flash_attention else 4)
+
+
 def padded(n_ctx: int) -> int:
     """Return the cells that a cache for so many tokens has."""
     return -(-n_ctx // _PADDING) * _PADDING
-
-
-def _handed_over(shape: ModelShape, settings: Settings) -> int:
-    """Return what the CPU keeps for passes that run on a GPU: their inputs."""
-    tokens = min(settings.n_batch, settings.n_ctx)
-    return tokens * (4 * shape.n_embd + 2 * shape.masks * padded(settings.n_ctx))
 
 
 def _repacked(layer: Layer) -> int:

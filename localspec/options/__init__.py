@@ -4,7 +4,7 @@ Imports only the standard library, and little of it: the first frame of the chat
 """
 
 from localspec.options.launch import LaunchOptions
-from localspec.options.load import KV_TYPES, LOAD_MODES, LoadOptions
+from localspec.options.load import KV_TYPES, LOAD_MODES, SPLITS, LoadOptions
 from localspec.options.nested import changed, options_of, values_of
 from localspec.options.option import Option, cut
 from localspec.options.reply import GRAMMARS, ReplyOptions, SamplingParams
@@ -13,6 +13,7 @@ __all__ = [
     "GRAMMARS",
     "KV_TYPES",
     "LOAD_MODES",
+    "SPLITS",
     "LaunchOptions",
     "LoadOptions",
     "Option",

@@ -1,6 +1,6 @@
 """LaunchOptions: which models to load, how, and what drafts."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from localspec.errors import UsageError
 from localspec.options.load import LoadOptions
@@ -27,6 +27,9 @@ class LaunchOptions:
         further: more modes that the pair has to be ready for, as a comparison needs them.
         draft_lora: file of a LoRA adapter for the draft model.
         workers: addresses of workers whose devices are used, too; each text may have several, with commas.
+        draft_devices: names of devices for the draft model's layers; empty uses those of the target.
+        draft_gpu_layers: layers of the draft model to offload; None offloads all to devices of its own, and else as many
+            as of the target.
 
     Raises:
         UsageError: a value is of the wrong type, or out of its range, or two cannot be combined.
@@ -129,6 +132,47 @@ class LaunchOptions:
             key=True,
         ),
     )
+
+    draft_devices: tuple[str, ...] = declared(
+        (),
+        Option(
+            "Devices for the draft model's layers, as for --device. Default: those of the target.",
+            name="draft_device",
+            metavar="NAME,…",
+            group="device",
+            key=True,
+            commas=True,
+        ),
+    )
+    draft_gpu_layers: int | None = declared(
+        None,
+        Option(
+            "Layers of the draft model to put on the GPU. Default: auto, which is as --gpu-layers, or all with --draft-device.",
+            metavar="N|auto",
+            group="device",
+            key=True,
+            unset="auto",
+            takes="a number of layers or 'auto'",
+            least=0,
+            most=10_000,
+        ),
+    )
+
+    def draft_load(self, load: LoadOptions) -> LoadOptions:
+        """Return how the draft model is loaded beside a target that is loaded so.
+
+        It is small, so that layers alone are shared out among its devices, by their free memory.
+        """
+        layers = self.draft_gpu_layers
+        if layers is None and not self.draft_devices:
+            layers = load.gpu_layers
+        return replace(
+            load,
+            devices=self.draft_devices or load.devices,
+            gpu_layers=layers,
+            split="none" if load.split == "none" else "layers",
+            tensor_split=None,
+        )
 
     def __post_init__(self) -> None:
         check(self)

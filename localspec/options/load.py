@@ -2,7 +2,8 @@
 
 from dataclasses import dataclass, replace
 
-from localspec.options.option import Option, check, declared
+from localspec.errors import UsageError
+from localspec.options.option import Option, check, cut, declared
 
 KV_TYPES = {"f32": 0, "f16": 1, "q8_0": 8, "bf16": 30}
 """ggml's type numbers of the KV caches that we offer."""
@@ -11,6 +12,10 @@ _MOST_SNAPSHOTS = 7
 """What passes of eight tokens need, beyond which kernels change on GPUs; each takes as much memory as the state."""
 
 POWERS = ("quiet", "balanced", "fast")
+SPLITS = {"layers": 1, "tensor": 3, "none": 0}
+"""llama.cpp's `split_mode` by our name for it."""
+
+_LARGEST_SHARE = 1e9
 
 LOAD_MODES = {"copy": 0, "mmap": 1, "mlock": 2, "direct": 4}
 """llama.cpp's `load_mode` by our name for it."""
@@ -25,8 +30,12 @@ class LoadOptions:
         n_ctx: tokens of context; None takes 4096, or what the model was trained for if less; in a chat up to 16384.
         kv_type: f16, bf16, f32 or q8_0.
         threads: CPU threads for passes of one token; None takes the physical cores.
-        gpu_layers: layers to offload; None offloads all where there is a GPU.
-        devices: names of devices to use; empty uses all GPUs.
+        gpu_layers: layers to offload, the last projection counted as one; None offloads all where there is a GPU.
+        devices: names of devices to offload to, of which `cpu` is none; empty, or `auto`, uses all GPUs.
+        split: `layers` shares layers out among several devices, `tensor` each layer, and `none` uses the first device.
+        tensor_split: how much of them each device gets, as numbers with commas between; None goes by their free memory.
+        cpu_moe: whether the experts of layers that are offloaded stay on the CPU.
+        kv_offload: whether the cache of a layer is where the layer is, not on the CPU.
         threads_batch: CPU threads for wider passes, verification among them; None the same.
         flash_attention: True or False force it; None decides by device and cache, see `attention`.
         repack: rearrange weights for the CPU's widest kernels: faster, but a wide pass rounds
@@ -95,12 +104,38 @@ class LoadOptions:
     devices: tuple[str, ...] = declared(
         (),
         Option(
-            "Device to use; can be repeated.",
+            "Devices for the layers, with commas between: names, 'cpu' or 'auto'. Default: auto, which is all GPUs.",
             name="device",
-            metavar="NAME",
+            metavar="NAME,…",
+            group="device",
+            key=True,
+            commas=True,
+        ),
+    )
+    split: str = declared(
+        "layers",
+        Option(
+            "How several devices share a model: by layers, each layer by its tensors, or not at all.",
+            group="device",
+            key=True,
+            choices=tuple(SPLITS),
+        ),
+    )
+    tensor_split: str | None = declared(
+        None,
+        Option(
+            "Shares of several devices, such as 3,1. Default: by their free memory.",
+            metavar="N,N,…",
             group="device",
             key=True,
         ),
+    )
+    cpu_moe: bool = declared(
+        False, Option("Keep the experts of MoE models on the CPU.", group="device", key=True)
+    )
+    kv_offload: bool = declared(
+        True,
+        Option("Keep the KV cache of offloaded layers on their device.", group="device", key=True),
     )
     threads_batch: int | None = declared(None, Option(least=1, most=512))
     flash_attention: bool | None = declared(None, Option())
@@ -120,6 +155,35 @@ class LoadOptions:
 
     def __post_init__(self) -> None:
         check(self)
+        _ = self.shares
+
+    @property
+    def shares(self) -> tuple[float, ...]:
+        """Return `tensor_split` as numbers; empty where it is None.
+
+        Raises:
+            UsageError: it is no list of numbers with commas between, none of them negative and one above 0.
+        """
+        if self.tensor_split is None:
+            return ()
+        try:
+            found = tuple(float(each) for each in self.tensor_split.split(","))
+        except ValueError:
+            found = ()
+        if not (all(0 <= each <= _LARGEST_SHARE for each in found) and any(found)):
+            raise UsageError(
+                f"tensor_split is {cut(self.tensor_split)}: it takes a number for each device, such as 3,1"
+            )
+        return found
+
+    def loading(self, *, on_gpu: bool) -> str:
+        """Return `load_mode`, or what suits where the layers are.
+
+        Repacked weights are a copy: mapping the file beside them doubles the resident memory.
+        """
+        if self.load_mode is not None:
+            return self.load_mode
+        return "copy" if self.repack and (self.cpu_moe or not on_gpu) else "mmap"
 
     def chunk(self, *, on_gpu: bool) -> int:
         """Return `n_batch`, or what suits where the layers are."""

@@ -61,6 +61,7 @@ class Option:
         range_text: the range in words; empty derives them from the bounds.
         choices: the texts that users may write.
         open_choice: whether programs may write more than the choices; whoever reads the value checks it.
+        commas: whether several texts may stand in one, with commas between them.
         field: the field's name.
         kind: what values it takes.
         default: its value where nobody sets it.
@@ -83,6 +84,7 @@ class Option:
     range_text: str = ""
     choices: tuple[str, ...] = ()
     open_choice: bool = False
+    commas: bool = False
     field: str = ""
     kind: Kind = "other"
     default: Any = None
@@ -96,8 +98,8 @@ class Option:
         """
         if value == self.unset and self.unset:
             return None
-        if self.kind == "texts" and isinstance(value, list):
-            value = tuple(value)
+        if self.kind == "texts":
+            value = self._texts(value)
         chosen = not self.choices or value in self.choices
         if not (self._fits(value) and chosen):
             raise ValueError(value)
@@ -107,6 +109,17 @@ class Option:
         if not math.isfinite(number):
             raise ValueError(value)
         return number
+
+    def _texts(self, value: object) -> object:
+        """Return a list as a tuple, and texts with commas as those between them; of anything else nothing is changed."""
+        if self.commas and isinstance(value, str):
+            value = [value]
+        if not isinstance(value, list):
+            return value
+        if not self.commas or not all(isinstance(each, str) for each in value):
+            return tuple(value)
+        parts = [part.strip() for each in value for part in each.split(",")]
+        return tuple(part for part in parts if part)
 
     def parse(self, text: str) -> Any:
         """Return the value that a text means; its range is not looked at.

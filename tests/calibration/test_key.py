@@ -24,7 +24,13 @@ CHANGED: dict[str, Any] = {
     "repack": False,
     "load_mode": "mmap",
     "n_batch": 48,
+    "split": "none",
+    "tensor_split": "3,1",
+    "cpu_moe": True,
+    "kv_offload": False,
 }
+# What several devices share needs several.
+TWO_GPUS = [Device(f"CUDA{n}", "one", 1, 1, "GPU", n, "CUDA") for n in (0, 1)]
 LEFT_OUT: dict[str, Any] = {"n_ctx": 777, "max_rows": 2, "power": "fast"}
 
 
@@ -44,7 +50,11 @@ def test_every_option_is_known_to_matter_or_not() -> None:
 
 
 @pytest.mark.parametrize("name", CHANGED)
-def test_what_chooses_kernels_makes_another_key(file: Path, name: str) -> None:
+def test_what_chooses_kernels_makes_another_key(
+    file: Path, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if name == "tensor_split":
+        monkeypatch.setattr("localspec.llama.devices.devices", lambda: TWO_GPUS)
     assert digest(file, **{name: CHANGED[name]}) != digest(file)
 
 
@@ -70,7 +80,8 @@ def test_a_default_and_what_it_stands_for_are_the_same(file: Path) -> None:
 def test_what_a_default_stands_for_depends_on_whether_there_is_a_gpu(
     file: Path, there: bool, n_batch: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(key_module, "supports_offload", lambda: there)
+    gpus = TWO_GPUS[:1] if there else []
+    monkeypatch.setattr(key_module, "placed_on", lambda _: gpus)
     assert digest(file, n_batch=n_batch) == digest(file)
 
 
@@ -93,7 +104,7 @@ def test_another_build_or_another_device_makes_another_key(
         patch.setattr(key_module, "build", lambda: replace(built, features=("CPU: SSE3 = 1",)))
         assert digest(file) != before
     with monkeypatch.context() as patch:
-        patch.setattr(key_module, "devices", lambda: [Device("CPU", "another", 1, 1, False, 0)])
+        patch.setattr(key_module, "devices", lambda: [Device("CPU", "another", 1, 1, "CPU", 0)])
         assert digest(file) != before
     with monkeypatch.context() as patch:
         patch.setattr(key_module, "FORMAT", 0)
@@ -103,11 +114,35 @@ def test_another_build_or_another_device_makes_another_key(
 
 def test_free_memory_is_not_in_the_key(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def with_free(free_bytes: int) -> str:
-        device = Device("CUDA0", "one", free_bytes, 8 << 30, True, 0)
+        device = Device("CUDA0", "one", free_bytes, 8 << 30, "GPU", 0, "CUDA")
         monkeypatch.setattr(key_module, "devices", lambda: [device])
+        monkeypatch.setattr("localspec.llama.devices.devices", lambda: [device])
         return digest(file)
 
     assert with_free(1) == with_free(2)
+
+
+def test_each_placement_has_a_key_of_its_own(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cpu = Device("CPU", "cpu", 1, 1, "CPU", 0, "CPU")
+    near = Device("RPC0", "127.0.0.1:1", 1, 1, "GPU", 1, "RPC")
+    far = Device("RPC1", "127.0.0.1:2", 1, 1, "GPU", 2, "RPC")
+    known = [cpu, near, far]
+    for module in ("localspec.llama.devices", "localspec.calibration.key"):
+        monkeypatch.setattr(f"{module}.devices", lambda: known)
+    options = [
+        {"devices": ("cpu",)},
+        {"devices": ("RPC0",)},
+        {"devices": ("RPC1",)},
+        {"devices": ("RPC0",), "gpu_layers": 10},
+        {"devices": ("RPC0",), "kv_offload": False},
+        {"devices": ("RPC0", "RPC1")},
+        {"devices": ("RPC0", "RPC1"), "tensor_split": "3,1"},
+        {"devices": ("RPC0", "RPC1"), "split": "tensor"},
+    ]
+    digests = [digest(file, **each) for each in options]
+    assert len(set(digests)) == len(options)
+    known[:] = [cpu]
+    assert digest(file, devices=("cpu",)) == digests[0], "a worker is nothing to the CPU"
 
 
 def test_a_file_of_the_store_is_its_sha256_wherever_the_store_is(tmp_path: Path) -> None:

@@ -31,7 +31,7 @@ def test_software_names_versions_and_backends() -> None:
 
 
 def test_hardware_names_memory_and_every_device() -> None:
-    gpu = Device("CUDA0", "Card", 6_000_000_000, 8_000_000_000, True, 0)
+    gpu = Device("CUDA0", "Card", 6_000_000_000, 8_000_000_000, "GPU", 0)
     facts = {fact.name: fact.value for fact in hardware([*devices(), gpu], "fast")}
     assert facts["device CUDA0"] == "Card, 6.0 GB of 8.0 GB free"
     assert "device CPU" in facts

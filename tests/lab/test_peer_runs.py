@@ -116,6 +116,10 @@ def test_a_server_is_started_as_our_own_models_are_loaded(tmp_path: Path) -> Non
         "--spec-type draft-simple",
     ):
         assert wanted in text
+    options = LoadOptions(devices=("cpu",), split="tensor", tensor_split="3,1", kv_offload=False)
+    assert "-dev none -sm tensor -ts 3,1 -nkvo" in " ".join(
+        setting(tmp_path / "x", options).flags("server:none")
+    )
     plain = setting(tmp_path / "x").flags("server:none")
     assert "--spec-type" not in plain
     assert "-ngl" not in plain

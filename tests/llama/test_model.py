@@ -9,7 +9,7 @@ from localspec.decoding.cancel import CancelFlag, Cancelled
 from localspec.errors import ModelLoadError, UsageError
 from localspec.llama.backend import log_lines
 from localspec.llama.context import LlamaContext
-from localspec.llama.devices import devices, select
+from localspec.llama.devices import devices, placed_on
 from localspec.llama.model import LlamaModel
 from localspec.options import LoadOptions
 from localspec.resources import default_threads
@@ -85,7 +85,7 @@ def test_the_cpu_is_a_device() -> None:
 
 def test_an_unknown_device_is_refused_with_the_known_ones() -> None:
     with pytest.raises(UsageError, match="CPU"):
-        select(["CUDA99"])
+        placed_on(LoadOptions(devices=("CUDA99",)))
 
 
 @pytest.mark.parametrize(
@@ -100,6 +100,11 @@ def test_an_unknown_device_is_refused_with_the_known_ones() -> None:
         {"threads_batch": 0},
         {"kv_type": "q4_7"},
         {"load_mode": "fast"},
+        {"split": "rows"},
+        {"tensor_split": "3;1"},
+        {"tensor_split": "0,0"},
+        {"tensor_split": "nan,1"},
+        {"tensor_split": "-1,2"},
     ],
 )
 def test_options_out_of_range_are_refused_by_name(options: dict[str, object]) -> None:

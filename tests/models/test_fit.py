@@ -7,9 +7,10 @@ import pytest
 
 from localspec.decoding.drafters.backoff import DRAFT_ROWS
 from localspec.errors import ModelLoadError
-from localspec.models.fit import FitPlan, Machine, Place, Wish, fit, native_count, split_layers
+from localspec.models.fit import FitPlan, Wish, fit
 from localspec.models.gguf import read_header
 from localspec.models.memory import ModelShape, Settings, model_shape, predict
+from localspec.models.offload import Machine, Offload, Place, split_layers
 from tests.models import shapes
 
 MB = 1 << 20
@@ -108,7 +109,7 @@ def test_context_beyond_what_a_model_was_trained_for_is_not_reckoned(big: ModelS
 
 def test_all_layers_go_to_a_gpu_that_holds_them(big: ModelShape, small: ModelShape) -> None:
     plan = fit(big, small, WISH, machine(8_000, 24_000))
-    assert kept(plan) == (4096, 32, 16)
+    assert kept(plan) == (4096, 33, 17)
     assert plan.given_up == ()
     ram, gpu = plan.uses
     assert gpu.needed_bytes > big.output_bytes + sum(x.weights_bytes for x in big.layers)
@@ -120,7 +121,7 @@ def test_the_target_has_the_gpu_first_and_the_draft_model_what_is_left(
 ) -> None:
     alone = fit(big, None, WISH, machine(8_000, 24_000)).uses[1].needed_bytes // MB + 1
     plan = fit(big, small, WISH, machine(8_000, alone))
-    assert kept(plan) == (4096, 32, 0)
+    assert kept(plan) == (4096, 33, 0)
     assert plan.given_up == (
         f"the draft model runs on the CPU: GPU0 has {alone * MB / 1e9:.1f} GB free",
     )
@@ -128,30 +129,99 @@ def test_the_target_has_the_gpu_first_and_the_draft_model_what_is_left(
 
 def test_as_many_layers_as_fit_go_to_a_small_gpu(big: ModelShape) -> None:
     plan = fit(big, None, WISH, machine(8_000, 2_000))
-    assert 0 < plan.target_layers < 32
-    assert f"{plan.target_layers} of 32 layers of the target are on the GPU" in plan.given_up[0]
-    more = fit(big, None, replace(WISH, gpu_layers=None), machine(8_000, 2_300))
+    assert 1 < plan.target_layers < 33
+    assert f"{plan.target_layers} of 33 layers of the target are on the GPU" in plan.given_up[0]
+    more = fit(big, None, WISH, machine(8_000, 2_300))
     assert more.target_layers > plan.target_layers
     assert plan.uses[1].fits
     assert plan.uses[1].needed_bytes > 1_700 * MB
 
 
 def test_a_number_of_layers_that_was_asked_for_is_kept(big: ModelShape) -> None:
-    wish = replace(WISH, gpu_layers=native_count(8))
-    assert fit(big, None, wish, machine(8_000, 24_000)).target_layers == 8
+    wish = replace(WISH, target=Offload(9))
+    assert fit(big, None, wish, machine(8_000, 24_000)).target_layers == 9
     with pytest.raises(ModelLoadError, match="GPU0 has"):
         fit(big, None, wish, machine(8_000, 1_000))
 
 
 def test_layers_are_shared_out_by_free_memory_and_none_is_lost() -> None:
-    gpus = machine(0, 6_000, 2_000, 4_000).gpus
-    assert split_layers(12, gpus) == (6, 2, 4)
-    assert all(sum(split_layers(count, gpus)) == count for count in range(40))
+    free = [6_000, 2_000, 4_000]
+    assert split_layers(12, free) == (6, 2, 4)
+    assert all(sum(split_layers(count, free)) == count for count in range(40))
+    assert split_layers(4, [0, 0]) == (2, 2)
+    assert split_layers(5, []) == ()
 
 
 def test_a_plan_is_told_in_lines(big: ModelShape) -> None:
     first, *rest = fit(big, None, WISH, machine(8_000, 2_000)).lines()
     assert first.startswith("needs RAM: 3.")
     assert " GB of 8.4 GB free, GPU0: " in first
-    assert "(context 4096 in f16, " in first
-    assert len(rest) == 1
+    assert first.endswith("(context 4096 in f16)")
+    where, lost = rest
+    assert where.startswith("the target has ")
+    assert where.endswith(" of 33 layers on GPU0")
+    assert "layers of the target are on the GPU" in lost
+
+
+def test_each_model_goes_where_it_is_sent(big: ModelShape, small: ModelShape) -> None:
+    two = machine(8_000, 24_000, 24_000)
+    to_second, to_first = Offload(gpus=("GPU1",)), Offload(gpus=("GPU0",))
+    plan = fit(big, small, replace(WISH, target=to_second, draft_model=to_first), two)
+    ram, first, second = plan.uses
+    assert (first.target.total_bytes, second.draft_model.total_bytes) == (0, 0)
+    assert first.draft_model.total_bytes > small.output_bytes
+    assert second.target.total_bytes > ram.target.total_bytes
+    assert plan.placed == (
+        "the target has 33 of 33 layers on GPU1, the draft model 17 of 17 layers on GPU0"
+    )
+
+
+def test_the_draft_model_may_be_on_a_gpu_beside_a_target_on_the_cpu(
+    big: ModelShape, small: ModelShape
+) -> None:
+    wish = replace(WISH, target=Offload(gpus=()), draft_model=Offload(gpus=("GPU0",)))
+    plan = fit(big, small, wish, machine(8_000, 24_000))
+    assert kept(plan) == (4096, 0, 17)
+    assert plan.given_up == ()
+    assert plan.uses[1].target.total_bytes == 0
+    assert plan.placed.startswith("the target has all layers on the CPU")
+
+
+def test_a_cpu_loads_in_its_own_way_where_no_layer_fits_a_gpu(big: ModelShape) -> None:
+    mapped = replace(WISH.settings, mapped_and_repacked=True)
+    wish = replace(WISH, settings=mapped, target=Offload(on_cpu=WISH.settings))
+    assert fit(big, None, wish, machine(need_mb(big), 100)).target_layers == 0
+    with pytest.raises(ModelLoadError, match="does not fit"):
+        fit(big, None, replace(wish, target=Offload()), machine(need_mb(big), 100))
+
+
+def test_shares_that_were_asked_for_count_instead_of_free_memory(big: ModelShape) -> None:
+    two = machine(8_000, 24_000, 24_000)
+    plan = fit(big, None, replace(WISH, target=Offload(shares=(3, 1))), two)
+    _, first, second = plan.uses
+    layer = big.layers[0].weights_bytes
+    assert round(first.target.weights_bytes / layer) == 25  # of 33, three quarters
+    assert second.target.weights_bytes == 7 * layer + big.output_bytes
+
+
+def test_of_every_layer_each_gpu_has_its_share_where_tensors_are_split(big: ModelShape) -> None:
+    two = machine(8_000, 24_000, 24_000)
+    plan = fit(big, None, replace(WISH, target=Offload(by_tensors=True)), two)
+    _, first, second = plan.uses
+    alone = fit(big, None, WISH, machine(8_000, 24_000)).uses[1].target
+    assert first.target == second.target
+    assert 2 * first.target.weights_bytes == alone.weights_bytes
+
+
+def test_experts_and_caches_stay_on_the_cpu_where_that_is_asked_for(big: ModelShape) -> None:
+    experts = replace(
+        big,
+        layers=tuple(replace(each, experts_bytes=each.weights_bytes // 2) for each in big.layers),
+    )
+    usual = predict(experts, WISH.settings, (33,))
+    held_back = predict(experts, replace(WISH.settings, cpu_moe=True), (33,))
+    moved = sum(each.experts_bytes for each in experts.layers)
+    assert held_back[0].weights_bytes - usual[0].weights_bytes == moved
+    assert usual[1].weights_bytes - held_back[1].weights_bytes == moved
+    caches = predict(experts, replace(WISH.settings, kv_offload=False), (33,))
+    assert (caches[0].kv_bytes, caches[1].kv_bytes) == (usual[1].kv_bytes, 0)

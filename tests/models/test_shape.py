@@ -126,17 +126,25 @@ def test_a_cache_is_cells_times_the_width_of_its_type(kind: str, of_8: int) -> N
 def test_places_share_a_model_out_without_losing_any() -> None:
     model = shape([ATTENTION] * 4)
     whole = predict(model, SETTINGS)[0]
-    cpu, first, second = predict(model, SETTINGS, (1, 2))
+    cpu, first, second = predict(model, SETTINGS, (1, 3))
     assert cpu.weights_bytes == model.input_bytes + 512
     assert first.weights_bytes == 512
     assert second.weights_bytes == 2 * 512 + model.output_bytes
     assert cpu.kv_bytes + first.kv_bytes + second.kv_bytes == whole.kv_bytes
-    assert second.compute_bytes == compute_bytes(model, SETTINGS)
+    assert cpu.compute_bytes == compute_bytes(model, SETTINGS)
+    assert second.compute_bytes == compute_bytes(model, SETTINGS, held=2)
+
+
+def test_the_last_projection_goes_to_a_gpu_first() -> None:
+    model = shape([ATTENTION] * 4)
+    cpu, gpu = predict(model, SETTINGS, (1,))
+    assert cpu.weights_bytes == model.input_bytes + 4 * 512
+    assert (gpu.weights_bytes, gpu.kv_bytes) == (model.output_bytes, 0)
 
 
 def test_a_tied_projection_is_copied_to_the_gpu() -> None:
     model = shape([ATTENTION], tied=True)
-    cpu, gpu = predict(model, SETTINGS, (1,))
+    cpu, gpu = predict(model, SETTINGS, (2,))
     assert cpu.weights_bytes == model.input_bytes
     assert gpu.weights_bytes == 512 + model.input_bytes
 

@@ -18,10 +18,10 @@ from localspec.launch.load import load
 from localspec.launch.plan import make_plan
 from localspec.llama.quantize import quantise
 from localspec.models.cut_head import read_cut
-from localspec.models.fit import Machine, Place
 from localspec.models.gguf import read_header
 from localspec.models.gguf_layout import read_layout
 from localspec.models.inventory import facts_of, inventory, plan_removal, remove
+from localspec.models.offload import Machine, Place
 from localspec.models.registry import load_registry
 from localspec.models.store import Store
 from localspec.models.tailored import TailoredDraft, keep_tailored

@@ -1,0 +1,220 @@
+"""A device that is no CPU on any machine: llama.cpp's RPC server in a process of its own, and what is tried on it in another.
+
+What was registered once stays so in a process, and llama.cpp ends the process of whoever asks a server that is gone. So
+whatever is tried runs in a process of its own, too: `python -m lab.benchmarks.remote`, with jobs as JSON on stdin.
+"""
+
+import ctypes
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from localspec.errors import LocalspecError
+from localspec.launch.fit import plan_fit
+from localspec.launch.load import load
+from localspec.launch.plan import make_plan
+from localspec.llama.allocated import Allocated, together
+from localspec.llama.backend import initialise, library_function
+from localspec.llama.context import LlamaContext
+from localspec.llama.devices import devices
+from localspec.llama.model import LlamaModel
+from localspec.llama.native import native
+from localspec.models.gguf import read_header
+from localspec.models.memory import Usage
+from localspec.options import LaunchOptions, LoadOptions, ReplyOptions, SamplingParams
+
+_MOST_S = 120
+
+
+def rpc_library() -> Path | None:
+    """The library of RPC beside llama.cpp's own; None where the build has none."""
+    found = sorted((Path(native.__file__).parent / "lib").glob("libggml-rpc.*"))
+    return found[0] if found else None
+
+
+def _rpc() -> ctypes.CDLL:
+    library = rpc_library()
+    assert library is not None, "looked for before"
+    return ctypes.CDLL(str(library))
+
+
+@contextmanager
+def workers(count: int) -> Iterator[list[str]]:
+    """Run servers on loopback, each with this machine's CPU as its device, and yield where they are."""
+    running, places = [], []
+    try:
+        for _ in range(count):
+            with socket.socket() as free:
+                free.bind(("127.0.0.1", 0))
+                places.append("127.0.0.1:{1}".format(*free.getsockname()))
+            command = [sys.executable, "-m", "lab.benchmarks.remote", places[-1]]
+            running.append(subprocess.Popen(command, stdout=subprocess.DEVNULL))
+        for place in places:
+            _wait_for(place)
+        yield places
+    finally:
+        for each in running:
+            each.kill()
+            each.wait()
+
+
+def _wait_for(place: str) -> None:
+    host, _, port = place.rpartition(":")
+    for _ in range(_MOST_S * 10):
+        try:
+            socket.create_connection((host, int(port))).close()
+        except OSError:
+            time.sleep(0.1)
+        else:
+            return
+    raise AssertionError(f"no server at {place}")
+
+
+def tried(places: Sequence[str], jobs: Sequence[Mapping[str, Any]], data: Path) -> list[Any]:
+    """Return what came of jobs, all in one process that knows the servers as devices RPC0 and so on."""
+    request = json.dumps({"places": places, "jobs": jobs})
+    done = subprocess.run(
+        [sys.executable, "-m", "lab.benchmarks.remote"],
+        input=request,
+        capture_output=True,
+        text=True,
+        timeout=_MOST_S,
+        check=False,
+        env={**os.environ, "LOCALSPEC_DATA_DIR": str(data)},
+    )
+    assert done.returncode == 0, done.stderr
+    found: list[Any] = json.loads(done.stdout)
+    return found
+
+
+def _serve(place: str) -> None:
+    initialise()
+    cpu = library_function("ggml_backend_dev_by_type", ctypes.c_void_p, ctypes.c_int)
+    handles = (ctypes.c_void_p * 1)(cpu(0))
+    start = _rpc().ggml_backend_rpc_start_server
+    start.restype = None
+    start.argtypes = [
+        ctypes.c_char_p,
+        ctypes.c_char_p,
+        ctypes.c_size_t,
+        ctypes.c_size_t,
+        ctypes.c_void_p,
+    ]
+    start(place.encode(), None, 1, 1, handles)
+
+
+def _register(place: str) -> None:
+    add = _rpc().ggml_backend_rpc_add_server
+    add.restype, add.argtypes = ctypes.c_void_p, [ctypes.c_char_p]
+    register = library_function("ggml_backend_register", None, ctypes.c_void_p)
+    register(add(place.encode()))
+
+
+def _options(given: Mapping[str, Any]) -> LoadOptions:
+    options = LoadOptions(**{**given, "devices": tuple(given.get("devices", ()))})
+    return options.exact() if given.get("repack") is False else options
+
+
+def _memory(job: Mapping[str, Any]) -> dict[str, list[int]]:
+    """Return what is predicted of each place for a target and a draft model, and what llama.cpp allocates, in bytes.
+
+    Rows of output are left out: llama.cpp allocates them with the first pass.
+    """
+    path = Path(job["path"])
+    options, draft_options = _options(job["options"]), _options(job["draft_options"])
+    header = read_header(path)
+    plan = plan_fit(header, header, options, draft_options)
+    assert plan is not None
+    real: dict[str, Allocated] = {}
+    for each in (options, draft_options):
+        model = LlamaModel(path, each)
+        context = LlamaContext(model)
+        real = together([real, model.allocated, context.allocated])
+        model.close()
+
+    def without_rows(usage: Usage | Allocated) -> int:
+        return usage.total_bytes - usage.output_bytes
+
+    nothing = Allocated()
+    return {
+        use.place.name: [
+            without_rows(use.target) + without_rows(use.draft_model),
+            without_rows(real.get(use.place.name, nothing)),
+        ]
+        for use in plan.uses
+    }
+
+
+def _text(job: Mapping[str, Any]) -> dict[str, Any]:
+    """Return an answer of SmolLM2 that is its own draft model, and what was drafted."""
+    load_options = _options(job["options"])
+    launch = LaunchOptions(
+        target=job["path"],
+        draft_model=job["path"],
+        draft="model:3",
+        load=load_options,
+        draft_devices=tuple(job["draft_devices"]),
+    )
+    runtime = load(make_plan(launch))
+    options = ReplyOptions(SamplingParams(temperature=job["temperature"]), seed=3, max_tokens=24)
+    reply = runtime.assistant.reply(job["prompt"], options)
+    draft_model = runtime.assistant.models.draft_model
+    found = {
+        "text": reply.text,
+        "drafted": reply.acceptance.drafted,
+        "places": sorted(runtime.target.model.allocated),
+        "draft_places": [] if draft_model is None else sorted(draft_model.model.allocated),
+    }
+    runtime.assistant.close()
+    return found
+
+
+def _gap(job: Mapping[str, Any]) -> float:
+    """Return the largest difference of a logit between two placements, of single tokens after a prompt."""
+    rows = []
+    for given in (job["options"], job["others"]):
+        model = LlamaModel(Path(job["path"]), _options(given))
+        context = LlamaContext(model)
+        tokens = list(range(1000, 1060))
+        rows.append([context.logits(tokens[:length], 1).copy() for length in range(52, 60)])
+        model.close()
+    return float(np.max(np.abs(np.array(rows[0]) - np.array(rows[1]))))
+
+
+def _refusal(job: Mapping[str, Any]) -> str:
+    try:
+        LlamaModel(Path(job["path"]), _options(job["options"])).close()
+    except LocalspecError as error:
+        return str(error)
+    return ""
+
+
+def _devices(_job: Mapping[str, Any]) -> list[list[str]]:
+    return [[each.name, each.kind, each.backend] for each in devices()]
+
+
+_JOBS = {"memory": _memory, "text": _text, "gap": _gap, "refusal": _refusal, "devices": _devices}
+
+
+def _main() -> None:
+    if len(sys.argv) > 1:
+        _serve(sys.argv[1])
+        return
+    request = json.load(sys.stdin)
+    initialise()
+    for place in request["places"]:
+        _register(place)
+    json.dump([_JOBS[job["do"]](job) for job in request["jobs"]], sys.stdout)
+
+
+if __name__ == "__main__":
+    _main()

@@ -1,0 +1,66 @@
+"""Which devices share a model's layers."""
+
+import pytest
+
+from localspec.errors import UsageError
+from localspec.llama.devices import Device, offloads, placed_on
+from localspec.options import LoadOptions
+
+CPU = Device("CPU", "cpu", 8, 8, "CPU", 1, "CPU")
+BLAS = Device("BLAS", "blas", 0, 0, "ACCEL", 2, "BLAS")
+CARD = Device("CUDA0", "card", 4, 8, "GPU", 3, "CUDA", "0000:01:00.0")
+OTHER = Device("CUDA1", "card", 4, 8, "GPU", 4, "CUDA", "0000:02:00.0")
+SAME_CARD = Device("Vulkan0", "card", 4, 8, "GPU", 5, "Vulkan", "0000:01:00.0")
+IN_CPU = Device("Vulkan1", "graphics", 4, 8, "IGPU", 6, "Vulkan", "0000:00:02.0")
+FAR = Device("RPC0", "host:1", 4, 8, "GPU", 7, "RPC")
+
+
+def placed(known: list[Device], monkeypatch: pytest.MonkeyPatch, **options: object) -> list[str]:
+    monkeypatch.setattr("localspec.llama.devices.devices", lambda: known)
+    return [each.name for each in placed_on(LoadOptions(**options))]  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("known", "names"),
+    [
+        ([CPU, BLAS], []),
+        ([CPU, CARD, OTHER], ["CUDA0", "CUDA1"]),
+        ([CARD, CPU, FAR], ["RPC0", "CUDA0"]),
+        ([CARD, SAME_CARD, IN_CPU, CPU], ["CUDA0"]),
+        ([IN_CPU, CPU], ["Vulkan1"]),
+        ([FAR, IN_CPU, CPU], ["RPC0", "Vulkan1"]),
+    ],
+)
+def test_unasked_llama_cpps_own_choice_is_made(
+    known: list[Device], names: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert placed(known, monkeypatch) == names
+    assert placed(known, monkeypatch, devices=("auto",)) == names
+    assert placed(known, monkeypatch, split="none") == names[:1]
+    assert placed(known, monkeypatch, devices=("cpu",)) == []
+    assert not offloads(LoadOptions(gpu_layers=0))
+
+
+def test_devices_that_are_named_are_taken_in_their_order_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    known = [CPU, CARD, OTHER, IN_CPU, FAR]
+    assert placed(known, monkeypatch, devices=("cuda1", "RPC0", "CUDA1")) == ["CUDA1", "RPC0"]
+    assert placed(known, monkeypatch, devices=("Vulkan1",)) == ["Vulkan1"]
+
+
+@pytest.mark.parametrize(
+    ("options", "word"),
+    [
+        ({"devices": ("CUDA7",)}, "choose one of CPU, CUDA0, RPC0"),
+        ({"devices": ("CUDA0",), "split": "tensor"}, "two devices or more, and has CUDA0"),
+        ({"devices": ("cpu",), "split": "tensor"}, "has none"),
+        ({"tensor_split": "1,2,3"}, r"for 3 devices, and those used are 2 \(RPC0, CUDA0\)"),
+    ],
+)
+def test_what_cannot_be_is_refused(
+    options: dict[str, object], word: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(UsageError, match=word):
+        placed([CPU, CARD, FAR], monkeypatch, **options)
+    assert placed([CPU, CARD, FAR], monkeypatch, **options, gpu_layers=0) == []

@@ -1,0 +1,108 @@
+"""Layers on a second device, which llama.cpp's RPC server is: where they are, what they take, and that they say the same."""
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+
+from lab.benchmarks.placement import WANTED, gap_jobs, memory_jobs, placements, text_jobs
+from lab.benchmarks.remote import rpc_library, tried, workers
+from tests.llama.tiny_mamba import write as write_mamba
+
+pytestmark = [
+    pytest.mark.weights,
+    pytest.mark.skipif(rpc_library() is None, reason="llama.cpp was built without GGML_RPC"),
+]
+Memory = Mapping[str, Mapping[str, tuple[int, int]]]
+
+
+@pytest.fixture(scope="module")
+def servers() -> Iterator[list[str]]:
+    with workers(2) as places:
+        yield places
+
+
+@pytest.fixture(scope="module")
+def memory(
+    servers: list[str], smollm2_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Memory:
+    """What is predicted and what is allocated in each place, by placements."""
+    found = tried(servers, memory_jobs(smollm2_path), tmp_path_factory.mktemp("data"))
+    return dict(zip(placements(), found, strict=True))
+
+
+def test_memory_is_predicted_within_two_percent_in_every_place(memory: Memory) -> None:
+    off = {
+        (name, place): predicted / real - 1
+        for name, places in memory.items()
+        for place, (predicted, real) in places.items()
+        if real
+    }
+    assert {key: part for key, part in off.items() if abs(part) > WANTED} == {}
+
+
+def test_layers_are_where_they_were_sent(memory: Memory) -> None:
+    names = [f"{count} layers of the target away" for count in (0, 10, "all")]
+    none, ten, every = ({place: real for place, (_, real) in memory[n].items()} for n in names)
+    assert none.get("RPC0", 0) == 0 < ten["RPC0"] < every["RPC0"]
+    assert none["RAM"] > ten["RAM"] > every["RAM"]
+    shared = memory["the target on two devices, 2 to 1"]
+    assert shared["RPC0"][1] > shared["RPC1"][1] > 0
+
+
+def test_the_same_text_wherever_the_two_models_are(
+    servers: list[str], smollm2_path: Path, tmp_path: Path
+) -> None:
+    jobs = text_jobs(smollm2_path)
+    found = tried(servers, jobs, tmp_path)
+    assert [each["text"] for each in found] == [found[0]["text"]] * len(jobs)
+    assert all(each["drafted"] for each in found)
+    for job, each in zip(jobs, found, strict=True):
+        assert set(job["options"]["devices"]) - {"cpu"} == set(each["places"]) - {"RAM"}
+        assert set(job["draft_devices"]) - {"cpu"} == set(each["draft_places"]) - {"RAM"}
+
+
+def test_rows_of_another_device_are_the_same_to_the_bit_with_exact_kernels(
+    servers: list[str], smollm2_path: Path, tmp_path: Path
+) -> None:
+    *exact, _usual = gap_jobs(smollm2_path)
+    assert tried(servers, exact, tmp_path) == [0.0] * len(exact)
+
+
+def test_a_device_that_was_registered_since_is_one_like_any_other(
+    servers: list[str], tmp_path: Path
+) -> None:
+    (found,) = tried(servers, [{"do": "devices"}], tmp_path)
+    assert [each for each in found if each[0].startswith("RPC")] == [
+        ["RPC0", "GPU", "RPC"],
+        ["RPC1", "GPU", "RPC"],
+    ]
+
+
+def test_what_cannot_be_is_refused_on_one_line_that_says_what_can(
+    servers: list[str], smollm2_path: Path, tmp_path: Path
+) -> None:
+    mamba = write_mamba(tmp_path / "mamba.gguf")
+    both = ["RPC0", "RPC1"]
+    jobs = [
+        {"do": "refusal", "path": str(path), "options": options}
+        for path, options in (
+            (smollm2_path, {"devices": ["RPC7"]}),
+            (smollm2_path, {"devices": both, "tensor_split": "1,2,3"}),
+            (smollm2_path, {"devices": ["RPC0"], "split": "tensor"}),
+            (mamba, {"devices": both, "split": "tensor"}),
+        )
+    ]
+    found = tried(servers, jobs, tmp_path)
+    for line, words in zip(
+        found,
+        (
+            "choose one of CPU, RPC0, RPC1",
+            "is for 3 devices, and those used are 2 (RPC0, RPC1)",
+            "two devices or more, and has RPC0: use --split layers",
+            "cannot split a 'mamba' model",
+        ),
+        strict=True,
+    ):
+        assert words in line
+        assert "\n" not in line
