@@ -6,19 +6,25 @@ from localspec.models.fit import PlaceUse
 from localspec.models.memory import Usage
 from localspec.models.offload import Place
 
-GPU = PlaceUse(Place("CUDA0", 1000, 100), Usage(400, kv_bytes=200), Usage(100, compute_bytes=50))
+MB = 1_000_000
+MB = 1_000_000
+GPU = PlaceUse(
+    Place("CUDA0", 1000 * MB, 100 * MB),
+    Usage(400 * MB, kv_bytes=200 * MB),
+    Usage(100 * MB, compute_bytes=50 * MB),
+)
 
 
 def test_what_is_planned_and_kept_free_may_be_taken() -> None:
-    assert list(unforeseen([GPU], {"CUDA0": Allocated(500, 300, 50)})) == []
-    assert list(unforeseen([GPU], {"RAM": Allocated(9000, 9000)})) == []
+    assert list(unforeseen([GPU], {"CUDA0": Allocated(500 * MB, 300 * MB, 50 * MB)})) == []
+    assert list(unforeseen([GPU], {"RAM": Allocated(9000 * MB, 9000 * MB)})) == []
 
 
 def test_the_range_of_a_file_that_is_mapped_is_no_memory_taken() -> None:
-    assert list(unforeseen([GPU], {"CUDA0": Allocated(9000, 200)})) == []
+    assert list(unforeseen([GPU], {"CUDA0": Allocated(9000 * MB, 200 * MB)})) == []
 
 
 def test_more_is_told_with_what_helps() -> None:
-    (line,) = unforeseen([GPU], {"CUDA0": Allocated(500, 300, 51)})
-    assert line.startswith("caches and scratch take 351 B of CUDA0, and 250 B were planned")
+    (line,) = unforeseen([GPU], {"CUDA0": Allocated(500 * MB, 300 * MB, 51 * MB)})
+    assert line.startswith("caches and scratch take 351 MB of CUDA0, and 250 MB were planned")
     assert "--ctx" in line
