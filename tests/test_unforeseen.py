@@ -7,7 +7,6 @@ from localspec.models.memory import Usage
 from localspec.models.offload import Place
 
 MB = 1_000_000
-MB = 1_000_000
 GPU = PlaceUse(
     Place("CUDA0", 1000 * MB, 100 * MB),
     Usage(400 * MB, kv_bytes=200 * MB),

@@ -36,6 +36,10 @@ def planned(values: Mapping[str, Any], root: Path, registry: Registry) -> Iterat
         registry: says what the names mean.
     """
     request = changed(LaunchOptions(), values)
+    if request.workers:  # to ask one for its memory would take it from whoever uses it
+        told = f"decided with {', '.join(request.workers)} when models are loaded"
+        yield Fact("placement", "workers", told)
+        return
     target, draft_model = named_models(request, registry)
     header = _header(target, registry, root)
     if header is None:

@@ -37,6 +37,11 @@ def test_models_that_are_not_here_are_only_named(tmp_path: Path) -> None:
     assert state == "ok"
 
 
+def test_workers_are_left_to_whoever_uses_them(tmp_path: Path) -> None:
+    ((line, state),) = told(tmp_path, workers=("127.0.0.1:1",))
+    assert (line, state) == ("decided with 127.0.0.1:1 when models are loaded", "ok")
+
+
 def test_a_device_that_is_not_there_is_refused(tmp_path: Path) -> None:
     target = sparse_model(tmp_path / "target.gguf", LLAMA_1B)
     with pytest.raises(UsageError, match="choose one of"):
