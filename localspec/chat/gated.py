@@ -101,8 +101,9 @@ class GatedReply:
 
     @property
     def hidden(self) -> bool:
-        """Whether anything was masked."""
-        return any(action != "note" for _, action in self.counts)
+        """Whether anything was masked, or left out."""
+        dropped = self._guard is not None and self._guard.dropped
+        return dropped or any(action != "note" for _, action in self.counts)
 
     @property
     def counts(self) -> Counts:
@@ -140,9 +141,13 @@ class GatedReply:
         return self._guarded(told)
 
     def end(self, reply: Reply) -> list[Event]:
-        """End the reply; return what may be seen by now of what was held back."""
+        """End the reply; return what may be seen by now of what was held back. Whoever has stopped it waits for no verdict."""
         told = self._guarded(self.flush(cut=reply.stop_reason not in _WHOLE))
-        return told if self._guard is None else [*told, *self._guard.end()]
+        if self._guard is not None:
+            told += self._guard.end()
+        if self._guard is not None and reply.stop_reason is StopReason.CANCELLED:
+            self._guard.drop()
+        return told
 
     def released(self) -> list[Event]:
         """Return what the guard has let through since."""

@@ -46,6 +46,7 @@ class GuardedEvents:
         counts: how often a sentence was found unsafe or had no verdict, and what was done about it.
         asked: what `ask` has masked, in order; in memory alone.
         stopped: whether a verdict ended the reply; nothing is let through any more.
+        dropped: whether something was left out that nobody waits for any more.
         hidden_calls: ids of calls that were left out.
     """
 
@@ -64,7 +65,7 @@ class GuardedEvents:
         self.texts = {False: "", True: ""}
         self.counts: Counter[tuple[str, str]] = Counter()
         self.asked: list[Finding] = []
-        self.stopped = False
+        self.stopped = self.dropped = False
         self.hidden_calls: set[str] = set()
 
     @property
@@ -95,6 +96,11 @@ class GuardedEvents:
         """End the reply; return what may be seen by now."""
         self._end_sentence()
         return self.released()
+
+    def drop(self) -> None:
+        """Leave out what still waits for a verdict."""
+        self.dropped = self.dropped or self.pending
+        self._waiting.clear()
 
     def released(self) -> list[Event]:
         """Return what may be seen since verdicts have come."""

@@ -200,6 +200,15 @@ def test_whole_reply_is_judged_as_its_events_would_be() -> None:
     assert judge.asked[0] == ("how?", "", FINE)
 
 
+def test_who_stops_an_answer_waits_for_no_verdict_and_sees_what_was_judged() -> None:
+    judge = ScriptedJudge(due=lambda number: 0 if number == 1 else 10**9)
+    reply = GatedReply(guarded_gate(judge))
+    done = replace(REPLY, text=FINE + BAD, stop_reason=StopReason.CANCELLED)
+    told = [e for each in (Text(FINE + BAD), Finished(done)) for e in reply.take(each)]
+    assert words(told) == whole(told).text == FINE
+    assert reply.message(Message.assistant(FINE + BAD), done).text == FINE
+
+
 def test_turn_whose_text_was_changed_elsewhere_shows_what_was_seen() -> None:
     reply = GatedReply(guarded_gate(ScriptedJudge()))
     done = replace(REPLY, text=BAD)
