@@ -16,10 +16,12 @@ from localspec.llama.native import native
 from localspec.llama.native_context import NativeContext
 from localspec.options import LoadOptions
 
+_AUTO = -1
 _NONE, _MEAN, _RANK = 0, 1, 4
 """llama.cpp's numbers of ways to pool."""
-_TOKENS_OF_A_PASS = 512
-"""A passage has some 300. llama.cpp reserves a row of logits for each, and attention is computed over all of them."""
+_TOKENS_OF_A_TEXT, _TOKENS_OF_A_PASS = 512, 256
+"""At most; a longer text is a pass by itself. llama.cpp reserves a row of logits for each token, and computes attention over
+all texts of a pass: two of 250 tokens together take a third longer than one after the other."""
 _TEXTS_OF_A_PASS = 32
 
 Vectors = NDArray[np.float32]
@@ -41,7 +43,7 @@ class Embedder:
     """
 
     def __init__(self, model: LlamaModel) -> None:
-        tokens = min(_TOKENS_OF_A_PASS, model.n_ctx_train)
+        tokens = min(_TOKENS_OF_A_TEXT, model.n_ctx_train)
         options = replace(model.options, n_ctx=tokens, n_batch=tokens)
         self._native = _PoolingContext(model, options, tokens)
         self._tokenize = model.vocabulary.tokenize
@@ -60,7 +62,7 @@ class Embedder:
         # Texts of like length fill passes best.
         order = sorted(range(len(texts)), key=lambda at: len(tokens[at]))
         with self._turn:
-            for some in _passes(order, tokens, self.most_tokens):
+            for some in _passes(order, tokens):
                 found[some] = self._native.pooled([tokens[at] for at in some], self.width)
         lengths = np.linalg.norm(found, axis=1, keepdims=True)
         found /= np.maximum(lengths, np.finfo(np.float32).tiny)
@@ -74,13 +76,11 @@ class Embedder:
         return [*tokens[: self.most_tokens - 1], tokens[-1]]
 
 
-def _passes(
-    order: Sequence[int], tokens: Sequence[Sequence[int]], most: int
-) -> Iterator[list[int]]:
+def _passes(order: Sequence[int], tokens: Sequence[Sequence[int]]) -> Iterator[list[int]]:
     """Yield which texts go into a pass, in this order, as many as there is room for."""
     some, size = list[int](), 0
     for at in order:
-        if some and (size + len(tokens[at]) > most or len(some) == _TEXTS_OF_A_PASS):
+        if some and (size + len(tokens[at]) > _TOKENS_OF_A_PASS or len(some) == _TEXTS_OF_A_PASS):
             yield some
             some, size = [], 0
         some.append(at)
@@ -107,6 +107,7 @@ class _PoolingContext(NativeContext):
         params.kv_unified = True
         params.embeddings = True
         params.pooling_type = self._pooling
+        params.flash_attn_type = _AUTO  # where it is slower, in narrow passes, there are none
         return params
 
     def _truncates(self) -> bool:
