@@ -119,8 +119,8 @@ class VectorTable:
             self._database.execute(_PUT.format(name=name), place)
 
     def signs(self) -> Iterator[tuple[int, int, bytes]]:
-        """Yield file, number and signs of each part."""
-        yield from self._database.execute("SELECT file, part, signs FROM sign")
+        """Return file, number and signs of each part."""
+        return self._database.execute("SELECT file, part, signs FROM sign")
 
     def codes(self, file: int, part: int) -> bytes:
         """Return the vectors of a part."""
