@@ -28,6 +28,7 @@ from localspec.llama.context import LlamaContext
 from localspec.llama.devices import devices
 from localspec.llama.model import LlamaModel
 from localspec.llama.native import native
+from localspec.llama.sequences import LlamaSequences
 from localspec.models.gguf import read_header
 from localspec.models.memory import Usage
 from localspec.options import LaunchOptions, LoadOptions, ReplyOptions, SamplingParams
@@ -167,12 +168,13 @@ def _text(job: Mapping[str, Any]) -> dict[str, Any]:
     runtime = load(make_plan(launch))
     options = ReplyOptions(SamplingParams(temperature=job["temperature"]), seed=3, max_tokens=24)
     reply = runtime.assistant.reply(job["prompt"], options)
-    draft_model = runtime.assistant.models.draft_model
+    draft_models = runtime.assistant.models.draft_models
+    assert isinstance(draft_models, LlamaSequences)
     found = {
         "text": reply.text,
         "drafted": reply.acceptance.drafted,
         "places": sorted(runtime.target.model.allocated),
-        "draft_places": [] if draft_model is None else sorted(draft_model.model.allocated),
+        "draft_places": sorted(draft_models.views[0].model.allocated),
     }
     runtime.assistant.close()
     return found

@@ -28,7 +28,6 @@ from localspec.llama.devices import devices
 from localspec.llama.model import LlamaModel
 from localspec.llama.native import native
 from localspec.llama.safe_widths import safe_widths
-from localspec.models.fit import native_count
 from localspec.models.gguf import read_header
 from localspec.options import LaunchOptions, LoadOptions, ReplyOptions, SamplingParams
 
@@ -107,7 +106,7 @@ def memory(asked: argparse.Namespace) -> Mapping[str, Any]:
     before = {each.name: each.free_bytes for each in devices()}
     plan = plan_fit(read_header(asked.file), None, options)
     if plan is not None:
-        options = replace(options, gpu_layers=native_count(plan.target_layers))
+        options = replace(options, gpu_layers=plan.target_layers)
     with closing(LlamaModel(asked.file, options)) as model:
         log = log_lines()
         context = LlamaContext(model)

@@ -37,7 +37,7 @@ def place(params: "native.llama_model_params", options: LoadOptions) -> tuple[An
     """
     gpus = placed_on(options)
     handles = (ctypes.c_void_p * (len(gpus) + 1))(*(each.handle for each in gpus), None)
-    params.devices = ctypes.cast(handles, ctypes.c_void_p)
+    params.devices = _address(handles)
     if not gpus:
         params.n_gpu_layers = 0
         return (handles,)
@@ -45,10 +45,15 @@ def place(params: "native.llama_model_params", options: LoadOptions) -> tuple[An
     params.split_mode = SPLITS[options.split]
     # llama.cpp copies as many as it could have devices, however many there are.
     shares = (ctypes.c_float * native.llama_max_devices())(*options.shares)
-    params.tensor_split = ctypes.cast(shares, ctypes.POINTER(ctypes.c_float))
+    pointer: Any = ctypes.cast(shares, ctypes.POINTER(ctypes.c_float))
+    params.tensor_split = pointer
     if not options.cpu_moe:
         return handles, shares
     cpu = library_function("ggml_backend_cpu_buffer_type", ctypes.c_void_p)
     overrides = (_Override * 2)(_Override(_EXPERTS, cpu()), _Override(None, None))
-    params.tensor_buft_overrides = ctypes.cast(overrides, ctypes.c_void_p)
+    params.tensor_buft_overrides = _address(overrides)
     return handles, shares, overrides
+
+
+def _address(array: "ctypes.Array[Any]") -> Any:
+    return ctypes.cast(array, ctypes.c_void_p)

@@ -32,10 +32,6 @@ class LoadOptions:
         threads: CPU threads for passes of one token; None takes the physical cores.
         gpu_layers: layers to offload, the last projection counted as one; None offloads all where there is a GPU.
         devices: names of devices to offload to, of which `cpu` is none; empty, or `auto`, uses all GPUs.
-        split: `layers` shares layers out among several devices, `tensor` each layer, and `none` uses the first device.
-        tensor_split: how much of them each device gets, as numbers with commas between; None goes by their free memory.
-        cpu_moe: whether the experts of layers that are offloaded stay on the CPU.
-        kv_offload: whether the cache of a layer is where the layer is, not on the CPU.
         threads_batch: CPU threads for wider passes, verification among them; None the same.
         flash_attention: True or False force it; None decides by device and cache, see `attention`.
         repack: rearrange weights for the CPU's widest kernels: faster, but a wide pass rounds
@@ -46,6 +42,10 @@ class LoadOptions:
             on a CPU, where wider chunks cost memory and gain nothing, and 512 with a GPU.
         max_rows: most rows of logits that one pass may ask for.
         power: what gives way on battery and in heat; see `localspec.power.throttle`.
+        split: `layers` shares layers out among several devices, `tensor` each layer, and `none` uses the first device.
+        tensor_split: how much of them each device gets, as numbers with commas between; None goes by their free memory.
+        cpu_moe: whether the experts of layers that are offloaded stay on the CPU.
+        kv_offload: whether the cache of a layer is where the layer is, not on the CPU.
 
     Raises:
         UsageError: a value is of the wrong type, or out of its range.
@@ -112,6 +112,21 @@ class LoadOptions:
             commas=True,
         ),
     )
+    threads_batch: int | None = declared(None, Option(least=1, most=512))
+    flash_attention: bool | None = declared(None, Option())
+    repack: bool = declared(True, Option())
+    load_mode: str | None = declared(None, Option(choices=tuple(LOAD_MODES)))
+    n_batch: int | None = declared(None, Option(least=1, most=1 << 16))
+    max_rows: int = declared(16, Option(least=1, most=1 << 12))
+    power: str = declared(
+        "balanced",
+        Option(
+            "What gives way on battery and in heat, never the text: quiet halves the threads, too.",
+            group="device",
+            key=True,
+            choices=POWERS,
+        ),
+    )
     split: str = declared(
         "layers",
         Option(
@@ -136,21 +151,6 @@ class LoadOptions:
     kv_offload: bool = declared(
         True,
         Option("Keep the KV cache of offloaded layers on their device.", group="device", key=True),
-    )
-    threads_batch: int | None = declared(None, Option(least=1, most=512))
-    flash_attention: bool | None = declared(None, Option())
-    repack: bool = declared(True, Option())
-    load_mode: str | None = declared(None, Option(choices=tuple(LOAD_MODES)))
-    n_batch: int | None = declared(None, Option(least=1, most=1 << 16))
-    max_rows: int = declared(16, Option(least=1, most=1 << 12))
-    power: str = declared(
-        "balanced",
-        Option(
-            "What gives way on battery and in heat, never the text: quiet halves the threads, too.",
-            group="device",
-            key=True,
-            choices=POWERS,
-        ),
     )
 
     def __post_init__(self) -> None:

@@ -129,7 +129,7 @@ def test_each_placement_has_a_key_of_its_own(file: Path, monkeypatch: pytest.Mon
     known = [cpu, near, far]
     for module in ("localspec.llama.devices", "localspec.calibration.key"):
         monkeypatch.setattr(f"{module}.devices", lambda: known)
-    options = [
+    options: list[dict[str, Any]] = [
         {"devices": ("cpu",)},
         {"devices": ("RPC0",)},
         {"devices": ("RPC1",)},
