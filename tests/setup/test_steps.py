@@ -258,10 +258,17 @@ def test_a_build_that_answers_is_used_and_one_that_cannot_be_made_is_not(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("stage", STAGES)
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize(
+    ("number", "stage"),
+    [
+        *((signal.SIGKILL, stage) for stage in STAGES),
+        (signal.SIGTERM, "compiling"),
+        (signal.SIGINT, "trying"),
+    ],
+    ids=str,
+)
 def test_whatever_ends_it_at_any_stage_a_build_that_works_is_in_use(
-    used: Path, sdist: str, prefix: Path, stage: str, number: signal.Signals
+    used: Path, sdist: str, prefix: Path, number: signal.Signals, stage: str
 ) -> None:
     command = [sys.executable, "-c", _COMMAND, str(prefix)]
     arguments = ["setup", "--for", "cpu", "--rebuild", "--yes"]
