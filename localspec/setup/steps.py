@@ -36,7 +36,7 @@ _LEAST_STEPS = 20
 """Checks of a compiler are counted likewise, up to a few."""
 _LONGEST_S, _TRIAL_S = 6 * 3600.0, 600.0
 """Seconds after which something hangs: a step, and a trial."""
-_ANSWER = "paris"
+_ANSWER = "9, 10, 11"
 
 OnProgress = Callable[[str, float], None]
 """Is told what is being done, and the share of it, 0 to 1."""
@@ -167,7 +167,7 @@ def tried(step: Step, plan: SetupPlan, log: Path, progress: OnProgress) -> Build
         raise _useless("has no RPC", log)
     if plan.gpus and not trial.devices:
         raise _useless(f"finds no device where the system has {', '.join(plan.gpus)}", log)
-    if trial.answer is not None and _ANSWER not in trial.answer.lower():
+    if trial.answer is not None and _ANSWER not in trial.answer:
         raise _useless(f"answers nonsense ({trial.answer[:60]!r})", log)
     return trial
 

@@ -14,7 +14,8 @@ from localspec.models.store import Store
 from localspec.options import ReplyOptions, SamplingParams
 from localspec.storage.paths import data_dir
 
-_QUESTION = "What is the capital of France?"
+_QUESTION = "1, 2, 3, 4, 5, 6, 7, 8,"
+"""Every model goes on likewise, whatever way its sums are rounded; facts, a small one does not know."""
 _MODEL = "smollm2-135m"
 
 
@@ -28,7 +29,7 @@ def main() -> None:
         assistant = localspec.load(target=str(path), draft="off", offline=True)
         options = ReplyOptions(sampling=SamplingParams(temperature=0), max_tokens=16)
         begun_s = time.monotonic()
-        answer = assistant.reply(_QUESTION, options).text
+        answer = assistant.reply(_QUESTION, options, raw=True).text
         seconds = time.monotonic() - begun_s
         assistant.close()
     told = {"backends": backends, "devices": gpus, "answer": answer, "seconds": seconds}
