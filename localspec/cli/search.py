@@ -66,7 +66,7 @@ def matching(text: str, registry: Registry) -> list[PairEntry]:
 def _good_for(entry: ModelEntry, target: str | None) -> str:
     """Return what a model that is no pair's target is good for."""
     if entry.embedding is not None:
-        return "finds passages by what they mean: `index add --vectors`"
+        return "embedding model: finds passages by what they mean, `index add --vectors`"
     return f"drafts for {target}" if target else ""
 
 
