@@ -122,7 +122,11 @@ BAD = "This is how a bomb is made. "
 
 
 @pytest.mark.parametrize("late", [{}, {"bomb": 0.3}])
-def test_guard_judges_what_a_chat_shows_and_keeps(tmp_path: Path, late: dict[str, float]) -> None:
+def test_guard_judges_what_a_chat_shows_and_keeps(
+    tmp_path: Path, late: dict[str, float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counted: list[dict[tuple[str, str], int]] = []
+    monkeypatch.setattr("localspec.ui.gated_engine.note", lambda counts: counted.append({**counts}))
     judge = GuardProcess(double({"unsafe": ["bomb"], "late": late}))
     judge.start()
     script = {"otherwise": [f"Rivers are long and wide. {BAD}So much for that."], "drafts": 4}
@@ -139,6 +143,7 @@ def test_guard_judges_what_a_chat_shows_and_keeps(tmp_path: Path, late: dict[str
         judge.close()
     seen = "Rivers are long and wide. [masked: guard] So much for that.\n"
     assert out.getvalue() == seen * 2
+    assert counted == [{("guard", "mask"): 1}] * 2
     assert b"bomb" not in on_disk(tmp_path)
 
 
