@@ -7,6 +7,7 @@ import platform
 import re
 import shutil
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -20,6 +21,7 @@ from lab.benchmarks.calibration import costs_by_depth, filled
 from lab.benchmarks.workbench import add_settings, forget, machine, opened, with_settings
 from localspec.chat.events import RoundDone
 from localspec.decoding.cancel import Cancelled
+from localspec.errors import LocalspecError
 from localspec.launch.fit import plan_fit
 from localspec.launch.load import Runtime
 from localspec.llama.backend import log_lines
@@ -27,12 +29,14 @@ from localspec.llama.context import LlamaContext
 from localspec.llama.devices import devices
 from localspec.llama.model import LlamaModel
 from localspec.llama.native import native
+from localspec.llama.rpc import use_workers
 from localspec.llama.safe_widths import safe_widths
 from localspec.models.gguf import read_header
 from localspec.options import LaunchOptions, LoadOptions, ReplyOptions, SamplingParams
 
 WIDTHS = (*range(1, 17), 32)
 _IDLE_S = 3.0
+_SWEEPS = 3
 _BUFFER = re.compile(r"(\S+) (model|KV|RS|compute) buffer size += +([\d.]+) MiB")
 _WORD = "The ferry left at 7:45, twelve minutes late, with 63 people on board. "
 
@@ -61,19 +65,34 @@ def devices_and_versions(asked: argparse.Namespace) -> Mapping[str, Any]:
 
 
 def cost_of_a_pass(asked: argparse.Namespace) -> Mapping[str, Any]:
-    """Return milliseconds of passes by depth and width, and of a first pass after the device idled."""
+    """Return milliseconds of passes by depth and width, the fastest of three, and of a first pass after the device idled.
+
+    Ctrl-C ends it with the sweeps that it has.
+    """
+    found: dict[int, dict[int, float]] = {}
+    rested: list[float] = []
     with closing(loaded(asked)) as model:
-        contexts = filled(model, asked.depths, WIDTHS)
-        found = costs_by_depth(contexts, widths=WIDTHS)
-        shallow = contexts[asked.depths[0]]
-        after_idling = _after_idling(shallow, asked.depths[0])
+        contexts = filled(model, asked.depths, asked.widths)
+        try:
+            for _ in range(_SWEEPS):
+                sweep = costs_by_depth(contexts, 1, asked.widths)
+                found = {depth: _least(found.get(depth), its) for depth, its in sweep.items()}
+            rested = _after_idling(contexts[asked.depths[0]], asked.depths[0])
+        except KeyboardInterrupt:
+            if not found:
+                raise
     return {
         "by_depth": {
             str(depth): {str(width): _ms(seconds) for width, seconds in by_width.items()}
             for depth, by_width in found.items()
         },
-        "after_idling": [_ms(each) for each in after_idling],
+        "after_idling": [_ms(each) for each in rested],
     }
+
+
+def _least(some: Mapping[int, float] | None, others: Mapping[int, float]) -> dict[int, float]:
+    """Return the lesser of two costs by width; `others` where there are no first ones."""
+    return {width: min(cost, (some or others)[width]) for width, cost in others.items()}
 
 
 def _after_idling(context: LlamaContext, depth: int) -> list[float]:
@@ -239,12 +258,14 @@ def main() -> None:
     parser.add_argument("what", choices=MEASURES)
     parser.add_argument("file", type=Path, nargs="?")
     parser.add_argument("--depths", type=_numbers, default=[64])
+    parser.add_argument("--widths", type=_numbers, default=WIDTHS)
     parser.add_argument("--lengths", type=_numbers, default=[100])
     parser.add_argument("--times", type=int, default=10)
     add_settings(parser)
     asked = parser.parse_args()
     asked.request = with_settings(LaunchOptions(load=LoadOptions(n_ctx=4096)), asked.set)
     asked.load = asked.request.load
+    use_workers(asked.request.workers)
     print(json.dumps(MEASURES[asked.what](asked)))
 
 
@@ -253,4 +274,9 @@ def _numbers(text: str) -> list[int]:
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except KeyboardInterrupt:
+        sys.exit("interrupted before there was anything to tell")
+    except LocalspecError as error:
+        sys.exit(str(error))

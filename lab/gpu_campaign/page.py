@@ -79,7 +79,8 @@ def _costs(found: Found) -> Iterator[str]:
         ],
     )
     idle = ", ".join(f"{each:.1f}" for each in found[0]["after_idling"])
-    yield f"\nOne token after three seconds of rest: {idle} ms."
+    if idle:
+        yield f"\nOne token after three seconds of rest: {idle} ms."
 
 
 def _speed(found: Found) -> Iterator[str]:

@@ -47,11 +47,14 @@ def run(stage: Stage, limit_s: float, environment: Mapping[str, str]) -> Outcome
     if process.returncode < 0 and in_time:
         complaint += f"\nended by {signal.Signals(-process.returncode).name}"
         status = FAILED
-    last = (
-        "" if status == DONE else printable(complaint.strip() or said.strip())[-_COMPLAINT_CHARS:]
-    )
+    last = "" if status == DONE else _last_line(complaint) or _last_line(said)
     seconds = round(time.monotonic() - start, 1)
     return Outcome(stage.kind, stage.subject, status, seconds, found, last)
+
+
+def _last_line(said: str) -> str:
+    lines = said.strip().splitlines()
+    return printable(lines[-1])[:_COMPLAINT_CHARS] if lines else ""
 
 
 def documents(said: str) -> Sequence[Mapping[str, Any]]:

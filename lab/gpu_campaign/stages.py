@@ -73,8 +73,9 @@ def stages(
 
     yield Stage("devices", "machine", 15, (sys.executable, *_OWN, "devices", *own))
     depths = "64,256" if brief else "64,1000,3000"
+    widths = ("--widths", "1,2,4,8") if brief else ()
     for subject in subjects:
-        yield measured("cost of a pass", subject, 50, "--depths", depths)
+        yield measured("cost of a pass", subject, 50, "--depths", depths, *widths)
         yield _speed(subject, tools, settings, brief=brief)
         if subject in {plain, heaviest}:
             yield measured("memory", subject, 20)
@@ -146,6 +147,7 @@ def _llama_bench(program: Path, subject: Subject, settings: Sequence[str], *, br
         *("-p", "1,4,32" if brief else "1,2,4,8,16,32,512"),
         *("-ngl", "99" if layers == "auto" else layers),
         *(("-t", known["threads"]) if "threads" in known else ()),
+        *(("-rpc", known["workers"]) if "workers" in known else ()),
     )
     return Stage("llama-bench", subject.name, 35, command)
 

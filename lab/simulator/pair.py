@@ -48,6 +48,7 @@ class VirtualModel:
     cells: list[int] = field(default_factory=list)
     truncate_s: float = 0.0
     in_chunks: int = 0
+    fresh: int = 1 << 20
 
     @property
     def n_cached(self) -> int:
@@ -62,6 +63,10 @@ class VirtualModel:
         return len(self.machine.world.text)
 
     def common_prefix(self, tokens: Sequence[int]) -> int:
+        """Return what need not be evaluated; heads begin with their latest tokens, see `LlamaHeads`."""
+        return max(self._common_prefix(tokens), len(tokens) - self.fresh)
+
+    def _common_prefix(self, tokens: Sequence[int]) -> int:
         n = min(len(self.cells), len(tokens))
         known, asked = self.cells[:n], list(tokens[:n])
         if known == asked:

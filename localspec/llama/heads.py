@@ -93,6 +93,7 @@ class LlamaHeads:
 
     Attributes:
         model: where their weights are.
+        fresh: tokens of a text that they begin with, where they would have to evaluate more; see `Window`.
 
     Raises:
         ModelLoadError: llama.cpp cannot make their context, or has no such interface.
@@ -100,6 +101,7 @@ class LlamaHeads:
 
     truncate_s = 0.0
     in_chunks = 0
+    fresh = 2 * _KEPT
 
     def __init__(
         self,
@@ -163,10 +165,11 @@ class LlamaHeads:
         if self._by_target <= by_target:
             same = min(same, self._by_target)  # what they drafted, the target has computed since
         last = self._last is not None and same == len(self._tokens)
-        if same > self._begin and (last or self._rows.begin < same):
+        anew = len(tokens) - self.fresh
+        if same > self._begin and same >= anew and (last or self._rows.begin < same):
             return same
         first = self._rows.begin + bool(self._is_eagle3 or self._rows.begin)
-        return min(first, len(tokens))
+        return min(max(first, anew), len(tokens))
 
     def prefill(self, tokens: Sequence[int]) -> int:
         """Evaluate `tokens` ahead; see `LanguageModel`."""

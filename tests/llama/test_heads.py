@@ -126,6 +126,27 @@ def test_what_they_propose_depends_on_the_text_alone(bench: Bench) -> None:
         check_after_any_drafts(bench, seed, close=0.15)
 
 
+def test_of_a_long_text_they_begin_with_as_many_tokens_as_they_are_told(bench: Bench) -> None:
+    target, heads = bench.made()
+    heads.fresh = 16
+    text = text_of(Random(3), 90)
+    target.prefill(text[:-1])
+    assert len(text) - heads.common_prefix(text) == 16
+    assert not np.isnan(heads.logits(text, rows=4)).any()
+    text.append(7)
+    target.logits(text, rows=1)
+    assert len(text) - heads.common_prefix(text) <= 2, "they go on from there"
+    assert not np.isnan(heads.logits(text, rows=1)).any()
+    text += text_of(Random(4), 40)
+    target.prefill(text[:-1])
+    assert len(text) - heads.common_prefix(text) == 16, (
+        "and begin anew where they would lag further"
+    )
+    assert not np.isnan(heads.logits(text, rows=1)).any()
+    heads.close()
+    target.close()
+
+
 @pytest.mark.parametrize(
     ("kind", "function", "right", "wrong"),
     [

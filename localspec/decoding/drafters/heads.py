@@ -13,7 +13,13 @@ from localspec.decoding.model import LanguageModel
 
 
 class HeadsOfTarget(LanguageModel, Protocol):
-    """Heads of a target, as a model of one sequence."""
+    """Heads of a target, as a model of one sequence.
+
+    Attributes:
+        fresh: tokens of a text that they begin with, where they would have to evaluate more.
+    """
+
+    fresh: int
 
     def knows(self, tokens: Sequence[int]) -> bool:
         """Return whether the target has computed what they need to draft after `tokens`."""
@@ -61,5 +67,7 @@ def make(material: Material) -> HeadsDrafter:
     assert material.draft_model is not None, "it needs heads"  # noqa: S101
     heads = cast(HeadsOfTarget, material.draft_model)
     costs = None if material.fixed else material.draft_costs
+    if costs is not None and material.fresh is not None:
+        heads.fresh = material.fresh
     assert material.spelling is not None, "which have ids"  # noqa: S101
     return HeadsDrafter(heads, material.spelling, material.eog, costs)
