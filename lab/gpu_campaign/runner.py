@@ -47,7 +47,7 @@ def run(stage: Stage, limit_s: float, environment: Mapping[str, str]) -> Outcome
     if process.returncode < 0 and in_time:
         complaint += f"\nended by {signal.Signals(-process.returncode).name}"
         status = FAILED
-    last = "" if status == DONE else _last_line(complaint) or _last_line(said)
+    last = "" if status == DONE else _last_line(complaint) or _last_line("" if found else said)
     seconds = round(time.monotonic() - start, 1)
     return Outcome(stage.kind, stage.subject, status, seconds, found, last)
 

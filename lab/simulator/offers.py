@@ -10,8 +10,8 @@ import numpy as np
 
 from lab.simulator.world import World
 
-_PIECE, _TURNS_OFF = 8, 24
-"""Tokens of a misleading piece that are the text's own; tokens after which it says something else."""
+_PIECE, _GOES_ON = 4, 24
+"""Tokens of a misleading piece that are the text's own, as many as the store looks for, and how many others follow."""
 
 
 def version(world: World) -> None:
@@ -23,12 +23,12 @@ def version(world: World) -> None:
 
 
 def misleading(world: World) -> None:
-    """Keep texts that begin as stretches of what will be said, and go on differently."""
+    """Keep texts that begin with all that the store looks for of what will be said, and go on differently at once."""
     rng, text = np.random.default_rng((world.seed, 6)), _replies(world)
     starts = range(0, len(text) - _PIECE, _PIECE)
     pieces = [text[start : start + _PIECE] for start in starts]
     world.said_before = tuple(
-        [*piece, *rng.integers(0, max(text) + 1, _TURNS_OFF).tolist()] for piece in pieces
+        [*piece, *rng.integers(0, max(text) + 1, _GOES_ON).tolist()] for piece in pieces
     )
 
 
