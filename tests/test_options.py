@@ -115,6 +115,10 @@ def arrived(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., di
     monkeypatch.setattr(run, "read_prompt", str)
     monkeypatch.setattr(run_here, "make_plan", lambda launch, _: launch)
     monkeypatch.setattr(run_here, "load", _loaded)
+    # With workers, `run` has an engine of its own.
+    monkeypatch.setattr(
+        run, "_by_own_engine", lambda launch, asked, *_: _arrive(launch, asked().options)
+    )
     monkeypatch.setattr(chat_fronts, "Session", _session)
     monkeypatch.setattr(batch, "BatchRun", _batch)
     monkeypatch.setattr(
