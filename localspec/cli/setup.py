@@ -59,10 +59,11 @@ def setup(
         return 0
     require_ready(plan)
     if not plan.to_own:
-        how = plan.minutes(default_threads()) if wheels is None else "a download"
         options = " ".join(plan.options) or "no options"
+        how = f"is compiled with {options}: {plan.minutes(default_threads())}"
         click.echo(
-            f"llama-cpp-python {used.version} ({options}): {how}; the build in use stays until the new one works"
+            f"llama-cpp-python {used.version} {how if wheels is None else 'is fetched as a wheel'}; "
+            "the build in use stays until the new one works"
         )
         _confirm(yes=yes)
     return _do(plan, used.version)
