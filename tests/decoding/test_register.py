@@ -29,7 +29,7 @@ from localspec.decoding.policy.adaptive import AdaptivePolicy
 from localspec.decoding.policy.policy import Policy, plain_policy
 from localspec.decoding.round import Draft, Round
 from localspec.decoding.scheduler import Scheduler
-from localspec.decoding.stats import AcceptanceStats
+from localspec.decoding.stats import AcceptanceStats, window_length
 from localspec.launch.drafting import Drafting
 from localspec.options import SamplingParams
 from tests.decoding.worlds import SaidTwice
@@ -130,12 +130,21 @@ def test_a_drafter_is_used_by_its_entry_alone(series: DrafterEntry, mode: str) -
         assert len(reply.rounds) < 15
 
 
+class Heads(CachedModel):
+    """What stands for heads of the target."""
+
+    fresh = 1024
+
+
 def test_the_adaptive_policy_weighs_all_that_there_are_in_their_order(series: DrafterEntry) -> None:
     model = ToySequences([CachedModel(counting(), N_CTX)])
     ids = partial(SharedIds, 60)
     with_model = Drafting(1, model, ids, (), CHEAP, longest=31).policy("auto")
     without = Drafting(1, None, None, (), CHEAP, longest=31).policy("auto")
-    heads = Drafting(1, model, ids, (), CHEAP, longest=31, has_heads=True).policy("auto")
+    of_target = Heads(counting(), N_CTX)
+    own = ToySequences([of_target])
+    heads = Drafting(1, own, ids, (), CHEAP, longest=31, has_heads=True).policy("auto")
+    assert of_target.fresh == window_length(CHEAP.target, CHEAP.draft_model or CHEAP.target, N_CTX)
     others = [
         name for name, entry in DRAFTERS.items() if not (entry.needs_store or entry.needs_heads)
     ]
