@@ -117,6 +117,9 @@ def placed_on(options: LoadOptions) -> list[Device]:
         raise UsageError(
             f"--split tensor shares layers out among two devices or more, and has {names}: use --split layers"
         )
+    if options.split == "tensor" and any(device.backend == _REMOTE for device in found):
+        # With llama-cpp-python 0.3.36 it loads, and every logit is NaN.
+        raise UsageError(f"--split tensor does not work over RPC ({names}): use --split layers")
     if options.shares and len(options.shares) != len(found):
         raise UsageError(
             f"--tensor-split {options.tensor_split} is for {len(options.shares)} devices, "

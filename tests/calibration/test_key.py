@@ -137,7 +137,7 @@ def test_each_placement_has_a_key_of_its_own(file: Path, monkeypatch: pytest.Mon
         {"devices": ("RPC0",), "kv_offload": False},
         {"devices": ("RPC0", "RPC1")},
         {"devices": ("RPC0", "RPC1"), "tensor_split": "3,1"},
-        {"devices": ("RPC0", "RPC1"), "split": "tensor"},
+        {"devices": ("RPC0", "RPC1"), "split": "none"},
     ]
     digests = [digest(file, **each) for each in options]
     assert len(set(digests)) == len(options)

@@ -55,6 +55,7 @@ def test_devices_that_are_named_are_taken_in_their_order_once(
         ({"devices": ("CUDA7",)}, "choose one of CPU, CUDA0, RPC0"),
         ({"devices": ("CUDA0",), "split": "tensor"}, "two devices or more, and has CUDA0"),
         ({"devices": ("cpu",), "split": "tensor"}, "has none"),
+        ({"split": "tensor"}, r"does not work over RPC \(RPC0, CUDA0\): use --split layers"),
         ({"tensor_split": "1,2,3"}, r"for 3 devices, and those used are 2 \(RPC0, CUDA0\)"),
     ],
 )

@@ -7,6 +7,7 @@ import pytest
 
 from localspec.decoding.cancel import CancelFlag, Cancelled
 from localspec.errors import ModelLoadError, UsageError
+from localspec.llama import model as model_module
 from localspec.llama.backend import log_lines
 from localspec.llama.context import LlamaContext
 from localspec.llama.devices import devices, placed_on
@@ -86,6 +87,17 @@ def test_the_cpu_is_a_device() -> None:
 def test_an_unknown_device_is_refused_with_the_known_ones() -> None:
     with pytest.raises(UsageError, match="CPU"):
         placed_on(LoadOptions(devices=("CUDA99",)))
+
+
+def test_a_model_that_cannot_be_split_by_tensors_is_refused_with_what_can(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    said = "error loading model: LLAMA_SPLIT_MODE_TENSOR not implemented for architecture 'mamba'"
+    monkeypatch.setattr(model_module, "last_complaint", lambda: said)
+    line = model_module._why_not_loaded(Path("a.gguf"))
+    assert line == (
+        "llama.cpp cannot split a 'mamba' model such as a.gguf by tensors: use --split layers"
+    )
 
 
 @pytest.mark.parametrize(

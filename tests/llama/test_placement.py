@@ -7,7 +7,6 @@ import pytest
 
 from lab.benchmarks.placement import WANTED, gap_jobs, memory_jobs, placements, text_jobs
 from lab.benchmarks.remote import rpc_library, tried, workers
-from tests.llama.tiny_mamba import write as write_mamba
 
 pytestmark = [
     pytest.mark.weights,
@@ -82,7 +81,6 @@ def test_a_device_that_was_registered_since_is_one_like_any_other(
 def test_what_cannot_be_is_refused_on_one_line_that_says_what_can(
     servers: list[str], smollm2_path: Path, tmp_path: Path
 ) -> None:
-    mamba = write_mamba(tmp_path / "mamba.gguf")
     both = ["RPC0", "RPC1"]
     jobs = [
         {"do": "refusal", "path": str(path), "options": options}
@@ -90,7 +88,7 @@ def test_what_cannot_be_is_refused_on_one_line_that_says_what_can(
             (smollm2_path, {"devices": ["RPC7"]}),
             (smollm2_path, {"devices": both, "tensor_split": "1,2,3"}),
             (smollm2_path, {"devices": ["RPC0"], "split": "tensor"}),
-            (mamba, {"devices": both, "split": "tensor"}),
+            (smollm2_path, {"devices": both, "split": "tensor"}),
         )
     ]
     found = tried(servers, jobs, tmp_path)
@@ -100,7 +98,7 @@ def test_what_cannot_be_is_refused_on_one_line_that_says_what_can(
             "choose one of CPU, RPC0, RPC1",
             "is for 3 devices, and those used are 2 (RPC0, RPC1)",
             "two devices or more, and has RPC0: use --split layers",
-            "cannot split a 'mamba' model",
+            "does not work over RPC (RPC0, RPC1): use --split layers",
         ),
         strict=True,
     ):
