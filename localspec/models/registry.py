@@ -63,7 +63,12 @@ class Registry:
 
     def like(self, text: str) -> list[str]:
         """Return the names of pairs and models that a text may mean, the smallest of a family first."""
-        return like(text, {**self.pairs, **self.models, **self.aliases})
+        return like(text, {**self._answering(), **self.aliases})
+
+    def _answering(self) -> dict[str, ModelEntry | PairEntry]:
+        """Return the pairs, and the models that write, by name."""
+        models = {name: each for name, each in self.models.items() if each.embedding is None}
+        return {**self.pairs, **models}
 
     def find(self, name: str) -> ModelEntry | None:
         """Return the model that a name means, with or without a quantisation, in any spelling; else None.
@@ -100,7 +105,7 @@ class Registry:
     def require(self, name: str) -> None:
         """Raise ModelUnavailable, with the names that there are, unless a pair or model has this one."""
         if not self.knows(name):
-            raise ModelUnavailable(_unknown("pair or model", name, {**self.pairs, **self.models}))
+            raise ModelUnavailable(_unknown("pair or model", name, self._answering()))
 
     def pair(self, name: str) -> PairEntry:
         """Return a pair, or raise ModelUnavailable with the names that there are."""
