@@ -72,6 +72,8 @@ def main() -> None:
         addresses = tuple(stack.enter_context(worker()) for _ in range(flags.workers))
         here = opened(replace(request, load=LoadOptions(devices=("CPU",))))
         there = opened(replace(request, workers=addresses))
+        for each in (here, there):  # before the workers go
+            stack.callback(each.assistant.close)
         print(f"{machine()}; {flags.model} on {len(addresses)} workers; exact: {exact}")
         forks, long = 0, 0
         for number, (system, asked) in enumerate(questions(flags.prompts)):
@@ -91,7 +93,7 @@ def main() -> None:
                 f"{asked.workload} {number}, prompt of {len(prompt)}: forks at {at}: {told}",
                 flush=True,
             )
-        print(f"{flags.prompts} texts, {long} of prompts above 128 tokens: {forks} fork")
+        print(f"{flags.prompts} texts, {long} of prompts above 128 tokens: {forks} forked")
 
 
 if __name__ == "__main__":
