@@ -82,9 +82,10 @@ def listening(serve: Serve) -> Iterator[str]:
         yield f"127.0.0.1:{listener.getsockname()[1]}"
 
 
-def refused(address: str) -> str:
+def refused(address: str, patience_s: float = 60) -> str:
+    """Return why; patience is short only with those who never answer, since a busy machine is slow."""
     with pytest.raises(UsageError) as caught:
-        require_worker(address, _SHORT_S)
+        require_worker(address, patience_s)
     told = str(caught.value)
     assert told.startswith(f"worker {address} ")
     assert "\n" not in told
@@ -123,7 +124,7 @@ def test_garbage_is_told_from_a_worker(answer: bytes) -> None:
 @pytest.mark.parametrize("serve", [reads, drips, sleeps])
 def test_who_never_answers_is_not_waited_for(serve: Serve) -> None:
     with listening(serve) as address:
-        assert f"does not answer within {_SHORT_S:g} s" in refused(address)
+        assert f"does not answer within {_SHORT_S:g} s" in refused(address, _SHORT_S)
 
 
 def test_who_hangs_up_is_told_apart() -> None:
@@ -145,8 +146,8 @@ def test_a_worker_without_devices_is_refused() -> None:
 
 def test_whoever_hangs_up_or_is_away_is_gone_and_whoever_computes_is_not() -> None:
     with listening(hangs_up) as address:
-        assert is_gone(address, _SHORT_S)
-    assert is_gone(address, _SHORT_S)
+        assert is_gone(address, 60)
+    assert is_gone(address, 60)
     with listening(reads) as address:
         assert not is_gone(address, _SHORT_S)
 
