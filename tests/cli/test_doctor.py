@@ -24,6 +24,7 @@ def test_a_bare_machine_has_nothing_to_mend_and_no_secret_is_told(
         "settings",
         "network",
         "store",
+        "placement",
     ]
     assert "HF_TOKEN           set" in done.out
     assert "? hub 127.0.0.1      cannot be reached" in done.out
