@@ -7,7 +7,7 @@ from typing import Any
 
 from localspec.config.resolve import resolve
 from localspec.diagnosis.fact import Fact
-from localspec.errors import ModelUnavailable
+from localspec.errors import ModelUnavailable, UsageError
 from localspec.launch.fit import forecast
 from localspec.launch.names import named_models
 from localspec.models.gguf import GgufHeader, read_model
@@ -23,7 +23,10 @@ def placement(root: Path) -> Iterator[Fact]:
     Args:
         root: the data directory.
     """
-    values = {name: each.value for name, each in resolve({}).items()}
+    try:
+        values = {name: each.value for name, each in resolve({}).items()}
+    except UsageError:  # of which the section of settings tells
+        return
     yield from planned(values, root, load_registry())
 
 
