@@ -55,9 +55,10 @@ def _files(kind: str, prefix: str, suffix: str) -> dict[str, Path]:
 
 
 def _source_distribution(version: str, folder: Path) -> Path:
-    requirement = f"llama-cpp-python=={version}"
-    pip = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--no-binary=:all:"]
-    subprocess.run([*pip, "--dest", folder, requirement], check=True)
+    name = "llama-cpp-python"
+    # Of this package alone: `:all:` would have pip compile the CMake that it asks for what the archive depends on.
+    pip = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", f"--no-binary={name}"]
+    subprocess.run([*pip, "--dest", folder, f"{name}=={version}"], check=True)
     return next(folder.glob("*.tar.gz"))
 
 
