@@ -15,7 +15,7 @@ _F32, _Q4_K, _Q6_K = 0, 12, 14
 _KINDS = (_Q4_K, _Q4_K, _Q6_K)  # about what a file in Q4_K_M has of each
 _SIDE = 2048
 _ALL_BYTES = 160 << 20  # more than caches hold
-_SPARE_BYTES = 8 << 20  # for the graph and what it works with
+_SPARE_BYTES = 64 << 20  # for the graph and what it works with; what is not used takes no memory
 _BUDGET_S = 0.2
 _FILL = 0x11  # as 16 bits of a float a scale of 0.0006, which is nothing special
 
@@ -63,6 +63,7 @@ class _Functions:
         self.row_size = library_function("ggml_row_size", size, number, ctypes.c_int64)
         self.init = library_function("ggml_init", pointer, _Room)
         self.free = library_function("ggml_free", None, pointer)
+        self.used = library_function("ggml_used_mem", size, pointer)
         self.tensor = library_function(
             "ggml_new_tensor_2d", pointer, pointer, number, ctypes.c_int64, ctypes.c_int64
         )
@@ -89,11 +90,15 @@ def _speed(ggml: Any, most_bytes: int, end: float) -> float:
             weights = ggml.tensor(context, kind, _SIDE, _SIDE)
             ctypes.memset(ggml.data(weights), _FILL, sizes[kind])
             ggml.expand(graph, ggml.multiply(context, weights, vector))
-        best = 0.0
-        while best == 0 or time.perf_counter() < end:
+        best, work, left = 0.0, 0, 1
+        # Every call takes what it works with out of the context; where that has no more, llama.cpp ends the process.
+        while best == 0 or (left > 2 * work and time.perf_counter() < end):
+            before = ggml.used(context)
             began = time.thread_time()
             ggml.compute(context, graph, 1)
             best = max(best, weights_bytes / (time.thread_time() - began))
+            used = ggml.used(context)
+            work, left = used - before, weights_bytes + _SPARE_BYTES - used
         return best
     finally:
         ggml.free(context)

@@ -19,6 +19,11 @@ def test_it_is_the_time_of_so_many_weights(monkeypatch: pytest.MonkeyPatch) -> N
     assert speed == 2 * 2048 * (2048 // 256) * (144 + 144 + 210)
 
 
+def test_a_fast_machine_does_not_run_out_of_room() -> None:
+    # Every multiplication takes some: a process that had no more of it was gone.
+    assert multiplied_per_second(1, budget_s=3, all_bytes=1)
+
+
 def test_a_build_without_the_functions_tells_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     def none(name: str, *_types: object) -> object:
         raise AttributeError(name)
