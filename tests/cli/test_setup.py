@@ -60,6 +60,6 @@ def test_nobody_is_asked_where_nobody_can_answer() -> None:
     assert "the build in use stays until the new one works" in done.out
 
 
+@pytest.mark.usefixtures("bare")
 def test_a_build_that_is_there_is_left_alone() -> None:
-    done = localspec("setup", "--for", "cpu")
-    assert (done.code, done.out) == (0, "the CPU is built in: nothing is to be done\n")
+    assert said("--for", "cpu") == (0, "the CPU is built in: nothing is to be done\n")
