@@ -121,7 +121,8 @@ class LoadOptions:
     power: str = declared(
         "balanced",
         Option(
-            "What gives way on battery and in heat, never the text: quiet halves the threads, too.",
+            "What gives way on battery and in heat: quiet halves the threads, too, and "
+            "without --exact the layers on GPUs.",
             group="device",
             key=True,
             choices=POWERS,

@@ -1,4 +1,4 @@
-"""Throttle: what gives way on battery and in heat, as `power` says. It may cost speed, and never a bit of the text.
+"""Throttle: what gives way on battery and in heat, as `power` says. It costs speed, and under `--exact` never a bit of the text.
 
 Other programs' load is not looked at here: passes have no more threads than fit beside it, whatever `power` is
 (`llama/spare_cores.py`), and drafts are weighed by what passes cost meanwhile.
