@@ -76,6 +76,13 @@ def test_guard_that_says_nonsense_has_no_verdict() -> None:
         assert verdict(process, "a river") == "safe"
 
 
+@pytest.mark.parametrize("share", [float("nan"), float("inf"), -1.0, 1.5])
+def test_share_that_is_none_is_no_verdict(share: float) -> None:
+    with guard(shares={"odd": share}) as process:
+        assert verdict(process, "odd") == "none"
+        assert verdict(process, "a river") == "safe"
+
+
 def test_what_was_asked_before_it_died_has_no_verdict() -> None:
     with guard(deadly=["deadly"]) as process:
         asked = [process.ask("", "", each, SLOW_S) for each in ("deadly", "a river")]

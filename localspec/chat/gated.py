@@ -141,11 +141,15 @@ class GatedReply:
         return self._guarded(told)
 
     def end(self, reply: Reply) -> list[Event]:
-        """End the reply; return what may be seen by now of what was held back. Whoever has stopped it waits for no verdict."""
+        """End the reply; return what may be seen by now of what was held back. Whoever has stopped it waits for no verdict.
+
+        Where a rule has stopped it, what stands before is judged as ever.
+        """
         told = self._guarded(self.flush(cut=reply.stop_reason not in _WHOLE))
         if self._guard is not None:
             told += self._guard.end()
-        if self._guard is not None and reply.stop_reason is StopReason.CANCELLED:
+        cancelled = reply.stop_reason is StopReason.CANCELLED and not self.stopped
+        if self._guard is not None and cancelled:
             self._guard.drop()
         return told
 

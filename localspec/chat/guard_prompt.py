@@ -123,7 +123,7 @@ def unsafe_share(row: Logits, told: Mapping[int, bool]) -> float | None:
     whole = float(np.exp(values - top).sum())
     shares = {token: math.exp(float(values[token]) - top) / whole for token in told}
     known = sum(shares.values())
-    if known < _LEAST_SHARE:
+    if not known >= _LEAST_SHARE:  # of logits that are no numbers nothing is known
         return None
     return sum(share for token, share in shares.items() if told[token]) / known
 

@@ -100,6 +100,8 @@ class GuardedEvents:
     def drop(self) -> None:
         """Leave out what still waits for a verdict."""
         self.dropped = self.dropped or self.pending
+        for held in self._waiting:
+            self._hide(held)
         self._waiting.clear()
 
     def released(self) -> list[Event]:
@@ -175,6 +177,9 @@ class GuardedEvents:
         return "note" if fails_open else self._rules.action
 
     def _masked(self, held: _Held, rule: str) -> Text:
-        self.hidden_calls |= {each.id for each in held.events if isinstance(each, CallBegun)}
+        self._hide(held)
         space = held.text[len(held.text.rstrip()) :]
         return Text(mask_of(rule) + space, held.thinking)
+
+    def _hide(self, held: _Held) -> None:
+        self.hidden_calls |= {each.id for each in held.events if isinstance(each, CallBegun)}

@@ -188,7 +188,7 @@ def _write(child: "subprocess.Popen[bytes]", outbox: "SimpleQueue[bytes | None]"
 
 
 def _verdict(share: float | None) -> Verdict:
-    if share is None:
+    if share is None or not 0 <= share <= 1:
         return "none"
     return "unsafe" if share >= _UNSAFE else "safe"
 

@@ -222,7 +222,7 @@ async def _show_summary(front: Front, why: str = "") -> None:
 async def when_nearly_full(front: Front) -> None:
     """Offer a summary, once when the context gets nearly full, or have it made, as the user has set."""
     by_itself = front.preferences.compact == "auto"
-    if by_itself and front.session.talk.is_behind_summary:  # another would gain nothing
+    if by_itself and front.session.talk.has_tried_summary:  # another would gain nothing
         return
     advice = front.session.advice()
     if not advice or front.preferences.compact == "off":
@@ -235,8 +235,11 @@ async def when_nearly_full(front: Front) -> None:
 
 
 async def when_full(front: Front) -> bool:
-    """Have a summary made for a question that found no room, where the user has set so; return whether it is."""
-    if front.preferences.compact != "auto" or front.session.talk.is_behind_summary:
+    """Have a summary made for a question that found no room, where the user has set so; return whether it is.
+
+    Once: a summary that finds no room itself, or comes to nothing, would find none the next time.
+    """
+    if front.preferences.compact != "auto" or front.session.talk.has_tried_summary:
         return False
     try:
         front.session.asking.compact()

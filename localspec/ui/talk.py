@@ -141,10 +141,16 @@ class Talk:
         return bool(self.messages) and summary_at(self.messages) == len(self.messages) - 1
 
     @property
-    def is_behind_summary(self) -> bool:
-        """Whether nothing but a question, if that, follows the last summary."""
-        at = summary_at(self.messages)
-        return at is not None and at >= len(self.messages) - 2
+    def has_tried_summary(self) -> bool:
+        """Whether a summary was asked for here already, whatever came of it: nothing but a question has followed."""
+        if any(is_request(each) for each in self.messages[-3:]):
+            return True
+        asked = bool(self.messages) and self.messages[-1].message.role == "user"
+        if self.conversation is None or not asked:
+            return False
+        # A request that nothing answered gives its place to the question.
+        here, stored = self.messages[-1].siblings, self.history.messages(self.conversation)
+        return any(each.id in here and is_request(each) for each in stored)
 
     def rewrite_summary(self, text: str) -> None:
         """Have the last summary say something else.

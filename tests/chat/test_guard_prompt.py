@@ -87,6 +87,14 @@ def test_model_that_wants_to_say_something_else_has_no_verdict() -> None:
     assert unsafe_share(row, {2: False, 3: True}) is None
 
 
+@pytest.mark.parametrize("wrong", [float("nan"), float("inf")])
+def test_logits_that_are_no_numbers_are_no_verdict(wrong: float) -> None:
+    row = np.zeros(8, dtype=np.float32)
+    row[5] = wrong
+    with np.errstate(invalid="ignore"):
+        assert unsafe_share(row, {2: False, 3: True}) is None
+
+
 def test_answers_get_shorter_until_they_fit() -> None:
     assert [len(each) for each in cut_answers("a" * 3000)] == [3000, 2000, 500, 0]
     assert cut_answers("") == ["", ""]

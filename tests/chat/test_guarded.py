@@ -182,6 +182,27 @@ def test_call_whose_arguments_are_unsafe_is_left_out() -> None:
     assert "bomb" not in str(told)
 
 
+def test_call_that_was_not_judged_when_the_answer_was_stopped_is_left_out() -> None:
+    call = ToolCall("c1", "send", '{"how": "a bomb"}')
+    reply = GatedReply(guarded_gate(ScriptedJudge(due=lambda _: 10**9)))
+    done = replace(REPLY, calls=(call,), stop_reason=StopReason.CANCELLED)
+    begun = (CallBegun(call.id, call.name), CallDelta(call.id, call.arguments), CallDone(call))
+    told = [e for each in (*begun, Finished(done)) for e in reply.take(each)]
+    assert whole(told).calls == ()
+    assert reply.message(Message("assistant", (call,)), done).calls == ()
+
+
+@pytest.mark.parametrize("due", [0, 9])
+def test_rule_that_stops_keeps_what_is_safe_before_it_and_its_mask(due: int) -> None:
+    rules = f"[[pattern]]\nname = 'key'\npattern = '{KEY}'\naction = 'stop'"
+    reply = GatedReply(guarded_gate(ScriptedJudge(due=lambda _: due), rules))
+    text = f"{FINE}It is {KEY}."
+    done = replace(REPLY, text=text, stop_reason=StopReason.CANCELLED)
+    told = [e for each in (Text(text), Finished(done)) for e in reply.take(each)]
+    assert words(told) == whole(told).text == f"{FINE}It is [masked: key]"
+    assert whole(told).stop_reason is StopReason.GATED
+
+
 def test_rounds_and_logprobs_tell_nothing_of_what_is_judged() -> None:
     events = seen(guarded_gate(ScriptedJudge()), FINE + BAD)
     rounds = [each for each in events if isinstance(each, RoundDone)]

@@ -2,6 +2,7 @@
 
 unsafe      words; a text with one is unsafe
 silent      words; a text with one gets no verdict
+shares      {word: how likely a text with it is unsafe}
 late        {word: seconds}: how long its verdict takes
 deadly      word; it dies of a text with it
 deaf        word; it never says anything of a text with it
@@ -45,4 +46,5 @@ for line in sys.stdin:
     if has(script.get("mad", []), text):
         print("safe!", flush=True)
     share = 0.9 if has(script.get("unsafe", []), text) else 0.1
+    share = next((told for word, told in script.get("shares", {}).items() if word in text), share)
     say(id=asked["id"], unsafe=None if has(script.get("silent", []), text) else share)

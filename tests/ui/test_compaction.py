@@ -151,13 +151,19 @@ def test_summary_is_made_in_free_words_and_in_bounds() -> None:
 
 
 def said(
-    folder: Path, *lines: str, long: bool = False, compact: Compact = "ask", quiet: bool = False
+    folder: Path,
+    *lines: str,
+    long: int = 0,
+    compact: Compact = "ask",
+    quiet: bool = False,
+    summary: str = "They spoke of rivers.",
 ) -> tuple[int, str, str]:
-    """Talk in lines, in a conversation that was long before if wanted; return the exit code, the answers and the news."""
+    """Talk in lines, in a conversation that had so many long answers before; return the exit code, the answers and the news."""
     talk = Talk(History(folder / "history"))
-    if long:
+    for _ in range(long):
         answered(talk, "the Rhine?", "It is 1233 km long, and flows north. " * 66)
-    engine = EngineClient(command(SCRIPT))
+    answers = {**SCRIPT["answers"], "Summarise our": summary}
+    engine = EngineClient(command({**SCRIPT, "answers": answers}))
     session = Session(engine, talk, LaunchOptions(pair="toy"), ReplyOptions(), folder)
     if talk.conversation is not None:
         session.resume(talk.conversation, own_models=False)
@@ -171,7 +177,7 @@ def said(
 
 def test_nearly_full_context_is_told_once_and_compacting_makes_room(tmp_path: Path) -> None:
     lines = ("short?", "shorter?", "/compact", "and the Rhone?")
-    code, out, err = said(tmp_path, *lines, long=True)
+    code, out, err = said(tmp_path, *lines, long=1)
     assert code == 0, err
     assert err.count("/compact has the model summarise") == 1
     assert out == "Well.\nWell.\nThey spoke of rivers.\n812 km.\n"
@@ -179,7 +185,7 @@ def test_nearly_full_context_is_told_once_and_compacting_makes_room(tmp_path: Pa
 
 def test_question_that_found_no_room_is_asked_again_behind_the_summary(tmp_path: Path) -> None:
     question = f"{'the Rhone ' * 60} and the Rhone?"
-    code, out, err = said(tmp_path, question, "/compact", long=True)
+    code, out, err = said(tmp_path, question, "/compact", long=1)
     assert "/compact summarises earlier turns" in err
     assert code == 0, err
     assert out == "They spoke of rivers.\n812 km.\n"
@@ -190,7 +196,7 @@ def test_nearly_full_context_is_summarised_by_itself_where_it_is_set_so(
     tmp_path: Path, quiet: bool
 ) -> None:
     lines = ("short?", "and the Rhone?", "/compact edit")
-    code, out, err = said(tmp_path, *lines, long=True, compact="auto", quiet=quiet)
+    code, out, err = said(tmp_path, *lines, long=1, compact="auto", quiet=quiet)
     assert code == 0, err
     assert out == "Well.\nThey spoke of rivers.\n812 km.\n", "the summary is shown"
     assert err.count("full, summarising: then the summary takes the place") == 1
@@ -201,21 +207,34 @@ def test_question_that_found_no_room_is_asked_again_by_itself_where_it_is_set_so
     tmp_path: Path,
 ) -> None:
     question = f"{'the Rhone ' * 60} and the Rhone?"
-    code, out, err = said(tmp_path, question, long=True, compact="auto")
+    code, out, err = said(tmp_path, question, long=1, compact="auto")
     assert code == 0, err
     assert out == "They spoke of rivers.\n812 km.\n"
     assert "the context is full, summarising" in err
 
 
 def test_question_that_no_summary_makes_room_for_is_refused_once(tmp_path: Path) -> None:
-    code, out, err = said(tmp_path, "the Rhone " * 900, long=True, compact="auto")
+    code, out, err = said(tmp_path, "the Rhone " * 900, long=1, compact="auto")
     assert code != 0
     assert out == "They spoke of rivers.\n"
     assert err.count("summarising") == 1
 
 
+@pytest.mark.parametrize(("long", "summary"), [(4, "never made"), (1, ""), (1, " \n")])
+def test_summary_that_finds_no_room_or_comes_to_nothing_is_asked_for_once(
+    tmp_path: Path, long: int, summary: str
+) -> None:
+    question = f"{'the Rhone ' * 60} and the Rhone?"
+    code, out, err = said(
+        tmp_path, question, "again?" * 200, long=long, compact="auto", summary=summary
+    )
+    assert code != 0
+    assert out.strip() == ""
+    assert err.count("summarising") == 1
+
+
 def test_nothing_is_offered_where_it_is_set_so(tmp_path: Path) -> None:
-    code, out, err = said(tmp_path, "short?", "shorter?", long=True, compact="off")
+    code, out, err = said(tmp_path, "short?", "shorter?", long=1, compact="off")
     assert (code, out) == (0, "Well.\nWell.\n")
     assert "compact" not in err
 
