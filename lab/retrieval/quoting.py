@@ -63,7 +63,7 @@ def asked(question: Question, how: str, index: Index) -> Message:
         for each in index.search(question.named, 20)
     ]
     text = _ASKED[how].format(question=question.text)
-    return Message.user(text, as_documents(found, (), _BUDGET))
+    return Message.user(text, as_documents(found, {}, _BUDGET))
 
 
 def answer(

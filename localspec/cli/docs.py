@@ -36,6 +36,17 @@ def docs_options(command: Function) -> Function:
 
 
 def docs_of(flags: Mapping[str, Any]) -> "Docs":
+    """Return what questions are answered from, and say so where its vectors cannot be used; see `checked_docs`."""
+    docs = checked_docs(flags)
+    if docs.name:
+        from localspec.retrieval.index import opened  # noqa: PLC0415 - sqlite3, which few need
+
+        with closing(opened(docs.name)) as index:
+            tell_of_missing_model(index)
+    return docs
+
+
+def checked_docs(flags: Mapping[str, Any]) -> "Docs":
     """Return what questions are answered from.
 
     Raises:
@@ -44,13 +55,7 @@ def docs_of(flags: Mapping[str, Any]) -> "Docs":
     """
     from localspec.retrieval.asking import Docs  # noqa: PLC0415 - not for --help
 
-    docs = Docs(flags["docs"] or "", flags.get("docs_tokens", USUAL_TOKENS)).check()
-    if docs.name:
-        from localspec.retrieval.index import opened  # noqa: PLC0415 - sqlite3, which few need
-
-        with closing(opened(docs.name)) as index:
-            tell_of_missing_model(index)
-    return docs
+    return Docs(flags["docs"] or "", flags.get("docs_tokens", USUAL_TOKENS)).check()
 
 
 def tell_of_missing_model(index: "Index") -> None:

@@ -14,7 +14,7 @@ import click
 
 from localspec.calls.policy import ASKED_FIRST, CallPolicy
 from localspec.chat.events import Event, Reply
-from localspec.cli.docs import docs_of
+from localspec.cli.docs import checked_docs
 from localspec.cli.option_flags import tool_rules_option
 from localspec.decoding.round import StopReason
 from localspec.display import duration_text, notice
@@ -91,7 +91,7 @@ def toolboxes(
     if flags["docs"]:
         from localspec.retrieval.tool import DocsToolbox  # noqa: PLC0415
 
-        boxes.append(DocsToolbox(docs_of(flags)))
+        boxes.append(DocsToolbox(checked_docs(flags)))
     servers = named_servers(flags["mcp"])
     if servers:
         boxes.append(McpToolbox(servers, notify, offline=flags["offline"]))

@@ -1,6 +1,7 @@
 """`localspec index`: files of yours, made into passages that are found by their words."""
 
 import json
+import math
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -21,8 +22,8 @@ if TYPE_CHECKING:
     from localspec.retrieval.vector_table import VectorModel
 
 _REDRAWN_S = 0.1
-_EVERY_S, _REST = 5.0, 20
-"""Between two looks of `watch`; and how many times longer than a look it rests, so that it takes a twentieth of a core at most."""
+_EVERY_S, _MOST_S, _REST = 5.0, 86_400.0, 20
+"""Between two looks of `watch`, usually and at most; and how many times longer than a look it rests, so that it takes a twentieth of a core at most."""
 _SHOWN_UNREAD = 5
 _SHOWN_CHARS = 300
 _OFF = "off"
@@ -91,7 +92,7 @@ def update(name: str | None) -> None:
 @click.option(
     "--every",
     default=_EVERY_S,
-    type=click.FloatRange(min=1),
+    type=click.FloatRange(1, _MOST_S),
     metavar="SECONDS",
     help=f"How often to look. Default: {_EVERY_S:g}; less often where a look takes long.",
 )
@@ -99,6 +100,8 @@ def watch(name: str | None, every: float) -> None:
     """Keep index NAME, or the only one, up to date until Ctrl-C, by looking at sizes and times of its files."""
     from localspec.retrieval.update import update as updated  # noqa: PLC0415 - likewise
 
+    if math.isnan(every):  # neither less than the least nor more than the most
+        raise UsageError(f"--every is {every}: give 1 to {_MOST_S:.0f} seconds")
     with _opened(name) as (its_name, opened), suppress(KeyboardInterrupt):
         _bring_up_to_date(its_name, opened, lambda report: updated(opened, report))
         while True:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from localspec.display import printable
 from localspec.messages import DocumentPart, Message
 from localspec.retrieval import USUAL_TOKENS
-from localspec.retrieval.citing import PassageText, as_documents, within
+from localspec.retrieval.citing import PassageText, as_documents, passages_in, within
 
 _MENTION = re.compile(r"@([a-z0-9][a-z0-9._-]*)\s+(?=\S)")
 _LOOKED_AT = 20
@@ -61,7 +61,9 @@ class Docs:
         Raises:
             LocalspecError: the index is not there, or cannot be read.
         """
-        return as_documents(self.found(question), before, self.tokens) if self.name else ()
+        if not self.name:
+            return ()
+        return as_documents(self.found(question), passages_in(before), self.tokens)
 
     def texts(self, question: str) -> list[PassageText]:
         """Return the passages that fit a question best, as many as may be taken of the context."""

@@ -86,7 +86,7 @@ def tokens_in(text: str) -> int:
 
 
 def as_documents(
-    found: Iterable[PassageText], before: Sequence[Message], budget: int = USUAL_TOKENS
+    found: Iterable[PassageText], known: Mapping[int, NumberedPassage], budget: int = USUAL_TOKENS
 ) -> tuple[DocumentPart, ...]:
     """Return what goes with a question: passages with the next numbers, and last how to answer from them.
 
@@ -94,10 +94,9 @@ def as_documents(
 
     Args:
         found: passages, the best first.
-        before: the conversation so far.
+        known: those of the conversation so far, see `passages_in`.
         budget: tokens that they may take together; see `tokens_in`.
     """
-    known = passages_in(before)
     numbers = {(each.where, each.text): each.number for each in known.values()}
     new, again = list[PassageText](), list[int]()
     for each in found:

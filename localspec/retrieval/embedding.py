@@ -112,7 +112,7 @@ def embed(index: Index, report: Callable[[int, int], None] = lambda _done, _tota
         report: is told how many are made, of how many.
 
     Raises:
-        UsageError: the model is not here any more.
+        UsageError: the model is not here any more, or another one was chosen meanwhile.
         LocalspecError: the index cannot be written.
     """
     model = index.vector_model()
@@ -132,15 +132,25 @@ def embed(index: Index, report: Callable[[int, int], None] = lambda _done, _tota
         with index.reading():
             texts = [index.vectors.texts(each) for each in some]
         vectors = make.of_passages([text for each in texts for text in each])
-        _write(index, some, [len(each) for each in texts], encoded(vectors))
+        _write(index, model, some, [len(each) for each in texts], encoded(vectors))
         done += sum(map(len, texts))
         report(done, total)
     return done
 
 
-def _write(index: Index, parts: Sequence[FilePart], counts: Sequence[int], codes: Codes) -> None:
+def _write(
+    index: Index,
+    model: VectorModel,
+    parts: Sequence[FilePart],
+    counts: Sequence[int],
+    codes: Codes,
+) -> None:
     start = 0
     with index.writing():
+        if not index.vectors.is_of(model):
+            raise UsageError(
+                f"another model than {model.name} was chosen for this index meanwhile: run `localspec index update {index.path.stem}`"
+            )
         for part, count in zip(parts, counts, strict=True):
             its = codes[start : start + count]
             index.vectors.put(part, its.tobytes(), signs_of(its).tobytes())

@@ -39,7 +39,7 @@ def prepare(index: Index) -> None:
 
 
 def by_vectors(index: Index, question: str, most: int) -> list[FoundPassage]:
-    """Return the passages whose vectors are nearest to a question's; none without vectors, or without their model."""
+    """Return the passages whose vectors are nearest to a question's; none without vectors, without their model, or where it changes meanwhile."""
     model = index.vector_model()
     if model is None or not question.strip():
         return []
@@ -51,6 +51,8 @@ def by_vectors(index: Index, question: str, most: int) -> list[FoundPassage]:
         return []
     vector = make.of_question(question)
     with index.reading():
+        if not index.vectors.is_of(model):
+            return []
         return [
             index.found(number, score) for score, number in nearest(index.vectors, vector, most)
         ]

@@ -73,6 +73,11 @@ class VectorTable:
         row = self._database.execute("SELECT model, sha256 FROM embedding").fetchone()
         return None if row is None else VectorModel(*row)
 
+    def is_of(self, model: VectorModel) -> bool:
+        """Return whether vectors of a model belong in it: it may have been another process's choice to have others."""
+        now = self.model()
+        return now is not None and now.sha256 == model.sha256
+
     def choose(self, model: VectorModel | None) -> None:
         """Have a model make the vectors, None for none; those of another one are removed. Inside a transaction."""
         if model is None and not self._is_there():

@@ -26,6 +26,8 @@ from localspec.serve.http import CLIENT, GATE, error_body, status_of
 from localspec.serve.residence import Residence, ServedModel
 
 T = TypeVar("T")
+_SEARCHES = 2
+"""At once, of all requests: they come before the queue of answers, and take a core each."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -40,6 +42,7 @@ class Service:
         model: what answers.
         rules: for what any request may call, beside its own.
         docs: names of the indexes that requests may search.
+        searches: lets so many of them be searched at once.
     """
 
     backend: Backend
@@ -49,6 +52,7 @@ class Service:
     model: ServedModel
     rules: CallPolicy = field(default_factory=CallPolicy)
     docs: tuple[str, ...] = ()
+    searches: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(_SEARCHES))
 
     @property
     def name(self) -> str:

@@ -6,6 +6,7 @@ small model need not know how to call anything. A request names indexes, and nev
 Source: the API reference of OpenAI, and what its Python client sends and reads.
 """
 
+import asyncio
 import hashlib
 import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -13,10 +14,17 @@ from contextlib import closing
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from localspec.display import printable, printable_line
-from localspec.errors import UsageError
+from localspec.display import notice, printable, printable_line
+from localspec.errors import LocalspecError, UsageError
 from localspec.messages import Message
-from localspec.retrieval.citing import PassageText, as_documents, cited_places, passages_in
+from localspec.retrieval.citing import (
+    NumberedPassage,
+    PassageText,
+    as_documents,
+    cited_places,
+    passages_in,
+)
+from localspec.serve.http import NotNow
 
 if TYPE_CHECKING:
     from localspec.retrieval.index import FoundPassage
@@ -25,6 +33,8 @@ KIND = "file_search"
 CALL = "file_search_call"
 RESULTS = "file_search_call.results"
 _MOST_RESULTS, _LOOKED_AT = 50, 20
+_MOST_SEARCHES = 100
+"""Of a request: their passages fill a context of 128k tokens."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,15 +55,21 @@ class FileSearch:
         """Return the passages that fit a question best, of all indexes together.
 
         Raises:
-            LocalspecError: an index cannot be read, or is gone.
+            NotNow: an index cannot be read, or is gone; why is told to whoever runs the server, and nobody else.
         """
         from localspec.retrieval.finding import found, fused  # noqa: PLC0415 - sqlite3, which few servers need
         from localspec.retrieval.index import opened  # noqa: PLC0415
 
         rankings = list[list["FoundPassage"]]()
         for name in self.indexes:
-            with closing(opened(name)) as index:
-                rankings.append(found(index, question, self.most))
+            try:
+                with closing(opened(name)) as index:
+                    rankings.append(found(index, question, self.most))
+            except (LocalspecError, OSError) as error:
+                notice(f"file_search in {name}: {error}")
+                raise NotNow(
+                    f"the index {name!r} cannot be read now: ask whoever runs this server"
+                ) from error
         return rankings[0] if len(rankings) == 1 else fused(rankings)[: self.most]
 
 
@@ -132,10 +148,10 @@ def _read(tool: dict[str, Any], served: Sequence[str]) -> FileSearch:
         raise UsageError(
             f"file_search names no index: give vector_store_ids of {', '.join(served)}"
         )
-    wrong = next((each for each in names if each not in served), None)
-    if wrong is not None:
+    wrong = [each for each in names if each not in served]
+    if wrong:
         raise UsageError(
-            f"file_search names {printable_line(str(wrong))[:60]!r}, which is not served here: choose among {', '.join(served)}"
+            f"file_search names {printable_line(str(wrong[0]))[:60]!r}, which is not served here: choose among {', '.join(served)}"
         )
     most = tool.get("max_num_results")
     most = _LOOKED_AT if most is None else most
@@ -149,42 +165,65 @@ def _read(tool: dict[str, Any], served: Sequence[str]) -> FileSearch:
     return FileSearch(tuple(dict.fromkeys(names)), most, tool)
 
 
-def grounded(
-    messages: Sequence[Message], search: FileSearch | None, before: Mapping[int, str]
+async def looked_up(
+    messages: Sequence[Message],
+    search: FileSearch | None,
+    before: Mapping[int, str],
+    searches: asyncio.Semaphore,
 ) -> Ground:
-    """Return a conversation with the passages of its questions.
-
-    Nothing is stored here, so those of earlier questions are looked up again: the same where the index is.
+    """Return a conversation with the passages of its questions, which wait until they may be looked up; see `grounded`.
 
     Args:
         messages: the conversation.
         search: what is to be looked up; nothing is without it.
         before: what was looked up for earlier questions, by the place of the message.
+        searches: is held meanwhile.
+    """
+    if search is None:
+        return Ground(tuple(messages))
+    async with searches:
+        return await asyncio.to_thread(grounded, messages, search, before)
+
+
+def grounded(messages: Sequence[Message], search: FileSearch, before: Mapping[int, str]) -> Ground:
+    """Return a conversation with the passages of its questions.
+
+    Nothing is stored here, so those of earlier questions are looked up again: the same where the index is.
 
     Raises:
-        LocalspecError: an index cannot be read.
+        UsageError: there are too many of them.
+        NotNow: an index cannot be read.
     """
-    ground, done = Ground(tuple(messages)), list[Message]()
     last = max((at for at, each in enumerate(messages) if each.role == "user"), default=-1)
-    for at, message in enumerate(messages if search is not None else ()):
-        question = before.get(at) or (message.typed.strip() if at == last else "")
-        if search is not None and question and message.role == "user":
-            passages = search.found(question)
-            texts = [_text(each) for each in passages]
-            told = as_documents(texts, done)
-            done.append(replace(message, parts=(*message.parts, *told)))
-            ground.files |= {
-                text.where: (each.name, _file_id(each))
-                for text, each in zip(texts, passages, strict=True)
-            }
-            if at == last and at not in before:
-                taken = {each.where for each in passages_in(done).values()}
-                ground.item = _item(question)
-                ground.results = list(_results(passages, texts, taken))
-        else:
-            done.append(message)
-    if search is not None:
-        ground.messages = tuple(done)
+    questions = {
+        at: text
+        for at, message in enumerate(messages)
+        if message.role == "user"
+        and (text := before.get(at) or (message.typed.strip() if at == last else ""))
+    }
+    if len(questions) > _MOST_SEARCHES:
+        raise UsageError(
+            f"{len(questions)} questions of this conversation are to be looked up, at most {_MOST_SEARCHES} can be: begin a new one"
+        )
+    ground, done, known = Ground(()), list(messages), dict[int, NumberedPassage]()
+    for at, message in enumerate(messages):
+        if at not in questions:
+            known |= passages_in([message])
+            continue
+        passages = search.found(questions[at])
+        texts = [_text(each) for each in passages]
+        told = as_documents(texts, known)
+        done[at] = replace(message, parts=(*message.parts, *told))
+        known |= passages_in([done[at]])
+        ground.files |= {
+            text.where: (each.name, _file_id(each))
+            for text, each in zip(texts, passages, strict=True)
+        }
+        if at == last and at not in before:
+            taken = {each.where for each in known.values()}
+            ground.item = _item(questions[at])
+            ground.results = list(_results(passages, texts, taken))
+    ground.messages = tuple(done)
     return ground
 
 

@@ -3,7 +3,6 @@
 Source: the API reference of OpenAI, and what its Python client sends and reads.
 """
 
-import asyncio
 import json
 import secrets
 import time
@@ -26,7 +25,7 @@ from localspec.errors import UsageError
 from localspec.messages import Message, ToolCall, from_json
 from localspec.options import ReplyOptions
 from localspec.serve.answering import Service, collected, streamed
-from localspec.serve.file_search import CALL, RESULTS, FileSearch, Ground, grounded, searching
+from localspec.serve.file_search import CALL, RESULTS, FileSearch, Ground, looked_up, searching
 from localspec.serve.file_search import told as file_search_told
 from localspec.serve.http import GATE, body_of
 from localspec.serve.openai import (
@@ -90,7 +89,7 @@ async def responses(request: Request, service: Service) -> Response:
     most = logprobs_asked("top_logprobs", (body.top_logprobs or 0) if wanted else None)
     draft = own_draft(body.localspec, service)
     options = _options(body, service.options)
-    ground = await asyncio.to_thread(grounded, *_said(body, search))
+    ground = await looked_up(*_said(body, search), service.searches)
     ask = Ask(0, steady(ground.messages), options, draft=draft, logprobs=most, tools=offer.tools)
     ask = replace(ask, call_policy=offer.policy)
     shell = _shell(body, options, service.name, offer)

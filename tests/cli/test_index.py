@@ -121,6 +121,15 @@ def test_watching_takes_in_what_changes_until_it_is_interrupted(
     assert "new.md" in localspec("index", "search", "cocoa", env=env).out
 
 
+@pytest.mark.parametrize("every", ["nan", "inf", "1e300", "0"])
+def test_watching_needs_a_time_that_comes(env: dict[str, str], folder: Path, every: str) -> None:
+    assert localspec("index", "add", ".", env=env, cwd=folder).code == 0
+    complaint = localspec("index", "watch", "--every", every, env=env, timeout_s=30)
+    assert complaint.code == 2
+    assert complaint.err.count("\n") == 1
+    assert "--every" in complaint.err
+
+
 def test_a_server_is_not_started_for_an_index_that_is_not_there(env: dict[str, str]) -> None:
     complaint = localspec("serve", "--docs", "notes", env=env)
     assert_one_complaint(complaint, 2)

@@ -1,12 +1,20 @@
 """`--tools`, where it cannot begin."""
 
+from contextlib import closing
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 from localspec.chat.conversation import Conversation
+from localspec.cli.hands import toolboxes
+from localspec.cli.question import question
 from localspec.cli.run_here import before_question
 from localspec.engine.ask import Ask
 from localspec.messages import Message
 from localspec.options import ReplyOptions
+from localspec.retrieval.index import made
+from localspec.retrieval.vector_table import VectorModel
 from tests.chat.test_calling import assistant
 from tests.chat.toy_calls import NOW
 from tests.chat.toy_tokenizer import shown
@@ -44,6 +52,21 @@ def test_rules_that_are_none_are_told_before_anything_is_loaded(tmp_path: Path) 
     done = localspec("run", "--tools", "Hi", cwd=tmp_path / "project", env=places)
     assert_one_complaint(done, 2)
     assert "tools.toml: 'permit' is unknown" in done.err
+
+
+def test_that_vectors_cannot_be_used_is_told_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("LOCALSPEC_DATA_DIR", str(tmp_path / "data"))
+    monkeypatch.setenv("LOCALSPEC_CONFIG_DIR", str(tmp_path / "settings"))
+    (tmp_path / "project").mkdir()
+    monkeypatch.chdir(tmp_path / "project")
+    with closing(made("notes")) as index:
+        index.choose_vector_model(VectorModel("gone", "0" * 64))
+    flags: dict[str, Any] = {"docs": "notes", "mcp": (), "files": (), "offline": True}
+    toolboxes(Path.cwd(), flags, lambda _: None)
+    question("How hot is tea?", flags)
+    assert capsys.readouterr().err.count("found by words alone") == 1
 
 
 def test_what_is_kept_of_a_prompt_ends_where_its_question_begins() -> None:

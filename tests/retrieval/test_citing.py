@@ -25,7 +25,7 @@ TEA, COFFEE = (
 
 
 def asked(text: str, *found: PassageText, before: tuple[Message, ...] = ()) -> Message:
-    return Message.user(text, as_documents(found, before))
+    return Message.user(text, as_documents(found, passages_in(before)))
 
 
 def test_numbers_go_on_and_nothing_is_said_twice() -> None:
@@ -50,7 +50,7 @@ def test_what_a_conversation_keeps_is_enough_to_know_its_passages() -> None:
 def test_passages_keep_to_their_budget_the_best_first() -> None:
     found = [PassageText(f"{number}.md:1", "x" * 600) for number in range(9)]
     short = PassageText("short.md:1", "y" * 60)
-    (*documents, about) = as_documents([*found, short], (), 700)
+    (*documents, about) = as_documents([*found, short], {}, 700)
     assert [each.name for each in documents] == [
         "[1] 0.md:1", "[2] 1.md:1", "[3] 2.md:1", "[4] short.md:1",
     ]  # fmt: skip
@@ -59,7 +59,7 @@ def test_passages_keep_to_their_budget_the_best_first() -> None:
 
 
 def test_where_nothing_was_found_the_model_is_told_so() -> None:
-    (about,) = as_documents([], ())
+    (about,) = as_documents([], {})
     assert "No passage" in about.text
 
 

@@ -14,14 +14,21 @@ from localspec.errors import UsageError
 from localspec.models.names import import_file
 from localspec.models.registry import load_registry
 from localspec.models.store import Store
-from localspec.retrieval.embedding import embed, is_here, text_vectors, vector_model
+from localspec.retrieval import embedding
+from localspec.retrieval.embedding import (
+    TextVectors,
+    embed,
+    is_here,
+    text_vectors,
+    vector_model,
+)
 from localspec.retrieval.finding import by_vectors, found, fused
 from localspec.retrieval.index import FoundPassage, Index, made
 from localspec.retrieval.nearest import nearest
 from localspec.retrieval.passages import Passage
 from localspec.retrieval.update import add, update
 from localspec.retrieval.vector_table import VectorModel
-from localspec.retrieval.vectors import encoded, signs_of
+from localspec.retrieval.vectors import Vector, encoded, signs_of
 from tests.llama import tiny_models
 
 TEXTS = {
@@ -97,6 +104,41 @@ def test_vectors_of_another_model_are_made_again(index: Index, folder: Path) -> 
     index.choose_vector_model(None)
     assert (index.vector_model(), embed(index)) == (None, 0)
     assert names(found(index, "tea", 5)) == ["tea.md"]
+
+
+@pytest.mark.parametrize("name", ["other", None])
+def test_what_one_model_made_is_not_written_once_another_is_chosen(
+    index: Index, folder: Path, monkeypatch: pytest.MonkeyPatch, name: str | None
+) -> None:
+    add(index, [folder])
+    monkeypatch.setattr(embedding, "_AT_ONCE", 1)
+    imported("other", folder.parent / "other.gguf", seed=2)
+    chosen = name and vector_model(name)
+    with closing(made("notes")) as beside:
+        with pytest.raises(UsageError, match=r"another model .* `localspec index update notes`"):
+            embed(index, lambda _done, _total: beside.choose_vector_model(chosen or None))
+        with beside.reading():
+            assert list(beside.vectors.signs()) == []
+    assert embed(index) == (3 if name else 0)
+
+
+def test_a_question_is_not_compared_with_vectors_of_a_model_chosen_meanwhile(
+    index: Index, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    add(index, [folder])
+    embed(index)
+    imported("other", folder.parent / "other.gguf", seed=2)
+    of_question = TextVectors.of_question
+
+    def slow(make: TextVectors, text: str) -> Vector:
+        with closing(made("notes")) as beside:
+            beside.choose_vector_model(vector_model("other"))
+            embed(beside)
+        return of_question(make, text)
+
+    monkeypatch.setattr(TextVectors, "of_question", slow)
+    assert by_vectors(index, "tea", 5) == []
+    assert len(by_vectors(index, "tea", 5)) == 3, "of the one that is chosen now"
 
 
 def test_without_its_model_an_index_finds_by_words_and_makes_no_vectors(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Iterator, Sequence
 from contextlib import closing
@@ -12,9 +13,12 @@ import pytest
 
 from localspec.engine.ask import Ask
 from localspec.gates.gate import usual_gate
-from localspec.messages import Message
-from localspec.retrieval.index import made
+from localspec.messages import DocumentPart, Message
+from localspec.retrieval import citing
+from localspec.retrieval.index import FoundPassage, made
+from localspec.retrieval.passages import Passage
 from localspec.retrieval.update import add
+from localspec.serve.file_search import FileSearch, grounded, looked_up
 from localspec.serve.http import Guard
 from tests.serve.clients import Package
 from tests.serve.serving import Served, served
@@ -164,6 +168,7 @@ def test_a_choice_may_name_the_search(client: openai.OpenAI, choice: Any) -> Non
         (tool("/etc/passwd"), "not served here"),
         ({"type": "file_search"}, "vector_store_ids"),
         (tool("notes", 3), "not served here"),
+        (tool(None), "'None', which is not served here"),
         (tool(max_num_results=51), "1 to 50"),
         (tool(max_num_results="5"), "1 to 50"),
         (tool(filters={"type": "eq"}), "filters"),
@@ -174,6 +179,93 @@ def test_only_what_is_served_is_searched(server: Served, wrong: Any, told: str) 
     answer = server.client.post("/v1/responses", json={"input": HOT, "tools": [wrong]})
     assert answer.status_code == 400
     assert told in answer.json()["error"]["message"]
+
+
+@pytest.mark.parametrize("damaged", [True, False])
+def test_an_index_that_cannot_be_read_is_the_servers_trouble_and_tells_nothing_else(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    damaged: bool,
+) -> None:
+    monkeypatch.setenv("LOCALSPEC_DATA_DIR", str(tmp_path))
+    (tmp_path / "index").mkdir()
+    (tmp_path / "index" / "private.db").touch()
+    if damaged:
+        (tmp_path / "index" / "notes.db").write_bytes(b"something else" * 99)
+    with served(SCRIPT, docs=("notes",)) as server:
+        answer = server.client.post("/v1/responses", json={"input": HOT, "tools": [tool()]})
+    assert answer.status_code == 503
+    assert "'notes' cannot be read now" in answer.json()["error"]["message"]
+    assert "private" not in answer.text
+    assert str(tmp_path) not in answer.text
+    log = " ".join(capsys.readouterr().err.split())
+    assert ("cannot be used" if damaged else "choose one of private") in log
+
+
+def questions(count: int) -> tuple[list[Message], dict[int, str]]:
+    """Return a conversation of so many questions, and what was looked up for all but the last."""
+    said = [Message.user(f"question {at}") for at in range(count)]
+    return said, {at: f"question {at}" for at in range(count - 1)}
+
+
+def searches(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Have a search find a passage of its own for each question; return what will be looked up."""
+    made = list[str]()
+
+    def found(_: FileSearch, question: str) -> list[FoundPassage]:
+        made.append(question)
+        line = int(question.split()[1]) + 1
+        return [FoundPassage(Path("a.txt"), Passage(line, line, "", question), 1.0, "a.txt")]
+
+    monkeypatch.setattr(FileSearch, "found", found)
+    return made
+
+
+def test_a_request_has_a_hundred_searches_at_most(
+    server: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked_for = searches(monkeypatch)
+    item = {"type": "file_search_call", "queries": ["question 1"]}
+    said = [each for _ in range(100) for each in ({"role": "user", "content": "question 1"}, item)]
+    body = {"input": [*said, {"role": "user", "content": HOT}], "tools": [tool()]}
+    answer = server.client.post("/v1/responses", json=body)
+    assert answer.status_code == 400
+    assert "101 questions" in answer.json()["error"]["message"]
+    assert looked_for == []
+
+
+def test_earlier_passages_are_read_once_not_for_every_question(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    looked_for, read, numbered = searches(monkeypatch), list[str](), citing._numbered
+
+    def counted(document: DocumentPart) -> citing.NumberedPassage | None:
+        read.append(document.name)
+        return numbered(document)
+
+    monkeypatch.setattr(citing, "_numbered", counted)
+    ground = grounded(questions(60)[0], FileSearch(("notes",), 20, {}), questions(60)[1])
+    assert len(looked_for) == 60
+    assert ground.messages[-1].documents[0].name == "[60] a.txt:60"
+    assert len(read) == sum(len(each.documents) for each in ground.messages)
+
+
+def test_a_search_waits_for_its_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    looked_for = searches(monkeypatch)
+    said, before = questions(1)
+
+    async def waited() -> None:
+        turn = asyncio.Semaphore(1)
+        async with turn:
+            search = FileSearch(("notes",), 20, {})
+            going = asyncio.create_task(looked_up(said, search, before, turn))
+            await asyncio.to_thread(lambda: None)
+            assert looked_for == []
+        assert (await going).item is not None
+
+    asyncio.run(waited())
+    assert looked_for == ["question 0"]
 
 
 def test_without_docs_the_tool_is_left_out_with_a_note(folder: Path) -> None:
