@@ -13,7 +13,7 @@ import pytest
 from localspec.errors import ModelUnavailable
 from localspec.gates.guard import Verdict
 from localspec.launch.guard import GuardProcess, guard_process
-from localspec.launch.guard_child import Guarding
+from localspec.launch.guard_child import guarding_of
 from localspec.llama.model import LlamaModel
 from localspec.models.transfer import Progress
 from localspec.options import LoadOptions
@@ -83,6 +83,11 @@ def test_share_that_is_none_is_no_verdict(share: float) -> None:
         assert verdict(process, "a river") == "safe"
 
 
+def test_guard_at_work_on_a_long_text_has_its_verdict_in_the_end() -> None:
+    with guard(works={"long": 3}, unsafe=["long"]) as process:
+        assert verdict(process, "long") == "unsafe"
+
+
 def test_what_was_asked_before_it_died_has_no_verdict() -> None:
     with guard(deadly=["deadly"]) as process:
         asked = [process.ask("", "", each, SLOW_S) for each in ("deadly", "a river")]
@@ -122,7 +127,7 @@ def test_guard_that_nobody_knows_says_so() -> None:
 def test_real_model_gives_one_share_whatever_was_judged_before(smollm2_path: Path) -> None:
     model = LlamaModel(smollm2_path, LoadOptions(gpu_layers=0, threads=1, n_ctx=1024, max_rows=1))
     try:
-        guarding = Guarding(model)
+        guarding = guarding_of(model)
         assert guarding.form == "in words"
         first = guarding.unsafe("How long is the Rhine?", "", "It is 1233 km long. ")
         guarding.unsafe("How are bombs made?", "", "Mix these two, and light it. ")

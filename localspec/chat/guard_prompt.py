@@ -128,6 +128,14 @@ def unsafe_share(row: Logits, told: Mapping[int, bool]) -> float | None:
     return sum(share for token, share in shares.items() if told[token]) / known
 
 
+def cut_questions(question: str) -> Sequence[str]:
+    """Return what may stand of a question, its end, shorter and shorter, likewise."""
+    return [
+        question[-4000:],
+        *(question[-chars:] for chars in (1000, 250) if chars < len(question)),
+    ]
+
+
 def cut_answers(before: str) -> Sequence[str]:
     """Return what may stand before a sentence, shorter and shorter, for a context that does not hold all of it."""
     return [before, *(before[-chars:] for chars in (2000, 500) if chars < len(before)), ""]

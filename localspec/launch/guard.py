@@ -162,7 +162,7 @@ class GuardProcess:
                 self._failure = error_named(said["failed"], f"guard: {said['reason']}")
             elif "ready" in said:
                 self.is_ready = True
-            else:
+            elif "working" not in said:  # on a long text, which is not late
                 asked, share = self._open.pop(said["id"]), said["unsafe"]
                 if asked.told is None:
                     asked.told = _verdict(share)

@@ -1,16 +1,18 @@
 """`python -m localspec.launch.guard_child MODEL [offline]`: the process of a guard model.
 
 It reads one JSON object a line, `{"id", "question", "before", "text"}`, and says `{"id", "unsafe"}`: how likely the text is unsafe, null where
-the model says no verdict. It ends with its stdin. Every verdict is one pass over what is new since the last.
+the model says no verdict; of a long text before that `{"working"}`, piece by piece. It ends with its stdin. Every verdict is one pass over what is new since the last.
 """
 
 import json
 import sys
+from collections.abc import Callable
 from typing import Any
 
-from localspec.chat.guard_prompt import GuardPrompt, cut_answers, unsafe_share
+from localspec.chat.guard_prompt import GuardPrompt, cut_answers, cut_questions, unsafe_share
 from localspec.chat.template import ChatTemplate
 from localspec.decoding.cancel import CancelFlag
+from localspec.decoding.model import LanguageModel
 from localspec.errors import LocalspecError
 from localspec.launch.plan import make_plan
 from localspec.llama.context import LlamaContext
@@ -20,26 +22,26 @@ from localspec.options import LaunchOptions, LoadOptions
 from localspec.resources import default_threads
 
 _N_CTX = 4096
+_MOST, _BEFORE = 2000, 4000
+"""Characters that are judged at once, and that are read before them."""
 
 
 class Guarding:
     """Judges texts with a model.
 
     Args:
-        model: the guard.
-
-    Raises:
-        TemplateError: it has no chat template, or one that leaves out what is to be judged.
-        ModelLoadError: there is no memory for its context.
+        prompt: what the guard is asked.
+        context: the guard.
+        on_piece: is told when a piece of a long text was judged.
     """
 
-    def __init__(self, model: LlamaModel) -> None:
-        words = model.vocabulary
-        template = ChatTemplate(
-            model.chat_template, words.bos_text, words.eos_text, model=str(model.path)
-        )
-        self._prompt = GuardPrompt(template, words)
-        self._context = LlamaContext(model, CancelFlag())
+    def __init__(
+        self,
+        prompt: GuardPrompt,
+        context: LanguageModel,
+        on_piece: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._prompt, self._context, self._on_piece = prompt, context, on_piece
 
     @property
     def form(self) -> str:
@@ -47,12 +49,48 @@ class Guarding:
         return self._prompt.form.name
 
     def unsafe(self, question: str, before: str, text: str) -> float | None:
-        """Return how likely a text is unsafe, 0 to 1; None where there is no verdict."""
-        for kept in cut_answers(before):
-            tokens, told = self._prompt.tokens(question[-_N_CTX:], kept + text)
-            if len(tokens) < self._context.n_ctx:
-                return unsafe_share(self._context.logits(tokens, 1), told)
+        """Return how likely a text is unsafe, 0 to 1; None where there is no verdict.
+
+        A long one is judged in pieces, each behind those before it: it is as unsafe as the worst of them.
+        """
+        fitting = self._fitting(question, before, text) if len(text) <= _MOST else None
+        if fitting is not None:
+            tokens, told = fitting
+            return unsafe_share(self._context.logits(tokens, 1), told)
+        worst, middle = 0.0, len(text) // 2
+        for start, end in ((0, middle), (middle, len(text))) if middle else ():
+            behind = (before + text[:start])[-_BEFORE:]
+            share = self.unsafe(question, behind, text[start:end])
+            if share is None:
+                return None
+            worst = max(worst, share)
+            self._on_piece()
+        return worst if middle else None
+
+    def _fitting(
+        self, question: str, before: str, text: str
+    ) -> tuple[list[int], dict[int, bool]] | None:
+        """Return what the guard is asked, with as much around the text as its context holds; None where not even the text fits."""
+        for asked in cut_questions(question):
+            for kept in cut_answers(before):
+                tokens, told = self._prompt.tokens(asked, kept + text)
+                if len(tokens) < self._context.n_ctx:
+                    return tokens, told
         return None
+
+
+def guarding_of(model: LlamaModel, on_piece: Callable[[], None] = lambda: None) -> Guarding:
+    """Return what judges with a model that is loaded; see `Guarding`.
+
+    Raises:
+        TemplateError: it has no chat template, or one that leaves out what is to be judged.
+        ModelLoadError: there is no memory for its context.
+    """
+    words = model.vocabulary
+    template = ChatTemplate(
+        model.chat_template, words.bos_text, words.eos_text, model=str(model.path)
+    )
+    return Guarding(GuardPrompt(template, words), LlamaContext(model, CancelFlag()), on_piece)
 
 
 def _say(**said: Any) -> None:
@@ -71,7 +109,7 @@ def main() -> None:
     try:
         options = LaunchOptions(target=name, draft="off", load=load, offline="offline" in rest)
         plan = make_plan(options, _fetching)
-        guarding = Guarding(LlamaModel(plan.target, plan.options))
+        guarding = guarding_of(LlamaModel(plan.target, plan.options), lambda: _say(working=True))
     except LocalspecError as error:
         _say(failed=type(error).__name__, reason=str(error))
         return

@@ -7,6 +7,7 @@ late        {word: seconds}: how long its verdict takes
 deadly      word; it dies of a text with it
 deaf        word; it never says anything of a text with it
 mad         word; it says no JSON of a text with it
+works       {word: how often it says that it is at work on a text with it}
 fails       [class of localspec.errors, reason]: it cannot be loaded
 downloads   bytes that it fetches first
 """
@@ -39,6 +40,9 @@ for line in sys.stdin:
     text = asked["text"]
     for word, seconds in script.get("late", {}).items():
         time.sleep(seconds if word in text else 0)
+    for word, times in script.get("works", {}).items():
+        for _ in range(times if word in text else 0):
+            say(working=True)
     if has(script.get("deadly", []), text):
         os._exit(9)
     if has(script.get("deaf", []), text):
