@@ -70,6 +70,21 @@ def test_guard_that_died_is_started_again_a_few_times() -> None:
         assert verdict(process, "a river") == "none"
 
 
+def test_guard_that_never_loads_again_holds_nothing_up_for_ever(tmp_path: Path) -> None:
+    with guard(deadly=["deadly"], once=str(tmp_path / "loaded")) as process:
+        assert verdict(process, "deadly") == "none"
+        assert verdict(process, "a river", 0.01) == "none"
+
+
+def test_guard_that_hangs_is_ended_and_started_again() -> None:
+    with guard(hangs=["hang"]) as process:
+        assert verdict(process, "hang", 0.01) == "none"
+        threading.Event().wait(0.05)
+        assert process.ask("", "", "a river", 0.001).wait() == "none"
+        found = (verdict(process, "a river") for _ in range(9))
+        assert "safe" in found
+
+
 def test_guard_that_says_nonsense_has_no_verdict() -> None:
     with guard(mad=["mad"]) as process:
         assert verdict(process, "mad") == "none"

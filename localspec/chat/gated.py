@@ -65,6 +65,7 @@ class GatedReply:
         gate: what must not be seen.
         allows: as for `TextGate`.
         question: what is answered, for the guard.
+        cancelled: whether somebody has stopped it, and waits for no verdict; None where nobody can.
     """
 
     def __init__(
@@ -72,8 +73,9 @@ class GatedReply:
         gate: Gate,
         allows: Callable[[Finding], bool] | None = None,
         question: str = "",
+        cancelled: Callable[[], bool] | None = None,
     ) -> None:
-        self._gate, self._allows = gate, allows
+        self._gate, self._allows, self._cancelled = gate, allows, cancelled
         self._guard: GuardedEvents | None = None
         if gate.guard is not None:
             assert gate.judge is not None, "a guard is started before it is needed"  # noqa: S101
@@ -102,8 +104,11 @@ class GatedReply:
     @property
     def hidden(self) -> bool:
         """Whether anything was masked, or left out."""
-        dropped = self._guard is not None and self._guard.dropped
-        return dropped or any(action != "note" for _, action in self.counts)
+        return self._dropped or any(action != "note" for _, action in self.counts)
+
+    @property
+    def _dropped(self) -> bool:
+        return self._guard is not None and self._guard.dropped
 
     @property
     def counts(self) -> Counts:
@@ -128,7 +133,7 @@ class GatedReply:
         match event:
             case Finished(reply=reply):
                 told = self.end(reply)
-                told += [] if self._guard is None else self._guard.settled()
+                told += [] if self._guard is None else self._guard.settled(self._cancelled)
                 return [*told, Finished(self.of(reply))]
             case RoundDone():
                 told = self._round(event)
@@ -148,10 +153,14 @@ class GatedReply:
         told = self._guarded(self.flush(cut=reply.stop_reason not in _WHOLE))
         if self._guard is not None:
             told += self._guard.end()
-        cancelled = reply.stop_reason is StopReason.CANCELLED and not self.stopped
-        if self._guard is not None and cancelled:
-            self._guard.drop()
+        if reply.stop_reason is StopReason.CANCELLED and not self.stopped:
+            self.drop()
         return told
+
+    def drop(self) -> None:
+        """Leave out what waits for the guard: somebody has stopped the answer."""
+        if self._guard is not None:
+            self._guard.drop()
 
     def released(self) -> list[Event]:
         """Return what the guard has let through since."""
@@ -171,12 +180,13 @@ class GatedReply:
         hidden = set[str]() if guard is None else guard.hidden_calls
         known = [each for each in reply.calls if each.id in self._calls and each.id not in hidden]
         calls = tuple(self._seen(each) for each in known)
+        ended = StopReason.CANCELLED if self._dropped else reply.stop_reason
         return replace(
             reply,
             text=self._answer.text if guard is None else guard.texts[False],
             thinking=self._thoughts.text if guard is None else guard.texts[True],
             tokens=(),
-            stop_reason=StopReason.GATED if self.stopped else reply.stop_reason,
+            stop_reason=StopReason.GATED if self.stopped else ended,
             calls=() if self.stopped else calls,
         )
 

@@ -4,6 +4,7 @@ Sentences are judged one after the other, each with what may be seen of those be
 not on how the text came.
 """
 
+import time
 from collections import Counter, deque
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -15,6 +16,7 @@ from localspec.gates.text_gate import Action, Finding, mask_of
 
 _BEFORE, _STEP = 4000, 2000
 """Characters before a sentence that a guard reads at most, left out in steps, so that what it has evaluated is of use."""
+_LOOK_S = 0.02
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,9 +110,16 @@ class GuardedEvents:
         """Return what may be seen since verdicts have come."""
         return self._decided(waits=False)
 
-    def settled(self) -> list[Event]:
-        """Wait for all verdicts, and return what may be seen."""
-        return self._decided(waits=True)
+    def settled(self, stopped: Callable[[], bool] | None = None) -> list[Event]:
+        """Wait for all verdicts, or until somebody has stopped it, and return what may be seen."""
+        if stopped is None:
+            return self._decided(waits=True)
+        told = self.released()
+        while self.pending and not stopped():
+            time.sleep(_LOOK_S)
+            told += self.released()
+        self.drop()
+        return told
 
     def _say(self, event: Text) -> None:
         if event.thinking != self._thinking:

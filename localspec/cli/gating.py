@@ -84,14 +84,16 @@ class Gating:
         self._allows = _allows if asks else None
         self._counts: Counter[tuple[str, str]] = Counter()
 
-    def events(self, stream: "Stream", asked: Ask) -> Iterator[Event]:
+    def events(
+        self, stream: "Stream", asked: Ask, cancelled: "Callable[[], bool] | None" = None
+    ) -> Iterator[Event]:
         """Yield what may be seen of an answer; one that a rule stops ends soon."""
         if self._gate is None:
             yield from stream(asked, lambda: False)
             return
         from localspec.chat.gated import GatedReply, gated  # noqa: PLC0415 - likewise
 
-        reply = GatedReply(self._gate, self._allows, asked.asked)
+        reply = GatedReply(self._gate, self._allows, asked.asked, cancelled)
         try:
             yield from gated(stream(asked, lambda: reply.stopped), reply)
         finally:

@@ -210,7 +210,9 @@ def _answer(
     shown = _Shown(stream, tells=not flags["quiet"])
 
     def answer(asked: Ask, stream: Stream, stopped: Callable[[], bool]) -> Reply:
-        return turns.answered(asked, lambda each: shown(gating.events(stream, each)), stopped)
+        return turns.answered(
+            asked, lambda each: shown(gating.events(stream, each, stopped)), stopped
+        )
 
     untold = [flags["unasked"]] if flags["unasked"] else []
 

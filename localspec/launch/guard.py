@@ -21,6 +21,8 @@ from localspec.models.transfer import Progress
 COMMAND = (sys.executable, "-P", "-m", "localspec.launch.guard_child")
 _UNSAFE = 0.5
 _MOST_DEATHS = 3
+_PATIENCE = 10
+"""Times that a sentence may wait: a guard that takes longer to load again, or says nothing for longer, hangs."""
 _END_S = 2.0
 
 
@@ -28,7 +30,7 @@ class _Asked:
     """A sentence that the guard was asked about; see `gates.guard.Judgement`."""
 
     def __init__(self, guard: "GuardProcess", wait_s: float, now_s: float) -> None:
-        self._guard, self._wait_s, self._asked_s = guard, wait_s, now_s
+        self._guard, self._wait_s, self.asked_s = guard, wait_s, now_s
         self.told: Verdict | None = None
 
     @property
@@ -45,10 +47,10 @@ class _Asked:
         return self.verdict or "none"
 
     def _left_s(self) -> float:
-        """How long it may still take: a guard that answers others is at work, and one that loads is not late."""
+        """How long it may still take: a guard that answers others is at work, and one that loads has ten times as long."""
         if not self._guard.is_ready:
-            return self._wait_s
-        since_s = max(self._asked_s, self._guard.answered_s)
+            return self._guard.started_s + _PATIENCE * self._wait_s - time.monotonic()
+        since_s = max(self.asked_s, self._guard.answered_s)
         return since_s + self._wait_s - time.monotonic()
 
 
@@ -62,6 +64,7 @@ class GuardProcess:
     Attributes:
         changed: notified when a verdict comes; guards what follows.
         is_ready: whether the model is loaded.
+        started_s: when the process was started, by the monotonic clock.
         answered_s: when the last verdict came, or the model was loaded, by the monotonic clock.
     """
 
@@ -69,7 +72,7 @@ class GuardProcess:
         self, command: Sequence[str], on_download: Callable[[Progress], None] = lambda _: None
     ) -> None:
         self.changed = threading.Condition()
-        self.is_ready, self.answered_s = False, 0.0
+        self.is_ready, self.answered_s, self.started_s = False, 0.0, 0.0
         self._command, self._on_download = tuple(command), on_download
         self._child: subprocess.Popen[bytes] | None = None
         self._outbox: SimpleQueue[bytes | None] = SimpleQueue()
@@ -99,11 +102,19 @@ class GuardProcess:
             if self._child is None:
                 asked.told = "none"
                 return asked
+            if self._hangs(wait_s):
+                self._child.kill()  # all that waits has no verdict; the next that is asked starts it again
             self._number += 1
             self._open[self._number] = asked
             said = {"id": self._number, "question": question, "before": before, "text": text}
             self._outbox.put(json.dumps(said).encode() + b"\n")
             return asked
+
+    def _hangs(self, wait_s: float) -> bool:
+        if not (self.is_ready and self._open):
+            return False
+        oldest_s = min(each.asked_s for each in self._open.values())
+        return time.monotonic() - max(oldest_s, self.answered_s) > _PATIENCE * wait_s
 
     def close(self) -> None:
         """End the process; closing twice is harmless."""
@@ -116,7 +127,7 @@ class GuardProcess:
             child.wait(_END_S)
 
     def _start(self) -> None:
-        self.is_ready = False
+        self.is_ready, self.started_s = False, time.monotonic()
         try:
             child = subprocess.Popen(  # noqa: S603 - the command is ours
                 self._command,

@@ -59,6 +59,13 @@ class GatedEngine(EngineClient):
         if not self._masked:
             super().save_state(directory)
 
+    def cancel(self, id: int | None = None) -> None:  # noqa: A002 - the protocol's word
+        """Stop a request; of an answer that is made, what waits for the guard is left out."""
+        super().cancel(id)
+        for done in self._done:
+            if done.id == id:
+                self._replies[done.id].drop()
+
     def drain(self) -> list[Notice]:
         """Return what came in since the last call, as it may be seen."""
         notices = [seen for notice in super().drain() for seen in self._seen(notice)]
@@ -94,7 +101,7 @@ class GatedEngine(EngineClient):
         yield from _told(number, told)
         if reply.stopped and number not in self._stopped:
             self._stopped.add(number)
-            self.cancel(number)
+            super().cancel(number)  # what stands before is judged as ever
 
     def _judged(self) -> Iterator[Notice]:
         """Yield the ends of those answers of which nothing waits for the guard any more."""

@@ -192,6 +192,15 @@ def test_call_that_was_not_judged_when_the_answer_was_stopped_is_left_out() -> N
     assert reply.message(Message("assistant", (call,)), done).calls == ()
 
 
+def test_who_stops_a_made_answer_waits_for_no_verdict() -> None:
+    judge = ScriptedJudge(due=lambda number: 0 if number == 1 else 10**9)
+    looks = iter([False, False, True])
+    reply = GatedReply(guarded_gate(judge), cancelled=lambda: next(looks))
+    told = [e for each in (Text(FINE + BAD), Finished(REPLY)) for e in reply.take(each)]
+    assert words(told) == whole(told).text == FINE
+    assert whole(told).stop_reason is StopReason.CANCELLED
+
+
 @pytest.mark.parametrize("due", [0, 9])
 def test_rule_that_stops_keeps_what_is_safe_before_it_and_its_mask(due: int) -> None:
     rules = f"[[pattern]]\nname = 'key'\npattern = '{KEY}'\naction = 'stop'"

@@ -8,6 +8,8 @@ deadly      word; it dies of a text with it
 deaf        word; it never says anything of a text with it
 mad         word; it says no JSON of a text with it
 works       {word: how often it says that it is at work on a text with it}
+hangs       words; at a text with one it stops doing anything
+once        a path: it loads once, and then, where that exists, never
 fails       [class of localspec.errors, reason]: it cannot be loaded
 downloads   bytes that it fetches first
 """
@@ -16,6 +18,7 @@ import json
 import os
 import sys
 import time
+from pathlib import Path
 
 script = json.loads(sys.argv[1])
 
@@ -34,6 +37,11 @@ if "fails" in script:
     kind, reason = script["fails"]
     say(failed=kind, reason=reason)
     sys.exit()
+if "once" in script:
+    loaded = Path(script["once"])
+    if loaded.exists():
+        time.sleep(3600)
+    loaded.touch()
 say(ready="in words")
 for line in sys.stdin:
     asked = json.loads(line)
@@ -43,6 +51,8 @@ for line in sys.stdin:
     for word, times in script.get("works", {}).items():
         for _ in range(times if word in text else 0):
             say(working=True)
+    if has(script.get("hangs", []), text):
+        time.sleep(3600)
     if has(script.get("deadly", []), text):
         os._exit(9)
     if has(script.get("deaf", []), text):

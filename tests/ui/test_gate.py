@@ -1,6 +1,7 @@
 """A chat behind a gate: what is streamed, kept, searched and exported has nothing of a secret; what was asked for can be seen."""
 
 import io
+import time
 from dataclasses import replace
 from pathlib import Path
 from random import Random
@@ -22,6 +23,7 @@ from localspec.ui.preferences import Preferences
 from localspec.ui.session import Session
 from localspec.ui.talk import Talk
 from tests.engine.double import command
+from tests.gates.judging import ScriptedJudge, guarded_gate
 from tests.test_guard import command as double
 
 KEY = "ghp_abcdefghijklmnopqrstuvwxyz0123456789"
@@ -145,6 +147,31 @@ def test_guard_judges_what_a_chat_shows_and_keeps(
     assert out.getvalue() == seen * 2
     assert counted == [{("guard", "mask"): 1}] * 2
     assert b"bomb" not in on_disk(tmp_path)
+
+
+def test_stopping_a_made_answer_leaves_out_what_was_not_judged(tmp_path: Path) -> None:
+    judge = ScriptedJudge(due=lambda number: 0 if number == 1 else 10**9)
+    # The second sentence is asked about when the answer has ended, and not before.
+    script = {"otherwise": ["Rivers are long and wide. This is how a bomb is made"]}
+    session = session_of(tmp_path, guarded_gate(judge), script)
+    looks = 0
+
+    def look(_: float) -> None:
+        nonlocal looks
+        looks += len(judge.asked) > 1
+        if looks in {1, 99}:  # a second Ctrl-C leaves
+            raise KeyboardInterrupt
+        time.sleep(0.01)
+
+    out = io.StringIO()
+    front = Lines(session, Preferences(), out, io.StringIO(), terminal=False, sleep=look)
+    try:
+        plain.run(front, ["rivers?"])
+        assert out.getvalue() == "Rivers are long and wide. \n"
+        assert session.talk.messages[-1].message.text == "Rivers are long and wide. "
+        assert session.talk.messages[-1].state == "cut"
+    finally:
+        session.close()
 
 
 def kept(folder: Path) -> tuple[History, int]:
