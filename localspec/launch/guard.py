@@ -151,7 +151,7 @@ class GuardProcess:
                 try:
                     said = json.loads(line)
                     self._heard(said)
-                except (ValueError, TypeError, KeyError):  # what follows cannot be trusted
+                except (ValueError, TypeError, KeyError, OSError):  # what follows is lost or wrong
                     child.kill()
                     break
         child.wait()
