@@ -37,6 +37,7 @@ from localspec.errors import LocalspecError
 from localspec.launch.load import load
 from localspec.launch.observe import Telemetry
 from localspec.launch.plan import LoadPlan, make_plan
+from localspec.options import LaunchOptions
 
 SOME_FAILED = 5
 _SEED_BITS = 32
@@ -74,9 +75,9 @@ class BatchRun:
         """Answer the lines, and return the exit code."""
         asked = self._asked
         engine = resident(asked.launch, {"own": asked.own, "workload": asked.workload})
-        # What a server has in memory already needs no more of it; workers are their engine's, which looks for itself.
-        here = engine is None and not asked.launch.workers
-        launch = replace(asked.launch, fit=asked.launch.fit and here, workers=())
+        launch = _without_workers(asked.launch) if asked.launch.workers else asked.launch
+        # What a server has in memory already needs no more of it.
+        launch = replace(launch, fit=launch.fit and engine is None)
         with self._line() as line, unwind_on_terminate():
             plan = make_plan(launch, line.download, parallel=asked.parallel)
         with cancel_on_interrupt(self._cancel, _ENDINGS) as received:
@@ -238,6 +239,12 @@ class BatchRun:
     def _tell(self, *sentences: str) -> None:
         for each in () if self._asked.quiet else sentences:
             notice(each)
+
+
+def _without_workers(launch: LaunchOptions) -> LaunchOptions:
+    """Return what can be planned here: workers are their engine's, which alone knows their devices, and looks for itself."""
+    anywhere = replace(launch.load, devices=(), split="layers", tensor_split=None)
+    return replace(launch, load=anywhere, draft_devices=(), workers=(), fit=False)
 
 
 def _let_answer(batch: JobRun, answerer: Answerer, names: Record, progress: BatchProgress) -> None:

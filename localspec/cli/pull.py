@@ -9,7 +9,7 @@ from localspec.cli.progress import ProgressLine
 from localspec.cli.settings import configured
 from localspec.display import notice
 from localspec.models.pull import Wanted, fetch, models_of_all, wanted
-from localspec.options import LoadOptions, changed
+from localspec.options import LaunchOptions, changed
 
 
 @click.command()
@@ -50,7 +50,7 @@ def pull(
         if not quiet:
             from localspec.cli.pull_preview import Preview  # noqa: PLC0415 - loads llama.cpp
 
-            preview = Preview(found, changed(LoadOptions(), flags), offline=flags["offline"])
+            preview = Preview(found, changed(LaunchOptions(), flags), offline=flags["offline"])
             preview.before(ask=not yes)
         with ProgressLine(enabled=not quiet) as line:
             paths = fetch(models_of_all(found), offline=flags["offline"], progress=line.download)

@@ -12,7 +12,7 @@ from localspec.models.entries import ModelEntry
 from localspec.models.pull import Wanted, bytes_to_fetch, models_of_all, require_room
 from localspec.models.repository import FoundHeader, find_headers, keep_beginning, of_model
 from localspec.models.store import Store
-from localspec.options import LoadOptions
+from localspec.options import LaunchOptions
 from localspec.storage.files import free_bytes, size_text
 from localspec.storage.paths import data_dir
 
@@ -27,13 +27,13 @@ class Preview:
 
     Args:
         found: what was asked for.
-        options: how it would be loaded.
+        request: how it would be loaded.
         offline: ask no hub for headers.
     """
 
-    def __init__(self, found: Sequence[Wanted], options: LoadOptions, *, offline: bool) -> None:
+    def __init__(self, found: Sequence[Wanted], request: LaunchOptions, *, offline: bool) -> None:
         self._found = found
-        self._options = options
+        self._request = request
         self._store = Store(data_dir())
         self._reads_ahead = not offline
         self._told: set[str] = set()
@@ -52,7 +52,7 @@ class Preview:
         to_fetch = bytes_to_fetch(missing, self._store) if missing else 0
         if to_fetch:
             require_room(missing, self._store)
-        for each in self._found:
+        for each in self._forecast:
             self._tell_if_known(each)
         if to_fetch and sys.stdin.isatty() and sys.stderr.isatty():
             self._ask(to_fetch, ask=ask)
@@ -61,9 +61,14 @@ class Preview:
 
     def after(self) -> None:
         """Tell what could not be known before the files were here."""
-        for each in self._found:
+        for each in self._forecast:
             if each.name not in self._told:
                 self._tell(each)
+
+    @property
+    def _forecast(self) -> Sequence[Wanted]:
+        """What can be judged here; nothing where workers are set: to ask one for its memory would take it from whoever uses it."""
+        return () if self._request.workers else self._found
 
     def _tell_if_known(self, each: Wanted) -> None:
         entries = [model for model in each.models if isinstance(model, ModelEntry)]
@@ -88,7 +93,8 @@ class Preview:
         names = _names(each)
         headers = [of_model(parts, name) for parts, name in zip(found, names, strict=True)]
         draft_model = headers[1] if len(headers) > 1 else None
-        expected = forecast(headers[0], draft_model, self._options)
+        options = self._request.load
+        expected = forecast(headers[0], draft_model, options, self._request.draft_load(options))
         for line in expected.lines:
             self._say(f"{each.name} {line}" if line == expected.lines[0] else line)
         for problem in expected.problems:

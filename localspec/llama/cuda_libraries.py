@@ -5,11 +5,14 @@ linker takes.
 """
 
 import ctypes
+import mmap
+import re
 import sys
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-_NAMES = ("libcudart.so", "libcublasLt.so", "libcublas.so")
+_NAMES = ("libcudart", "libcublasLt", "libcublas")
 """In the order in which they need each other."""
 
 
@@ -27,13 +30,27 @@ def preload(backend: Path, search: list[str] | None = None) -> list[Path]:
     ]
     if not files:
         return found
-    names = backend.read_bytes()
-    for start in _NAMES:
+    here = [start for start in _NAMES if any(file.name.startswith(f"{start}.") for file in files)]
+    for name in _named(backend, here):
         for file in sorted(files):
-            # The major version is in the name, and has to be the one that it was built with.
-            if file.name.startswith(f"{start}.") and f"{file.name}\0".encode() in names:
+            if file.name == name:
                 with suppress(OSError):  # the error of the backend itself says more
                     ctypes.CDLL(str(file), mode=ctypes.RTLD_GLOBAL)
                     found.append(file)
                 break
     return found
+
+
+def _named(backend: Path, starts: Sequence[str]) -> Iterator[str]:
+    """Yield how libraries are called, with the major version that the backend was built with.
+
+    Of its hundreds of megabytes, only what lies before the names is read.
+    """
+    with (
+        backend.open("rb") as file,
+        mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as all_of_it,
+    ):
+        for start in starts:
+            name = re.search(rb"%b\.so\.\d+(?=\0)" % start.encode(), all_of_it)
+            if name is not None:
+                yield name[0].decode()

@@ -212,7 +212,7 @@ class LlamaHeads:
     def evaluate(self, slot: int, request: Pass, count: int) -> None:  # noqa: ARG002 - likewise
         """Evaluate the next `count` tokens of a request, without rows; see `Sequences`."""
         kept = self.common_prefix(request.tokens[: len(request.tokens) - request.rows])
-        self._evaluate(list(request.tokens[: kept + count]), rows=0)
+        self._evaluate(list(request.tokens[: kept + count]), 0, kept)
 
     def together(self, asked: Sequence[tuple[int, Pass]]) -> list[Logits]:
         """Return the logits of requests, of which there is one; see `Sequences`."""
@@ -221,9 +221,13 @@ class LlamaHeads:
     def close_ranks(self, running: Collection[int]) -> None:
         """Do nothing: there is one."""
 
-    def _evaluate(self, tokens: list[int], rows: int) -> Logits:
-        """Evaluate what is missing of `tokens`, and return the last rows."""
-        start = self.common_prefix(tokens[: len(tokens) - rows])
+    def _evaluate(self, tokens: list[int], rows: int, start: int | None = None) -> Logits:
+        """Evaluate what is missing of `tokens`, and return the last rows.
+
+        Of a part of a text, the whole says where to start: it alone tells how late they may begin.
+        """
+        if start is None:
+            start = self.common_prefix(tokens[: len(tokens) - rows])
         if (
             start > len(self._tokens)
             or self._tokens[:start] != tokens[:start]

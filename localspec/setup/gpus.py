@@ -1,6 +1,5 @@
 """Gpus: what of GPUs, their drivers and their compilers is on this machine."""
 
-import json
 import os
 import shutil
 import subprocess
@@ -8,6 +7,8 @@ import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+
+from localspec.setup.said import last_said
 
 _ROOT = Path("/")
 _CUDA_PLACES = ("usr/local/cuda/bin/nvcc", "opt/cuda/bin/nvcc")
@@ -121,15 +122,15 @@ def _vulkan(which: Which, root: Path, compilers: tuple[str, ...]) -> GpuFinding:
 
 
 def _vulkan_devices() -> list[tuple[str, bool]]:
-    told = _output([sys.executable, "-P", "-m", "localspec.setup.vulkan"])
-    return [(str(name), bool(is_gpu)) for name, is_gpu in json.loads(told)] if told else []
+    told = last_said(_output([sys.executable, "-P", "-m", "localspec.setup.vulkan"]), '[["')
+    return [(str(name), bool(is_gpu)) for name, is_gpu in told or ()]
 
 
 def _output(command: list[str]) -> str:
     """Return what a program prints; nothing if it fails."""
     try:
         done = subprocess.run(  # noqa: S603 - a fixed command
-            command, capture_output=True, text=True, timeout=_WAIT_S, check=False
+            command, capture_output=True, text=True, errors="replace", timeout=_WAIT_S, check=False
         )
     except (OSError, subprocess.TimeoutExpired):
         return ""

@@ -79,8 +79,10 @@ def decide(
     if request.backend is not None:
         place = known[request.backend]
     elif with_gpu:
-        # What could be built at once goes before what needs a compiler first.
-        place = next((each for each in with_gpu if not each.lacks), with_gpu[0])
+        # What is in use stays; else what could be had at once goes before what needs a compiler first.
+        used = (each for each in with_gpu if BACKENDS[each.backend].called & has)
+        ready = (each for each in with_gpu if request.wheels or not each.lacks)
+        place = next(used, None) or next(ready, with_gpu[0])
     elif request.rpc or request.rebuild:
         place = known[CPU]
     else:

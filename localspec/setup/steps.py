@@ -5,7 +5,6 @@ link is replaced.
 """
 
 import filecmp
-import json
 import os
 import re
 import shutil
@@ -24,6 +23,7 @@ from localspec.errors import LocalspecError
 from localspec.llama.chosen import BUILD_VARIABLE, OWN, builds_dir, choose, chosen
 from localspec.setup.backends import RPC, RPC_OPTION
 from localspec.setup.plan import SetupPlan
+from localspec.setup.said import last_said
 from localspec.storage.files import sync_directory
 from localspec.storage.locks import try_lock
 from localspec.storage.paths import shown
@@ -36,7 +36,7 @@ _LEAST_STEPS = 20
 """Checks of a compiler are counted likewise, up to a few."""
 _LONGEST_S, _TRIAL_S = 6 * 3600.0, 600.0
 """Seconds after which something hangs: a step, and a trial."""
-_ANSWER = "9, 10, 11"
+_ANSWER, _TRIAL_BEGINS = "9, 10, 11", '{"backends": '
 
 OnProgress = Callable[[str, float], None]
 """Is told what is being done, and the share of it, 0 to 1."""
@@ -155,7 +155,9 @@ def tried(step: Step, plan: SetupPlan, log: Path, progress: OnProgress) -> Build
     Raises:
         LocalspecError: it does not, or has not what it was built for.
     """
-    told = json.loads(_run(step, log, progress, _TRIAL_S).splitlines()[-1])
+    told = last_said(_run(step, log, progress, _TRIAL_S), _TRIAL_BEGINS)
+    if told is None:
+        raise _useless("says nothing of itself", log)
     trial = BuildTrial(
         tuple(told["backends"]), tuple(told["devices"]), told["answer"], told["seconds"]
     )

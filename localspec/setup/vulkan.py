@@ -57,4 +57,4 @@ def _loader() -> ctypes.CDLL | None:
 
 
 if __name__ == "__main__":
-    sys.stdout.write(json.dumps(devices()))
+    sys.stdout.write(f"\n{json.dumps(devices())}\n")

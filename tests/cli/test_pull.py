@@ -131,6 +131,25 @@ def test_what_is_here_is_planned_without_a_network(machine: ToyMachine) -> None:
     assert done.err.count("\n") == 1
 
 
+def test_nothing_is_forecast_of_workers_whose_devices_nobody_knows_here(
+    machine: ToyMachine,
+) -> None:
+    placed = {"LOCALSPEC_WORKERS": "127.0.0.1:9", "LOCALSPEC_DEVICE": "RPC0"}
+    done = machine.run("pull", "toy", **placed, **SMALL)
+    assert done.code == 0, done.err
+    assert "needs" not in done.err
+    assert done.err.startswith("localspec: fetching toy (4 MB) from hub")
+    assert Path(done.out.strip()).read_bytes() == machine.models["toy"]
+
+
+def test_the_draft_models_own_device_is_planned_with(machine: ToyMachine) -> None:
+    machine.offer("small", machine.models["toy"])
+    machine.pairs = '[pairs.both]\ntarget = "toy"\ndraft_model = "small"\n'
+    done = machine.run("pull", "both", "--with-draft", LOCALSPEC_DRAFT_DEVICE="NPU7", **SMALL)
+    assert done.code == 2
+    assert "there is no device 'NPU7' here" in done.err
+
+
 def test_what_will_not_fit_is_a_warning_where_nobody_can_be_asked(machine: ToyMachine) -> None:
     done = machine.run("pull", "toy", LOCALSPEC_CTX=HUGE_CTX, **LARGE)
     assert done.code == 0

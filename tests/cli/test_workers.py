@@ -8,8 +8,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
+from localspec.batch.batch import Tally
+from localspec.cli.batch_run import BatchRun
+from localspec.cli.root import localspec as cli
+from localspec.launch.plan import LoadPlan
 from tests.cli.command import Done, assert_one_complaint, localspec, started
+from tests.llama import tiny_models
 from tests.workers import RunningWorker, free_address, require_rpc, working
 
 ASKED = ("-m", "smollm2-135m", "--draft", "off", "--ctx", "512", "--temperature", "0")
@@ -238,3 +244,41 @@ def test_a_worker_stops_cleanly(number: signal.Signals) -> None:
     # Perhaps the signal came before it was told how to reach it.
     assert err == b"" or err.startswith(b"localspec: on the other machine: ssh -N -L ")
     assert err.count(b"\n") <= 1
+
+
+@pytest.mark.parametrize(
+    "placement",
+    [
+        ["--device", "RPC0"],
+        ["--draft-device", "RPC0"],
+        ["--tensor-split", "1,1"],
+        ["--device", "RPC0,RPC1", "--split", "tensor"],
+    ],
+    ids=lambda words: words[0] + words[-1],
+)
+def test_a_batch_leaves_it_to_its_engine_what_the_workers_devices_are(
+    placement: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target, draft_model = (
+        str(tiny_models.write_llama(tmp_path / f"{name}.gguf", 0.01)) for name in ("large", "small")
+    )
+    monkeypatch.setenv("LOCALSPEC_DATA_DIR", str(tmp_path / "data"))
+    planned: list[tuple[LoadPlan, str]] = []
+
+    def answered(run: BatchRun, plan: LoadPlan, *_: object) -> Tally:
+        asked = run._asked.launch
+        planned.append((plan, ",".join(asked.load.devices + asked.draft_devices)))
+        return Tally()
+
+    monkeypatch.setattr(BatchRun, "_answered", answered)
+    models = ["--target", target, "--draft-model", draft_model]
+    lines = tmp_path / "in.jsonl"
+    lines.write_text('{"prompt": "One"}\n')
+    output = ["-o", str(tmp_path / "out.jsonl")]
+    words = ["batch", str(lines), *output, *models, "--workers", free_address(), *placement]
+    done = CliRunner().invoke(cli, words)
+    assert done.exit_code == 0, done.output
+    ((plan, devices),) = planned
+    assert plan.options.devices == ()
+    assert plan.options.shares == ()
+    assert ("RPC0" in devices) is ("RPC0" in " ".join(placement)), "the engine is told all"

@@ -1,5 +1,6 @@
 """Libraries of the `nvidia-*` wheels, with ones made here instead."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -36,3 +37,11 @@ def test_what_wheels_bring_is_found_in_the_version_that_the_build_names(tmp_path
     backend = library(tmp_path / "libggml-cuda.so", source, needed)
     assert "libcudart.so.12" in loaded(backend, tmp_path).stderr
     assert loaded(backend, tmp_path, site).stdout.split() == ["1", "7"]
+
+
+def test_a_large_build_is_not_read_whole(tmp_path: Path) -> None:
+    needed = library(tmp_path / "site/nvidia/a/lib/libcudart.so.12", "int f(void) { return 7; }")
+    source = "int f(void); int answer(void) { return f(); }"
+    backend = library(tmp_path / "libggml-cuda.so", source, needed)
+    os.truncate(backend, 1 << 40)  # takes no room on the disk, and no memory would hold it
+    assert loaded(backend, tmp_path / "site").stdout.split() == ["1", "7"]

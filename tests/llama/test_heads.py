@@ -1,6 +1,6 @@
 """Heads of a target that are made here: what they go on from is what the target computed, whatever was rejected before."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
@@ -10,10 +10,12 @@ import pytest
 
 from localspec.decoding.cancel import CancelFlag, Cancelled
 from localspec.decoding.drafters.backoff import DRAFT_ROWS
+from localspec.decoding.model import Pass, Role
 from localspec.errors import PassFailed
 from localspec.launch.load import load
 from localspec.launch.plan import make_plan
 from localspec.llama import heads as heads_module
+from localspec.llama.batch import Part
 from localspec.llama.context import LlamaContext
 from localspec.llama.heads import LlamaHeads, TargetRows
 from localspec.llama.model import LlamaModel
@@ -143,6 +145,33 @@ def test_of_a_long_text_they_begin_with_as_many_tokens_as_they_are_told(bench: B
         "and begin anew where they would lag further"
     )
     assert not np.isnan(heads.logits(text, rows=1)).any()
+    heads.close()
+    target.close()
+
+
+def test_in_chunks_they_evaluate_no_more_than_was_planned(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target, heads = bench.made()
+    heads.fresh = 48
+    text, rows, chunk = text_of(Random(5), 150), 3, 16
+    target.prefill(text[:-1])
+    wanted = heads.logits(text, rows).copy()
+    heads.truncate(0)
+    evaluated, decode = list[int](), heads._native.decode
+
+    def counted(parts: Sequence[Part]) -> None:
+        evaluated.extend(token for part in parts for token in part.tokens)
+        decode(parts)
+
+    monkeypatch.setattr(heads._native, "decode", counted)
+    asked = Pass(Role.DRAFT_MODEL, text, rows)
+    assert heads.missing(0, asked) == heads.fresh + rows
+    while heads.missing(0, asked) > chunk:
+        heads.evaluate(0, asked, chunk)
+    (logits,) = heads.together([(0, asked)])
+    assert evaluated == text[-heads.fresh - rows :]
+    np.testing.assert_allclose(logits, wanted, atol=0.15, rtol=0)
     heads.close()
     target.close()
 

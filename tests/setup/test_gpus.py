@@ -10,6 +10,9 @@ from localspec.setup.gpus import GpuFinding, find
 TOOLS = {"cc": "/bin/cc", "c++": "/bin/c++"}
 
 
+vulkan_devices = gpus._vulkan_devices
+
+
 @pytest.fixture(autouse=True)
 def no_vulkan(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("CC", "CXX", "VULKAN_SDK"):
@@ -90,3 +93,18 @@ def test_software_that_computes_on_the_cpu_is_told_apart(
     vulkan = found("vulkan", tmp_path)
     assert (vulkan.gpus, vulkan.software) == (("llvmpipe",), True)
     assert dict(vulkan.variables) == {"GGML_VK_VISIBLE_DEVICES": "0"}
+
+
+@pytest.mark.parametrize(
+    ("printed", "names"),
+    [
+        ('\n[["Iris", true]]\nbye from the driver\n', ["Iris"]),
+        ("[info] no layers\n[]\n", []),
+        ("\xff\n", []),
+    ],
+)
+def test_what_drivers_print_is_no_device(
+    printed: str, names: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gpus, "_output", lambda _: printed)
+    assert [name for name, _ in vulkan_devices()] == names

@@ -53,6 +53,15 @@ def test_what_can_be_built_at_once_goes_before_what_needs_a_compiler_first() -> 
     require_ready(decided(lacking, wheels="https://wheels.example"))
 
 
+def test_what_is_in_use_stays_and_of_prebuilt_wheels_the_first_is_taken() -> None:
+    vulkan = GpuFinding("vulkan", ("Card",))
+    found = (GpuFinding("cuda", ("Card",), ("nvcc",)), BARE[1], vulkan, BARE[3])
+    assert decided(found, "CUDA", "CPU").reason == "CUDA (Card) is built in: nothing is to be done"
+    assert decided((CARD[0], BARE[1], vulkan), "Vulkan", "CPU").backend is None
+    plan = decided(found, wheels="https://wheels.example")
+    assert (plan.options, plan.lacks) == (("-DGGML_CUDA=ON",), ())
+
+
 @pytest.mark.parametrize("called", ["CUDA", "cuda"])
 def test_what_is_built_in_is_left_alone(called: str) -> None:
     plan = decided(CARD, called, "CPU")

@@ -133,6 +133,16 @@ def test_a_trial_tells_what_the_build_is(tmp_path: Path) -> None:
     assert tried(prints(answer=None), CUDA, tmp_path / "log", shows).answer is None
 
 
+@pytest.mark.parametrize("noise", ["bye from the driver", "{}", '{"backends": ["CU'])
+def test_what_a_driver_prints_at_exit_is_not_the_trials_answer(noise: str, tmp_path: Path) -> None:
+    said = prints()
+    loud = (*said.command[:2], f"{said.command[2]}; import sys; print({noise!r}, file=sys.stderr)")
+    assert tried(Step("trying", loud), CUDA, tmp_path / "log", shows).devices == ("CUDA0",)
+    mute = (sys.executable, "-c", f"print({noise!r})")
+    with pytest.raises(LocalspecError, match="the new build says nothing of itself: the build in"):
+        tried(Step("trying", mute), CUDA, tmp_path / "log", shows)
+
+
 @pytest.mark.parametrize(
     ("told", "problem"),
     [
