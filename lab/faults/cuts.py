@@ -76,7 +76,7 @@ def batch_loses_its_model(ground: Ground, chance: Random) -> str:
 
 def chat_loses_its_model(ground: Ground, chance: Random) -> str:
     own = _own_model(ground)
-    mapped = ("--gpu-layers", "1", "--draft", "off", "--max-tokens", "400", "--target", str(own))
+    mapped = (*_MAPPED, "--max-tokens", "400", "--target", str(own))
     arguments = ("chat", "--plain", *ANSWER, *mapped)
     with ground.started(*arguments) as running:
         running.say("Tell a long story.")

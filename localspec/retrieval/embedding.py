@@ -100,7 +100,9 @@ def _file(model: VectorModel) -> tuple[Path, ModelEntry] | None:
 def _embedder(path: Path) -> "Embedder":
     from localspec.llama.embedder import Embedder  # noqa: PLC0415 - few indexes have vectors
     from localspec.llama.model import LlamaModel  # noqa: PLC0415
+    from localspec.models.gguf import read_header  # noqa: PLC0415
 
+    read_header(path)  # an import is the user's own file, which may be damaged by now
     return Embedder(LlamaModel(path, LoadOptions()))
 
 
