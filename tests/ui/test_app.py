@@ -689,7 +689,8 @@ def test_the_keys_of_a_message_are_shown_while_it_has_the_focus(tmp_path: Path) 
         await chat.press("escape")
         assert "Esc back" not in chat.text()
         await chat.press("f5")
-        await chat.until(lambda: "version 2 of 2" in chat.text())
+        # Whole, with its figures: until then the message may be drawn anew, and lose the focus.
+        await chat.until(lambda: "version 2 of 2" in (seen := chat.text()) and "13 tokens" in seen)
         await chat.press("shift+tab")
         assert "←→ version · b branch · y copy" in chat.text()
 
