@@ -6,9 +6,33 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 _ROOT = Path("/")
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Memory of one model in one place, in bytes, as predicted or as allocated."""
+
+    weights_bytes: int = 0
+    kv_bytes: int = 0
+    compute_bytes: int = 0
+    output_bytes: int = 0
+
+    @property
+    def total_bytes(self) -> int:
+        """All of it."""
+        return self.weights_bytes + self.kv_bytes + self.compute_bytes + self.output_bytes
+
+    def __add__(self, other: "Usage") -> "Usage":
+        return Usage(
+            self.weights_bytes + other.weights_bytes,
+            self.kv_bytes + other.kv_bytes,
+            self.compute_bytes + other.compute_bytes,
+            self.output_bytes + other.output_bytes,
+        )
 
 
 def default_threads(root: Path = _ROOT) -> int:

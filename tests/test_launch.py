@@ -23,10 +23,10 @@ from localspec.launch.drafting import DraftMode, draft_modes
 from localspec.launch.load import _Loading, shared_chunk
 from localspec.launch.plan import LoadPlan, make_plan
 from localspec.models.fit import FitPlan, PlaceUse
-from localspec.models.memory import Usage
 from localspec.models.offload import Machine, Place
 from localspec.models.registry import load_registry
 from localspec.options import LaunchOptions, LoadOptions
+from localspec.resources import Usage
 from tests.models.gguf_builder import TOKENS, model_file
 from tests.models.shapes import LLAMA_8B, sparse_model
 

@@ -22,7 +22,7 @@ from localspec.errors import LocalspecError
 from localspec.launch.fit import plan_fit
 from localspec.launch.load import load
 from localspec.launch.plan import make_plan
-from localspec.llama.allocated import Allocated, together
+from localspec.llama.allocated import together
 from localspec.llama.backend import initialise, library_function
 from localspec.llama.context import LlamaContext
 from localspec.llama.devices import devices
@@ -30,8 +30,8 @@ from localspec.llama.model import LlamaModel
 from localspec.llama.native import native
 from localspec.llama.sequences import LlamaSequences
 from localspec.models.gguf import read_header
-from localspec.models.memory import Usage
 from localspec.options import LaunchOptions, LoadOptions, ReplyOptions, SamplingParams
+from localspec.resources import Usage
 
 _MOST_S = 120
 
@@ -135,17 +135,17 @@ def _memory(job: Mapping[str, Any]) -> dict[str, list[int]]:
     header = read_header(path)
     plan = plan_fit(header, header, options, draft_options)
     assert plan is not None
-    real: dict[str, Allocated] = {}
+    real: dict[str, Usage] = {}
     for each in (options, draft_options):
         model = LlamaModel(path, each)
         context = LlamaContext(model)
         real = together([real, model.allocated, context.allocated])
         model.close()
 
-    def without_rows(usage: Usage | Allocated) -> int:
+    def without_rows(usage: Usage) -> int:
         return usage.total_bytes - usage.output_bytes
 
-    nothing = Allocated()
+    nothing = Usage()
     return {
         use.place.name: [
             without_rows(use.target) + without_rows(use.draft_model),

@@ -144,19 +144,9 @@ def make_plan(
     modes = draft_modes(request)
     heads = _heads(headers, modes, parallel, exact=request.exact)
     if heads is not None and heads.is_mtp:
-        files, headers = (
-            files[:1],
-            headers[:1],
-        )  # a draft model of the pair is of no use beside them
-    options = request.load.exact() if request.exact else request.load
-    options = options if parallel == 1 else _for_many(options)
-    options = replace(options, max_rows=max(mode.rows for mode in modes))
-    if roomy and request.fit and options.n_ctx is None:
-        small = headers[1] if len(headers) > 1 else None
-        draft_options = request.draft_load(options)
-        options = replace(
-            options, n_ctx=context_with_room(headers[0], small, options, draft_options)
-        )
+        # A draft model of the pair is of no use beside them.
+        files, headers = files[:1], headers[:1]
+    options = _options(request, headers, modes, parallel, roomy=roomy)
     plan = LoadPlan(
         files[0],
         files[1] if len(files) > 1 else None,
@@ -180,6 +170,25 @@ def make_plan(
         return fitted
     plan = replace(plan.undrafted(), left_out=left_out)
     return _fitted(plan, headers[:1]) if request.fit else plan
+
+
+def _options(
+    request: LaunchOptions,
+    headers: Sequence[GgufHeader],
+    modes: Sequence[DraftMode],
+    parallel: int | None,
+    *,
+    roomy: bool,
+) -> LoadOptions:
+    """Return how the target is loaded, before the memory that is free is looked at."""
+    options = request.load.exact() if request.exact else request.load
+    options = options if parallel == 1 else _for_many(options)
+    options = replace(options, max_rows=max(mode.rows for mode in modes))
+    if not (roomy and request.fit and options.n_ctx is None):
+        return options
+    small = headers[1] if len(headers) > 1 else None
+    draft_options = request.draft_load(options)
+    return replace(options, n_ctx=context_with_room(headers[0], small, options, draft_options))
 
 
 def _adapter(request: LaunchOptions, headers: Sequence[GgufHeader]) -> Path | None:

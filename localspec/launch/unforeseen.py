@@ -6,13 +6,12 @@ maps, parts of which may be weights that are on a GPU.
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from localspec.llama.allocated import Allocated
 from localspec.models.fit import PlaceUse
-from localspec.models.memory import Usage
+from localspec.resources import Usage
 from localspec.storage.files import size_text
 
 
-def unforeseen(planned: Sequence[PlaceUse], allocated: Mapping[str, Allocated]) -> Iterator[str]:
+def unforeseen(planned: Sequence[PlaceUse], allocated: Mapping[str, Usage]) -> Iterator[str]:
     """Yield where more was taken than planned and kept free, a sentence each.
 
     Args:
@@ -20,7 +19,7 @@ def unforeseen(planned: Sequence[PlaceUse], allocated: Mapping[str, Allocated]) 
         allocated: what llama.cpp logged, by the same names.
     """
     for use in planned:
-        taken = _beside_weights(allocated.get(use.place.name, Allocated()))
+        taken = _beside_weights(allocated.get(use.place.name, Usage()))
         expected = _beside_weights(use.target) + _beside_weights(use.draft_model)
         if taken > expected + use.place.headroom_bytes:
             yield (
@@ -29,5 +28,5 @@ def unforeseen(planned: Sequence[PlaceUse], allocated: Mapping[str, Allocated]) 
             )
 
 
-def _beside_weights(taken: Allocated | Usage) -> int:
+def _beside_weights(taken: Usage) -> int:
     return taken.total_bytes - taken.weights_bytes

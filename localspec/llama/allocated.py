@@ -2,10 +2,10 @@
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 
 from localspec.llama.backend import log_lines
 from localspec.llama.devices import devices
+from localspec.resources import Usage
 
 RAM = "RAM"
 """The place of whatever is on no device of its own, such as a buffer of the CPU that a GPU copies from."""
@@ -15,59 +15,36 @@ _REMOTE = re.compile(r"RPC(\d+)\[(.+)\]")
 _HOST = "_Host"
 
 
-@dataclass(frozen=True, slots=True)
-class Allocated:
-    """Buffers in one place, in bytes; llama.cpp logs them to a hundredth of a MiB."""
-
-    weights_bytes: int = 0
-    kv_bytes: int = 0
-    compute_bytes: int = 0
-    output_bytes: int = 0
-
-    @property
-    def total_bytes(self) -> int:
-        """All of them."""
-        return self.weights_bytes + self.kv_bytes + self.compute_bytes + self.output_bytes
-
-    def __add__(self, other: "Allocated") -> "Allocated":
-        return Allocated(
-            self.weights_bytes + other.weights_bytes,
-            self.kv_bytes + other.kv_bytes,
-            self.compute_bytes + other.compute_bytes,
-            self.output_bytes + other.output_bytes,
-        )
-
-
-def allocated() -> dict[str, Allocated]:
+def allocated() -> dict[str, Usage]:
     """Return what the log says that was allocated, by places: the RAM, and devices by their names."""
-    found: dict[str, Allocated] = {}
+    found: dict[str, Usage] = {}
     places = _Places()
     for line in log_lines():
         match = _LINE.search(line)
         if match:
             place, size = places.of(match[1]), round(float(match[3]) * 2**20)
-            found[place] = found.get(place, Allocated()) + _of_kind(match[2], size)
+            found[place] = found.get(place, Usage()) + _of_kind(match[2], size)
     return found
 
 
-def together(several: Iterable[Mapping[str, Allocated]]) -> dict[str, Allocated]:
+def together(several: Iterable[Mapping[str, Usage]]) -> dict[str, Usage]:
     """Return the sum of what was allocated several times."""
-    found: dict[str, Allocated] = {}
+    found: dict[str, Usage] = {}
     for each in several:
         for place, buffers in each.items():
-            found[place] = found.get(place, Allocated()) + buffers
+            found[place] = found.get(place, Usage()) + buffers
     return found
 
 
-def _of_kind(kind: str, size: int) -> Allocated:
+def _of_kind(kind: str, size: int) -> Usage:
     match kind:
         case "model":
-            return Allocated(weights_bytes=size)
+            return Usage(weights_bytes=size)
         case "compute":
-            return Allocated(compute_bytes=size)
+            return Usage(compute_bytes=size)
         case "output":
-            return Allocated(output_bytes=size)
-    return Allocated(kv_bytes=size)
+            return Usage(output_bytes=size)
+    return Usage(kv_bytes=size)
 
 
 class _Places:

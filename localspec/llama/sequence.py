@@ -7,10 +7,10 @@ from collections.abc import Callable, Mapping, Sequence
 from localspec.decoding.cancel import Cancelled
 from localspec.decoding.model import Logits
 from localspec.errors import ContextOverflow, PassFailed
-from localspec.llama.allocated import Allocated
 from localspec.llama.batch import Part
 from localspec.llama.model import LlamaModel
 from localspec.llama.native_context import NativeContext
+from localspec.resources import Usage
 
 _COMPARED = 256
 
@@ -61,7 +61,7 @@ class LlamaSequence:
         return self._native.model
 
     @property
-    def allocated(self) -> Mapping[str, Allocated]:
+    def allocated(self) -> Mapping[str, Usage]:
         """What caches and scratch of its context took, by places; those of its model's other sequences among them."""
         return self._native.allocated
 

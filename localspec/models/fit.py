@@ -13,8 +13,9 @@ from dataclasses import dataclass, field, replace
 
 from localspec.decoding.drafters.backoff import DRAFT_ROWS
 from localspec.errors import ModelLoadError
-from localspec.models.memory import ModelShape, Settings, Usage, predict
+from localspec.models.memory import ModelShape, Settings, predict
 from localspec.models.offload import Machine, Offload, Place, usages
+from localspec.resources import Usage
 from localspec.storage.files import size_text
 
 _LEAST_N_CTX = 1024

@@ -18,6 +18,7 @@ from localspec.models.architectures import WITH_SNAPSHOTS
 from localspec.models.gguf import GgufHeader, TensorInfo
 from localspec.models.gguf_encoding import GGML_TYPES, Value
 from localspec.options import LoadOptions
+from localspec.resources import Usage
 
 _LAYER = re.compile(r"blk\.(\d+)\.(.+)")
 _EXPERTS = re.compile(r"ffn_(up|down|gate|gate_up)_(ch|)exps")
@@ -251,21 +252,6 @@ class Settings:
     snapshots: int = 0
     cpu_moe: bool = False
     kv_offload: bool = True
-
-
-@dataclass(frozen=True, slots=True)
-class Usage:
-    """Memory of one model in one place, in bytes."""
-
-    weights_bytes: int = 0
-    kv_bytes: int = 0
-    compute_bytes: int = 0
-    output_bytes: int = 0
-
-    @property
-    def total_bytes(self) -> int:
-        """All of it."""
-        return self.weights_bytes + self.kv_bytes + self.compute_bytes + self.output_bytes
 
 
 def predict(shape: ModelShape, settings: Settings, split: Sequence[int] = ()) -> list[Usage]:

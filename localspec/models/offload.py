@@ -6,7 +6,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from localspec.models.memory import ModelShape, Settings, Usage, predict
+from localspec.models.memory import ModelShape, Settings, predict
+from localspec.resources import Usage
 
 
 @dataclass(frozen=True, slots=True)

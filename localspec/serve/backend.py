@@ -208,14 +208,9 @@ class Backend:
             Refused: it cannot be answered.
             EngineLost: the engine died meanwhile.
         """
-        async with aclosing(self.notices(asked, began)) as notices:
-            async for notice in notices:
-                if isinstance(notice, ReplyDone):
-                    yield notice
-                elif isinstance(notice, ReplyEvents):
-                    for event in notice.events:
-                        if isinstance(event, Told):
-                            yield event
+        async with aclosing(pieces(self.notices(asked, began))) as told:
+            async for piece in told:
+                yield piece
 
     async def notices(
         self, asked: Question, began: Callable[[int], None] = lambda _number: None
@@ -357,3 +352,15 @@ class Backend:
     def _end_all(self, reason: str) -> None:
         for queue in self._asked.values():
             queue.put_nowait(EngineDied(reason))
+
+
+async def pieces(answers: AsyncGenerator[Answer]) -> AsyncGenerator[Told | ReplyDone]:
+    """Yield of what the engine says the pieces of an answer, and in the end the whole."""
+    async with aclosing(answers) as notices:
+        async for notice in notices:
+            if isinstance(notice, ReplyDone):
+                yield notice
+            elif isinstance(notice, ReplyEvents):
+                for event in notice.events:
+                    if isinstance(event, Told):
+                        yield event

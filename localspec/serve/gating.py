@@ -11,7 +11,7 @@ from localspec.engine.ask import Ask
 from localspec.engine.protocol import ReplyDone, ReplyEvents
 from localspec.gates.gate import Gate
 from localspec.launch.recording import note
-from localspec.serve.backend import Answer, Backend
+from localspec.serve.backend import Answer, Backend, pieces
 
 
 async def gated_notices(backend: Backend, asked: Ask, gate: Gate | None) -> AsyncGenerator[Answer]:
@@ -47,18 +47,9 @@ async def gated_notices(backend: Backend, asked: Ask, gate: Gate | None) -> Asyn
                 yield notice
 
 
-async def gated_pieces(
-    backend: Backend, asked: Ask, gate: Gate
-) -> AsyncGenerator[Told | ReplyDone]:
+def gated_pieces(backend: Backend, asked: Ask, gate: Gate) -> AsyncGenerator[Told | ReplyDone]:
     """Yield the pieces of an answer, and in the end the whole, as they may be seen; see `Backend.reply`."""
-    async with aclosing(gated_notices(backend, asked, gate)) as notices:
-        async for notice in notices:
-            if isinstance(notice, ReplyDone):
-                yield notice
-            elif isinstance(notice, ReplyEvents):
-                for event in notice.events:
-                    if isinstance(event, Told):
-                        yield event
+    return pieces(gated_notices(backend, asked, gate))
 
 
 def _taken(reply: GatedReply, event: StreamEvent) -> tuple[StreamEvent, ...]:

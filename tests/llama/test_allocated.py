@@ -3,8 +3,9 @@
 import pytest
 
 from localspec.llama import allocated as module
-from localspec.llama.allocated import RAM, Allocated, allocated, together
+from localspec.llama.allocated import RAM, allocated, together
 from localspec.llama.devices import Device
+from localspec.resources import Usage
 
 MIB = 1 << 20
 LINES = """\
@@ -33,11 +34,11 @@ def test_buffers_are_counted_where_they_are(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(module, "devices", lambda: known)
     found = allocated()
     assert found == {
-        RAM: Allocated(int(28.5 * MIB), 3 * MIB, 5 * MIB, MIB // 4),
-        "CUDA0": Allocated(4 * MIB, 8 * MIB, 16 * MIB),
-        "RPC0": Allocated(2 * MIB),
-        "RPC1": Allocated(1 * MIB),
-        "RPC2": Allocated(MIB // 2),
+        RAM: Usage(int(28.5 * MIB), 3 * MIB, 5 * MIB, MIB // 4),
+        "CUDA0": Usage(4 * MIB, 8 * MIB, 16 * MIB),
+        "RPC0": Usage(2 * MIB),
+        "RPC1": Usage(1 * MIB),
+        "RPC2": Usage(MIB // 2),
     }
     twice = together([found, found])
     assert twice["CUDA0"].total_bytes == 56 * MIB

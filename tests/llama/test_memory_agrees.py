@@ -8,8 +8,9 @@ import pytest
 from localspec.llama.context import LlamaContext
 from localspec.llama.model import LlamaModel
 from localspec.models.gguf import read_header
-from localspec.models.memory import ModelShape, Settings, Usage, model_shape, predict
+from localspec.models.memory import ModelShape, Settings, model_shape, predict
 from localspec.options import LoadOptions
+from localspec.resources import Usage
 from tests.llama.reserved import Reserved, dry_run, logged
 from tests.models import shapes
 
