@@ -2,8 +2,10 @@
 
 import ctypes
 import os
+import random
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -137,18 +139,23 @@ def test_a_swap_between_look_and_use_does_not_lead_out(ground: Path, folder: Fol
     link.symlink_to(ground / "out")
     done = threading.Event()
     exchange = 2  # RENAME_EXCHANGE of renameat2(2)
+    pauses = random.Random(0)
 
     def swap() -> None:
         libc = ctypes.CDLL(None)
         while not done.is_set():
             here = -100
             assert not libc.renameat2(here, bytes(place), here, bytes(link), exchange)
+            # Without it the two threads can fall into step, and every look meets the same one of the two.
+            time.sleep(pauses.random() / 5000)
 
     swapping = threading.Thread(target=swap)
     swapping.start()
-    seen = set()
+    seen: set[str] = set()
+    number, latest = 0, time.monotonic() + 60
     try:
-        for number in range(1500):
+        while number < 1500 or (len(seen) < 2 and time.monotonic() < latest):
+            number += 1
             try:
                 seen.add(read(folder, "sub/b.txt"))
                 folder.write("sub/new.txt", str(number).encode())
