@@ -151,7 +151,7 @@ def test_a_swap_between_look_and_use_does_not_lead_out(ground: Path, folder: Fol
 
     swapping = threading.Thread(target=swap)
     swapping.start()
-    seen: set[str] = set()
+    seen: set[str | None] = set()
     number, latest = 0, time.monotonic() + 60
     try:
         while number < 1500 or (len(seen) < 2 and time.monotonic() < latest):
