@@ -134,6 +134,30 @@ def test_whether_a_draft_could_pay_is_worked_out_once_for_each_number_of_sequenc
     assert asked == [3, 2]
 
 
+def test_what_passes_cost_beside_others_is_worked_out_once_for_the_same_company(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    worked_out = []
+
+    def counted(costs: PassCosts, widths: list[int]) -> float:
+        worked_out.append(tuple(widths))
+        return merged_s(costs, widths)
+
+    monkeypatch.setattr(batching, "merged_s", counted)
+    batch = batch_of(3, SMOLLM2)
+    first = batch.seconds(0, 32)
+    once = len(worked_out)
+    assert once > 0
+    for slot in range(3):  # each has the same company
+        assert batch.seconds(slot, 32) == first
+    assert len(worked_out) == once
+    batch.pass_made(2, 5, by_draft_model=False)
+    assert batch.seconds(0, 32) != first
+    assert batch.seconds(2, 32) == first, "of its own width nothing depends"
+    batch.leave(1)
+    assert batch.seconds(2, 32) != first
+
+
 REPEATING = [1, 2, 3, 4, 5, 6, 7, 8] * 6
 
 

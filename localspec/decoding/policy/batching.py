@@ -18,6 +18,9 @@ from localspec.decoding.policy.adaptive import AdaptivePolicy
 from localspec.decoding.round import Round
 from localspec.decoding.stats import could_win
 
+_MOST_KNOWN = 1000
+"""Of what passes cost beside others, so many answers are remembered: of each up to 32 numbers."""
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BatchWidths:
@@ -33,6 +36,7 @@ class BatchWidths:
     _widths: dict[int, int] = field(default_factory=dict)
     _alone: set[int] = field(default_factory=set)
     _could_pay: dict[tuple[int, int], bool] = field(default_factory=dict)
+    _known: dict[tuple[tuple[int, ...], int], list[float]] = field(default_factory=dict)
 
     def begin(self, slot: int) -> None:
         """Say that a sequence begins; everybody is expected to try the draft model again."""
@@ -51,8 +55,18 @@ class BatchWidths:
 
     def seconds(self, slot: int, width: int) -> list[float]:
         """Return what passes of 1 to `width` tokens cost one sequence, beside what the others do."""
+        others = sorted(each for other, each in self._widths.items() if other != slot)
+        # Mostly nobody drafts, and each asks several times a round, while no pass is made.
+        key = tuple(others), width
+        if key not in self._known:
+            if len(self._known) >= _MOST_KNOWN:
+                self._known.clear()
+            self._known[key] = self._beside(others, width)
+        return self._known[key]
+
+    def _beside(self, others: Sequence[int], width: int) -> list[float]:
+        """Return what passes cost one sequence, by the widths of the others."""
         costs = self.target
-        others = [each for other, each in self._widths.items() if other != slot]
         plain_s, widest = merged_s(costs, [*others, 1]), max(others, default=0)
         # What is wider than all others is a pass of its own behind theirs.
         joined_s = merged_s(costs, [*others, widest]) if others else 0.0
@@ -205,12 +219,14 @@ class BatchPolicy(AdaptivePolicy):
         self._batch.leave(self._slot)
 
     def learn(self, done: Round) -> None:
-        """Take in what came of the round; it took what was foreseen."""
+        """Take in what came of the round; it took what was foreseen, which nobody asks of a plain one."""
         drafter = self._by_name.get(done.draft.drafter)
-        foreseen_s = self._verify_s(done.drafted, drafter)
+        if drafter is not None:
+            foreseen_s = self._verify_s(done.drafted, drafter)
+            done = replace(done, spent=replace(done.spent, verify_s=foreseen_s))
         by_draft_model = drafter is not None and drafter.shares_passes
         self._batch.pass_made(self._slot, done.drafted + 1, by_draft_model=by_draft_model)
-        super().learn(replace(done, spent=replace(done.spent, verify_s=foreseen_s)))
+        super().learn(done)
 
     def _terms(self, most: int, *, joint: bool) -> Terms:
         if not self._batch.could_pay(self._longest):
