@@ -52,15 +52,15 @@ def candidates(
     """
     # Bias and penalties change each logit by itself: to mask before or after them is the same.
     row = penalised(row, history, params)
-    _require_finite(float(row.max()))  # NaN as soon as one logit is
+    greedy = params.temperature == 0
+    best = np.argmax(row)
+    _require_finite(float(row[best]))  # the first NaN counts as the best
     if allows is not None:
-        ids = allowed_ids(row, 1 if params.temperature == 0 else params.top_k, allows)
+        ids = allowed_ids(row, 1 if greedy else params.top_k, allows)
         _require_some(ids)
-    elif params.temperature == 0:
-        ids = np.array([np.argmax(row)], dtype=np.int64)
     else:
-        ids = top_ids(row, params.top_k)
-    if params.temperature == 0:
+        ids = np.array([best], dtype=np.int64) if greedy else top_ids(row, params.top_k)
+    if greedy:
         return Candidates(ids, np.zeros(1))
     scores = row[ids].astype(np.float64)
     if params.top_p < 1:
