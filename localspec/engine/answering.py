@@ -158,10 +158,16 @@ class Answering:
                 del self._asked[number]
                 self._tell(failure(number, event.error))
             else:
-                if isinstance(event, RoundDone) and not event.round.is_first:
-                    asked.rounds.append(event.round)
-                    asked.beside[max(0, self._assistant.running - 1)] += 1
-                self._tell(ReplyEvents(number, (event,)))
+                if isinstance(event, RoundDone):
+                    self._note(asked, event.round)
+                if asked.ask.rounds or not isinstance(event, RoundDone):
+                    self._tell(ReplyEvents(number, (event,)))
+
+    def _note(self, asked: _Asked, done: Round) -> None:
+        """Keep a round, and beside how many others it was made; the prompt's own token is none."""
+        if not done.is_first:
+            asked.rounds.append(done)
+            asked.beside[max(0, self._assistant.running - 1)] += 1
 
     def abandon(self, error: Exception) -> None:
         """End everything that is being answered without a reply."""

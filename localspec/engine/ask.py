@@ -31,6 +31,7 @@ class Ask:
         call_policy: which of them, how often and in what order.
         conversation: the history's number of the conversation, so that what is said may go into the store, and leave it with
             the conversation; None where the history does not keep it.
+        rounds: whether `RoundDone` is told; what nobody looks at is most of what goes over the wire.
     """
 
     id: int
@@ -48,6 +49,7 @@ class Ask:
     tools: tuple[Tool, ...] = ()
     call_policy: CallPolicy = field(default_factory=CallPolicy)
     conversation: int | None = None
+    rounds: bool = True
 
     @property
     def asked(self) -> str:

@@ -66,11 +66,15 @@ class Outbox:
     """A queue with a thread that empties it.
 
     Args:
-        write: takes a notice and returns once it is gone; raises OSError when nobody is there any more.
+        write: takes a notice; raises OSError when nobody is there any more.
+        flush: called when all that may leave now was written, and returns once it is gone; raises likewise.
     """
 
-    def __init__(self, write: Callable[[Notice], None]) -> None:
+    def __init__(
+        self, write: Callable[[Notice], None], flush: Callable[[], None] = lambda: None
+    ) -> None:
         self._write = write
+        self._flush = flush
         self._changed = threading.Condition()
         self._waiting: list[Notice | _Happened] = []
         self._closed = False
@@ -116,8 +120,9 @@ class Outbox:
             try:
                 for notice in batch:
                     self._write(notice)
-            except OSError:
-                self._write = lambda _: None  # nobody reads: go on taking, for nobody
+                self._flush()
+            except OSError:  # nobody reads: go on taking, for nobody
+                self._write, self._flush = (lambda _: None), (lambda: None)
 
     def _next(self) -> list[Notice]:
         """Wait until something may leave and return it; nothing at the end."""

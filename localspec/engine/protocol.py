@@ -17,7 +17,7 @@ from localspec.engine.ask import Ask
 from localspec.messages import Message
 from localspec.options import LaunchOptions
 
-VERSION = 12
+VERSION = 13
 
 # What a screen says to the engine.
 

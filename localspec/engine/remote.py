@@ -139,7 +139,15 @@ def trouble_of(notice: Failed | EngineDied) -> LocalspecError:
 
 def _ask_of(request: "Request") -> Ask:
     prompt = request.prompt
-    asked = Ask(0, (), request.options, keep=request.keep, aside=True, afresh=request.afresh)
+    asked = Ask(
+        0,
+        (),
+        request.options,
+        keep=request.keep,
+        aside=True,
+        afresh=request.afresh,
+        rounds=False,
+    )
     if not isinstance(prompt, str):
         calls = replace(asked, tools=prompt.tools, call_policy=prompt.call_policy)
         return replace(calls, messages=prompt.messages)

@@ -34,12 +34,11 @@ def serve(factory: Factory, version: str, at_end: Callable[[], None] = lambda: N
 
     def write(notice: Notice) -> None:
         notices.write(encode(notice))
-        notices.flush()
 
     def complain(error: FrameError) -> None:
         outbox.put(Failed(None, "FrameError", str(error)))
 
-    outbox = Outbox(write)
+    outbox = Outbox(write, notices.flush)  # in one go: whoever reads is woken once
     requests = Requests(commands, cancel, interruption.interrupt, complain)
     server = Server(factory, requests, cancel, interruption, outbox.put)
     threading.Thread(target=_outlive_nobody, args=(requests,), daemon=True).start()

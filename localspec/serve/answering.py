@@ -90,7 +90,8 @@ class Service:
     async def reply(self, request: Request, asked: Ask) -> AsyncGenerator[Told | ReplyDone]:
         """Yield the pieces of an answer to whoever sent a request, once the model is there; see `Backend.reply`."""
         policy = asked.call_policy.under(self.rules)
-        asked = replace(asked, client=request.scope.get(CLIENT, ""), call_policy=policy)
+        client = request.scope.get(CLIENT, "")
+        asked = replace(asked, client=client, call_policy=policy, rounds=False)
         gate = request.scope.get(GATE)
         pieces = (
             self.backend.reply(asked) if gate is None else gated_pieces(self.backend, asked, gate)

@@ -299,8 +299,14 @@ class Backend:
         while not self._closed:
             notice = self._client.wait(_LOOK_S)
             if notice is not None:
+                # Those of all answers come together, and wake the loop once.
+                told = [notice, *self._client.drain()]
                 with suppress(RuntimeError):  # the loop is closed: nobody is there any more
-                    self._loop.call_soon_threadsafe(self._heard, notice)
+                    self._loop.call_soon_threadsafe(self._heard_all, told)
+
+    def _heard_all(self, told: Sequence[Notice]) -> None:
+        for notice in told:
+            self._loop.call_soon(self._heard, notice)  # a fault in one is no other's
 
     def _heard(self, notice: Notice) -> None:
         self._watch(notice)

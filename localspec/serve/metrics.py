@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
-from localspec.chat.events import Reply, RoundDone, Started, Text
+from localspec.chat.events import Reply, RoundDone, Started, Told
 from localspec.engine.ask import Ask
 from localspec.engine.protocol import EngineDied, Failed, Notice, Question, ReplyDone, ReplyEvents
 from localspec.power.conditions import Conditions
@@ -64,7 +64,7 @@ class Metrics:
         self._waited_s = histogram("wait_seconds", "From the request to its begin.", _SECONDS)
         self._first_token_s = histogram(
             "first_token_seconds",
-            "From the request to the first token, waiting included.",
+            "From the request to the first of the answer, waiting included.",
             _SECONDS,
         )
         self._widths = histogram(
@@ -133,7 +133,7 @@ class Metrics:
         if not asked.began and any(isinstance(each, Started) for each in told.events):
             asked.began = True
             self._waited_s.observe(seconds)
-        if not asked.wrote and any(isinstance(each, RoundDone | Text) for each in told.events):
+        if not asked.wrote and any(isinstance(each, RoundDone | Told) for each in told.events):
             asked.wrote = True
             self._first_token_s.observe(seconds)
 

@@ -7,7 +7,7 @@ import pytest
 
 from localspec.chat.assistant import Assistant
 from localspec.chat.conversation import Conversation
-from localspec.chat.events import Event, Finished, Started
+from localspec.chat.events import Event, Finished, RoundDone, Started
 from localspec.chat.requests import Request
 from localspec.decoding.cancel import CancelFlag
 from localspec.decoding.policy.policy import Policy
@@ -85,6 +85,38 @@ def test_that_a_reply_begins_is_told_before_its_first_pass() -> None:
     while answering.busy:
         answering.step()
     assert evaluated == [0]
+
+
+def told_of(ask: Ask) -> list[Notice]:
+    """Return all that is told of a request."""
+    told: list[Notice] = []
+    answering = Answering(loaded("toy", {"drafts": 3}, CancelFlag()), told.append)
+    answering.ask(ask)
+    while answering.busy:
+        answering.step()
+    return told
+
+
+def test_who_wants_no_rounds_is_told_all_else_of_them() -> None:
+    ask = Ask(1, (Message.user("hello"),), GREEDY)
+    with_rounds, without = told_of(ask), told_of(replace(ask, rounds=False))
+    rounds = [each for each in with_rounds if _is_round(each)]
+    assert len(rounds) > 1
+    assert without[:-1] == [each for each in with_rounds[:-1] if not _is_round(each)]
+    one, other = with_rounds[-1], without[-1]
+    assert isinstance(one, ReplyDone)
+    assert isinstance(other, ReplyDone)
+    assert (other.reply.text, other.reason, other.widths) == (
+        one.reply.text,
+        one.reason,
+        one.widths,
+    )
+    assert other.reply.acceptance == one.reply.acceptance
+    assert one.reply.acceptance.rounds == len(rounds) - 1, "the prompt's own token is none"
+
+
+def _is_round(told: Notice) -> bool:
+    return isinstance(told, ReplyEvents) and isinstance(told.events[0], RoundDone)
 
 
 class Listener:

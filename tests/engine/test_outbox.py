@@ -130,14 +130,25 @@ def test_nothing_is_joined_across_what_is_no_stream(outbox: Outbox, reader: Read
 
 
 def test_where_nobody_is_left_nothing_is_kept_and_nothing_raised() -> None:
-    def gone(_: Notice) -> None:
+    def gone(*_: Notice) -> None:
         raise BrokenPipeError
 
-    outbox = Outbox(gone)
-    for _ in range(3):
+    for outbox in (Outbox(gone), Outbox(lambda _: None, gone)):
+        for _ in range(3):
+            outbox.put(Hello("", 0))
+        outbox.close(30)
         outbox.put(Hello("", 0))
-    outbox.close(30)
+
+
+def test_what_leaves_together_is_flushed_once_and_after_all_of_it(reader: Reader) -> None:
+    flushed: list[int] = []
+    outbox = Outbox(reader, lambda: flushed.append(len(reader.read)))
     outbox.put(Hello("", 0))
+    assert reader.waits.wait(30)
+    for request in range(1, 9):
+        outbox.put(happened(request, Text("x")))
+    all_of(outbox, reader)
+    assert flushed == [1, 9]
 
 
 def test_the_first_text_leaves_at_once_and_what_is_no_stream_does_not_wait() -> None:

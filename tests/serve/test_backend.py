@@ -1,21 +1,32 @@
 """The backend by itself: how often an engine may die, and what it is asked."""
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from queue import Empty, SimpleQueue
 from typing import Any, cast
 
 import pytest
 
+from localspec.chat.events import Reply, Text
+from localspec.decoding.round import Spent, StopReason
 from localspec.engine.ask import Ask
 from localspec.engine.client import EngineClient
-from localspec.engine.protocol import EngineDied, Failed, Notice, Question, Ready
+from localspec.engine.protocol import (
+    EngineDied,
+    Failed,
+    Notice,
+    Question,
+    Ready,
+    ReplyDone,
+    ReplyEvents,
+)
 from localspec.messages import Message
 from localspec.options import LaunchOptions
 from localspec.serve import backend as serving
 from localspec.serve.backend import Backend, EngineLost
 
 READY = Ready("a-model", None, "off", 100, (), 0.0, False)
+REPLY = Reply("", "", (), StopReason.EOG, 7, 1, 0, 1, 0.1, 0.1, 0.1, Spent(), "off")
 MOST = 5
 
 
@@ -52,13 +63,24 @@ class Dying:
         except Empty:
             return None
 
+    def drain(self) -> list[Notice]:
+        notices: list[Notice] = []
+        while not self.inbox.empty():
+            notices.append(self.inbox.get())
+        return notices
+
     def close(self, wait_s: float) -> None:
         pass
 
 
-def with_backend(engine: Dying, launch: LaunchOptions, work: Any) -> None:
+def with_backend(
+    engine: Dying,
+    launch: LaunchOptions,
+    work: Any,
+    watch: Callable[[Notice], None] = lambda _notice: None,
+) -> None:
     async def run() -> None:
-        backend = Backend(cast("EngineClient", engine), launch, 8)
+        backend = Backend(cast("EngineClient", engine), launch, 8, watch)
         await backend.start()
         try:
             await cast("Coroutine[Any, Any, None]", work(backend))
@@ -119,6 +141,36 @@ def test_where_bits_count_nothing_is_taken_from_what_was_asked_before(exact: boo
 
     with_backend(engine, LaunchOptions(exact=exact), work)
     assert [each.afresh for each in engine.asked if isinstance(each, Ask)] == [exact]
+
+
+def test_what_is_told_of_several_in_one_go_reaches_each_and_a_fault_in_one_no_other() -> None:
+    engine = Dying(gets_ready=True)
+    faults: list[str] = []
+
+    def watch(notice: Notice) -> None:
+        if notice == ReplyEvents(1, (Text("b"),)):
+            raise ValueError("of one")
+
+    async def text_of(backend: Backend) -> str:
+        asked = Ask(0, (Message.user("hello"),))
+        told = [each async for each in backend.reply(asked)]
+        return "".join(each.text for each in told if isinstance(each, Text))
+
+    async def work(backend: Backend) -> None:
+        loop = asyncio.get_running_loop()
+        loop.set_exception_handler(lambda _, about: faults.append(str(about["exception"])))
+        asking = asyncio.gather(text_of(backend), text_of(backend))
+        while len(engine.asked) < 2:
+            await asyncio.sleep(0)
+        for letter in "abc":
+            for number in (1, 2):
+                engine.inbox.put(ReplyEvents(number, (Text(letter * number),)))
+        for number in (1, 2):
+            engine.inbox.put(ReplyDone(number, REPLY, Message.assistant("")))
+        assert await asking == ["ac", "aabbcc"]
+        assert faults == ["of one"]
+
+    with_backend(engine, LaunchOptions(), work, watch)
 
 
 class AtWorker(Dying):

@@ -6,7 +6,15 @@ import time
 
 import pytest
 
-from localspec.chat.events import Prefilling, Reply, RoundDone, Started
+from localspec.chat.events import (
+    CallBegun,
+    Prefilling,
+    Reply,
+    RoundDone,
+    Started,
+    StreamEvent,
+    Text,
+)
 from localspec.decoding.round import Draft, Round, Spent, StopReason, Verdict
 from localspec.decoding.stats import AcceptanceStats
 from localspec.engine.ask import Ask
@@ -36,7 +44,8 @@ def value(metrics: Metrics, name: str) -> float | None:
     return None if found is None else float(found[1])
 
 
-def test_times_are_those_that_the_client_waits() -> None:
+@pytest.mark.parametrize("first", [FIRST, Text("a"), Text("a", thinking=True), CallBegun("1", "f")])
+def test_times_are_those_that_the_client_waits(first: StreamEvent) -> None:
     clock = Clock()
     metrics = Metrics(clock)
     metrics.ask(1, Ask(0, QUESTION))
@@ -46,8 +55,9 @@ def test_times_are_those_that_the_client_waits() -> None:
     assert (metrics.running, metrics.waiting) == (1, 0)
     metrics.see(ReplyEvents(1, (Prefilling(3, 6),)))
     clock.now_s = 7.0
-    metrics.see(ReplyEvents(1, (FIRST,)))
-    metrics.see(ReplyEvents(1, (FIRST,)))
+    metrics.see(ReplyEvents(1, (first,)))
+    clock.now_s = 8.0
+    metrics.see(ReplyEvents(1, (first,)))
     metrics.see(ReplyDone(1, reply(), Message.assistant(""), widths=((1, 4), (5, 2))))
     assert (metrics.running, metrics.waiting) == (0, 0)
     assert value(metrics, "wait_seconds_sum") == 3.0

@@ -92,6 +92,14 @@ def test_several_answers_are_made_and_streamed(client: openai.OpenAI) -> None:
     assert texts == {0: "It is 1233 km long.", 1: "It is 1233 km long."}
 
 
+def test_the_engine_is_asked_for_no_rounds_which_no_interface_tells(server: Served) -> None:
+    for stream in (False, True):
+        server.chat("hello", stream=stream)
+        asked = server.asked[-1]
+        assert isinstance(asked, Ask)
+        assert not asked.rounds
+
+
 def test_every_answer_has_a_seed_of_its_own_and_all_tokens_are_counted(server: Served) -> None:
     before = len(server.asked)
     once = server.chat("hello", seed=5).json()["usage"]
