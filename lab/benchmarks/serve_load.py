@@ -15,27 +15,32 @@ and neither writes down what it evaluated (`--forget`, `-cram 0`), so that none 
 llama-server that reaches less than 0.8 of its best at a level in the first round is not tried there again.
 
 Told are medians over rounds of requests a minute and tokens a second (of the answers, prompts' time included), the
-time to the first text (p50, p95), and that from one piece of text to the next (p95), of all rounds together. localspec
-sends ten pieces a second at most, llama-server every token. A ratio is the median of a round's ratios.
+time to the first text (p50, p95), and that from one piece of text to the next (p95), of all rounds together, and what a
+token took of the processor, in all processes of a server. localspec sends ten pieces a second at most, llama-server every
+token. A ratio is the median of a round's ratios. Of localspec stderr tells, too, how many passes gave logits, how wide
+they were and what was drafted. Such counts are exact also beside other programs, which with one thread (`--threads 1`)
+change little of the processor's time, either.
 """
 
 import argparse
 import http.client
 import json
 import os
+import re
 import statistics
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import cycle, islice, pairwise
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Any, Protocol
 from urllib.parse import urlsplit
+from urllib.request import urlopen
 
 import numpy as np
 
@@ -48,6 +53,10 @@ from localspec.resources import default_threads
 
 _TIMEOUT_S = 600.0
 _HOPELESS = 0.8
+_COUNT = re.compile(
+    r"^localspec_(pass_tokens_(?:sum|count)|(?:drafted|accepted)_tokens_total)\S* (\S+)$",
+    re.MULTILINE,
+)
 _REMEMBERS = {"ngram-mod", "ngram-cache"}
 _PEER_MODES = (
     *("none", "ngram-simple", "ngram-simple:4:12", "ngram-map-k", "ngram-map-k4v", "ngram-mod"),
@@ -108,15 +117,29 @@ class Level:
     Args:
         took_s: from the first request to the last answer.
         answers: all of them.
+        cpu_s: of the processor, by processes of the server.
+        counts: what localspec counted meanwhile, by names in its metrics.
     """
 
     took_s: float
     answers: tuple[Answered, ...]
+    cpu_s: tuple[float, ...] = ()
+    counts: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def tokens(self) -> int:
+        """Tokens of the answers."""
+        return sum(each.tokens for each in self.answers)
 
     @property
     def tokens_per_s(self) -> float:
         """Tokens of the answers by the time that all of it took."""
-        return sum(each.tokens for each in self.answers) / self.took_s
+        return self.tokens / self.took_s
+
+    @property
+    def cpu_ms(self) -> tuple[float, ...]:
+        """Milliseconds of the processor for a token, by processes."""
+        return tuple(1000 * each / self.tokens for each in self.cpu_s)
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,9 +271,13 @@ class Servers:
         if arm.name not in self._running:
             self._running[arm.name] = arm.start()
             ask(self._running[arm.name].address, {**load.body, **_said("Hello."), "max_tokens": 8})
-        used_s = self._used_s(arm.name)
-        found = level(
-            self._running[arm.name].address, {**load.body, **arm.body}, clients, system, texts
+        used_s, process = self._used_s(arm.name), self._running[arm.name]
+        own_s, counts = [cpu_s(pid) for pid in process.pids], _counts(process, arm)
+        found = level(process.address, {**load.body, **arm.body}, clients, system, texts)
+        found = replace(
+            found,
+            cpu_s=tuple(cpu_s(pid) - s for pid, s in zip(process.pids, own_s, strict=True)),
+            counts={name: n - counts.get(name, 0) for name, n in _counts(process, arm).items()},
         )
         self.idle_share = max(
             self.idle_share, (self._used_s(arm.name) - used_s) / max(found.took_s, 1.0)
@@ -278,6 +305,18 @@ class Servers:
             process.close()
 
 
+def _counts(process: Process, arm: Arm) -> dict[str, float]:
+    """Return what localspec counted since it was started; nothing of another server."""
+    if not arm.own:
+        return {}
+    with urlopen(f"{process.address}/metrics", timeout=_TIMEOUT_S) as answer:
+        text = answer.read().decode()
+    counts: dict[str, float] = {}
+    for name, value in _COUNT.findall(text):
+        counts[name] = counts.get(name, 0.0) + float(value)
+    return counts
+
+
 def _said(text: str) -> dict[str, Any]:
     return {"messages": [{"role": "user", "content": text}]}
 
@@ -299,7 +338,7 @@ def measure(
             for arm in [*tried[turn:], *tried[:turn]]:
                 system = f"Session {number}-{clients}."
                 came = servers.run(arm, load, clients, system, texts)
-                tell(f"round {number}, {clients} clients, {arm.name}: {came.tokens_per_s:.1f}/s")
+                tell(f"round {number}, {clients} clients, {arm.name}: {told_of(came)}")
                 found[clients, arm.name].append(came)
             if number == 0:
                 speeds = {name: found[clients, name][0].tokens_per_s for name in _peers(arms)}
@@ -307,6 +346,21 @@ def measure(
                 given_up |= {(clients, name) for name, speed in speeds.items() if speed < least}
         longest_s, number = max(longest_s, time.monotonic() - began), number + 1
     return found
+
+
+def told_of(came: Level) -> str:
+    """Return what came of a level, in a few words."""
+    used = " + ".join(f"{each:.2f}" for each in came.cpu_ms)
+    said = f"{came.tokens_per_s:.1f}/s, {came.tokens} tokens, {used} ms of the processor each"
+    counts = came.counts
+    if not counts:
+        return said
+    passes = counts["pass_tokens_count"]
+    return (
+        f"{said}, {passes:.0f} passes of {counts['pass_tokens_sum'] / max(passes, 1):.2f}, "
+        f"{counts.get('drafted_tokens_total', 0):.0f} drafted, "
+        f"{counts.get('accepted_tokens_total', 0):.0f} accepted"
+    )
 
 
 def _peers(arms: Sequence[Arm]) -> list[str]:
@@ -320,10 +374,11 @@ def row(clients: int, name: str, rounds: Sequence[Level]) -> str:
     gaps_s = [b - a for each in answers for a, b in pairwise(each.pieces_s)] or [0.0]
     requests = statistics.median(60 * len(each.answers) / each.took_s for each in rounds)
     speed = statistics.median(each.tokens_per_s for each in rounds)
+    cpu_ms = statistics.median(sum(each.cpu_ms) for each in rounds)
     p50, p95 = np.percentile(first_s, [50, 95])
     return (
         f"| {clients} | {name} | {requests:.1f} | {speed:.1f} | {p50:.2f} | {p95:.2f} "
-        f"| {1000 * np.percentile(gaps_s, 95):.0f} | {len(rounds)} |"
+        f"| {1000 * np.percentile(gaps_s, 95):.0f} | {cpu_ms:.1f} | {len(rounds)} |"
     )
 
 
@@ -336,8 +391,8 @@ def ratio(rounds: Sequence[Level], others: Sequence[Level]) -> float:
 
 def table(arms: Sequence[Arm], found: Found) -> Iterator[str]:
     """Yield the lines of what came of it."""
-    yield "| clients | server | requests/min | tokens/s | first text p50, s | p95, s | between p95, ms | rounds |"
-    yield "|---|---|---|---|---|---|---|---|"
+    yield "| clients | server | requests/min | tokens/s | first text p50, s | p95, s | between p95, ms | processor, ms/token | rounds |"
+    yield "|---|---|---|---|---|---|---|---|---|"
     for (clients, name), rounds in found.items():
         yield row(clients, name, rounds)
     peers, best_of, off_of = _peers(arms), [], []
