@@ -167,7 +167,7 @@ def test_what_is_told_of_several_in_one_go_reaches_each_and_a_fault_in_one_no_ot
                 engine.inbox.put(ReplyEvents(number, (Text(letter * number),)))
         for number in (1, 2):
             engine.inbox.put(ReplyDone(number, REPLY, Message.assistant("")))
-        assert await asking == ["ac", "aabbcc"]
+        assert list(await asking) == ["ac", "aabbcc"]
         assert faults == ["of one"]
 
     with_backend(engine, LaunchOptions(), work, watch)
