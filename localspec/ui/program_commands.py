@@ -12,6 +12,12 @@ async def model(front: Front, argument: str) -> None:
     elif argument == front.session.models.next_name:
         front.tell(f"{argument} is already loaded")
     else:
+        # Here, and not where it is loaded: the line can be mended, and what is loaded is left in peace.
+        from localspec.models.names import resolve  # noqa: PLC0415 - the first frame needs none of it
+
+        registry = load_registry()
+        if registry.name(argument) not in registry.pairs:
+            resolve(argument, registry)
         front.session.load(argument)
         front.show_loading()
 

@@ -347,6 +347,10 @@ def test_a_text_that_cannot_be_sent_stays_in_the_composer(tmp_path: Path) -> Non
         await chat.run("/frob")
         assert "there is no command /frob" in chat.text()
         assert chat.app.view.entry.composer.text == "/frob"
+        await chat.run("/model qwen3-4x")
+        assert "did you mean qwen3-4b" in chat.text()
+        assert chat.app.view.entry.composer.text == "/model qwen3-4x"
+        assert not chat.session.models.under_way
 
     drive(send, tmp_path)
 
@@ -544,7 +548,7 @@ def held_with(chat: Chat) -> str:
 def test_a_switch_that_fails_leaves_the_model_that_answers(tmp_path: Path) -> None:
     async def switch(chat: Chat) -> None:
         await chat.ask("one?")
-        await chat.run("/model gone")
+        await chat.run("/model qwen3-4b")
         await chat.until(lambda: "fetch it first; toy answers instead" in chat.text())
         await chat.ask("two?")
         assert chat.session.talk.messages[-1].model == "toy"
@@ -552,20 +556,20 @@ def test_a_switch_that_fails_leaves_the_model_that_answers(tmp_path: Path) -> No
         await chat.run("/restart")
         await chat.until(lambda: chat.session.state.line() == "toy")
 
-    drive(switch, tmp_path, REFUSING)
+    drive(switch, tmp_path, {"refuses": {"qwen3-4b": REFUSING["refuses"]["gone"]}})
 
 
 def test_a_switch_that_cost_the_model_before_it_loads_that_again(tmp_path: Path) -> None:
     async def switch(chat: Chat) -> None:
         await chat.ask("one?")
-        await chat.run("/model large")
+        await chat.run("/model qwen3-32b")
         await chat.until(lambda: "no memory for it; toy answers instead" in chat.text())
         await chat.until(lambda: chat.session.state.phase is Phase.READY)
         await chat.ask("two?")
         assert chat.session.talk.messages[-1].model == "toy"
         assert held_with(chat) == "toy"
 
-    drive(switch, tmp_path, {"too_large": {"large": ["ModelLoadError", "no memory for it"]}})
+    drive(switch, tmp_path, {"too_large": {"qwen3-32b": ["ModelLoadError", "no memory for it"]}})
 
 
 @pytest.mark.first(1)

@@ -168,8 +168,8 @@ def test_the_speed_of_another_model_is_not_told(tmp_path: Path) -> None:
     async def switch(chat: Chat) -> None:
         await chat.ask("one")
         await chat.until(lambda: "tokens/s" in figures(chat))
-        await chat.run("/model other")
-        await chat.until(lambda: chat.session.models.name == "other")
+        await chat.run("/model qwen3-4b")
+        await chat.until(lambda: chat.session.models.name == "qwen3-4b")
         await chat.until(lambda: "tokens/s" not in figures(chat))
         # Its own count of the conversation stands there, and not nothing.
         await chat.until(lambda: chat.session.context_tokens() > 0)

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from localspec.engine.client import EngineClient
+from localspec.errors import ModelUnavailable
 from localspec.history.archive import History
 from localspec.models.registry import load_registry
 from localspec.options import LaunchOptions, ReplyOptions
@@ -134,12 +135,14 @@ def test_a_conversation_is_taken_up(tmp_path: Path) -> None:
 
 
 def test_a_conversation_whose_model_is_gone_goes_on_with_the_default_pair(tmp_path: Path) -> None:
-    said(tmp_path, "about rivers?")
-    script = {"refuses": {"toy": ["ModelUnavailable", "toy is not here"]}}
-    code, out, err = said(tmp_path, "two?", "/model toy", script=script, resume=1, pair=None)
-    assert (code, out) == (0, "Hello **world**.\n")
+    said(tmp_path, "about rivers?", pair="qwen3-4b")
+    script = {"refuses": {"qwen3-4b": ["ModelUnavailable", "it is not here"]}}
+    lines = ("two?", "/model qwen3-4b", "/model qwen3-4x")
+    code, out, err = said(tmp_path, *lines, script=script, resume=1, pair=None)
+    assert (code, out) == (ModelUnavailable.exit_code, "Hello **world**.\n")
     default = load_registry().default_pair
-    assert err.count(f"localspec: toy is not here; {default} answers instead\n") == 2
+    assert "did you mean qwen3-4b" in err
+    assert err.count(f"localspec: it is not here; {default} answers instead\n") == 2
     kept = History(tmp_path / "history")
     assert kept.conversation(1).pair == default
     kept.close()

@@ -19,6 +19,8 @@ from localspec.ui.sheets import LineSheet, ListSheet
 from tests.ui.driving import Chat, drive
 
 DRAFTING = {"otherwise": ["some answer that is drafted"], "drafts": 3}
+OTHER = "qwen3-4b"
+"""A model that there is, beside the engine double's own; it is never fetched."""
 
 
 async def open_sheet(chat: Chat, what: str, kind: type[object]) -> None:
@@ -138,7 +140,7 @@ def test_a_setting_is_changed_and_a_wrong_one_refused(tmp_path: Path) -> None:
 def test_the_pair_is_switched_in_the_middle_of_a_conversation(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pairs = [PairChoice(name, 1, True, True, "") for name in ("toy", "other")]
+    pairs = [PairChoice(name, 1, True, True, "") for name in ("toy", OTHER)]
     monkeypatch.setattr("localspec.ui.picker.choices", lambda: pairs)
     monkeypatch.setattr("localspec.ui.picker.measured_choices", lambda: pairs)
 
@@ -148,10 +150,10 @@ def test_the_pair_is_switched_in_the_middle_of_a_conversation(
         await chat.press("down", "enter")
         await chat.until(lambda: type(chat.app.screen) is ListSheet)
         await chat.press("enter")
-        await chat.until(lambda: chat.session.state.line() == "other")
+        await chat.until(lambda: chat.session.state.line() == OTHER)
         await chat.ask("two?")
-        assert [each.model for each in chat.session.talk.messages] == ["", "toy", "", "other"]
-        assert chat.session.talk.history.conversations()[0].pair == "other"
+        assert [each.model for each in chat.session.talk.messages] == ["", "toy", "", OTHER]
+        assert chat.session.talk.history.conversations()[0].pair == OTHER
 
     drive(look, tmp_path)
 
@@ -292,11 +294,11 @@ async def take_up_the_first(chat: Chat) -> None:
 
 
 async def hold_two(chat: Chat) -> None:
-    """Hold one conversation with `toy`, and one with `other`."""
+    """Hold one conversation with `toy`, and one with `OTHER`."""
     await chat.ask("about rivers?")
     await chat.run("/new")
-    await chat.run("/model other")
-    await chat.until(lambda: chat.session.state.line() == "other")
+    await chat.run(f"/model {OTHER}")
+    await chat.until(lambda: chat.session.state.line() == OTHER)
     await chat.ask("about trees?")
 
 
@@ -320,22 +322,22 @@ def test_a_conversation_whose_model_is_gone_goes_on_with_what_is_loaded_and_says
     async def look(chat: Chat) -> None:
         await chat.ready()
         await take_up_the_first(chat)
-        await chat.until(lambda: "toy is not here; other answers instead" in chat.text())
+        await chat.until(lambda: f"toy is not here; {OTHER} answers instead" in chat.text())
         pairs = {each.id: each.pair for each in chat.session.talk.history.conversations()}
-        assert pairs == {1: "toy", 2: "other"}
+        assert pairs == {1: "toy", 2: OTHER}
         await chat.ask("and?")
-        assert chat.session.talk.messages[-1].model == "other"
-        assert chat.session.talk.history.conversation(1).pair == "other"
+        assert chat.session.talk.messages[-1].model == OTHER
+        assert chat.session.talk.history.conversation(1).pair == OTHER
 
     drive(hold, tmp_path)
     script = {"refuses": {"toy": ["ModelUnavailable", "toy is not here"]}}
-    drive(look, tmp_path, script, pair="other", resume=2)
+    drive(look, tmp_path, script, pair=OTHER, resume=2)
 
 
 def test_the_picker_marks_what_is_loaded_and_begins_there(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pairs = [PairChoice(name, 1, True, True, "") for name in ("tiny", "toy", "other")]
+    pairs = [PairChoice(name, 1, True, True, "") for name in ("tiny", "toy", OTHER)]
     monkeypatch.setattr("localspec.ui.picker.choices", lambda: pairs)
     monkeypatch.setattr("localspec.ui.picker.measured_choices", lambda: pairs)
 
@@ -343,7 +345,7 @@ def test_the_picker_marks_what_is_loaded_and_begins_there(
         await chat.ready()
         await open_sheet(chat, "/model", Picker)
         await chat.pilot.pause(0.2)
-        assert "toy  ●" in chat.text()
+        assert f"{'toy':<{len(OTHER)}}●" in chat.text()
         assert isinstance(chat.app.screen, Picker)
         assert chat.app.screen.marked is not None
         assert chat.app.screen.marked.key == "toy"
@@ -357,7 +359,7 @@ def test_the_picker_marks_what_is_loaded_and_begins_there(
         await chat.press("down", "enter")
         await chat.until(lambda: type(chat.app.screen) is ListSheet)
         await chat.press("enter")
-        await chat.until(lambda: chat.session.state.line() == "other")
+        await chat.until(lambda: chat.session.state.line() == OTHER)
 
     drive(look, tmp_path)
 
