@@ -1,6 +1,7 @@
 """`localspec serve`: the models behind HTTP, until it is interrupted."""
 
 import asyncio
+import math
 import re
 import signal
 import sys
@@ -33,6 +34,13 @@ def _seconds(context: click.Context, flag: click.Parameter, text: str) -> float 
         problem = f"{text[:40]!r} is neither a time, such as 10m, 30s or 2h, nor 'never'"
         raise click.BadParameter(problem, context, flag)
     return float(found[1]) * _UNITS_S[found[2]]
+
+
+def _ends(context: click.Context, flag: click.Parameter, seconds: float | None) -> float | None:
+    """Return seconds that end: NaN is neither below a range nor above it."""
+    if seconds is not None and not math.isfinite(seconds):
+        raise click.BadParameter(f"{seconds} is not a number of seconds", context, flag)
+    return seconds
 
 
 @click.command()
@@ -87,6 +95,7 @@ def _seconds(context: click.Context, flag: click.Parameter, text: str) -> float 
 @click.option(
     "--max-wait",
     type=click.FloatRange(0, min_open=True),
+    callback=_ends,
     metavar="SECONDS",
     help="Longest wait of a request; one that waited longer gets 503. Default: no limit.",
 )
