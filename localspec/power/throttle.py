@@ -50,6 +50,10 @@ class Throttle:
         told += [] if self.drafts else ["no draft model"]
         return f"{self.reason}: {', '.join(told)}" if told else ""
 
+    def words_for(self, threads: int | None, power: str) -> str:
+        """Return what gives way, see `words`, where so many threads were asked for; None are the usual."""
+        return self.words(threads or usual_threads(power)) if self.reason else ""
+
 
 def throttle(power: str, taken: Conditions) -> Throttle:
     """Return what gives way.

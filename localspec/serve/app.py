@@ -13,6 +13,7 @@ from starlette.types import ASGIApp
 
 from localspec.errors import LocalspecError
 from localspec.power.conditions import Conditions
+from localspec.power.throttle import throttle
 from localspec.serve import anthropic, llama_server, openai, responses
 from localspec.serve.answering import Service
 from localspec.serve.http import Guard, Guarded, error_of, told
@@ -61,21 +62,25 @@ def application(
         return await openai.models(service)
 
     async def health(_: Request) -> Response:
-        backend, state = service.backend, service.state
+        backend, state, taken = service.backend, service.state, conditions()
+        load = service.loaded.launch.load
         figures = {
             "status": state,
             "model": service.loaded.name,
             "under_way": backend.under_way + service.residence.waiting,
             "running": metrics.running,
             "waiting": metrics.waiting + service.residence.waiting,
-            "conditions": conditions().sentences,
+            "conditions": taken.sentences,
+            "gives_way": throttle(load.power, taken).words_for(load.threads, load.power),
         }
         if backend.lost:
             figures["reason"] = backend.lost
         return JSONResponse(figures, 200 if state in {"ok", "unloaded"} else 503)
 
     async def measured(_: Request) -> Response:
-        return Response(metrics.text(conditions()), headers={"Content-Type": CONTENT_TYPE})
+        taken = conditions()
+        gives_way = throttle(service.loaded.launch.load.power, taken)
+        return Response(metrics.text(taken, gives_way), headers={"Content-Type": CONTENT_TYPE})
 
     app = Starlette(
         routes=[

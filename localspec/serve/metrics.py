@@ -10,6 +10,7 @@ from localspec.chat.events import Reply, RoundDone, Started, Told
 from localspec.engine.ask import Ask
 from localspec.engine.protocol import EngineDied, Failed, Notice, Question, ReplyDone, ReplyEvents
 from localspec.power.conditions import Conditions
+from localspec.power.throttle import Throttle
 from localspec.telemetry.workload import workload_of
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -21,6 +22,8 @@ _GAUGES = {
     "too_hot": "Whether it is too hot, or was slowed down for heat.",
     "clock_share": "What clocks may reach of what they can, 0 to 1.",
     "cores_taken": "Cores that other programs take.",
+    "threads_kept_share": "Share of the threads that passes keep on battery and in heat, 0 to 1.",
+    "draft_model_rests": "Whether the draft model, or heads, draft nothing on battery and in heat.",
 }
 _WIDTHS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 64, 128, 256, 512)
 
@@ -111,8 +114,8 @@ class Metrics:
         """Take in that a request was refused."""
         self._refused.labels(str(status)).inc()
 
-    def text(self, conditions: Conditions) -> bytes:
-        """Return all of it, as of now."""
+    def text(self, conditions: Conditions, gives_way: Throttle) -> bytes:
+        """Return all of it, as of now: what the machine takes, and what gives way to that."""
         now: dict[str, float] = {
             "requests_running": self.running,
             "requests_waiting": self.waiting,
@@ -120,6 +123,8 @@ class Metrics:
             "too_hot": bool(conditions.hot) or conditions.throttled,
             "clock_share": conditions.clock_share,
             "cores_taken": conditions.cores_taken,
+            "threads_kept_share": gives_way.threads,
+            "draft_model_rests": not gives_way.drafts,
         }
         for name, value in now.items():
             self._gauges[name].set(value)

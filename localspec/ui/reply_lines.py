@@ -168,7 +168,8 @@ class ReplyLines:
             *cited, figures = note.splitlines()
             for each in cited:
                 self.tell(each)
-            self.tell(f"{figures} · seed {message.reply.seed}")
+            gives_way = f" · {self.session.gives_way}" if self.session.gives_way else ""
+            self.tell(f"{figures} · seed {message.reply.seed}{gives_way}")
 
 
 def folded(text: str) -> list[str]:

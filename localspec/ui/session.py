@@ -111,11 +111,10 @@ class Session:
     def gives_way(self) -> str:
         """What gives way on battery and in heat, in a few words; empty where nothing does."""
         # The first frame does not wait for it.
-        from localspec.power.throttle import pace, usual_threads  # noqa: PLC0415
+        from localspec.power.throttle import pace  # noqa: PLC0415
 
         load = self.models.usual.load
-        found = pace(load.power).now()
-        return found.words(load.threads or usual_threads(load.power)) if found.reason else ""
+        return pace(load.power).now().words_for(load.threads, load.power)
 
     @property
     def named(self) -> bool:

@@ -112,11 +112,15 @@ def test_cores_that_were_slowed_down_for_heat_are_seen(tmp_path: Path) -> None:
 
 
 def test_health_and_metrics_say_it() -> None:
-    taken = Conditions(battery=43, clock_share=0.5, cores_taken=1.5, n_cores=2)
+    taken = Conditions(battery=13, clock_share=0.5, cores_taken=1.5, n_cores=2)
     with served({}, conditions=lambda: taken) as server:
-        assert server.client.get("/health").json()["conditions"] == taken.sentences
+        health = server.client.get("/health").json()
+        assert health["conditions"] == taken.sentences
+        assert health["gives_way"] == "battery 13 %: no draft model"
         text = server.client.get("/metrics").text
     assert "localspec_on_battery 1.0" in text
     assert "localspec_too_hot 0.0" in text
     assert "localspec_clock_share 0.5" in text
     assert "localspec_cores_taken 1.5" in text
+    assert "localspec_threads_kept_share 1.0" in text
+    assert "localspec_draft_model_rests 1.0" in text

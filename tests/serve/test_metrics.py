@@ -21,6 +21,7 @@ from localspec.engine.ask import Ask
 from localspec.engine.protocol import EngineDied, Failed, ReplyDone, ReplyEvents
 from localspec.messages import Infill, Message
 from localspec.power.conditions import Conditions
+from localspec.power.throttle import Throttle
 from localspec.serve.http import Guard
 from localspec.serve.metrics import Metrics
 from tests.power.test_conditions import Clock
@@ -39,7 +40,7 @@ def reply(reason: StopReason = StopReason.EOG) -> Reply:
 
 def value(metrics: Metrics, name: str) -> float | None:
     """Return a figure by its name and labels; None where it is not told."""
-    text = metrics.text(Conditions()).decode()
+    text = metrics.text(Conditions(), Throttle()).decode()
     found = re.search(rf"^localspec_{re.escape(name)} (\S+)$", text, re.MULTILINE)
     return None if found is None else float(found[1])
 
@@ -80,7 +81,7 @@ def test_acceptance_is_told_by_drafter_and_kind_of_text() -> None:
     for number, each in enumerate(asked):
         metrics.ask(number, each)
         metrics.see(ReplyDone(number, reply(), Message.assistant("")))
-    text = metrics.text(Conditions()).decode()
+    text = metrics.text(Conditions(), Throttle()).decode()
     found = re.findall(r'accepted_tokens_total\{drafter="lookup",workload="(\w+)"\} (\S+)', text)
     assert float(dict(found)["code"]) >= 6
     assert sum(float(each) for _, each in found) == 18
