@@ -76,6 +76,19 @@ def test_guard_that_never_loads_again_holds_nothing_up_for_ever(tmp_path: Path) 
         assert verdict(process, "a river", 0.01) == "none"
 
 
+def test_guard_that_hangs_while_it_loads_again_is_ended_and_started_again(tmp_path: Path) -> None:
+    with guard(deadly=["deadly"], second=str(tmp_path / "starts")) as process:
+        assert verdict(process, "deadly") == "none"
+        assert verdict(process, "a river", 0.01) == "none"
+        hanging_s = process.started_s
+        for _ in range(3000):
+            if process.started_s > hanging_s:
+                break
+            threading.Event().wait(0.02)
+            verdict(process, "a river", 0.01)
+        assert verdict(process, "a river") == "safe"
+
+
 def test_guard_that_hangs_is_ended_and_started_again() -> None:
     with guard(hangs=["hang"]) as process:
         assert verdict(process, "hang", 0.01) == "none"

@@ -46,7 +46,7 @@ class Job:
         source: what messages call the lines.
         ready: says whether the next row, or the end, can be had without waiting.
         afresh: evaluate every line with nothing cached, so that no bit depends on the lines before.
-        seen: returns a reply to a question as it may be written.
+        seen: returns a reply to a question as it may be written; a cancelled one where it is not known yet.
     """
 
     rows: Iterator[Row]
@@ -179,13 +179,14 @@ class JobRun:
         if reply is None:
             self._fail(line.row, line.id, answered.error or LocalspecError("there is no answer"))
             return
-        if reply.stop_reason is StopReason.CANCELLED:
+        cancelled = reply.stop_reason is StopReason.CANCELLED
+        seen = reply if cancelled else self._job.seen(reply, line.asked)
+        if seen.stop_reason is StopReason.CANCELLED:  # perhaps while a guard judged it
             self.stopped = True
             return
         self.tally.answered += 1
         self.tally.n_tokens += reply.completion_tokens
         model = names if line.model is None else {**names, "asked": line.model}
-        seen = self._job.seen(reply, line.asked)
         record = answer_record(line.row, line.id, seen, model, self._job.receipt)
         self._window.place(line.row.number, record)
         self._on_record(self.tally)

@@ -279,7 +279,11 @@ def gated(events: Iterable[Event], reply: GatedReply) -> Iterator[Event]:
 
 
 def gated_reply(
-    reply: Reply, gate: Gate, counts: Counts | None = None, question: str = ""
+    reply: Reply,
+    gate: Gate,
+    counts: Counts | None = None,
+    question: str = "",
+    cancelled: Callable[[], bool] | None = None,
 ) -> Reply:
     """Return a whole reply as it may be seen.
 
@@ -288,8 +292,9 @@ def gated_reply(
         gate: what must not be seen.
         counts: gets what was found.
         question: what it answers, for the guard.
+        cancelled: as for `GatedReply`; what then waits for the guard is left out, and the reply is a cancelled one.
     """
-    seen = GatedReply(gate, question=question)
+    seen = GatedReply(gate, question=question, cancelled=cancelled)
     told: list[Event] = []
     for thinking, text in ((True, reply.thinking), (False, reply.text)):
         told += seen.take(Text(text, thinking)) if text else []

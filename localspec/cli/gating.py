@@ -99,13 +99,15 @@ class Gating:
         finally:
             self._counts.update(reply.counts)
 
-    def whole(self, reply: Reply, asked: str = "") -> Reply:
-        """Return what may be seen of a whole answer to a question."""
+    def whole(
+        self, reply: Reply, asked: str, cancelled: "Callable[[], bool] | None" = None
+    ) -> Reply:
+        """Return what may be seen of a whole answer to a question; no guard is waited for once it is cancelled."""
         if self._gate is None:
             return reply
         from localspec.chat.gated import gated_reply  # noqa: PLC0415 - likewise
 
-        return gated_reply(reply, self._gate, self._counts, asked)
+        return gated_reply(reply, self._gate, self._counts, asked, cancelled)
 
     def close(self) -> None:
         """Count what was found, where anything is recorded."""

@@ -22,7 +22,9 @@ COMMAND = (sys.executable, "-P", "-m", "localspec.launch.guard_child")
 _UNSAFE = 0.5
 _MOST_DEATHS = 3
 _PATIENCE = 10
-"""Times that a sentence may wait: a guard that takes longer to load again, or says nothing for longer, hangs."""
+"""Times that a sentence may wait: a guard that says nothing for longer hangs. One that loads again holds nothing up for longer."""
+_LOADS = 3
+"""Times that it ever took to load: one that takes longer to load again, and longer than `_PATIENCE` says, hangs."""
 _END_S = 2.0
 
 
@@ -79,6 +81,7 @@ class GuardProcess:
         self._failure: LocalspecError | None = None
         self._open: dict[int, _Asked] = {}
         self._number = self._deaths = 0
+        self._load_s = 0.0
 
     def start(self) -> None:
         """Start the process, and wait until the model is loaded.
@@ -111,7 +114,10 @@ class GuardProcess:
             return asked
 
     def _hangs(self, wait_s: float) -> bool:
-        if not (self.is_ready and self._open):
+        if not self.is_ready:  # a model that takes its time to load is no fault
+            patience_s = max(_PATIENCE * wait_s, _LOADS * self._load_s)
+            return time.monotonic() - self.started_s > patience_s
+        if not self._open:
             return False
         oldest_s = min(each.asked_s for each in self._open.values())
         return time.monotonic() - max(oldest_s, self.answered_s) > _PATIENCE * wait_s
@@ -173,6 +179,7 @@ class GuardProcess:
                 self._failure = error_named(said["failed"], f"guard: {said['reason']}")
             elif "ready" in said:
                 self.is_ready = True
+                self._load_s = max(self._load_s, self.answered_s - self.started_s)
             elif "working" not in said:  # on a long text, which is not late
                 asked, share = self._open.pop(said["id"]), said["unsafe"]
                 if asked.told is None:

@@ -1,6 +1,7 @@
 """Answers as whoever asks may see them."""
 
 import asyncio
+import threading
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import replace
@@ -21,7 +22,8 @@ async def gated_notices(backend: Backend, asked: Ask, gate: Gate | None) -> Asyn
             async for notice in notices:
                 yield notice
         return
-    reply, number = GatedReply(gate, question=asked.asked), 0
+    gone, number = threading.Event(), 0
+    reply = GatedReply(gate, question=asked.asked, cancelled=gone.is_set)
 
     def began(its: int) -> None:
         nonlocal number
@@ -37,7 +39,10 @@ async def gated_notices(backend: Backend, asked: Ask, gate: Gate | None) -> Asyn
                     backend.cancel(number)
             elif isinstance(notice, ReplyDone):
                 # A guard may take its time.
-                *rest, last = await asyncio.to_thread(reply.take, Finished(notice.reply))
+                try:
+                    *rest, last = await asyncio.to_thread(reply.take, Finished(notice.reply))
+                finally:
+                    gone.set()  # where the client goes away, the thread waits for no more verdicts
                 assert isinstance(last, Finished)  # noqa: S101 - it was taken last
                 yield ReplyEvents(number, _streamed(rest))
                 await asyncio.to_thread(note, reply.counts)

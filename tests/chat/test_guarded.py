@@ -230,6 +230,13 @@ def test_whole_reply_is_judged_as_its_events_would_be() -> None:
     assert judge.asked[0] == ("how?", "", FINE)
 
 
+def test_who_stops_a_whole_reply_waits_for_no_verdict() -> None:
+    judge, looks = ScriptedJudge(due=lambda _: 10**9), iter([False, True])
+    done = replace(REPLY, text=FINE + END_)
+    found = gated_reply(done, guarded_gate(judge), cancelled=lambda: next(looks))
+    assert (found.text, found.stop_reason) == ("", StopReason.CANCELLED)
+
+
 def test_who_stops_an_answer_waits_for_no_verdict_and_sees_what_was_judged() -> None:
     judge = ScriptedJudge(due=lambda number: 0 if number == 1 else 10**9)
     reply = GatedReply(guarded_gate(judge))

@@ -10,6 +10,7 @@ mad         word; it says no JSON of a text with it
 works       {word: how often it says that it is at work on a text with it}
 hangs       words; at a text with one it stops doing anything
 once        a path: it loads once, and then, where that exists, never
+second      a path: it loads, but for the second time
 fails       [class of localspec.errors, reason]: it cannot be loaded
 downloads   bytes that it fetches first
 """
@@ -42,6 +43,12 @@ if "once" in script:
     if loaded.exists():
         time.sleep(3600)
     loaded.touch()
+if "second" in script:
+    starts = Path(script["second"])
+    number = len(starts.read_text()) + 1 if starts.exists() else 1
+    starts.write_text("x" * number)
+    if number == 2:
+        time.sleep(3600)
 say(ready="in words")
 for line in sys.stdin:
     asked = json.loads(line)

@@ -10,9 +10,11 @@ import pytest
 
 from lab.planted import FORMATS, planted
 from localspec.gates.gate import gate_of_toml, usual_gate
+from localspec.gates.guard import Judgement, Verdict
 from localspec.launch.guard import GuardProcess
 from localspec.serve.http import Guard
 from tests.chat.toy_calls import hermes
+from tests.gates.judging import Said
 from tests.serve.serving import Served, served
 from tests.test_guard import command as double
 
@@ -135,6 +137,34 @@ def test_no_format_leaves_streamed_or_not_drafted_or_not() -> None:
                     assert "[masked: " in seen
                     assert json.dumps(secret.body.strip())[1:-1] not in seen
                     assert secret.body[:6] not in seen
+
+
+class HalfSilentGuard:
+    """A guard that says nothing of a text without rivers: then it is its own judgement."""
+
+    verdict: Verdict | None = None
+    waited_for = False
+
+    def ask(self, question: str, before: str, text: str, wait_s: float) -> Judgement:
+        return Said("safe") if "Rivers" in text else self
+
+    def wait(self) -> Verdict:
+        self.waited_for = True
+        return "none"
+
+
+def test_client_that_goes_away_leaves_nobody_waiting_for_the_guard() -> None:
+    judge = HalfSilentGuard()
+    gate = replace(gate_of_toml('use = []\nguard = "half"', "gate"), judge=judge)
+    text = "Rivers are long and wide. So much for that."
+    with served({"otherwise": [text]}, guard=Guard(keys=("masked",), gate=gate)) as server:
+        server.client.headers["Authorization"] = "Bearer masked"
+        body = {"model": "a-pair", **user("rivers?"), "stream": True}
+        with server.client.stream("POST", CHAT, json=body) as answer:
+            assert any("Rivers" in line for line in answer.iter_lines())
+            server.wait_until(under_way=0)  # the model is done, and the guard is not
+    # The server has ended, and with it all its threads.
+    assert not judge.waited_for
 
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
