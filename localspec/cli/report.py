@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from localspec.chat.events import Reply
 from localspec.chat.reply_figures import rounded, speculation, timings, usage
 from localspec.decoding.round import StopReason
+from localspec.errors import LocalspecError
 from localspec.storage.paths import shown
 
 if TYPE_CHECKING:
@@ -71,6 +72,18 @@ def as_json(
     }
     if rounds := list(_rounds(said)):
         document["rounds"] = rounds
+    return json.dumps(document, ensure_ascii=only_ascii)
+
+
+def cut_short_as_json(
+    text: str, thinking: str, error: LocalspecError, *, only_ascii: bool = False
+) -> str:
+    """Return what there is of an answer, and why there is no more of it, as `as_json` does; whoever made it took all figures along."""
+    document = {
+        "text": text,
+        **({"thinking": thinking} if thinking else {}),
+        "error": {"type": type(error).__name__, "message": str(error)},
+    }
     return json.dumps(document, ensure_ascii=only_ascii)
 
 

@@ -33,7 +33,7 @@ from localspec.cli.question import (
 )
 from localspec.cli.reading_line import ReadingLine
 from localspec.cli.recorded import workload_option
-from localspec.cli.report import RunOutcome, as_json, not_whole, one_line
+from localspec.cli.report import RunOutcome, as_json, cut_short_as_json, not_whole, one_line
 from localspec.cli.resident import own_option, resident
 from localspec.cli.settings import with_own
 from localspec.cli.terminal import AnswerStream
@@ -207,7 +207,7 @@ def _answer(
     """
     silent = flags["json_"] or flags["code"]
     stream = AnswerStream(silent=silent, show_thinking=flags["show_thinking"])
-    shown = _Shown(stream, tells=not flags["quiet"])
+    shown = _Shown(stream, flags)
 
     def answer(asked: Ask, stream: Stream, stopped: Callable[[], bool]) -> Reply:
         return turns.answered(
@@ -229,9 +229,10 @@ def _answer(
         try:
             return _by_server(engine, asked(), answer)
         except EngineGone as error:
-            if shown.text:
-                shown.break_off()
-                raise LocalspecError(f"{error}, in the middle of the answer: ask again") from None
+            if shown.begun:
+                gone = EngineGone(f"{error}, in the middle of the answer: ask again")
+                shown.break_off(gone)
+                raise gone from None
             tell(f"{error}: loading the model here")
     if request.workers:
         return _by_own_engine(request, asked, flags, tell, answer, shown)
@@ -241,29 +242,49 @@ def _answer(
 
 
 class _Shown:
-    """Writes an answer as its events come, and before it how much of the prompt is read."""
+    """Writes an answer as its events come, and before it how much of the prompt is read.
 
-    def __init__(self, stream: AnswerStream, *, tells: bool) -> None:
-        self._stream, self._tells = stream, tells
-        self.text = False
+    Args:
+        stream: takes its text.
+        flags: of the verb.
+
+    Attributes:
+        begun: whether there was any text.
+    """
+
+    def __init__(self, stream: AnswerStream, flags: dict[str, Any]) -> None:
+        self._stream, self._flags = stream, flags
+        self._texts: list[Text] = []
+        self.begun = False
 
     def __call__(self, events: Iterator[Event]) -> Reply:
-        """Write all of it; `text` says meanwhile whether there was any."""
-        with ReadingLine(enabled=self._tells) as line:
+        """Write all of it."""
+        self._texts.clear()  # of the reply before this one, whose calls were carried out
+        with ReadingLine(enabled=not self._flags["quiet"]) as line:
             for event in events:
                 line.take(event)
                 if isinstance(event, Finished):
                     self._stream.end()
                     return event.reply
                 if isinstance(event, Text):
-                    self.text = True
+                    self.begun = True
+                    self._texts.append(event)
                     self._stream.write(event)
         raise AssertionError("a stream of events ends with Finished")
 
-    def break_off(self) -> None:
-        """End the text where it stands, since nothing will."""
-        if self.text:
-            self._stream.end()
+    def break_off(self, error: LocalspecError) -> None:
+        """End the answer where it stands; one that was to be printed in the end is printed as far as it came."""
+        if not self.begun:
+            return
+        self._stream.end()
+        text, thinking = (
+            "".join(each.text for each in self._texts if each.thinking is of_thoughts)
+            for of_thoughts in (False, True)
+        )
+        if self._flags["json_"]:
+            click.echo(cut_short_as_json(text, thinking, error, only_ascii=_only_ascii()))
+        elif self._flags["code"] and text:
+            _print_code(text, quiet=self._flags["quiet"])
 
 
 def _by_server(
@@ -305,8 +326,9 @@ def _by_own_engine(
             try:
                 reply = answer(asked(), assistant.stream, stopped)
             except EngineGone as error:
-                shown.break_off()
-                raise LocalspecError(f"{error}: ask again when it is back") from None
+                gone = EngineGone(f"{error}: ask again when it is back")
+                shown.break_off(gone)
+                raise gone from None
     return RunOutcome(reply, ready.target, ready.draft_model, ready.load_s)
 
 
@@ -330,6 +352,11 @@ def _interrupted() -> Iterator[Callable[[], bool]]:
         signal.signal(signal.SIGINT, before)
 
 
+def _only_ascii() -> bool:
+    """Return whether stdout has not all characters."""
+    return codecs.lookup(sys.stdout.encoding).name != "utf-8"
+
+
 def _report(
     outcome: RunOutcome,
     said: "Sequence[Reply | CarriedOut]",
@@ -340,13 +367,12 @@ def _report(
 ) -> None:
     reply = outcome.reply
     if flags["json_"]:
-        only_ascii = codecs.lookup(sys.stdout.encoding).name != "utf-8"
         # Its patterns take a while to be compiled, which only this has to wait for.
         from localspec.telemetry.workload import workload_of  # noqa: PLC0415
 
         workload = flags["workload"] or workload_of(text, reply.text)
         cited = cited_json(reply.text, messages)
-        click.echo(as_json(outcome, workload, said, cited, only_ascii=only_ascii))
+        click.echo(as_json(outcome, workload, said, cited, only_ascii=_only_ascii()))
     if flags["code"]:
         _print_code(reply.text, quiet=flags["quiet"])
     if not flags["quiet"] and not flags["json_"]:

@@ -1,10 +1,16 @@
 import json
+from collections.abc import Iterator
 from dataclasses import replace
 
-from localspec.chat.events import Reply
+import pytest
+
+from localspec.chat.events import Event, Reply, Text
 from localspec.cli.report import RunOutcome, as_json, one_line
+from localspec.cli.run import _Shown
+from localspec.cli.terminal import AnswerStream
 from localspec.decoding.round import Draft, Round, Spent, StopReason, Verdict
 from localspec.decoding.stats import AcceptanceStats
+from localspec.engine.remote import EngineGone
 from localspec.messages import ToolCall, ToolResult
 from localspec.toolbox.loop import CarriedOut
 
@@ -97,6 +103,44 @@ def test_json_is_one_line_of_utf8_or_of_ascii() -> None:
         assert text.isascii() is only_ascii
         document = json.loads(text)
         assert (document["text"], document["thinking"]) == ("Grüße\n\u2028", "hm")
+
+
+def broken_off(**flags: bool) -> None:
+    """Have an answer written whose engine goes away in the middle of it."""
+
+    def events() -> Iterator[Event]:
+        yield Text("Hm.", thinking=True)
+        yield Text("Grüße:\n```\nx = 1\n")
+        raise EngineGone("worker w is gone")
+
+    given = {"quiet": True, "json_": False, "code": False, **flags}
+    silent = given["json_"] or given["code"]
+    shown = _Shown(AnswerStream(silent=silent, show_thinking=False), given)
+    with pytest.raises(EngineGone) as gone:
+        shown(events())
+    shown.break_off(gone.value)
+
+
+def test_what_there_is_of_an_answer_whose_engine_went_away_is_printed(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    broken_off()
+    assert capsys.readouterr().out == "Grüße:\n```\nx = 1\n"
+    broken_off(code=True)
+    assert capsys.readouterr().out == "x = 1\n"
+    broken_off(json_=True)
+    out = capsys.readouterr().out
+    assert out.count("\n") == 1
+    error = {"type": "EngineGone", "message": "worker w is gone"}
+    text = "Grüße:\n```\nx = 1\n"
+    assert json.loads(out) == {"text": text, "thinking": "Hm.", "error": error}
+
+
+def test_answer_that_never_began_prints_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    flags = {"quiet": True, "json_": True, "code": False}
+    shown = _Shown(AnswerStream(silent=True, show_thinking=False), flags)
+    shown.break_off(EngineGone("worker w is gone"))
+    assert capsys.readouterr().out == ""
 
 
 def test_json_has_the_calls_and_what_they_came_to() -> None:
