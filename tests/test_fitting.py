@@ -161,6 +161,22 @@ def test_as_many_sequences_fit_as_their_caches_where_the_layers_are(
     assert count(n_ctx=1 << 17, n_batch=1 << 16, gpu_layers=0) == 0
 
 
+def test_sequences_on_a_gpu_without_memory_of_its_own_share_the_ram(
+    headers: tuple[GgufHeader, GgufHeader], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, small = headers
+    counts = []
+    for kind in ("GPU", "IGPU"):
+        gpu = Device("Vulkan0", "graphics", 8 * GB, 8 * GB, kind, 0, "Vulkan")
+        monkeypatch.setattr("localspec.llama.devices.devices", lambda known=gpu: [known])
+        monkeypatch.setattr(fitting, "free_ram_bytes", lambda: 2 * GB)
+        counts.append(sequences_that_fit(small, LoadOptions(n_ctx=4096)))
+    own, shared = counts
+    assert own is not None
+    assert shared is not None
+    assert 0 < shared < own / 3
+
+
 @pytest.mark.usefixtures("machine")
 @pytest.mark.parametrize(("exact", "layers"), [(False, 16), (True, 33)])
 def test_quiet_on_battery_takes_half_of_the_layers_from_the_gpus_but_not_where_bits_depend_on_it(

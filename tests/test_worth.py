@@ -1,6 +1,7 @@
 """Whether a draft model is worth its download, before it is here."""
 
 import importlib
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -240,3 +241,8 @@ def test_a_memory_is_as_fast_as_the_passes_that_were_made_in_it(
     )
     found = memories_module.memories(load_registry())
     assert [(each.name, each.bytes_per_s) for each in found] == [("GPU", 9.0), ("RAM", 2.0)]
+    assert [each.free_bytes for each in found] == [4 << 30, 8 << 30]
+    shared = replace(machine, gpus=(Place("GPU", 16 << 30, 0, shares_ram=True),))
+    monkeypatch.setattr(memories_module, "free_memory", lambda *_: shared)
+    ram_too, ram = memories_module.memories(load_registry())
+    assert (ram_too.free_bytes, ram_too.most) == (ram.free_bytes, ram.most)

@@ -52,6 +52,9 @@ class Preview:
         to_fetch = bytes_to_fetch(missing, self._store) if missing else 0
         if to_fetch:
             require_room(missing, self._store)
+        if self._request.workers:
+            where = ", ".join(self._request.workers)
+            self._say(f"what fits into which memory is decided with {where} when models are loaded")
         for each in self._forecast:
             self._tell_if_known(each)
         if to_fetch and sys.stdin.isatty() and sys.stderr.isatty():

@@ -113,7 +113,8 @@ def context_with_room(
 def _needed_and_left(plan: FitPlan) -> tuple[int, int]:
     """Return the bytes that a plan takes, and those that it leaves free, of all memories."""
     needed = sum(use.needed_bytes for use in plan.uses)
-    return needed, sum(use.place.usable_bytes for use in plan.uses) - needed
+    ram, *gpus = (use.place for use in plan.uses)
+    return needed, Machine(ram, tuple(gpus)).usable_bytes - needed
 
 
 def sequences_that_fit(
@@ -148,6 +149,10 @@ def sequences_that_fit(
         for at, use in enumerate(usages(shape, settings, offload, layers, machine)):
             free[at] -= use.compute_bytes + use.output_bytes
             for_each[at] += use.kv_bytes
+    for at, gpu in enumerate(machine.gpus, 1):
+        if gpu.shares_ram:
+            free[0] -= gpu.usable_bytes - free[at]
+            for_each[0] += for_each[at]
     counts = [left // each for left, each in zip(free, for_each, strict=True) if each]
     return max(0, min(counts, default=0))
 
@@ -198,7 +203,10 @@ def free_memory(options: LoadOptions, draft_options: LoadOptions | None = None) 
     if ram is None:
         return None
     used = [*placed_on(options), *([] if draft_options is None else placed_on(draft_options))]
-    gpus = {each.name: Place(each.name, each.free_bytes, GPU_HEADROOM_BYTES) for each in used}
+    gpus = {
+        each.name: Place(each.name, each.free_bytes, GPU_HEADROOM_BYTES, each.shares_ram)
+        for each in used
+    }
     return Machine(Place("RAM", ram, RAM_HEADROOM_BYTES), tuple(gpus.values()))
 
 

@@ -1,7 +1,5 @@
 """The memories of this machine that a model could be in: what is free of each, and how fast passes read it."""
 
-import sys
-
 from localspec.calibration.bandwidth import calibrated_bandwidth
 from localspec.errors import ModelUnavailable
 from localspec.launch.fit import free_memory
@@ -41,9 +39,11 @@ def memories(registry: Registry) -> list[Memory]:
     speeds = (calibrated_bandwidth(models, on_cpu), multiplied_per_second(default_threads()))
     of_ram = max((each for each in speeds if each is not None), default=None)
     of_gpus = calibrated_bandwidth(models, usual) if machine.gpus else None
-    # A Mac's GPU has the memory that everything else has, too.
-    most = MOST_OF_RAM if sys.platform == "darwin" else MOST_OF_GPU
-    return [
-        *(Memory(each.name, each.usable_bytes, of_gpus, most) for each in machine.gpus),
-        Memory(machine.ram.name, machine.ram.usable_bytes, of_ram),
-    ]
+    ram = machine.ram
+    found = []
+    for gpu in machine.gpus:
+        # What everything else has, too, is no GPU's to fill.
+        most = MOST_OF_RAM if gpu.shares_ram else MOST_OF_GPU
+        bounds = (gpu.usable_bytes, ram.usable_bytes) if gpu.shares_ram else (gpu.usable_bytes,)
+        found.append(Memory(gpu.name, min(bounds), of_gpus, most))
+    return [*found, Memory(ram.name, ram.usable_bytes, of_ram)]

@@ -1,6 +1,8 @@
 """Devices that llama.cpp can compute on here: those of this build, and those that were registered since."""
 
 import ctypes
+import platform
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -13,6 +15,8 @@ Kind = Literal["CPU", "GPU", "IGPU", "ACCEL", "META"]
 _KINDS: tuple[Kind, ...] = ("CPU", "GPU", "IGPU", "ACCEL", "META")
 """`ggml_backend_dev_type`, in its order. ACCEL, such as BLAS, is used beside the CPU, and never a place for layers."""
 _REMOTE = "RPC"
+_LAVAPIPE = "llvmpipe"
+"""How Mesa's software driver calls its device."""
 _ANY = "auto"
 
 
@@ -44,6 +48,15 @@ class Device:
     def is_gpu(self) -> bool:
         """Whether layers can be offloaded to it."""
         return self.kind in {"GPU", "IGPU"}
+
+    @property
+    def shares_ram(self) -> bool:
+        """Whether it is a GPU of this machine that has no memory of its own, but the CPU's."""
+        if self.backend == _REMOTE or not self.is_gpu:
+            return False
+        # llama.cpp calls Apple's GPUs, and software that stands in for one, GPUs like others.
+        is_apple = (sys.platform, platform.machine()) == ("darwin", "arm64")
+        return self.kind == "IGPU" or is_apple or self.description.startswith(_LAVAPIPE)
 
     @property
     def identity(self) -> str:

@@ -68,6 +68,12 @@ class PlaceUse:
         return self.needed_bytes <= self.place.usable_bytes
 
 
+def needed_in_ram(uses: Sequence[PlaceUse]) -> int:
+    """Return the bytes that a plan takes of the RAM, those of GPUs that share it among them."""
+    ram, *gpus = uses
+    return ram.needed_bytes + sum(use.needed_bytes for use in gpus if use.place.shares_ram)
+
+
 @dataclass(frozen=True, slots=True)
 class FitPlan:
     """What to load, and where.
@@ -100,7 +106,8 @@ class FitPlan:
     @property
     def fits(self) -> bool:
         """Whether every place has room."""
-        return all(use.fits for use in self.uses)
+        in_ram = needed_in_ram(self.uses)
+        return all(use.fits for use in self.uses) and in_ram <= self.uses[0].place.usable_bytes
 
     def lines(self) -> list[str]:
         """Return the plan as it is told to people."""
@@ -273,6 +280,7 @@ def _refusal(
     places = (machine.ram, *machine.gpus)
     uses = [PlaceUse(*each, Usage()) for each in zip(places, usages, strict=True)]
     tight = next((use for use in uses if not use.fits), uses[0])
+    needed = needed_in_ram(uses) if tight is uses[0] else tight.needed_bytes
     remedies = []
     for n_ctx in (2**power for power in range(20, 8, -1)):
         smaller = replace(wish, settings=replace(wish.settings, n_ctx=n_ctx), n_ctx_asked=True)
@@ -286,7 +294,7 @@ def _refusal(
     advice = f"try {' or '.join(remedies)}" if remedies else "choose a smaller model"
     what = "without its draft model" if draft_model else f"at a context of {wish.settings.n_ctx}"
     return (
-        f"{target.name} does not fit, even {what}: it needs {size_text(tight.needed_bytes)} and "
+        f"{target.name} does not fit, even {what}: it needs {size_text(needed)} and "
         f"{tight.place.name} has {size_text(tight.place.usable_bytes)} to spare: {advice}, "
         "or free memory (--no-fit loads it anyway)"
     )

@@ -12,11 +12,15 @@ from localspec.resources import Usage
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A memory that models can be in: the machine's own, or a GPU's. Sizes in bytes."""
+    """A memory that models can be in: the machine's own, or a GPU's. Sizes in bytes.
+
+    `shares_ram` says that a GPU has no memory of its own: what it holds, the RAM holds.
+    """
 
     name: str
     free_bytes: int
     headroom_bytes: int
+    shares_ram: bool = False
 
     @property
     def usable_bytes(self) -> int:
@@ -30,6 +34,12 @@ class Machine:
 
     ram: Place
     gpus: tuple[Place, ...] = ()
+
+    @property
+    def usable_bytes(self) -> int:
+        """What may be filled of all memories, each counted once."""
+        own = (gpu.usable_bytes for gpu in self.gpus if not gpu.shares_ram)
+        return self.ram.usable_bytes + sum(own)
 
 
 @dataclass(frozen=True, slots=True)

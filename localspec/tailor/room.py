@@ -56,8 +56,7 @@ def _require(needed_bytes: int, options: LoadOptions) -> None:
     machine = free_memory(options)
     if machine is None:
         return
-    usable_bytes = sum(place.usable_bytes for place in (machine.ram, *machine.gpus))
-    if needed_bytes > usable_bytes:
+    if needed_bytes > machine.usable_bytes:
         raise LocalspecError(
-            f"it needs {size_text(needed_bytes)} of memory, and {size_text(usable_bytes)} are free: end other programs"
+            f"it needs {size_text(needed_bytes)} of memory, and {size_text(machine.usable_bytes)} are free: end other programs"
         )

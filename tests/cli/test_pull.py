@@ -138,7 +138,11 @@ def test_nothing_is_forecast_of_workers_whose_devices_nobody_knows_here(
     done = machine.run("pull", "toy", **placed, **SMALL)
     assert done.code == 0, done.err
     assert "needs" not in done.err
-    assert done.err.startswith("localspec: fetching toy (4 MB) from hub")
+    told, *rest = done.err.splitlines()
+    assert told == (
+        "localspec: what fits into which memory is decided with 127.0.0.1:9 when models are loaded"
+    )
+    assert rest[0].startswith("localspec: fetching toy (4 MB) from hub")
     assert Path(done.out.strip()).read_bytes() == machine.models["toy"]
 
 

@@ -1,5 +1,6 @@
 """`localspec worker` and `--workers`: another process computes; what goes wrong with it is one line that names it."""
 
+import ast
 import json
 import signal
 import subprocess
@@ -35,6 +36,16 @@ print(*log_lines(), sep="\\n")
 """
 
 
+# What is free of a worker's device, and all that it has.
+_FREE = """
+import sys
+from localspec.llama.devices import devices
+from localspec.llama.rpc import use_workers
+use_workers(sys.argv[1:])
+print(*((each.free_bytes, each.total_bytes) for each in devices() if each.backend == "RPC"))
+"""
+
+
 @pytest.fixture(scope="module")
 def worker() -> Iterator[RunningWorker]:
     with working() as found:
@@ -67,6 +78,13 @@ def test_all_layers_are_on_a_worker(smollm2_path: Path, worker: RunningWorker) -
     told = placed(smollm2_path, worker.address)
     assert "offloaded 31/31 layers to GPU" in told
     assert f"RPC0[{worker.address}] model buffer size" in told
+
+
+def test_a_worker_says_what_is_available_of_its_ram(worker: RunningWorker) -> None:
+    program = [sys.executable, "-c", _FREE, worker.address]
+    told = subprocess.run(program, capture_output=True, text=True, check=True).stdout
+    free, total = ast.literal_eval(told)
+    assert 0 < free < total
 
 
 @pytest.mark.weights

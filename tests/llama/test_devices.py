@@ -1,5 +1,7 @@
 """Which devices share a model's layers."""
 
+from dataclasses import replace
+
 import pytest
 
 from localspec.errors import UsageError
@@ -39,6 +41,16 @@ def test_unasked_llama_cpps_own_choice_is_made(
     assert placed(known, monkeypatch, split="none") == names[:1]
     assert placed(known, monkeypatch, devices=("cpu",)) == []
     assert not offloads(LoadOptions(gpu_layers=0))
+
+
+def test_memory_of_gpus_that_have_none_is_the_cpus(monkeypatch: pytest.MonkeyPatch) -> None:
+    known = [CPU, BLAS, CARD, IN_CPU, FAR, replace(CARD, description="llvmpipe (LLVM 15.0.6)")]
+    for system, machine in (("linux", "arm64"), ("darwin", "x86_64")):
+        monkeypatch.setattr("sys.platform", system)
+        monkeypatch.setattr("platform.machine", lambda told=machine: told)
+        assert [each.shares_ram for each in known] == [False, False, False, True, False, True]
+    monkeypatch.setattr("platform.machine", lambda: "arm64")
+    assert [each.shares_ram for each in known] == [False, False, True, True, False, True]
 
 
 def test_devices_that_are_named_are_taken_in_their_order_once(

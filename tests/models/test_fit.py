@@ -56,6 +56,21 @@ def test_with_enough_memory_nothing_is_given_up(big: ModelShape, small: ModelSha
     assert not plan.shrunk
 
 
+def test_a_gpu_without_memory_of_its_own_adds_none(big: ModelShape) -> None:
+    asked, need = replace(WISH, n_ctx_asked=True), need_mb(big)
+    own, shared = (
+        Machine(Place("RAM", free, 0), (Place("GPU0", free, 0, shares_ram=shares),))
+        for free, shares in ((need * MB * 4 // 5, False), (need * MB * 4 // 5, True))
+    )
+    assert fit(big, None, asked, own).target_layers > 0
+    with pytest.raises(ModelLoadError, match="does not fit"):
+        fit(big, None, asked, shared)
+    roomy = replace(shared, ram=Place("RAM", 2 * need * MB, 0))
+    roomy = replace(roomy, gpus=(replace(shared.gpus[0], free_bytes=2 * need * MB),))
+    assert fit(big, None, asked, roomy).target_layers == len(big.layers) + 1
+    assert (own.usable_bytes, shared.usable_bytes) == (2 * own.ram.free_bytes, own.ram.free_bytes)
+
+
 def test_both_models_have_to_fit_together(big: ModelShape, small: ModelShape) -> None:
     together = need_mb(big) + need_mb(small, rows=DRAFT_ROWS)
     assert fit(big, small, WISH, machine(together)).draft_layers == 0
