@@ -20,10 +20,11 @@ _SCHEMA = (
 # Of a file that was written anew meanwhile, nothing is written.
 _PUT = "INSERT OR REPLACE INTO {name} SELECT id, ?, ? FROM file WHERE id = ? AND sha256 = ?"
 _WANTING = (
-    "SELECT id, sha256, passages, parts FROM (SELECT id, sha256,"
+    "SELECT id, sha256, passages FROM (SELECT id, sha256,"
     " (SELECT count(*) FROM passage WHERE passage.file = file.id) AS passages,"
     " (SELECT count(*) FROM code WHERE code.file = file.id) AS parts FROM file) WHERE passages > ? * parts"
 )
+_PARTS = "SELECT part FROM code WHERE file = ?"
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,13 +96,18 @@ class VectorTable:
             )
 
     def wanting(self) -> list[FilePart]:
-        """Return what has no vectors yet, in parts."""
-        found = self._database.execute(_WANTING, (_PART,)).fetchall()
-        return [
-            FilePart(file, sha256, number, min(_PART, passages - number * _PART))
-            for file, sha256, passages, parts in found
-            for number in range(parts, -(-passages // _PART))
-        ]
+        """Return what has no vectors yet, in parts.
+
+        Any part may be missing: a file that was written anew, twice, so that it is what it was, may have got the last one alone.
+        """
+        found = []
+        for file, sha256, passages in self._database.execute(_WANTING, (_PART,)).fetchall():
+            there = {number for (number,) in self._database.execute(_PARTS, (file,))}
+            for number in range(-(-passages // _PART)):
+                if number not in there:
+                    count = min(_PART, passages - number * _PART)
+                    found.append(FilePart(file, sha256, number, count))
+        return found
 
     def texts(self, part: FilePart) -> list[str]:
         """Return what the passages of a part say, each under where it stands."""

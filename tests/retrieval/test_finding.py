@@ -176,6 +176,29 @@ def test_vectors_of_a_file_that_changed_meanwhile_are_not_written(
         assert sum(each.passages for each in index.vectors.wanting()) == 3
 
 
+def test_a_file_that_is_again_what_it_was_has_all_its_vectors_in_the_end(
+    index: Index, tmp_path: Path
+) -> None:
+    """It changes, and back, while its second part is made."""
+    path = tmp_path / "long.md"
+    said = "\n\n".join(f"# part {at}\n" + "long text " * 60 for at in range(130))
+    path.write_text(said)
+    add(index, [path])
+    with index.reading():
+        first, second, third = index.vectors.wanting()
+    with index.writing():
+        index.vectors.put(first, bytes(64 * 8), bytes(64))
+    path.write_text("other")
+    update(index)
+    path.write_text(said)
+    update(index)
+    with index.writing():
+        index.vectors.put(second, bytes(64 * 8), bytes(64))
+    with index.reading():
+        assert [each.number for each in index.vectors.wanting()] == [0, 2]
+        assert index.vectors.wanting() == [first, third]
+
+
 def test_what_is_killed_while_making_vectors_goes_on(index: Index, tmp_path: Path) -> None:
     count, many = 90, tmp_path / "many"
     many.mkdir()
