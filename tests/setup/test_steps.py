@@ -182,6 +182,14 @@ def test_what_a_compiler_complains_about_is_told(tmp_path: Path) -> None:
     assert "cc a.c" in (tmp_path / "log").read_text()
 
 
+def test_the_log_that_an_error_names_has_all_that_was_printed(tmp_path: Path) -> None:
+    loud = "print(*range(9999), sep='\\n'); raise SystemExit(3)"
+    log = tmp_path / "setup.log"
+    with pytest.raises(LocalspecError, match=r"the build in use stays; .*setup\.log has the rest"):
+        tried(Step("trying", (sys.executable, "-c", loud)), CUDA, log, shows)
+    assert log.read_text().split() == [str(each) for each in range(9999)]
+
+
 def test_one_runs_at_a_time_and_removes_what_killed_ones_left(used: Path) -> None:
     left = builds_dir() / ".new-killed"
     left.mkdir()
