@@ -89,6 +89,7 @@ class GatedReply:
         self._written = gate.text(lambda _: False)
         self._tokens: Ledger[tuple[RoundDone, int]] = Ledger()
         self._texts: list[str] = []
+        self._passed: list[RoundDone] = []  # the rules
 
     @property
     def stopped(self) -> bool:
@@ -118,6 +119,11 @@ class GatedReply:
             whole.update(each.counts)
         whole.update({} if self._guard is None else self._guard.counts)
         return whole
+
+    @property
+    def rounds(self) -> list[RoundDone]:
+        """Where a guard has found nothing in the whole reply, its rounds with their texts, which it had taken off; else none."""
+        return [] if self.hidden or self.pending else self._passed
 
     @property
     def asked(self) -> list[Finding]:
@@ -210,6 +216,7 @@ class GatedReply:
         guard = self._guard
         if guard is None:
             return events
+        self._passed += [each for each in events if isinstance(each, RoundDone)]
         return [*(told for each in events for told in guard.take(each)), *guard.released()]
 
     def _open(self) -> TextGate:

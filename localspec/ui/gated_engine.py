@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from localspec.chat.events import Event, Finished
+from localspec.chat.events import Event, Finished, RoundDone
 from localspec.chat.gated import GatedReply
 from localspec.engine.ask import Ask
 from localspec.engine.client import COMMAND, EngineClient
@@ -45,6 +45,11 @@ class GatedEngine(EngineClient):
         self._stopped: set[int] = set()
         self.asked: list[Finding] = []
         self._masked = False
+        self._rounds: dict[int, list[RoundDone]] = {}
+
+    def rounds_of(self, number: int) -> list[RoundDone]:
+        """Return the rounds of an answer with the texts of their tokens, once a guard let through all of it; else none."""
+        return self._rounds.get(number, [])
 
     def question(self, asked: Question) -> int:
         """Ask something; see `EngineClient`."""
@@ -52,6 +57,8 @@ class GatedEngine(EngineClient):
         if isinstance(asked, Ask):
             self._replies[number] = GatedReply(self._gate, question=asked.asked)
             self._masked = self._masked and asked.aside
+            if not asked.aside:
+                self._rounds.clear()  # of the answers before
         return number
 
     def save_state(self, directory: str) -> None:
@@ -116,6 +123,7 @@ class GatedEngine(EngineClient):
     def _end(self, number: int, reply: GatedReply) -> None:
         self._stopped.discard(number)
         del self._replies[number]
+        self._rounds[number] = reply.rounds
         self.asked, self._masked = reply.asked, self._masked or reply.hidden
         note(reply.counts)
 

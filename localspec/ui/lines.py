@@ -181,8 +181,7 @@ class Lines:
 
     def show_lens(self) -> None:
         """Write the last answer with marks around its tokens, and what they mean."""
-        exchange = self.session.exchange
-        happened = [] if exchange is None else exchange.happened
+        happened = self.session.happened
         self._write(marked(happened) + "\n")
         print("\n".join(legend(happened)), file=self.err)
 

@@ -300,9 +300,7 @@ class Screens:
         """Show the last answer with the origin of every token."""
         from localspec.ui.lens_sheet import LensSheet  # noqa: PLC0415 - likewise
 
-        exchange = self.session.exchange
-        happened = [] if exchange is None else exchange.happened
-        self._app.push_screen(LensSheet(happened))
+        self._app.push_screen(LensSheet(self.session.happened))
 
     def show_race(self, text: str) -> None:
         """Start a race, and show it."""

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from localspec.chat.events import RoundDone
 from localspec.engine.client import EngineClient
 from localspec.engine.protocol import Counted, Failed, Notice, Ready, ReplyDone
 from localspec.errors import UsageError
@@ -96,6 +97,17 @@ class Session:
         if exchange is not None and exchange.model not in {"", self.models.name}:
             return None
         return exchange
+
+    @property
+    def happened(self) -> list[RoundDone]:
+        """The rounds of the last answer; texts that a guard held back are there once it has let through all of them."""
+        from localspec.ui.gated_engine import GatedEngine  # noqa: PLC0415 - few have a gate
+
+        exchange = self.exchange
+        if exchange is None:
+            return []
+        judged = self.engine.rounds_of(exchange.id) if isinstance(self.engine, GatedEngine) else []
+        return judged or exchange.happened
 
     @property
     def race(self) -> Race | None:

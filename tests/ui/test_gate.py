@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from lab.planted import FORMATS, planted
+from localspec.errors import UsageError
 from localspec.gates.gate import Gate, gate_of_toml, usual_gate
 from localspec.history.archive import History
 from localspec.launch.guard import GuardProcess
@@ -147,6 +148,27 @@ def test_guard_judges_what_a_chat_shows_and_keeps(
     assert out.getvalue() == seen * 2
     assert counted == [{("guard", "mask"): 1}] * 2
     assert b"bomb" not in on_disk(tmp_path)
+
+
+def test_lens_has_texts_where_the_guard_let_through_all_of_the_answer(tmp_path: Path) -> None:
+    fine = "Rivers are long and wide. So much for that."
+    script = {"answers": {"how?": f"Rivers are long. {BAD}"}, "otherwise": [fine], "drafts": 4}
+    session = session_of(tmp_path, guarded_gate(ScriptedJudge()), script)
+    out, err = io.StringIO(), io.StringIO()
+    front = Lines(session, Preferences(), out, err, terminal=False)
+    try:
+        code = plain.run(front, ["rivers?", "/lens", "how?", "/lens"])
+    finally:
+        session.close()
+    answer, lens, masked = out.getvalue().splitlines()
+    assert answer == fine
+    assert lens != fine, "it has marks"
+    assert [each for each in lens if each.isalpha()] == [each for each in fine if each.isalpha()]
+    assert "looked up in the text so far" in err.getvalue()
+    assert "[masked: guard]" in masked
+    assert code == UsageError.exit_code
+    assert err.getvalue().endswith("has not let through all of the answer\n")
+    assert "bomb" not in out.getvalue() + err.getvalue()
 
 
 def test_stopping_a_made_answer_leaves_out_what_was_not_judged(tmp_path: Path) -> None:
