@@ -92,6 +92,9 @@ def _passes(order: Sequence[int], tokens: Sequence[Sequence[int]]) -> Iterator[l
 class _PoolingContext(NativeContext):
     """A context of several short sequences that share its cells, of which each gives one vector."""
 
+    # A question comes after a pause, and is a pass of ten milliseconds: looking on for forty would be most of it.
+    _moments = 1
+
     def __init__(self, model: LlamaModel, options: LoadOptions, tokens: int) -> None:
         pooling = _pooling(model)
         if pooling == _RANK:

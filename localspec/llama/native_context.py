@@ -22,7 +22,7 @@ from localspec.llama.backend import clear_log, last_complaint
 from localspec.llama.batch import Batch, Part
 from localspec.llama.model import LlamaModel
 from localspec.llama.native import native
-from localspec.llama.spare_cores import SpareCores
+from localspec.llama.spare_cores import MOMENTS, SpareCores
 from localspec.options import KV_TYPES, LoadOptions
 from localspec.power.throttle import pace, usual_threads
 from localspec.resources import free_ram_bytes
@@ -70,6 +70,8 @@ class NativeContext:
 
     _embedding_width = 0
     """Floats that go in beside each token."""
+    _moments = MOMENTS
+    """Looks before a first pass gives way to other programs."""
 
     def __init__(
         self,
@@ -86,7 +88,7 @@ class NativeContext:
         # Every pass of more than one token runs on these, so verification does.
         self._threads_batch = options.threads_batch or self._threads
         most = max(self._threads, self._threads_batch)
-        self._spare = SpareCores(most, keeps=pace(options.power).threads_of)
+        self._spare = SpareCores(most, keeps=pace(options.power).threads_of, moments=self._moments)
         self._gives_way = not (model.on_gpu or options.rounds_by_threads)
         self._cancel = cancel
         self._n_sequences = n_sequences

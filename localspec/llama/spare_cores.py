@@ -18,7 +18,7 @@ _IDLE = (3, 4)  # of a line's columns: idle, and waiting for a disk
 _GUEST = 8  # from here on what runs in guests, which the columns before have counted
 _IDLE_S = 0.2
 """Seconds without a pass after which what others did meanwhile says nothing."""
-_MOMENTS, _MOMENT_S = 8, 0.006
+MOMENTS, _MOMENT_S = 8, 0.006
 """Looks before a first pass gives way: screens that draw and servers that answer run for a few milliseconds, and a long
 prompt's first pass is too long to be made with fewer threads for that."""
 _LOOK_EVERY_S = 0.3
@@ -100,6 +100,7 @@ class SpareCores:
         look: tells what has been used; None where nothing is known, and then nothing changes.
         pause: waits for some seconds.
         keeps: returns how many of the wanted threads passes keep on battery and in heat.
+        moments: looks before a first pass gives way; one where that pass is shorter than waiting for more of them.
 
     Attributes:
         gave_way: whether a pass ever had fewer than `wanted`.
@@ -111,8 +112,10 @@ class SpareCores:
         look: Callable[[], CoreUsage | None] = usage,
         pause: Callable[[float], None] = time.sleep,
         keeps: Callable[[int], int] = lambda wanted: wanted,
+        moments: int = MOMENTS,
     ) -> None:
         self._wanted = wanted
+        self._moments = moments
         self._keeps = keeps
         self._look = look
         self._pause = pause
@@ -144,7 +147,7 @@ class SpareCores:
     def _begin(self) -> None:
         """See what is running now; what runs for a moment only does not count."""
         seen = self._before = self._look()
-        for _ in range(_MOMENTS - 1):
+        for _ in range(self._moments - 1):
             if seen is None or seen.others <= seen.n_cores - self._wanted:
                 break
             self._pause(_MOMENT_S)

@@ -1,6 +1,6 @@
 """Nearest: which vectors of an index are most like one: all by their signs, and those that differ least in full.
 
-Reading all in full takes more than twenty times as long; the memory is that of the distances, eight bytes a vector, and of one read.
+Reading all in full takes more than twenty times as long; the memory is that of the distances, two bytes a vector, and of one read.
 """
 
 from collections.abc import Mapping, Sequence
@@ -40,7 +40,7 @@ def nearest(table: VectorTable, vector: Vector, most: int) -> list[tuple[float, 
 def _alike(table: VectorTable, vector: Vector) -> dict[tuple[int, int], list[int]]:
     """Return where the vectors are whose signs differ least from those of one: places by file and part."""
     sought = signs_of(encoded(vector[None]))[0]
-    parts, sizes, apart = list[tuple[int, int]](), list[int](), list[NDArray[np.int64]]()
+    parts, sizes, apart = list[tuple[int, int]](), list[int](), list[NDArray[np.uint16]]()
     rows = table.signs()
     while some := list(islice(rows, _PARTS_AT_ONCE)):
         files, numbers, blobs = zip(*some, strict=True)

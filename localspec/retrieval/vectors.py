@@ -31,7 +31,7 @@ def signs_of(codes: Codes) -> Signs:
     return np.packbits(codes > 0, axis=1)
 
 
-def differing(signs: Signs, sought: Signs) -> NDArray[np.int64]:
+def differing(signs: Signs, sought: Signs) -> NDArray[np.uint16]:
     """Return how many signs of each vector are not those that are sought.
 
     Args:
@@ -39,8 +39,10 @@ def differing(signs: Signs, sought: Signs) -> NDArray[np.int64]:
         sought: of one vector, shape (bytes,).
     """
     kind = np.uint64 if sought.size % _WORD_BYTES == 0 else np.uint8
-    different = signs.view(kind) ^ sought.view(kind)
-    counts: NDArray[np.int64] = np.bitwise_count(different).sum(axis=1, dtype=np.int64)
+    counts = np.zeros(len(signs), np.uint16)
+    # By columns: a sum over the few words of each row takes twice as long.
+    for column in np.bitwise_count(signs.view(kind) ^ sought.view(kind)).T:
+        counts += column
     return counts
 
 

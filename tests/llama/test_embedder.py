@@ -1,6 +1,7 @@
 """Texts become vectors: alone or among others, pooled as the file says, long ones cut."""
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -9,6 +10,7 @@ import pytest
 from localspec.errors import ModelLoadError
 from localspec.llama.embedder import Embedder
 from localspec.llama.model import LlamaModel
+from localspec.llama.spare_cores import CoreUsage, SpareCores
 from localspec.options import LoadOptions
 from tests.llama import tiny_models
 
@@ -49,6 +51,22 @@ def test_a_text_has_the_same_vector_alone_and_among_others(make: Make, pooling: 
         alone = embedder.vectors([text])[0]
         assert np.allclose(together[at :: len(TEXTS)] @ alone, 1, atol=1e-3), text
     assert embedder.vectors([]).shape == (0, embedder.width)
+
+
+def test_a_question_beside_busy_programs_waits_for_none_of_them(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks, waits = list[int](), list[float]()
+
+    def busy() -> CoreUsage:
+        looks.append(1)
+        return CoreUsage(1.0, 1.0, 0.0, n_cores=2, others=2)
+
+    spare_of = partial(SpareCores, look=busy, pause=waits.append)
+    monkeypatch.setattr("localspec.llama.native_context.SpareCores", spare_of)
+    monkeypatch.setattr("localspec.llama.native_context.usual_threads", lambda _power: 2)
+    make(MEAN).vectors(["one question"])
+    assert (looks, waits) == ([1], [])
 
 
 def test_the_file_says_how_vectors_are_pooled(make: Make) -> None:

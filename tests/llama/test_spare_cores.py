@@ -126,6 +126,12 @@ def test_the_first_pass_has_as_many_as_fit_beside_what_runs_for_more_than_a_mome
     assert others == []
 
 
+def test_who_is_in_a_hurry_looks_once() -> None:
+    machine, waits = Machine(4, others=[3, 0]), list[float]()
+    assert SpareCores(4, machine.look, waits.append, moments=1).threads(0.0) == 1
+    assert (machine.looks, waits) == (1, [])
+
+
 def test_where_there_is_room_for_all_nobody_waits() -> None:
     machine = Machine(8, others=[4, 0])
     assert SpareCores(4, machine.look, lambda _seconds: None).threads(0.0) == 4
