@@ -26,19 +26,26 @@ from localspec.options import LaunchOptions, LoadOptions, ReplyOptions, Sampling
 
 
 @contextmanager
-def worker() -> Iterator[str]:
-    """Yield the address of a worker with this machine's CPU."""
-    command = [sys.executable, "-m", "localspec", "worker", "--listen", "127.0.0.1:0"]
+def worker_process(*flags: str) -> Iterator[tuple[str, int]]:
+    """Yield the address and the id of a worker with this machine's CPU; `flags` are those of `localspec worker`."""
+    command = [sys.executable, "-m", "localspec", "worker", "--listen", "127.0.0.1:0", *flags]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
     try:
         assert process.stderr is not None
         told = process.stderr.readline()
         found = re.search(r" at (127\.0\.0\.1:\d+);", told)
         assert found, told
-        yield found[1]
+        yield found[1], process.pid
     finally:
         process.kill()
         process.wait()
+
+
+@contextmanager
+def worker() -> Iterator[str]:
+    """Yield the address of a worker with this machine's CPU."""
+    with worker_process() as (address, _):
+        yield address
 
 
 def row(runtime: Runtime, tokens: Sequence[int]) -> "np.ndarray[tuple[int], np.dtype[np.float64]]":
