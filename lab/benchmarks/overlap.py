@@ -94,19 +94,22 @@ def loaded(name: str, *, exact: bool) -> Iterator[Loaded]:
             stack.callback(model.close)  # before the worker goes
             return model
 
-        files = plan.target, plan.draft_model
-        here, there = ([opened(file, where) for file in files] for where in (options, away))
+        big, small = opened(plan.target, options), opened(plan.draft_model, options)
+        big_away, small_away = opened(plan.target, away), opened(plan.draft_model, away)
 
-        def contexts(*models: LlamaModel, threads: int = 1) -> list[LlamaContext]:
-            return [
+        def contexts(
+            target: LlamaModel, draft_model: LlamaModel, threads: int = 1
+        ) -> tuple[LlamaContext, LlamaContext]:
+            of_target, of_draft = (
                 LlamaContext(each, options=replace(each.options, threads=threads))
-                for each in models
-            ]
+                for each in (target, draft_model)
+            )
+            return of_target, of_draft
 
-        all_cores = contexts(*here, threads=_CORES)
+        all_cores = contexts(big, small, threads=_CORES)
         placed = {
-            DRAFT_AWAY: contexts(here[0], there[1]),
-            TARGET_AWAY: contexts(there[0], here[1]),
+            DRAFT_AWAY: contexts(big, small_away),
+            TARGET_AWAY: contexts(big_away, small),
             TOGETHER: all_cores,
         }
 
@@ -118,11 +121,12 @@ def loaded(name: str, *, exact: bool) -> Iterator[Loaded]:
             TARGET_AWAY: (worker_clock, time.thread_time),
             TOGETHER: (time.perf_counter, time.perf_counter),
         }
-        eog = here[0].vocabulary.eog
+        eog = big.vocabulary.eog
         pairs = {
-            key: Pair(*both, plan.shared_vocab, eog, clocks[key]) for key, both in placed.items()
+            key: Pair(target, draft_model, plan.shared_vocab, eog, clocks[key])
+            for key, (target, draft_model) in placed.items()
         }
-        yield Loaded(pairs, all_cores, *here, plan.shared_vocab)
+        yield Loaded(pairs, all_cores, big, small, plan.shared_vocab)
 
 
 @dataclass(frozen=True, slots=True)
