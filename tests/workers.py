@@ -2,7 +2,6 @@
 
 import re
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -12,7 +11,9 @@ from functools import cache
 
 import pytest
 
+from lab.ports import free_port
 from tests.cli.command import started
+from tests.waiting import PATIENCE_S
 
 SMALL = ("--threads", "1")
 _HAS_RPC = "from localspec.llama.rpc import has_rpc; raise SystemExit(0 if has_rpc() else 1)"
@@ -33,13 +34,12 @@ class RunningWorker:
     def kill(self) -> None:
         """End it as a machine ends that loses power, but for its kernel, which hangs up."""
         self.process.send_signal(signal.SIGKILL)
-        self.process.wait(60)
+        self.process.wait(PATIENCE_S)
 
 
 def free_address() -> str:
-    """Return an address that nobody listens at."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return f"127.0.0.1:{listener.getsockname()[1]}"
+    """Return an address that nobody listens at, and that can be had again."""
+    return f"127.0.0.1:{free_port()}"
 
 
 @contextmanager

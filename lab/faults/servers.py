@@ -30,6 +30,7 @@ from lab.faults.deaths import until_gone
 from lab.faults.ground import Ground
 from lab.faults.nonsense import assert_refused, nonsense
 from lab.faults.trial import Trial
+from lab.ports import free_port
 
 _TIMES = int(os.environ.get("LOCALSPEC_FAULTS_TIMES", "1"))
 """How often what can happen again and again to one server does."""
@@ -122,7 +123,7 @@ def engine_is_killed(ground: Ground, chance: Random) -> str:
 
 
 def server_is_killed(ground: Ground, chance: Random) -> str:
-    with serving(ground) as served:
+    with serving(ground, free_port()) as served:
         served.learn()
         with living(served, 4) as ends:
             served.running.until(lambda _: ends["whole"] > 2)

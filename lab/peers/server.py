@@ -6,7 +6,6 @@ Source: `tools/server/README.md` of llama.cpp for `/health` and `/completion`.
 import http.client
 import json
 import re
-import socket
 import subprocess
 import tempfile
 import time
@@ -15,6 +14,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from lab.ports import free_port
 from localspec.decoding.cancel import Cancelled
 from localspec.errors import LocalspecError
 from localspec.storage.paths import shown
@@ -48,7 +48,7 @@ class PeerServer:
     ) -> None:
         self._program = program
         self._is_cancelled = is_cancelled
-        self._port = _free_port()
+        self._port = free_port()
         self._log: BinaryIO = tempfile.TemporaryFile()  # noqa: SIM115 - closed by `close`
         command = [str(program), "--host", _HOST, "--port", str(self._port), *flags]
         try:
@@ -173,10 +173,3 @@ class PeerServer:
         lines = [line.strip() for line in text.splitlines() if line.strip()]
         complaints = [line for line in lines if _COMPLAINT.search(line)]
         return (complaints or lines or [""])[-1][:300]
-
-
-def _free_port() -> int:
-    with socket.socket() as free:
-        free.bind((_HOST, 0))
-        port: int = free.getsockname()[1]
-    return port

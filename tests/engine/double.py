@@ -2,13 +2,15 @@
 
     EngineClient(command({"answers": {"river": "The Rhine."}, "pass_s": 0.01}))
 
-A script is a dict; every field may be left out:
+A script is a dict; every field may be left out. `pass_s`, `chunk_s`, `load_s` and `deaf` may be the name of a file instead
+of seconds: then it takes until that file is there.
 
     answers     {part of a question, or of a call's result: answer}; the last part that fits counts
     otherwise   answers to all other questions, by their number in the conversation, over and over
     n_ctx       tokens of context (4000; a token is a byte, a few words apart)
     pass_s      seconds that a pass takes (0); a reply is a pass for each byte, or for each draft
     chunk_s     seconds that 64 tokens of a prompt take (0)
+    rests       {"at": 4, "until": file}: a reply of so many bytes does not go on until that file is there
     parallel    how many requests are answered at once (1)
     thinks      whether the template knows <think> (False)
     calls       whether the template knows calls, and answers can be held to them (False)
@@ -120,7 +122,7 @@ class ScriptedFactory:
         time.sleep(self._script.get("stubborn_s", 0.0))
         for step in range(_STEPS + 1):
             tell(Loading(name, step / _STEPS))
-            wait(self._script.get("load_s", 0.0) / _STEPS, cancel)
+            wait(part_of(self._script.get("load_s", 0.0)), cancel)
         self._death.strike("load", 0)
         if name == self._script.get("deadly"):
             Death("load").strike("load", 0)
@@ -132,6 +134,11 @@ class ScriptedFactory:
         if refused is not None:
             kind, reason = refused
             raise getattr(errors, kind)(reason)
+
+
+def part_of(seconds: float | str) -> float | str:
+    """Return how long a step of loading takes."""
+    return seconds if isinstance(seconds, str) else seconds / _STEPS
 
 
 def name_of(options: LaunchOptions) -> str:
@@ -208,7 +215,7 @@ def main() -> None:
     sys.stderr.write(script.get("stderr", ""))
     factory = ScriptedFactory(script)
     Death(**script["death"]).strike("start", 0) if "death" in script else None
-    time.sleep(script.get("deaf", 0.0))
+    wait(script.get("deaf", 0.0), CancelFlag())
     serve(factory, "double")
 
 

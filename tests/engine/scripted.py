@@ -6,6 +6,7 @@ import time
 from collections.abc import Collection, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -169,15 +170,17 @@ class ScriptedSequences:
 
     Args:
         views: the sequences.
-        pass_s: how long a pass takes.
-        chunk_s: how long a chunk of a prompt takes.
+        pass_s: how long a pass takes, or the file that it waits for.
+        chunk_s: how long a chunk of a prompt takes, or the file that it waits for.
         cancel: stops both.
+        rests: a reply of so many bytes waits for that file.
     """
 
     views: Sequence[ScriptedModel]
-    pass_s: float
-    chunk_s: float
+    pass_s: float | str
+    chunk_s: float | str
     cancel: CancelFlag
+    rests: tuple[int, str] | None = None
     most_rows: int = CHUNK
     n_batch: int = CHUNK
 
@@ -191,17 +194,27 @@ class ScriptedSequences:
 
     def together(self, asked: Sequence[tuple[int, Pass]]) -> Sequence[Logits]:
         wait(self.pass_s, self.cancel)
+        if self.rests is not None:
+            at, until = self.rests
+            if at in {self.views[slot].script.said(each.tokens) for slot, each in asked}:
+                wait(until, self.cancel)
         return [self.views[slot].logits(each.tokens, each.rows) for slot, each in asked]
 
     def close_ranks(self, running: Collection[int]) -> None:
         assert set(running) <= set(range(len(self.views)))
 
 
-def wait(seconds: float, cancel: CancelFlag) -> None:
-    """Let time go by as a native call does, which looks at its flag now and then."""
-    end_s = time.monotonic() + seconds
-    while not cancel.is_set and (left_s := end_s - time.monotonic()) > 0:
-        time.sleep(min(left_s, _SLICE_S))
+def wait(seconds: float | str, cancel: CancelFlag) -> None:
+    """Let time go by as a native call does, which looks at its flag now and then; or wait for a file."""
+    end_s = 0.0 if isinstance(seconds, str) else time.monotonic() + seconds
+
+    def left_s() -> float:
+        if isinstance(seconds, str):
+            return 0.0 if Path(seconds).exists() else _SLICE_S
+        return end_s - time.monotonic()
+
+    while not cancel.is_set and (left := left_s()) > 0:
+        time.sleep(min(left, _SLICE_S))
     if cancel.is_set:
         raise Cancelled
 
@@ -258,4 +271,5 @@ def sequences_of(document: dict[str, Any], script: Script, cancel: CancelFlag) -
         pass_s=document.get("pass_s", 0.0),
         chunk_s=document.get("chunk_s", 0.0),
         cancel=cancel,
+        rests=(rests["at"], rests["until"]) if (rests := document.get("rests")) else None,
     )

@@ -13,6 +13,7 @@ from localspec.messages import Message, ToolResult
 from localspec.options import LaunchOptions, ReplyOptions, SamplingParams
 from tests.chat.toy_calls import AREA, NOW, hermes
 from tests.engine.double import command
+from tests.waiting import PATIENCE_S
 
 GREEDY = ReplyOptions(SamplingParams(temperature=0), seed=1)
 SCRIPT = {
@@ -24,7 +25,7 @@ SCRIPT = {
 def answered(client: EngineClient, asked: Ask) -> tuple[list[StreamEvent], ReplyDone | Failed]:
     number, events = client.question(asked), list[StreamEvent]()
     while True:
-        match client.wait(30):
+        match client.wait(PATIENCE_S):
             case ReplyEvents(id=told, events=some) if told == number:
                 events += some
             case ReplyDone(id=told) | Failed(id=told) as last if told == number:
@@ -72,7 +73,7 @@ def test_tools_count(client: EngineClient) -> None:
     counted = []
     for tools in ((), (AREA,)):
         number = client.question(Count(0, (Message.user("x"),), tools))
-        while not isinstance(told := client.wait(30), Counted) or told.id != number:
+        while not isinstance(told := client.wait(PATIENCE_S), Counted) or told.id != number:
             assert told is not None
         counted.append(told.tokens)
     assert counted[1] > counted[0] + 100

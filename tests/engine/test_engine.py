@@ -1,5 +1,7 @@
 """The engine's process, with the real protocol and server, and models that tell a script."""
 
+from pathlib import Path
+
 import pytest
 
 from localspec.chat.events import Prefilling, Text
@@ -24,6 +26,7 @@ from localspec.messages import Message
 from localspec.options import LaunchOptions, ReplyOptions, SamplingParams
 from tests.engine.double import command
 from tests.engine.talking import Heard, double, hear_all, hear_event, hear_of
+from tests.waiting import PATIENCE_S
 
 GREEDY = ReplyOptions(SamplingParams(temperature=0))
 
@@ -161,14 +164,17 @@ def test_another_branch_shares_what_it_has_in_common() -> None:
     assert again.started.cached_tokens == first.reply.prompt_tokens - 1
 
 
-def test_a_reply_that_was_stopped_goes_on() -> None:
-    with double({"otherwise": ["One two three four five."], "pass_s": 0.01}) as engine:
+def test_a_reply_that_was_stopped_goes_on(tmp_path: Path) -> None:
+    go_on = tmp_path / "go on"
+    rests = {"at": 9, "until": str(go_on)}
+    with double({"otherwise": ["One two three four five."], "rests": rests}) as engine:
         number = engine.ask(turns("hello"), GREEDY)
         hear_event(engine, Text)
         engine.cancel(number)
         cut = ended(hear_all(engine, number))
         assert cut.reply.stop_reason is StopReason.CANCELLED
         assert 0 < len(cut.message.text) < 24
+        go_on.touch()
         heard = hear_all(engine, engine.ask([*turns("hello"), cut.message], GREEDY))
     assert ended(heard).message.text == "One two three four five."
     assert heard.text == "One two three four five."[len(cut.message.text) :]
@@ -195,7 +201,7 @@ def test_a_prompt_is_told_while_it_is_evaluated_and_stops_in_the_middle() -> Non
 
 
 def test_a_waiting_request_is_cancelled_before_it_begins() -> None:
-    with double({"pass_s": 0.01}) as engine:
+    with double({"pass_s": 0.05}) as engine:  # most of a second for the cancel to arrive
         first, second, third = (engine.ask(turns("hello"), GREEDY) for _ in range(3))
         engine.cancel(second)
         assert ended(hear_all(engine, first)).reply.stop_reason is StopReason.EOG
@@ -353,6 +359,7 @@ def test_closing_saves_what_was_to_be_saved(tmp_path_factory: pytest.TempPathFac
         engine.ask(turns("hello"), GREEDY)
         engine.save_state(str(state))
         hear_event(engine, Text)
+        engine.close(wait_s=PATIENCE_S)
     assert (state / "cells.json").exists()
 
 

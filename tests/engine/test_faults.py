@@ -32,6 +32,7 @@ from localspec.messages import Message
 from localspec.options import LaunchOptions, ReplyOptions, SamplingParams
 from tests.engine.double import command
 from tests.engine.talking import double, hear_all, hear_of
+from tests.waiting import PATIENCE_S
 
 GREEDY = ReplyOptions(SamplingParams(temperature=0))
 HELLO = [Message.user("hello")]
@@ -259,7 +260,7 @@ def test_a_reader_that_does_not_read_stops_nothing(tmp_path: Path) -> None:
         for number in range(1, 6):  # far more than the pipe holds, tokens and rounds included
             say(process, encode(Ask(number, tuple(HELLO), GREEDY, keep=0)))
         say(process, encode(SaveState(str(state))))
-        end_s = time.monotonic() + 60
+        end_s = time.monotonic() + PATIENCE_S
         while not (state / "cells.json").exists():
             assert time.monotonic() < end_s
             time.sleep(0.05)
@@ -276,7 +277,7 @@ def test_half_a_frame_at_the_end_is_no_frame() -> None:
         process.stdin.close()
         assert process.stdout is not None
         assert process.stdout.read() == b""
-        assert process.wait(10) in {0, 1}
+        assert process.wait(PATIENCE_S) in {0, 1}
 
 
 def test_a_stray_print_does_not_reach_the_pipe() -> None:
@@ -360,11 +361,13 @@ def test_one_that_dies_in_the_middle_of_a_frame_is_dead_and_no_nonsense() -> Non
     engine.close()
 
 
-def test_what_is_asked_of_a_deaf_engine_waits_for_it() -> None:
-    with double({"deaf": 0.5}, load=False) as engine:
+def test_what_is_asked_of_a_deaf_engine_waits_for_it(tmp_path: Path) -> None:
+    hears = tmp_path / "hears"
+    with double({"deaf": str(hears)}, load=False) as engine:
         engine.load(LaunchOptions(pair="a-pair"))
         asked = engine.ask([Message.user("x" * 200_000)], GREEDY)  # more than a pipe holds
         assert engine.drain() == []  # so it heard nothing yet, and we did not wait
+        hears.touch()
         assert isinstance(hear_of(engine, Hello)[-1], Hello)
         assert hear_all(engine, asked)[-1].id == asked  # type: ignore[union-attr]
 
@@ -372,7 +375,7 @@ def test_what_is_asked_of_a_deaf_engine_waits_for_it() -> None:
 @pytest.mark.first(1)
 @pytest.mark.parametrize("polite", [True, False])
 def test_the_end_of_the_client_ends_a_prompt_in_the_middle(polite: bool) -> None:
-    with raw({"chunk_s": 0.5}) as process:  # all of it would take half a minute
+    with raw({"chunk_s": 5.0}) as process:  # all of it would take five minutes
         say(process, encode(Load(LaunchOptions(pair="a-pair"))))
         say(process, encode(Ask(1, (Message.user("x" * 3900),), GREEDY)))
         while reply(process, "ReplyEvents")["events"][-1]["type"] != "Prefilling":
@@ -382,14 +385,14 @@ def test_the_end_of_the_client_ends_a_prompt_in_the_middle(polite: bool) -> None
         else:
             assert process.stdin is not None
             process.stdin.close()
-        assert process.wait(20) == 0  # by itself; 1 would be by force
+        assert process.wait(PATIENCE_S) == 0  # by itself; 1 would be by force
 
 
 @pytest.mark.slow
 def test_what_watches_no_flag_is_ended_all_the_same() -> None:
-    with raw({"stubborn_s": 60}) as process:
+    with raw({"stubborn_s": 300}) as process:
         say(process, encode(Load(LaunchOptions(pair="a-pair"))))
         reply(process, "Loading")
         assert process.stdin is not None
         process.stdin.close()
-        assert process.wait(20) == 1
+        assert process.wait(PATIENCE_S) == 1

@@ -19,6 +19,7 @@ from localspec.decoding.round import Draft, Round, Verdict
 from localspec.engine.outbox import Outbox
 from localspec.engine.protocol import Downloading, Hello, Loading, Measuring, Notice, ReplyEvents
 from localspec.messages import ToolCall
+from tests.waiting import PATIENCE_S, until
 
 
 def happened(request: int, *events: StreamEvent) -> ReplyEvents:
@@ -35,7 +36,7 @@ class Reader:
 
     def __call__(self, message: Notice) -> None:
         self.waits.set()
-        assert self.reads.wait(30)
+        assert self.reads.wait(PATIENCE_S)
         self.read.append(message)
 
 
@@ -49,14 +50,14 @@ def outbox(reader: Reader) -> Outbox:
     """An outbox that is held up by its first message."""
     outbox = Outbox(reader)
     outbox.put(Hello("", 0))
-    assert reader.waits.wait(30)
+    assert reader.waits.wait(PATIENCE_S)
     return outbox
 
 
 def all_of(outbox: Outbox, reader: Reader) -> list[Notice]:
     """Let everything through, and return what came after the first message."""
     reader.reads.set()
-    outbox.close(30)
+    outbox.close(PATIENCE_S)
     return reader.read[1:]
 
 
@@ -86,14 +87,15 @@ def test_each_of_several_replies_is_joined_by_itself(outbox: Outbox, reader: Rea
 def test_joining_takes_no_longer_the_more_there_is(outbox: Outbox, reader: Reader) -> None:
     done = RoundDone(Round(Draft(), Verdict(0, 1), (1,)), ("x",))
     took_s = []
-    for _ in range(4):
+    for _ in range(40):
         start_s = time.thread_time()
-        for _ in range(2000):
+        for _ in range(200):
             outbox.put(happened(1, done))
             outbox.put(happened(1, Text("x")))
         took_s.append(time.thread_time() - start_s)
-    assert took_s[-1] < 4 * took_s[0], (
-        "it would be seven times as long if each looked at all before"
+    # The quickest of ten each: what else the machine does can slow some of them, and not all.
+    assert min(took_s[-10:]) < 4 * min(took_s[:10]), (
+        "it would be sixty times as long if each looked at all before"
     )
     (joined,) = all_of(outbox, reader)
     assert isinstance(joined, ReplyEvents)
@@ -136,7 +138,7 @@ def test_where_nobody_is_left_nothing_is_kept_and_nothing_raised() -> None:
     for outbox in (Outbox(gone), Outbox(lambda _: None, gone)):
         for _ in range(3):
             outbox.put(Hello("", 0))
-        outbox.close(30)
+        outbox.close(PATIENCE_S)
         outbox.put(Hello("", 0))
 
 
@@ -144,7 +146,7 @@ def test_what_leaves_together_is_flushed_once_and_after_all_of_it(reader: Reader
     flushed: list[int] = []
     outbox = Outbox(reader, lambda: flushed.append(len(reader.read)))
     outbox.put(Hello("", 0))
-    assert reader.waits.wait(30)
+    assert reader.waits.wait(PATIENCE_S)
     for request in range(1, 9):
         outbox.put(happened(request, Text("x")))
     all_of(outbox, reader)
@@ -154,20 +156,23 @@ def test_what_leaves_together_is_flushed_once_and_after_all_of_it(reader: Reader
 def test_the_first_text_leaves_at_once_and_what_is_no_stream_does_not_wait() -> None:
     read: list[tuple[float, Notice]] = []
     outbox = Outbox(lambda message: read.append((time.monotonic(), message)))
-    for index in range(300):
+    written = 0
+    while written < 300 or len(read) < 3:
         outbox.put(happened(1, Text("x")))
+        written += 1
         time.sleep(0.001)
-        if index == 0:
-            assert wait_for(lambda: len(read) == 1)
+        if written == 1:
+            assert until(lambda: len(read) == 1)
+        assert written < 30_000, "nothing leaves"
     outbox.put(Hello("", 0))
-    outbox.close(30)
+    outbox.close(PATIENCE_S)
     streams = [at for at, message in read if isinstance(message, ReplyEvents)]
     # The first, and the last, which leaves together with what is urgent, come beside the others.
     assert 3 <= len(streams) <= 15 * (streams[-1] - streams[0]) + 2
     assert isinstance(read[-1][1], Hello)
     events = [event for _, m in read if isinstance(m, ReplyEvents) for event in m.events]
     assert all(isinstance(event, Text) for event in events)
-    assert "".join(event.text for event in events if isinstance(event, Text)) == "x" * 300
+    assert "".join(event.text for event in events if isinstance(event, Text)) == "x" * written
 
 
 def test_the_beginning_and_the_first_text_of_every_reply_leave_at_once(
@@ -180,19 +185,11 @@ def test_the_beginning_and_the_first_text_of_every_reply_leave_at_once(
         for event in (Started(3, 0), Text("x")):
             told = len(read)
             outbox.put(happened(request, event))
-            assert wait_for(lambda: len(read) > told)  # noqa: B023 - called at once
+            assert until(lambda: len(read) > told)  # noqa: B023 - called at once
     outbox.put(happened(3, Text("x")))
-    outbox.close(30)
+    outbox.close(PATIENCE_S)
     assert read[-1] == happened(3, Text("x")), "and what is no beginning waits for its turn"
     assert len(read) == 7
-
-
-def wait_for(holds: object) -> bool:
-    assert callable(holds)
-    end_s = time.monotonic() + 30
-    while not holds() and time.monotonic() < end_s:
-        time.sleep(0.001)
-    return bool(holds())
 
 
 def test_arguments_that_wait_are_joined_and_never_across_calls(
@@ -219,7 +216,7 @@ def test_its_thread_is_not_woken_for_text_before_its_turn() -> None:
     sent = threading.Event()
     outbox = Outbox(lambda _: sent.set())
     outbox.put(happened(1, Text("a")))  # the first text of a reply is urgent
-    assert sent.wait(30)
+    assert sent.wait(PATIENCE_S)
     changed = outbox._changed
     woken = 0
 
@@ -237,4 +234,4 @@ def test_its_thread_is_not_woken_for_text_before_its_turn() -> None:
         assert woken == 1
         del changed.notify
         changed.notify()
-    outbox.close(30)
+    outbox.close(PATIENCE_S)

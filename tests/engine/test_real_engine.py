@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -121,12 +122,12 @@ def test_a_reply_stops_in_the_middle_and_goes_on(client: EngineClient) -> None:
     story = [Message.user("Tell me a long story about a fox.")]
     options = ReplyOptions(SamplingParams(temperature=0), max_tokens=60)
     whole = ended(hear_all(client, client.ask(story, options, keep=0)))
-    number = client.ask(story, options, keep=0)
+    number = client.ask(story, replace(options, max_tokens=1000), keep=0)
     hear_event(client, Text)
     client.cancel(number)
     cut = ended(hear_all(client, number))
     assert cut.reply.stop_reason is StopReason.CANCELLED
-    left = 60 - cut.reply.completion_tokens
+    left = max(60 - cut.reply.completion_tokens, 8)
     rest = ended(
         hear_all(
             client,
@@ -136,7 +137,8 @@ def test_a_reply_stops_in_the_middle_and_goes_on(client: EngineClient) -> None:
         )
     )
     assert rest.reply.cached_tokens == rest.reply.prompt_tokens - 1
-    assert whole.message.text.startswith(cut.message.text)
+    both = min(len(whole.message.text), len(cut.message.text))
+    assert whole.message.text[:both] == cut.message.text[:both]
     assert rest.message.text.startswith(cut.message.text)
     assert len(rest.message.text) > len(cut.message.text)
 

@@ -1,5 +1,8 @@
 """Several requests at once: each has its own events and its own end, whatever becomes of the others."""
 
+from pathlib import Path
+from typing import Any
+
 import pytest
 
 from localspec.chat.events import Prefilling, RoundDone, Started, Text
@@ -30,6 +33,16 @@ RIVERS = {
 STORY = "x" * 150
 SLOW = {"answers": RIVERS, "pass_s": 0.01}
 LONG = {"answers": {**RIVERS, "story": STORY}, "pass_s": 0.01}
+
+
+def resting(go_on: Path, **more: Any) -> dict[str, Any]:
+    """Return a script of long answers that rest after twenty bytes, until a file is there."""
+    return {**LONG, "rests": {"at": 20, "until": str(go_on)}, **more}
+
+
+@pytest.fixture
+def go_on(tmp_path: Path) -> Path:
+    return tmp_path / "go on"
 
 
 def asked(engine: EngineClient, *questions: str) -> list[int]:
@@ -96,11 +109,12 @@ def test_where_there_is_one_sequence_they_are_answered_one_after_the_other() -> 
 @pytest.mark.first(1)
 @pytest.mark.parametrize("parallel", [1, 3])
 @pytest.mark.parametrize("which", [0, 1, 2])
-def test_a_cancel_ends_one_and_leaves_the_others(parallel: int, which: int) -> None:
-    with double({**LONG, "parallel": parallel}) as engine:
+def test_a_cancel_ends_one_and_leaves_the_others(parallel: int, which: int, go_on: Path) -> None:
+    with double(resting(go_on, parallel=parallel)) as engine:
         numbers = asked(engine, "story 1", "story 2", "story 3")
         hear_event(engine, Text)
         engine.cancel(numbers[which])
+        go_on.touch()
         heard = hear_ends(engine, *numbers)
     reasons = {each.id: each.reply.stop_reason for each in heard.of(ReplyDone)}
     expected = dict.fromkeys(numbers, StopReason.EOG) | {numbers[which]: StopReason.CANCELLED}
@@ -115,7 +129,7 @@ def test_a_cancel_ends_one_and_leaves_the_others(parallel: int, which: int) -> N
 
 
 def test_a_prompt_that_is_cancelled_leaves_the_one_that_is_written() -> None:
-    with double({**LONG, "parallel": 2, "chunk_s": 0.05}) as engine:
+    with double({**LONG, "parallel": 2, "chunk_s": 0.2}) as engine:
         story, long = asked(engine, "a story", "x" * 3000)
         hear(engine, lambda each: bool(Heard([each]).about(long).events(Prefilling)))
         engine.cancel(long)
@@ -125,11 +139,12 @@ def test_a_prompt_that_is_cancelled_leaves_the_one_that_is_written() -> None:
 
 
 @pytest.mark.slow
-def test_one_that_was_cancelled_goes_on_from_what_it_has() -> None:
-    with double({**LONG, "parallel": 2}) as engine:
+def test_one_that_was_cancelled_goes_on_from_what_it_has(go_on: Path) -> None:
+    with double(resting(go_on, parallel=2)) as engine:
         numbers = asked(engine, "story 1", "story 2")
         hear(engine, lambda each: bool(Heard([each]).about(numbers[0]).events(Text)))
         engine.cancel(numbers[0])
+        go_on.touch()
         heard = hear_ends(engine, *numbers)
         cut = next(each for each in heard.of(ReplyDone) if each.id == numbers[0])
         talk = [Message.user("story 1"), cut.message]
@@ -153,12 +168,13 @@ def test_a_load_waits_until_no_answer_is_under_way() -> None:
     assert heard.of(Ready)[0].target == "another"
 
 
-def test_a_load_that_is_cancelled_while_it_waits_costs_no_answer() -> None:
-    with double({**LONG, "parallel": 2}) as engine:
+def test_a_load_that_is_cancelled_while_it_waits_costs_no_answer(go_on: Path) -> None:
+    with double(resting(go_on, parallel=2)) as engine:
         numbers = asked(engine, "a story", "another story")
         hear_event(engine, Text)
         engine.load(LaunchOptions(target="another"))
         engine.cancel()
+        go_on.touch()
         heard = hear_of(engine, LoadCancelled)
         assert heard[-1] == LoadCancelled("a-pair")
         assert [each.id for each in heard.of(ReplyDone)] == numbers
@@ -204,11 +220,12 @@ def test_the_state_is_kept_and_put_back_between_answers(
     assert saved.tokens == restored.tokens == second.prompt_tokens + len(second.tokens) - 1
 
 
-def test_a_count_is_answered_beside_a_running_answer() -> None:
-    with double(LONG) as engine:
+def test_a_count_is_answered_beside_a_running_answer(go_on: Path) -> None:
+    with double(resting(go_on)) as engine:
         (story,) = asked(engine, "a story")
         hear_event(engine, Text)
         count = engine.count([Message.user("hello")])
+        go_on.touch()
         heard = hear_all(engine, story)
     (counted,) = heard.of(Counted)
     assert (counted.id, counted.n_ctx) == (count, 4000)
