@@ -49,7 +49,7 @@ def test_verdicts_come_in_any_order_of_waiting() -> None:
 
 
 def test_late_verdict_is_none_and_stays_so() -> None:
-    with guard(late={"slow": 0.4}, unsafe=["slow"]) as process:
+    with guard(late={"slow": 2.0}, unsafe=["slow"]) as process:
         late = process.ask("", "", "slow", 0.01)
         assert late.wait() == "none"
         assert verdict(process, "a river") == "safe"

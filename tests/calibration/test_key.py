@@ -17,8 +17,8 @@ from localspec.resources import default_threads
 CHANGED: dict[str, Any] = {
     "gpu_layers": 7,
     "devices": ("CPU",),
-    "threads": 3,
-    "threads_batch": 5,
+    "threads": default_threads() + 1,
+    "threads_batch": default_threads() + 2,
     "kv_type": "bf16",
     "flash_attention": True,
     "repack": False,

@@ -17,6 +17,7 @@ from localspec.history.archive import History
 from localspec.history.schema import VERSION
 from localspec.messages import Message
 from tests.history.test_archive import said, talk
+from tests.waiting import PATIENCE_S
 
 NOBODY = 65534
 
@@ -97,8 +98,9 @@ def test_a_later_version_is_left_alone(tmp_path: Path) -> None:
     [(0, b"\xff" * 64), (100, b"\xff" * 200), (4096 * 8, b"\xff" * 4096 * 40)],
 )
 def test_damage_is_found_when_the_history_is_opened(
-    tmp_path: Path, offset: int, damage: bytes
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, offset: int, damage: bytes
 ) -> None:
+    monkeypatch.setattr(databases, "_CHECK_S", PATIENCE_S)  # a slow machine looks to the end too
     database = filled(tmp_path)
     with database.open("r+b") as file:
         file.seek(offset)

@@ -8,6 +8,12 @@ import pytest
 from localspec.storage import tree
 from localspec.storage.tree import files_below, found_below, fuzzy
 from localspec.ui.attach import completions
+from tests.waiting import PATIENCE_S
+
+
+@pytest.fixture(autouse=True)
+def _git_has_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(found_below, "__defaults__", (20_000, PATIENCE_S))
 
 
 @pytest.fixture
