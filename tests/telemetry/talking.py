@@ -9,6 +9,7 @@ from localspec.decoding.round import PROMPT, Draft, Round, Spent, Verdict
 from localspec.telemetry.recorder import Recorder
 from localspec.telemetry.reply import Pair
 from localspec.telemetry.switch import Switch
+from tests.waiting import PATIENCE_S
 
 PAIR = Pair("qwen-target", "qwen-draft", 0.020)
 
@@ -92,4 +93,4 @@ def recording(
     )
     talk = Talk(recorder)
     yield talk
-    recorder.close(10.0)
+    recorder.close(PATIENCE_S)

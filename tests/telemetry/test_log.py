@@ -21,6 +21,7 @@ from localspec.telemetry.log import (
 )
 from localspec.telemetry.switch import Switch
 from tests.telemetry.talking import recording
+from tests.waiting import PATIENCE_S
 
 
 def ids(directory: Path) -> list[int]:
@@ -163,7 +164,7 @@ def test_retagged_reply_is_of_another_kind_for_all_who_read(tmp_path: Path) -> N
 def test_wiped_log_is_written_on(tmp_path: Path) -> None:
     with recording(tmp_path) as talk:
         talk.reply(rounds=5)
-        talk.recorder.close(10.0)
+        talk.recorder.close(PATIENCE_S)
         assert wipe(tmp_path)
         assert not wipe(tmp_path)
     with recording(tmp_path) as talk:

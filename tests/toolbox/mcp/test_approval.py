@@ -1,6 +1,8 @@
 """Tools of servers under the loop that asks: as any others, and anew where they changed."""
 
+import asyncio
 from threading import Event
+from typing import Any
 
 import pytest
 
@@ -10,7 +12,8 @@ from localspec.toolbox.mcp import connection
 from localspec.toolbox.permissions import Decision, Permissions
 from localspec.toolbox.rules import Rule, Rules
 from localspec.toolbox.toolbox import Proposal
-from tests.toolbox.mcp.boxes import Opened, opened, stranger
+from tests.toolbox.mcp.boxes import opened, stranger
+from tests.waiting import until
 
 
 class Generous:
@@ -33,24 +36,25 @@ def called(loop: ToolLoop, name: str) -> str:
     return result.text
 
 
-def until_changed(box: Opened) -> None:
-    for _ in range(1_000):
-        if box.names == ["odd__echo_2"]:
-            return
-        Event().wait(0.01)
-    raise AssertionError(box.names)
-
-
 def test_what_was_allowed_for_good_is_asked_again_once_the_tool_changed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(connection, "_SETTLE_S", 0.3)
+    monkeypatch.setattr(connection, "_SETTLE_S", 0.0)
+    settles, listed = Event(), connection.Connection._list
+
+    async def listed_later(self: Any, client: Any, *, again: bool = False) -> None:
+        while again and not settles.is_set():
+            await asyncio.sleep(0.01)
+        await listed(self, client, again=again)
+
+    monkeypatch.setattr(connection.Connection, "_list", listed_later)
     with opened(stranger("changes")) as box:
         hands = Generous()
         loop = ToolLoop([box.box], Permissions(Rules()), hands)
         assert called(loop, "odd__echo") == called(loop, "odd__echo") == "hello"
         assert hands.asked == ["odd__echo"]
-        until_changed(box)
+        settles.set()
+        assert until(lambda: box.names == ["odd__echo_2"]), box.names
         assert [each.name for each in loop.tools] == ["odd__echo_2"]
         assert "no function odd__echo" in called(loop, "odd__echo")
         assert called(loop, "odd__echo_2") == "hello"

@@ -22,6 +22,7 @@ from localspec.toolbox.mcp import connection
 from localspec.toolbox.mcp.servers import McpServer
 from localspec.toolbox.toolbox import Access
 from tests.toolbox.mcp.boxes import opened
+from tests.waiting import PATIENCE_S
 
 HINTS = ToolAnnotations(read_only_hint=True)
 
@@ -107,7 +108,7 @@ def test_a_call_that_is_stopped_is_cancelled_in_the_server(here: MCPServer) -> N
         stop.set()
         threading.Timer(0.2, stop.set).start()
         assert box.call("shop__wait", stop=stop).text == "stopped by the user"
-        assert here.cancelled.wait(10)  # type: ignore[attr-defined]
+        assert here.cancelled.wait(PATIENCE_S)  # type: ignore[attr-defined]
 
 
 def test_only_named_tools_are_offered(here: MCPServer) -> None:

@@ -1,7 +1,6 @@
 """Servers that hang, die, flood, lie, and change their mind: they cost their tools, and nothing else."""
 
 import os
-import time
 from pathlib import Path
 from threading import Event, Timer
 
@@ -11,6 +10,7 @@ from localspec.messages import ToolCall
 from localspec.toolbox.mcp import allowance, connection, offers
 from localspec.toolbox.toolbox import Access
 from tests.toolbox.mcp.boxes import Opened, opened, stranger
+from tests.waiting import until
 
 # Each of them waits for processes that import the protocol, which takes seconds.
 pytestmark = pytest.mark.slow
@@ -19,11 +19,7 @@ ECHO = '{"text": "hello"}'
 
 
 def until_gone(box: Opened) -> None:
-    for _ in range(1_000):
-        if not box.names:
-            return
-        time.sleep(0.01)
-    raise AssertionError(f"it stays: {box.names}")
+    assert until(lambda: not box.names), f"it stays: {box.names}"
 
 
 def children(parent: int) -> list[int]:
@@ -146,11 +142,7 @@ def test_a_changed_tool_is_another_tool(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(connection, "_SETTLE_S", 0.0)
     with opened(stranger("changes")) as box:
         assert box.call("odd__echo", ECHO).text == "hello"
-        for _ in range(1_000):
-            if box.names != ["odd__echo"]:
-                break
-            time.sleep(0.01)
-        assert box.names == ["odd__echo_2"]
+        assert until(lambda: box.names == ["odd__echo_2"]), box.names
         assert box.box.propose(ToolCall("1", "odd__echo", ECHO)).error
         assert box.call("odd__echo", ECHO).is_error
         assert box.call("odd__echo_2", ECHO).text == "hello"
@@ -182,7 +174,8 @@ def test_all_that_a_server_started_ends_with_it() -> None:
         assert box.names == ["odd__echo"]
         started = set(children(os.getpid())) - {*before}
         assert len(started) == 2
-    assert not any(map(alive, started))
+    # They would sleep for a quarter of an hour; who was killed is gone when it has had its turn.
+    assert until(lambda: not any(map(alive, started)))
 
 
 def test_a_server_gets_none_of_our_secrets(monkeypatch: pytest.MonkeyPatch) -> None:
