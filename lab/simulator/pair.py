@@ -49,6 +49,10 @@ class VirtualModel:
     truncate_s: float = 0.0
     in_chunks: int = 0
     fresh: int = 1 << 20
+    _rows: Logits = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._rows = np.empty((1, self.n_vocab), dtype=np.float32)
 
     @property
     def n_cached(self) -> int:
@@ -90,8 +94,7 @@ class VirtualModel:
         if self.role is Role.TARGET and world.adversary is not None:
             n_confirmed = self.machine.n_confirmed
             world.adversary.before(world, chain[n_confirmed:], n_confirmed)
-        others = _UNLIKELY if world.others is None else world.others
-        computed = np.full((rows, world.n_vocab), others, dtype=np.float32)
+        computed = self._empty_rows(rows)
         branches = [place + 1 for place in request.branches]
         places = [*range(end - rows + len(branches) + 1, end + 1), *branches]
         for row, position in enumerate(places):
@@ -100,6 +103,14 @@ class VirtualModel:
             else:
                 self._fill_draft_row(computed[row], position)
         return computed
+
+    def _empty_rows(self, count: int) -> Logits:
+        """Return rows that say nothing yet, in the memory of the last pass's, as llama.cpp has it."""
+        if len(self._rows) < count:
+            self._rows = np.empty((count, self.n_vocab), dtype=np.float32)
+        world, rows = self.machine.world, self._rows[:count]
+        rows[:] = _UNLIKELY if world.others is None else world.others
+        return rows
 
     def truncate(self, n_past: int) -> None:
         del self.cells[n_past:]

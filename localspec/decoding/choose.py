@@ -9,9 +9,10 @@ from numpy.typing import NDArray
 
 from localspec.decoding.allowed import LOOKED_AT, Allows
 from localspec.decoding.constraint import Constraint
+from localspec.decoding.contenders import contenders
 from localspec.decoding.noise import Noise
-from localspec.decoding.sampling import Candidates, candidates
-from localspec.decoding.top import ranked_ids
+from localspec.decoding.sampling import Candidates, candidates, likeliest, penalised
+from localspec.decoding.top import ranked, ranked_ids, top_ids
 from localspec.options import SamplingParams
 
 
@@ -27,12 +28,15 @@ def choose(candidates: Candidates, noise: Noise, position: int) -> int:
     """
     if candidates.ids.size == 1:
         return int(candidates.ids[0])
-    perturbed = candidates.log_weights + noise.gumbel(position, candidates.ids)
-    return int(candidates.ids[np.argmax(perturbed)])
+    few = contenders(candidates, noise, position, wanted=1)
+    perturbed = few.log_weights + noise.gumbel(position, few.ids)
+    return int(few.ids[perturbed.argmax()])
 
 
 _ALTERNATIVES = 2
 """How many choices after the first are told: what a sibling in a branching draft would be."""
+RANKED = 1 + _ALTERNATIVES
+"""How many of a row's highest logits are of use to whoever asks for the gap."""
 _ALONE = 1e6
 """The gap of a choice without a rival."""
 
@@ -49,18 +53,18 @@ def choose_with_gap(
         noise: as for `choose`.
         position: as for `choose`.
     """
-    if candidates.ids.size > 1:
-        ids = candidates.ids
-        scores = candidates.log_weights + noise.gumbel(position, ids)
-        best = int(np.argmax(scores))
-        order = np.argsort(-scores, kind="stable")[: 1 + _ALTERNATIVES]
-        others = [int(at) for at in order if at != best]
-        gap = float(scores[best] - scores[others[0]])
-        return int(ids[best]), gap, tuple(int(ids[at]) for at in others)
-    token = int(candidates.ids[0])
-    ranked = ranked_ids(row, min(2 + _ALTERNATIVES, row.size))
-    near = [int(each) for each in ranked if each != token and row[each] > -np.inf]
-    rivals = near[:_ALTERNATIVES]
+    ids = candidates.ids
+    if ids.size > 1:
+        few = contenders(candidates, noise, position, wanted=RANKED)
+        scores = few.log_weights + noise.gumbel(position, few.ids)
+        order = (-scores).argsort(kind="stable")[:RANKED]
+        token, *others = few.ids[order].tolist()
+        return token, float(scores[order[0]] - scores[order[1]]), tuple(others)
+    token, highest = int(ids[0]), candidates.highest
+    if highest is None or highest.size < RANKED:
+        highest = top_ids(row, min(1 + RANKED, row.size))  # the token may be none of them
+    near = ranked(row, highest)[: 1 + RANKED].tolist()
+    rivals = [each for each in near if each != token and row[each] > -np.inf][:_ALTERNATIVES]
     gap = float(row[token]) - float(row[rivals[0]]) if rivals else _ALONE
     return token, gap, tuple(rivals)
 
@@ -93,9 +97,11 @@ class Chooser:
         """Return tokens that are certain to follow `prefix`, whatever the logits are; see `Constraint`."""
         return () if self.constraint is None else self.constraint.forced(prefix)
 
-    def candidates(self, row: NDArray[np.float32], prefix: Sequence[int]) -> Candidates:
-        """Return what sampling keeps of the row, shape (n_vocab,), that follows `prefix`."""
-        return candidates(row, prefix, self.params, self._allows(prefix))
+    def candidates(
+        self, row: NDArray[np.float32], prefix: Sequence[int], highest: int = 1
+    ) -> Candidates:
+        """Return what sampling keeps of the row, shape (n_vocab,), that follows `prefix`; see `candidates`."""
+        return candidates(row, prefix, self.params, self._allows(prefix), highest)
 
     def rivals(
         self, kept: Candidates, row: NDArray[np.float32], prefix: Sequence[int]
@@ -128,7 +134,10 @@ class Chooser:
 
     def choose(self, row: NDArray[np.float32], prefix: Sequence[int]) -> int:
         """Return the target's token that follows `prefix`, of which `row` holds the target's logits."""
-        token = choose(self.candidates(row, prefix), self.noise, len(prefix))
+        if self.greedy and self.constraint is None:
+            token = likeliest(penalised(row, prefix, self.params))
+        else:
+            token = choose(self.candidates(row, prefix), self.noise, len(prefix))
         if self.observe is not None:
             self.observe(row, token)
         return token

@@ -1,5 +1,6 @@
 """Noise: Gumbel numbers that depend on (seed, position, token id) and on nothing else."""
 
+import math
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -9,6 +10,8 @@ _MASK = (1 << 64) - 1
 _GAMMA = 0x9E3779B97F4A7C15
 _FIRST = 0xBF58476D1CE4E5B9
 _SECOND = 0x94D049BB133111EB
+_BITS = 52
+"""Of a word, that a number is made of."""
 
 
 def _mix(word: int) -> int:
@@ -18,11 +21,18 @@ def _mix(word: int) -> int:
     return word ^ (word >> 31)
 
 
+_BY_30, _BY_27, _BY_31, _BY_REST = (np.uint64(bits) for bits in (30, 27, 31, 64 - _BITS))
+_TIMES_GAMMA, _TIMES_FIRST, _TIMES_SECOND = (np.uint64(by) for by in (_GAMMA, _FIRST, _SECOND))
+
+
 def _mix_each(words: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """Scramble each word as `_mix` does; uint64 arithmetic wraps as intended."""
-    words = (words ^ (words >> np.uint64(30))) * np.uint64(_FIRST)
-    words = (words ^ (words >> np.uint64(27))) * np.uint64(_SECOND)
-    return words ^ (words >> np.uint64(31))
+    """Scramble each word as `_mix` does, in its place; uint64 arithmetic wraps as intended."""
+    words ^= words >> _BY_30
+    words *= _TIMES_FIRST
+    words ^= words >> _BY_27
+    words *= _TIMES_SECOND
+    words ^= words >> _BY_31
+    return words
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,10 +56,39 @@ class Noise:
             position: index of the token in the sequence, prompt included.
             ids: token ids, shape (n,).
         """
+        words = self._words(position, ids)
+        # 52 bits, centred in their cells: never 0 or 1, where the logarithms are infinite.
+        numbers = words.astype(np.float64)
+        numbers += 0.5
+        numbers *= 2.0**-_BITS
+        for _ in range(2):
+            np.log(numbers, out=numbers)
+            np.negative(numbers, out=numbers)
+        return numbers
+
+    def may_reach(self, position: int, ids: NDArray[np.int64], least: float) -> NDArray[np.bool_]:
+        """Say for each id whether its number may be `least` or more: True for all that are, and for hardly any other.
+
+        Both logarithms rise with the 52 bits, so that bits are compared with those of `least`, and no logarithm is
+        taken. Of the share that lies above it, a millionth more is let through: more than rounding can be off.
+
+        Args:
+            position: as for `gumbel`.
+            ids: likewise.
+            least: -700 or more.
+        """
+        share = -math.expm1(-math.exp(-least))
+        above = math.ceil(share * (1 + 1e-6) * 2.0**_BITS) + 2
+        return np.asarray(self._words(position, ids) >= np.uint64(max(0, (1 << _BITS) - above)))
+
+    def _words(self, position: int, ids: NDArray[np.int64]) -> NDArray[np.uint64]:
+        """Return 52 bits per token id."""
         # SplitMix64 thrice: a seed opens a stream of positions, each of them a stream of ids.
         # Steps, not an exclusive or: seed and position must not be exchangeable.
         key = _mix((self._key + position * _GAMMA) & _MASK)
-        words = _mix_each(ids.astype(np.uint64) * np.uint64(_GAMMA) + np.uint64(key))
-        # 52 bits, centred in their cells: never 0 or 1, where the logarithms are infinite.
-        uniform = ((words >> np.uint64(12)).astype(np.float64) + 0.5) * 2.0**-52
-        return -np.log(-np.log(uniform))
+        words = ids.astype(np.uint64)
+        words *= _TIMES_GAMMA
+        words += np.uint64(key)
+        words = _mix_each(words)
+        words >>= _BY_REST
+        return words

@@ -20,15 +20,30 @@ from localspec.options import SamplingParams
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Candidates:
-    """The token ids that sampling kept, ascending, and a log weight for each, shapes (n,)."""
+    """What sampling kept of a row.
+
+    Args:
+        ids: of the tokens, ascending, shape (n,).
+        log_weights: one for each, shape (n,).
+        highest: the ids of the row's own highest logits, ascending, as many as were looked for on the way; None
+            where nobody looked for those.
+    """
 
     ids: NDArray[np.int64]
     log_weights: NDArray[np.float64]
+    highest: NDArray[np.int64] | None = None
 
     def probabilities(self) -> NDArray[np.float64]:
         """Return the normalised weights, shape (n,)."""
         weights = np.exp(self.log_weights - self.log_weights.max())
         return np.asarray(weights / weights.sum())
+
+    def probability(self, token: int) -> float:
+        """Return the normalised weight of one of the ids."""
+        if self.ids.size == 1:
+            return 1.0
+        weights = np.exp(self.log_weights - self.log_weights.max())
+        return float(weights[self.ids.searchsorted(token)] / weights.sum())
 
 
 def candidates(
@@ -36,6 +51,7 @@ def candidates(
     history: Sequence[int],
     params: SamplingParams,
     allows: Allows | None = None,
+    highest: int = 1,
 ) -> Candidates:
     """Apply every sampling transform to one row of logits.
 
@@ -44,6 +60,7 @@ def candidates(
         history: all tokens before the position, prompt and drafted prefix included.
         params: the transforms.
         allows: says which ids may follow at all, before every other transform; None lets all.
+        highest: how many of the row's highest logits are looked for at temperature 0, 1 or more.
 
     Raises:
         PassFailed: the row holds NaN, or nothing but -inf, or of its ids none may follow.
@@ -51,26 +68,44 @@ def candidates(
     Source: the order of llama.cpp's `common_sampler`; ties go to the lowest id.
     """
     # Bias and penalties change each logit by itself: to mask before or after them is the same.
-    row = penalised(row, history, params)
-    greedy = params.temperature == 0
-    best = np.argmax(row)
-    _require_finite(float(row[best]))  # the first NaN counts as the best
+    own, row, greedy = row, penalised(row, history, params), params.temperature == 0
     if allows is not None:
+        likeliest(row)  # which no constraint makes usable
         ids = allowed_ids(row, 1 if greedy else params.top_k, allows)
         _require_some(ids)
+    elif greedy:
+        ids = top_ids(row, highest if row is own else 1)
+    elif params.top_k == 0 and params.top_p == 1 and params.min_p > 0:
+        ids = _near_best(row, params.min_p)
     else:
-        ids = np.array([best], dtype=np.int64) if greedy else top_ids(row, params.top_k)
-    if greedy:
-        return Candidates(ids, np.zeros(1))
+        ids = top_ids(row, params.top_k)
+    found = ids if allows is None and row is own and ids.size < row.size else None
     scores = row[ids].astype(np.float64)
+    # Whatever is not usable of a row is among its highest logits, so that a long one is read once.
+    at = scores.argmax()
+    best = float(scores[at])
+    _require_finite(best)
+    if greedy:
+        return Candidates(ids[at : at + 1], np.zeros(1), found)
     if params.top_p < 1:
         kept = _top_p(scores, params.top_p)
         ids, scores = ids[kept], scores[kept]
     if params.min_p > 0:
-        kept = np.flatnonzero(scores >= scores.max() + math.log(params.min_p))
+        kept = (scores >= best + math.log(params.min_p)).nonzero()[0]
         ids, scores = ids[kept], scores[kept]
     with np.errstate(over="ignore"):  # a temperature of next to nothing: -inf is right
-        return Candidates(ids, (scores - scores.max()) / params.temperature)
+        return Candidates(ids, (scores - best) / params.temperature, found)
+
+
+def likeliest(row: NDArray[np.float32]) -> int:
+    """Return the id of a row's highest logit, the lowest among equals.
+
+    Raises:
+        PassFailed: the row holds NaN, or nothing but -inf.
+    """
+    token = int(row.argmax())  # of NaN, as soon as one logit is
+    _require_finite(float(row[token]))
+    return token
 
 
 def penalised(
@@ -113,6 +148,12 @@ def logprobs(
     scores -= np.log(np.exp(scores).sum())
     best = ranked_ids(row, min(most, row.size)) if most else ()
     return float(scores[token]), [(int(each), float(scores[each])) for each in best]
+
+
+def _near_best(row: NDArray[np.float32], min_p: float) -> NDArray[np.int64]:
+    """Return the ids, ascending, that min-p keeps, and perhaps some at its edge; all of a row with NaN."""
+    least = np.nextafter(np.float32(float(row.max()) + math.log(min_p)), np.float32(-np.inf))
+    return (~(row < least)).nonzero()[0]
 
 
 def _top_p(scores: NDArray[np.float64], top_p: float) -> NDArray[np.int64]:

@@ -1,53 +1,70 @@
 """The highest logits of a long row. Nothing here sorts a row of 152k."""
 
+import math
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
-_BLOCK, _COARSER = 64, 8
-"""Logits of a column, and columns whose maxima are folded once more."""
+Row = NDArray[np.floating[Any]]
+_SHORTEST, _LONGEST = 16, 4096
+"""Neighbouring logits that are looked at by their highest first."""
+_BLOCKS_EACH = 4
+"""Blocks for each logit that is wanted: so many that few of them hold one, so few that they are soon made."""
 
 
-def top_ids(row: NDArray[np.float32], top_k: int) -> NDArray[np.int64]:
+def top_ids(row: Row, top_k: int) -> NDArray[np.int64]:
     """Return the ids of the `top_k` highest logits, ascending; all ids when `top_k` is 0.
 
-    The k-th highest of a row's column maxima (of a folded view) bounds the k-th highest logit
-    from below; few columns reach that bound, and only those are looked through. Ties go to the lowest id.
+    The row is read once: the k-th highest of its blocks' maxima bounds the k-th highest logit from below, and
+    only the few blocks that reach that bound are looked through. Ties go to the lowest id. NaN is higher than
+    all else, as numpy has it: whoever looks at the logits of what comes back sees it, if there is one.
     """
-    columns = row.size // _BLOCK
-    if top_k == 0 or top_k >= row.size:
-        return np.arange(row.size, dtype=np.int64)
-    folded = row[: columns * _BLOCK].reshape(_BLOCK, columns)
-    narrow = top_k > columns // 4
-    maxima = row if narrow else folded.max(axis=0)
-    bound = np.partition(_coarser(maxima, top_k), -top_k)[-top_k]
+    size = row.size
+    if top_k == 0 or top_k >= size:
+        return np.arange(size, dtype=np.int64)
+    if top_k == 1:
+        return np.array([row.argmax()], dtype=np.int64)
+    length = min(_LONGEST, size // (_BLOCKS_EACH * top_k))
+    narrow = length < _SHORTEST
+    maxima = row if narrow else np.maximum.reduceat(row, np.arange(0, size, length))
+    ordered = np.partition(row, (size - top_k, size - 1)) if narrow else np.sort(maxima)
+    if math.isnan(ordered[-1]):
+        return np.isnan(row).nonzero()[0]
+    bound = ordered[-top_k]
     if bound == -np.inf:
         return _with_few_logits(row, top_k)
-    within = np.flatnonzero(maxima >= bound)
-    if narrow:
-        return _best(row, within, top_k)
-    place, column = np.nonzero(folded[:, within] >= bound)
-    rest = columns * _BLOCK + np.flatnonzero(row[columns * _BLOCK :] >= bound)
-    return _best(row, np.concatenate((place * columns + within[column], rest)), top_k)
+    reached = (maxima >= bound).nonzero()[0]
+    return _best(row, reached if narrow else _within(row, reached, length, bound), top_k)
 
 
-def _coarser(maxima: NDArray[np.float32], top_k: int) -> NDArray[np.float32]:
-    """Return maxima of maxima where enough are left: their k-th highest is a bound as well, and sooner found."""
-    columns = maxima.size // _COARSER
-    if columns < 4 * top_k:
-        return maxima
-    found: NDArray[np.float32] = maxima[: columns * _COARSER].reshape(_COARSER, columns).max(axis=0)
-    return found
+def _within(
+    row: Row, blocks: NDArray[np.int64], length: int, bound: np.floating[Any]
+) -> NDArray[np.int64]:
+    """Return the ids, ascending, of the logits in some of a row's blocks that reach a bound."""
+    whole = row.size // length
+    shorter = np.empty(0, dtype=np.int64)
+    if blocks[-1] == whole:
+        blocks, begin = blocks[:-1], whole * length
+        shorter = begin + np.flatnonzero(row[begin:] >= bound)
+    looked_at = row[: whole * length].reshape(whole, length).take(blocks, axis=0)
+    places = (looked_at >= bound).ravel().nonzero()[0]
+    at = places // length
+    ids: NDArray[np.int64] = places + (blocks[at] - at) * length
+    return np.concatenate((ids, shorter)) if shorter.size else ids
 
 
-def ranked_ids(row: NDArray[np.float32], most: int) -> NDArray[np.int64]:
+def ranked_ids(row: Row, most: int) -> NDArray[np.int64]:
     """Return the ids of the `most` highest logits, the best first; among equals the lowest id."""
-    if most == 1:
-        return np.array([np.argmax(row)], dtype=np.int64)
-    ids = top_ids(row, most)
-    return ids[np.argsort(-row[ids], kind="stable")]
+    return ranked(row, top_ids(row, most))
 
 
-def _with_few_logits(row: NDArray[np.float32], top_k: int) -> NDArray[np.int64]:
+def ranked(row: Row, ids: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return some ascending ids by their logits, the best first; among equals the lowest id."""
+    return ids[(-row[ids]).argsort(kind="stable")] if ids.size > 1 else ids
+
+
+def _with_few_logits(row: Row, top_k: int) -> NDArray[np.int64]:
     """Return the top ids of a row that is mostly -inf, where the bound lets every id through."""
     ids = np.flatnonzero(row > -np.inf)
     if ids.size >= top_k:
@@ -56,8 +73,8 @@ def _with_few_logits(row: NDArray[np.float32], top_k: int) -> NDArray[np.int64]:
     return np.sort(np.concatenate((ids, others)))
 
 
-def _best(row: NDArray[np.float32], ids: NDArray[np.int64], top_k: int) -> NDArray[np.int64]:
+def _best(row: Row, ids: NDArray[np.int64], top_k: int) -> NDArray[np.int64]:
     if ids.size > top_k:
         # A stable sort over ascending ids: among equals the lowest ids stay.
-        ids = np.sort(ids[np.argsort(-row[ids], kind="stable")[:top_k]])
+        ids = np.sort(ranked(row, ids)[:top_k])
     return ids

@@ -1,5 +1,7 @@
 """The highest logits of a long row are those of a full sort, whatever the row looks like."""
 
+from collections.abc import Sequence
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -46,6 +48,14 @@ def test_top_ids_of_a_row_that_is_mostly_minus_infinity(finite: int) -> None:
     row = np.full(151_936, -np.inf, dtype=np.float32)
     row[7 : 7 + 16 * finite : 16] = np.arange(finite) % 50
     assert top_ids(row, 40).tolist() == slow_top(row, 40)
+
+
+@pytest.mark.parametrize("top_k", [1, 3, 40, 1000])
+@pytest.mark.parametrize("places", [[0], [999], [5, 6, 700], range(400, 500)])
+def test_nan_is_among_the_highest_wherever_it_is(places: Sequence[int], top_k: int) -> None:
+    row = shaped_row(1, 1000, "normal")
+    row[list(places)] = np.nan
+    assert np.isnan(row[top_ids(row, top_k)].max())
 
 
 @given(

@@ -54,6 +54,8 @@ class AdaptivePolicy:
         # Tokens that the next pass evaluates again: an accepted branch, which the cache does not keep.
         self._again = 0
         self._by_name = {drafter.name: drafter for drafter in drafters}
+        # Asked once: whether an object has all that a protocol names takes longer than to learn from a round.
+        self._bounded = {each.name for each in drafters if isinstance(each, BoundsItself)}
         self._budget = Budget(_MOST_LOST, _OVER_TOKENS)
         self._sample_s = 0.0
 
@@ -94,7 +96,7 @@ class AdaptivePolicy:
             took_s = max(done.spent.round_s, foreseen_s / _DISTURBED)
             steps = min(took_s, foreseen_s * _DISTURBED) / self._verify_s(0, drafter)
         confirmed = done.verdict.confirmed
-        shared = min(steps, confirmed) if isinstance(drafter, BoundsItself) else steps
+        shared = min(steps, confirmed) if done.draft.drafter in self._bounded else steps
         self._budget.settle(confirmed, shared)
         for each in self.drafters:
             each.learn(done, steps if each is drafter else shared)
