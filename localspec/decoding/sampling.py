@@ -158,10 +158,10 @@ def _near_best(row: NDArray[np.float32], min_p: float) -> NDArray[np.int64]:
 
 def _top_p(scores: NDArray[np.float64], top_p: float) -> NDArray[np.int64]:
     """Return the indices, ascending, of the smallest set of best scores that reaches `top_p`."""
-    order = np.argsort(-scores, kind="stable")
-    weights = np.exp(scores[order] - scores[order[0]])
+    falling = np.sort(scores)[::-1]
+    weights = np.exp(falling - falling[0])
     reached = np.cumsum(weights) >= top_p * weights.sum()
-    return np.sort(order[: int(np.argmax(reached)) + 1])
+    return top_ids(scores, int(reached.argmax()) + 1)
 
 
 def _require_finite(best: float) -> None:
