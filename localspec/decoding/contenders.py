@@ -8,8 +8,8 @@ from localspec.decoding.top import top_ids
 
 _MANY, _FIRST = 1024, 64
 """Candidates from which on that pays, and how many of the likeliest are tried first."""
-_SLACK = 1e-6
-"""Far more than the rounding of a sum of weight and noise."""
+_SLACK, _ROUNDING = 1e-6, 1e-15
+"""More than a sum of weight and noise can be off, and as a share of the weight, if that is a large one."""
 
 
 def contenders(candidates: Candidates, noise: Noise, position: int, wanted: int) -> Candidates:
@@ -25,8 +25,9 @@ def contenders(candidates: Candidates, noise: Noise, position: int, wanted: int)
     tried = np.sort(weights[first] + noise.gumbel(position, ids[first]))
     if tried[-wanted] == -np.inf:
         return candidates
-    missing = float(tried[-wanted]) - float(weights[first].min())
-    may_win = noise.may_reach(position, ids, missing - _SLACK)
+    least = float(weights[first].min())
+    others = max(least * (1 - _ROUNDING), least * (1 + _ROUNDING)) + _SLACK
+    may_win = noise.may_reach(position, ids, float(tried[-wanted]) - others)
     may_win[first] = True
     kept = may_win.nonzero()[0]
     return Candidates(ids[kept], weights[kept], candidates.highest)

@@ -22,7 +22,7 @@ KINDS = ("normal", "ties", "ascending", "constant", "holes", "flat")
 WIDE = (32_000, 151_936, 262_144)
 params = st.builds(
     SamplingParams,
-    temperature=st.sampled_from((0.0, 0.0, 1e-300, 0.25, 0.8, 1.0, 3.0)),
+    temperature=st.sampled_from((0.0, 0.0, 1e-300, 1e-11, 0.25, 0.8, 1.0, 3.0)),
     top_k=st.sampled_from((0, 0, 1, 2, 3, 40, 200)),
     top_p=st.sampled_from((1.0, 1.0, 0.95, 0.3)),
     min_p=st.sampled_from((0.0, 0.05, 0.5, 1.0)),
