@@ -153,7 +153,8 @@ def logprobs(
 def _near_best(row: NDArray[np.float32], min_p: float) -> NDArray[np.int64]:
     """Return the ids, ascending, that min-p keeps, and perhaps some at its edge; all of a row with NaN."""
     least = np.nextafter(np.float32(float(row.max()) + math.log(min_p)), np.float32(-np.inf))
-    return (~(row < least)).nonzero()[0]
+    ids: NDArray[np.int64] = (~(row < least)).nonzero()[0]
+    return ids
 
 
 def _top_p(scores: NDArray[np.float64], top_p: float) -> NDArray[np.int64]:

@@ -32,7 +32,9 @@ params = st.builds(
 
 
 def row_like(seed: int, size: int, kind: str) -> NDArray[np.float32]:
-    return shaped_row(seed, size, "normal") / 30 if kind == "flat" else shaped_row(seed, size, kind)
+    if kind == "flat":
+        return shaped_row(seed, size, "normal") / np.float32(30)
+    return shaped_row(seed, size, kind)
 
 
 def plain_noise(seed: int, position: int, size: int) -> NDArray[np.float64]:
