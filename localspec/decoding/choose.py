@@ -9,7 +9,6 @@ from numpy.typing import NDArray
 
 from localspec.decoding.allowed import LOOKED_AT, Allows
 from localspec.decoding.constraint import Constraint
-from localspec.decoding.contenders import contenders
 from localspec.decoding.noise import Noise
 from localspec.decoding.sampling import Candidates, candidates, likeliest, penalised
 from localspec.decoding.top import ranked, ranked_ids, top_ids
@@ -28,7 +27,7 @@ def choose(candidates: Candidates, noise: Noise, position: int) -> int:
     """
     if candidates.ids.size == 1:
         return int(candidates.ids[0])
-    few = contenders(candidates, noise, position, wanted=1)
+    few = _contenders(candidates, noise, position, wanted=1)
     perturbed = few.log_weights + noise.gumbel(position, few.ids)
     return int(few.ids[perturbed.argmax()])
 
@@ -55,7 +54,7 @@ def choose_with_gap(
     """
     ids = candidates.ids
     if ids.size > 1:
-        few = contenders(candidates, noise, position, wanted=RANKED)
+        few = _contenders(candidates, noise, position, wanted=RANKED)
         scores = few.log_weights + noise.gumbel(position, few.ids)
         order = (-scores).argsort(kind="stable")[:RANKED]
         token, *others = few.ids[order].tolist()
@@ -67,6 +66,33 @@ def choose_with_gap(
     rivals = [each for each in near if each != token and row[each] > -np.inf][:_ALTERNATIVES]
     gap = float(row[token]) - float(row[rivals[0]]) if rivals else _ALONE
     return token, gap, tuple(rivals)
+
+
+_MANY, _FIRST = 1024, 64
+"""Candidates from which on it pays to look for those that can be chosen at all, and how many of the likeliest are tried first."""
+_SLACK, _ROUNDING = 1e-6, 1e-15
+"""More than a sum of weight and noise can be off, and as a share of the weight, if that is a large one."""
+
+
+def _contenders(candidates: Candidates, noise: Noise, position: int, wanted: int) -> Candidates:
+    """Return those candidates, their weights unchanged, among which the `wanted` best by weight and noise are.
+
+    The likeliest are tried first. Whatever is to beat the `wanted`-th of them, and weighs no more than the least of
+    them, needs noise that makes up for the difference: few ids have that much, and which is found without a logarithm.
+    """
+    ids, weights = candidates.ids, candidates.log_weights
+    if ids.size < _MANY:
+        return candidates
+    first = top_ids(weights, _FIRST)
+    tried = np.sort(weights[first] + noise.gumbel(position, ids[first]))
+    if tried[-wanted] == -np.inf:
+        return candidates
+    least = float(weights[first].min())
+    others = max(least * (1 - _ROUNDING), least * (1 + _ROUNDING)) + _SLACK
+    may_win = noise.may_reach(position, ids, float(tried[-wanted]) - others)
+    may_win[first] = True
+    kept = may_win.nonzero()[0]
+    return Candidates(ids[kept], weights[kept], candidates.highest)
 
 
 @dataclass(frozen=True, slots=True)
