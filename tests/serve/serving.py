@@ -3,7 +3,6 @@
 import asyncio
 import socket
 import threading
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -26,9 +25,9 @@ from localspec.serve.http import Guard
 from localspec.serve.metrics import Metrics
 from localspec.serve.residence import Residence, ServedModel
 from tests.engine.double import command
+from tests.waiting import PATIENCE_S, until
 
 GREEDY = ReplyOptions(SamplingParams(temperature=0))
-_PATIENCE = 2000
 FIM = {"pre": 4, "suf": 5, "mid": 2}
 """Tokens for filling in the middle; the last begins a turn, so that the script is told from its last two letters on."""
 
@@ -53,11 +52,8 @@ class Served:
 
     def wait_until(self, under_way: int) -> None:
         """Wait until so many requests are under way."""
-        for _ in range(_PATIENCE):
-            if self.under_way() == under_way:
-                return
-            time.sleep(0.01)
-        raise AssertionError(f"{self.under_way()} requests are under way, not {under_way}")
+        if not until(lambda: self.under_way() == under_way):
+            raise AssertionError(f"{self.under_way()} requests are under way, not {under_way}")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -120,6 +116,8 @@ def served(
                 log_level="critical",
                 lifespan="off",
                 timeout_graceful_shutdown=1,
+                # A client lets a connection go after five seconds: it must not be ended just when one asks again.
+                timeout_keep_alive=600,
             )
             servers.append(uvicorn.Server(config))
             started.set()
@@ -134,7 +132,7 @@ def served(
     started.wait()
     url = f"http://127.0.0.1:{listener.getsockname()[1]}"
     try:
-        with httpx.Client(base_url=url, timeout=60) as client:
+        with httpx.Client(base_url=url, timeout=PATIENCE_S) as client:
             yield Served(url, client, asked)
     finally:
         for server in servers:

@@ -24,6 +24,7 @@ from localspec.messages import Message
 from localspec.options import LaunchOptions
 from localspec.serve import backend as serving
 from localspec.serve.backend import Backend, EngineLost
+from tests.waiting import PATIENCE_S
 
 READY = Ready("a-model", None, "off", 100, (), 0.0, False)
 REPLY = Reply("", "", (), StopReason.EOG, 7, 1, 0, 1, 0.1, 0.1, 0.1, Spent(), "off")
@@ -94,11 +95,11 @@ async def die(backend: Backend, engine: Dying) -> None:
     """Let the engine die, and wait until it was started again, or given up."""
     starts = engine.starts
     engine.inbox.put(EngineDied("gone"))
-    for _ in range(3000):
-        if backend.lost or (engine.starts > starts and (backend.ready or engine.inbox.empty())):
-            return
-        await asyncio.sleep(0.001)
-    raise AssertionError("nothing came of it")
+    async with asyncio.timeout(PATIENCE_S):
+        while not backend.lost and not (
+            engine.starts > starts and (backend.ready or engine.inbox.empty())
+        ):
+            await asyncio.sleep(0.001)
 
 
 def test_an_engine_that_dies_too_often_and_is_never_ready_stays_down() -> None:
@@ -213,11 +214,9 @@ def test_what_a_worker_was_missing_for_is_loaded_again_when_it_is_back(
         monkeypatch.setattr(serving, "_AGAIN_S", 0.0)
         backend._again_s = 0.0
         await asked(backend)
-        for _ in range(3000):
-            if backend.ready:
-                break
-            await asyncio.sleep(0.001)
-        assert backend.ready
+        async with asyncio.timeout(PATIENCE_S):
+            while not backend.ready:
+                await asyncio.sleep(0.001)
         assert not backend.lost
 
     with_backend(engine, LaunchOptions(workers=("a:1",)), work)

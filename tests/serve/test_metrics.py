@@ -2,7 +2,7 @@
 
 import re
 import threading
-import time
+from pathlib import Path
 
 import pytest
 
@@ -26,6 +26,7 @@ from localspec.serve.http import Guard
 from localspec.serve.metrics import Metrics
 from tests.power.test_conditions import Clock
 from tests.serve.serving import served
+from tests.waiting import until
 
 QUESTION = (Message.user("Write a function that reverses a list in Python."),)
 FIRST = RoundDone(Round(Draft(drafter="prompt"), Verdict(0, 5), (5,)), ("a",))
@@ -104,8 +105,9 @@ def test_who_fails_or_dies_is_under_way_no_more() -> None:
 
 
 @pytest.mark.slow
-def test_what_was_refused_and_who_waits_is_told_over_http() -> None:
-    slow = {"answers": {"story": "x" * 150}, "otherwise": ["Hello."], "pass_s": 0.01, "drafts": 1}
+def test_what_was_refused_and_who_waits_is_told_over_http(tmp_path: Path) -> None:
+    begin = tmp_path / "begin"
+    slow = {"answers": {"story": "x" * 150}, "pass_s": str(begin), "drafts": 1}
     with served(slow, guard=Guard(keys=("sesame",))) as server:
         assert server.chat("hello").status_code == 401
         server.client.headers["x-api-key"] = "sesame"
@@ -114,15 +116,16 @@ def test_what_was_refused_and_who_waits_is_told_over_http() -> None:
         threads = [threading.Thread(target=server.chat, args=("a story",)) for _ in range(3)]
         for thread in threads:
             thread.start()
-        for _ in range(500):
+
+        def who() -> tuple[int, int]:
             health = server.client.get("/health").json()
-            if (health["running"], health["waiting"]) == (1, 2):
-                break
-            time.sleep(0.01)
-        assert (health["running"], health["waiting"]) == (1, 2)
+            return health["running"], health["waiting"]
+
+        assert until(lambda: who() == (1, 2)), who()
         text = server.client.get("/metrics").text
         assert "localspec_requests_running 1.0" in text
         assert "localspec_requests_waiting 2.0" in text
+        begin.touch()
         for thread in threads:
             thread.join()
         text = server.client.get("/metrics").text

@@ -15,6 +15,7 @@ from localspec.serve.catalogue import Catalogue
 from localspec.serve.http import NotFound
 from localspec.serve.residence import ServedModel
 from tests.serve.serving import served
+from tests.waiting import until
 
 _REGISTRY = """
 default_pair = "both"
@@ -166,8 +167,9 @@ def test_every_interface_refuses_an_unknown_name_in_its_own_form() -> None:
             assert ("type" in answer.json()) is path.startswith("/v1/messages")
 
 
-def test_another_model_is_loaded_when_nothing_runs_and_its_requests_wait() -> None:
-    script = {"otherwise": ["x" * 300], "pass_s": 0.002, "parallel": 2}
+def test_another_model_is_loaded_when_nothing_runs_and_its_requests_wait(tmp_path: Path) -> None:
+    begin = tmp_path / "begin"
+    script = {"otherwise": ["x" * 300], "pass_s": str(begin), "parallel": 2}
     with served(script, others=("other",)) as server:
         found: dict[str, Any] = {}
 
@@ -182,6 +184,7 @@ def test_another_model_is_loaded_when_nothing_runs_and_its_requests_wait() -> No
             each.start()
         server.wait_until(3)
         assert found == {}
+        begin.touch()
         for each in (first, *others):
             each.join()
         assert {key: answer["model"] for key, answer in found.items()} == {
@@ -219,9 +222,5 @@ def test_a_model_is_unloaded_after_a_while_and_loaded_again_when_asked() -> None
     with served({"otherwise": ["Hello."]}, keep_alive_s=0.05) as server:
         for _ in range(2):
             assert server.chat("hello").json()["choices"][0]["message"]["content"] == "Hello."
-            for _ in range(1000):
-                health = server.client.get("/health")
-                if health.json()["status"] == "unloaded":
-                    break
-                threading.Event().wait(0.01)
-            assert (health.status_code, health.json()["status"]) == (200, "unloaded")
+            assert until(lambda: server.client.get("/health").json()["status"] == "unloaded")
+            assert server.client.get("/health").status_code == 200

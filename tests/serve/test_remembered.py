@@ -11,6 +11,7 @@ import httpx
 import pytest
 
 from tests.cli.command import PLAIN, started
+from tests.waiting import PATIENCE_S
 
 pytestmark = [pytest.mark.slow, pytest.mark.weights]
 
@@ -45,7 +46,7 @@ def serving(model: Path, data: Path, *more: str) -> Iterator[httpx.Client]:
         with httpx.Client(base_url=found[0], timeout=300) as client:
             yield client
         process.send_signal(signal.SIGINT)
-        assert process.wait(60) == 0, process.stderr.read()
+        assert process.wait(PATIENCE_S) == 0, process.stderr.read()
 
 
 def evaluated(client: httpx.Client, talk: list[dict[str, str]]) -> int:

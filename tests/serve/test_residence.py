@@ -9,6 +9,7 @@ import pytest
 from localspec.options import LaunchOptions, ReplyOptions
 from localspec.serve.backend import Backend, Busy, Refused, WaitedTooLong
 from localspec.serve.residence import Residence, ServedModel
+from tests.waiting import PATIENCE_S
 
 A, B, C = (ServedModel(each, LaunchOptions(target=each), ReplyOptions()) for each in "abc")
 
@@ -60,6 +61,13 @@ async def use(residence: Residence, loads: Loads, model: ServedModel, steps: int
         loads.running -= 1
 
 
+async def until(holds: Callable[[], bool]) -> None:
+    """Wait for what comes after a rest."""
+    async with asyncio.timeout(PATIENCE_S):
+        while not holds():
+            await asyncio.sleep(0.001)
+
+
 def test_those_for_the_old_model_end_first_and_nobody_overtakes() -> None:
     async def work(residence: Residence, loads: Loads) -> None:
         wanted = [A, A, B, A, B, B, A]
@@ -109,8 +117,7 @@ def test_more_than_may_wait_are_refused() -> None:
 def test_after_a_while_of_rest_it_is_let_go_and_loaded_again(keep_alive_s: float) -> None:
     async def work(residence: Residence, loads: Loads) -> None:
         await use(residence, loads, A, steps=50)
-        await asyncio.sleep(0.05)
-        assert residence.loaded is None
+        await until(lambda: residence.loaded is None)
         await use(residence, loads, A)
         await use(residence, loads, B)
 
@@ -143,12 +150,10 @@ def test_what_rests_is_known_until_something_else_is_loaded() -> None:
     async def work(residence: Residence, loads: Loads) -> None:
         assert residence.resting is None
         await use(residence, loads, A)
-        await asyncio.sleep(0.01)
-        assert residence.resting == A
+        await until(lambda: residence.resting == A)
         await use(residence, loads, B)
         assert residence.resting is None
-        await asyncio.sleep(0.01)
-        assert residence.resting == B
+        await until(lambda: residence.resting == B)
 
     assert switched(work, 0.0) == ["a", "unload", "load b", "b", "unload"]
 
@@ -186,6 +191,6 @@ def test_who_leaves_at_the_very_moment_of_his_turn_is_not_counted_for_ever() -> 
         loads.load = load_and_leave  # type: ignore[method-assign]
         with pytest.raises(asyncio.CancelledError):
             await leaving
-        await asyncio.wait_for(use(residence, loads, A), 10)
+        await asyncio.wait_for(use(residence, loads, A), PATIENCE_S)
 
     assert switched(work) == ["load b", "load a", "a"]

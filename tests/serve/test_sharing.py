@@ -39,9 +39,18 @@ from localspec.serve.running import Running
 from localspec.serve.sharing import FRAME_BYTES, Sharing, has
 from tests.engine.double import command
 from tests.engine.talking import hear_of
+from tests.waiting import PATIENCE_S, until
 
 PAIR = LaunchOptions(target="big", draft_model="small")
-STORY = "Once upon a time there was a river. " * 8
+STORY = "Once upon a time there was a river. " * 80
+TELLING = {"otherwise": [STORY], "pass_s": 0.02}
+"""A story of a minute, which no test hears to its end."""
+
+
+@pytest.fixture(autouse=True)
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a server that is busy answer late; who says nothing at all is left alone in other tests."""
+    monkeypatch.setattr("localspec.engine.shared._PATIENCE_S", PATIENCE_S)
 
 
 @contextmanager
@@ -91,7 +100,7 @@ def ask(text: str, **more: Any) -> Ask:
 
 def test_a_program_gets_every_event_and_one_that_goes_away_ends_its_request(tmp_path: Path) -> None:
     path = tmp_path / "socket"
-    script = {"answers": {"story": STORY}, "otherwise": ["Hello."], "pass_s": 0.002, "parallel": 2}
+    script = {"answers": {"story": STORY}, "otherwise": ["Hello."], "pass_s": 0.02, "parallel": 2}
     with shared(script, path) as backend:
         with closing(RemoteAssistant(connected(path))) as assistant:
             events = list(assistant.stream(ask("hello")))
@@ -114,16 +123,13 @@ def test_a_program_gets_every_event_and_one_that_goes_away_ends_its_request(tmp_
 
 
 def wait_until_nothing_runs(backend: Backend) -> None:
-    for _ in range(1000):
-        if backend.under_way == 0:
-            return
-        threading.Event().wait(0.01)
-    raise AssertionError(f"{backend.under_way} requests still run")
+    soon_s = 40  # by themselves they would end later
+    assert until(lambda: backend.under_way == 0, soon_s), f"{backend.under_way} requests still run"
 
 
 def test_who_is_told_to_stop_gets_what_there_is(tmp_path: Path) -> None:
     path = tmp_path / "socket"
-    with shared({"otherwise": [STORY], "pass_s": 0.002}, path):
+    with shared(TELLING, path):
         seen: list[Text] = []
         with closing(RemoteAssistant(connected(path), lambda: bool(seen))) as assistant:
             for event in assistant.stream(ask("a story")):
@@ -154,8 +160,7 @@ def test_many_requests_are_answered_and_those_without_room_wait(tmp_path: Path) 
 
 def test_a_server_that_goes_away_is_told_and_its_engines_death_too(tmp_path: Path) -> None:
     path = tmp_path / "socket"
-    script = {"otherwise": [STORY], "pass_s": 0.002}
-    with shared(script, path):
+    with shared(TELLING, path):
         assistant = RemoteAssistant(connected(path))
         stream = assistant.stream(ask("a story"))
         next(stream)
@@ -163,7 +168,7 @@ def test_a_server_that_goes_away_is_told_and_its_engines_death_too(tmp_path: Pat
         list(stream)
     assistant.close()
     assert shared_engine(str(path), 7, PAIR) is None  # the socket is still there, or is gone
-    dying = {**script, "death": {"on": "token", "at": 20}}
+    dying = {**TELLING, "death": {"on": "token", "at": 20}}
     path = tmp_path / "other"
     with shared(dying, path), closing(RemoteAssistant(connected(path))) as other:
         stream = other.stream(ask("a story"))
@@ -262,12 +267,12 @@ def test_every_program_is_a_client_of_its_own_and_drafts_as_it_wants(tmp_path: P
 
 def test_what_is_cancelled_before_it_began_ends_and_numbers_are_ones_own(tmp_path: Path) -> None:
     path = tmp_path / "socket"
-    with shared({"otherwise": [STORY], "pass_s": 0.005, "parallel": 2}, path) as backend:
+    with shared({**TELLING, "parallel": 2}, path) as backend:
         with closing(RemoteAssistant(connected(path))) as other:  # the engine's numbers go on
             next(other.stream(ask("a story")))
         wait_until_nothing_runs(backend)
         with socket.socket(socket.AF_UNIX) as program:
-            program.settimeout(60)
+            program.settimeout(PATIENCE_S)
             program.connect(str(path))
             said = (Load(PAIR), replace(ask("a story"), id=1), Cancel(1))
             program.sendall(b"".join(encode(each) for each in said))
@@ -289,11 +294,7 @@ def test_a_model_that_was_let_go_meanwhile_is_loaded_again(tmp_path: Path) -> No
                 (*_, last) = assistant.stream(ask("hello"))
                 assert isinstance(last, Finished)
                 assert last.reply.text == "Hello."
-                for _ in range(1000):
-                    if backend.ready is None:
-                        break
-                    threading.Event().wait(0.01)
-                assert backend.ready is None
+                assert until(lambda: backend.ready is None)
         # Also for a program that comes later; what it would not answer alike, it does not load for anybody.
         assert shared_engine(str(path), 7, LaunchOptions("other")) is None
         again = connected(path)
@@ -308,10 +309,7 @@ def test_a_server_that_rests_is_asked_after_one_that_has_the_model(tmp_path: Pat
     old, young = tmp_path / "old", tmp_path / "young"
     script = {"otherwise": ["Hello."]}
     with shared(script, old, keep_alive_s=0.01) as rests:
-        for _ in range(1000):
-            if rests.ready is None:
-                break
-            threading.Event().wait(0.01)
+        assert until(lambda: rests.ready is None)
         running = [Running(n, "a-pair", (), n, str(path)) for n, path in ((1, old), (2, young))]
         with shared(script, young):
             for order in (running, running[::-1]):

@@ -2,7 +2,6 @@
 
 import asyncio
 import threading
-import time
 
 import httpx
 import pytest
@@ -15,9 +14,10 @@ from localspec.serve.backend import Backend, EngineLost
 from localspec.serve.http import Guard
 from tests.engine.double import command
 from tests.serve.serving import served
+from tests.waiting import PATIENCE_S, until
 
 STORY = "x" * 400
-SLOW = {"answers": {"story": STORY}, "otherwise": ["Hello."], "pass_s": 0.01, "parallel": 2}
+SLOW = {"answers": {"story": STORY}, "otherwise": ["Hello."], "pass_s": 0.03, "parallel": 2}
 
 
 def test_a_client_that_goes_away_ends_its_request() -> None:
@@ -34,11 +34,8 @@ def test_a_client_that_goes_away_ends_its_request() -> None:
         whole.close()
         server.wait_until(0)
         ended = 'localspec_requests_total{outcome="cancelled"} 2.0'
-        for _ in range(1000):  # the engine was told, and did not go on to the end
-            if ended in server.client.get("/metrics").text:
-                break
-            time.sleep(0.01)
-        assert ended in server.client.get("/metrics").text
+        # The engine was told, and did not go on to the end.
+        assert until(lambda: ended in server.client.get("/metrics").text)
         assert server.chat("hello").json()["choices"][0]["message"]["content"] == "Hello."
 
 
@@ -200,22 +197,16 @@ def test_where_one_of_several_answers_fails_the_others_end() -> None:
     script = {
         "answers": {"one": "x" * 3, "story": STORY},
         "fails": {"one": ["pass", 2]},
-        "pass_s": 0.01,
+        "pass_s": 0.03,
         "parallel": 2,
     }
     with served(script) as server:
         body = {"prompt": [f"<|im_start|>user\n{each}<|im_end|>\n<|im_start|>assistant\n" for each in ("one", "story")]}  # fmt: skip
-        began = time.monotonic()
         failed = server.client.post("/v1/completions", json={**body, "max_tokens": 400})
         assert failed.status_code == 500
         server.wait_until(0)
         ended = 'localspec_requests_total{outcome="cancelled"} 1.0'
-        for _ in range(1000):
-            if ended in server.client.get("/metrics").text:
-                break
-            time.sleep(0.01)
-        assert ended in server.client.get("/metrics").text
-        assert time.monotonic() - began < 60
+        assert until(lambda: ended in server.client.get("/metrics").text)
 
 
 def test_wrong_addresses_are_told() -> None:
@@ -238,5 +229,5 @@ def test_an_engine_that_dies_while_it_loads_ends_the_server() -> None:
     assert "SIGKILL" in asyncio.run(start())
     for thread in threading.enumerate():
         if thread.name == "localspec-notices":
-            thread.join(30)
+            thread.join(PATIENCE_S)
             assert not thread.is_alive(), "whoever listens ends with the server"

@@ -8,7 +8,6 @@ import signal
 import socket
 import subprocess
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,6 +18,7 @@ import pytest
 
 from tests.cli.command import PLAIN, answer, assert_one_complaint, localspec, started
 from tests.serve.clients import Package
+from tests.waiting import PATIENCE_S, until
 
 if TYPE_CHECKING:
     import openai
@@ -48,7 +48,7 @@ def url(smollm2_path: object) -> Iterator[str]:
     with started(*words, "--parallel", "8", "--ctx", "1024", *PLAIN) as process:
         yield url_of(process)
         process.send_signal(signal.SIGINT)
-        assert process.wait(60) == 0
+        assert process.wait(PATIENCE_S) == 0
 
 
 def url_of(process: subprocess.Popen[bytes]) -> str:
@@ -129,7 +129,7 @@ def test_a_schema_is_kept_and_counted_for(url: str) -> None:
         seed=3,
     )
     jsonschema.validate(json.loads(done.choices[0].message.content or ""), PERSON)
-    metrics = httpx.get(f"{url}/metrics").text
+    metrics = httpx.get(f"{url}/metrics", timeout=PATIENCE_S).text
     assert re.search(r'localspec_tokens_total\{kind="completion"\} [1-9]', metrics)
 
 
@@ -180,12 +180,14 @@ def test_a_model_that_is_not_to_be_had_ends_it(bare_machine: dict[str, str]) -> 
 
 def health_of(url: str, wanted: str) -> dict[str, Any]:
     """Return what a server says of itself once it is in a state."""
-    for _ in range(600):
-        health: dict[str, Any] = httpx.get(f"{url}/health").json()
-        if health["status"] == wanted:
-            return health
-        time.sleep(0.1)
-    raise AssertionError(health)
+    found: list[dict[str, Any]] = []
+
+    def is_there() -> bool:
+        found.append(httpx.get(f"{url}/health", timeout=PATIENCE_S).json())
+        return bool(found[-1]["status"] == wanted)
+
+    assert until(is_there), found[-1]
+    return found[-1]
 
 
 @pytest.mark.slow
@@ -197,7 +199,7 @@ def test_models_are_loaded_by_name_let_go_and_loaded_again(
         done = localspec("import", str(smollm2_path), "--name", name, env=bare_machine)
         assert done.code == 0, done.err
     words = ("serve", "one", "--draft", "off", "--port", "0", "--ctx", "512", "--parallel", "1")
-    with started(*words, "--keep-alive", "2s", *PLAIN, env=bare_machine) as process:
+    with started(*words, "--keep-alive", "5s", *PLAIN, env=bare_machine) as process:
         url = url_of(process)
         client = openai.OpenAI(base_url=f"{url}/v1", api_key="none", timeout=600, max_retries=0)
 
@@ -223,4 +225,4 @@ def test_models_are_loaded_by_name_let_go_and_loaded_again(
         with pytest.raises(openai.NotFoundError, match="there is no model 'gpt-4'"):
             ask("gpt-4")
         process.send_signal(signal.SIGINT)
-        assert process.wait(60) == 0
+        assert process.wait(PATIENCE_S) == 0

@@ -9,6 +9,7 @@ import pytest
 
 from tests.cli.command import started
 from tests.serve.test_verb import url_of
+from tests.waiting import PATIENCE_S
 from tests.workers import free_address, working
 
 BODY = {"messages": [{"role": "user", "content": "Tell a long story about a river."}]}
@@ -23,17 +24,17 @@ def test_a_server_names_the_worker_that_died_and_answers_when_it_is_back() -> No
     serve = ("serve", "smollm2-135m", *FLAGS, "--workers", address)
     with working(at=address) as worker, started(*serve) as process:
         url = f"{url_of(process)}/v1/chat/completions"
-        with httpx.stream("POST", url, json={**BODY, "stream": True}, timeout=60) as answer:
+        with httpx.stream("POST", url, json={**BODY, "stream": True}, timeout=PATIENCE_S) as answer:
             told = [line for line in answer.iter_lines() if _noted(line, worker.kill)]
         texts = [json.loads(line.removeprefix("data: ")) for line in told if "{" in line]
         assert any(each.get("choices") for each in texts)
         assert f"worker {address} is gone" in json.dumps(texts[-1])
-        refused = httpx.post(url, json=BODY, timeout=60)
+        refused = httpx.post(url, json=BODY, timeout=PATIENCE_S)
         assert refused.status_code >= 500
         assert f"worker {address}" in refused.text
         with working(at=address):
-            for _ in range(60):
-                again = httpx.post(url, json={**BODY, "max_tokens": 4}, timeout=60)
+            for _ in range(120):
+                again = httpx.post(url, json={**BODY, "max_tokens": 4}, timeout=PATIENCE_S)
                 if again.status_code == 200:
                     break
                 time.sleep(1)
