@@ -169,16 +169,20 @@ def runs(
                 yield Run(prompt.workload, number, length, placement, overlapped, said)
 
 
-def foreseen(in_turns: Answer, survival: float) -> float:
-    """Return the gain that the costs in turns let expect."""
-    draft_s, verify_s = in_turns.mean("draft_s"), in_turns.mean("verify_s")
-    return RoundSeconds(draft_s, draft_s / in_turns.mean("drafted"), verify_s).gain(survival)
+def passes(turns: Answer, beside: Answer) -> RoundSeconds:
+    """Return what drafting, one step and the target's pass take: medians, since other programs disturb some."""
+    rounds = (*turns.rounds, *beside.rounds)
+    return RoundSeconds(
+        draft_s=statistics.median(each.draft_s for each in rounds if not each.survived),
+        step_s=statistics.median(step_s for each in rounds for step_s in each.ahead_s),
+        verify_s=statistics.median(each.verify_s for each in rounds),
+    )
 
 
 HEADS = (
-    *("kind", "k", "prompts", "rounds", "accepted", "survive", "placement", "draft/verify"),
-    *("in turns", "overlapped", "gain", "foreseen", "pass beside", "to plain, one core"),
-    *("gain on the wall", "to all cores", "to plain, all cores"),
+    *("kind", "k", "prompts", "rounds", "accepted", "survive", "placement"),
+    *("draft, ms", "step", "target's pass", "pass beside", "gain by passes", "gain", "on the wall"),
+    *("tokens/s", "plain, one core", "wall: overlapped", "in turns, all cores", "plain, all cores"),
 )
 
 
@@ -205,7 +209,7 @@ def table(done: Sequence[Run]) -> list[str]:
         cells = [kind, f"{length}", f"{len(of_row)}", f"{len(rounds)}"]
         cells += [f"{accepted:.2f}", f"{survived:.2f}", placement]
         columns = zip(*(_ratios(*answers) for answers in of_row), strict=True)
-        cells += [f"{statistics.median(column):.2f}" for column in columns]
+        cells += [f"{statistics.median(column):.3g}" for column in columns]
         lines.append(f"| {' | '.join(cells)} |")
     return lines
 
@@ -213,17 +217,20 @@ def table(done: Sequence[Run]) -> list[str]:
 def _ratios(
     beside: Answer, turns: Answer, together: Answer, one_core: Answer, all_cores: Answer
 ) -> tuple[float, ...]:
+    took = passes(turns, beside)
     return (
-        turns.mean("draft_s") / turns.mean("verify_s"),
-        turns.speed,
-        beside.speed,
-        beside.speed / turns.speed,
-        foreseen(turns, beside.mean("survived")),
+        1000 * took.draft_s,
+        1000 * took.step_s,
+        1000 * took.verify_s,
         beside.mean("verify_s") / turns.mean("verify_s"),
-        beside.speed / one_core.speed,
+        took.gain(beside.mean("survived")),
+        beside.speed / turns.speed,
         beside.wall_speed / turns.wall_speed,
-        beside.wall_speed / together.wall_speed,
-        beside.wall_speed / all_cores.wall_speed,
+        beside.speed,
+        one_core.speed,
+        beside.wall_speed,
+        together.wall_speed,
+        all_cores.wall_speed,
     )
 
 
