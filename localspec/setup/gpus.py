@@ -1,6 +1,7 @@
 """Gpus: what of GPUs, their drivers and their compilers is on this machine."""
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -12,8 +13,10 @@ from localspec.setup.said import last_said
 
 _ROOT = Path("/")
 _CUDA_PLACES = ("usr/local/cuda/bin/nvcc", "opt/cuda/bin/nvcc")
-_VULKAN_HEADERS = ("usr/include/vulkan/vulkan.h", "usr/local/include/vulkan/vulkan.h")
-_SPIRV_HEADERS = ("usr/include/spirv", "usr/local/include/spirv")
+_INCLUDES = ("usr/local/include", "usr/include")
+# The extension VK_EXT_layer_settings, which llama.cpp's backend names, came with headers 1.3.272.
+_VULKAN_HEADERS = 272
+_HEADER_VERSION = re.compile(r"^#define VK_HEADER_VERSION (\d+)$", re.MULTILINE)
 _WAIT_S = 10.0
 
 Which = Callable[[str], str | None]
@@ -110,15 +113,31 @@ def _vulkan(which: Which, root: Path, compilers: tuple[str, ...]) -> GpuFinding:
     lacks = list(compilers)
     if which("glslc") is None:
         lacks.append("glslc (shaderc, or the Vulkan SDK)")
-    if "VULKAN_SDK" not in os.environ:
-        for name, places in (("libvulkan-dev", _VULKAN_HEADERS), ("spirv-headers", _SPIRV_HEADERS)):
-            if not any((root / each).exists() for each in places):
-                lacks.append(f"{name} (headers)")
+    lacks += _vulkan_headers(root)
     software = not gpus and bool(devices)
     names = gpus or tuple(name for name, _ in devices)
     # llama.cpp passes over what is no GPU, unless it is named.
     variables = (("GGML_VK_VISIBLE_DEVICES", "0"),) if software else ()
     return GpuFinding("vulkan", names, tuple(lacks), software, variables)
+
+
+def _vulkan_headers(root: Path) -> Iterator[str]:
+    """Yield what is missing or too old; like CMake, look at an SDK that is named first."""
+    sdk = os.environ.get("VULKAN_SDK")
+    places = [*([Path(sdk, "include")] if sdk else ()), *(root / each for each in _INCLUDES)]
+    texts = (_text(each / "vulkan/vulkan_core.h") for each in places)
+    version = next((found[1] for each in texts if (found := _HEADER_VERSION.search(each))), None)
+    if version is not None and int(version) < _VULKAN_HEADERS:
+        yield (
+            f"Vulkan headers 1.3.{_VULKAN_HEADERS} or newer (number {version} is here; "
+            "take the Vulkan SDK, and set VULKAN_SDK)"
+        )
+    if sdk is not None:
+        return
+    if version is None:
+        yield "libvulkan-dev (headers)"
+    if not any((root / each / "spirv").exists() for each in _INCLUDES):
+        yield "spirv-headers (headers)"
 
 
 def _vulkan_devices() -> list[tuple[str, bool]]:

@@ -86,6 +86,28 @@ def test_vulkan_needs_headers_and_a_compiler_of_shaders(
     assert found("vulkan", tmp_path, glslc="/x/glslc").lacks == ()
 
 
+def test_headers_of_vulkan_that_are_too_old_are_told_before_anything_is_compiled(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gpus, "_vulkan_devices", lambda: [("Iris", True)])
+    core = "include/vulkan/vulkan_core.h"
+    for folder, version in (("usr", 239), ("old", 271), ("sdk", 272)):
+        (tmp_path / folder / core).parent.mkdir(parents=True)
+        (tmp_path / folder / core).write_text(
+            f"// Vulkan\n#define VK_HEADER_VERSION {version}\n#define VK_HEADER_VERSION_COMPLETE 1\n"
+        )
+    (tmp_path / "usr/include/spirv").mkdir()
+
+    def lacks() -> list[str]:
+        return list(found("vulkan", tmp_path, glslc="/x/glslc").lacks)
+
+    assert ["1.3.272 or newer" in each and "239 is here" in each for each in lacks()] == [True]
+    monkeypatch.setenv("VULKAN_SDK", str(tmp_path / "old"))
+    assert ["271 is here" in each for each in lacks()] == [True]
+    monkeypatch.setenv("VULKAN_SDK", str(tmp_path / "sdk"))
+    assert lacks() == []
+
+
 def test_software_that_computes_on_the_cpu_is_told_apart(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
