@@ -121,7 +121,7 @@ def engine_is_frozen(ground: Ground, _: Random) -> str:
         time.sleep(0.3)
         shown = len(running.out)
         running.signal(signal.SIGINT)  # asks an engine to stop that does not hear
-        time.sleep(0.3)
+        time.sleep(2.0)  # two at once would be one
         running.signal(signal.SIGINT)
         ended = running.end(close_stdin=False)
     assert ended.code == 130, ended.err

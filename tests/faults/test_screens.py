@@ -15,7 +15,8 @@ from localspec.ui.engine_state import Phase
 from tests.ui.driving import Chat, drive
 
 LONG = "word " * 200
-SLOW = {"otherwise": [LONG], "pass_s": 0.01}
+SLOW = {"otherwise": [LONG], "pass_s": 0.01, "load_s": 0.5}
+"""What is told of an engine that died stays until another is loaded."""
 AGAIN = "saved again, including everything said meanwhile"
 
 
@@ -83,7 +84,7 @@ def test_an_engine_that_dies_while_nobody_asks_is_told_and_started_again(tmp_pat
         await chat.ask("and now?")
         assert chat.contents == ["hello?", "Hello **world**.", "and now?", "Hello **world**."]
 
-    drive(die, tmp_path)
+    drive(die, tmp_path, {"load_s": 0.5})
     assert [state for _, _, state in kept(tmp_path)] == ["complete"] * 4
 
 

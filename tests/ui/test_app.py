@@ -36,11 +36,13 @@ def test_the_screen_is_painted_before_any_model_is_loaded(tmp_path: Path) -> Non
 def test_a_question_can_be_asked_before_the_models_are_loaded(tmp_path: Path) -> None:
     async def ask(chat: Chat) -> None:
         await chat.begin("hello?")
-        assert "waiting for the engine" in chat.text()
+        await chat.until(lambda: "waiting for the engine" in chat.text())
+        loaded.touch()
         await chat.until(lambda: not chat.session.busy)
         assert chat.contents == ["hello?", "Hello **world**."]
 
-    drive(ask, tmp_path, {"load_s": 1.0})
+    loaded = tmp_path / "loaded"
+    drive(ask, tmp_path, {"load_s": str(loaded)})
 
 
 def test_an_answer_is_shown_as_markdown_and_kept_as_text(tmp_path: Path) -> None:
@@ -80,7 +82,7 @@ def test_esc_in_prefill_leaves_the_question_alone(tmp_path: Path) -> None:
         await chat.press("up")
         assert chat.app.view.entry.composer.text == ("long " * 200)
 
-    drive(stop, tmp_path, {"chunk_s": 0.3})
+    drive(stop, tmp_path, {"chunk_s": 3.0})
 
 
 def test_a_stopped_answer_goes_on(tmp_path: Path) -> None:
@@ -90,13 +92,16 @@ def test_a_stopped_answer_goes_on(tmp_path: Path) -> None:
         await chat.press("escape")
         await chat.until(lambda: not chat.session.busy)
         begun = chat.contents[1]
+        goes_on.touch()
         await chat.run("/continue")
         await chat.until(lambda: not chat.session.busy)
         assert len(chat.contents) == 2
         assert chat.contents[1].startswith(begun)
         assert len(chat.contents[1]) > len(begun)
 
-    drive(go_on, tmp_path, {"otherwise": ["word " * 30], "pass_s": 0.01})
+    goes_on = tmp_path / "goes on"
+    rests = {"at": 20, "until": str(goes_on)}
+    drive(go_on, tmp_path, {"otherwise": ["word " * 30], "rests": rests})
 
 
 def test_the_user_may_scroll_away_while_text_streams_and_come_back(tmp_path: Path) -> None:
@@ -105,7 +110,7 @@ def test_the_user_may_scroll_away_while_text_streams_and_come_back(tmp_path: Pat
         await chat.ask("first?")
         await chat.begin("second?")
         await chat.until(lambda: chat.session.exchange and chat.session.exchange.answer)
-        assert transcript.follows
+        await chat.until(lambda: transcript.follows)
         await chat.press("pageup", "pageup")
         await chat.until(lambda: not transcript.follows)
         place = transcript.scroll_y
@@ -117,7 +122,7 @@ def test_the_user_may_scroll_away_while_text_streams_and_come_back(tmp_path: Pat
         await chat.until(lambda: transcript.follows)
         await chat.until(lambda: "more below" not in chat.text())
 
-    drive(scroll, tmp_path, {"otherwise": ["line\n\n" * 30, "line\n\n" * 200], "pass_s": 0.002})
+    drive(scroll, tmp_path, {"otherwise": ["line\n\n" * 30, "line\n\n" * 500], "pass_s": 0.005})
 
 
 def test_lines_are_written_and_pasted_without_being_sent(tmp_path: Path) -> None:
@@ -163,7 +168,8 @@ def test_a_dead_engine_is_told_and_started_again_and_nothing_is_lost(tmp_path: P
         await chat.ready()
         assert chat.app.is_running
 
-    drive(die, tmp_path, {**SLOW, "death": {"on": "token", "at": 40}})
+    # What is told of it stays until another is loaded.
+    drive(die, tmp_path, {**SLOW, "load_s": 0.5, "death": {"on": "token", "at": 40}})
 
 
 def test_an_engine_that_dies_again_is_left_to_the_user(tmp_path: Path) -> None:
@@ -318,6 +324,7 @@ def test_thoughts_are_folded_and_a_key_unfolds_them(tmp_path: Path) -> None:
         await chat.press("ctrl+t")
         assert "deep thought" not in chat.text()
         await chat.pilot.click(chat.app.view.transcript.views[-1], offset=(4, 1))
+        await chat.settle()
         assert "deep thought" in chat.text()
 
     drive(look, tmp_path, {"thinks": True, "otherwise": ["<think>deep thought</think>Done."]})
@@ -517,7 +524,7 @@ def test_text_of_the_transcript_is_selected_with_the_mouse(tmp_path: Path) -> No
         await chat.pilot.mouse_down(reply, offset=(2, 1))
         await chat.pilot.hover(reply, offset=(6, 1))
         await chat.pilot.mouse_up(reply, offset=(6, 1))
-        await chat.pilot.pause()
+        await chat.settle()
         assert chat.app.screen.get_selected_text() == "Hello"
         await chat.press("ctrl+c")
         assert chat.app.clipboard == "Hello"
@@ -709,10 +716,12 @@ def test_a_click_on_a_message_does_not_turn_what_is_being_written_into_commands(
         composer = chat.app.view.entry.composer
         await chat.press(*"tell me a")
         await chat.pilot.click(chat.app.view.transcript.views[-1])
+        await chat.settle()
         await chat.press(*"bout it")
         assert composer.text == "tell me about it"
         composer.fill("")
         await chat.pilot.click(chat.app.view.transcript.views[-1])
+        await chat.settle()
         assert isinstance(chat.app.focused, MessageView)
 
     drive(click, tmp_path)

@@ -2,6 +2,7 @@
 
 import asyncio
 import re
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -92,8 +93,11 @@ def test_it_is_what_textual_draws_then(
             while tuple(app.screen.size) != (columns, rows):
                 await pilot.pause(0.02)
             await pilot.pause(0.02)
-            frame = first_frame(columns, rows, dark=dark, depth=1 if no_color else 1 << 24)
-            assert painted(frame) == drawn(app), (columns, rows)
+            frame = painted(first_frame(columns, rows, dark=dark, depth=1 if no_color else 1 << 24))
+            end_s = time.monotonic() + 20
+            while frame != drawn(app) and time.monotonic() < end_s:  # it may be drawn later
+                await pilot.pause(0.05)
+            assert frame == drawn(app), (columns, rows)
 
     async def look() -> None:
         app = ChatApp(session)

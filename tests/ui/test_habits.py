@@ -20,8 +20,9 @@ from localspec.ui.sheets import ListSheet
 from localspec.ui.talk import Talk
 from tests.ui.driving import Chat, drive
 from tests.ui.test_plain import said
+from tests.waiting import PATIENCE_S
 
-SLOW = {"otherwise": ["word " * 60], "pass_s": 0.01}
+SLOW = {"otherwise": ["word " * 400], "pass_s": 0.01}
 
 
 @pytest.mark.parametrize(
@@ -81,7 +82,7 @@ def test_keys_that_leave(keys: list[str], tmp_path: Path) -> None:
         assert chat.app.view.entry.composer.text == "b"
         chat.app.view.entry.composer.fill("")
         await chat.pilot.press(*keys)
-        await chat.pilot.pause()
+        await chat.settle()
         assert chat.app._exit
 
     drive(leave, tmp_path)
@@ -277,8 +278,7 @@ def test_the_picker_asks_whether_a_model_is_meant_from_now_on(
         assert "now and by default" in chat.text()
         await chat.press(*["down"] * always, "enter")
         await chat.until(lambda: chat.session.models.name == "smollm2-135m")
-        await chat.pilot.pause()
-        assert (tmp_path / "settings/config.toml").exists() == always
+        await chat.until(lambda: (tmp_path / "settings/config.toml").exists() == always)
 
     drive(choose, tmp_path)
 
@@ -288,11 +288,13 @@ def test_a_question_that_is_sent_while_another_is_answered_comes_next(tmp_path: 
         await chat.begin("one")
         await chat.run("two")
         assert "1 question waiting" in chat.text()
+        passes.touch()
         await chat.until(lambda: len(chat.contents) == 4)
         assert "question waiting" not in chat.text()
         assert chat.contents[::2] == ["one", "two"]
 
-    drive(queue, tmp_path, {**SLOW, "otherwise": ["word " * 20]})
+    passes = tmp_path / "passes"
+    drive(queue, tmp_path, {"otherwise": ["word " * 20], "pass_s": str(passes)})
 
 
 def test_a_question_that_waits_is_given_back_when_the_answer_is_stopped(tmp_path: Path) -> None:
@@ -357,6 +359,7 @@ def test_what_mentions_no_file_is_said(tmp_path: Path) -> None:
 def test_a_program_of_the_machine_fills_its_clipboard(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("localspec.ui.clipboard._MOST_S", PATIENCE_S)
     program = tmp_path / "wl-copy"
     program.write_text(f'#!/bin/sh\n/bin/cat > "{tmp_path / "clipboard"}"\n')
     program.chmod(0o700)
@@ -385,14 +388,15 @@ def test_page_up_where_nothing_scrolls_goes_on_following(tmp_path: Path) -> None
     async def look(chat: Chat) -> None:
         await chat.begin("one")
         await chat.press("pageup")
+        passes.touch()
         await chat.until(lambda: len(chat.contents) == 2 and not chat.session.busy)
-        await chat.pilot.pause()
-        assert chat.app.view.transcript.max_scroll_y > 0
-        assert chat.app.view.transcript.follows
+        await chat.until(lambda: chat.app.view.transcript.max_scroll_y > 0)
+        await chat.until(lambda: chat.app.view.transcript.follows)
         await chat.press("pageup")
         assert "↓" in chat.text()
 
-    drive(look, tmp_path, {"otherwise": ["line\n\n" * 40], "pass_s": 0.02})
+    passes = tmp_path / "passes"
+    drive(look, tmp_path, {"otherwise": ["line\n\n" * 40], "pass_s": str(passes)})
 
 
 def test_the_status_line_says_what_gives_way(

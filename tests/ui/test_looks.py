@@ -27,6 +27,7 @@ def test_code_is_copied_by_a_click_and_by_a_key_without_its_frame(tmp_path: Path
         lines = chat.text().splitlines()
         row = next(at for at, line in enumerate(lines) if "python" in line)
         await chat.pilot.click(offset=(lines[row].index("copy"), row))
+        await chat.settle()
         assert chat.app.clipboard == "x = 1"
         reply.focus()
         await chat.press("k")
@@ -37,7 +38,7 @@ def test_code_is_copied_by_a_click_and_by_a_key_without_its_frame(tmp_path: Path
         await chat.pilot.mouse_down(reply, offset=(2, 4))
         await chat.pilot.hover(reply, offset=(40, 4))
         await chat.pilot.mouse_up(reply, offset=(40, 4))
-        await chat.pilot.pause()
+        await chat.settle()
         assert chat.app.screen.get_selected_text() == "  x = 1"
         # Text does not touch the scroll bar.
         assert all(line[-2:].strip() == "" for line in lines[: row + 3] if len(line) >= 79)
@@ -80,7 +81,7 @@ def test_the_lens_and_the_race_keep_the_indentation_of_code(
         chat.session.asking.answering.exchange = made
         await chat.press("f3")
         await chat.until(lambda: isinstance(chat.app.screen, LensSheet))
-        await chat.pilot.pause()
+        await chat.settle()
         shown = chat.text()
         assert f"│     {'[' * no_color}return some_function" in shown
         assert "│     another_one)" in shown
@@ -113,6 +114,7 @@ def test_news_goes_when_it_holds_no_more(tmp_path: Path) -> None:
         assert "Assistant" not in chat.text()
         await chat.run("/new")
         assert "still answering: wait before /new, or press Esc" in chat.text()
+        loaded.touch()
         await chat.until(lambda: not chat.session.busy)
         await chat.until(lambda: "wait before" not in chat.text())
         await chat.press("ctrl+c")
@@ -131,9 +133,9 @@ def test_news_goes_when_it_holds_no_more(tmp_path: Path) -> None:
         (written,) = chat.session.folder.iterdir()
         assert written.name in chat.text().replace("\n", "")
 
-    drive(
-        look, tmp_path, {"otherwise": ["word " * 10], "pass_s": 0.01, "load_s": 0.5}, size=(160, 24)
-    )
+    loaded = tmp_path / "loaded"
+    script = {"otherwise": ["word " * 10], "pass_s": 0.01, "load_s": str(loaded)}
+    drive(look, tmp_path, script, size=(160, 24))
 
 
 def test_a_killed_engine_is_told_until_it_is_back(tmp_path: Path) -> None:

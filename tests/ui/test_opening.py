@@ -2,6 +2,7 @@
 
 import fcntl
 import os
+import pty
 import signal
 import struct
 import sys
@@ -10,32 +11,31 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from lab.benchmarks.chat_screens import CHAT, ROOT, Terminal
 from localspec.history.archive import History
 from localspec.ui.first_frame import STARTING
+from tests.cli.test_chat import alive
+from tests.waiting import PATIENCE_S, until
 
-pytestmark = [pytest.mark.process, pytest.mark.usefixtures("_colours")]
+pytestmark = pytest.mark.process
 
 # What Textual writes when it takes the terminal.
 TAKEN = b"\x1b[?1003h"
 LEFT = b"\x1b[?1049l"
-PATIENCE_S = 60
 NARROW = "\x1b[30;1H"  # the last row of a smaller terminal
 _NO_HANGUP = ("sh", "-c", 'trap "" HUP; exec "$@"', "sh")
-
-
-@pytest.fixture
-def _colours(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("NO_COLOR", raising=False)
 
 
 @contextmanager
 def terminal(*command: str, **variables: str) -> Iterator[Terminal]:
     """Start a program in a terminal; it is killed if it outlives the test."""
-    given = {"COLORTERM": "truecolor", "PYTHONPATH": str(ROOT), **variables}
+    # A terminal behind a slow line is waited for longer, and so is ours on a busy machine.
+    given = {"SSH_CONNECTION": "slow", "COLORTERM": "truecolor", "PYTHONPATH": str(ROOT)}
+    given |= variables
     started = Terminal(*command, **given)
     try:
         yield started
@@ -43,6 +43,15 @@ def terminal(*command: str, **variables: str) -> Iterator[Terminal]:
         started.process.kill()
         started.process.wait()
         os.close(started.fd)
+
+
+def untouched() -> list[Any]:
+    """Return the modes of a terminal that no program has had."""
+    ours, theirs = pty.openpty()
+    modes = termios.tcgetattr(ours)
+    os.close(ours)
+    os.close(theirs)
+    return modes
 
 
 def ended(screen: Terminal) -> int:
@@ -65,28 +74,44 @@ def localspec(*words: str) -> tuple[str, ...]:
     return (sys.executable, "-m", "localspec", *words)
 
 
+# Textual is not there before a file is.
+_HELD = """
+import sys, time
+from pathlib import Path
+class Held:
+    def find_spec(self, name, path=None, target=None):
+        while name == "textual" and not Path({go_on!r}).exists():
+            time.sleep(0.01)
+sys.meta_path.insert(0, Held())
+"""
+
+
 def test_keys_that_come_before_textual_are_not_lost(tmp_path: Path) -> None:
     chat = localspec("chat", "smollm2-135m", "--offline")
-    with terminal(*chat, LOCALSPEC_DATA_DIR=str(tmp_path)) as screen:
-        before = termios.tcgetattr(screen.fd)
+    held, go_on = tmp_path / "held", tmp_path / "go on"
+    held.mkdir()
+    (held / "sitecustomize.py").write_text(_HELD.format(go_on=str(go_on)))
+    places = {"PYTHONPATH": f"{held}{os.pathsep}{ROOT}", "LOCALSPEC_DATA_DIR": str(tmp_path)}
+    with terminal(*chat, **places) as screen:
         screen.type("first ")
         screen.until(STARTING)
         assert TAKEN not in screen.seen
         screen.type("secondX\x7f third")
         # A terminal that becomes smaller before Textual is there has all of it drawn in the new size, later ones again.
         sized(screen, 100, 30)
+        go_on.touch()
         screen.until(TAKEN.decode())
         screen.until(NARROW)
         screen.read(1.0)
         sized(screen, 90, 30)
-        screen.until("first second third", timeout_s=10)
+        screen.until("first second third")
         # Painted once, and gone on from there without a blank screen between.
         assert screen.seen.count(b"\x1b[?1049h") == 1
         assert screen.seen.index(b"lists the commands") < screen.seen.index(TAKEN)
         screen.type("\x11")
         assert ended(screen) == 0
         assert screen.seen.count(LEFT) == 1
-        assert termios.tcgetattr(screen.fd) == before
+        assert termios.tcgetattr(screen.fd) == untouched()
 
 
 def test_the_key_that_leaves_may_come_before_textual_too(tmp_path: Path) -> None:
@@ -104,13 +129,12 @@ def test_a_signal_ends_the_chat_at_any_moment_and_leaves_the_terminal_as_it_was(
 ) -> None:
     chat = localspec("chat", "smollm2-135m", "--offline")
     with terminal(*chat, LOCALSPEC_DATA_DIR=str(tmp_path)) as screen:
-        before = termios.tcgetattr(screen.fd)
         screen.until(seen)
         screen.process.send_signal(signal.SIGTERM)
         assert ended(screen) == 128 + signal.SIGTERM
         assert screen.seen.count(LEFT) == 1
         assert screen.seen.count(b"\x1b[?1000h") == screen.seen.count(b"\x1b[?1000l")
-        assert termios.tcgetattr(screen.fd) == before
+        assert termios.tcgetattr(screen.fd) == untouched()
 
 
 @pytest.mark.parametrize(
@@ -124,12 +148,11 @@ def test_what_goes_wrong_before_textual_leaves_the_terminal_as_it_was(
     words: list[str], said: bytes, tmp_path: Path
 ) -> None:
     with terminal(*localspec(*words), LOCALSPEC_DATA_DIR=str(tmp_path)) as screen:
-        before = termios.tcgetattr(screen.fd)
         assert ended(screen) != 0
         painted, _, then = screen.seen.partition(LEFT)
         assert STARTING.encode() in painted
         assert said in then
-        assert termios.tcgetattr(screen.fd) == before
+        assert termios.tcgetattr(screen.fd) == untouched()
 
 
 @pytest.mark.first(1)
@@ -162,7 +185,7 @@ def test_a_terminal_that_vanishes_without_a_signal_ends_the_chat(
         os.close(screen.fd)
         screen.fd = os.open(os.devnull, os.O_RDONLY)
         screen.process.wait(PATIENCE_S)
-    assert not Path(f"/proc/{engine}").exists()
+    assert until(lambda: not alive(engine))
     history = History(tmp_path)
     latest = history.latest()
     assert latest is not None

@@ -82,7 +82,7 @@ def test_conversation(tmp_path: Path) -> None:
         talk.reload()
         await chat.app.view.show_messages()
         settled(chat)
-        await chat.pilot.pause()
+        await chat.settle()
         await assert_screen(chat, "conversation")
         await assert_picture(chat, "conversation")
 

@@ -344,11 +344,10 @@ def test_the_picker_marks_what_is_loaded_and_begins_there(
     async def look(chat: Chat) -> None:
         await chat.ready()
         await open_sheet(chat, "/model", Picker)
-        await chat.pilot.pause(0.2)
-        assert f"{'toy':<{len(OTHER)}}●" in chat.text()
-        assert isinstance(chat.app.screen, Picker)
-        assert chat.app.screen.marked is not None
-        assert chat.app.screen.marked.key == "toy"
+        await chat.until(lambda: f"{'toy':<{len(OTHER)}}●" in chat.text())
+        picker = chat.app.screen
+        assert isinstance(picker, Picker)
+        await chat.until(lambda: picker.marked is not None and picker.marked.key == "toy")
         loads = chat.session.state.ready
         await chat.press("enter")
         await chat.until(lambda: type(chat.app.screen) is ListSheet)
