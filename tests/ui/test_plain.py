@@ -192,7 +192,11 @@ def test_the_code_is_that_of_the_last_question(tmp_path: Path) -> None:
 
 
 def test_a_dead_engine_is_told_and_can_be_started_again(tmp_path: Path) -> None:
-    script = {"death": {"on": "token", "at": 14}, "pass_s": 0.05}
+    script = {
+        "otherwise": ["Hello **world**, and more."],
+        "death": {"on": "token", "at": 14},
+        "pass_s": 0.05,
+    }
     _, out, err = said(tmp_path, "one?", "/restart", "/copy", script=script)
     assert "was killed (SIGKILL)" in err
     assert "loaded: toy" in err
