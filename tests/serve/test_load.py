@@ -57,7 +57,7 @@ def test_the_best_of_the_peer_is_compared() -> None:
     speeds = {"auto": 22, "off": 20, "slow": 10, "fast": 11}
     found = {(4, name): [speed(tokens)] for name, tokens in speeds.items()}
     told = "\n".join(serve_load.table(arms, found))
-    assert "| 4 | fast | 60.0 | 11.0 | 0.10 | 0.10 | 195 | 1 |" in told
+    assert "| 4 | fast | 60.0 | 11.0 | 0.10 | 0.10 | 195 | 0.0 | 1 |" in told
     assert "- 4 clients: auto to the best of llama-server (fast) 2.000, auto to off 1.100" in told
 
 
