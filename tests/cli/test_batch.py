@@ -5,7 +5,6 @@ import json
 import os
 import signal
 import subprocess
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -22,6 +21,7 @@ from tests.cli.command import (
     localspec,
     started,
 )
+from tests.waiting import PATIENCE_S, until
 
 FEW = (*PLAIN, "--draft", "off", "--max-tokens", "4")
 weights = pytest.mark.weights
@@ -183,7 +183,7 @@ def test_a_reader_who_leaves_ends_it_quietly() -> None:
         assert process.stderr is not None
         assert process.stdout.readline().startswith(b'{"line": 1, ')
         process.stdout.close()
-        assert process.wait(60) == 141
+        assert process.wait(PATIENCE_S) == 141
         assert process.stderr.read().count(b"\n") == 1  # the seed
 
 
@@ -205,15 +205,13 @@ def test_an_output_that_is_full_is_one_line_and_code_1(shell: str) -> None:
         assert [each["line"] for each in read()] == [1, 2, 3, 4, 5]
 
 
-def stopped(number: signal.Signals, until: Callable[[], bool]) -> tuple[int, str]:
+def stopped(number: signal.Signals, happened: Callable[[], bool]) -> tuple[int, str]:
     """Start a batch, send it a signal when something has happened, and return its code and stderr."""
     arguments = ["batch", *PLAIN, "--draft", "off", "in.jsonl", "-o", "out.jsonl", "--resume"]
     with started(*arguments) as process:
-        deadline = time.monotonic() + 60
-        while not until() and time.monotonic() < deadline:
-            time.sleep(0.01)
+        assert until(happened)
         process.send_signal(number)
-        _, err = process.communicate(timeout=60)
+        _, err = process.communicate(timeout=PATIENCE_S)
     return process.returncode, err.decode()
 
 
@@ -256,7 +254,7 @@ def test_a_pipe_that_brings_nothing_can_be_left_by_ctrl_c() -> None:
         assert process.stdout is not None
         assert process.stdout.readline().startswith(b'{"line": 1')
         process.send_signal(signal.SIGINT)
-        _, err = process.communicate(timeout=60)
+        _, err = process.communicate(timeout=PATIENCE_S)
         os.close(writer)
     assert process.returncode == 130
     assert b"Traceback" not in err
@@ -270,6 +268,7 @@ def test_killed_at_random_moments_it_ends_as_if_nothing_had_happened() -> None:
     write_prompts(source, 16)
     options = ["--exact", "--seed", "1", "--max-tokens", "6", "--draft", "lookup"]
     assert localspec("batch", *PLAIN, str(source), "-o", str(whole), *options).code == 0
-    kill_until_done([str(source), "-o", str(output), "--resume", *options], output, 3, 16)
+    arguments = [str(source), "-o", str(output), "--resume", *options]
+    assert kill_until_done(arguments, output, 3, 16).kills > 0
     assert [each["id"] for each in answers(output)] == [f"line-{number}" for number in range(16)]
     assert answers(output) == answers(whole)

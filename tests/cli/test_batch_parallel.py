@@ -12,6 +12,7 @@ import pytest
 from localspec.telemetry.log import read_records
 from localspec.telemetry.report import make_report
 from tests.cli.command import COMMAND, PLAIN, environment, localspec
+from tests.waiting import PATIENCE_S
 
 pytestmark = pytest.mark.slow
 
@@ -89,12 +90,12 @@ def test_a_line_is_answered_while_the_next_one_has_not_come(tmp_path: Path) -> N
         with os.fdopen(writer, "wb", buffering=0) as slow:
             for count in (1, 2):
                 slow.write(b'{"prompt": "Say hello."}\n{"prompt": ')
-                deadline = time.monotonic() + 100
+                deadline = time.monotonic() + PATIENCE_S
                 while not output.exists() or output.read_bytes().count(b"\n") < count:
                     assert time.monotonic() < deadline, "it waits for the line that was begun"
                     time.sleep(0.02)
                 slow.write(b"5}\n")
-        _, said = process.communicate(timeout=100)
+        _, said = process.communicate(timeout=PATIENCE_S)
     finally:
         process.kill()
         process.wait()

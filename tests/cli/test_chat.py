@@ -61,6 +61,11 @@ class Screen:
         while self.process.poll() is None:
             assert time.monotonic() < end_s
             self._read()
+        while select.select([self._fd], [], [], 0.1)[0]:  # what it wrote last
+            before = len(self.seen)
+            self._read()
+            if len(self.seen) == before:
+                break
         return self.process.returncode
 
     def _read(self) -> None:
@@ -156,20 +161,18 @@ def test_plain_imports_no_screens() -> None:
 
 @pytest.mark.weights
 @pytest.mark.usefixtures("smollm2_path", "own_history")
-def test_a_whole_conversation_in_lines() -> None:
+def test_a_whole_conversation_in_lines(tmp_path: Path) -> None:
     questions = (
         b"What is the capital of France?\n/regenerate\nAnd of\\\nItaly?\n/lens\n/export md a.md\n"
     )
-    done = localspec("chat", "--plain", *GREEDY, stdin=questions)
+    done = localspec("chat", "--plain", *GREEDY, stdin=questions, cwd=tmp_path)
     assert done.code == 0, done.err
     first, again, *_ = done.out.splitlines()
     assert first
     assert again == first
     assert done.err.count(" tokens/s") >= 3
     assert "written to " in done.err
-    exported = Path("a.md")
-    assert "And of\nItaly?" in exported.read_text()
-    exported.unlink()
+    assert "And of\nItaly?" in (tmp_path / "a.md").read_text()
     # What was said is there again.
     later = localspec("chat", "--plain", "--continue", *GREEDY, stdin=b"/copy all\n")
     assert "And of\nItaly?" in later.out

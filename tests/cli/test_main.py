@@ -21,6 +21,7 @@ from localspec.errors import (
     PairMismatch,
     UsageError,
 )
+from tests.waiting import PATIENCE_S
 
 End = Callable[..., tuple[int, str, str]]
 
@@ -160,7 +161,7 @@ def test_an_interrupt_that_met_an_exec_is_code_130_too(tmp_path: Path) -> None:
     (tmp_path / "planted.py").write_text(code)
     env = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
     command = [sys.executable, "-m", "planted"]
-    done = subprocess.run(command, cwd=tmp_path, env=env, check=False, timeout=60)
+    done = subprocess.run(command, cwd=tmp_path, env=env, check=False, timeout=PATIENCE_S)
     assert done.returncode == INTERRUPTED
 
 
@@ -180,7 +181,13 @@ def test_on_windows_one_line_says_that_it_is_not_supported(
     env = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
     command = [sys.executable, "-m", "planted"]
     done = subprocess.run(
-        command, cwd=tmp_path, env=env, check=False, timeout=60, capture_output=True, text=True
+        command,
+        cwd=tmp_path,
+        env=env,
+        check=False,
+        timeout=PATIENCE_S,
+        capture_output=True,
+        text=True,
     )
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr.startswith("localspec: Windows is not supported: ")

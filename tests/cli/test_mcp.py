@@ -14,6 +14,7 @@ from mcp.client.stdio import StdioServerParameters
 from mcp_types import TextContent
 
 from tests.cli.command import COMMAND, PLAIN, assert_one_complaint, environment, localspec
+from tests.waiting import PATIENCE_S
 
 # Each of them waits for processes that import the protocol, which takes seconds.
 pytestmark = pytest.mark.slow
@@ -74,7 +75,7 @@ def test_stdout_has_messages_alone_and_the_end_of_stdin_is_the_end() -> None:
         capture_output=True,
         check=False,
         env=environment(),
-        timeout=60,
+        timeout=PATIENCE_S,
     )
     assert done.returncode == 0, done.stderr
     messages = [json.loads(each) for each in done.stdout.splitlines()]
@@ -98,7 +99,7 @@ def test_a_signal_ends_it_though_stdin_is_open() -> None:
         process.stdin.flush()
         process.stdout.readline()
         process.send_signal(signal.SIGTERM)
-        assert process.wait(20) == 128 + signal.SIGTERM
+        assert process.wait(PATIENCE_S) == 128 + signal.SIGTERM
 
 
 def test_a_person_at_a_terminal_is_told_what_it_is_for() -> None:
@@ -109,7 +110,7 @@ def test_a_person_at_a_terminal_is_told_what_it_is_for() -> None:
         capture_output=True,
         check=False,
         env=environment(),
-        timeout=60,
+        timeout=PATIENCE_S,
     )
     assert b"localspec chat" in done.stdout
 

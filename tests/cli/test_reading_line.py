@@ -7,8 +7,7 @@ from localspec.chat.events import Prefilling, Started, Text
 from localspec.cli import reading_line
 from localspec.cli.reading_line import ReadingLine
 from tests.cli.test_progress import Stderr
-
-SOON_S = 10.0
+from tests.waiting import PATIENCE_S
 
 
 class Watched:
@@ -33,7 +32,7 @@ def test_a_long_prompt_is_told_of_until_the_first_word(monkeypatch: pytest.Monke
     watched = Watched(monkeypatch, terminal=True, patience_s=0.01)
     with watched.line as line:
         line.take(Started(8200, 80))
-        assert watched.written.wait(SOON_S)
+        assert watched.written.wait(PATIENCE_S)
         line.take(Prefilling(3412, 8120))
         line.take(Text("A"))
         line.take(Text(" word"))
@@ -56,5 +55,5 @@ def test_an_end_while_reading_leaves_nothing_behind(monkeypatch: pytest.MonkeyPa
     watched = Watched(monkeypatch, terminal=True, patience_s=0.0)
     with watched.line as line:
         line.take(Started(8200, 80))
-        assert watched.written.wait(SOON_S)
+        assert watched.written.wait(PATIENCE_S)
     assert watched.drawn[-1] == ""

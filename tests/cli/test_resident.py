@@ -16,6 +16,7 @@ import pytest
 from localspec.serve.running import Running, announced, engine_socket
 from localspec.storage.paths import data_dir
 from tests.cli.command import PLAIN, Done, assert_one_complaint, localspec, started
+from tests.waiting import PATIENCE_S, until
 
 SHARED = {"LOCALSPEC_OWN": "off"}
 PLACE = "LOCALSPEC_DATA_DIR"
@@ -48,14 +49,11 @@ def serving(*words: str) -> Iterator[subprocess.Popen[bytes]]:
                 break
         else:
             raise AssertionError(told)
-        for _ in range(600):
-            if re.search(rf"^ *{process.pid} ", localspec("ps").out, re.MULTILINE):
-                break
-        else:
-            raise AssertionError("it is not listed")
+        listed = re.compile(rf"^ *{process.pid} ", re.MULTILINE)
+        assert until(lambda: listed.search(localspec("ps").out)), "it is not listed"
         yield process
         process.send_signal(signal.SIGINT)
-        process.wait(60)
+        process.wait(PATIENCE_S)
 
 
 @pytest.fixture(scope="module")
@@ -161,7 +159,7 @@ def test_a_server_that_dies_in_mid_answer_is_one_line_and_then_one_loads_oneself
             assert process.stderr is not None
             assert process.stdout.read(8)
             server.kill()
-            assert process.wait(60) == 1
+            assert process.wait(PATIENCE_S) == 1
             told = process.stderr.read().decode().splitlines()
             assert BY_SERVER in told[0]
             assert "in the middle of the answer" in told[-1]
@@ -183,7 +181,7 @@ def test_ctrl_c_keeps_what_there_is_and_ends_it_at_the_server(smollm2_path: Path
             assert process.stderr is not None
             begun = process.stdout.read(8)
             process.send_signal(signal.SIGINT)
-            assert process.wait(60) == 130
+            assert process.wait(PATIENCE_S) == 130
             assert len(begun) == 8
             assert " · interrupted · seed " in process.stderr.read().decode()
         done = run("-n", "2", "--temperature", "0", "Hello")

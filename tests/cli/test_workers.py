@@ -17,6 +17,7 @@ from localspec.cli.root import localspec as cli
 from localspec.launch.plan import LoadPlan
 from tests.cli.command import Done, assert_one_complaint, localspec, started
 from tests.llama import tiny_models
+from tests.waiting import PATIENCE_S
 from tests.workers import RunningWorker, free_address, require_rpc, working
 
 ASKED = ("-m", "smollm2-135m", "--draft", "off", "--ctx", "512", "--temperature", "0")
@@ -140,7 +141,7 @@ def test_a_worker_that_dies_ends_the_answer_with_what_was_confirmed(after_bytes:
         dying.kill()
         # Not by `communicate`: it knows nothing of what was read ahead with the beginning.
         out, err = process.stdout.read(), process.stderr.read()
-        assert process.wait(60) == 1
+        assert process.wait(PATIENCE_S) == 1
     *_, last = err.decode().splitlines()
     lost = f"worker {dying.address} is gone, and with it the engine"
     assert last == f"localspec: {lost}: ask again when it is back"
@@ -171,7 +172,7 @@ def test_of_two_workers_the_one_that_died_is_named(worker: RunningWorker) -> Non
             assert process.stdout is not None
             process.stdout.read(1)
             dying.kill()
-            _, err = process.communicate(timeout=60)
+            _, err = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 1
     assert f"worker {dying.address} is gone" in err.decode()
     assert worker.address not in err.decode()
@@ -188,7 +189,7 @@ def test_a_batch_whose_worker_died_goes_on_where_it_stopped(tmp_path: Path) -> N
         while not (output.exists() and output.read_bytes().count(b"\n") >= 2):
             assert process.poll() is None
         dying.kill()
-        _, err = process.communicate(timeout=60)
+        _, err = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 1
     assert f"worker {dying.address} is gone" in err.decode()
     assert f"use --resume to continue {output}" in err.decode()
@@ -258,7 +259,7 @@ def test_an_allowed_address_is_warned_about_in_one_line() -> None:
 def test_a_worker_stops_cleanly(number: signal.Signals) -> None:
     with working() as found:
         found.process.send_signal(number)
-        assert found.process.wait(60) == 0
+        assert found.process.wait(PATIENCE_S) == 0
         out, err = found.process.communicate()
     assert out == b""
     # Perhaps the signal came before it was told how to reach it.
