@@ -10,6 +10,7 @@ from collections.abc import Generator
 from functools import cache
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -23,14 +24,12 @@ from tests.vocabularies import real_vocabularies
 pytest.register_assert_rewrite("lab")
 
 # Timed by nobody: these machines are noisy. In CI the same examples every time.
-settings.register_profile("default", deadline=None)
-settings.register_profile(
-    "ci",
-    deadline=None,
-    derandomize=True,
-    print_blob=True,
-    suppress_health_check=[HealthCheck.too_slow],
-)
+_UNTIMED: dict[str, Any] = {
+    "deadline": None,
+    "suppress_health_check": [HealthCheck.too_slow],
+}
+settings.register_profile("default", **_UNTIMED)
+settings.register_profile("ci", **_UNTIMED, derandomize=True, print_blob=True)
 # Whoever runs the tests may have a registry and settings of their own.
 os.environ["LOCALSPEC_CONFIG_DIR"] = os.path.join(os.devnull, "none")  # noqa: PTH118 - a variable
 # Nor do tests belong among what drafting did on their machine.

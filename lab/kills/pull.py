@@ -48,6 +48,7 @@ def kill_until_done(machine: ToyMachine, name: str, kills: int, seed: int) -> Ki
         machine.assert_only_verified()
         assert alive, "the hub is too fast for so many kills"
         done += 1
+    hub.pause_s = 0.0
     ended = machine.run("pull", "--quiet", name)
     assert ended.code == 0, ended.err
     machine.assert_only_verified()

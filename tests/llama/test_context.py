@@ -1,10 +1,10 @@
 """LlamaContext on real weights: the cache, the rows, the ways to fail."""
 
-import threading
-import time
 from dataclasses import replace
 from random import Random
+from typing import Any
 
+import llama_cpp.llama_cpp as native
 import numpy as np
 import pytest
 
@@ -129,18 +129,24 @@ def test_a_set_flag_stops_before_a_pass(smollm2: LlamaModel, tokens: list[int]) 
 
 @pytest.mark.slow
 def test_a_flag_set_in_the_middle_of_a_pass_stops_it_and_the_cache_stays_true(
-    smollm2: LlamaModel, tokens: list[int]
+    smollm2: LlamaModel, tokens: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cancel = CancelFlag()
     context = LlamaContext(smollm2, cancel)
     long = (tokens * 12)[:1000]
-    whole_s = -time.perf_counter()
-    context.prefill(long)
-    whole_s += time.perf_counter()
-    context.truncate(0)
-    threading.Timer(whole_s / 4, cancel.set).start()
-    with pytest.raises(Cancelled):
-        context.prefill(long)
+    passes, decode = list[int](), native.llama_decode
+
+    def third_is_stopped(*arguments: Any) -> Any:
+        passes.append(1)
+        if len(passes) == 3:
+            cancel.set()  # after the flag was looked at: llama.cpp has to see it
+        return decode(*arguments)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(native, "llama_decode", third_is_stopped)
+        with pytest.raises(Cancelled):
+            context.prefill(long)
+    assert len(passes) == 3
     assert 0 <= context.n_cached < len(long)
     cancel.clear()
     after = context.logits(long, rows=1).copy()

@@ -56,7 +56,7 @@ def reads(connection: socket.socket) -> None:
 
 
 def sleeps(_: socket.socket) -> None:
-    time.sleep(5 * _SHORT_S)
+    time.sleep(300 * _SHORT_S)
 
 
 def drips(connection: socket.socket) -> None:

@@ -4,7 +4,6 @@ import os
 import shutil
 import stat
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,6 +17,7 @@ from localspec.launch.kept_prefixes import KeptPrefixes
 from localspec.llama.model import LlamaModel
 from localspec.llama.sequences import LlamaSequences
 from localspec.llama.state import StateCopy
+from tests.waiting import until
 
 pytestmark = pytest.mark.weights
 
@@ -101,10 +101,9 @@ def test_what_is_damaged_or_of_another_model_is_left_alone(
     (longest.parents[1] / "7").mkdir()
     (longest.parents[1] / ".left-by-a-crash").mkdir()
     assert read(tmp_path, after, *texts) == [0, 70, 0]
-    deadline_s = time.monotonic() + 20  # a thread removes it
-    while len(list(longest.parents[1].iterdir())) > 1 and time.monotonic() < deadline_s:
-        time.sleep(0.01)
-    assert len(list(longest.parents[1].iterdir())) == 1, "what is of no use is removed"
+    # A thread removes it.
+    removed = until(lambda: len(list(longest.parents[1].iterdir())) == 1)
+    assert removed, "what is of no use is removed"
 
 
 @pytest.mark.slow

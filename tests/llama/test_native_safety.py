@@ -139,14 +139,26 @@ def test_two_hundred_loads_of_a_tiny_model_leave_nothing_behind(tmp_path: Path) 
 
     for _ in range(40):
         load()
-    gc.collect()
-    before = held()
-    for _ in range(200):
-        load()
-    gc.collect()
-    after = held()
-    assert (after.threads, after.descriptors) == (before.threads, before.descriptors)
-    assert after.anonymous_kb - before.anonymous_kb < 4096
+    assert_no_growth(load, 200, 4096)
+
+
+def assert_no_growth(act: Callable[[], None], times: int, most_kb: int) -> None:
+    """See that something leaves nothing behind: a leak shows whenever it is done, what else the process does not."""
+    for _ in range(3):
+        gc.collect()
+        before = held()
+        for _ in range(times):
+            act()
+        gc.collect()
+        after = held()
+        grown = (
+            after.threads > before.threads,
+            after.descriptors > before.descriptors,
+            after.anonymous_kb - before.anonymous_kb >= most_kb,
+        )
+        if not any(grown):
+            return
+    raise AssertionError(f"{before} became {after}")
 
 
 @on_linux
@@ -164,15 +176,8 @@ def test_switching_models_leaves_nothing_behind(smollm2_path: Path, tmp_path: Pa
 
     for _ in range(2):
         switch()
-    gc.collect()
-    before = held()
-    for _ in range(5):  # lab/benchmarks/native_growth.py does two hundred
-        switch()
-    gc.collect()
-    after = held()
-    assert (after.threads, after.descriptors) == (before.threads, before.descriptors)
-    # A copy of the weights that stayed would be 90 MB and more.
-    assert after.anonymous_kb - before.anonymous_kb < 16_384
+    # A copy of the weights that stayed would be 90 MB and more; lab/benchmarks/native_growth.py switches two hundred times.
+    assert_no_growth(switch, 5, 16_384)
 
 
 @on_linux

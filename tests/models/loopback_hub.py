@@ -70,7 +70,7 @@ class LoopbackHub:
         self.requests.append(f"{request.command} {request.path}")
         self.authorization.append(request.headers.get("authorization"))
         if self.silent.is_set():
-            self.released.wait(30)
+            self.released.wait(600)
             return
         if self.portal:
             _respond(
@@ -170,7 +170,7 @@ class LoopbackHub:
             if self.pause_s:
                 time.sleep(self.pause_s)
         if fault is not None and fault.kind == "silent":
-            self.released.wait(30)
+            self.released.wait(600)
         if broken:
             request.close_connection = True
             request.connection.shutdown(socket.SHUT_RDWR)

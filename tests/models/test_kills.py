@@ -15,7 +15,7 @@ KILLS = 10  # lab/kills/pull.py does fifty
 
 def test_killed_at_random_moments_a_pull_loses_nothing(tmp_path: Path) -> None:
     with loopback_hub(with_storage=True) as hub:
-        hub.pause_s = 0.01
+        hub.pause_s = 0.03  # ten seconds for all of it
         machine = ToyMachine(tmp_path, hub)
         machine.offer("toy", DATA)
         killed = kill_until_done(machine, "toy", KILLS, seed=0)

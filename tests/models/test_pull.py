@@ -16,6 +16,7 @@ from localspec.models.pull import MOST_AT_ONCE, bytes_to_fetch, obtain_together,
 from localspec.models.store import Store
 from localspec.models.transfer import Progress, Report
 from tests.models.sources import entry_for
+from tests.waiting import PATIENCE_S
 
 ENTRIES = [entry_for(name.encode() * 100, name=name) for name in ("a", "b", "c", "d", "e")]
 
@@ -31,6 +32,7 @@ class Fetching:
     def __init__(self, failing: Sequence[str] = ()) -> None:
         self.failing = failing
         self.lock = threading.Lock()
+        self.full = threading.Event()
         self.now = self.most = 0
         self.done: list[str] = []
 
@@ -38,6 +40,9 @@ class Fetching:
         with self.lock:
             self.now += 1
             self.most = max(self.most, self.now)
+            if self.now == MOST_AT_ONCE:
+                self.full.set()
+        assert self.full.wait(PATIENCE_S)  # nobody is done before all are at it
         try:
             for done in range(5):
                 time.sleep(0.005)
@@ -86,10 +91,12 @@ def test_who_waits_no_longer_stops_the_others(
             signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
 
     interrupted: list[int] = []
+    monkeypatch.setattr(module, "_FAREWELL_S", PATIENCE_S)
+    many = [entry_for(f"{number}".encode(), name=f"{number}") for number in range(1000)]
     with pytest.raises(KeyboardInterrupt):
-        obtain_together(ENTRIES, store, progress=interrupt)
+        obtain_together(many, store, progress=interrupt)
     assert fetching.now == 0
-    assert len(fetching.done) < len(ENTRIES)
+    assert len(fetching.done) < len(many)
 
 
 def test_a_disk_without_room_for_all_is_told_before_any_is_fetched(store: Store) -> None:

@@ -1,5 +1,6 @@
-"""A process that makes the vectors of an index, a line for each batch: `python -m ... <database>`."""
+"""A process that makes the vectors of an index, and stands still after a line for the first batch: `python -m ... <database>`."""
 
+import signal
 import sys
 from pathlib import Path
 
@@ -8,7 +9,11 @@ from localspec.retrieval.index import Index
 
 
 def main(path: str) -> None:
-    embed(Index(Path(path)), lambda done, _total: print(done, flush=True))
+    def stand_still(done: int, _total: int) -> None:
+        print(done, flush=True)
+        signal.pause()
+
+    embed(Index(Path(path)), stand_still)
 
 
 if __name__ == "__main__":

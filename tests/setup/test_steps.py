@@ -19,6 +19,7 @@ from localspec.setup import steps as module
 from localspec.setup.backends import BACKENDS
 from localspec.setup.plan import SetupPlan
 from localspec.setup.steps import BuildTrial, Step, install, steps, tried
+from tests.waiting import PATIENCE_S
 
 CPU = SetupPlan("the CPU", BACKENDS["cpu"], ("-DGGML_RPC=OFF",))
 CUDA = SetupPlan("CUDA (Card)", BACKENDS["cuda"], ("-DGGML_CUDA=ON",), ("Card",), {"CUDACXX": "/n"})
@@ -297,16 +298,18 @@ def test_whatever_ends_it_at_any_stage_a_build_that_works_is_in_use(
     command = [sys.executable, "-c", _COMMAND, str(prefix)]
     arguments = ["setup", "--for", "cpu", "--rebuild", "--yes"]
     quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE}
-    process = subprocess.Popen([*command, *arguments], text=True, **quiet)  # type: ignore[call-overload]
+    process = subprocess.Popen([*command, *arguments], **quiet)  # type: ignore[call-overload]
     assert process.stderr is not None
     for line in process.stderr:
-        if line.strip() == f"localspec: {stage}":
+        if line.strip() == f"localspec: {stage}".encode():
             break
     # Each stage is met at another moment of it.
     time.sleep({"compiling": 0.6, "unpacking": 0.4, "trying": 0.3, "switching": 0.0}[stage])
     process.send_signal(number)
+    process.wait(PATIENCE_S)
+    os.set_blocking(process.stderr.fileno(), False)  # what it started may still have it
+    stage = "switching" if b"localspec: switching" in (process.stderr.read() or b"") else stage
     process.stderr.close()
-    process.wait(30)
     script = "import sys; sys.prefix = sys.argv[1]; from localspec.llama.native import native; "
     script += "print(native.llama_max_devices(), native.__file__)"
     done = subprocess.run(
