@@ -5,7 +5,7 @@
 Nothing here is timed: the worlds have a clock of their own, and the figures are the same on any
 machine. `--offer version`, `misleading` and `heads` let more draft than lookup and a draft model: a store that helps, one
 that misleads, heads in place of the draft model (`lab.simulator.offers`). `regret` is against the clairvoyant, `gaps` against the one that also sees the draft
-model's scores, `online` against one that has to find out when the text changes its kind, `fixed`
+model's scores, `online` against one that has to find out when the text changes its kind and promises to lose no more than the policy may, `fixed`
 against the best fixed setting in hindsight; each from the 300th token on, with the standard error over the seeds. `window` is the worst of any 500 tokens and any seed.
 """
 

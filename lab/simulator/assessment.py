@@ -49,9 +49,14 @@ def clairvoyant(name: str, seed: int, *, sees_gaps: bool = False) -> Seconds:
 
 @cache
 def informed(name: str, seed: int) -> Seconds | None:
-    """Return what it takes who has to find out which of two regimes it is; None without two."""
+    """Return what it takes who has to find out which of two regimes it is, if there are two, and promises what the policy does.
+
+    None where there are more, copies, several replies or an adversary.
+    """
     world = build(name, seed)
-    if world.copies or world.adversary is not None or set(world.regimes.tolist()) != {0, 1}:
+    if world.copies or world.adversary is not None or len(world.turns) > 1:
+        return None
+    if not set(world.regimes.tolist()) <= {0, 1}:
         return None
     return Informed(_replay(name, seed), _training(name)).seconds(_probing(name))
 

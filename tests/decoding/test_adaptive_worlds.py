@@ -28,19 +28,19 @@ def seeds(name: str) -> range:
     return range(SWEEP or (5 if name.startswith(CHANGING) else 2))
 
 
-# What is reached where a twentieth is not; `docs/decisions/0020-adaptive-drafting-policy.md` says why. Under a dear draft model every
-# try costs three plain steps, so that texts which change kind all the time are left alone; against an
-# adversary the yardstick is the best fixed setting, which meets another text.
+# What is reached where a twentieth is not; `docs/decisions/0150-a-changed-text-is-noticed.md` says why. Who promises to lose no more than the
+# policy does, and has to find out when the text changes its kind, loses as much or nearly; against an adversary the yardstick is the best fixed
+# setting, which meets another text.
 REACHED = {
-    "bimodal-f16": 0.25,
-    "bimodal-four-times": 0.33,
-    "bimodal-rtx3090-q4_0": 0.25,
-    "bimodal-metal-q8_0": 0.2,
+    "bimodal-f16": 0.2,
+    "bimodal-four-times": 0.25,
+    "bimodal-rtx3090-q4_0": 0.15,
+    "bimodal-metal-q8_0": 0.12,
     "stationary-eighth-q4_k_m-0.95": 0.25,
-    "bimodal-eighth-q4_k_m": 0.3,
-    "bimodal-eighth-f16": 0.45,
-    "gaps-mislead-f16": 0.25,
-    "adversarial-copy-q4_k_m": 0.15,
+    "bimodal-eighth-q4_k_m": 0.25,
+    "bimodal-eighth-f16": 0.25,
+    "gaps-mislead-f16": 0.22,
+    "adversarial-copy-q4_k_m": 0.13,
 }
 
 

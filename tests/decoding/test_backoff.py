@@ -34,3 +34,33 @@ def test_a_token_counts_once_and_after_a_failure_new_ones_are_waited_for() -> No
         assert backoff.look_back(20) is None, n
         backoff.pass_over(0)
     assert backoff.look_back(20) == (True,) * 8
+
+
+def test_who_has_earned_much_is_tried_more_often_until_something_is_copied_or_the_reply_ends() -> (
+    None
+):
+    def rests(backoff: Backoff) -> int:
+        for _ in range(6):
+            backoff.settle(1.0)
+            backoff.fail()
+        rested = 0
+        while backoff.look_back(20) is None:
+            backoff.pass_over(0)
+            rested += 1
+        return rested
+
+    def earning(gained: float) -> Backoff:
+        backoff = Backoff()
+        backoff.prove()
+        backoff.settle(-gained)
+        return backoff
+
+    assert earning(8.0).earned
+    assert not earning(7.0).earned
+    assert rests(earning(8.0)) == 32
+    assert rests(earning(7.0)) > 100
+    copying, ended = earning(8.0), earning(8.0)
+    copying.pass_over(2)
+    ended.begin()
+    assert not copying.earned
+    assert not ended.earned

@@ -138,7 +138,7 @@ def test_the_clairvoyant_is_no_slower_than_plain_where_plain_is_best() -> None:
         assert regret(plain_of(name, 0), clairvoyant(name, 0)) == pytest.approx(0, abs=1e-9)
 
 
-@pytest.mark.parametrize("name", ["bimodal-f16", "gaps-mislead-f16"])
+@pytest.mark.parametrize("name", ["bimodal-eighth-f16", "gaps-mislead-f16"])
 def test_who_must_find_out_when_the_text_changes_is_between_plain_and_clairvoyant(
     name: str,
 ) -> None:

@@ -9,6 +9,8 @@ _COMPARED, _FEWEST = 10, 6
 """Latest tokens of the reply that it is compared with before it drafts, and how many of them must not have been copied."""
 _PAUSE, _MOST_FAILURES = 8.0, 6
 """Tokens until it is tried again, for each plain step that the try had lost; doubled six times."""
+_EARNED, _MOST_EARNED_FAILURES = 7.5, 2
+"""Plain steps that have to be gained, beyond the tokens that were copied in the reply, until it may try more often: its pause is doubled only so often then."""
 _BLIND = 3
 """What a try counts, in failures, that found the draft model right about nothing."""
 DRAFT_ROWS = 1 + _COMPARED
@@ -44,13 +46,18 @@ class Backoff:
     A try begins with the tokens that the target chose since: the draft model has to evaluate them
     anyway, and how many of them it would have proposed shows what it is good for, without a pass
     of the target. What was copied from the text shows nothing: there it is not needed.
+
+    Attributes:
+        proven: whether it may draft.
+        earned: whether it has gained much, and more than was copied in this reply: the text may become once more what
+            it was, and what drafting may lose is the draft model's alone. Until something is copied.
     """
 
     def __init__(self) -> None:
-        self.proven = False
+        self.proven = self.earned = False
         self._pause = 0.0
         self._failures = 0
-        self._since = 0
+        self._since = self._copied = 0
         self._lost = 0.0
         self._own = deque([True], _COMPARED)
 
@@ -61,6 +68,7 @@ class Backoff:
 
     def begin(self) -> None:
         """Start a reply: it may be of a kind that drafts better, so it is tried sooner."""
+        self.earned, self._copied = False, 0
         self._failures = min(self._failures, 1)
         self._pause = min(self._pause, 2 * _PAUSE)
         self._own = deque([True], _COMPARED)
@@ -68,6 +76,8 @@ class Backoff:
     def pass_over(self, copied: int) -> None:
         """Count a round without the draft model, which confirmed so many copied tokens before the target's own."""
         self._since += copied + 1
+        self._copied += copied
+        self.earned = self.earned and not copied
         self._own.extend([*[False] * copied, True])
 
     def look_back(self, lag: int) -> tuple[bool, ...] | None:
@@ -92,6 +102,7 @@ class Backoff:
         self._lost += lost
         if self._lost < 0:
             self._failures = 0
+        self.earned = self.earned or (self.proven and self._lost < -(_EARNED + self._copied))
 
     def prove(self) -> None:
         """Let it draft from now on."""
@@ -104,8 +115,9 @@ class Backoff:
         Args:
             blind: whether it was right about nothing.
         """
-        self._failures = min(self._failures + (_BLIND if blind else 0), _MOST_FAILURES)
+        most = _MOST_EARNED_FAILURES if self.earned else _MOST_FAILURES
+        self._failures = min(self._failures + (_BLIND if blind else 0), most)
         self._pause = _PAUSE * max(1.0, self._lost) * 2**self._failures
-        self._failures = min(self._failures + 1, _MOST_FAILURES)
+        self._failures = min(self._failures + 1, most)
         self.proven = False
         self._lost = 0.0

@@ -56,7 +56,10 @@ class EarlyStopping:
 
     def _pays(self, right: int, compared: int) -> bool:
         """Say whether some length beats plain decoding, with as many compared tokens right."""
-        chance = (right + _DOUBT * _LIKELY) / (compared + _DOUBT)
+        return self.pays((right + _DOUBT * _LIKELY) / (compared + _DOUBT))
+
+    def pays(self, chance: float) -> bool:
+        """Say whether some length beats plain decoding where every token has this chance."""
         plain_s, reach, expected = self.verify_s[0], 1.0, 1.0
         for length, verify_s in enumerate(self.verify_s[1:], start=1):
             reach *= chance

@@ -53,10 +53,14 @@ class Estimator:
 
     def chance(self, bucket: int) -> float:
         """Return the chance of a hit, 0 to 1, neither of them reached."""
+        own = self.usual(bucket)
+        return own / (own + (1 - own) * self._odds)
+
+    def usual(self, bucket: int) -> float:
+        """Return it by what this bucket alone has shown."""
         tally = self._seen[bucket]
         prior = self._prior[bucket]
-        own = (tally.hits + self._weight * prior) / (tally.weight + self._weight)
-        return own / (own + (1 - own) * self._odds)
+        return (tally.hits + self._weight * prior) / (tally.weight + self._weight)
 
     def _move(self, shift: float) -> None:
         self._shift, self._odds = shift, math.exp(-shift)

@@ -10,6 +10,7 @@ from dataclasses import replace
 from localspec.decoding.choose import Chooser
 from localspec.decoding.costs import PassCosts, RunningCosts
 from localspec.decoding.drafters.backoff import DRAFT_ROWS, Backoff, own_of
+from localspec.decoding.drafters.change import TextKinds
 from localspec.decoding.drafters.drafter import Plan, Terms
 from localspec.decoding.drafters.early_stopping import EarlyStopping
 from localspec.decoding.drafters.estimator import Estimator
@@ -35,8 +36,8 @@ _SMALL_LAG = 16
 """Tokens up to which catching up is a part of the round, and not a prefill."""
 _HORIZON = 128
 """Tokens over which evaluating a long text with the draft model has to pay."""
-_TRIES_LEAVE = 7.5
-"""Plain steps that are not spent on trying again, so that copying can still afford a round."""
+_TRIES_LEAVE, _EARNED_LEAVE = 7.5, 2.0
+"""Plain steps that are not spent on trying again, so that copying can still afford a round; and where the draft model has earned them."""
 _WORTH_GOING_ON = 1.0
 """What a draft model that is being asked has to yield: what it costs to stop is to miss a change."""
 _EXPECTED_YIELD, _EXPECTED_STEPS = 1.5, 8.0
@@ -90,8 +91,10 @@ class ModelDrafter:
         self._often = {greedy: list(_OFTEN) for greedy in (True, False)}
         self._greedy = True
         self._backoff = Backoff()
+        self._change = TextKinds()
         self._seen = False
         self._last: GrowingDraft | None = None
+        self._stopping: EarlyStopping | None = None
         self._last_late_s = 0.0
         self._tokens = self._steps = 0.0
         self._start_afresh()
@@ -127,7 +130,8 @@ class ModelDrafter:
         step_s, late_s = self._costs.of(1), self._late_s(lag)
         # A table may be wrong; before the first pass here says so, three times as much is allowed for.
         caution = 1.0 if self._seen else 3.0
-        budget = terms.budget - (_TRIES_LEAVE if self._backoff.failed else 0.0)
+        leave = _EARNED_LEAVE if self._backoff.earned else _TRIES_LEAVE
+        budget = terms.budget - (leave if self._backoff.failed else 0.0)
         affordable_s = (1 + budget) * terms.plain_s
         length = next(
             k
@@ -156,7 +160,8 @@ class ModelDrafter:
         self, tokens: Sequence[int], plan: Plan, chooser: Chooser
     ) -> Generator[Pass, Logits, Draft]:
         """Propose tokens; fewer if one of them ends the generation, or the next is not worth its pass."""
-        stopping, read = plan.stopping, self._read(tokens)
+        self._stopping = stopping = plan.stopping
+        read = self._read(tokens)
         lag = 0 if read is None else self._window.lag(read)
         self._last_late_s = self._late_s(lag)
         if stopping is not None and stopping.compared:
@@ -220,7 +225,7 @@ class ModelDrafter:
         kept = 1 - 1 / _ROUNDS
         self._tokens = self._tokens * kept + confirmed
         self._steps = self._steps * kept + steps * (1 - spent.draft_prefill_s / spent.round_s)
-        if self._tokens < self._steps * _WORTH_GOING_ON:
+        if self._tokens < self._steps * _WORTH_GOING_ON or self._is_over():
             self._backoff.fail()
 
     def _read(self, tokens: Sequence[int]) -> Sequence[int] | None:
@@ -254,6 +259,7 @@ class ModelDrafter:
         self._often[self._greedy] = often = [share * kept for share in self._often[self._greedy]]
         for gap, hit in seen:
             bucket = bisect(GAPS, gap)
+            self._change.see(by_gap.usual(bucket), hit=hit)
             by_gap.add(bucket, hit=hit)
             kept /= _OFTEN_KEPT
             often[bucket] += kept * (1 - _OFTEN_KEPT)
@@ -262,6 +268,16 @@ class ModelDrafter:
         """Return the chance of a token that is not drafted yet, as the text is now."""
         often, chance = self._often[self._greedy], self._by_gap[self._greedy].chance
         return sum([share * chance(bucket) for bucket, share in enumerate(often)])
+
+    def _is_over(self) -> bool:
+        """Return whether the text has become one that does not pay, however well it paid before."""
+        if self._stopping is None or not self._change.worse:
+            return False
+        often, usual = self._often[self._greedy], self._by_gap[self._greedy].usual
+        now = self._change.chance
+        return not self._stopping.pays(
+            sum([share * now(usual(bucket)) for bucket, share in enumerate(often)])
+        )
 
     def _chance(self, gap: float) -> float:
         """Return the chance that a token is accepted, by the gap that it was chosen with."""
@@ -274,6 +290,7 @@ class ModelDrafter:
     def _start_afresh(self) -> None:
         """Expect what makes a try worth while, and let a few rounds correct it."""
         self._by_gap[self._greedy].hope()
+        self._change.forget()
         self._steps = _EXPECTED_STEPS
         self._tokens = _EXPECTED_STEPS * _EXPECTED_YIELD
 

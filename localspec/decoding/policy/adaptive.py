@@ -18,7 +18,7 @@ MOST_BRANCHES = 7
 """Most second choices beside a draft: each is a sequence more of llama.cpp's, which it has to keep books on."""
 _DISTURBED = 1.4
 """How many times what was foreseen a round counts at most."""
-_MOST_LOST, _OVER_TOKENS = 14.5, 500
+MOST_LOST, OVER_TOKENS = 14.5, 500
 """Plain steps that drafting may lose over so many tokens: 2.9 % of them."""
 _SAMPLE_MEMORY = 8
 
@@ -56,7 +56,7 @@ class AdaptivePolicy:
         self._by_name = {drafter.name: drafter for drafter in drafters}
         # Asked once: whether an object has all that a protocol names takes longer than to learn from a round.
         self._bounded = {each.name for each in drafters if isinstance(each, BoundsItself)}
-        self._budget = Budget(_MOST_LOST, _OVER_TOKENS)
+        self._budget = Budget(MOST_LOST, OVER_TOKENS)
         self._sample_s = 0.0
 
     def begin(self, tokens: Sequence[int], chooser: Chooser) -> None:
