@@ -216,6 +216,7 @@ def test_first_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("localspec.config.own.keep_model", keep)
     # The registry has never heard of these.
     monkeypatch.setattr("localspec.models.registry.Registry.require", lambda *_: None)
+    monkeypatch.setattr("localspec.models.names.resolve", lambda *_: None)
 
     async def look(chat: Chat) -> None:
         await chat.until(lambda: isinstance(chat.app.screen, Picker))
