@@ -188,8 +188,8 @@ BUGS = (
     Bug(
         "the grammar masks after top-k",
         candidates,
-        "ids = allowed_ids(row, 1 if params.temperature == 0 else params.top_k, allows)",
-        "ids = top_ids(row, 1 if params.temperature == 0 else params.top_k)\n"
+        "ids = allowed_ids(row, 1 if greedy else params.top_k, allows)",
+        "ids = top_ids(row, 1 if greedy else params.top_k)\n"
         "        ids = ids[allows(ids) & (row[ids] > -np.inf)]",
     ),
     Bug(
