@@ -155,7 +155,8 @@ def _write(
             )
         for part, count in zip(parts, counts, strict=True):
             its = codes[start : start + count]
-            index.vectors.put(part, its.tobytes(), signs_of(its).tobytes())
+            if count == part.passages:  # else the file was another one when its texts were read
+                index.vectors.put(part, its.tobytes(), signs_of(its).tobytes())
             start += count
 
 

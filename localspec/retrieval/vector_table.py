@@ -24,6 +24,10 @@ _WANTING = (
     " (SELECT count(*) FROM passage WHERE passage.file = file.id) AS passages,"
     " (SELECT count(*) FROM code WHERE code.file = file.id) AS parts FROM file) WHERE passages > ? * parts"
 )
+_TEXTS = (
+    "SELECT passage.name, heading, text FROM passage JOIN file ON file.id = passage.file"
+    " WHERE file.id = ? AND file.sha256 = ? ORDER BY passage.id LIMIT ? OFFSET ?"
+)
 _PARTS = "SELECT part FROM code WHERE file = ?"
 
 
@@ -110,11 +114,9 @@ class VectorTable:
         return found
 
     def texts(self, part: FilePart) -> list[str]:
-        """Return what the passages of a part say, each under where it stands."""
-        rows = self._database.execute(
-            "SELECT name, heading, text FROM passage WHERE file = ? ORDER BY id LIMIT ? OFFSET ?",
-            (part.file, part.passages, part.number * _PART),
-        )
+        """Return what the passages of a part say, each under where it stands; nothing of a file that was written anew."""
+        place = (part.file, part.sha256, part.passages, part.number * _PART)
+        rows = self._database.execute(_TEXTS, place)
         return [f"{name} {heading}\n{text}" for name, heading, text in rows]
 
     def put(self, part: FilePart, codes: bytes, signs: bytes) -> None:

@@ -3,7 +3,7 @@
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
 
@@ -27,8 +27,8 @@ from localspec.retrieval.index import FoundPassage, Index, made
 from localspec.retrieval.nearest import nearest
 from localspec.retrieval.passages import Passage
 from localspec.retrieval.update import add, update
-from localspec.retrieval.vector_table import VectorModel
-from localspec.retrieval.vectors import Vector, encoded, signs_of
+from localspec.retrieval.vector_table import VectorModel, VectorTable
+from localspec.retrieval.vectors import Vector, Vectors, encoded, signs_of
 from tests.llama import tiny_models
 
 TEXTS = {
@@ -197,6 +197,36 @@ def test_a_file_that_is_again_what_it_was_has_all_its_vectors_in_the_end(
     with index.reading():
         assert [each.number for each in index.vectors.wanting()] == [0, 2]
         assert index.vectors.wanting() == [first, third]
+
+
+def test_a_file_that_was_another_one_while_its_texts_were_read_gets_no_vectors_of_that(
+    index: Index, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = folder / "tea.md"
+    said = "\n\n".join(f"# part {at}\n" + "tea text " * 60 for at in range(3))
+    path.write_text(said)
+    add(index, [path])
+    of_passages = TextVectors.of_passages
+
+    def written(text: str) -> None:
+        path.write_text(text)
+        with closing(made("notes")) as beside:
+            update(beside)
+
+    def slow(make: TextVectors, read: Sequence[str]) -> Vectors:
+        written(said)
+        return of_passages(make, read)
+
+    with index.reading():
+        before = index.vectors.wanting()
+    with monkeypatch.context() as patch:
+        patch.setattr(VectorTable, "wanting", lambda _: before)
+        patch.setattr(TextVectors, "of_passages", slow)
+        written("zoo")
+        assert embed(index) == 0
+    with index.reading():
+        assert index.vectors.wanting() == before
+    assert embed(index) == sum(each.passages for each in before) > 1
 
 
 def test_what_is_killed_while_making_vectors_goes_on(index: Index, tmp_path: Path) -> None:
