@@ -89,7 +89,8 @@ def _contenders(candidates: Candidates, noise: Noise, position: int, wanted: int
         return candidates
     least = float(weights[first].min())
     others = max(least * (1 - _ROUNDING), least * (1 + _ROUNDING)) + _SLACK
-    may_win = noise.may_reach(position, ids, float(tried[-wanted]) - others)
+    # Of two large weights rounding alone can be more than the least that noise is asked about, which all of it reaches.
+    may_win = noise.may_reach(position, ids, max(-700.0, float(tried[-wanted]) - others))
     may_win[first] = True
     kept = may_win.nonzero()[0]
     return Candidates(ids[kept], weights[kept], candidates.highest)

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
@@ -106,6 +106,8 @@ def both_choices(chooser: Chooser, row: NDArray[np.float32], prefix: list[int]) 
     params=params,
     prefix=st.lists(st.integers(0, 999), max_size=8),
 )
+@example(7, 2000, "constant", SamplingParams(1e-20, 0, 1.0, 0.0, logit_bias=((0, 4.0),)), [])
+@example(7, 2000, "constant", SamplingParams(1e-300, 0, 1.0, 0.0, logit_bias=((0, 4.0),)), [])
 @examples(1500)
 def test_choice_is_that_of_the_plain_reference(
     seed: int, size: int, kind: str, params: SamplingParams, prefix: list[int]
