@@ -37,7 +37,7 @@ _ALTERNATIVES = 2
 RANKED = 1 + _ALTERNATIVES
 """How many of a row's highest logits are of use to whoever asks for the gap."""
 _ALONE = 1e6
-"""The gap of a choice without a rival."""
+"""The gap of a choice without a rival, and the widest: next to no temperature leaves rivals no weight at all."""
 
 
 def choose_with_gap(
@@ -58,7 +58,7 @@ def choose_with_gap(
         scores = few.log_weights + noise.gumbel(position, few.ids)
         order = (-scores).argsort(kind="stable")[:RANKED]
         token, *others = few.ids[order].tolist()
-        return token, float(scores[order[0]] - scores[order[1]]), tuple(others)
+        return token, min(_ALONE, float(scores[order[0]] - scores[order[1]])), tuple(others)
     token, highest = int(ids[0]), candidates.highest
     if highest is None or highest.size < RANKED:
         highest = top_ids(row, min(1 + RANKED, row.size))  # the token may be none of them

@@ -258,3 +258,11 @@ def test_only_id_that_may_follow_has_no_rival_and_a_finite_gap_beyond_any_other(
     token, gap, others = choose_with_gap(Candidates(np.array([0]), np.zeros(1)), row, Noise(0), 0)
     assert (token, others) == (0, ())
     assert 1e3 < gap < np.inf
+
+
+def test_gap_is_finite_where_no_temperature_to_speak_of_leaves_rivals_no_weight() -> None:
+    row = np.array([5.0, 3.0, 1.0], dtype=np.float32)
+    kept = candidates(row, [], SamplingParams(temperature=1e-308, top_k=0, top_p=1, min_p=0))
+    token, gap, others = choose_with_gap(kept, row, Noise(0), 0)
+    assert (token, others) == (0, (1, 2))
+    assert 1e3 < gap < np.inf

@@ -22,7 +22,7 @@ KINDS = ("normal", "ties", "ascending", "constant", "holes", "flat")
 WIDE = (32_000, 151_936, 262_144)
 params = st.builds(
     SamplingParams,
-    temperature=st.sampled_from((0.0, 0.0, 1e-300, 1e-11, 0.25, 0.8, 1.0, 3.0)),
+    temperature=st.sampled_from((0.0, 0.0, 1e-308, 1e-300, 1e-11, 0.25, 0.8, 1.0, 3.0)),
     top_k=st.sampled_from((0, 0, 1, 2, 3, 40, 200)),
     top_p=st.sampled_from((1.0, 1.0, 0.95, 0.3)),
     min_p=st.sampled_from((0.0, 0.05, 0.5, 1.0)),
@@ -86,7 +86,7 @@ def plain_choice(
     ranks = best_first(perturbed)[:RANKED]
     weights = np.exp(log_weights)
     token, *rest = kept[ranks].tolist()
-    gap = float(perturbed[ranks[0]] - perturbed[ranks[1]])
+    gap = min(1e6, float(perturbed[ranks[0]] - perturbed[ranks[1]]))
     return token, gap, tuple(rest), float(weights[ranks[0]] / weights.sum())
 
 
