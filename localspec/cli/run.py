@@ -229,7 +229,7 @@ def _answer(
         try:
             return _by_server(engine, asked(), answer)
         except EngineGone as error:
-            if shown.begun:
+            if shown.begun or turns.said:  # what was called is not carried out twice
                 gone = EngineGone(f"{error}, in the middle of the answer: ask again")
                 shown.break_off(gone)
                 raise gone from None

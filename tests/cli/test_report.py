@@ -1,17 +1,22 @@
 import json
 from collections.abc import Iterator
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
 from localspec.chat.events import Event, Reply, Text
+from localspec.cli.gating import Gating
+from localspec.cli.hands import RepliesAndCalls
 from localspec.cli.report import RunOutcome, as_json, one_line
-from localspec.cli.run import _Shown
+from localspec.cli.run import _answer, _Shown
 from localspec.cli.terminal import AnswerStream
 from localspec.decoding.round import Draft, Round, Spent, StopReason, Verdict
 from localspec.decoding.stats import AcceptanceStats
+from localspec.engine.ask import Ask
 from localspec.engine.remote import EngineGone
 from localspec.messages import ToolCall, ToolResult
+from localspec.options import LaunchOptions
 from localspec.toolbox.loop import CarriedOut
 
 
@@ -141,6 +146,26 @@ def test_answer_that_never_began_prints_nothing(capsys: pytest.CaptureFixture[st
     shown = _Shown(AnswerStream(silent=True, show_thinking=False), flags)
     shown.break_off(EngineGone("worker w is gone"))
     assert capsys.readouterr().out == ""
+
+
+def test_calls_that_were_carried_out_are_not_asked_for_again(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The server goes away between a reply that is nothing but a call and the next one."""
+    flags = {"quiet": True, "json_": True, "code": False, "show_thinking": False, "unasked": ""}
+    turns, asked_here = RepliesAndCalls(flags), []
+    server = SimpleNamespace(ready=SimpleNamespace(notes=()))
+
+    def by_server(*_: object) -> None:
+        turns.said.append(replace(reply(), text="", calls=(ToolCall("a", "write", "{}"),)))
+        raise EngineGone("the server is gone")
+
+    monkeypatch.setattr("localspec.cli.run.resident", lambda *_: server)
+    monkeypatch.setattr("localspec.cli.run._by_server", by_server)
+    monkeypatch.setattr("localspec.cli.run_here.answered_here", lambda *_: asked_here.append(1))
+    with pytest.raises(EngineGone, match="in the middle of the answer: ask again"):
+        _answer(LaunchOptions(), lambda: Ask(0, ()), flags, turns, Gating(None, asks=False))
+    assert (asked_here, capsys.readouterr().out) == ([], "")
 
 
 def test_json_has_the_calls_and_what_they_came_to() -> None:
