@@ -72,6 +72,11 @@ def free_ram_bytes(root: Path = _ROOT) -> int | None:
     return min([*bounds, *_rooms(root)], default=None)
 
 
+def total_ram_bytes() -> int:
+    """Return the memory that this machine has, but for what is reserved before the system starts."""
+    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+
+
 def _quotas(root: Path) -> Iterator[float]:
     """Yield how many cores every control group around this process allows, where it is bounded."""
     for version, folder in _control_groups(root, "cpu"):

@@ -10,6 +10,7 @@ from typing import Literal
 from localspec.errors import UsageError
 from localspec.llama.backend import initialise, library_function
 from localspec.options import LoadOptions
+from localspec.resources import total_ram_bytes
 
 Kind = Literal["CPU", "GPU", "IGPU", "ACCEL", "META"]
 _KINDS: tuple[Kind, ...] = ("CPU", "GPU", "IGPU", "ACCEL", "META")
@@ -29,7 +30,7 @@ class Device:
         description: the hardware's own name; of a device of RPC, where its worker is.
         free_bytes: free memory as the backend reports it now.
         total_bytes: all of its memory.
-        kind: what it is; IGPU shares the CPU's memory.
+        kind: what it is; IGPU shares the CPU's memory, unless some is reserved for it.
         handle: llama.cpp's pointer.
         backend: what drives it, such as CUDA or RPC.
         hardware: which card of the machine it is; empty if unknown. Two backends may drive one card.
@@ -56,7 +57,9 @@ class Device:
             return False
         # llama.cpp calls Apple's GPUs, and software that stands in for one, GPUs like others.
         is_apple = (sys.platform, platform.machine()) == ("darwin", "arm64")
-        return self.kind == "IGPU" or is_apple or self.description.startswith(_LAVAPIPE)
+        # Of an integrated one that has more than the RAM, much was reserved for it, and is no part of the RAM.
+        is_integrated = self.kind == "IGPU" and self.total_bytes <= total_ram_bytes()
+        return is_integrated or is_apple or self.description.startswith(_LAVAPIPE)
 
     @property
     def identity(self) -> str:

@@ -53,6 +53,11 @@ def test_memory_of_gpus_that_have_none_is_the_cpus(monkeypatch: pytest.MonkeyPat
     assert [each.shares_ram for each in known] == [False, False, True, True, False, True]
 
 
+def test_an_integrated_gpu_with_more_memory_than_the_ram_does_not_share_it() -> None:
+    shares = [replace(IN_CPU, total_bytes=each).shares_ram for each in (1 << 20, 1 << 60)]
+    assert shares == [True, False]
+
+
 def test_devices_that_are_named_are_taken_in_their_order_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
