@@ -105,7 +105,7 @@ class GatedReply:
     @property
     def hidden(self) -> bool:
         """Whether anything was masked, or left out."""
-        return self._dropped or any(action != "note" for _, action in self.counts)
+        return self._dropped or _hides(self.counts)
 
     @property
     def _dropped(self) -> bool:
@@ -123,7 +123,9 @@ class GatedReply:
     @property
     def rounds(self) -> list[RoundDone]:
         """Where a guard has found nothing in the whole reply, its rounds with their texts, which it had taken off; else none."""
-        return [] if self.hidden or self.pending else self._passed
+        if self._guard is None or self.pending or self._dropped or _hides(self._guard.counts):
+            return []
+        return self._passed
 
     @property
     def asked(self) -> list[Finding]:
@@ -277,6 +279,11 @@ class GatedReply:
 
     def _seen(self, call: ToolCall) -> ToolCall:
         return replace(call, arguments=self._arguments[call.id])
+
+
+def _hides(counts: Counts) -> bool:
+    """Return whether anything of what was found is not to be seen."""
+    return any(action != "note" for _, action in counts)
 
 
 def gated(events: Iterable[Event], reply: GatedReply) -> Iterator[Event]:

@@ -222,6 +222,18 @@ def test_rounds_and_logprobs_tell_nothing_of_what_is_judged() -> None:
     assert told == [Text(FINE)]
 
 
+def test_rounds_show_what_a_rule_masked_once_the_guard_let_the_answer_through() -> None:
+    rules = f"[[pattern]]\nname = 'key'\npattern = '{KEY}'"
+
+    def rounds(script: str) -> str:
+        reply = GatedReply(guarded_gate(ScriptedJudge(), rules), question="hello")
+        list(gated(assistant(script).stream("hello", ReplyOptions()), reply))
+        return "".join(text for each in reply.rounds for text in each.texts)
+
+    assert rounds(f"It is {KEY}. {FINE}") == f"It is [masked: key]. {FINE}"
+    assert rounds(f"It is {KEY}. {BAD}") == ""
+
+
 def test_whole_reply_is_judged_as_its_events_would_be() -> None:
     done = replace(REPLY, text=FINE + BAD + END_)
     judge = ScriptedJudge()
