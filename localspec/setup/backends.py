@@ -33,7 +33,9 @@ BACKENDS = {
         BackendKind("cuda", "CUDA", "-DGGML_CUDA=ON", frozenset({"cuda"}), 60),
         BackendKind("metal", "Metal", "-DGGML_METAL=ON", frozenset({"metal", "mtl"}), 8),
         BackendKind("rocm", "ROCm", "-DGGML_HIP=ON", frozenset({"rocm", "hip"}), 60),
-        BackendKind("vulkan", "Vulkan", "-DGGML_VULKAN=ON", frozenset({"vulkan"}), 20),
+        BackendKind(
+            "vulkan", "Vulkan", "-DGGML_VULKAN=ON", frozenset({"vulkan"}), 21, measured=True
+        ),
         BackendKind(CPU, "the CPU", "", frozenset({"cpu"}), 6, measured=True),
     )
 }
