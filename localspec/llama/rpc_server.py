@@ -104,11 +104,20 @@ def _tell_what_is_available(cpu: Device) -> None:
     """Have llama.cpp say what of the RAM is available where a program asks for the CPU's free memory.
 
     By itself it says that all of it is free, and whoever asked would send more than there is room for.
+
+    Raises:
+        LocalspecError: in this build, functions of devices are not where they are in the pinned one.
     """
     functions = _Interface.from_address(cpu.handle)
-    name = _GET_NAME(functions.get_name)(cpu.handle)
-    assert name.decode() == cpu.name, "the pinned llama.cpp has them in this order"  # noqa: S101
     theirs = _GET_MEMORY(functions.get_memory)
+    free, total = ctypes.c_size_t(), ctypes.c_size_t()
+    if _GET_NAME(functions.get_name)(cpu.handle) == cpu.name.encode():
+        theirs(cpu.handle, ctypes.pointer(free), ctypes.pointer(total))
+    if total.value != cpu.total_bytes:
+        raise LocalspecError(
+            "this build of llama.cpp cannot be told what is available of the RAM, since its devices are not as in the pinned one:"
+            " install the version that `localspec doctor` names, or serve a GPU with --device"
+        )
 
     def get_memory(device: int, free: Any, total: Any) -> None:
         theirs(device, free, total)
