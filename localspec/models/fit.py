@@ -268,8 +268,13 @@ def _left_behind(
 
 
 def _free(offload: Offload, machine: Machine) -> str:
-    gpus = [machine.gpus[number] for number in offload.places(machine)]
-    return ", ".join(f"{gpu.name} has {size_text(gpu.free_bytes)} free" for gpu in gpus)
+    """Return what bounds layers on GPUs; where those share the RAM, that may be less than what they tell."""
+    ram, gpus = machine.ram, [machine.gpus[number] for number in offload.places(machine)]
+    bounds = [
+        ram if gpu.shares_ram and ram.usable_bytes < gpu.usable_bytes else gpu for gpu in gpus
+    ]
+    told = (f"{each.name} has {size_text(each.free_bytes)} free" for each in dict.fromkeys(bounds))
+    return ", ".join(told)
 
 
 def _refusal(

@@ -152,6 +152,21 @@ def test_as_many_layers_as_fit_go_to_a_small_gpu(big: ModelShape) -> None:
     assert plan.uses[1].needed_bytes > 1_700 * MB
 
 
+def test_where_a_gpu_has_the_rams_memory_and_the_ram_is_less_the_ram_is_named(
+    big: ModelShape, small: ModelShape
+) -> None:
+    free = need_mb(big) + need_mb(small, rows=DRAFT_ROWS)
+    gpu = Place("GPU0", 2 * free * MB, 0, shares_ram=True)
+    plans = [
+        fit(big, small, WISH, Machine(Place("RAM", mb * MB, 0), (gpu,)))
+        for mb in range(free - 400, free + 400, 10)
+    ]
+    told = {line for plan in plans for line in plan.given_up if "on the GPU" in line}
+    told |= {line for plan in plans for line in plan.given_up if "runs on the CPU" in line}
+    assert told
+    assert all("RAM has" in line and "GPU0" not in line for line in told), told
+
+
 def test_a_number_of_layers_that_was_asked_for_is_kept(big: ModelShape) -> None:
     wish = replace(WISH, target=Offload(9))
     assert fit(big, None, wish, machine(8_000, 24_000)).target_layers == 9
