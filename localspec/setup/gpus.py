@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from localspec.setup.said import last_said
+from localspec.storage.paths import shown
 
 _ROOT = Path("/")
 _CUDA_PLACES = ("usr/local/cuda/bin/nvcc", "opt/cuda/bin/nvcc")
@@ -17,6 +18,9 @@ _INCLUDES = ("usr/local/include", "usr/include")
 # The extension VK_EXT_layer_settings, which llama.cpp's backend names, came with headers 1.3.272.
 _VULKAN_HEADERS = 272
 _HEADER_VERSION = re.compile(r"^#define VK_HEADER_VERSION (\d+)$", re.MULTILINE)
+_API_VERSION = re.compile(
+    r"^#define VK_HEADER_VERSION_COMPLETE VK_MAKE_API_VERSION\(\d+, (\d+), (\d+),", re.MULTILINE
+)
 _WAIT_S = 10.0
 
 Which = Callable[[str], str | None]
@@ -125,13 +129,16 @@ def _vulkan_headers(root: Path) -> Iterator[str]:
     """Yield what is missing or too old; like CMake, look at an SDK that is named first."""
     sdk = os.environ.get("VULKAN_SDK")
     places = [*([Path(sdk, "include")] if sdk else ()), *(root / each for each in _INCLUDES)]
-    texts = (_text(each / "vulkan/vulkan_core.h") for each in places)
-    version = next((found[1] for each in texts if (found := _HEADER_VERSION.search(each))), None)
-    if version is not None and int(version) < _VULKAN_HEADERS:
-        yield (
-            f"Vulkan headers 1.3.{_VULKAN_HEADERS} or newer (number {version} is here; "
-            "take the Vulkan SDK, and set VULKAN_SDK)"
-        )
+    texts = [_text(each / "vulkan/vulkan_core.h") for each in places]
+    here = next((each for each in texts if _HEADER_VERSION.search(each)), "")
+    version = _HEADER_VERSION.search(here)
+    if version is not None and int(version[1]) < _VULKAN_HEADERS:
+        whole = _API_VERSION.search(here)
+        number = f"{whole[1]}.{whole[2]}.{version[1]}" if whole else f"number {version[1]}"
+        advice = "take the Vulkan SDK, and set VULKAN_SDK"
+        if sdk and not texts[0]:
+            advice = f"VULKAN_SDK is {shown(Path(sdk))}, which has no include/vulkan/vulkan_core.h"
+        yield f"Vulkan headers 1.3.{_VULKAN_HEADERS} or newer ({number} is here; {advice})"
     if sdk is not None:
         return
     if version is None:

@@ -106,6 +106,27 @@ def test_headers_of_vulkan_that_are_too_old_are_told_before_anything_is_compiled
     assert ["271 is here" in each for each in lacks()] == [True]
     monkeypatch.setenv("VULKAN_SDK", str(tmp_path / "sdk"))
     assert lacks() == []
+    monkeypatch.setenv("VULKAN_SDK", str(tmp_path / "empty"))
+    (told,) = lacks()
+    assert "set VULKAN_SDK" not in told
+    assert f"VULKAN_SDK is {tmp_path}/empty, which has no include/vulkan/vulkan_core.h" in told
+
+
+@pytest.mark.parametrize(
+    ("complete", "told"),
+    [("VK_MAKE_API_VERSION(0, 1, 3, VK_HEADER_VERSION)", "(1.3.239 is"), ("1", "(number 239 is")],
+)
+def test_the_version_of_headers_is_told_as_they_say_it(
+    complete: str, told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gpus, "_vulkan_devices", lambda: [("Iris", True)])
+    core = tmp_path / "usr/include/vulkan/vulkan_core.h"
+    core.parent.mkdir(parents=True)
+    core.write_text(
+        f"#define VK_HEADER_VERSION 239\n#define VK_HEADER_VERSION_COMPLETE {complete}\n"
+    )
+    lacks = found("vulkan", tmp_path, glslc="/x/glslc").lacks
+    assert [told in each for each in lacks] == [True, False]
 
 
 def test_software_that_computes_on_the_cpu_is_told_apart(
