@@ -153,6 +153,11 @@ def load_imports(root: Path) -> dict[str, ModelEntry]:
     return read_ledger(root / _FILE, "imported.json", "import the files again")
 
 
+def is_name(text: str, registry: Registry) -> bool:
+    """Return whether a text means a pair or a model of the registry, or what was imported."""
+    return registry.knows(text) or text in load_imports(data_dir())
+
+
 def imported_path(imported: ModelEntry, store: Store) -> Path:
     """Return where an imported file is.
 

@@ -131,9 +131,11 @@ async def save(front: Front, argument: str) -> None:
 
 async def load(front: Front, argument: str) -> None:
     """Take up the conversation that holds these words; where several do, list them. Or load a model of this name."""
+    from localspec.models.names import is_name  # noqa: PLC0415 - the first frame needs none of it
+
     if argument.startswith("#"):
         await history(front, argument)
-    elif argument and load_registry().knows(argument):
+    elif argument and is_name(argument, load_registry()):
         await model(front, argument)
     else:
         found = front.session.talk.history.conversations(argument) if argument else []

@@ -29,8 +29,10 @@ async def default(front: Front, argument: str) -> None:
     name = argument or front.session.models.next_name
     if not name:
         raise UsageError("no model loaded: name one, /default NAME")
+    from localspec.models.names import is_name  # noqa: PLC0415 - likewise
+
     registry = load_registry()
-    if "/" not in name:
+    if "/" not in name and not is_name(name, registry):
         registry.require(name)
     overruled = keep_model(registry.chosen(name))
     front.tell(overruled or f"{name} is now your default model")

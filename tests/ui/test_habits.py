@@ -8,6 +8,9 @@ import pytest
 from localspec.errors import UsageError
 from localspec.history.archive import History
 from localspec.messages import Message
+from localspec.models.names import import_file
+from localspec.models.registry import load_registry
+from localspec.models.store import Store
 from localspec.options import LaunchOptions, LoadOptions
 from localspec.power import throttle
 from localspec.power.conditions import Conditions
@@ -18,6 +21,7 @@ from localspec.ui.picker import Picker
 from localspec.ui.quoted import goes_on, unquoted
 from localspec.ui.sheets import ListSheet
 from localspec.ui.talk import Talk
+from tests.llama import tiny_models
 from tests.ui.driving import Chat, drive
 from tests.ui.test_plain import said
 from tests.waiting import PATIENCE_S
@@ -243,6 +247,22 @@ def test_a_conversation_is_saved_under_a_title_and_loaded_by_it(tmp_path: Path) 
 def test_a_model_is_loaded_by_the_name_that_others_give_it(tmp_path: Path) -> None:
     _, _, err = said(tmp_path, "/load qwen3:4b")
     assert "loaded: qwen3-4b" in err
+
+
+def test_an_imported_model_is_loaded_and_made_the_usual_one_by_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LOCALSPEC_CONFIG_DIR", str(tmp_path / "settings"))
+    monkeypatch.setenv("LOCALSPEC_DATA_DIR", str(tmp_path / "data"))
+    tiny_models.write_llama(tmp_path / "tiny.gguf")
+    import_file(
+        tmp_path / "tiny.gguf", "own-one", load_registry(), Store(tmp_path / "data"), copy=True
+    )
+    _, _, err = said(tmp_path, "/default own-one", "/load own-one", pair="smollm2-135m")
+    assert "own-one is now your default model" in err
+    assert "loaded: own-one" in err
+    file = tmp_path / "settings/config.toml"
+    assert tomllib.loads(file.read_text()) == {"target": "own-one"}
 
 
 def test_a_model_is_the_usual_one_from_now_on(
