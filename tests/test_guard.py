@@ -3,6 +3,7 @@
 import json
 import sys
 import threading
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -140,6 +141,14 @@ def test_guard_that_cannot_be_loaded_says_why() -> None:
     with pytest.raises(ModelUnavailable, match="guard: no such model"):
         process.start()
     assert fetched == [Progress("a-guard", 1, 7, "a script")]
+    process.close()
+
+
+def test_time_that_a_download_takes_is_none_that_loading_takes() -> None:
+    told_s = list[float]()
+    process = GuardProcess(command({"downloads": 7}), lambda _: told_s.append(time.monotonic()))
+    process.start()
+    assert process.started_s >= told_s[-1]
     process.close()
 
 

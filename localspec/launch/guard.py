@@ -66,7 +66,7 @@ class GuardProcess:
     Attributes:
         changed: notified when a verdict comes; guards what follows.
         is_ready: whether the model is loaded.
-        started_s: when the process was started, by the monotonic clock.
+        started_s: when the process was started, or last told of its download, by the monotonic clock.
         answered_s: when the last verdict came, or the model was loaded, by the monotonic clock.
     """
 
@@ -172,6 +172,8 @@ class GuardProcess:
     def _heard(self, said: dict[str, Any]) -> None:
         if "download" in said:
             self._on_download(Progress(*said["download"]))
+            with self.changed:
+                self.started_s = time.monotonic()  # to fetch is not to load
             return
         with self.changed:
             self.answered_s = time.monotonic()
