@@ -64,3 +64,15 @@ def test_who_has_earned_much_is_tried_more_often_until_something_is_copied_or_th
     ended.begin()
     assert not copying.earned
     assert not ended.earned
+
+
+def test_what_was_gained_in_one_reply_earns_nothing_in_the_next() -> None:
+    backoff = Backoff()
+    backoff.prove()
+    backoff.settle(-30.0)
+    assert backoff.earned
+    backoff.begin()
+    backoff.settle(0.5)
+    assert not backoff.earned
+    backoff.settle(-8.5)
+    assert backoff.earned

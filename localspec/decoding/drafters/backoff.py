@@ -49,7 +49,7 @@ class Backoff:
 
     Attributes:
         proven: whether it may draft.
-        earned: whether it has gained much, and more than was copied in this reply: the text may become once more what
+        earned: whether it has gained much in this reply, and more than was copied: the text may become once more what
             it was, and what drafting may lose is the draft model's alone. Until something is copied.
     """
 
@@ -58,7 +58,7 @@ class Backoff:
         self._pause = 0.0
         self._failures = 0
         self._since = self._copied = 0
-        self._lost = 0.0
+        self._lost = self._lost_in_reply = 0.0
         self._own = deque([True], _COMPARED)
 
     @property
@@ -68,7 +68,7 @@ class Backoff:
 
     def begin(self) -> None:
         """Start a reply: it may be of a kind that drafts better, so it is tried sooner."""
-        self.earned, self._copied = False, 0
+        self.earned, self._copied, self._lost_in_reply = False, 0, 0.0
         self._failures = min(self._failures, 1)
         self._pause = min(self._pause, 2 * _PAUSE)
         self._own = deque([True], _COMPARED)
@@ -100,14 +100,16 @@ class Backoff:
         self._since = 0
         self._own.clear()
         self._lost += lost
+        self._lost_in_reply += lost
         if self._lost < 0:
             self._failures = 0
-        self.earned = self.earned or (self.proven and self._lost < -(_EARNED + self._copied))
+        gained = -self._lost_in_reply
+        self.earned = self.earned or (self.proven and gained > _EARNED + self._copied)
 
     def prove(self) -> None:
         """Let it draft from now on."""
         self.proven = True
-        self._lost = 0.0
+        self._lost = self._lost_in_reply = 0.0
 
     def fail(self, *, blind: bool = False) -> None:
         """Let it rest.
@@ -120,4 +122,4 @@ class Backoff:
         self._pause = _PAUSE * max(1.0, self._lost) * 2**self._failures
         self._failures = min(self._failures + 1, most)
         self.proven = False
-        self._lost = 0.0
+        self._lost = self._lost_in_reply = 0.0
