@@ -67,8 +67,12 @@ class Registry:
 
     def _answering(self) -> dict[str, ModelEntry | PairEntry]:
         """Return the pairs, and the models that write, by name."""
+        return {**self.pairs, **self.writing().models}
+
+    def writing(self) -> "Registry":
+        """Return what is left without models that make vectors and write nothing."""
         models = {name: each for name, each in self.models.items() if each.embedding is None}
-        return {**self.pairs, **models}
+        return replace(self, models=models)
 
     def find(self, name: str) -> ModelEntry | None:
         """Return the model that a name means, with or without a quantisation, in any spelling; else None.

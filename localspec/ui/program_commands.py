@@ -16,8 +16,8 @@ async def model(front: Front, argument: str) -> None:
         from localspec.models.names import resolve  # noqa: PLC0415 - the first frame needs none of it
 
         registry = load_registry()
-        if registry.name(argument) not in registry.pairs:
-            resolve(argument, registry)
+        if not registry.knows(argument):
+            resolve(argument, registry.writing())
         front.session.load(argument)
         front.show_loading()
 

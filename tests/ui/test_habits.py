@@ -249,6 +249,14 @@ def test_a_model_is_loaded_by_the_name_that_others_give_it(tmp_path: Path) -> No
     assert "loaded: qwen3-4b" in err
 
 
+def test_a_name_that_is_none_means_no_model_that_writes_nothing(tmp_path: Path) -> None:
+    _, _, err = said(tmp_path, "/model qwen3-embed", "/model bge-smal")
+    like_first, like_none = err.splitlines()[-2:]
+    assert "no model 'qwen3-embed': did you mean qwen3" in like_first
+    assert "no model 'bge-smal': `localspec search`" in like_none
+    assert "embedding" not in err
+
+
 def test_an_imported_model_is_loaded_and_made_the_usual_one_by_its_name(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
