@@ -42,8 +42,7 @@ class Candidates:
         """Return the normalised weight of one of the ids."""
         if self.ids.size == 1:
             return 1.0
-        weights = np.exp(self.log_weights - self.log_weights.max())
-        return float(weights[self.ids.searchsorted(token)] / weights.sum())
+        return float(self.probabilities()[self.ids.searchsorted(token)])
 
 
 def candidates(
