@@ -87,6 +87,8 @@ def test_guard_that_hangs_while_it_loads_again_is_ended_and_started_again(tmp_pa
                 break
             threading.Event().wait(0.02)
             verdict(process, "a river", 0.01)
+        else:
+            pytest.fail("it was not started again")
         assert verdict(process, "a river") == "safe"
 
 

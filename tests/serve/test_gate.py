@@ -1,6 +1,7 @@
 """Gates by key: over HTTP nothing of a secret leaves in any interface, streamed or not, in words, thoughts, calls and logprobs."""
 
 import json
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from random import Random
@@ -17,6 +18,7 @@ from tests.chat.toy_calls import hermes
 from tests.gates.judging import Said
 from tests.serve.serving import Served, served
 from tests.test_guard import command as double
+from tests.waiting import PATIENCE_S
 
 KEY = "ghp_abcdefghijklmnopqrstuvwxyz0123456789"
 PARTS = [KEY[at : at + 6] for at in range(4, len(KEY) - 6)]
@@ -142,10 +144,16 @@ def test_no_format_leaves_streamed_or_not_drafted_or_not() -> None:
 class HalfSilentGuard:
     """A guard that says nothing of a text without rivers: then it is its own judgement."""
 
-    verdict: Verdict | None = None
-    waited_for = False
+    waited_for = asked_too_long = False
+    _asked_s = 0.0
+
+    @property
+    def verdict(self) -> Verdict | None:
+        self.asked_too_long |= time.monotonic() - self._asked_s > PATIENCE_S
+        return "none" if self.asked_too_long else None
 
     def ask(self, question: str, before: str, text: str, wait_s: float) -> Judgement:
+        self._asked_s = time.monotonic()
         return Said("safe") if "Rivers" in text else self
 
     def wait(self) -> Verdict:
@@ -165,6 +173,7 @@ def test_client_that_goes_away_leaves_nobody_waiting_for_the_guard() -> None:
             server.wait_until(under_way=0)  # the model is done, and the guard is not
     # The server has ended, and with it all its threads.
     assert not judge.waited_for
+    assert not judge.asked_too_long
 
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])

@@ -7,7 +7,10 @@ import signal
 import stat
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from threading import Event, Timer
 
 import pytest
 
@@ -118,25 +121,43 @@ def replies_or_none(directory: Path) -> list[ReplyRecord]:
     return [] if (directory / FILE).is_dir() else replies(directory)
 
 
+@contextmanager
+def written_elsewhere(directory: Path) -> Iterator[None]:
+    """Hold the lock of whoever writes; who waits for it fails instead of hanging."""
+    descriptor = os.open(directory, os.O_RDONLY)
+    fcntl.flock(descriptor, fcntl.LOCK_EX)
+    gave_up = Event()
+
+    def give_up() -> None:
+        gave_up.set()
+        fcntl.flock(descriptor, fcntl.LOCK_UN)
+
+    timer = Timer(PATIENCE_S, give_up)
+    timer.start()
+    try:
+        yield
+        assert not gave_up.is_set(), "it waited for the other one"
+    finally:
+        timer.cancel()
+        timer.join()
+        os.close(descriptor)
+
+
 def test_answers_do_not_wait_for_another_process_that_writes(tmp_path: Path) -> None:
-    with recording(tmp_path) as talk:
-        descriptor = os.open(tmp_path, os.O_RDONLY)
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
+    # Only behind the inner one can anything be written.
+    with recording(tmp_path) as talk, written_elsewhere(tmp_path):
         for _ in range(30):
             talk.reply(rounds=1)
-        os.close(descriptor)  # only now can anything be written
     assert len(replies(tmp_path)) == 30
     assert talk.recorder.trouble is None
 
 
 def test_closing_does_not_wait_for_ever(tmp_path: Path) -> None:
     recorder = Recorder(tmp_path, PAIR, Switch(), lambda _: b"")
-    descriptor = os.open(tmp_path, os.O_RDONLY)
-    fcntl.flock(descriptor, fcntl.LOCK_EX)
-    Talk(recorder).reply(rounds=3)
-    recorder.close(0.2)
-    assert not (tmp_path / FILE).exists()
-    os.close(descriptor)
+    with written_elsewhere(tmp_path):
+        Talk(recorder).reply(rounds=3)
+        recorder.close(0.2)
+        assert not (tmp_path / FILE).exists()
     recorder.close(PATIENCE_S)
     assert len(replies(tmp_path)) == 1
 
