@@ -4,6 +4,7 @@ import asyncio
 import re
 import time
 from collections.abc import Iterator
+from itertools import zip_longest
 from pathlib import Path
 
 import pytest
@@ -97,7 +98,8 @@ def test_it_is_what_textual_draws_then(
             end_s = time.monotonic() + 20
             while frame != drawn(app) and time.monotonic() < end_s:  # it may be drawn later
                 await pilot.pause(0.05)
-            assert frame == drawn(app), (columns, rows)
+            differ = [each for each in zip_longest(frame, drawn(app)) if each[0] != each[1]]
+            assert not differ, (columns, rows, app.theme, differ)
 
     async def look() -> None:
         app = ChatApp(session)
