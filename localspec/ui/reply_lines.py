@@ -66,9 +66,11 @@ class ReplyLines:
         return self._tell_end(ended)
 
     def wait_ready(self) -> None:
-        """Wait until the models are loaded, or cannot be."""
-        while self.session.state.phase in {Phase.STARTING, Phase.LOADING}:
-            for message in self.session.poll():
+        """Wait until the models that were asked for last are loaded, or cannot be."""
+        session = self.session
+        # Ready may tell of what was asked for before, as of the usual models when another one is chosen at once.
+        while session.models.under_way or session.state.phase in {Phase.STARTING, Phase.LOADING}:
+            for message in session.poll():
                 self._take(message)
             self.sleep(_POLL_S)
 

@@ -15,6 +15,7 @@ from localspec.history.archive import History
 from localspec.messages import Message
 from localspec.options import LaunchOptions, ReplyOptions
 from localspec.ui.engine_state import Phase
+from localspec.ui.reply_lines import ReplyLines
 from localspec.ui.session import Session
 from localspec.ui.talk import Talk
 from tests.ui.answers import finished, started, streamed
@@ -68,6 +69,20 @@ def answer(session: Session, text: str, **changes: Any) -> ReplyDone:
     whole = finished(number, text, **changes)
     hear(session, started(number, 10, 4), streamed(number, text), whole)
     return whole
+
+
+def test_a_model_that_is_chosen_while_another_one_loads_is_the_one_that_is_waited_for(
+    session: Session, engine: Engine
+) -> None:
+    session.models.load("smollm2-135m")
+    session.models.load("qwen3-4b")
+    engine.inbox = [READY]
+
+    def later(_s: float) -> None:
+        engine.inbox = [replace(READY, target="qwen3-4b")]
+
+    ReplyLines(session, print, print, quiet=True, sleep=later).wait_ready()
+    assert session.state.line() == "qwen3-4b"
 
 
 def contents(session: Session) -> list[str]:
