@@ -43,6 +43,17 @@ def libraries(build: Path) -> Path:
     )
 
 
+def library_environment(build: Path) -> dict[str, str]:
+    """Return what has every program take the libraries of a build, wherever the build was moved to since it was made.
+
+    Raises:
+        LocalspecError: there are none.
+    """
+    folder, others = str(libraries(build)), os.environ.get("LD_LIBRARY_PATH")
+    searched = os.pathsep.join(each for each in (folder, others) if each)
+    return {"LLAMA_CPP_LIB_PATH": folder, "LD_LIBRARY_PATH": searched}
+
+
 def program(build: Path, name: str) -> Path | None:
     """Return a program of a build; None where it was not built."""
     found = [each for each in build.rglob(name) if each.is_file() and os.access(each, os.X_OK)]
@@ -123,7 +134,7 @@ def main() -> int:
     environment = {"LOCALSPEC_DATA_DIR": str(out / "data")}
     tools = Tools()
     if asked.build is not None:
-        environment["LLAMA_CPP_LIB_PATH"] = str(libraries(asked.build.absolute()))
+        environment |= library_environment(asked.build.absolute())
         tools = Tools(program(asked.build, "llama-server"), program(asked.build, "llama-bench"))
     results = Results(out / "campaign.json")
     start = time.monotonic()

@@ -1,4 +1,7 @@
-"""One measurement of a campaign, in this process: `python -m lab.gpu_campaign.measured WHAT FILE`. Prints one JSON object."""
+"""One measurement of a campaign, in this process: `python -m lab.gpu_campaign.measured WHAT FILE`. Prints one JSON object.
+
+A measure fills what it is given while it goes on: what is interrupted prints what it has until then.
+"""
 
 import argparse
 import json
@@ -34,6 +37,8 @@ from localspec.llama.safe_widths import safe_widths
 from localspec.models.gguf import read_header
 from localspec.options import LaunchOptions, LoadOptions, ReplyOptions, SamplingParams
 
+Found = dict[str, Any]
+
 WIDTHS = (*range(1, 17), 32)
 _IDLE_S = 3.0
 _SWEEPS = 3
@@ -41,14 +46,14 @@ _BUFFER = re.compile(r"(\S+) (model|KV|RS|compute) buffer size += +([\d.]+) MiB"
 _WORD = "The ferry left at 7:45, twelve minutes late, with 63 people on board. "
 
 
-def devices_and_versions(asked: argparse.Namespace) -> Mapping[str, Any]:
-    """Return what this build computes on, and what is of which version."""
+def devices_and_versions(asked: argparse.Namespace, found: Found) -> None:
+    """Find what this build computes on, and what is of which version."""
     import llama_cpp
 
     smi = shutil.which("nvidia-smi")
     query = [str(smi), "--query-gpu=name,driver_version,memory.total", "--format=csv,noheader"]
     commit = ["git", "rev-parse", "--short", "HEAD"]
-    return {
+    found |= {
         "machine": machine(),
         "system": platform.platform(),
         "cores": os.cpu_count(),
@@ -64,30 +69,20 @@ def devices_and_versions(asked: argparse.Namespace) -> Mapping[str, Any]:
     }
 
 
-def cost_of_a_pass(asked: argparse.Namespace) -> Mapping[str, Any]:
-    """Return milliseconds of passes by depth and width, the fastest of three, and of a first pass after the device idled.
-
-    Ctrl-C ends it with the sweeps that it has.
-    """
-    found: dict[int, dict[int, float]] = {}
-    rested: list[float] = []
+def cost_of_a_pass(asked: argparse.Namespace, found: Found) -> None:
+    """Find milliseconds of passes by depth and width, the fastest of three, and of a first pass after the device idled."""
+    least: dict[int, dict[int, float]] = {}
     with closing(loaded(asked)) as model:
         contexts = filled(model, asked.depths, asked.widths)
-        try:
-            for _ in range(_SWEEPS):
-                sweep = costs_by_depth(contexts, 1, asked.widths)
-                found = {depth: _least(found.get(depth), its) for depth, its in sweep.items()}
-            rested = _after_idling(contexts[asked.depths[0]], asked.depths[0])
-        except KeyboardInterrupt:
-            if not found:
-                raise
-    return {
-        "by_depth": {
-            str(depth): {str(width): _ms(seconds) for width, seconds in by_width.items()}
-            for depth, by_width in found.items()
-        },
-        "after_idling": [_ms(each) for each in rested],
-    }
+        for _ in range(_SWEEPS):
+            sweep = costs_by_depth(contexts, 1, asked.widths)
+            least = {depth: _least(least.get(depth), its) for depth, its in sweep.items()}
+            found["by_depth"] = {
+                str(depth): {str(width): _ms(seconds) for width, seconds in by_width.items()}
+                for depth, by_width in least.items()
+            }
+        rested = _after_idling(contexts[asked.depths[0]], asked.depths[0])
+        found["after_idling"] = [_ms(each) for each in rested]
 
 
 def _least(some: Mapping[int, float] | None, others: Mapping[int, float]) -> dict[int, float]:
@@ -105,9 +100,8 @@ def _after_idling(context: LlamaContext, depth: int) -> list[float]:
     return found
 
 
-def safe(asked: argparse.Namespace) -> Mapping[str, Any]:
-    """Return which widths change no bit, by kernels."""
-    found = {}
+def safe(asked: argparse.Namespace, found: Found) -> None:
+    """Find which widths change no bit, by kernels."""
     for kernels in ("exact", "default"):
         options = asked.load.exact() if kernels == "exact" else asked.load
         with closing(LlamaModel(asked.file, options)) as model:
@@ -116,11 +110,10 @@ def safe(asked: argparse.Namespace) -> Mapping[str, Any]:
             "safe": list(widths.widths),
             "others_differ_by": {str(w): float(gap) for w, gap in widths.differences.items()},
         }
-    return found
 
 
-def memory(asked: argparse.Namespace) -> Mapping[str, Any]:
-    """Return what was foreseen and what llama.cpp says that it took, in bytes by place and kind."""
+def memory(asked: argparse.Namespace, found: Found) -> None:
+    """Find what was foreseen and what llama.cpp says that it took, in bytes by place and kind."""
     options = asked.load
     before = {each.name: each.free_bytes for each in devices()}
     plan = plan_fit(read_header(asked.file), None, options)
@@ -130,13 +123,13 @@ def memory(asked: argparse.Namespace) -> Mapping[str, Any]:
         log = log_lines()
         context = LlamaContext(model)
         log += log_lines()
+        uses = () if plan is None else plan.uses
+        found["foreseen"] = {use.place.name: asdict(use.target) for use in uses}
+        found["taken"] = buffers(log)
         context.prefill([100] * min(600, options.n_ctx or 600))
         after = {each.name: each.free_bytes for each in devices()}
-    foreseen = {} if plan is None else {use.place.name: asdict(use.target) for use in plan.uses}
-    return {
-        "foreseen": foreseen,
-        "taken": buffers(log),
-        "less_free": {name: free - after[name] for name, free in before.items() if name in after},
+    found["less_free"] = {
+        name: free - after[name] for name, free in before.items() if name in after
     }
 
 
@@ -150,10 +143,10 @@ def buffers(log: Sequence[str]) -> dict[str, dict[str, int]]:
     return found
 
 
-def first_token(asked: argparse.Namespace) -> Mapping[str, Any]:
-    """Return seconds to the first token by the prompt's length, from empty caches; the faster of two."""
+def first_token(asked: argparse.Namespace, found: Found) -> None:
+    """Find seconds to the first token by the prompt's length, from empty caches; the faster of two."""
     runtime = ready(asked)
-    vocabulary, found = runtime.target.model.vocabulary, {}
+    vocabulary = runtime.target.model.vocabulary
     options = ReplyOptions(SamplingParams(temperature=0), max_tokens=2)
     per_word = len(vocabulary.tokenize(_WORD, add_special=False, parse_special=False))
     for length in asked.lengths:
@@ -161,9 +154,8 @@ def first_token(asked: argparse.Namespace) -> Mapping[str, Any]:
         for _ in range(2):
             forget(runtime)
             taken.append(_first_token_s(runtime, prompt, options))
-        found[str(length)] = round(min(taken), 4)
+        found.setdefault("seconds_by_prompt", {})[str(length)] = round(min(taken), 4)
     runtime.assistant.close()
-    return {"seconds_by_prompt": found}
 
 
 def _first_token_s(runtime: Runtime, prompt: str, options: ReplyOptions) -> float:
@@ -177,8 +169,8 @@ def _first_token_s(runtime: Runtime, prompt: str, options: ReplyOptions) -> floa
     return times[0]
 
 
-def cancelling(asked: argparse.Namespace) -> Mapping[str, Any]:
-    """Return milliseconds from a cancel to the end of what ran, by what that was; ten of each at most."""
+def cancelling(asked: argparse.Namespace, found: Found) -> None:
+    """Find milliseconds from a cancel to the end of what ran, by what that was; ten of each at most."""
     runtime = ready(asked)
     target, flag = runtime.target, runtime.assistant.models.cancel
     n_ctx = target.n_ctx
@@ -190,10 +182,11 @@ def cancelling(asked: argparse.Namespace) -> Mapping[str, Any]:
             target.truncate(0)
 
     def decoding() -> None:
-        for depth in range(2, n_ctx):
-            target.logits([100] * depth, rows=1)
+        while True:
+            target.truncate(0)
+            for depth in range(2, n_ctx):
+                target.logits([100] * depth, rows=1)
 
-    found = {}
     for name, work in (("a prompt", prompt), ("decoding", decoding)):
         taken = []
         for number in range(asked.times):
@@ -214,7 +207,6 @@ def cancelling(asked: argparse.Namespace) -> Mapping[str, Any]:
         found[name] = {"median_ms": _ms(median(taken)), "most_ms": _ms(max(taken)), "n": len(taken)}
     flag.clear()
     runtime.assistant.close()
-    return found
 
 
 def loaded(asked: argparse.Namespace) -> LlamaModel:
@@ -242,7 +234,7 @@ def _ms(seconds: float) -> float:
     return round(1000 * seconds, 3)
 
 
-MEASURES: Mapping[str, Callable[[argparse.Namespace], Mapping[str, Any]]] = {
+MEASURES: Mapping[str, Callable[[argparse.Namespace, Found], None]] = {
     "devices": devices_and_versions,
     "cost-of-a-pass": cost_of_a_pass,
     "safe-widths": safe,
@@ -266,7 +258,24 @@ def main() -> None:
     asked.request = with_settings(LaunchOptions(load=LoadOptions(n_ctx=4096)), asked.set)
     asked.load = asked.request.load
     use_workers(asked.request.workers)
-    print(json.dumps(MEASURES[asked.what](asked)))
+    print_found(MEASURES[asked.what], asked)
+
+
+def print_found(
+    measure: Callable[[argparse.Namespace, Found], None], asked: argparse.Namespace
+) -> None:
+    """Measure, and print what was found; Ctrl-C ends it with what there is.
+
+    Raises:
+        KeyboardInterrupt: there is nothing yet.
+    """
+    found: Found = {}
+    try:
+        measure(asked, found)
+    except KeyboardInterrupt:
+        if not found:
+            raise
+    print(json.dumps(found))
 
 
 def _numbers(text: str) -> list[int]:

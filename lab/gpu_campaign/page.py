@@ -78,7 +78,7 @@ def _costs(found: Found) -> Iterator[str]:
             for depth, by_width in by_depth.items()
         ],
     )
-    idle = ", ".join(f"{each:.1f}" for each in found[0]["after_idling"])
+    idle = ", ".join(f"{each:.1f}" for each in found[0].get("after_idling", ()))
     if idle:
         yield f"\nOne token after three seconds of rest: {idle} ms."
 

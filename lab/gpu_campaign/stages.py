@@ -5,6 +5,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from localspec.options import LaunchOptions, options_of
+
 _OWN = ("-m", "lab.gpu_campaign.measured")
 
 
@@ -93,12 +95,15 @@ def stages(
 
 
 def _speed(subject: Subject, tools: Tools, settings: Sequence[str], *, brief: bool) -> Stage:
-    """Return plain and drafted speed, beside llama-server where there is one, as `localspec bench` measures it."""
+    """Return plain and drafted speed, beside llama-server where there is one, as `localspec bench` measures it.
+
+    Not beside llama-server on workers: each serves one program at a time, and bench keeps its own models there.
+    """
     modes = ["off", "auto", "lookup"]
     if subject.draft_model is not None:
         modes += ["model:3", "model:7"]
     against: tuple[str, ...] = ()
-    if tools.server is not None:
+    if tools.server is not None and "workers" not in _known(settings):
         modes += ["server:none", *(["server:draft"] if subject.draft_model is not None else [])]
         against = ("--against", f"llama-server={tools.server}")
     command = (
@@ -139,7 +144,7 @@ def _several(subject: Subject, own: Sequence[str], *, brief: bool) -> Stage:
 
 def _llama_bench(program: Path, subject: Subject, settings: Sequence[str], *, brief: bool) -> Stage:
     """Return what llama-bench says of the same file: a prompt, plain decoding, and passes by their width."""
-    known = dict(each.split("=", 1) for each in settings)
+    known = _known(settings)
     layers = known.get("gpu_layers", "auto")
     command = (
         *(str(program), "-m", str(subject.target), "-o", "json"),
@@ -148,11 +153,28 @@ def _llama_bench(program: Path, subject: Subject, settings: Sequence[str], *, br
         *("-ngl", "99" if layers == "auto" else layers),
         *(("-t", known["threads"]) if "threads" in known else ()),
         *(("-rpc", known["workers"]) if "workers" in known else ()),
+        *_bench_devices(known.get("device", "auto")),
     )
     return Stage("llama-bench", subject.name, 35, command)
 
 
+def _bench_devices(named: str) -> Iterator[str]:
+    """Yield what llama-bench takes for devices; between several it has a slash, as a comma begins another test."""
+    names = [each for each in named.split(",") if each.lower() not in {"auto", "cpu"}]
+    if names or named.lower() == "cpu":
+        yield from ("-dev", "/".join(names) or "none")
+
+
+def _known(settings: Sequence[str]) -> dict[str, str]:
+    return {name: value for name, _, value in (each.partition("=") for each in settings)}
+
+
 def _flags(settings: Sequence[str]) -> Iterator[str]:
-    for each in settings:
-        name, _, value = each.partition("=")
-        yield from (f"--{name.replace('_', '-')}", value)
+    """Yield what `localspec bench` takes for settings: a switch has no value there."""
+    options = {each.name: each for each in options_of(LaunchOptions)}
+    for name, value in _known(settings).items():
+        flag, option = name.replace("_", "-"), options.get(name)
+        if option is None or option.kind != "switch":
+            yield from (f"--{flag}", value)
+        elif option.parse(value) != option.default:
+            yield f"--no-{flag}" if option.default else f"--{flag}"

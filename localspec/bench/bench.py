@@ -84,6 +84,11 @@ class Bench:
             raise UsageError(f"repeat is {self.repeats}: it must be 1 or more")
         if any(map(is_peer, self.modes)) and self.peer is None:
             raise UsageError("modes of llama-server need it: add --against llama-server=PATH")
+        if any(map(is_peer, self.modes)) and self.launch.workers:
+            raise UsageError(
+                "modes of llama-server are not measured beside models on workers, since a worker serves one program "
+                "at a time: leave out --workers or --against"
+            )
         if self.synthetic is not None or self.launch.draft_model == RANDOM:
             synthetic_models()
 

@@ -1,13 +1,15 @@
 """The campaign's own part: which stages there are, how long each may take, what is kept, and the page."""
 
+import argparse
 import json
+import os
 import sys
 from pathlib import Path
 
 import pytest
 
-from lab.gpu_campaign.__main__ import limit_s, wanted
-from lab.gpu_campaign.measured import MEASURES, buffers
+from lab.gpu_campaign.__main__ import library_environment, limit_s, wanted
+from lab.gpu_campaign.measured import MEASURES, Found, buffers, print_found
 from lab.gpu_campaign.page import page
 from lab.gpu_campaign.results import CUT_SHORT, DONE, FAILED, Outcome, Results
 from lab.gpu_campaign.runner import documents, run
@@ -118,6 +120,66 @@ def test_settings_reach_every_program() -> None:
     for stage in stages([PLAIN, HEAVY], TOOLS, ["gpu_layers=7"], brief=True):
         told = " ".join(stage.command)
         assert "gpu_layers=7" in told or "--gpu-layers 7" in told or "-ngl 7" in told, stage.name
+
+
+def stage_words(kind: str, *settings: str) -> tuple[str, ...]:
+    listed = stages([HEAVY], TOOLS, settings, brief=True)
+    return next(each.command for each in listed if each.kind == kind)
+
+
+def test_a_switch_is_a_flag_without_a_value() -> None:
+    words = stage_words("speed", "kv_offload=false", "cpu_moe=true", "fit=true", "gpu_layers=7")
+    assert {"--no-kv-offload", "--cpu-moe"} < set(words)
+    assert not {"--fit", "false", "true"} & set(words)
+    assert words[words.index("--gpu-layers") + 1] == "7"
+
+
+def test_llama_server_is_not_measured_beside_models_on_workers() -> None:
+    assert "server:none" in stage_words("speed")[stage_words("speed").index("--modes") + 1]
+    words = stage_words("speed", "workers=127.0.0.1:1")
+    assert "--against" not in words
+    assert "server" not in words[words.index("--modes") + 1]
+    bench = stage_words("llama-bench", "workers=127.0.0.1:1")
+    assert bench[bench.index("-rpc") + 1] == "127.0.0.1:1"
+
+
+@pytest.mark.parametrize(
+    ("named", "told"),
+    [("Vulkan0", "Vulkan0"), ("CUDA0,CUDA1", "CUDA0/CUDA1"), ("cpu", "none"), ("auto", None)],
+)
+def test_llama_bench_computes_where_the_others_do(named: str, told: str | None) -> None:
+    words = stage_words("llama-bench", f"device={named}")
+    assert (words[words.index("-dev") + 1] if "-dev" in words else None) == told
+
+
+def test_programs_of_a_build_take_its_own_libraries_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "libllama.so").touch()
+    folder = str(tmp_path / "bin")
+    monkeypatch.setenv("LD_LIBRARY_PATH", "/cuda")
+    assert library_environment(tmp_path) == {
+        "LLAMA_CPP_LIB_PATH": folder,
+        "LD_LIBRARY_PATH": folder + os.pathsep + "/cuda",
+    }
+    monkeypatch.delenv("LD_LIBRARY_PATH")
+    assert library_environment(tmp_path)["LD_LIBRARY_PATH"] == folder
+
+
+def test_an_interrupted_measure_prints_what_it_has(capsys: pytest.CaptureFixture[str]) -> None:
+    def cut(_asked: argparse.Namespace, found: Found) -> None:
+        found["exact"] = {"safe": [1]}
+        raise KeyboardInterrupt
+
+    def cut_at_once(_asked: argparse.Namespace, _found: Found) -> None:
+        raise KeyboardInterrupt
+
+    print_found(cut, argparse.Namespace())
+    assert json.loads(capsys.readouterr().out) == {"exact": {"safe": [1]}}
+    with pytest.raises(KeyboardInterrupt):
+        print_found(cut_at_once, argparse.Namespace())
+    assert capsys.readouterr().out == ""
 
 
 def test_stages_are_chosen_by_how_their_names_begin() -> None:
