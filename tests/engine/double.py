@@ -10,7 +10,8 @@ of seconds: then it takes until that file is there.
     n_ctx       tokens of context (4000; a token is a byte, a few words apart)
     pass_s      seconds that a pass takes (0); a reply is a pass for each byte, or for each draft
     chunk_s     seconds that 64 tokens of a prompt take (0)
-    rests       {"at": 4, "until": file}: a reply of so many bytes does not go on until that file is there
+    rests       {"at": 4, "until": file}: a reply of so many bytes, or a prompt of which so many tokens are evaluated, does
+                not go on until that file is there
     parallel    how many requests are answered at once (1)
     thinks      whether the template knows <think> (False)
     calls       whether the template knows calls, and answers can be held to them (False)

@@ -173,7 +173,7 @@ class ScriptedSequences:
         pass_s: how long a pass takes, or the file that it waits for.
         chunk_s: how long a chunk of a prompt takes, or the file that it waits for.
         cancel: stops both.
-        rests: a reply of so many bytes waits for that file.
+        rests: a reply of so many bytes, or a prompt of which so many tokens are evaluated, waits for that file.
     """
 
     views: Sequence[ScriptedModel]
@@ -190,15 +190,17 @@ class ScriptedSequences:
 
     def evaluate(self, slot: int, request: Pass, count: int) -> None:
         wait(self.chunk_s, self.cancel)
+        self._rest({self.views[slot].n_cached})
         self.views[slot].evaluate(request.tokens, request.rows, count)
 
     def together(self, asked: Sequence[tuple[int, Pass]]) -> Sequence[Logits]:
         wait(self.pass_s, self.cancel)
-        if self.rests is not None:
-            at, until = self.rests
-            if at in {self.views[slot].script.said(each.tokens) for slot, each in asked}:
-                wait(until, self.cancel)
+        self._rest({self.views[slot].script.said(each.tokens) for slot, each in asked})
         return [self.views[slot].logits(each.tokens, each.rows) for slot, each in asked]
+
+    def _rest(self, done: Collection[int]) -> None:
+        if self.rests is not None and self.rests[0] in done:
+            wait(self.rests[1], self.cancel)
 
     def close_ranks(self, running: Collection[int]) -> None:
         assert set(running) <= set(range(len(self.views)))

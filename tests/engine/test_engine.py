@@ -182,8 +182,9 @@ def test_a_reply_that_was_stopped_goes_on(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_prompt_is_told_while_it_is_evaluated_and_stops_in_the_middle() -> None:
-    with double({"chunk_s": 0.05}) as engine:
+def test_a_prompt_is_told_while_it_is_evaluated_and_stops_in_the_middle(tmp_path: Path) -> None:
+    go_on = tmp_path / "go on"
+    with double({"rests": {"at": 192, "until": str(go_on)}}) as engine:
         number = engine.ask(turns("x" * 3000), GREEDY)
         hear_event(engine, Prefilling)
         engine.cancel(number)
@@ -191,6 +192,7 @@ def test_a_prompt_is_told_while_it_is_evaluated_and_stops_in_the_middle() -> Non
         last = ended(heard)
         assert (last.reply.stop_reason, last.message.text) == (StopReason.CANCELLED, "")
         assert last.reply.first_token_s is None
+        go_on.touch()
         whole = hear_all(engine, engine.ask(turns("x" * 3000), GREEDY))
     started = whole.started
     assert 64 <= started.cached_tokens < started.prompt_tokens - 64
@@ -200,11 +202,15 @@ def test_a_prompt_is_told_while_it_is_evaluated_and_stops_in_the_middle() -> Non
     assert ended(whole).reply.stop_reason is StopReason.EOG
 
 
-def test_a_waiting_request_is_cancelled_before_it_begins() -> None:
-    with double({"pass_s": 0.05}) as engine:  # most of a second for the cancel to arrive
+def test_a_waiting_request_is_cancelled_before_it_begins(tmp_path: Path) -> None:
+    go_on = tmp_path / "go on"
+    with double({"rests": {"at": 4, "until": str(go_on)}}) as engine:
         first, second, third = (engine.ask(turns("hello"), GREEDY) for _ in range(3))
+        hear_event(engine, Text)
         engine.cancel(second)
-        assert ended(hear_all(engine, first)).reply.stop_reason is StopReason.EOG
+        engine.cancel(first)  # heard after the one before it, and ends the rest
+        assert ended(hear_all(engine, first)).reply.stop_reason is StopReason.CANCELLED
+        go_on.touch()
         assert ended(hear_all(engine, second)).reply.stop_reason is StopReason.CANCELLED
         assert ended(hear_all(engine, third)).reply.stop_reason is StopReason.EOG
 

@@ -128,8 +128,9 @@ def test_a_cancel_ends_one_and_leaves_the_others(parallel: int, which: int, go_o
     )
 
 
-def test_a_prompt_that_is_cancelled_leaves_the_one_that_is_written() -> None:
-    with double({**LONG, "parallel": 2, "chunk_s": 0.2}) as engine:
+def test_a_prompt_that_is_cancelled_leaves_the_one_that_is_written(go_on: Path) -> None:
+    rests = {"at": 192, "until": str(go_on)}  # of the prompt, and for good: the story is shorter
+    with double({**LONG, "parallel": 2, "rests": rests}) as engine:
         story, long = asked(engine, "a story", "x" * 3000)
         hear(engine, lambda each: bool(Heard([each]).about(long).events(Prefilling)))
         engine.cancel(long)
