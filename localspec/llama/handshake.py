@@ -39,13 +39,13 @@ class _Strange(OSError):
     """What came is no answer of a worker of ours; the text is the rest of a sentence."""
 
 
-def workers_in(texts: Iterable[str]) -> tuple[str, ...]:
-    """Return the addresses in texts, each of which has one, or several with commas between.
+def checked_workers(addresses: Iterable[str]) -> tuple[str, ...]:
+    """Return addresses, each of them once.
 
     Raises:
-        UsageError: one of them is none.
+        UsageError: one of them is none, or there are too many.
     """
-    found = tuple(dict.fromkeys(each.strip() for text in texts for each in text.split(",")))
+    found = tuple(dict.fromkeys(addresses))
     for each in found:
         host_and_port(each, "worker")
     if len(found) > _MOST_WORKERS:

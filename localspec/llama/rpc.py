@@ -47,22 +47,27 @@ def rpc_function(name: str, result: type | None, *arguments: type) -> Callable[.
     return function
 
 
-def use_workers(texts: Sequence[str]) -> None:
+def use_workers(addresses: Sequence[str]) -> None:
     """Have the devices of these workers, and of no others, among the devices of this process.
 
     What is loaded on others stays there until it is closed.
 
     Args:
-        texts: addresses, HOST:PORT, each text one or several with commas between.
+        addresses: HOST:PORT.
 
     Raises:
         UsageError: this build has no RPC, an address is none, or a worker there does not answer; then nothing changes.
     """
-    if not texts and not _kept:
+    if not addresses and not _kept:
         return
-    from localspec.llama.handshake import PATIENCE_S, is_gone, require_worker, workers_in  # noqa: PLC0415
+    from localspec.llama.handshake import (  # noqa: PLC0415
+        PATIENCE_S,
+        checked_workers,
+        is_gone,
+        require_worker,
+    )
 
-    wanted = workers_in(texts)
+    wanted = checked_workers(addresses)
     add = rpc_function("ggml_backend_rpc_add_server", ctypes.c_void_p, ctypes.c_char_p)
     new = [each for each in wanted if each not in _kept]
     for each in new:

@@ -26,7 +26,7 @@ class LaunchOptions:
         fit: plan for the memory that is free, and refuse what it does not hold.
         further: more modes that the pair has to be ready for, as a comparison needs them.
         draft_lora: file of a LoRA adapter for the draft model.
-        workers: addresses of workers whose devices are used, too; each text may have several, with commas.
+        workers: addresses of workers whose devices are used, too.
         draft_devices: names of devices for the draft model's layers; empty uses those of the target.
         draft_gpu_layers: layers of the draft model to offload; None offloads all to devices of its own, and else as many
             as of the target.
@@ -130,6 +130,7 @@ class LaunchOptions:
             metavar="HOST:PORT,...",
             group="device",
             key=True,
+            commas=True,
         ),
     )
 

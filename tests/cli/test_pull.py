@@ -149,7 +149,7 @@ def test_nothing_is_forecast_of_workers_whose_devices_nobody_knows_here(
 
 def test_several_workers_and_models_are_told_in_the_plural(machine: ToyMachine) -> None:
     machine.offer("small", machine.models["toy"])
-    placed = {"LOCALSPEC_WORKERS": "127.0.0.1:9 127.0.0.1:8", "LOCALSPEC_DEVICE": "RPC0"}
+    placed = {"LOCALSPEC_WORKERS": "127.0.0.1:9,127.0.0.1:8", "LOCALSPEC_DEVICE": "RPC0"}
     done = machine.run("pull", "toy", "small", **placed, **SMALL)
     assert done.err.splitlines()[0] == (
         "localspec: whether they fit is not checked now: "

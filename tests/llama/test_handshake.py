@@ -12,10 +12,10 @@ import pytest
 from localspec.errors import UsageError
 from localspec.llama.handshake import (
     PROTOCOL,
+    checked_workers,
     host_and_port,
     is_gone,
     require_worker,
-    workers_in,
 )
 
 Serve = Callable[[socket.socket], None]
@@ -152,9 +152,9 @@ def test_whoever_hangs_up_or_is_away_is_gone_and_whoever_computes_is_not() -> No
         assert not is_gone(address, _SHORT_S)
 
 
-def test_addresses_stand_in_texts_one_by_one_or_with_commas() -> None:
-    assert workers_in(["a:1, b.c:2", "a:1"]) == ("a:1", "b.c:2")
-    assert workers_in([]) == ()
+def test_a_worker_that_is_named_twice_is_one() -> None:
+    assert checked_workers(["a:1", "b.c:2", "a:1"]) == ("a:1", "b.c:2")
+    assert checked_workers([]) == ()
 
 
 @pytest.mark.parametrize(
@@ -163,13 +163,13 @@ def test_addresses_stand_in_texts_one_by_one_or_with_commas() -> None:
 )
 def test_what_is_no_address_is_refused_by_name(text: str) -> None:
     with pytest.raises(UsageError, match="is no HOST:PORT") as caught:
-        workers_in([text])
+        checked_workers([text])
     assert "\n" not in str(caught.value)
 
 
 def test_more_workers_than_llama_cpp_takes_are_refused() -> None:
     with pytest.raises(UsageError, match="17 workers are too many"):
-        workers_in([f"host:{port}" for port in range(1, 18)])
+        checked_workers([f"host:{port}" for port in range(1, 18)])
 
 
 def test_an_address_has_a_host_and_a_port() -> None:
