@@ -130,7 +130,8 @@ def _judge(pair: str, tried: Sequence[Tried], at_work: Tailor, folder: Path, sai
             {"kept": made.name}, f"{pair} drafts with {made.name} from now on: {made.found}; {how}"
         )
         return
-    said.tell("result", f"nothing is kept: no candidate earns more than what {pair} has")
+    both = f"earns a hundredth more than what {pair} has and makes some kind of text a tenth faster"
+    said.tell("result", f"nothing is kept: no candidate both {both}")
     _advise(max(tried, key=lambda each: each.earned.speed), at_work, folder, said)
 
 

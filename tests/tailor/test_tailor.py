@@ -36,7 +36,7 @@ from localspec.tailor.candidates import (
 from localspec.tailor.job import job, undo, workshop
 from localspec.tailor.making import make
 from localspec.tailor.tailor import Tailor, Tried, best_of
-from localspec.tailor.worth import replayed
+from localspec.tailor.worth import Replayed, replayed
 from tests.cli.command import assert_one_complaint, localspec
 from tests.tailor.test_adapter import adapter
 from tests.tailor.tiny_llama import write
@@ -366,6 +366,18 @@ def test_what_was_measured_beside_busy_programs_keeps_nothing(
     _judge("tiny", [tried], tailor, data, _Said(as_json=False))
     assert "nothing is kept: " in capsys.readouterr().out
     assert load_registry().pairs["tiny"].draft_model != "tiny-tailored"
+
+
+def test_what_earns_more_but_no_tenth_on_any_kind_is_not_said_to_earn_no_more(
+    tailor: Tailor, data: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Tailor, "otherwise", lambda *_: None)
+    earned = Replayed(1.02, {"code": 1.04, "chat": 1.0})
+    tried = Tried(tailor.candidates()[1], data, 1, {"code": [[True]]}, CHEAP, 0.01, earned)
+    _judge("tiny", [tried], tailor, data, _Said(as_json=False))
+    told = capsys.readouterr().out
+    assert "no candidate earns" not in told
+    assert "makes some kind of text a tenth faster" in told
 
 
 @pytest.mark.parametrize(
