@@ -26,6 +26,7 @@ from localspec.engine.protocol import (
     Tokenize,
     Tokens,
 )
+from localspec.engine.wire import FrameError
 from localspec.errors import LocalspecError, UsageError
 from localspec.messages import Message, checked_text
 
@@ -279,7 +280,7 @@ class Answering:
 
 def failure(number: int | None, error: Exception) -> Failed:
     """Return what the client is told of an error; a fault of ours goes to stderr, too."""
-    if isinstance(error, LocalspecError):
+    if isinstance(error, LocalspecError | FrameError):
         return Failed(number, type(error).__name__, str(error))
     traceback.print_exception(error, file=sys.stderr)
     reason = " ".join(f"{type(error).__name__}: {error}".split())[:300]

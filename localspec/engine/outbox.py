@@ -19,6 +19,7 @@ from localspec.chat.events import (
     StreamEvent,
     Text,
 )
+from localspec.engine.answering import failure
 from localspec.engine.protocol import Downloading, Loading, Measuring, Notice, ReplyEvents
 
 PACE_S = 0.1
@@ -80,6 +81,7 @@ class Outbox:
         self._closed = False
         self._urgent = self._idle = False
         self._begun: set[int] = set()
+        self._failed: set[int] = set()
         self._next_s = 0.0
         self._thread = threading.Thread(target=self._run, daemon=True, name="localspec-outbox")
         self._thread.start()
@@ -119,10 +121,24 @@ class Outbox:
         while batch := self._next():
             try:
                 for notice in batch:
-                    self._write(notice)
+                    self._send(notice)
                 self._flush()
             except OSError:  # nobody reads: go on taking, for nobody
                 self._write, self._flush = (lambda _: None), (lambda: None)
+
+    def _send(self, notice: Notice) -> None:
+        """Write a notice; one that is no frame ends its own request alone, and nothing of that follows."""
+        number = getattr(notice, "id", None)
+        if number in self._failed:
+            return
+        try:
+            self._write(notice)
+        except OSError:
+            raise
+        except Exception as error:  # whatever it is, others wait behind it
+            if number is not None:
+                self._failed.add(number)
+            self._write(failure(number, error))
 
     def _next(self) -> list[Notice]:
         """Wait until something may leave and return it; nothing at the end."""

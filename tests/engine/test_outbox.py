@@ -17,7 +17,16 @@ from localspec.chat.events import (
 )
 from localspec.decoding.round import Draft, Round, Verdict
 from localspec.engine.outbox import Outbox
-from localspec.engine.protocol import Downloading, Hello, Loading, Measuring, Notice, ReplyEvents
+from localspec.engine.protocol import (
+    Downloading,
+    Failed,
+    Hello,
+    Loading,
+    Measuring,
+    Notice,
+    ReplyEvents,
+)
+from localspec.engine.wire import FrameError
 from localspec.messages import ToolCall
 from tests.waiting import PATIENCE_S, until
 
@@ -140,6 +149,26 @@ def test_where_nobody_is_left_nothing_is_kept_and_nothing_raised() -> None:
             outbox.put(Hello("", 0))
         outbox.close(PATIENCE_S)
         outbox.put(Hello("", 0))
+
+
+def test_what_cannot_be_written_ends_its_own_request_and_no_other() -> None:
+    read: list[Notice] = []
+
+    def write(notice: Notice) -> None:
+        if isinstance(notice, ReplyEvents) and notice.id < 3:
+            raise (FrameError("too large"), ValueError("NaN is not a number"))[notice.id - 1]
+        read.append(notice)
+
+    outbox = Outbox(write)
+    for request in (1, 2, 3):
+        outbox.put(happened(request, Text("x")))
+    outbox.put(Failed(1, "UsageError", "what came later of it"))
+    outbox.close(PATIENCE_S)
+    large, strange, sound = read
+    assert large == Failed(1, "FrameError", "too large")
+    assert isinstance(strange, Failed)
+    assert (strange.id, strange.kind) == (2, "Fault")
+    assert sound == happened(3, Text("x"))
 
 
 def test_what_leaves_together_is_flushed_once_and_after_all_of_it(reader: Reader) -> None:
