@@ -75,11 +75,21 @@ class RunningCosts:
         known = width <= len(self._narrow)
         return (self._narrow[width - 1] if known else self._alone(width)) * self._factor
 
-    def upto(self, width: int) -> list[float]:
-        """Return the seconds of passes of 1 to `width` tokens, as of now."""
-        narrow, factor = self._narrow, self._factor
-        narrow += map(self._alone, range(len(narrow) + 1, width + 1))
-        return [seconds * factor for seconds in narrow[:width]]
+    def upto(self, width: int, beside: int = 0, token_s: float = 0.0) -> list[float]:
+        """Return the seconds of passes of 1 to `width` tokens, as of now.
+
+        Args:
+            width: of the widest.
+            beside: tokens that each pass has beside them.
+            token_s: seconds that each of them takes besides.
+        """
+        narrow, factor, widest = self._narrow, self._factor, beside + width
+        if widest > len(narrow):
+            narrow += map(self._alone, range(len(narrow) + 1, widest + 1))
+        return [
+            seconds * factor + token_s * own
+            for own, seconds in enumerate(narrow[beside:widest], start=1)
+        ]
 
     def _alone(self, width: int) -> float:
         return self.table.of(width) * self._of_width.get(width, 1.0)

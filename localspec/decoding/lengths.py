@@ -42,6 +42,8 @@ def best_length(
         cost_s: seconds of a round by its draft length, from 0 on; longer drafts are not considered.
         affordable_s: rounds that take longer are not considered.
     """
+    if not chances:
+        return None
     best, rate = None, 0.0
     confirmed = reached = 1.0
     for length, (chance, seconds) in enumerate(zip(chances, cost_s[1:], strict=False), start=1):

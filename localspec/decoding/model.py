@@ -6,7 +6,7 @@ request before, evaluates the rest, and nobody above ever rolls anything back.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from enum import Enum
+from enum import StrEnum
 from typing import Protocol
 
 import numpy as np
@@ -16,8 +16,10 @@ Logits = NDArray[np.float32]
 """Rows of logits, shape (rows, n_vocab). Valid only until the next call of the same model."""
 
 
-class Role(Enum):
+class Role(StrEnum):
     """Which of the two models a pass is meant for."""
+
+    # The hash of a plain Enum is Python code, and models are looked up by it a dozen times a round.
 
     TARGET = "target"
     DRAFT_MODEL = "draft_model"

@@ -75,7 +75,7 @@ class Verdict:
     @property
     def confirmed(self) -> int:
         """How many tokens it confirms."""
-        return self.accepted + len(self.choices)
+        return self.accepted + (1 if self.branch is None else 2)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,8 +101,8 @@ class Spent:
     @property
     def round_s(self) -> float:
         """The round itself, without what lies between two rounds."""
-        stages = (self.draft_prefill_s, self.draft_s, self.verify_s, self.sample_s)
-        return sum(stages) + self.truncate_s
+        passes_s = self.draft_prefill_s + self.draft_s + self.verify_s
+        return passes_s + self.sample_s + self.truncate_s
 
     @property
     def wall_s(self) -> float:

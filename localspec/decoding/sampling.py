@@ -17,6 +17,9 @@ from localspec.decoding.top import ranked_ids, top_ids
 from localspec.errors import PassFailed
 from localspec.options import SamplingParams
 
+_LEAST_TEMPERATURE = 1e-200
+"""By which no difference of logits can be divided beyond the range of float64."""
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Candidates:
@@ -35,14 +38,19 @@ class Candidates:
 
     def probabilities(self) -> NDArray[np.float64]:
         """Return the normalised weights, shape (n,)."""
-        weights = np.exp(self.log_weights - self.log_weights.max())
+        weights = self._weights()
         return np.asarray(weights / weights.sum())
 
     def probability(self, token: int) -> float:
         """Return the normalised weight of one of the ids."""
         if self.ids.size == 1:
             return 1.0
-        return float(self.probabilities()[self.ids.searchsorted(token)])
+        weights = self._weights()
+        return float(weights[self.ids.searchsorted(token)] / weights.sum())
+
+    def _weights(self) -> NDArray[np.float64]:
+        weights: NDArray[np.float64] = np.exp(self.log_weights - self.log_weights.max())
+        return weights
 
 
 def candidates(
@@ -92,8 +100,11 @@ def candidates(
     if params.min_p > 0:
         kept = (scores >= best + math.log(params.min_p)).nonzero()[0]
         ids, scores = ids[kept], scores[kept]
-    with np.errstate(over="ignore"):  # a temperature of next to nothing: -inf is right
-        return Candidates(ids, (scores - best) / params.temperature, found)
+    scores -= best
+    if params.temperature > _LEAST_TEMPERATURE:
+        return Candidates(ids, scores / params.temperature, found)
+    with np.errstate(over="ignore"):  # -inf is right
+        return Candidates(ids, scores / params.temperature, found)
 
 
 def likeliest(row: NDArray[np.float32]) -> int:

@@ -280,9 +280,11 @@ class Scheduler(Generic[T]):
         """Return the slots whose requests can share a pass."""
         running = self._running.items()
         return sorted(
-            slot
-            for slot, each in running
-            if each.shares and each.request is not None and each.request.role is role
+            [
+                slot
+                for slot, each in running
+                if each.shares and each.request is not None and each.request.role is role
+            ]
         )
 
     def _take_stock(self, slot: int, request: Pass) -> None:
@@ -343,6 +345,8 @@ class Scheduler(Generic[T]):
         # One request for all passes of a draft that nobody shares: they are many, and short.
         request = Pass(request.role, tokens, 1, more)
         model, alone, ended_s = self._models[request.role], len(self._running) == 1, self._clock()
+        running.request = request
+        running.missing, running.shares = 1, True  # all the others were evaluated just now
         while True:
             try:
                 token = more(answer)
@@ -353,8 +357,6 @@ class Scheduler(Generic[T]):
             if token is None:
                 return self._resumed(slot, answer)
             tokens.append(token)
-            running.request = request
-            running.missing, running.shares = 1, True  # all the others were evaluated just now
             if not alone:
                 return []
             try:

@@ -16,7 +16,7 @@ def model() -> CachedModel:
 
 def row_after(window: Window, model: CachedModel, tokens: Sequence[int]) -> NDArray[np.float32]:
     """Let the model see the window of a text, and return what it says of what follows."""
-    row: NDArray[np.float32] = model.logits(window.open(tokens), 1)[0]
+    row: NDArray[np.float32] = model.logits(window.open(tokens)[0], 1)[0]
     return row
 
 

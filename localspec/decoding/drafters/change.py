@@ -8,6 +8,7 @@ _ODDS = tuple(math.exp(-shift) for shift in _SHIFTS)
 _USUAL = _SHIFTS.index(0.0)
 _NEW = 1 / 1000
 """Chance that the text becomes another kind with a token."""
+_NEW_OF_EACH = _NEW / len(_SHIFTS)
 _SURE = 0.8
 
 
@@ -31,7 +32,7 @@ class TextKinds:
         else:
             seen = [share * wrong * odds / (usual + wrong * odds) for share, odds in pairs]
         kept = (1 - _NEW) / sum(seen)
-        self._shares = [each * kept + _NEW / len(seen) for each in seen]
+        self._shares = [each * kept + _NEW_OF_EACH for each in seen]
 
     @property
     def worse(self) -> bool:

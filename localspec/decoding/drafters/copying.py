@@ -106,7 +106,9 @@ class CopySource:
         """Take in the next tokens of the text, yielding what was foretold of each."""
         for token in tokens:
             if self.length == 0:
-                self._search(self._append(token))
+                ends = self._append(token)
+                if len(ends) > 1:
+                    self._search(ends)
                 continue
             right = self._text[self._next] == token
             yield Foretold(self.length, self.near, self.disputed, right)

@@ -99,13 +99,14 @@ class Growth:
         verify, step, usual = self._verify, self._step, self._usual
         if surplus - verify[length] > self._best:
             self._best, self.kept = surplus - verify[length], length
-        best = self._best
-        for wider in range(length + 1, len(verify)):
+        best, ahead = self._best, verify[length + 1 :]
+        for wider in ahead:
             reach *= usual
             surplus += reach - step
-            if surplus - verify[wider] > best:
+            if surplus - wider > best:
                 return True
-            if reach < _HARDLY:
+            # Where a token promises less than its pass costs, only a dip in the costs of verifying makes up for it.
+            if reach < _HARDLY or (reach <= step and surplus - min(ahead) <= best):
                 break
         return False
 

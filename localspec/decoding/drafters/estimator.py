@@ -1,7 +1,7 @@
 """Estimator: how often what was foretold came true, by how sure it looked."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 _FURTHEST = 4.0
@@ -9,8 +9,9 @@ _FURTHEST = 4.0
 
 @dataclass(slots=True)
 class _Tally:
-    hits: float
-    weight: float
+    prior: float
+    hits: float = 0.0
+    weight: float = 0.0
 
 
 class Estimator:
@@ -31,21 +32,23 @@ class Estimator:
         self._kept = 1 - 1 / memory
         self._drift = drift
         self._shift, self._odds = 0.0, 1.0
-        self._prior = dict(prior)
-        self._seen = {bucket: _Tally(0.0, 0.0) for bucket in prior}
+        self._seen = {bucket: _Tally(chance) for bucket, chance in prior.items()}
 
-    def add(self, bucket: int, *, hit: bool) -> None:
-        """Count one observation."""
+    def add(self, bucket: int, *, hit: bool) -> float:
+        """Count one observation; return what `usual` was before it."""
+        usual, tally = self.usual(bucket), self._seen[bucket]
         if self._drift:
-            shift = self._shift + self._drift * (hit - self.chance(bucket))
+            chance = usual / (usual + (1 - usual) * self._odds)
+            shift = self._shift + self._drift * (hit - chance)
             self._move(min(max(shift, -_FURTHEST), _FURTHEST))
-        tally = self._seen[bucket]
         tally.hits = tally.hits * self._kept + hit
         tally.weight = tally.weight * self._kept + 1
+        return usual
 
     def expect(self, prior: Mapping[int, float]) -> None:
         """Start from other chances; what was seen here counts as before."""
-        self._prior.update(prior)
+        for bucket, chance in prior.items():
+            self._seen[bucket].prior = chance
 
     def hope(self) -> None:
         """Forget that things looked worse lately than they usually do."""
@@ -58,9 +61,16 @@ class Estimator:
 
     def usual(self, bucket: int) -> float:
         """Return it by what this bucket alone has shown."""
-        tally = self._seen[bucket]
-        prior = self._prior[bucket]
-        return (tally.hits + self._weight * prior) / (tally.weight + self._weight)
+        tally, weight = self._seen[bucket], self._weight
+        return (tally.hits + weight * tally.prior) / (tally.weight + weight)
+
+    def mean(self, shares: Sequence[float]) -> float:
+        """Return the chance over all buckets, by the share of each, in their order."""
+        weight, odds, mean = self._weight, self._odds, 0.0
+        for share, tally in zip(shares, self._seen.values(), strict=True):
+            own = (tally.hits + weight * tally.prior) / (tally.weight + weight)
+            mean += share * (own / (own + (1 - own) * odds))
+        return mean
 
     def _move(self, shift: float) -> None:
         self._shift, self._odds = shift, math.exp(-shift)

@@ -162,12 +162,11 @@ class ModelDrafter:
         """Propose tokens; fewer if one of them ends the generation, or the next is not worth its pass."""
         self._stopping = stopping = plan.stopping
         read = self._read(tokens)
-        lag = 0 if read is None else self._window.lag(read)
+        visible, lag = ([], 0) if read is None else self._window.open(read)
         self._last_late_s = self._late_s(lag)
         if stopping is not None and stopping.compared:
             self._start_afresh()
             stopping = replace(stopping, usual=self._usual())
-        visible = [] if read is None else self._window.open(read)
         places: list[tuple[int, int]] = []
         if visible and stopping is not None and stopping.compared:
             most_back = min(len(visible), self._most_rows) - 1
@@ -206,8 +205,9 @@ class ModelDrafter:
             self._backoff.pass_over(accepted)
             return
         self._seen = True
-        compared = own_of(last.hindsight, last.compared)
-        self._see([(each.gap, each.hit) for each in compared])
+        compared = own_of(last.hindsight, last.compared) if last.hindsight else []
+        if compared:
+            self._see([(each.gap, each.hit) for each in compared])
         confirmed = done.verdict.confirmed
         self._backoff.settle(steps - confirmed)
         if not self._backoff.proven:
@@ -251,7 +251,7 @@ class ModelDrafter:
 
     def _late_s(self, lag: int) -> float:
         """Return the seconds of catching up with so many tokens, beyond a step's own."""
-        return 0.0 if self._costs is None else self._costs.of(max(1, lag)) - self._costs.of(1)
+        return 0.0 if self._costs is None or lag <= 1 else self._costs.of(lag) - self._costs.of(1)
 
     def _see(self, seen: Sequence[tuple[float, bool]]) -> None:
         """Take in what became of some tokens, each chosen by a gap."""
@@ -259,15 +259,13 @@ class ModelDrafter:
         self._often[self._greedy] = often = [share * kept for share in self._often[self._greedy]]
         for gap, hit in seen:
             bucket = bisect(GAPS, gap)
-            self._change.see(by_gap.usual(bucket), hit=hit)
-            by_gap.add(bucket, hit=hit)
+            self._change.see(by_gap.add(bucket, hit=hit), hit=hit)
             kept /= _OFTEN_KEPT
             often[bucket] += kept * (1 - _OFTEN_KEPT)
 
     def _usual(self) -> float:
         """Return the chance of a token that is not drafted yet, as the text is now."""
-        often, chance = self._often[self._greedy], self._by_gap[self._greedy].chance
-        return sum([share * chance(bucket) for bucket, share in enumerate(often)])
+        return self._by_gap[self._greedy].mean(self._often[self._greedy])
 
     def _is_over(self) -> bool:
         """Return whether the text has become one that does not pay, however well it paid before."""

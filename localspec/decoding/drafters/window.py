@@ -27,12 +27,12 @@ class Window:
         """Return how many of `tokens` the model would have to evaluate."""
         return self._begin(tokens)[1]
 
-    def open(self, tokens: Sequence[int]) -> list[int]:
-        """Return what the model is to see of `tokens`, and keep the window where that begins."""
-        start, _ = self._begin(tokens)
+    def open(self, tokens: Sequence[int]) -> tuple[list[int], int]:
+        """Return what the model is to see of `tokens`, and its lag; keep the window where that begins."""
+        start, lag = self._begin(tokens)
         if start != len(self._skipped):
             self._skipped = list(tokens[:start])
-        return list(tokens[start:])
+        return list(tokens[start:] if start else tokens), lag
 
     def _begin(self, tokens: Sequence[int]) -> tuple[int, int]:
         """Return where the window begins, and what it lacks: where it did, if that is little."""

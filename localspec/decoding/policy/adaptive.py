@@ -86,21 +86,19 @@ class AdaptivePolicy:
     def learn(self, done: Round) -> None:
         """Take in what the round confirmed and cost."""
         drafter = self._by_name.get(done.draft.drafter)
-        steps = 1.0
+        confirmed, width, steps = done.verdict.confirmed, done.width + self._again, 1.0
         if drafter is None or not (done.drafted or drafter.shares_passes):
             self._sample_s += (done.spent.sample_s - self._sample_s) / _SAMPLE_MEMORY
         else:
-            verified = done.width - 1 + self._again
-            foreseen_s = self._verify_s(verified, drafter) + drafter.foreseen_s()
+            foreseen_s = self._verify_s(width - 1, drafter) + drafter.foreseen_s()
             # What takes the machine for a moment is no fault of the draft.
             took_s = max(done.spent.round_s, foreseen_s / _DISTURBED)
             steps = min(took_s, foreseen_s * _DISTURBED) / self._verify_s(0, drafter)
-        confirmed = done.verdict.confirmed
         shared = min(steps, confirmed) if done.draft.drafter in self._bounded else steps
         self._budget.settle(confirmed, shared)
         for each in self.drafters:
             each.learn(done, steps if each is drafter else shared)
-        self._target.add(done.width + self._again, done.spent.verify_s)
+        self._target.add(width, done.spent.verify_s)
         self._again = int(done.verdict.branch is not None)
 
     def end(self) -> None:
@@ -108,9 +106,7 @@ class AdaptivePolicy:
 
     def _terms(self, most: int, *, joint: bool) -> Terms:  # noqa: ARG002 - by batches
         """Return on what terms drafters may draft; `joint` are those whose passes are merged."""
-        sample_s, again = self._sample_s, self._again
-        verify_s = self._target.upto(most + 1 + again)[again:]
-        verify_s = [each + sample_s * width for width, each in enumerate(verify_s, start=1)]
+        verify_s = self._target.upto(most + 1, self._again, self._sample_s)
         return Terms(verify_s, self._budget.steps, self._branches)
 
     def _verify_s(self, drafted: int, drafter: Drafter | None) -> float:  # noqa: ARG002 - likewise
