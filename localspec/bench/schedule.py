@@ -1,8 +1,9 @@
 """Schedule: which run follows which, so that what is compared runs side by side.
 
 Machines drift: they heat up, and others use them. So every run is a neighbour of a run of `off`,
-and only neighbours are compared: two modes share the `off` between them. Which modes share one,
-and which goes first, changes from prompt to prompt and from repeat to repeat.
+and only neighbours are compared: two modes share the `off` between them. Which modes share one
+is drawn for each prompt and repeat; they take turns in going first, so that of ten prompts each
+of two modes begins five.
 """
 
 from collections.abc import Iterator, Sequence
@@ -49,13 +50,17 @@ def schedule(
         seed: the same one gives the same order.
     """
     rng = Random(seed)  # noqa: S311 - an order, no secret
-    others = [mode for mode in modes if mode != OFF]
+    others, start = [mode for mode in modes if mode != OFF], rng.randrange(2)
     slots = []
     for repeat in range(repeats):
         for temperature in temperatures:
             for prompt in range(len(prompts)):
+                turn = 1 if (start + prompt + repeat) % 2 else -1
                 for group, neighbours in enumerate(_groups(others, rng)):
-                    slots += [Slot(prompt, temperature, repeat, mode, group) for mode in neighbours]
+                    slots += [
+                        Slot(prompt, temperature, repeat, mode, group)
+                        for mode in neighbours[::turn]
+                    ]
     return slots
 
 
@@ -65,5 +70,4 @@ def _groups(others: Sequence[str], rng: Random) -> Iterator[list[str]]:
         yield [OFF]
     for at in range(0, len(shuffled), 2):
         first, *second = shuffled[at : at + 2]
-        group = [first, OFF, *second]
-        yield group[::-1] if rng.random() < 0.5 else group
+        yield [first, OFF, *second]

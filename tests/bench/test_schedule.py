@@ -36,10 +36,14 @@ def test_off_alone_is_measured_too() -> None:
     assert groups(schedule(PROMPTS, ["off"], [0.0], repeats=1)) == [["off"]] * 3
 
 
-def test_each_of_two_modes_goes_first_about_as_often() -> None:
-    slots = schedule(PROMPTS, ["off", "auto"], [0.0], repeats=100)
-    first = sum(group[0] == "off" for group in groups(slots))
-    assert 100 < first < 200
+@pytest.mark.parametrize("seed", range(4))
+def test_each_of_two_modes_goes_first_in_half_of_the_runs_and_of_the_repeats(seed: int) -> None:
+    prompts = PROMPTS * 4
+    slots = schedule(prompts, ["off", "auto"], [0.0], repeats=2, seed=seed)
+    order = [group[0] == "off" for group in groups(slots)]
+    once, again = order[: len(prompts)], order[len(prompts) :]
+    assert sum(once) == len(prompts) / 2
+    assert all(one != other for one, other in zip(once, again, strict=True))
 
 
 def test_the_order_is_the_same_for_the_same_seed_and_another_for_another() -> None:
