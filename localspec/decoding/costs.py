@@ -5,6 +5,8 @@ from dataclasses import dataclass
 
 _MEMORY = 12
 _OUTLIER = 1.5
+_FORGOTTEN = 0.005
+"""How much of what only wide passes showed each plain one takes back."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +60,9 @@ class PairCosts:
 class RunningCosts:
     """What a pass takes now: depth, heat and neighbours change it, mostly by a common factor.
 
+    A pass of one token waits for memory, a wide one for arithmetic: what slows one down need not
+    slow the other, so that wide passes have a factor of their own beside the common one.
+
     Args:
         table: measured at first, at a shallow depth.
     """
@@ -66,6 +71,7 @@ class RunningCosts:
         self.table = table
         self._factor = 1.0
         self._passes = 0
+        self._wide, self._wide_passes = 1.0, 0
         self._of_width: dict[int, float] = {}
         # Of the first widths the table's seconds, with what only that width showed.
         self._narrow: list[float] = []
@@ -73,7 +79,8 @@ class RunningCosts:
     def of(self, width: int) -> float:
         """Return the seconds of a pass of this width, as of now."""
         known = width <= len(self._narrow)
-        return (self._narrow[width - 1] if known else self._alone(width)) * self._factor
+        alone = self._narrow[width - 1] if known else self._alone(width)
+        return alone * (self._factor * self._wide if width > 1 else self._factor)
 
     def upto(self, width: int, beside: int = 0, token_s: float = 0.0) -> list[float]:
         """Return the seconds of passes of 1 to `width` tokens, as of now.
@@ -83,13 +90,16 @@ class RunningCosts:
             beside: tokens that each pass has beside them.
             token_s: seconds that each of them takes besides.
         """
-        narrow, factor, widest = self._narrow, self._factor, beside + width
+        narrow, factor, widest = self._narrow, self._factor * self._wide, beside + width
         if widest > len(narrow):
             narrow += map(self._alone, range(len(narrow) + 1, widest + 1))
-        return [
+        found = [
             seconds * factor + token_s * own
             for own, seconds in enumerate(narrow[beside:widest], start=1)
         ]
+        if not beside:
+            found[0] = narrow[0] * self._factor + token_s
+        return found
 
     def _alone(self, width: int) -> float:
         return self.table.of(width) * self._of_width.get(width, 1.0)
@@ -103,6 +113,12 @@ class RunningCosts:
         # The first passes say more: a table may have been measured on another day.
         self._passes += 1
         self._factor *= ratio ** (1 / min(1 + self._passes, _MEMORY))
+        if width == 1:
+            self._wide **= 1 - _FORGOTTEN
+            return
+        self._wide_passes += 1
+        self._wide *= ratio ** (1 / min(1 + self._wide_passes, _MEMORY))
+        self._wide = min(max(self._wide, 0.5), 2.0)
         # What only one width shows stays with it, and more slowly.
         own = self._of_width.get(width, 1.0) * ratio ** (1 / (4 * _MEMORY))
         self._of_width[width] = min(max(own, 0.5), 2.0)

@@ -54,6 +54,28 @@ def test_a_width_that_differs_from_the_others_is_learnt_apart() -> None:
     assert running.of(4) / running.of(1) == pytest.approx(2.1, rel=0.1)
 
 
+def test_what_slows_wide_passes_alone_is_learnt_from_the_first_of_them_for_all() -> None:
+    running = RunningCosts(TABLE)
+    for _ in range(4):
+        for _ in range(8):
+            running.add(1, 1.0)
+        running.add(4, 1.3 * TABLE.of(4))
+    assert running.of(1) == pytest.approx(1.0, rel=0.03)
+    assert running.of(4) == pytest.approx(1.3 * TABLE.of(4), rel=0.08)
+    assert running.of(8) == pytest.approx(1.3 * TABLE.of(8), rel=0.12)
+
+
+def test_what_slowed_wide_passes_is_forgotten_while_none_is_made() -> None:
+    running = RunningCosts(TABLE)
+    for _ in range(12):
+        running.add(4, 2 * TABLE.of(4))
+    slow = running.of(8) / running.of(1)
+    for _ in range(400):
+        running.add(1, 1.0)
+    assert slow > 1.2 * TABLE.of(8)
+    assert running.of(8) / running.of(1) < 1.1 * TABLE.of(8)
+
+
 def test_costs_of_all_widths_are_those_of_each() -> None:
     running = RunningCosts(TABLE)
     assert running.upto(3) == [running.of(width) for width in (1, 2, 3)]
