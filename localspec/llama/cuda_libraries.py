@@ -1,7 +1,7 @@
-"""Finds CUDA's runtime libraries in the `nvidia-*` wheels of the environment, without a variable of the environment.
+"""Finds CUDA's runtime libraries in the `nvidia-*` wheels of the environment, or in the toolkit, without a variable of the environment.
 
 A build for CUDA names them, but does not bring them along. What the process has loaded already under such a name, the system's
-linker takes.
+linker takes; a toolkit that is unpacked by hand it does not know.
 """
 
 import ctypes
@@ -14,25 +14,33 @@ from pathlib import Path
 
 _NAMES = ("libcudart", "libcublasLt", "libcublas")
 """In the order in which they need each other."""
+_TOOLKITS = ("/usr/local/cuda/lib64", "/opt/cuda/lib64")
 
 
-def preload(backend: Path, search: list[str] | None = None) -> list[Path]:
-    """Load the libraries that a CUDA backend names, as far as wheels have them; return which.
+def preload(
+    backend: Path, search: list[str] | None = None, toolkits: Sequence[str] = _TOOLKITS
+) -> list[Path]:
+    """Load the libraries that a CUDA backend names, as far as wheels or a toolkit have them; return which.
 
     Args:
         backend: `libggml-cuda.so` of a build.
-        search: folders where wheels are installed; Python's own by default.
+        search: folders where wheels are installed; Python's own by default. What they have comes first.
+        toolkits: folders of libraries.
     """
     found: list[Path] = []
     folders = [Path(each, "nvidia") for each in (sys.path if search is None else search)]
     files = [
-        file for folder in folders if folder.is_dir() for file in folder.glob("*/lib/lib*.so.*")
+        file
+        for folder in folders
+        if folder.is_dir()
+        for file in sorted(folder.glob("*/lib/lib*.so.*"))
     ]
+    files += [file for folder in toolkits for file in sorted(Path(folder).glob("lib*.so.*"))]
     if not files:
         return found
     here = [start for start in _NAMES if any(file.name.startswith(f"{start}.") for file in files)]
     for name in _named(backend, here):
-        for file in sorted(files):
+        for file in files:
             if file.name == name:
                 with suppress(OSError):  # the error of the backend itself says more
                     ctypes.CDLL(str(file), mode=ctypes.RTLD_GLOBAL)

@@ -1,4 +1,4 @@
-"""Libraries of the `nvidia-*` wheels, with ones made here instead."""
+"""Libraries of the `nvidia-*` wheels and of a toolkit, with ones made here instead."""
 
 import os
 import subprocess
@@ -9,8 +9,8 @@ _SCRIPT = """
 import ctypes, sys
 from pathlib import Path
 from localspec.llama.cuda_libraries import preload
-backend, *search = map(str, sys.argv[1:])
-print(len(preload(Path(backend), search)))
+backend, toolkit, *search = map(str, sys.argv[1:])
+print(len(preload(Path(backend), search, [toolkit])))
 print(ctypes.CDLL(backend).answer())
 """
 
@@ -24,8 +24,10 @@ def library(path: Path, source: str, *needs: Path) -> Path:
     return path
 
 
-def loaded(backend: Path, *search: Path) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-c", _SCRIPT, *map(str, (backend, *search))]
+def loaded(
+    backend: Path, *search: Path, toolkit: Path = Path("none")
+) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-c", _SCRIPT, *map(str, (backend, toolkit, *search))]
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
@@ -37,6 +39,17 @@ def test_what_wheels_bring_is_found_in_the_version_that_the_build_names(tmp_path
     backend = library(tmp_path / "libggml-cuda.so", source, needed)
     assert "libcudart.so.12" in loaded(backend, tmp_path).stderr
     assert loaded(backend, tmp_path, site).stdout.split() == ["1", "7"]
+
+
+def test_what_no_wheel_brings_is_found_in_the_toolkit(tmp_path: Path) -> None:
+    site, toolkit = tmp_path / "site", tmp_path / "cuda/lib64"
+    runtime = library(site / "nvidia/cu13/lib/libcudart.so.13", "int f(void) { return 7; }")
+    library(toolkit / "libcudart.so.13", "int f(void) { return 70; }")
+    needed = library(toolkit / "libcublas.so.13", "int g(void) { return 1; }")
+    source = "int f(void); int g(void); int answer(void) { return f() + g(); }"
+    backend = library(tmp_path / "libggml-cuda.so", source, runtime, needed)
+    assert "so.13" in loaded(backend, site).stderr
+    assert loaded(backend, site, toolkit=toolkit).stdout.split() == ["2", "8"]
 
 
 def test_a_large_build_is_not_read_whole(tmp_path: Path) -> None:
