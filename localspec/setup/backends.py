@@ -30,7 +30,7 @@ class BackendKind:
 BACKENDS = {
     each.name: each
     for each in (
-        BackendKind("cuda", "CUDA", "-DGGML_CUDA=ON", frozenset({"cuda"}), 60),
+        BackendKind("cuda", "CUDA", "-DGGML_CUDA=ON", frozenset({"cuda"}), 74, measured=True),
         BackendKind("metal", "Metal", "-DGGML_METAL=ON", frozenset({"metal", "mtl"}), 8),
         BackendKind("rocm", "ROCm", "-DGGML_HIP=ON", frozenset({"rocm", "hip"}), 60),
         BackendKind(

@@ -92,5 +92,7 @@ def test_another_systems_backend_is_refused() -> None:
 
 
 def test_how_long_it_takes_is_said_to_be_a_guess_where_it_is_one() -> None:
-    assert decided(CARD).minutes(8).endswith("(a guess: nobody has measured it)")
+    rocm = (BARE[0], GpuFinding("rocm", ("Card",)), *BARE[2:])
+    assert decided(rocm).minutes(8).endswith("(a guess: nobody has measured it)")
+    assert decided(CARD).minutes(2) == "about 37 minutes on 2 cores"
     assert decided(BARE, rpc=True).minutes(2) == "about 3 minutes on 2 cores"
