@@ -39,7 +39,7 @@ class _Strange(OSError):
     """What came is no answer of a worker of ours; the text is the rest of a sentence."""
 
 
-def checked_workers(addresses: Iterable[str]) -> tuple[str, ...]:
+def workers_in(addresses: Iterable[str]) -> tuple[str, ...]:
     """Return addresses, each of them once.
 
     Raises:

@@ -60,14 +60,9 @@ def use_workers(addresses: Sequence[str]) -> None:
     """
     if not addresses and not _kept:
         return
-    from localspec.llama.handshake import (  # noqa: PLC0415
-        PATIENCE_S,
-        checked_workers,
-        is_gone,
-        require_worker,
-    )
+    from localspec.llama.handshake import PATIENCE_S, is_gone, require_worker, workers_in  # noqa: PLC0415
 
-    wanted = checked_workers(addresses)
+    wanted = workers_in(addresses)
     add = rpc_function("ggml_backend_rpc_add_server", ctypes.c_void_p, ctypes.c_char_p)
     new = [each for each in wanted if each not in _kept]
     for each in new:

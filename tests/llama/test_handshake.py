@@ -12,10 +12,10 @@ import pytest
 from localspec.errors import UsageError
 from localspec.llama.handshake import (
     PROTOCOL,
-    checked_workers,
     host_and_port,
     is_gone,
     require_worker,
+    workers_in,
 )
 
 Serve = Callable[[socket.socket], None]
@@ -153,8 +153,8 @@ def test_whoever_hangs_up_or_is_away_is_gone_and_whoever_computes_is_not() -> No
 
 
 def test_a_worker_that_is_named_twice_is_one() -> None:
-    assert checked_workers(["a:1", "b.c:2", "a:1"]) == ("a:1", "b.c:2")
-    assert checked_workers([]) == ()
+    assert workers_in(["a:1", "b.c:2", "a:1"]) == ("a:1", "b.c:2")
+    assert workers_in([]) == ()
 
 
 @pytest.mark.parametrize(
@@ -163,13 +163,13 @@ def test_a_worker_that_is_named_twice_is_one() -> None:
 )
 def test_what_is_no_address_is_refused_by_name(text: str) -> None:
     with pytest.raises(UsageError, match="is no HOST:PORT") as caught:
-        checked_workers([text])
+        workers_in([text])
     assert "\n" not in str(caught.value)
 
 
 def test_more_workers_than_llama_cpp_takes_are_refused() -> None:
     with pytest.raises(UsageError, match="17 workers are too many"):
-        checked_workers([f"host:{port}" for port in range(1, 18)])
+        workers_in([f"host:{port}" for port in range(1, 18)])
 
 
 def test_an_address_has_a_host_and_a_port() -> None:
