@@ -14,6 +14,13 @@ from localspec.storage.paths import shown
 
 _ROOT = Path("/")
 _CUDA_PLACES = ("usr/local/cuda/bin/nvcc", "opt/cuda/bin/nvcc")
+# What CMake links a build for CUDA with, the driver's or a stub: in these folders of the system or of a toolkit.
+_TOOLKITS = ("usr", "usr/local", "usr/local/cuda", "opt/cuda")
+_DRIVERS = ("lib*", "lib*/*", "lib*/*/stubs", "targets/*/lib/stubs")
+_NO_GPU = "no NVIDIA GPU is here: compiled for architecture 75, which newer ones run, but slowly, unless CMAKE_ARGS names others"
+_NO_DRIVER = (
+    "neither the driver nor a stub of it (libcuda.so) is here: compiled without virtual memory"
+)
 _INCLUDES = ("usr/local/include", "usr/include")
 # The extension VK_EXT_layer_settings, which llama.cpp's backend names, came with headers 1.3.272.
 _VULKAN_HEADERS = 272
@@ -36,6 +43,7 @@ class GpuFinding:
         lacks: what a build needs and is not here, with a word on where it comes from.
         software: whether what there is computes on the CPU.
         variables: that a build needs.
+        instead: options of CMake for what is not here and need not be, each with what comes of it.
     """
 
     backend: str
@@ -43,6 +51,7 @@ class GpuFinding:
     lacks: tuple[str, ...] = ()
     software: bool = False
     variables: tuple[tuple[str, str], ...] = ()
+    instead: tuple[tuple[str, str], ...] = ()
 
 
 def find(
@@ -74,13 +83,19 @@ def _compilers(which: Which) -> Iterator[str]:
 
 def _cuda(which: Which, root: Path, compilers: tuple[str, ...]) -> GpuFinding:
     lacks, variables = compilers, tuple[tuple[str, str], ...]()
-    if which("nvcc") is None:
+    nvcc = which("nvcc")
+    if nvcc is None:
         elsewhere = [root / each for each in _CUDA_PLACES if (root / each).is_file()]
         if elsewhere:
             variables = (("CUDACXX", str(elsewhere[0])),)
         else:
             lacks += ("nvcc (the CUDA toolkit)",)
-    return GpuFinding("cuda", _nvidia(which, root), lacks, variables=variables)
+    gpus, toolkit = _nvidia(which, root), Path(nvcc or root / _CUDA_PLACES[0]).resolve().parents[1]
+    places = [toolkit, *(root / each for each in _TOOLKITS)]
+    driver = any(list(each.glob(f"{inner}/libcuda.so")) for each in places for inner in _DRIVERS)
+    instead = [] if gpus else [("-DCMAKE_CUDA_ARCHITECTURES=75", _NO_GPU)]
+    instead += [] if driver else [("-DGGML_CUDA_NO_VMM=ON", _NO_DRIVER)]
+    return GpuFinding("cuda", gpus, lacks, variables=variables, instead=tuple(instead))
 
 
 def _nvidia(which: Which, root: Path) -> tuple[str, ...]:

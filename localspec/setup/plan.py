@@ -98,6 +98,9 @@ def decide(
         return SetupPlan(f"{what} is built in: nothing is to be done")
     options = (*((backend.option,) if backend.option else ()), *((RPC_OPTION,) if rpc else ()))
     lacks = () if request.wheels else place.lacks
+    if not request.wheels and not lacks:  # what has to be installed may bring it
+        options = (*options, *(option for option, _ in place.instead))
+        what = "; ".join((what, *(note for _, note in place.instead)))
     return SetupPlan(
         what, backend, options, place.gpus, dict(place.variables), lacks, wheels=request.wheels
     )

@@ -88,7 +88,8 @@ def steps(plan: SetupPlan, version: str, work: Path) -> list[Step]:
     common = ("--no-deps", "--no-cache-dir", "--no-input", "--disable-pip-version-check")
     if plan.wheels is None:
         compiled = ("wheel", "--verbose", *common, "--no-binary", _PACKAGE, "--wheel-dir", wheel)
-        options = " ".join((os.environ.get("CMAKE_ARGS", ""), *plan.options)).strip()
+        # Of two values CMake takes the last: the user's.
+        options = " ".join((*plan.options, os.environ.get("CMAKE_ARGS", ""))).strip()
         variables = {"CMAKE_ARGS": options, **plan.variables}
         made = Step("compiling", (*_PIP, *compiled, wanted), variables | usual)
     else:

@@ -51,6 +51,17 @@ def test_what_is_missing_is_told_before_anything_is_made() -> None:
     assert not builds_dir().exists()
 
 
+def test_what_a_build_will_not_have_is_said_before_its_commands(
+    bare: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    less = GpuFinding("cuda", instead=(("-DLESS=ON", "it has less"),))
+    monkeypatch.setattr(gpus, "find", lambda: (less,))
+    _, told = said("--dry-run", "--for", "cuda")
+    title, compiling, *_ = told.splitlines()
+    assert title == "CUDA; it has less"
+    assert "-DLESS=ON" in compiling
+
+
 def test_nobody_is_asked_where_nobody_can_answer() -> None:
     done = localspec("setup", "--for", "cpu", "--rebuild")
     assert (done.code, done.err) == (

@@ -63,6 +63,36 @@ def test_a_compiler_off_the_path_is_named_to_the_build(tmp_path: Path) -> None:
     assert (cuda.lacks, cuda.variables) == ((), (("CUDACXX", str(nvcc)),))
 
 
+@pytest.mark.parametrize(
+    "file",
+    [
+        "cuda/lib64/stubs/libcuda.so",
+        "cuda/targets/x86_64-linux/lib/stubs/libcuda.so",
+        "usr/lib/x86_64-linux-gnu/libcuda.so",
+        "usr/lib64/libcuda.so",
+    ],
+)
+def test_without_a_driver_and_its_stub_cuda_is_built_without_what_needs_them(
+    tmp_path: Path, file: str
+) -> None:
+    nvcc = str(tmp_path / "cuda/bin/nvcc")
+    card = tmp_path / "proc/driver/nvidia/gpus/0/information"
+    card.parent.mkdir(parents=True)
+    card.write_text("Model: Card\n")
+    assert [each for each, _ in found("cuda", tmp_path, nvcc=nvcc).instead] == [
+        "-DGGML_CUDA_NO_VMM=ON"
+    ]
+    (tmp_path / file).parent.mkdir(parents=True)
+    (tmp_path / file).touch()
+    assert found("cuda", tmp_path, nvcc=nvcc).instead == ()
+
+
+def test_without_a_card_the_architecture_is_named(tmp_path: Path) -> None:
+    ((option, note), _) = found("cuda", tmp_path, nvcc=str(tmp_path / "bin/nvcc")).instead
+    assert option == "-DCMAKE_CUDA_ARCHITECTURES=75"
+    assert "compiled for architecture 75" in note
+
+
 def test_nodes_of_amds_driver_without_an_id_are_cpus(tmp_path: Path) -> None:
     for number, (gpu_id, name) in enumerate([("0", ""), ("4711", "gfx1100")]):
         node = tmp_path / f"sys/class/kfd/kfd/topology/nodes/{number}"

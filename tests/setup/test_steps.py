@@ -117,7 +117,7 @@ def test_the_commands_name_this_python_this_version_and_the_options(tmp_path: Pa
 def test_options_of_the_users_own_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CMAKE_ARGS", "-DCMAKE_CUDA_ARCHITECTURES=75")
     compiling = steps(CUDA, "1.2.3", tmp_path)[0]
-    assert compiling.variables["CMAKE_ARGS"] == "-DCMAKE_CUDA_ARCHITECTURES=75 -DGGML_CUDA=ON"
+    assert compiling.variables["CMAKE_ARGS"] == "-DGGML_CUDA=ON -DCMAKE_CUDA_ARCHITECTURES=75"
 
 
 def test_a_prebuilt_wheel_is_taken_in_the_pinned_version_only(tmp_path: Path) -> None:
