@@ -81,7 +81,7 @@ class Outbox:
         self._closed = False
         self._urgent = self._idle = False
         self._begun: set[int] = set()
-        self._failed: set[int] = set()
+        self._failed: set[int | None] = set()
         self._next_s = 0.0
         self._thread = threading.Thread(target=self._run, daemon=True, name="localspec-outbox")
         self._thread.start()
@@ -129,15 +129,13 @@ class Outbox:
     def _send(self, notice: Notice) -> None:
         """Write a notice; one that is no frame ends its own request alone, and nothing of that follows."""
         number = getattr(notice, "id", None)
-        if number in self._failed:
-            return
         try:
-            self._write(notice)
+            if number not in self._failed:
+                self._write(notice)
         except OSError:
             raise
         except Exception as error:  # whatever it is, others wait behind it
-            if number is not None:
-                self._failed.add(number)
+            self._failed |= {number} - {None}
             self._write(failure(number, error))
 
     def _next(self) -> list[Notice]:
