@@ -52,8 +52,8 @@ class Preview:
         to_fetch = bytes_to_fetch(missing, self._store) if missing else 0
         if to_fetch:
             require_room(missing, self._store)
-        if self._request.workers:
-            self._say(_unchecked(self._found, self._request.workers))
+        if workers := ", ".join(self._request.workers):
+            self._say(f"what fits is not known now: {workers} will say what is free at loading")
         for each in self._forecast:
             self._tell_if_known(each)
         if to_fetch and sys.stdin.isatty() and sys.stderr.isatty():
@@ -118,15 +118,6 @@ class Preview:
         click.confirm(
             f"localspec: {sizes}: {question}", default=not self._problems, abort=True, err=True
         )
-
-
-def _unchecked(found: Sequence[Wanted], workers: Sequence[str]) -> str:
-    one = sum(len(each.models) for each in found) == 1
-    it_fits, is_loaded = ("it fits", "it is loaded") if one else ("they fit", "they are loaded")
-    asked = f"worker {workers[0]} is asked for its"
-    if len(workers) > 1:
-        asked = f"workers {', '.join(workers)} are asked for their"
-    return f"whether {it_fits} is not checked now: {asked} memory when {is_loaded}"
 
 
 def _names(each: Wanted) -> Iterator[str]:

@@ -40,7 +40,7 @@ def planned(values: Mapping[str, Any], root: Path, registry: Registry) -> Iterat
     """
     request = changed(LaunchOptions(), values)
     if request.workers:  # to ask one for its memory would take it from whoever uses it
-        told = f"not planned now: {', '.join(request.workers)} will say what is free when models are loaded"
+        told = f"not known now: {', '.join(request.workers)} will say what is free at loading"
         yield Fact("placement", "workers", told)
         return
     target, draft_model = named_models(request, registry)

@@ -140,20 +140,19 @@ def test_nothing_is_forecast_of_workers_whose_devices_nobody_knows_here(
     assert "needs" not in done.err
     told, *rest = done.err.splitlines()
     assert told == (
-        "localspec: whether it fits is not checked now: "
-        "worker 127.0.0.1:9 is asked for its memory when it is loaded"
+        "localspec: what fits is not known now: 127.0.0.1:9 will say what is free at loading"
     )
     assert rest[0].startswith("localspec: fetching toy (4 MB) from hub")
     assert Path(done.out.strip()).read_bytes() == machine.models["toy"]
 
 
-def test_several_workers_and_models_are_told_in_the_plural(machine: ToyMachine) -> None:
+def test_each_of_several_workers_is_named(machine: ToyMachine) -> None:
     machine.offer("small", machine.models["toy"])
     placed = {"LOCALSPEC_WORKERS": "127.0.0.1:9,127.0.0.1:8", "LOCALSPEC_DEVICE": "RPC0"}
     done = machine.run("pull", "toy", "small", **placed, **SMALL)
     assert done.err.splitlines()[0] == (
-        "localspec: whether they fit is not checked now: "
-        "workers 127.0.0.1:9, 127.0.0.1:8 are asked for their memory when they are loaded"
+        "localspec: what fits is not known now: "
+        "127.0.0.1:9, 127.0.0.1:8 will say what is free at loading"
     )
 
 

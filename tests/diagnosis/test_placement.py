@@ -40,10 +40,7 @@ def test_models_that_are_not_here_are_only_named(tmp_path: Path) -> None:
 def test_workers_are_left_to_whoever_uses_them(tmp_path: Path) -> None:
     ((line, state),) = told(tmp_path, workers=("127.0.0.1:1", "127.0.0.1:2"))
     assert state == "ok"
-    assert (
-        line
-        == "not planned now: 127.0.0.1:1, 127.0.0.1:2 will say what is free when models are loaded"
-    )
+    assert line == "not known now: 127.0.0.1:1, 127.0.0.1:2 will say what is free at loading"
 
 
 def test_a_device_that_is_not_there_is_refused(tmp_path: Path) -> None:
