@@ -4,7 +4,7 @@ What it has evaluated, and how it catches up with a text, is its own business.
 """
 
 from bisect import bisect
-from collections.abc import Collection, Generator, Iterator, Mapping, Sequence
+from collections.abc import Collection, Generator, Mapping, Sequence
 from dataclasses import replace
 
 from localspec.decoding.choose import Chooser
@@ -293,12 +293,13 @@ class ModelDrafter:
         self._tokens = _EXPECTED_STEPS * _EXPECTED_YIELD
 
 
-def _hits(proposed: Sequence[int], done: Round) -> Iterator[bool]:
-    """Yield of each proposed token whose fate is known whether the target said the same."""
+def _hits(proposed: Sequence[int], done: Round) -> list[bool]:
+    """Return of each proposed token whose fate is known whether the target said the same."""
     accepted, next_token = done.verdict.accepted, done.verdict.next_token
-    yield from [True] * accepted
+    hits = [True] * accepted
     if accepted < len(proposed):
-        yield accepted == done.drafted and proposed[accepted] == next_token
+        hits.append(accepted == done.drafted and proposed[accepted] == next_token)
+    return hits
 
 
 def make(material: Material) -> ModelDrafter:
