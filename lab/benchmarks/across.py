@@ -1,11 +1,13 @@
 """How often is a draft model of another vocabulary right, and what does the policy make of it?
 
     python -m lab.benchmarks.across ANSWERS.json [--target qwen2.5-coder-1.5b:Q4_K_M] [--draft-model smollm2-135m]
-                                    [--per-kind 2] [--max-tokens 64] [--modes model:3,model:8,auto]
+                                    [--per-kind 2] [--kinds edit,summarise] [--max-tokens 64] [--raw]
+                                    [--modes model:3,model:8,auto]
 
-Where ANSWERS.json is not there, the target answers the bundled prompts without drafting, at temperature 0 and 0.8, and
-they are written to it. Then they are replayed without the target: the noise fixes its choices, so a draft is accepted
-as far as the answer goes on like it. Nothing is timed; what a round of `auto` takes comes from tables of costs: of
+The target answers the bundled prompts without drafting, at temperature 0 and 0.8; each answer is written to ANSWERS.json
+as it comes, and what is there is not asked for again. --raw leaves out the chat template, for files without one. Then all
+answers are replayed without the target: the noise fixes its choices, so a draft is accepted as far as the answer goes on
+like it. Nothing is timed; what a round of `auto` takes comes from tables of costs: of
 this pair's files on the reference machine, of an F16 target, and of a made-up GPU (`lab.simulator.costs`).
 """
 
@@ -21,7 +23,8 @@ import llama_cpp.llama_cpp as native
 
 from lab.benchmarks.workbench import forget, opened, prompts
 from lab.simulator.costs import ACROSS, F16, GPU
-from localspec.chat.conversation import Conversation
+from localspec.bench.prompts import BenchPrompt
+from localspec.chat.conversation import Conversation, raw_tokens
 from localspec.decoding.cancel import CancelFlag
 from localspec.decoding.choose import Chooser
 from localspec.decoding.costs import PairCosts
@@ -61,28 +64,47 @@ class Answer:
     tokens: list[int]
 
 
-def record(target: str, per_kind: int, max_tokens: int) -> list[Answer]:
-    """Let the target answer."""
-    load_options = LoadOptions(n_ctx=N_CTX)
-    runtime = opened(LaunchOptions(target=target, draft="off", load=load_options))
+def wanted(per_kind: int, kinds: Sequence[str]) -> list[tuple[int, BenchPrompt, float]]:
+    """Return what is to be answered: seed, prompt and temperature."""
     taken: dict[str, int] = {}
     found = []
     for seed, asked in enumerate(prompts()):
-        if taken.get(asked.workload, 0) >= per_kind:
-            continue
         taken[asked.workload] = taken.get(asked.workload, 0) + 1
-        for temperature in TEMPERATURES:
-            conversation = Conversation()
-            conversation.append_user(asked.prompt)
-            prompt = list(runtime.assistant.prompt_tokens(conversation))
-            forget(runtime)
-            sampling = SamplingParams(temperature=temperature)
-            options = ReplyOptions(sampling, seed=seed, max_tokens=max_tokens)
-            reply = runtime.assistant.reply(conversation, options)
-            tokens = list(reply.tokens)
-            found.append(Answer(asked.workload, temperature, seed, prompt, tokens))
-            print(f"{asked.workload} at {temperature}: {len(tokens)} tokens", flush=True)
+        if taken[asked.workload] <= per_kind and (not kinds or asked.workload in kinds):
+            found += [(seed, asked, temperature) for temperature in TEMPERATURES]
     return found
+
+
+def record(flags: argparse.Namespace, found: list[Answer]) -> None:
+    """Let the target answer what has no answer yet."""
+    had = {(each.seed, each.temperature) for each in found}
+    missing = [
+        each
+        for each in wanted(flags.per_kind, flags.kinds.split(",") if flags.kinds else ())
+        if (each[0], each[2]) not in had
+    ]
+    if not missing:
+        return
+    load_options = LoadOptions(n_ctx=N_CTX)
+    runtime = opened(LaunchOptions(target=flags.target, draft="off", load=load_options))
+    speaker = runtime.assistant
+    for seed, asked, temperature in missing:
+        conversation = Conversation()
+        conversation.append_user(asked.prompt)
+        prompt = (
+            raw_tokens(asked.prompt, speaker.models.tokenizer)
+            if flags.raw
+            else speaker.prompt_tokens(conversation)
+        )
+        forget(runtime)
+        sampling = SamplingParams(temperature=temperature)
+        options = ReplyOptions(sampling, seed=seed, max_tokens=flags.max_tokens)
+        text = asked.prompt if flags.raw else conversation
+        tokens = list(speaker.reply(text, options, raw=flags.raw).tokens)
+        found.append(Answer(asked.workload, temperature, seed, list(prompt), tokens))
+        flags.answers.write_text(json.dumps([asdict(each) for each in found]))
+        print(f"{asked.workload} at {temperature}: {len(tokens)} tokens", flush=True)
+    speaker.close()
 
 
 @dataclass(slots=True)
@@ -192,7 +214,7 @@ def table(drafting: Drafting, mode: str, answers: Sequence[Answer]) -> None:
         said = "  none" if rate is None else f"{rate:6.3f}"
         speed = math.prod(ratios) ** (1 / len(ratios))
         print(
-            f"{workload:10} {temperature}  {said} of {own.drafted:4} by the model, "
+            f"{workload:10} {temperature}  {said}, {own.accepted:4} of {own.drafted:4} by the model, "
             f"{length or 1:.2f} tokens a round, {count.passes} passes of it, {count.evaluated} tokens"
             + (f", {speed:.3f} x plain" if drafting.costs else ""),
             flush=True,
@@ -206,13 +228,14 @@ def main() -> None:
     parser.add_argument("--target", default="qwen2.5-coder-1.5b:Q4_K_M")
     parser.add_argument("--draft-model", default="smollm2-135m")
     parser.add_argument("--per-kind", type=int, default=2)
+    parser.add_argument("--kinds", default="", help="as in edit,summarise; all without it")
     parser.add_argument("--max-tokens", type=int, default=64)
+    parser.add_argument("--raw", action="store_true")
     parser.add_argument("--modes", default="model:3,model:8,auto")
     flags = parser.parse_args()
-    if not flags.answers.exists():
-        found = record(flags.target, flags.per_kind, flags.max_tokens)
-        flags.answers.write_text(json.dumps([asdict(each) for each in found]))
-    answers = [Answer(**each) for each in json.loads(flags.answers.read_text())]
+    saved = json.loads(flags.answers.read_text()) if flags.answers.exists() else []
+    answers = [Answer(**each) for each in saved]
+    record(flags, answers)
     print(f"{len(answers)} answers, {sum(len(each.tokens) for each in answers)} tokens")
     handle, target = vocabulary_of(file_of(flags.target))
     model = LlamaModel(file_of(flags.draft_model), LoadOptions())

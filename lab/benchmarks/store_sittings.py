@@ -30,7 +30,7 @@ from pathlib import Path
 from random import Random
 
 from lab.benchmarks.workbench import forget, machine, opened
-from lab.simulator.costs import TABLES
+from lab.simulator.costs import PUBLISHED, TABLES
 from localspec.chat.conversation import Conversation
 from localspec.decoding.choose import Chooser
 from localspec.decoding.costs import PairCosts, PassCosts
@@ -75,6 +75,7 @@ TESTS = (
     "Write three short tests for it with pytest, and two for what it raises.",
 )
 MODES = ("without", "with")
+COSTS = {**TABLES, **PUBLISHED}
 Key = tuple[int, str, str]
 """Sitting, kind and mode."""
 
@@ -206,7 +207,7 @@ def replayed(path: Path, log_path: Path, table: str | None, *, with_files: bool)
     """Let policies draft for recorded answers, and print a table."""
     document = json.loads(path.read_text())
     costs = PassCosts(tuple(document["widths"]), tuple(document["seconds"]))
-    costs = costs if table is None else TABLES[table].target
+    costs = costs if table is None else COSTS[table].target
     log = TokenLog(log_path, 1, document["n_vocab"])
     for number, text in enumerate(document["repository"] if with_files else ()):
         log.append(f"file {number}", text)
@@ -312,7 +313,7 @@ def main() -> None:
     parser.add_argument("--max-tokens", type=int, default=220)
     parser.add_argument("--record", action="store_true")
     parser.add_argument("--replay")
-    parser.add_argument("--costs", choices=TABLES)
+    parser.add_argument("--costs", choices=COSTS)
     parser.add_argument("--files", action="store_true")
     parser.add_argument("--exact", action="store_true")
     parser.add_argument("--megabytes", type=int, default=64)
