@@ -1,14 +1,14 @@
 """How often is a draft model of another vocabulary right, and what does the policy make of it?
 
     python -m lab.benchmarks.across ANSWERS.json [--target qwen2.5-coder-1.5b:Q4_K_M] [--draft-model smollm2-135m]
-                                    [--per-kind 2] [--kinds edit,summarise] [--max-tokens 64] [--raw]
+                                    [--per-kind 2] [--kinds edit,summarise] [--max-tokens 64] [--raw [BEHIND]]
                                     [--modes model:3,model:8,auto]
 
 The target answers the bundled prompts without drafting, at temperature 0 and 0.8; each answer is written to ANSWERS.json
-as it comes, and what is there is not asked for again. --raw leaves out the chat template, for files without one. Then all
-answers are replayed without the target: the noise fixes its choices, so a draft is accepted as far as the answer goes on
-like it. Nothing is timed; what a round of `auto` takes comes from tables of costs: of
-this pair's files on the reference machine, of an F16 target, and of a made-up GPU (`lab.simulator.costs`).
+as it comes, and what is there is not asked for again. --raw leaves out the chat template, for files without one, and puts
+a text behind the prompt if it is given one. Then all answers are replayed without the target: the noise fixes its choices,
+so a draft is accepted as far as the answer goes on like it. Nothing is timed; what a round of `auto` takes comes from tables
+of costs: of the default pair's files on the reference machine, of an F16 target, and of a made-up GPU (`lab.simulator.costs`).
 """
 
 import argparse
@@ -91,16 +91,17 @@ def record(flags: argparse.Namespace, found: list[Answer]) -> None:
     for seed, asked, temperature in missing:
         conversation = Conversation()
         conversation.append_user(asked.prompt)
+        plain = None if flags.raw is None else asked.prompt + flags.raw
         prompt = (
-            raw_tokens(asked.prompt, speaker.models.tokenizer)
-            if flags.raw
-            else speaker.prompt_tokens(conversation)
+            speaker.prompt_tokens(conversation)
+            if plain is None
+            else raw_tokens(plain, speaker.models.tokenizer)
         )
         forget(runtime)
         sampling = SamplingParams(temperature=temperature)
         options = ReplyOptions(sampling, seed=seed, max_tokens=flags.max_tokens)
-        text = asked.prompt if flags.raw else conversation
-        tokens = list(speaker.reply(text, options, raw=flags.raw).tokens)
+        text = conversation if plain is None else plain
+        tokens = list(speaker.reply(text, options, raw=plain is not None).tokens)
         found.append(Answer(asked.workload, temperature, seed, list(prompt), tokens))
         flags.answers.write_text(json.dumps([asdict(each) for each in found]))
         print(f"{asked.workload} at {temperature}: {len(tokens)} tokens", flush=True)
@@ -230,7 +231,7 @@ def main() -> None:
     parser.add_argument("--per-kind", type=int, default=2)
     parser.add_argument("--kinds", default="", help="as in edit,summarise; all without it")
     parser.add_argument("--max-tokens", type=int, default=64)
-    parser.add_argument("--raw", action="store_true")
+    parser.add_argument("--raw", nargs="?", const="")
     parser.add_argument("--modes", default="model:3,model:8,auto")
     flags = parser.parse_args()
     saved = json.loads(flags.answers.read_text()) if flags.answers.exists() else []
