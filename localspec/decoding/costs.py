@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 _MEMORY = 12
 _OUTLIER = 1.5
-_FORGOTTEN = 0.005
-"""How much of what only wide passes showed each plain one takes back."""
+_FORGETS = 100
+"""Plain passes in a row after which what only wide passes showed counts half."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +71,7 @@ class RunningCosts:
         self.table = table
         self._factor = 1.0
         self._passes = 0
-        self._wide, self._wide_passes = 1.0, 0
+        self._wide, self._wide_passes, self._plain_passes = 1.0, 0, 0
         self._of_width: dict[int, float] = {}
         # Of the first widths the table's seconds, with what only that width showed.
         self._narrow: list[float] = []
@@ -114,8 +114,11 @@ class RunningCosts:
         self._passes += 1
         self._factor *= ratio ** (1 / min(1 + self._passes, _MEMORY))
         if width == 1:
-            self._wide **= 1 - _FORGOTTEN
+            self._plain_passes += 1
+            if self._plain_passes % _FORGETS == 0:
+                self._forget()
             return
+        self._plain_passes = 0
         self._wide_passes += 1
         self._wide *= ratio ** (1 / min(1 + self._wide_passes, _MEMORY))
         self._wide = min(max(self._wide, 0.5), 2.0)
@@ -124,3 +127,9 @@ class RunningCosts:
         self._of_width[width] = min(max(own, 0.5), 2.0)
         if width <= len(self._narrow):
             self._narrow[width - 1] = self._alone(width)
+
+    def _forget(self) -> None:
+        """Halve what only wide passes showed: while none is made, nothing would correct it."""
+        self._wide **= 0.5
+        self._of_width = {width: own**0.5 for width, own in self._of_width.items()}
+        self._narrow.clear()

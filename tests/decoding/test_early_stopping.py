@@ -55,9 +55,16 @@ def test_a_dearer_token_that_makes_the_pass_cheaper_is_kept() -> None:
 
 
 def test_time_that_is_worth_more_makes_it_choosier() -> None:
-    gaps = [0.9, 0.3]
-    assert kept(stopping(rate=1.0), gaps) == 2
-    assert kept(stopping(rate=6.0), gaps) < 2
+    gaps = [0.9, 0.15]
+    assert kept(stopping(usual=0.99, rate=1.0), gaps) == 2
+    assert kept(stopping(usual=0.99, rate=6.0), gaps) < 2
+
+
+def test_where_only_short_drafts_can_be_afforded_time_is_worth_what_they_would_earn() -> None:
+    gaps = [0.9, 0.15]
+    assert kept(stopping(usual=0.99, rate=6.0, longest=2), gaps) == 2
+    assert stopping().best_rate(0.0) == 1.0
+    assert stopping(longest=1).best_rate(0.5) == pytest.approx(1.5 / 1.15)
 
 
 @pytest.mark.parametrize(("right", "begins"), [(0, False), (1, True), (6, True)])

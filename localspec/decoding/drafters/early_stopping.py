@@ -60,13 +60,16 @@ class EarlyStopping:
 
     def pays(self, chance: float) -> bool:
         """Say whether some length beats plain decoding where every token has this chance."""
-        plain_s, reach, expected = self.verify_s[0], 1.0, 1.0
+        return self.best_rate(chance) > 1 / self.verify_s[0]
+
+    def best_rate(self, chance: float) -> float:
+        """Return the tokens per second of the best length, 0 among them, where every token has this chance."""
+        best, step_s, reach, expected = 1 / self.verify_s[0], self.step_s, 1.0, 1.0
         for length, verify_s in enumerate(self.verify_s[1:], start=1):
             reach *= chance
             expected += reach
-            if expected * plain_s > length * self.step_s + verify_s:
-                return True
-        return False
+            best = max(best, expected / (length * step_s + verify_s))
+        return best
 
 
 class Growth:
@@ -80,7 +83,9 @@ class Growth:
     """
 
     def __init__(self, stopping: EarlyStopping) -> None:
-        rate = stopping.rate
+        # Where only short drafts can be afforded, time could not earn what long ones would.
+        rate = min(stopping.rate, stopping.best_rate(stopping.usual))
+        self._dearer = stopping.rate / rate
         # What passes cost in tokens that their time could earn otherwise: it is asked for after every token.
         self._verify = [rate * seconds for seconds in stopping.verify_s]
         self._step, self._usual = rate * stopping.step_s, stopping.usual
@@ -124,7 +129,7 @@ class Growth:
         if most <= 0:
             return ()
         gains: list[tuple[float, int]] = []
-        reach = self._second_right * (1 - max(0.0, verify[1] - verify[0]))
+        reach = self._second_right * (1 - max(0.0, self._dearer * (verify[1] - verify[0])))
         for at, chance in enumerate(self._chances[:kept]):
             if at in open_at:
                 gains.append((reach * (1 - chance), at))
@@ -134,7 +139,7 @@ class Growth:
         count = 0
         for width, (gain, _) in enumerate(gains[:most], start=1):
             gained += gain
-            surplus = gained - (verify[kept + width] - verify[kept])
+            surplus = gained - self._dearer * (verify[kept + width] - verify[kept])
             if surplus > best:
                 best, count = surplus, width
         return tuple(sorted((at for _, at in gains[:count]), reverse=True))
