@@ -117,10 +117,11 @@ def grown(
 
 
 def test_a_branch_grows_where_it_is_expected_to_pay_its_row() -> None:
-    # They are worth 0.4 of 0.1, of 0.9 * 0.5, and of 0.9 * 0.5 * 0.2 tokens.
+    # They are worth 0.4 of 0.1, of 0.9 * 0.5, and of 0.9 * 0.5 * 0.2 tokens, and a row counts a tenth more than it costs.
     chances = [0.9, 0.5, 0.8]
     assert grown(chances, 0.0) == (2, 1, 0)
-    assert grown(chances, 0.038) == (1, 0)
+    assert grown(chances, 0.034) == (1, 0)
+    assert grown(chances, 0.037) == (1,)
     assert grown(chances, 0.1) == (1,)
     assert grown(chances, 0.2) == ()
 
@@ -291,5 +292,5 @@ def test_on_a_cpu_none_grows(table: str, agreement: float) -> None:
     with_branches, counts = in_world(f"stationary-{table}-{agreement}", adaptive)
     without, _ = in_world(f"stationary-{table}-{agreement}", chains)
     assert counts["branched"] == 0
-    assert (counts["drafted"] > 100) == (table != "q4_k_m")
+    assert (counts["drafted"] > 0) == (table != "q4_k_m")
     assert np.array_equal(with_branches.seconds, without.seconds)

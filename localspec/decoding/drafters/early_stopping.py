@@ -4,6 +4,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from localspec.decoding.drafters.backoff import Hindsight, own_of
+from localspec.decoding.lengths import WORTH_TRYING
 
 _LIKELY, _DOUBT = 0.7, 2.0
 """What is expected of a token before any is compared, and how many of them that counts as."""
@@ -85,7 +86,8 @@ class Growth:
     def __init__(self, stopping: EarlyStopping) -> None:
         # Where only short drafts can be afforded, time could not earn what long ones would.
         rate = min(stopping.rate, stopping.best_rate(stopping.usual))
-        self._dearer = stopping.rate / rate
+        # A branch is judged by what time is worth at best, and has to be worth trying by that.
+        self._dearer = WORTH_TRYING * stopping.rate / rate
         # What passes cost in tokens that their time could earn otherwise: it is asked for after every token.
         self._verify = [rate * seconds for seconds in stopping.verify_s]
         self._step, self._usual = rate * stopping.step_s, stopping.usual
