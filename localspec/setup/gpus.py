@@ -17,10 +17,9 @@ _CUDA_PLACES = ("usr/local/cuda/bin/nvcc", "opt/cuda/bin/nvcc")
 # What CMake links a build for CUDA with, the driver's or a stub: in these folders of the system or of a toolkit.
 _TOOLKITS = ("usr", "usr/local", "usr/local/cuda", "opt/cuda")
 _DRIVERS = ("lib*", "lib*/*", "lib*/*/stubs", "targets/*/lib/stubs")
-_NO_GPU = "no NVIDIA GPU is here: compiled for architecture 75, which newer ones run, but slowly, unless CMAKE_ARGS names others"
-_NO_DRIVER = (
-    "neither the driver nor a stub of it (libcuda.so) is here: compiled without virtual memory"
-)
+_ARCHITECTURES = "-DCMAKE_CUDA_ARCHITECTURES"
+_NO_GPU = "no NVIDIA GPU is here: compiled for architecture 75, which newer ones run, but slowly, unless CMAKE_ARGS or CUDAARCHS names others"
+_NO_DRIVER = "neither the driver nor a stub of it (libcuda.so) is here: compiled without CUDA's virtual memory management"
 _INCLUDES = ("usr/local/include", "usr/include")
 # The extension VK_EXT_layer_settings, which llama.cpp's backend names, came with headers 1.3.272.
 _VULKAN_HEADERS = 272
@@ -90,12 +89,23 @@ def _cuda(which: Which, root: Path, compilers: tuple[str, ...]) -> GpuFinding:
             variables = (("CUDACXX", str(elsewhere[0])),)
         else:
             lacks += ("nvcc (the CUDA toolkit)",)
-    gpus, toolkit = _nvidia(which, root), Path(nvcc or root / _CUDA_PLACES[0]).resolve().parents[1]
+    gpus, toolkit = (
+        _nvidia(which, root),
+        Path(nvcc or root / _CUDA_PLACES[0]).resolve().parent.parent,
+    )
     places = [toolkit, *(root / each for each in _TOOLKITS)]
     driver = any(list(each.glob(f"{inner}/libcuda.so")) for each in places for inner in _DRIVERS)
-    instead = [] if gpus else [("-DCMAKE_CUDA_ARCHITECTURES=75", _NO_GPU)]
+    instead = [] if gpus else [_architecture()]
     instead += [] if driver else [("-DGGML_CUDA_NO_VMM=ON", _NO_DRIVER)]
     return GpuFinding("cuda", gpus, lacks, variables=variables, instead=tuple(instead))
+
+
+def _architecture() -> tuple[str, str]:
+    """Return the option that names an architecture, and what comes of it. Of CUDAARCHS, llama.cpp by itself takes no notice."""
+    named = os.environ.get("CUDAARCHS")
+    if named:
+        return f"{_ARCHITECTURES}={named}", f"compiled for CUDAARCHS={named}"
+    return f"{_ARCHITECTURES}=75", _NO_GPU
 
 
 def _nvidia(which: Which, root: Path) -> tuple[str, ...]:

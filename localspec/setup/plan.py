@@ -32,7 +32,8 @@ class SetupPlan:
     Args:
         reason: what was found, or why nothing is to be done, in a sentence.
         backend: to build for; None changes nothing.
-        options: of CMake.
+        options: of CMake, which nothing overrides.
+        defaults: likewise, for what is not here; the user's own override them.
         gpus: what the new build should find to compute on; without any, only that it loads is tried.
         variables: that the build needs, and its trial.
         lacks: what has to be installed first.
@@ -43,6 +44,7 @@ class SetupPlan:
     reason: str
     backend: BackendKind | None = None
     options: tuple[str, ...] = ()
+    defaults: tuple[str, ...] = ()
     gpus: tuple[str, ...] = ()
     variables: Mapping[str, str] = field(default_factory=dict)
     lacks: tuple[str, ...] = ()
@@ -98,11 +100,19 @@ def decide(
         return SetupPlan(f"{what} is built in: nothing is to be done")
     options = (*((backend.option,) if backend.option else ()), *((RPC_OPTION,) if rpc else ()))
     lacks = () if request.wheels else place.lacks
+    defaults = tuple[str, ...]()
     if not request.wheels and not lacks:  # what has to be installed may bring it
-        options = (*options, *(option for option, _ in place.instead))
+        defaults = tuple(option for option, _ in place.instead)
         what = "; ".join((what, *(note for _, note in place.instead)))
     return SetupPlan(
-        what, backend, options, place.gpus, dict(place.variables), lacks, wheels=request.wheels
+        what,
+        backend,
+        options,
+        defaults,
+        place.gpus,
+        dict(place.variables),
+        lacks,
+        wheels=request.wheels,
     )
 
 

@@ -88,8 +88,9 @@ def steps(plan: SetupPlan, version: str, work: Path) -> list[Step]:
     common = ("--no-deps", "--no-cache-dir", "--no-input", "--disable-pip-version-check")
     if plan.wheels is None:
         compiled = ("wheel", "--verbose", *common, "--no-binary", _PACKAGE, "--wheel-dir", wheel)
-        # Of two values CMake takes the last: the user's.
-        options = " ".join((*plan.options, os.environ.get("CMAKE_ARGS", ""))).strip()
+        # Of two values CMake takes the last: the user's, but not against what is asked for.
+        words = (*plan.defaults, os.environ.get("CMAKE_ARGS", ""), *plan.options)
+        options = " ".join(each for each in words if each)
         variables = {"CMAKE_ARGS": options, **plan.variables}
         made = Step("compiling", (*_PIP, *compiled, wanted), variables | usual)
     else:

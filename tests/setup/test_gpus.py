@@ -15,7 +15,7 @@ vulkan_devices = gpus._vulkan_devices
 
 @pytest.fixture(autouse=True)
 def no_vulkan(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("CC", "CXX", "VULKAN_SDK"):
+    for name in ("CC", "CXX", "CUDAARCHS", "VULKAN_SDK"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(gpus, "_vulkan_devices", list)
 
@@ -87,10 +87,17 @@ def test_without_a_driver_and_its_stub_cuda_is_built_without_what_needs_them(
     assert found("cuda", tmp_path, nvcc=nvcc).instead == ()
 
 
-def test_without_a_card_the_architecture_is_named(tmp_path: Path) -> None:
-    ((option, note), _) = found("cuda", tmp_path, nvcc=str(tmp_path / "bin/nvcc")).instead
+def test_without_a_card_the_architecture_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ((option, note), _) = found("cuda", tmp_path, nvcc="/nvcc").instead
     assert option == "-DCMAKE_CUDA_ARCHITECTURES=75"
     assert "compiled for architecture 75" in note
+    monkeypatch.setenv("CUDAARCHS", "80;90")
+    assert found("cuda", tmp_path, nvcc="/nvcc").instead[0] == (
+        "-DCMAKE_CUDA_ARCHITECTURES=80;90",
+        "compiled for CUDAARCHS=80;90",
+    )
 
 
 def test_nodes_of_amds_driver_without_an_id_are_cpus(tmp_path: Path) -> None:

@@ -41,9 +41,10 @@ def test_the_gpu_that_is_there_is_built_for() -> None:
 def test_what_is_not_here_and_need_not_be_is_an_option_and_told_unless_others_compiled() -> None:
     found = (GpuFinding("cuda", ("Card",), instead=(("-DLESS=ON", "it has less"),)), *BARE[1:])
     plan = decided(found, rpc=True)
-    assert (plan.options[2:], plan.reason) == (("-DLESS=ON",), "CUDA (Card); it has less")
+    assert (plan.defaults, plan.reason) == (("-DLESS=ON",), "CUDA (Card); it has less")
     plan = decided(found, wheels="https://wheels.example")
-    assert (plan.options, plan.reason) == (("-DGGML_CUDA=ON",), "CUDA (Card)")
+    assert (plan.options, plan.defaults) == (("-DGGML_CUDA=ON",), ())
+    assert plan.reason == "CUDA (Card)"
 
 
 def test_what_can_be_built_at_once_goes_before_what_needs_a_compiler_first() -> None:

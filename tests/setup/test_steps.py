@@ -7,6 +7,7 @@ import subprocess
 import sys
 import tarfile
 import time
+from dataclasses import replace
 from io import BytesIO
 from pathlib import Path
 
@@ -22,7 +23,9 @@ from localspec.setup.steps import BuildTrial, Step, install, steps, tried
 from tests.waiting import PATIENCE_S
 
 CPU = SetupPlan("the CPU", BACKENDS["cpu"], ("-DGGML_RPC=OFF",))
-CUDA = SetupPlan("CUDA (Card)", BACKENDS["cuda"], ("-DGGML_CUDA=ON",), ("Card",), {"CUDACXX": "/n"})
+CUDA = SetupPlan(
+    "CUDA (Card)", BACKENDS["cuda"], ("-DGGML_CUDA=ON",), (), ("Card",), {"CUDACXX": "/n"}
+)
 OWN_BUILD = Path(native.__file__).parents[1]
 STAGES = ("compiling", "unpacking", "trying", "switching")
 # An sdist whose compiler copies the build that is in use, and says with what options.
@@ -115,9 +118,11 @@ def test_the_commands_name_this_python_this_version_and_the_options(tmp_path: Pa
 
 
 def test_options_of_the_users_own_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("CMAKE_ARGS", "-DCMAKE_CUDA_ARCHITECTURES=75")
-    compiling = steps(CUDA, "1.2.3", tmp_path)[0]
-    assert compiling.variables["CMAKE_ARGS"] == "-DGGML_CUDA=ON -DCMAKE_CUDA_ARCHITECTURES=75"
+    monkeypatch.setenv("CMAKE_ARGS", "-DGGML_CUDA=OFF -DLESS=OFF")
+    compiling = steps(replace(CUDA, defaults=("-DLESS=ON",)), "1.2.3", tmp_path)[0]
+    # Of two values CMake takes the last.
+    told = "-DLESS=ON -DGGML_CUDA=OFF -DLESS=OFF -DGGML_CUDA=ON"
+    assert compiling.variables["CMAKE_ARGS"] == told
 
 
 def test_a_prebuilt_wheel_is_taken_in_the_pinned_version_only(tmp_path: Path) -> None:
