@@ -6,9 +6,12 @@ reply itself, and gets at most ten notices a second of what comes in streams. Al
 does the first text of a reply.
 """
 
+import sys
 import threading
 import time
+import traceback
 from collections.abc import Callable
+from contextlib import suppress
 
 from localspec.chat.events import (
     CallBegun,
@@ -20,7 +23,7 @@ from localspec.chat.events import (
     Text,
 )
 from localspec.engine.answering import failure
-from localspec.engine.protocol import Downloading, Loading, Measuring, Notice, ReplyEvents
+from localspec.engine.protocol import Downloading, Failed, Loading, Measuring, Notice, ReplyEvents
 
 PACE_S = 0.1
 _AT_ONCE = 64
@@ -136,7 +139,21 @@ class Outbox:
             raise
         except Exception as error:  # whatever it is, others wait behind it
             self._failed |= {number} - {None}
-            self._write(failure(number, error))
+            self._tell(number, error)
+
+    def _tell(self, number: int | None, error: Exception) -> None:
+        try:
+            told = failure(number, error)
+        except Exception:  # stderr may be gone, or the error have no text
+            bug = f"this is a bug in localspec, report it ({type(error).__name__})"
+            told = Failed(number, "Fault", bug)
+        try:
+            self._write(told)
+        except OSError:
+            raise
+        except Exception as another:
+            with suppress(Exception):  # not this thread's end: others wait behind it
+                traceback.print_exception(another, file=sys.stderr)
 
     def _next(self) -> list[Notice]:
         """Wait until something may leave and return it; nothing at the end."""

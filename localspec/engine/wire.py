@@ -48,9 +48,9 @@ def encode(said: Command | Notice) -> bytes:
         json.loads(text, parse_constant=_constant)
     line = text.encode() + b"\n"
     if len(line) > MAX_FRAME_BYTES:
-        raise FrameError(
-            f"{type(said).__name__} has {len(line)} bytes, more than {MAX_FRAME_BYTES}: send less text"
-        )
+        name = type(said).__name__
+        advice = "send less text" if name in COMMANDS else "ask for less, or read answers faster"
+        raise FrameError(f"{name} has {len(line)} bytes, more than {MAX_FRAME_BYTES}: {advice}")
     return line
 
 

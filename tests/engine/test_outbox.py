@@ -171,6 +171,26 @@ def test_what_cannot_be_written_ends_its_own_request_and_no_other() -> None:
     assert sound == happened(3, Text("x"))
 
 
+def test_a_failure_that_cannot_be_told_holds_up_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[Notice] = []
+
+    def write(notice: Notice) -> None:
+        if getattr(notice, "id", None) == 1 or notice == happened(2, Text("x")):
+            raise ValueError("no frame")
+        read.append(notice)
+
+    def closed(number: int | None, error: Exception) -> Failed:
+        raise OSError(number, "stderr is closed") from error
+
+    monkeypatch.setattr("localspec.engine.outbox.failure", closed)
+    outbox = Outbox(write)
+    for request in (1, 2, 3):
+        outbox.put(happened(request, Text("x")))
+    outbox.close(PATIENCE_S)
+    told = Failed(2, "Fault", "this is a bug in localspec, report it (ValueError)")
+    assert read == [told, happened(3, Text("x"))]
+
+
 def test_what_leaves_together_is_flushed_once_and_after_all_of_it(reader: Reader) -> None:
     flushed: list[int] = []
     outbox = Outbox(reader, lambda: flushed.append(len(reader.read)))

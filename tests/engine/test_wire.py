@@ -195,4 +195,6 @@ def test_a_frame_that_is_too_large_is_not_sent(monkeypatch: pytest.MonkeyPatch) 
         FrameError, match=r"Ask has 1[0-9]{3} bytes, more than 1000: send less text"
     ):
         encode(Ask(1, (Message.user("x" * 1000),)))
+    with pytest.raises(FrameError, match=r"ReplyEvents .*: ask for less, or read answers faster"):
+        encode(ReplyEvents(1, (Text("x" * 1000),)))
     encode(ReplyEvents(1, ()))
