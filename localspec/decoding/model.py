@@ -19,7 +19,7 @@ Logits = NDArray[np.float32]
 class Role(StrEnum):
     """Which of the two models a pass is meant for."""
 
-    # The hash of a plain Enum is Python code, and models are looked up by it a dozen times a round.
+    # The hash of a plain Enum is Python code, and models are looked up by it some nine times a round.
 
     TARGET = "target"
     DRAFT_MODEL = "draft_model"

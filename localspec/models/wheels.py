@@ -102,7 +102,7 @@ def _download(requirement: str, directory: Path, report: Callable[[int], None]) 
         finally:
             if process.poll() is None:
                 process.kill()
-                # Where a signal's handler raised as Popen had just taken its lock, that stays taken: a wait without end has none.
+                # Where a signal's handler raised as Popen had just taken its lock, the lock stays taken, and a wait without a limit would never return.
                 with suppress(subprocess.TimeoutExpired):
                     process.wait(_END_S)
     if code != 0:
