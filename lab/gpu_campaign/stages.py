@@ -160,8 +160,9 @@ def _llama_bench(program: Path, subject: Subject, settings: Sequence[str], *, br
 
 def _bench_devices(named: str) -> Iterator[str]:
     """Yield what llama-bench takes for devices; between several it has a slash, as a comma begins another test."""
-    names = [each for each in named.split(",") if each.lower() not in {"auto", "cpu"}]
-    if names or named.lower() == "cpu":
+    words = [word for each in named.split(",") if (word := each.strip())]
+    names = [each for each in words if each.lower() not in {"auto", "cpu"}]
+    if names or [each.lower() for each in words] == ["cpu"]:
         yield from ("-dev", "/".join(names) or "none")
 
 

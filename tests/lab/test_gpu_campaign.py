@@ -145,7 +145,7 @@ def test_llama_server_is_not_measured_beside_models_on_workers() -> None:
 
 @pytest.mark.parametrize(
     ("named", "told"),
-    [("Vulkan0", "Vulkan0"), ("CUDA0,CUDA1", "CUDA0/CUDA1"), ("cpu", "none"), ("auto", None)],
+    [("Vulkan0", "Vulkan0"), ("CUDA0, CUDA1", "CUDA0/CUDA1"), (" cpu", "none"), ("auto", None)],
 )
 def test_llama_bench_computes_where_the_others_do(named: str, told: str | None) -> None:
     words = stage_words("llama-bench", f"device={named}")
