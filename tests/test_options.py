@@ -354,6 +354,17 @@ def test_a_range_is_kept_wherever_a_value_comes_from(option: Option, data: st.Da
         from_variable(option, str(value))
 
 
+@pytest.mark.parametrize(
+    "option", [each for each in ALL if each.commas], ids=lambda each: each.name
+)
+def test_a_list_that_names_none_is_refused_and_an_empty_one_is_none(option: Option) -> None:
+    for given_texts in (",", [" , "], ["", ","]):
+        with pytest.raises(ValueError, match=","):
+            option.read(given_texts)
+    for none in ("", [], [""]):
+        assert option.read(none) == ()
+
+
 @given(st.sampled_from(ALL), st.data())
 def test_what_an_option_can_have_it_takes(option: Option, data: st.DataObject) -> None:
     value = data.draw(values(option))

@@ -3,7 +3,7 @@
 Imports nothing slow: the first frame of the chat waits for this module.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -100,12 +100,25 @@ def _flag(option: Option, text: str | None) -> Callable[[Function], Function]:
         metavar=option.metavar,
         default=None if option.kind == "texts" else option.default,
         multiple=option.kind == "texts",
-        callback=(lambda _context, _flag, given: option.read(list(given)))
-        if option.commas
-        else None,
+        callback=_listed(option) if option.commas else None,
         shell_complete=complete_models if option.by_project == "known names" else None,
         help=text,
     )
+
+
+def _listed(option: Option) -> Callable[[click.Context, click.Parameter, Sequence[str]], Any]:
+    """Return what reads texts with commas between."""
+
+    def read(context: click.Context, flag: click.Parameter, given: Sequence[str]) -> Any:
+        try:
+            return option.read(list(given))
+        except ValueError:
+            problem = (
+                f"{' '.join(given)[:80]!r} names none: it takes {option.metavar}, or '' for none"
+            )
+            raise click.BadParameter(problem, context, flag) from None
+
+    return read
 
 
 def _unless(option: Option) -> Callable[[click.Context, click.Parameter, str], int | None]:

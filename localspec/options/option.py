@@ -111,7 +111,11 @@ class Option:
         return number
 
     def _texts(self, value: object) -> object:
-        """Return a list as a tuple, and texts with commas as those between them; of anything else nothing is changed."""
+        """Return a list as a tuple, and texts with commas as those between them; of anything else nothing is changed.
+
+        Raises:
+            ValueError: there is nothing but commas; no text at all, or one that is empty, means none.
+        """
         if self.commas and isinstance(value, str):
             value = [value]
         if not isinstance(value, list):
@@ -119,6 +123,8 @@ class Option:
         if not self.commas or not all(isinstance(each, str) for each in value):
             return tuple(value)
         parts = [part.strip() for each in value for part in each.split(",")]
+        if any(value) and not any(parts):
+            raise ValueError(value)
         return tuple(part for part in parts if part)
 
     def parse(self, text: str) -> Any:

@@ -222,6 +222,14 @@ def test_what_is_no_address_is_refused() -> None:
     assert "worker 'somewhere' is no HOST:PORT" in done.err
 
 
+@pytest.mark.parametrize("flag", ["--workers", "--device", "--draft-device"])
+def test_a_list_that_names_none_is_refused(flag: str) -> None:
+    done = localspec("run", *ASKED, flag, " , ", *STORY)
+    assert_one_complaint(done, 2)
+    assert flag in done.err
+    assert "' , ' names none: it takes " in done.err
+
+
 @pytest.mark.parametrize("listen", ["0.0.0.0:0", "192.0.2.1:50052"])
 def test_a_worker_listens_to_this_machine_alone(listen: str) -> None:
     done = localspec("worker", "--listen", listen)
