@@ -33,7 +33,7 @@ from localspec.llama.devices import devices
 from localspec.llama.model import LlamaModel
 from localspec.llama.native import native
 from localspec.llama.rpc import use_workers
-from localspec.llama.safe_widths import safe_widths
+from localspec.llama.safe_widths import DEPTHS, safe_widths
 from localspec.models.gguf import read_header
 from localspec.options import LaunchOptions, LoadOptions, ReplyOptions, SamplingParams
 
@@ -105,7 +105,7 @@ def safe(asked: argparse.Namespace, found: Found) -> None:
     for kernels in ("exact", "default"):
         options = asked.load.exact() if kernels == "exact" else asked.load
         with closing(LlamaModel(asked.file, options)) as model:
-            widths = safe_widths(model, options)
+            widths = safe_widths(model, options, depths=asked.depths)
         found[kernels] = {
             "safe": list(widths.widths),
             "others_differ_by": {str(w): float(gap) for w, gap in widths.differences.items()},
@@ -249,7 +249,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("what", choices=MEASURES)
     parser.add_argument("file", type=Path, nargs="?")
-    parser.add_argument("--depths", type=_numbers, default=[64])
+    parser.add_argument("--depths", type=_numbers, default=DEPTHS)
     parser.add_argument("--widths", type=_numbers, default=WIDTHS)
     parser.add_argument("--lengths", type=_numbers, default=[100])
     parser.add_argument("--times", type=int, default=10)

@@ -48,6 +48,8 @@ def run(stage: Stage, limit_s: float, environment: Mapping[str, str]) -> Outcome
         complaint += f"\nended by {signal.Signals(-process.returncode).name}"
         status = FAILED
     last = "" if status == DONE else _last_line(complaint) or _last_line("" if found else said)
+    if not found and not in_time:
+        last = f"nothing to tell within {limit_s:.0f} s; its last word: {last or 'none'}"
     seconds = round(time.monotonic() - start, 1)
     return Outcome(stage.kind, stage.subject, status, seconds, found, last)
 

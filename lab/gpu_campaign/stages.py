@@ -88,7 +88,7 @@ def stages(
     for subject in subjects:
         for exact in (True, False):
             yield _same_text(subject, own, exact=exact, brief=brief)
-        yield measured("safe widths", subject, 40)
+        yield measured("safe widths", subject, 40, *(("--depths", "120") if brief else ()))
         yield _several(subject, own, brief=brief)
         if tools.bench is not None:
             yield _llama_bench(tools.bench, subject, settings, brief=brief)
@@ -124,7 +124,7 @@ def _same_text(subject: Subject, own: Sequence[str], *, exact: bool, brief: bool
         *(sys.executable, "-m", "lab.benchmarks.exact", "--target", str(subject.target)),
         *(("--draft-model", str(subject.draft_model)) if subject.draft_model else ()),
         *("--modes", ",".join(modes)),
-        *("--prompts", "2" if brief else "6", "--max-tokens", "12" if brief else "96"),
+        *("--prompts", "1" if brief else "6", "--max-tokens", "8" if brief else "96"),
         *(() if exact else ("--default-kernels",)),
         *own,
     )

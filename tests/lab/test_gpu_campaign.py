@@ -220,6 +220,13 @@ def test_a_process_that_prints_json_is_done_and_one_that_does_not_has_failed() -
     assert failed.complaint == "no such card"
 
 
+def test_what_has_nothing_to_tell_in_time_says_so_and_is_tried_again() -> None:
+    sleeping = (sys.executable, "-c", "import time; time.sleep(60)")
+    slow = run(Stage("memory", "a", 1, sleeping), 0.25, {})
+    assert slow.status == FAILED
+    assert slow.complaint.startswith("nothing to tell within 0 s; its last word: ")
+
+
 def test_the_page_has_a_section_for_every_kind() -> None:
     outcomes = {f"{kind} small": outcome(kind) for kind in FOUND}
     told = page(outcomes, [f"{kind} small" for kind in reversed(FOUND)])
