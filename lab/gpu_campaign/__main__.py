@@ -5,14 +5,16 @@ import os
 import sys
 import time
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from lab.gpu_campaign.page import page
 from lab.gpu_campaign.results import DONE, FAILED, Outcome, Results
 from lab.gpu_campaign.runner import run
-from lab.gpu_campaign.stages import Stage, Subject, Tools, stages
+from lab.gpu_campaign.stages import Stage, Subject, Tools, by_name, stages
 from lab.synthetic import heavier
-from localspec.errors import LocalspecError
+from localspec.errors import LocalspecError, UsageError
+from localspec.llama.handshake import require_worker, workers_in
 from localspec.models.gguf import read_header
 from localspec.models.registry import load_registry
 from localspec.models.store import Store
@@ -23,6 +25,7 @@ TIMES = (4, 16)
 PAIR = "qwen2.5-coder-1.5b"
 _BRIEF_MINUTES = 15
 _LEAST_S = 5.0
+_FREE_WITHIN_S = 120.0
 _MAKING = "making files"
 _LONG_STEM = 40  # a blob's name is its sha256
 _LIBRARIES = ("libllama.so", "libllama.dylib", "llama.dll")
@@ -111,6 +114,18 @@ def limit_s(stage: Stage, left: Sequence[Stage], left_s: float) -> float:
     return min(left_s, max(_LEAST_S, 1.5 * share * left_s))
 
 
+def wait_for(workers: str, patience_s: float = _FREE_WITHIN_S) -> None:
+    """Wait until workers answer: a stage that was killed leaves one computing, and it serves one program at a time.
+
+    Args:
+        workers: addresses with commas between. What is wrong with one, the next stage says.
+        patience_s: how long to wait for each.
+    """
+    with suppress(UsageError):
+        for each in workers_in([workers]):
+            require_worker(each, patience_s)
+
+
 def main() -> int:
     """Run what is missing, and write what was found after every stage."""
     parser = argparse.ArgumentParser(prog="python -m lab.gpu_campaign", description=__doc__)
@@ -145,6 +160,7 @@ def main() -> int:
     brief = asked.brief or asked.minutes < _BRIEF_MINUTES
     listed = list(stages(measured, tools, asked.set, brief=brief))
     left = [each for each in wanted(listed, asked.only) if not results.is_settled(each.name)]
+    workers = by_name(asked.set).get("workers")
     while left:
         left_s = 60 * asked.minutes - results.spent_s
         if left_s < _LEAST_S:
@@ -152,6 +168,8 @@ def main() -> int:
             break
         stage = left[0]
         may_take_s = limit_s(stage, left, left_s)
+        if workers is not None:
+            wait_for(workers)
         print(f"{stage.name}: up to {may_take_s:.0f} s", file=sys.stderr, flush=True)
         outcome = run(stage, may_take_s, environment)
         results.add(stage.name, outcome)

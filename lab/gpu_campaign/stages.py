@@ -103,7 +103,7 @@ def _speed(subject: Subject, tools: Tools, settings: Sequence[str], *, brief: bo
     if subject.draft_model is not None:
         modes += ["model:3", "model:7"]
     against: tuple[str, ...] = ()
-    if tools.server is not None and "workers" not in _known(settings):
+    if tools.server is not None and "workers" not in by_name(settings):
         modes += ["server:none", *(["server:draft"] if subject.draft_model is not None else [])]
         against = ("--against", f"llama-server={tools.server}")
     command = (
@@ -144,7 +144,7 @@ def _several(subject: Subject, own: Sequence[str], *, brief: bool) -> Stage:
 
 def _llama_bench(program: Path, subject: Subject, settings: Sequence[str], *, brief: bool) -> Stage:
     """Return what llama-bench says of the same file: a prompt, plain decoding, and passes by their width."""
-    known = _known(settings)
+    known = by_name(settings)
     layers = known.get("gpu_layers", "auto")
     command = (
         *(str(program), "-m", str(subject.target), "-o", "json"),
@@ -166,14 +166,15 @@ def _bench_devices(named: str) -> Iterator[str]:
         yield from ("-dev", "/".join(names) or "none")
 
 
-def _known(settings: Sequence[str]) -> dict[str, str]:
+def by_name(settings: Sequence[str]) -> dict[str, str]:
+    """Return the values of settings, each of which is NAME=VALUE."""
     return {name: value for name, _, value in (each.partition("=") for each in settings)}
 
 
 def _flags(settings: Sequence[str]) -> Iterator[str]:
     """Yield what `localspec bench` takes for settings: a switch has no value there."""
     options = {each.name: each for each in options_of(LaunchOptions)}
-    for name, value in _known(settings).items():
+    for name, value in by_name(settings).items():
         flag, option = name.replace("_", "-"), options.get(name)
         if option is None or option.kind != "switch":
             yield from (f"--{flag}", value)

@@ -3,12 +3,14 @@
 import argparse
 import json
 import os
+import socket
 import sys
+import threading
 from pathlib import Path
 
 import pytest
 
-from lab.gpu_campaign.__main__ import library_environment, limit_s, wanted
+from lab.gpu_campaign.__main__ import library_environment, limit_s, wait_for, wanted
 from lab.gpu_campaign.measured import MEASURES, Found, buffers, print_found
 from lab.gpu_campaign.page import page
 from lab.gpu_campaign.results import CUT_SHORT, DONE, FAILED, Outcome, Results
@@ -150,6 +152,23 @@ def test_llama_server_is_not_measured_beside_models_on_workers() -> None:
 def test_llama_bench_computes_where_the_others_do(named: str, told: str | None) -> None:
     words = stage_words("llama-bench", f"device={named}")
     assert (words[words.index("-dev") + 1] if "-dev" in words else None) == told
+
+
+def test_a_worker_is_greeted_before_a_stage_and_what_is_wrong_with_it_is_left_to_that() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        address = f"127.0.0.1:{listening.getsockname()[1]}"
+        greeted = []
+
+        def answer() -> None:
+            with listening.accept()[0] as connection:
+                greeted.append(connection.recv(1))
+
+        worker = threading.Thread(target=answer)
+        worker.start()
+        wait_for(address, patience_s=60)
+        worker.join()
+        assert len(greeted) == 1
+    wait_for(f"{address},nonsense")
 
 
 def test_programs_of_a_build_take_its_own_libraries_first(
