@@ -147,7 +147,7 @@ def _llama_bench(program: Path, subject: Subject, settings: Sequence[str], *, br
     known = by_name(settings)
     layers = known.get("gpu_layers", "auto")
     command = (
-        *(str(program), "-m", str(subject.target), "-o", "json"),
+        *(str(program), "-m", str(subject.target), "-o", "jsonl"),
         *("-r", "1" if brief else "3", "-n", "8" if brief else "64"),
         *("-p", "1,4,32" if brief else "1,2,4,8,16,32,512"),
         *("-ngl", "99" if layers == "auto" else layers),
