@@ -7,7 +7,6 @@ import argparse
 import json
 import os
 import platform
-import re
 import shutil
 import subprocess
 import sys
@@ -27,7 +26,7 @@ from localspec.decoding.cancel import Cancelled
 from localspec.errors import LocalspecError
 from localspec.launch.fit import plan_fit
 from localspec.launch.load import Runtime
-from localspec.llama.backend import log_lines
+from localspec.llama.allocated import together
 from localspec.llama.context import LlamaContext
 from localspec.llama.devices import devices
 from localspec.llama.model import LlamaModel
@@ -42,7 +41,6 @@ Found = dict[str, Any]
 WIDTHS = (*range(1, 17), 32)
 _IDLE_S = 3.0
 _SWEEPS = 3
-_BUFFER = re.compile(r"(\S+) (model|KV|RS|compute) buffer size += +([\d.]+) MiB")
 _WORD = "The ferry left at 7:45, twelve minutes late, with 63 people on board. "
 
 
@@ -113,34 +111,23 @@ def safe(asked: argparse.Namespace, found: Found) -> None:
 
 
 def memory(asked: argparse.Namespace, found: Found) -> None:
-    """Find what was foreseen and what llama.cpp says that it took, in bytes by place and kind."""
+    """Find what was foreseen and what llama.cpp says that it took, in bytes by place and by what it is for."""
     options = asked.load
     before = {each.name: each.free_bytes for each in devices()}
     plan = plan_fit(read_header(asked.file), None, options)
     if plan is not None:
         options = replace(options, gpu_layers=plan.target_layers)
     with closing(LlamaModel(asked.file, options)) as model:
-        log = log_lines()
         context = LlamaContext(model)
-        log += log_lines()
         uses = () if plan is None else plan.uses
         found["foreseen"] = {use.place.name: asdict(use.target) for use in uses}
-        found["taken"] = buffers(log)
+        taken = together([model.allocated, context.allocated])
+        found["taken"] = {place: asdict(each) for place, each in taken.items()}
         context.prefill([100] * min(600, options.n_ctx or 600))
         after = {each.name: each.free_bytes for each in devices()}
     found["less_free"] = {
         name: free - after[name] for name, free in before.items() if name in after
     }
-
-
-def buffers(log: Sequence[str]) -> dict[str, dict[str, int]]:
-    """Return the bytes of llama.cpp's buffers by place and kind, as it logs them; a host's are RAM."""
-    found: dict[str, dict[str, int]] = {}
-    for place, kind, size in _BUFFER.findall("\n".join(log)):
-        name = "RAM" if place.startswith("CPU") or place.endswith("_Host") else place
-        kinds = found.setdefault(name, {})
-        kinds[kind] = kinds.get(kind, 0) + int(float(size) * 2**20)
-    return found
 
 
 def first_token(asked: argparse.Namespace, found: Found) -> None:
@@ -204,7 +191,8 @@ def cancelling(asked: argparse.Namespace, found: Found) -> None:
             except Cancelled:
                 taken.append(time.perf_counter() - pressed[0])
             timer.join()
-        found[name] = {"median_ms": _ms(median(taken)), "most_ms": _ms(max(taken)), "n": len(taken)}
+            times = {"median_ms": _ms(median(taken)), "most_ms": _ms(max(taken)), "n": len(taken)}
+            found[name] = times
     flag.clear()
     runtime.assistant.close()
 

@@ -122,13 +122,12 @@ def _memory(found: Found) -> Iterator[str]:
     for place in {**foreseen, **taken}:
         its, real = foreseen.get(place, {}), taken.get(place, {})
         sizes = [
-            (its.get("weights_bytes", 0), real.get("model", 0)),
-            (its.get("kv_bytes", 0), real.get("KV", 0) + real.get("RS", 0)),
-            (its.get("compute_bytes", 0), real.get("compute", 0)),
+            (its.get(kind, 0), real.get(kind, 0))
+            for kind in ("weights_bytes", "kv_bytes", "compute_bytes", "output_bytes")
         ]
         sizes.append((sum(one for one, _ in sizes), sum(other for _, other in sizes)))
         rows.append([place, *(_both(*each) for each in sizes)])
-    heads = ["foreseen / taken, MB", "weights", "cache", "compute", "all"]
+    heads = ["foreseen / taken, MB", "weights", "cache", "compute", "output", "all"]
     yield from _table(heads, rows)
 
 

@@ -81,7 +81,7 @@ def stages(
         yield _speed(subject, tools, settings, brief=brief)
         if subject in {plain, heaviest}:
             yield measured("memory", subject, 20)
-            yield measured("cancelling", subject, 25)
+            yield measured("cancelling", subject, 25, *(("--times", "3") if brief else ()))
             yield measured(
                 "first token", subject, 30, "--lengths", "60,200" if brief else "100,1000,3000"
             )

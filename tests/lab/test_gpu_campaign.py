@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from lab.gpu_campaign.__main__ import library_environment, limit_s, wait_for, wanted
-from lab.gpu_campaign.measured import MEASURES, Found, buffers, print_found
+from lab.gpu_campaign.measured import MEASURES, Found, print_found
 from lab.gpu_campaign.page import page
 from lab.gpu_campaign.results import CUT_SHORT, DONE, FAILED, Outcome, Results
 from lab.gpu_campaign.runner import documents, run
@@ -54,7 +54,7 @@ FOUND = {
     "memory": [
         {
             "foreseen": {"CUDA0": {"weights_bytes": 98_000_000, "kv_bytes": 0, "compute_bytes": 0}},
-            "taken": {"CUDA0": {"model": 100_000_000}},
+            "taken": {"CUDA0": {"weights_bytes": 100_000_000}},
             "less_free": {},
         }
     ],
@@ -273,22 +273,6 @@ def test_the_page_says_what_failed_and_what_was_cut_short() -> None:
     assert "(failed: no memory)" in told
     assert "(cut short: interrupted)" in told
     assert "1 failed" in told
-
-
-def test_llama_cpp_s_buffers_are_added_up_by_place() -> None:
-    log = [
-        "load_tensors:        CUDA0 model buffer size =   100.00 MiB",
-        "load_tensors:   CPU_Mapped model buffer size =    10.00 MiB",
-        "load_tensors:   CPU_REPACK model buffer size =     2.00 MiB",
-        "llama_kv_cache:      CUDA0 KV buffer size =    64.00 MiB",
-        "sched_reserve:      CUDA0 compute buffer size =     1.50 MiB",
-        "sched_reserve:  CUDA_Host compute buffer size =     0.50 MiB",
-    ]
-    mb = 1 << 20
-    assert buffers(log) == {
-        "CUDA0": {"model": 100 * mb, "KV": 64 * mb, "compute": 3 * mb // 2},
-        "RAM": {"model": 12 * mb, "compute": mb // 2},
-    }
 
 
 def test_results_are_json(tmp_path: Path) -> None:
