@@ -117,17 +117,18 @@ def _ratio(document: Mapping[str, Any], cell: Mapping[str, Any]) -> str:
 
 
 def _memory(found: Found) -> Iterator[str]:
+    """Yield memory by place; rows of output are left out, as llama.cpp allocates them with the first pass."""
     foreseen, taken = found[0]["foreseen"], found[0]["taken"]
     rows = []
     for place in {**foreseen, **taken}:
         its, real = foreseen.get(place, {}), taken.get(place, {})
         sizes = [
             (its.get(kind, 0), real.get(kind, 0))
-            for kind in ("weights_bytes", "kv_bytes", "compute_bytes", "output_bytes")
+            for kind in ("weights_bytes", "kv_bytes", "compute_bytes")
         ]
         sizes.append((sum(one for one, _ in sizes), sum(other for _, other in sizes)))
         rows.append([place, *(_both(*each) for each in sizes)])
-    heads = ["foreseen / taken, MB", "weights", "cache", "compute", "output", "all"]
+    heads = ["foreseen / taken, MB", "weights", "cache", "compute", "all"]
     yield from _table(heads, rows)
 
 
