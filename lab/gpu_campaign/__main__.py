@@ -13,6 +13,7 @@ from lab.gpu_campaign.results import DONE, FAILED, Outcome, Results
 from lab.gpu_campaign.runner import run
 from lab.gpu_campaign.stages import Stage, Subject, Tools, by_name, stages
 from lab.synthetic import heavier
+from localspec.config.resolve import resolve
 from localspec.errors import LocalspecError, UsageError
 from localspec.llama.handshake import require_worker, workers_in
 from localspec.models.gguf import read_header
@@ -97,6 +98,14 @@ def _pair_here() -> Sequence[Path] | None:
     return here if len(here) == 2 else None
 
 
+def with_workers(settings: Sequence[str]) -> list[str]:
+    """Return settings with the workers of the environment or a file, which `localspec bench` would take by itself, and alone."""
+    workers = resolve({})["workers"].value
+    if "workers" in by_name(settings) or not isinstance(workers, tuple) or not workers:
+        return list(settings)
+    return [*settings, f"workers={','.join(workers)}"]
+
+
 def wanted(listed: Iterable[Stage], only: Sequence[str]) -> list[Stage]:
     """Return the stages whose names begin with one of `only`; all without any."""
     return [each for each in listed if not only or each.name.startswith(tuple(only))]
@@ -144,6 +153,7 @@ def main() -> int:
         "--brief", action="store_true", help=f"ask little, as below {_BRIEF_MINUTES} minutes"
     )
     asked = parser.parse_args()
+    settings = with_workers(asked.set)
     out = asked.out.absolute()
     out.mkdir(parents=True, exist_ok=True)
     environment = {"LOCALSPEC_DATA_DIR": str(out / "data")}
@@ -158,27 +168,32 @@ def main() -> int:
         sizes = {each.name: each.target.stat().st_size for each in measured}
         results.add(_MAKING, Outcome(_MAKING, "all", DONE, round(took_s, 1), [sizes]))
     brief = asked.brief or asked.minutes < _BRIEF_MINUTES
-    listed = list(stages(measured, tools, asked.set, brief=brief))
+    listed = list(stages(measured, tools, settings, brief=brief))
     left = [each for each in wanted(listed, asked.only) if not results.is_settled(each.name)]
-    workers = by_name(asked.set).get("workers")
+    left.sort(
+        key=lambda each: results.cut_short_after_s(each.name) > 0
+    )  # what nothing is known of first
+    workers = by_name(settings).get("workers")
     while left:
         left_s = 60 * asked.minutes - results.spent_s
         if left_s < _LEAST_S:
             print(f"the time is over: {len(left)} stages are left", file=sys.stderr)
             break
-        stage = left[0]
-        may_take_s = limit_s(stage, left, left_s)
+        may_take_s, stage = limit_s(left[0], left, left_s), left.pop(0)
+        had_s = results.cut_short_after_s(stage.name)
+        if may_take_s <= had_s:
+            continue
         if workers is not None:
             wait_for(workers)
         print(f"{stage.name}: up to {may_take_s:.0f} s", file=sys.stderr, flush=True)
         outcome = run(stage, may_take_s, environment)
-        results.add(stage.name, outcome)
+        if not had_s or outcome.status != FAILED:  # a part is more than nothing
+            results.add(stage.name, outcome)
         order = {each.name: each for each in listed}
         write_atomic(out / "campaign.md", page(results.outcomes, list(order)).encode())
         print(
             f"  {outcome.status} after {outcome.seconds:.0f} s {outcome.complaint}", file=sys.stderr
         )
-        del left[0]
     failed = [name for name, each in results.outcomes.items() if each.status == FAILED]
     print(f"{out / 'campaign.md'}: {len(results.outcomes)} stages, {len(failed)} failed")
     return int(bool(failed))

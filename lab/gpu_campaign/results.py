@@ -63,8 +63,13 @@ class Results:
         return sum(each.seconds for each in self.outcomes.values())
 
     def is_settled(self, name: str) -> bool:
-        """Return whether a stage needs no second try: what failed may have been mended since."""
-        return name in self.outcomes and self.outcomes[name].status != FAILED
+        """Return whether a stage is done: what failed may have been mended since, what was cut short may get more time."""
+        return name in self.outcomes and self.outcomes[name].status == DONE
+
+    def cut_short_after_s(self, name: str) -> float:
+        """Return the seconds that a stage had, of which more would tell more; 0 where it was not cut short."""
+        outcome = self.outcomes.get(name)
+        return outcome.seconds if outcome is not None and outcome.status == CUT_SHORT else 0.0
 
     def add(self, name: str, outcome: Outcome) -> None:
         """Keep what came of a stage, and write the file."""

@@ -6,11 +6,13 @@ import os
 import socket
 import sys
 import threading
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from lab.gpu_campaign.__main__ import library_environment, limit_s, wait_for, wanted
+from lab.gpu_campaign import __main__ as campaign
+from lab.gpu_campaign.__main__ import library_environment, limit_s, wait_for, wanted, with_workers
 from lab.gpu_campaign.measured import MEASURES, Found, print_found
 from lab.gpu_campaign.page import page
 from lab.gpu_campaign.results import CUT_SHORT, DONE, FAILED, Outcome, Results
@@ -77,15 +79,33 @@ def outcome(kind: str, status: str = DONE, **more: object) -> Outcome:
     return Outcome(kind, "small", status, 6.0, FOUND[kind], **more)  # type: ignore[arg-type]
 
 
-def test_what_is_done_is_not_done_again_and_what_failed_is(tmp_path: Path) -> None:
+def test_what_is_done_is_not_done_again_and_what_failed_or_was_cut_short_is(tmp_path: Path) -> None:
     results = Results(tmp_path / "campaign.json")
     results.add("a", outcome("memory"))
     results.add("b", outcome("memory", FAILED, complaint="no memory"))
     results.add("c", outcome("memory", CUT_SHORT))
     again = Results(tmp_path / "campaign.json")
-    assert [again.is_settled(name) for name in "abcd"] == [True, False, True, False]
+    assert [again.is_settled(name) for name in "abcd"] == [True, False, False, False]
+    assert [again.cut_short_after_s(name) for name in "abcd"] == [0, 0, 6, 0]
     assert again.outcomes == results.outcomes
     assert again.spent_s == 18
+
+
+def test_what_was_cut_short_is_repeated_where_it_may_take_longer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = outcome("memory", CUT_SHORT)
+    told = f"print({json.dumps(before.found[0])!r})"
+    stage = Stage("memory", "a", 1, (sys.executable, "-c", told))
+    monkeypatch.setattr(campaign, "subjects", lambda *_: [])
+    monkeypatch.setattr(campaign, "stages", lambda *_, brief: [stage] if brief else [])
+    file = tmp_path / "campaign.json"
+    Results(file).add(stage.name, replace(before, seconds=30.0))
+    for minutes, status in ((0.5, CUT_SHORT), (0.9, CUT_SHORT), (14, DONE)):
+        words = ("--model", "none", "--out", str(tmp_path), "--minutes", str(minutes))
+        monkeypatch.setattr(sys, "argv", ["campaign", *words])
+        assert campaign.main() == 0
+        assert Results(file).outcomes[stage.name].status == status
 
 
 @pytest.mark.parametrize(
@@ -134,6 +154,14 @@ def test_a_switch_is_a_flag_without_a_value() -> None:
     assert {"--no-kv-offload", "--cpu-moe"} < set(words)
     assert not {"--fit", "false", "true"} & set(words)
     assert words[words.index("--gpu-layers") + 1] == "7"
+
+
+def test_workers_that_are_set_elsewhere_are_for_every_program(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("LOCALSPEC_WORKERS", "127.0.0.1:1,127.0.0.1:2")
+    assert with_workers(["seed=1"]) == ["seed=1", "workers=127.0.0.1:1,127.0.0.1:2"]
+    assert with_workers(["workers=127.0.0.1:3"]) == ["workers=127.0.0.1:3"]
 
 
 def test_llama_server_is_not_measured_beside_models_on_workers() -> None:
