@@ -5,7 +5,8 @@
 
 Every prompt is answered in every mode, at temperature 0 and 0.8, each time from an empty cache, and
 each answer is compared with that of the first mode, byte for byte. What was accepted is counted by mode, kind of
-text and temperature. Nothing is timed: it may run beside other work. Ctrl-C ends it with what it has.
+text and temperature. Nothing is timed: it may run beside other work. The sums until then are printed after every
+prompt, so that what is interrupted, killed or crashes has told what it had.
 """
 
 import argparse
@@ -13,6 +14,7 @@ import json
 import time
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field
 
 from lab.benchmarks.workbench import add_settings, forget, machine, opened, with_settings
 from localspec.bench.prompts import BenchPrompt, bundled
@@ -52,6 +54,33 @@ def fork(one: Sequence[int], other: Sequence[int]) -> int | None:
     return next((i for i, (a, b) in enumerate(pairs) if a != b), min(len(one), len(other)))
 
 
+@dataclass(slots=True)
+class Compared:
+    """What came of the texts of a mode until now.
+
+    Args:
+        mode: its name.
+        texts: that were compared.
+        drafted: tokens in all of them.
+        forks: indices of the tokens from which texts differ; -1 where only the bytes do.
+    """
+
+    mode: str
+    texts: int = 0
+    drafted: int = 0
+    forks: list[int] = field(default_factory=list)
+
+    def figures(self) -> dict[str, object]:
+        """Return what is printed."""
+        return {
+            "mode": self.mode,
+            "texts": self.texts,
+            "differing": len(self.forks),
+            "drafted": self.drafted,
+            "first_differences": sorted(self.forks),
+        }
+
+
 def main() -> None:
     """Run, and print a line a difference and the sums."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -81,9 +110,7 @@ def main() -> None:
     print(
         f"{machine()}; {flags.target or request.pair}; exact: {request.exact}; longest draft {loaded.drafting.longest}"
     )
-    forks: dict[str, list[int]] = {mode: [] for mode in modes[1:]}
-    drafted = dict.fromkeys(modes[1:], 0)
-    compared = dict.fromkeys(modes[1:], 0)
+    sums = {mode: Compared(mode) for mode in modes[1:]}
     accepted: dict[tuple[str, str, float], AcceptanceStats] = {}
     start = time.monotonic()
 
@@ -95,8 +122,8 @@ def main() -> None:
         plain = answer(loaded, modes[0], system, asked.prompt, options)
         for mode in modes[1:]:
             reply = answer(loaded, mode, system, asked.prompt, options)
-            compared[mode] += 1
-            drafted[mode] += reply.acceptance.drafted
+            sums[mode].texts += 1
+            sums[mode].drafted += reply.acceptance.drafted
             kind = mode, asked.workload, temperature
             counts = accepted.setdefault(kind, AcceptanceStats())
             counts.rounds += reply.acceptance.rounds
@@ -105,7 +132,7 @@ def main() -> None:
             counts.confirmed += reply.acceptance.confirmed
             at = fork(plain.tokens, reply.tokens)
             if at is not None or reply.text != plain.text:
-                forks[mode].append(-1 if at is None else at)
+                sums[mode].forks.append(-1 if at is None else at)
                 print(
                     f"{asked.workload} {number} at {temperature}, {mode}: differs from token {at}",
                     flush=True,
@@ -115,17 +142,10 @@ def main() -> None:
         for number, (system, asked) in enumerate(questions(flags.prompts)):
             for temperature in TEMPERATURES:
                 ask(number, system, asked, temperature)
+                for its in sums.values():
+                    print(json.dumps(its.figures()), flush=True)
             if number % 10 == 9:
                 print(f"{number + 1} prompts, {time.monotonic() - start:.0f} s", flush=True)
-    for mode in modes[1:]:
-        figures = {
-            "mode": mode,
-            "texts": compared[mode],
-            "differing": len(forks[mode]),
-            "drafted": drafted[mode],
-            "first_differences": sorted(forks[mode]),
-        }
-        print(json.dumps(figures))
     for (mode, workload, temperature), counts in accepted.items():
         rate, length = counts.acceptance_rate, counts.mean_acceptance_length
         said = "nothing drafted" if rate is None else f"{rate:.3f} of {counts.drafted} accepted"

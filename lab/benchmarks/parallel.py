@@ -6,15 +6,15 @@
 
 Every round answers the same prompts in every mode, the modes in turn; tokens per second count all
 that lies between the first request and the last answer, prefill included. The texts of the modes
-are compared, too. Ratios are of the second mode to the first, round by round, and their median. Ctrl-C ends it with
-the rounds that it has.
+are compared, too. Ratios are of the second mode to the first, round by round, and their median. A round of short answers
+comes first; what there is then, and after every other, is printed, and Ctrl-C ends it with that.
 """
 
 import argparse
 import json
 import statistics
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 
 from lab.benchmarks.workbench import (
@@ -29,6 +29,8 @@ from localspec.chat.conversation import Conversation
 from localspec.chat.requests import Request
 from localspec.launch.load import Runtime
 from localspec.options import LaunchOptions, LoadOptions, ReplyOptions, SamplingParams
+
+Answered = tuple[float, list[str]]
 
 
 def requests(asked: argparse.Namespace) -> Iterator[Request]:
@@ -46,7 +48,7 @@ def requests(asked: argparse.Namespace) -> Iterator[Request]:
         yield Request(key, conversation, options)
 
 
-def answered(runtime: Runtime, mode: str, asked: argparse.Namespace) -> tuple[float, list[str]]:
+def answered(runtime: Runtime, mode: str, asked: argparse.Namespace) -> Answered:
     """Return tokens per second, and the texts."""
     assistant = runtime.assistant
     forget(runtime)
@@ -61,8 +63,33 @@ def answered(runtime: Runtime, mode: str, asked: argparse.Namespace) -> tuple[fl
     return tokens / (time.perf_counter() - start), texts
 
 
+def one_round(
+    runtime: Runtime, modes: Sequence[str], asked: argparse.Namespace
+) -> Mapping[str, Answered]:
+    """Answer all prompts in every mode, in this order."""
+    return {mode: answered(runtime, mode, asked) for mode in modes}
+
+
+def tell(runtime: Runtime, modes: Sequence[str], rounds: Sequence[Mapping[str, Answered]]) -> None:
+    """Print the medians of rounds, and how many texts of the first and the last mode are the same."""
+    first, last = modes[0], modes[-1]
+    ratios = [each[last][0] / each[first][0] for each in rounds]
+    pairs = [pair for each in rounds for pair in zip(each[first][1], each[last][1], strict=True)]
+    figures = {
+        "at_once": runtime.assistant.count,
+        "tokens_per_s": {
+            mode: round(statistics.median(each[mode][0] for each in rounds), 2) for mode in modes
+        },
+        "ratio": round(statistics.median(ratios), 3),
+        "ratios": [round(each, 3) for each in ratios],
+        "texts": len(pairs),
+        "same_text": sum(one == other for one, other in pairs),
+    }
+    print(json.dumps(figures), flush=True)
+
+
 def main() -> None:
-    """Run, and print a line a round."""
+    """Run, and print what there is after every round."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--pair")
     parser.add_argument("--target")
@@ -91,36 +118,15 @@ def main() -> None:
     )
     runtime = opened(with_settings(request, asked.set), parallel=asked.parallel)
     print(f"{machine()}; {runtime.assistant.count} at once; {runtime.assistant.notes}", flush=True)
-    for mode in modes:
-        answered(runtime, mode, argparse.Namespace(**{**vars(asked), "max_tokens": 8}))
-    ratios: list[float] = []
-    same, rates = 0, dict[str, list[float]]()
+    brief = argparse.Namespace(**{**vars(asked), "max_tokens": min(8, asked.max_tokens)})
+    found: list[Mapping[str, Answered]] = []
     with suppress(KeyboardInterrupt):
+        # What is done first costs more: it is told, and not counted with what follows.
+        tell(runtime, modes, [one_round(runtime, modes, brief)])
         for number in range(asked.rounds):
-            texts = {}
-            for mode in modes if number % 2 == 0 else reversed(modes):
-                rate, texts[mode] = answered(runtime, mode, asked)
-                rates.setdefault(mode, []).append(rate)
-            ratios.append(rates[modes[-1]][-1] / rates[modes[0]][-1])
-            equal = sum(a == b for a, b in zip(texts[modes[0]], texts[modes[-1]], strict=True))
-            same += equal
-            told = ", ".join(f"{mode} {rates[mode][-1]:.2f}" for mode in modes)
-            print(
-                f"{told} tokens/s; ratio {ratios[-1]:.3f}; {equal} of {asked.count} texts equal",
-                flush=True,
-            )
-    if ratios:
-        figures = {
-            "at_once": runtime.assistant.count,
-            "tokens_per_s": {
-                mode: round(statistics.median(found), 2) for mode, found in rates.items()
-            },
-            "ratio": round(statistics.median(ratios), 3),
-            "texts": len(ratios) * asked.count,
-            "same_text": same,
-        }
-        print(json.dumps(figures))
-        print(f"median ratio {figures['ratio']} ({min(ratios):.3f} to {max(ratios):.3f})")
+            order = modes if number % 2 == 0 else modes[::-1]
+            found.append(one_round(runtime, order, asked))
+            tell(runtime, modes, found)
     runtime.assistant.close()
 
 

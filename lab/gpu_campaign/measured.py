@@ -1,6 +1,7 @@
-"""One measurement of a campaign, in this process: `python -m lab.gpu_campaign.measured WHAT FILE`. Prints one JSON object.
+"""One measurement of a campaign, in this process: `python -m lab.gpu_campaign.measured WHAT FILE`.
 
-A measure fills what it is given while it goes on: what is interrupted prints what it has until then.
+A measure yields all that it has found whenever that is more, and each is printed as one JSON object: the last one holds
+the others, and what is interrupted, killed or crashes has told what it had.
 """
 
 import argparse
@@ -12,7 +13,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -32,7 +33,7 @@ from localspec.llama.devices import devices
 from localspec.llama.model import LlamaModel
 from localspec.llama.native import native
 from localspec.llama.rpc import use_workers
-from localspec.llama.safe_widths import DEPTHS, safe_widths
+from localspec.llama.safe_widths import DEPTHS, WIDEST, safe_widths
 from localspec.models.gguf import read_header
 from localspec.options import LaunchOptions, LoadOptions, ReplyOptions, SamplingParams
 
@@ -44,14 +45,14 @@ _SWEEPS = 3
 _WORD = "The ferry left at 7:45, twelve minutes late, with 63 people on board. "
 
 
-def devices_and_versions(asked: argparse.Namespace, found: Found) -> None:
+def devices_and_versions(asked: argparse.Namespace) -> Iterator[Found]:
     """Find what this build computes on, and what is of which version."""
     import llama_cpp
 
     smi = shutil.which("nvidia-smi")
     query = [str(smi), "--query-gpu=name,driver_version,memory.total", "--format=csv,noheader"]
     commit = ["git", "rev-parse", "--short", "HEAD"]
-    found |= {
+    yield {
         "machine": machine(),
         "system": platform.platform(),
         "cores": os.cpu_count(),
@@ -67,81 +68,99 @@ def devices_and_versions(asked: argparse.Namespace, found: Found) -> None:
     }
 
 
-def cost_of_a_pass(asked: argparse.Namespace, found: Found) -> None:
+def cost_of_a_pass(asked: argparse.Namespace) -> Iterator[Found]:
     """Find milliseconds of passes by depth and width, the fastest of three, and of a first pass after the device idled."""
-    least: dict[int, dict[int, float]] = {}
+    by_depth: dict[str, dict[str, float]] = {}
+    found: Found = {"by_depth": by_depth}
     with closing(loaded(asked)) as model:
-        contexts = filled(model, asked.depths, asked.widths)
-        for _ in range(_SWEEPS):
-            sweep = costs_by_depth(contexts, 1, asked.widths)
-            least = {depth: _least(least.get(depth), its) for depth, its in sweep.items()}
-            found["by_depth"] = {
-                str(depth): {str(width): _ms(seconds) for width, seconds in by_width.items()}
-                for depth, by_width in least.items()
-            }
-        rested = _after_idling(contexts[asked.depths[0]], asked.depths[0])
-        found["after_idling"] = [_ms(each) for each in rested]
+        contexts: dict[int, LlamaContext] = {}
+
+        def sweep(depths: Sequence[int]) -> Iterator[Found]:
+            some = {depth: contexts[depth] for depth in depths}
+            for width in asked.widths:
+                for depth, cost in costs_by_depth(some, 1, [width]).items():
+                    its, took = by_depth.setdefault(str(depth), {}), _ms(cost[width])
+                    its[str(width)] = min(took, its.get(str(width), took))
+                yield found
+
+        # To fill a deep cache takes long: costs at shallow depths are told before.
+        for depth in asked.depths:
+            contexts |= filled(model, [depth], asked.widths)
+            yield from sweep([depth])
+        for _ in range(_SWEEPS - 1):
+            yield from sweep(asked.depths)
+        found["after_idling"] = []
+        for rested in _after_idling(contexts[asked.depths[0]], asked.depths[0]):
+            found["after_idling"].append(_ms(rested))
+            yield found
 
 
-def _least(some: Mapping[int, float] | None, others: Mapping[int, float]) -> dict[int, float]:
-    """Return the lesser of two costs by width; `others` where there are no first ones."""
-    return {width: min(cost, (some or others)[width]) for width, cost in others.items()}
-
-
-def _after_idling(context: LlamaContext, depth: int) -> list[float]:
-    """Return the seconds of passes of one token, each after a rest."""
-    found = []
+def _after_idling(context: LlamaContext, depth: int) -> Iterator[float]:
+    """Yield the seconds of passes of one token, each after a rest."""
     for _ in range(3):
         context.truncate(depth)
         time.sleep(_IDLE_S)
-        found.append(_seconds(lambda: context.logits([100] * (depth + 1), rows=1)))
-    return found
+        yield _seconds(lambda: context.logits([100] * (depth + 1), rows=1))
 
 
-def safe(asked: argparse.Namespace, found: Found) -> None:
-    """Find which widths change no bit, by kernels."""
+def safe(asked: argparse.Namespace) -> Iterator[Found]:
+    """Find which widths change no bit, by kernels; after each depth, of those until then."""
+    found: Found = {}
     for kernels in ("exact", "default"):
         options = asked.load.exact() if kernels == "exact" else asked.load
         with closing(LlamaModel(asked.file, options)) as model:
-            widths = safe_widths(model, options, depths=asked.depths)
-        found[kernels] = {
-            "safe": list(widths.widths),
-            "others_differ_by": {str(w): float(gap) for w, gap in widths.differences.items()},
-        }
+            same, gaps = set(range(1, WIDEST + 1)), dict[int, float]()
+            depths = [depth for depth in asked.depths if depth + WIDEST < model.n_ctx_train]
+            for number, depth in enumerate(depths, start=1):
+                widths = safe_widths(model, options, depths=[depth])
+                same &= {*widths.widths}
+                for width, gap in widths.differences.items():
+                    gaps[width] = max(float(gap), gaps.get(width, 0.0))
+                found[kernels] = {
+                    "safe": sorted(same),
+                    "others_differ_by": {str(width): gaps[width] for width in sorted(gaps)},
+                    "depths": depths[:number],
+                }
+                yield found
 
 
-def memory(asked: argparse.Namespace, found: Found) -> None:
+def memory(asked: argparse.Namespace) -> Iterator[Found]:
     """Find what was foreseen and what llama.cpp says that it took, in bytes by place and by what it is for."""
     options = asked.load
     before = {each.name: each.free_bytes for each in devices()}
     plan = plan_fit(read_header(asked.file), None, options)
+    uses = () if plan is None else plan.uses
     if plan is not None:
         options = replace(options, gpu_layers=plan.target_layers)
+    found: Found = {"foreseen": {use.place.name: asdict(use.target) for use in uses}, "taken": {}}
+    yield found
     with closing(LlamaModel(asked.file, options)) as model:
         context = LlamaContext(model)
-        uses = () if plan is None else plan.uses
-        found["foreseen"] = {use.place.name: asdict(use.target) for use in uses}
         taken = together([model.allocated, context.allocated])
         found["taken"] = {place: asdict(each) for place, each in taken.items()}
+        yield found
         context.prefill([100] * min(600, options.n_ctx or 600))
         after = {each.name: each.free_bytes for each in devices()}
     found["less_free"] = {
         name: free - after[name] for name, free in before.items() if name in after
     }
+    yield found
 
 
-def first_token(asked: argparse.Namespace, found: Found) -> None:
+def first_token(asked: argparse.Namespace) -> Iterator[Found]:
     """Find seconds to the first token by the prompt's length, from empty caches; the faster of two."""
     runtime = ready(asked)
     vocabulary = runtime.target.model.vocabulary
     options = ReplyOptions(SamplingParams(temperature=0), max_tokens=2)
     per_word = len(vocabulary.tokenize(_WORD, add_special=False, parse_special=False))
+    seconds: dict[str, float] = {}
     for length in asked.lengths:
         prompt, taken = _WORD * max(1, length // per_word), []
         for _ in range(2):
             forget(runtime)
             taken.append(_first_token_s(runtime, prompt, options))
-        found.setdefault("seconds_by_prompt", {})[str(length)] = round(min(taken), 4)
+            seconds[str(length)] = round(min(taken), 4)
+            yield {"seconds_by_prompt": seconds}
     runtime.assistant.close()
 
 
@@ -156,11 +175,12 @@ def _first_token_s(runtime: Runtime, prompt: str, options: ReplyOptions) -> floa
     return times[0]
 
 
-def cancelling(asked: argparse.Namespace, found: Found) -> None:
+def cancelling(asked: argparse.Namespace) -> Iterator[Found]:
     """Find milliseconds from a cancel to the end of what ran, by what that was; ten of each at most."""
     runtime = ready(asked)
     target, flag = runtime.target, runtime.assistant.models.cancel
     n_ctx = target.n_ctx
+    found: Found = {}
 
     def prompt() -> None:
         target.truncate(0)
@@ -193,6 +213,7 @@ def cancelling(asked: argparse.Namespace, found: Found) -> None:
             timer.join()
             times = {"median_ms": _ms(median(taken)), "most_ms": _ms(max(taken)), "n": len(taken)}
             found[name] = times
+            yield found
     flag.clear()
     runtime.assistant.close()
 
@@ -222,7 +243,7 @@ def _ms(seconds: float) -> float:
     return round(1000 * seconds, 3)
 
 
-MEASURES: Mapping[str, Callable[[argparse.Namespace, Found], None]] = {
+MEASURES: Mapping[str, Callable[[argparse.Namespace], Iterator[Found]]] = {
     "devices": devices_and_versions,
     "cost-of-a-pass": cost_of_a_pass,
     "safe-widths": safe,
@@ -246,24 +267,13 @@ def main() -> None:
     asked.request = with_settings(LaunchOptions(load=LoadOptions(n_ctx=4096)), asked.set)
     asked.load = asked.request.load
     use_workers(asked.request.workers)
-    print_found(MEASURES[asked.what], asked)
+    print_found(MEASURES[asked.what](asked))
 
 
-def print_found(
-    measure: Callable[[argparse.Namespace, Found], None], asked: argparse.Namespace
-) -> None:
-    """Measure, and print what was found; Ctrl-C ends it with what there is.
-
-    Raises:
-        KeyboardInterrupt: there is nothing yet.
-    """
-    found: Found = {}
-    try:
-        measure(asked, found)
-    except KeyboardInterrupt:
-        if not found:
-            raise
-    print(json.dumps(found))
+def print_found(found: Iterable[Found]) -> None:
+    """Print what was found until then, whenever it is more."""
+    for each in found:
+        print(json.dumps(each), flush=True)
 
 
 def _numbers(text: str) -> list[int]:
@@ -274,6 +284,6 @@ if __name__ == "__main__":
     try:
         main()
     except KeyboardInterrupt:
-        sys.exit("interrupted before there was anything to tell")
+        sys.exit("interrupted")
     except LocalspecError as error:
         sys.exit(str(error))

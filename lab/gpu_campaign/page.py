@@ -70,11 +70,11 @@ def _devices(found: Found) -> Iterator[str]:
 
 def _costs(found: Found) -> Iterator[str]:
     by_depth = found[0]["by_depth"]
-    widths = list(next(iter(by_depth.values())))
+    widths = list(dict.fromkeys(width for its in by_depth.values() for width in its))
     yield from _table(
         ["ms at depth", *widths],
         [
-            [depth, *(f"{by_width[width]:.1f}" for width in widths)]
+            [depth, *(_number(by_width.get(width), 1) for width in widths)]
             for depth, by_width in by_depth.items()
         ],
     )
@@ -153,7 +153,8 @@ def _cancelling(found: Found) -> Iterator[str]:
 def _widths(found: Found) -> Iterator[str]:
     for kernels, its in found[0].items():
         gaps = ", ".join(f"{width}: {gap:.2g}" for width, gap in its["others_differ_by"].items())
-        yield f"- {kernels} kernels: safe {its['safe']}; the others differ by {gaps or 'nothing'}"
+        depths = ", ".join(map(str, its.get("depths", ())))
+        yield f"- {kernels} kernels: safe {its['safe']} at depth {depths}; the others differ by {gaps or 'nothing'}"
 
 
 def _same_text(found: Found) -> Iterator[str]:

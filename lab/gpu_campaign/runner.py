@@ -42,11 +42,12 @@ def run(stage: Stage, limit_s: float, environment: Mapping[str, str]) -> Outcome
         output.seek(0)
         errors.seek(0)
         said, complaint = output.read(), errors.read()
-    found = documents(said)
+    found = documents(said, stage.told_by)
     status = FAILED if not found else CUT_SHORT if not in_time else DONE
+    if process.returncode != 0 and in_time:  # what it found before stays
+        status = FAILED
     if process.returncode < 0 and in_time:
         complaint += f"\nended by {signal.Signals(-process.returncode).name}"
-        status = FAILED
     last = "" if status == DONE else _last_line(complaint) or _last_line("" if found else said)
     if not found and not in_time:
         last = f"nothing to tell within {limit_s:.0f} s; its last word: {last or 'none'}"
@@ -59,14 +60,20 @@ def _last_line(said: str) -> str:
     return printable(lines[-1])[:_COMPLAINT_CHARS] if lines else ""
 
 
-def documents(said: str) -> Sequence[Mapping[str, Any]]:
-    """Return the JSON objects that a program printed: one or a list of them, or one a line among other lines."""
+def documents(said: str, told_by: Sequence[str] = ()) -> Sequence[Mapping[str, Any]]:
+    """Return the JSON objects that a program printed: one or a list of them, or one a line among other lines.
+
+    Args:
+        said: all that it printed.
+        told_by: fields; of objects that are alike in them the last one counts, as it was told with more.
+    """
     try:
         whole = json.loads(said)
     except ValueError:
         whole = [each for line in said.splitlines() if (each := _document(line)) is not None]
     listed = whole if isinstance(whole, list) else [whole]
-    return [each for each in listed if isinstance(each, dict)]
+    found = [each for each in listed if isinstance(each, dict)]
+    return list({tuple(each.get(field) for field in told_by): each for each in found}.values())
 
 
 def _document(line: str) -> object:

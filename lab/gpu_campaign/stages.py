@@ -8,6 +8,7 @@ from pathlib import Path
 from localspec.options import LaunchOptions, options_of
 
 _OWN = ("-m", "lab.gpu_campaign.measured")
+_BRIEF = Path(__file__).with_name("brief.jsonl")
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,13 +42,15 @@ class Stage:
         kind: what is measured, and the page's section.
         subject: of what.
         weight: its share of the time, in seconds of a campaign of 25 minutes.
-        command: program and arguments; it prints JSON on stdout.
+        command: program and arguments; it prints JSON on stdout, and again whenever it has found more.
+        told_by: fields of what it prints that say what an object is of; none where there is but one.
     """
 
     kind: str
     subject: str
     weight: float
     command: tuple[str, ...]
+    told_by: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
@@ -111,7 +114,8 @@ def _speed(subject: Subject, tools: Tools, settings: Sequence[str], *, brief: bo
         *("--target", str(subject.target)),
         *(("--draft-model", str(subject.draft_model)) if subject.draft_model else ()),
         *("--modes", ",".join(modes), "--temperature", "0" if brief else "0,0.8"),
-        *("--per-workload", "1" if brief else "2", "--max-tokens", "16" if brief else "128"),
+        *(("--prompts", str(_BRIEF)) if brief else ("--per-workload", "2")),
+        *("--max-tokens", "16" if brief else "128"),
         *against,
         *_flags(settings),
     )
@@ -128,7 +132,8 @@ def _same_text(subject: Subject, own: Sequence[str], *, exact: bool, brief: bool
         *(() if exact else ("--default-kernels",)),
         *own,
     )
-    return Stage("same text", f"{subject.name}{' --exact' if exact else ''}", 45, command)
+    name = f"{subject.name}{' --exact' if exact else ''}"
+    return Stage("same text", name, 45, command, told_by=("mode",))
 
 
 def _several(subject: Subject, own: Sequence[str], *, brief: bool) -> Stage:
@@ -137,6 +142,9 @@ def _several(subject: Subject, own: Sequence[str], *, brief: bool) -> Stage:
         *(("--draft-model", str(subject.draft_model)) if subject.draft_model else ()),
         *("--parallel", "2" if brief else "8", "--count", "2" if brief else "16"),
         *("--rounds", "1" if brief else "2", "--max-tokens", "8" if brief else "64"),
+        *(
+            ("--kinds", "code,chat") if brief else ()
+        ),  # others ask for a pass over 500 tokens and more
         *own,
     )
     return Stage("several sequences", subject.name, 50, command)
@@ -155,7 +163,7 @@ def _llama_bench(program: Path, subject: Subject, settings: Sequence[str], *, br
         *(("-rpc", known["workers"]) if "workers" in known else ()),
         *_bench_devices(known.get("device", "auto")),
     )
-    return Stage("llama-bench", subject.name, 35, command)
+    return Stage("llama-bench", subject.name, 35, command, told_by=("n_prompt", "n_gen"))
 
 
 def _bench_devices(named: str) -> Iterator[str]:

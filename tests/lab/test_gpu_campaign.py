@@ -1,27 +1,32 @@
 """The campaign's own part: which stages there are, how long each may take, what is kept, and the page."""
 
 import argparse
+import io
 import json
 import os
 import socket
 import sys
 import threading
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from lab.gpu_campaign import __main__ as campaign
+from lab.gpu_campaign import measured
 from lab.gpu_campaign.__main__ import library_environment, limit_s, wait_for, wanted, with_workers
 from lab.gpu_campaign.measured import MEASURES, Found, print_found
 from lab.gpu_campaign.page import page
 from lab.gpu_campaign.results import CUT_SHORT, DONE, FAILED, Outcome, Results
 from lab.gpu_campaign.runner import documents, run
 from lab.gpu_campaign.stages import Stage, Subject, Tools, stages
+from localspec.bench.prompts import read
 from localspec.errors import LocalspecError
 
 PLAIN = Subject("small", Path("small.gguf"))
 HEAVY = Subject("4 x small", Path("heavy.gguf"), Path("small.gguf"))
+Costs = dict[int, dict[int, float]]
 TOOLS = Tools(Path("/b/llama-server"), Path("/b/llama-bench"))
 FOUND = {
     "devices": [
@@ -62,7 +67,7 @@ FOUND = {
     ],
     "first token": [{"seconds_by_prompt": {"100": 0.012}}],
     "cancelling": [{"a prompt": {"median_ms": 20.0, "most_ms": 31.0, "n": 10}}],
-    "safe widths": [{"exact": {"safe": [1, 2], "others_differ_by": {"8": 0.5}}}],
+    "safe widths": [{"exact": {"safe": [1, 2], "others_differ_by": {"8": 0.5}, "depths": [120]}}],
     "same text": [
         {"mode": "auto", "texts": 4, "differing": 1, "drafted": 9, "first_differences": [7]}
     ],
@@ -214,19 +219,74 @@ def test_programs_of_a_build_take_its_own_libraries_first(
     assert library_environment(tmp_path)["LD_LIBRARY_PATH"] == folder
 
 
-def test_an_interrupted_measure_prints_what_it_has(capsys: pytest.CaptureFixture[str]) -> None:
-    def cut(_asked: argparse.Namespace, found: Found) -> None:
-        found["exact"] = {"safe": [1]}
+def test_an_interrupted_measure_has_printed_what_it_has(capsys: pytest.CaptureFixture[str]) -> None:
+    def cut() -> Iterator[Found]:
+        found: Found = {"exact": {"safe": [1]}}
+        yield found
+        found["default"] = {"safe": [1, 2]}
+        yield found
         raise KeyboardInterrupt
 
-    def cut_at_once(_asked: argparse.Namespace, _found: Found) -> None:
-        raise KeyboardInterrupt
-
-    print_found(cut, argparse.Namespace())
-    assert json.loads(capsys.readouterr().out) == {"exact": {"safe": [1]}}
     with pytest.raises(KeyboardInterrupt):
-        print_found(cut_at_once, argparse.Namespace())
-    assert capsys.readouterr().out == ""
+        print_found(cut())
+    assert documents(capsys.readouterr().out) == [
+        {"exact": {"safe": [1]}, "default": {"safe": [1, 2]}}
+    ]
+
+
+def test_costs_at_a_shallow_depth_are_told_before_a_deep_cache_is_filled(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def filled(_model: object, depths: Sequence[int], _widths: object) -> dict[int, None]:
+        if depths == [3000]:
+            raise KeyboardInterrupt
+        return dict.fromkeys(depths)
+
+    def costs(contexts: Mapping[int, None], _sweeps: int, widths: Sequence[int]) -> Costs:
+        return {depth: {width: width / 1000 for width in widths} for depth in contexts}
+
+    monkeypatch.setattr(measured, "loaded", lambda _asked: io.StringIO())
+    monkeypatch.setattr(measured, "filled", filled)
+    monkeypatch.setattr(measured, "costs_by_depth", costs)
+    asked = argparse.Namespace(depths=[64, 3000], widths=[1, 2])
+    with pytest.raises(KeyboardInterrupt):
+        print_found(MEASURES["cost-of-a-pass"](asked))
+    found = documents(capsys.readouterr().out)
+    assert found == [{"by_depth": {"64": {"1": 1.0, "2": 2.0}}}]
+    assert "| 64 | 1.0 | 2.0 |" in page({"a": replace(outcome("cost of a pass"), found=found)})
+
+
+def test_of_what_is_told_again_with_more_the_last_counts() -> None:
+    said = '{"mode": "auto", "texts": 1}\n{"mode": "lookup", "texts": 1}\n{"mode": "auto", "texts": 2}\n'
+    assert documents(said, ["mode"]) == [
+        {"mode": "auto", "texts": 2},
+        {"mode": "lookup", "texts": 1},
+    ]
+    assert documents(said) == [{"mode": "auto", "texts": 2}]
+
+
+@pytest.mark.parametrize(
+    ("end", "complaint"),
+    [
+        ("1 / 0", "ZeroDivisionError"),
+        ("os.abort()", "SIGABRT"),
+        ("os.kill(os.getpid(), 9)", "SIGKILL"),
+    ],
+)
+def test_what_fails_crashes_or_is_killed_has_failed_and_told_what_it_had(
+    end: str, complaint: str
+) -> None:
+    told = f"import os; print('{{\"a\": 1}}', flush=True); {end}"
+    outcome = run(Stage("memory", "a", 1, (sys.executable, "-c", told)), 60, {})
+    assert (outcome.status, outcome.found) == (FAILED, [{"a": 1}])
+    assert complaint in outcome.complaint
+
+
+def test_a_brief_campaign_asks_prompts_of_its_own_which_are_short() -> None:
+    words = stage_words("speed")
+    prompts = read(Path(words[words.index("--prompts") + 1]))
+    assert len({each.workload for each in prompts}) == len(prompts) > 1
+    assert all(len(each.prompt) < 200 for each in prompts)
 
 
 def test_stages_are_chosen_by_how_their_names_begin() -> None:
@@ -254,7 +314,7 @@ def test_a_stage_may_take_its_share_and_half_as_much_and_no_more_than_is_left() 
     ],
 )
 def test_what_a_program_prints_as_json_is_found(said: str, found: list[object]) -> None:
-    assert documents(said) == found
+    assert documents(said, ["a"]) == found
 
 
 def test_a_process_that_prints_json_is_done_and_one_that_does_not_has_failed() -> None:
