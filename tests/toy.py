@@ -237,6 +237,7 @@ class ToySequences:
         on_pass: called before and after every pass, as another thread might act meanwhile.
         poison: by slot, the position from which on nothing can be evaluated.
         passes: of every pass, the tokens that it evaluated of each slot.
+        at_once: tokens of a prompt that a pass takes, if it could take more.
     """
 
     views: Sequence[Model]
@@ -246,7 +247,12 @@ class ToySequences:
     on_pass: Callable[[], None] = lambda: None
     poison: dict[int, int] = field(default_factory=dict)
     passes: list[dict[int, int]] = field(default_factory=list)
+    at_once: int = 1 << 16
     _buffer: Logits | None = None
+
+    @property
+    def chunk(self) -> int:
+        return min(self.at_once, self.n_batch)
 
     def missing(self, slot: int, request: Pass) -> int:
         cached = self.views[slot].common_prefix(request.tokens)

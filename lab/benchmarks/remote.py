@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from localspec.decoding.cancel import CancelFlag
 from localspec.errors import LocalspecError
 from localspec.launch.fit import plan_fit
 from localspec.launch.load import load
@@ -192,6 +193,25 @@ def _gap(job: Mapping[str, Any]) -> float:
     return float(np.max(np.abs(np.array(rows[0]) - np.array(rows[1]))))
 
 
+def _prompt(job: Mapping[str, Any]) -> dict[str, float]:
+    """Return the seconds that a prompt takes without rows and that a row after it takes, and the tokens of a next chunk."""
+    options = _options(job["options"])
+    model = LlamaModel(Path(job["path"]), options)
+    sequences = LlamaSequences(model, CancelFlag(), options, 1, 1, pass_s=job["pass_s"])
+    view, tokens = sequences.views[0], list(range(1000, 1000 + job["tokens"]))
+    times = [time.perf_counter()]
+    view.prefill(tokens)
+    times.append(time.perf_counter())
+    view.logits([*tokens, 1], 1)
+    times.append(time.perf_counter())
+    model.close()
+    return {
+        "prompt_s": times[1] - times[0],
+        "row_s": times[2] - times[1],
+        "chunk": sequences.chunk,
+    }
+
+
 def _refusal(job: Mapping[str, Any]) -> str:
     try:
         LlamaModel(Path(job["path"]), _options(job["options"])).close()
@@ -204,7 +224,14 @@ def _devices(_job: Mapping[str, Any]) -> list[list[str]]:
     return [[each.name, each.kind, each.backend] for each in devices()]
 
 
-_JOBS = {"memory": _memory, "text": _text, "gap": _gap, "refusal": _refusal, "devices": _devices}
+_JOBS = {
+    "memory": _memory,
+    "text": _text,
+    "gap": _gap,
+    "prompt": _prompt,
+    "refusal": _refusal,
+    "devices": _devices,
+}
 
 
 def _main() -> None:

@@ -26,7 +26,7 @@ from localspec.chat.events import RoundDone
 from localspec.decoding.cancel import Cancelled
 from localspec.errors import LocalspecError
 from localspec.launch.fit import plan_fit
-from localspec.launch.load import Runtime
+from localspec.launch.load import HOLD_UP_S, Runtime
 from localspec.llama.allocated import together
 from localspec.llama.context import LlamaContext
 from localspec.llama.devices import devices
@@ -224,8 +224,9 @@ def loaded(asked: argparse.Namespace) -> LlamaModel:
 
 
 def ready(asked: argparse.Namespace) -> Runtime:
-    """Return the model ready to answer, without drafting."""
-    return opened(replace(asked.request, target=str(asked.file), draft="off", offline=True))
+    """Return the model ready to answer as in a chat, without drafting."""
+    request = replace(asked.request, target=str(asked.file), draft="off", offline=True)
+    return opened(request, hold_up_s=HOLD_UP_S)
 
 
 def _said(command: Sequence[str]) -> str:

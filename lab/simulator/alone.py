@@ -21,6 +21,7 @@ class Alone:
     view: VirtualModel
     most_rows: int = _MOST
     n_batch: int = _MOST
+    chunk: int = _MOST
 
     @property
     def views(self) -> Sequence[SequenceView]:

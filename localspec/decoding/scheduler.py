@@ -56,6 +56,11 @@ class Sequences(Protocol):
         """Most tokens of a pass."""
         ...
 
+    @property
+    def chunk(self) -> int:
+        """Tokens of a prompt that the next pass takes; at most `n_batch`."""
+        ...
+
     def missing(self, slot: int, request: Pass) -> int:
         """Return how many tokens of a request a sequence has not cached itself, its rows at least."""
         ...
@@ -247,7 +252,7 @@ class Scheduler(Generic[T]):
         """Evaluate one chunk of a request that is behind, beside others that are answered or alone."""
         request, running = self._request(slot), self._running[slot]
         model = self._models[request.role]
-        most = model.n_batch
+        most = model.chunk
         if self._shared_chunk is not None and beside:
             most = min(most, self._shared_chunk)
         tokens, view = request.tokens, model.views[slot]

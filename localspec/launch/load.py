@@ -55,6 +55,8 @@ MOST_SEQUENCES = 64
 """Beyond it no pass was ever measured."""
 HOLD_UP_S = 0.4
 """What a prompt may hold up answers that somebody reads."""
+_STOPS_WITHIN_S = 0.25
+"""What a pass of a prompt may take on a device that cannot stop it, for Esc to be answered soon."""
 _CHUNK_STEP = 16
 _LEAST_CHUNK = 64
 """Narrower passes mostly read weights: in chunks of 16 or 32, a prompt takes an eighth to a quarter longer."""
@@ -164,7 +166,13 @@ class _Loading:
         if parallel == 1:
             branches = self._branches(target)
             targets = LlamaSequences(
-                target, self.cancel, options, 1, options.max_rows, branches=branches
+                target,
+                self.cancel,
+                options,
+                1,
+                options.max_rows,
+                branches=branches,
+                pass_s=self._pass_s,
             )
             most_removed = alone = targets.most_removed
         else:
@@ -181,8 +189,10 @@ class _Loading:
                 draft_model = None
             rows = max(1, safe)
             options = replace(options, max_rows=1)
-            sharing = not plan.exact
-            targets = LlamaSequences(target, self.cancel, options, parallel, rows, sharing=sharing)
+            sharing, pass_s = not plan.exact, self._pass_s
+            targets = LlamaSequences(
+                target, self.cancel, options, parallel, rows, sharing=sharing, pass_s=pass_s
+            )
         longest = 0
         if can_draft:
             longest = min(safe, targets.most_rows, most_removed + 1) - 1
@@ -198,6 +208,11 @@ class _Loading:
             draft_models = self._draft_sequences(draft_model, small, parallel)
         self.notes += self._unforeseen(targets, draft_models, parallel)
         return self._assembled(targets, draft_models, costs, longest, parallel, observe)
+
+    @property
+    def _pass_s(self) -> float | None:
+        """Seconds that a pass of a prompt may take where none can be stopped; None where nobody is to press Esc, or bits must not depend on time."""
+        return None if self.plan.exact or self.hold_up_s is None else _STOPS_WITHIN_S
 
     def _assembled(
         self,
@@ -360,7 +375,7 @@ class _Loading:
     ) -> LlamaSequences | None:
         options = self._trained_for(model, options, tell=False)
         rows = max(DRAFT_ROWS, parallel)
-        sequences = LlamaSequences(model, self.cancel, options, parallel, rows)
+        sequences = LlamaSequences(model, self.cancel, options, parallel, rows, pass_s=self._pass_s)
         if sequences.can_truncate:
             return sequences
         self.notes.append(

@@ -15,7 +15,8 @@ from localspec.resources import total_ram_bytes
 Kind = Literal["CPU", "GPU", "IGPU", "ACCEL", "META"]
 _KINDS: tuple[Kind, ...] = ("CPU", "GPU", "IGPU", "ACCEL", "META")
 """`ggml_backend_dev_type`, in its order. ACCEL, such as BLAS, is used beside the CPU, and never a place for layers."""
-_REMOTE = "RPC"
+REMOTE = "RPC"
+"""The backend of other machines' devices."""
 _LAVAPIPE = "llvmpipe"
 """How Mesa's software driver calls its device."""
 _ANY = "auto"
@@ -53,7 +54,7 @@ class Device:
     @property
     def shares_ram(self) -> bool:
         """Whether it is a GPU of this machine that has no memory of its own, but the CPU's."""
-        if self.backend == _REMOTE or not self.is_gpu:
+        if self.backend == REMOTE or not self.is_gpu:
             return False
         # llama.cpp calls Apple's GPUs, and software that stands in for one, GPUs like others.
         is_apple = (sys.platform, platform.machine()) == ("darwin", "arm64")
@@ -64,7 +65,7 @@ class Device:
     @property
     def identity(self) -> str:
         """What tells it from others; the number of a device of another machine changes with the order of workers."""
-        return f"{_REMOTE if self.backend == _REMOTE else self.name}: {self.description}"
+        return f"{REMOTE if self.backend == REMOTE else self.name}: {self.description}"
 
 
 class _Props(ctypes.Structure):
@@ -133,7 +134,7 @@ def placed_on(options: LoadOptions) -> list[Device]:
         raise UsageError(
             f"--split tensor shares layers out among two devices or more, and has {names}: use --split layers"
         )
-    if options.split == "tensor" and any(device.backend == _REMOTE for device in found):
+    if options.split == "tensor" and any(device.backend == REMOTE for device in found):
         # With llama-cpp-python 0.3.36 it loads, and every logit is NaN.
         raise UsageError(f"--split tensor does not work over RPC ({names}): use --split layers")
     if options.shares and len(options.shares) != len(found):
@@ -169,10 +170,10 @@ def _usual(known: Sequence[Device]) -> list[Device]:
 
     A card that two backends drive counts once, and integrated GPUs where there is no other of this machine.
     """
-    remote = [each for each in known if each.kind == "GPU" and each.backend == _REMOTE]
+    remote = [each for each in known if each.kind == "GPU" and each.backend == REMOTE]
     own: dict[str, Device] = {}
     for each in known:
-        if each.kind == "GPU" and each.backend != _REMOTE:
+        if each.kind == "GPU" and each.backend != REMOTE:
             own.setdefault(each.hardware or each.name, each)
     integrated = [each for each in known if each.kind == "IGPU"]
     of_one_backend = [each for each in integrated if each.backend == integrated[0].backend]

@@ -204,6 +204,11 @@ class LlamaHeads:
         self._tokens, self._last = list(skipped), None
         self._begin = self._by_target = len(skipped)
 
+    @property
+    def chunk(self) -> int:
+        """Tokens of a text that the next pass takes."""
+        return self.n_batch
+
     def missing(self, slot: int, request: Pass) -> int:  # noqa: ARG002 - there is one
         """Return how many tokens of a request are to be evaluated; see `Sequences`."""
         asked = request.tokens[: len(request.tokens) - request.rows]

@@ -22,6 +22,7 @@ from localspec.llama.backend import clear_log, last_complaint
 from localspec.llama.batch import Batch, Part
 from localspec.llama.model import LlamaModel
 from localspec.llama.native import native
+from localspec.llama.queued import queued_on
 from localspec.llama.spare_cores import MOMENTS, SpareCores
 from localspec.options import KV_TYPES, LoadOptions
 from localspec.power.throttle import pace, usual_threads
@@ -50,6 +51,7 @@ class NativeContext:
         n_sequences: how many.
         max_rows: most rows of logits of a pass.
         branches: most branches of a pass of a lone sequence, which then are sequences beside it over the same cells.
+        pass_s: seconds that a pass of a prompt may take on a device that cannot stop it; None leaves it as wide as may be.
 
     Attributes:
         n_batch: most tokens of a pass.
@@ -81,6 +83,7 @@ class NativeContext:
         max_rows: int,
         n_sequences: int = 1,
         branches: int = 0,
+        pass_s: float | None = None,
     ) -> None:
         clear_log()
         self.model = model
@@ -111,6 +114,7 @@ class NativeContext:
         # llama.cpp cuts the batch to a small context, and rounds the context up.
         self.n_batch = int(native.llama_n_batch(handle))
         self.max_rows = min(rows, self.n_batch)
+        self._queued = queued_on(model.options, handle, self.n_batch, pass_s)
         numbers = n_sequences + self.most_branches
         self._batch = Batch(self.n_batch, numbers, model.head, width=self._embedding_width)
         self._views: dict[tuple[int, int], Logits] = {}
@@ -187,6 +191,11 @@ class NativeContext:
         """Whether a pass ever had fewer threads than it was to have, since other programs were busy."""
         return self._spare.gave_way
 
+    @property
+    def chunk(self) -> int:
+        """Tokens of a prompt's next pass: `n_batch`, or fewer where it cannot be stopped and would take long."""
+        return self.n_batch if self._queued is None else self._queued.tokens
+
     def _memory(self) -> Any:
         return native.llama_get_memory(self.handle)
 
@@ -208,6 +217,7 @@ class NativeContext:
             native.llama_set_n_threads(
                 handle, min(self._threads, most), min(self._threads_batch, most)
             )
+        start_s = time.monotonic()
         forked = parts[0] if parts and parts[0].branches else None
         if forked is not None:
             self._fork(forked)
@@ -217,6 +227,8 @@ class NativeContext:
         self._spare.done(time.monotonic())
         self.copies_wait = self.copies_wait and code == _BAD_BATCH
         if code == _OK:
+            if self._queued is not None and not any(part.rows for part in parts):
+                self._queued.done(sum(len(part.tokens) for part in parts), start_s)
             if self.on_pass is not None:
                 self.on_pass(parts)
             return

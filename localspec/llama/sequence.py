@@ -244,10 +244,10 @@ class LlamaSequence:
 
         All rows come from the last chunk.
         """
-        missing, n_batch = len(tokens) - len(self._cached), self._native.n_batch
-        while (left := len(tokens) - len(self._cached)) > n_batch:
+        missing = len(tokens) - len(self._cached)
+        while (left := len(tokens) - len(self._cached)) > max(self._native.chunk, rows):
             start = len(self._cached)
-            self._decode(tokens[start : start + min(n_batch, left - rows)], rows=0)
+            self._decode(tokens[start : start + min(self._native.chunk, left - rows)], rows=0)
         self._decode(tokens[len(self._cached) :], rows)
         return missing
 

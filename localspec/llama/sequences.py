@@ -35,6 +35,7 @@ class LlamaSequences:
         sharing: whether a prompt's prefix is copied from a sequence that has evaluated it. Copied
             keys and values carry the width that computed them, which may be another than here.
         branches: most branches of a pass that a lone sequence is to be ready for.
+        pass_s: seconds that a pass of a prompt may take; see `NativeContext`.
 
     Attributes:
         views: every sequence as a model of its own.
@@ -57,9 +58,10 @@ class LlamaSequences:
         *,
         sharing: bool = True,
         branches: int = 0,
+        pass_s: float | None = None,
     ) -> None:
         rows = max(most_rows, options.max_rows)
-        self._native = NativeContext(model, cancel, options, rows, count, branches)
+        self._native = NativeContext(model, cancel, options, rows, count, branches, pass_s)
         self.most_branches = self._native.most_branches
         self.can_truncate = self._native.can_truncate
         family: list[_Sibling] = []
@@ -76,6 +78,11 @@ class LlamaSequences:
     def n_batch(self) -> int:
         """Most tokens of a pass."""
         return self._native.n_batch
+
+    @property
+    def chunk(self) -> int:
+        """Tokens of a prompt that the next pass takes."""
+        return self._native.chunk
 
     def missing(self, slot: int, request: Pass) -> int:
         """Return how many tokens of a request a sequence has not cached itself, its rows at least.

@@ -95,6 +95,7 @@ class Tellers:
     views: Sequence[Teller]
     most_rows: int = 8
     n_batch: int = 4000
+    chunk: int = 4000
     widths: list[int] = field(default_factory=list)
 
     def missing(self, slot: int, request: Pass) -> int:

@@ -89,7 +89,9 @@ def toy_sequences(random: Random, role: Role, shape: Shape, hooks: Hooks) -> Toy
                 hooks.evaluated += sum(sum(each.values()) for each in self.passes[before:])
 
     views = [CachedModel(shape.table, shape.n_ctx) for _ in range(shape.count)]
-    return Counted(views, hooks.flag, shape.n_batch, shape.most_rows, hooks.on_pass, hooks.poison)
+    made = Counted(views, hooks.flag, shape.n_batch, shape.most_rows, hooks.on_pass, hooks.poison)
+    made.at_once = random.choice((1, 5, 1 << 16))
+    return made
 
 
 @dataclass(frozen=True, slots=True)

@@ -172,6 +172,18 @@ def test_a_prompt_is_evaluated_in_the_chunks_that_it_has_alone() -> None:
     assert bench.chunks == [(1, 16, 37), (1, 32, 37)]
 
 
+def test_a_prompt_is_evaluated_in_the_chunks_that_the_model_takes_now() -> None:
+    bench = Bench(1, n_batch=16, at_once=4)
+    bench.start(0, writes([3] * 24))
+    bench.step()
+    bench.target.at_once = 8
+    bench.step()
+    bench.step()
+    last = bench.evaluated()[2]
+    assert bench.chunks == [(0, 4, 24), (0, 12, 24)]
+    assert last == {0: 12}, "the last one takes what is left"
+
+
 def test_a_prompt_holds_up_others_by_a_short_chunk_if_that_is_asked_for() -> None:
     bench = Bench(2, chunk=4, n_batch=16)
     bench.start(1, writes([3] * 17, rounds=9))

@@ -68,6 +68,18 @@ def test_rows_of_another_device_are_the_same_to_the_bit_with_exact_kernels(
     assert tried(servers, exact, tmp_path) == [0.0] * len(exact)
 
 
+def test_a_prompt_is_computed_when_it_is_said_to_be(
+    servers: list[str], smollm2_path: Path, tmp_path: Path
+) -> None:
+    options = {"devices": ["RPC0"], "n_ctx": 1024, "n_batch": 64}
+    job = {"do": "prompt", "path": str(smollm2_path), "options": options, "tokens": 512}
+    in_time = (None, 1e-9, 1e9)
+    found = tried(servers, [{**job, "pass_s": each} for each in in_time], tmp_path)
+    assert [each["chunk"] for each in found] == [64, 32, 64]
+    # Whatever would only have been sent, the row would have waited for.
+    assert all(each["row_s"] < each["prompt_s"] for each in found)
+
+
 def test_a_device_that_was_registered_since_is_one_like_any_other(
     servers: list[str], tmp_path: Path
 ) -> None:

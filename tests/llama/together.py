@@ -24,6 +24,7 @@ def check_together(random: Random, patch: pytest.MonkeyPatch) -> None:
     def make(random: Random, role: Role, shape: Shape, hooks: Hooks) -> LlamaSequences:
         rows = min(max(shape.most_rows, shape.count), shape.n_batch)
         native = ToyNative(shape.table, shape.n_ctx, shape.n_batch, rows, shape.count)
+        native.chunk = min(random.choice((1, 5, shape.n_batch)), shape.n_batch)
         sharing = random.random() < 0.8
         if random.random() < 0.3:  # a recurrent state, which is rolled back for one sequence alone
             few = random.choice((0, 1, 2, 4, 7)) if shape.count == 1 else 0

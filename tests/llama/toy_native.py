@@ -25,6 +25,7 @@ class ToyNative:
         table: what the model says.
         n_ctx: tokens of a sequence.
         n_batch: tokens of a pass.
+        chunk: of a prompt's next pass.
         max_rows: rows of a pass.
         count: sequences.
 
@@ -43,6 +44,7 @@ class ToyNative:
 
     def __init__(self, table: Table, n_ctx: int, n_batch: int, max_rows: int, count: int) -> None:
         self.table, self.n_ctx, self.n_batch, self.max_rows = table, n_ctx, n_batch, max_rows
+        self.chunk = n_batch
         self.n_vocab = table.n_vocab
         self.can_truncate, self.n_snapshots, self.most_branches = True, 0, 0
         self._last_width, self._removed = [0] * count, [False] * count
