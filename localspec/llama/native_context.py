@@ -22,7 +22,6 @@ from localspec.llama.backend import clear_log, last_complaint
 from localspec.llama.batch import Batch, Part
 from localspec.llama.model import LlamaModel
 from localspec.llama.native import native
-from localspec.llama.queued import queued_on
 from localspec.llama.spare_cores import MOMENTS, SpareCores
 from localspec.options import KV_TYPES, LoadOptions
 from localspec.power.throttle import pace, usual_threads
@@ -114,7 +113,11 @@ class NativeContext:
         # llama.cpp cuts the batch to a small context, and rounds the context up.
         self.n_batch = int(native.llama_n_batch(handle))
         self.max_rows = min(rows, self.n_batch)
-        self._queued = queued_on(model.options, handle, self.n_batch, pass_s)
+        self._queued = None
+        if model.on_gpu:
+            from localspec.llama.queued import queued_on  # noqa: PLC0415 - of no use on a CPU
+
+            self._queued = queued_on(model.options, handle, self.n_batch, pass_s)
         numbers = n_sequences + self.most_branches
         self._batch = Batch(self.n_batch, numbers, model.head, width=self._embedding_width)
         self._views: dict[tuple[int, int], Logits] = {}
