@@ -139,7 +139,8 @@ def memory(asked: argparse.Namespace) -> Iterator[Found]:
         taken = together([model.allocated, context.allocated])
         found["taken"] = {place: asdict(each) for place, each in taken.items()}
         yield found
-        context.prefill([100] * min(600, options.n_ctx or 600))
+        length = max(asked.lengths)
+        context.prefill([100] * min(length, options.n_ctx or length))
         after = {each.name: each.free_bytes for each in devices()}
     found["less_free"] = {
         name: free - after[name] for name, free in before.items() if name in after

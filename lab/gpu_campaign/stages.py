@@ -83,7 +83,7 @@ def stages(
         yield measured("cost of a pass", subject, 50, "--depths", depths, *widths)
         yield _speed(subject, tools, settings, brief=brief)
         if subject in {plain, heaviest}:
-            yield measured("memory", subject, 20)
+            yield measured("memory", subject, 20, "--lengths", "60" if brief else "600")
             yield measured("cancelling", subject, 25, *(("--times", "3") if brief else ()))
             yield measured(
                 "first token", subject, 30, "--lengths", "60,200" if brief else "100,1000,3000"
