@@ -137,14 +137,13 @@ def _same_text(subject: Subject, own: Sequence[str], *, exact: bool, brief: bool
 
 
 def _several(subject: Subject, own: Sequence[str], *, brief: bool) -> Stage:
+    """Return plain and drafted speed of several at a time; of other kinds, prompts have 500 tokens and more."""
     command = (
         *(sys.executable, "-m", "lab.benchmarks.parallel", "--target", str(subject.target)),
         *(("--draft-model", str(subject.draft_model)) if subject.draft_model else ()),
         *("--parallel", "2" if brief else "8", "--count", "2" if brief else "16"),
         *("--rounds", "1" if brief else "2", "--max-tokens", "8" if brief else "64"),
-        *(
-            ("--kinds", "code,chat") if brief else ()
-        ),  # others ask for a pass over 500 tokens and more
+        *(("--kinds", "code,chat") if brief else ()),
         *own,
     )
     return Stage("several sequences", subject.name, 50, command)
