@@ -88,9 +88,13 @@ def _do(plan: "SetupPlan", version: str) -> int:
             f"it answered in {trial.seconds:.1f} s on {on}: {' '.join(trial.answer.split())}"
         )
     click.echo("localspec uses it from now on")
-    for name, value in plan.variables.items():
-        if name.startswith("GGML_"):
-            click.echo(f"only with {name}={value} in the environment does it compute there")
+    needed = [
+        f"{name}={value}" for name, value in plan.variables.items() if name.startswith("GGML_")
+    ]
+    if needed:
+        click.echo(
+            f"to compute there without a crash, it needs {' '.join(needed)} in the environment"
+        )
     return 0
 
 

@@ -23,6 +23,9 @@ _NO_DRIVER = "neither the driver nor a stub of it (libcuda.so) is here: compiled
 _INCLUDES = ("usr/local/include", "usr/include")
 # The extension VK_EXT_layer_settings, which llama.cpp's backend names, came with headers 1.3.272.
 _VULKAN_HEADERS = 272
+# llama.cpp passes over what is no GPU, unless it is named. Mesa's lavapipe 22.3.6 crashed in passes of changing widths,
+# and did not without fused kernels (docs/measurements/vulkan-software-driver.md).
+_SOFTWARE = (("GGML_VK_VISIBLE_DEVICES", "0"), ("GGML_VK_DISABLE_FUSION", "1"))
 _HEADER_VERSION = re.compile(r"^#define VK_HEADER_VERSION (\d+)$", re.MULTILINE)
 _API_VERSION = re.compile(
     r"^#define VK_HEADER_VERSION_COMPLETE VK_MAKE_API_VERSION\(\d+, (\d+), (\d+),", re.MULTILINE
@@ -145,9 +148,7 @@ def _vulkan(which: Which, root: Path, compilers: tuple[str, ...]) -> GpuFinding:
     lacks += _vulkan_headers(root)
     software = not gpus and bool(devices)
     names = gpus or tuple(name for name, _ in devices)
-    # llama.cpp passes over what is no GPU, unless it is named.
-    variables = (("GGML_VK_VISIBLE_DEVICES", "0"),) if software else ()
-    return GpuFinding("vulkan", names, tuple(lacks), software, variables)
+    return GpuFinding("vulkan", names, tuple(lacks), software, _SOFTWARE if software else ())
 
 
 def _vulkan_headers(root: Path) -> Iterator[str]:

@@ -172,7 +172,7 @@ def test_software_that_computes_on_the_cpu_is_told_apart(
     monkeypatch.setattr(gpus, "_vulkan_devices", lambda: [("llvmpipe", False)])
     vulkan = found("vulkan", tmp_path)
     assert (vulkan.gpus, vulkan.software) == (("llvmpipe",), True)
-    assert dict(vulkan.variables) == {"GGML_VK_VISIBLE_DEVICES": "0"}
+    assert dict(vulkan.variables) == {"GGML_VK_VISIBLE_DEVICES": "0", "GGML_VK_DISABLE_FUSION": "1"}
 
 
 @pytest.mark.parametrize(
