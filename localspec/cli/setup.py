@@ -93,7 +93,7 @@ def _do(plan: "SetupPlan", version: str) -> int:
     ]
     if needed:
         click.echo(
-            f"to compute there without a crash, it needs {' '.join(needed)} in the environment"
+            f"it computes there, and without a crash, only with {' '.join(needed)} in the environment"
         )
     return 0
 

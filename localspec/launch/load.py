@@ -211,7 +211,7 @@ class _Loading:
 
     @property
     def _pass_s(self) -> float | None:
-        """Seconds that a pass of a prompt may take where none can be stopped; None where nobody is to press Esc, or bits must not depend on time."""
+        """Seconds that a pass of a prompt may take where none can be stopped; None where nobody waits, or no bit may depend on time."""
         return None if self.plan.exact or self.hold_up_s is None else _STOPS_WITHIN_S
 
     def _assembled(

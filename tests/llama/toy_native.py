@@ -25,11 +25,11 @@ class ToyNative:
         table: what the model says.
         n_ctx: tokens of a sequence.
         n_batch: tokens of a pass.
-        chunk: of a prompt's next pass.
         max_rows: rows of a pass.
         count: sequences.
 
     Attributes:
+        chunk: tokens of a prompt's next pass.
         flag: cancels a pass in its midst.
         on_pass: called before and after every pass, as another thread might act meanwhile.
         fails: says of a part whether it makes its pass fail.
