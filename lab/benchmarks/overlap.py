@@ -39,7 +39,7 @@ from localspec.launch.plan import make_plan
 from localspec.llama.context import LlamaContext
 from localspec.llama.model import LlamaModel
 from localspec.options import LaunchOptions, LoadOptions
-from localspec.tailor.measure import RecordedAnswer, foretold
+from localspec.tailor.measure import RecordedAnswer, agreement
 
 _CTX, _CHUNK, _CORES = 2048, 128, 2
 _OF_A_PROCESS = 2
@@ -259,7 +259,8 @@ def hits(models: Loaded, asked: Sequence[BenchPrompt], most: int) -> dict[str, l
         tokens = models.prompt(prompt.prompt)
         said = models.pairs[TOGETHER].answer(tokens, 0, most).tokens
         texts.append(RecordedAnswer(prompt.workload, tokens, list(said)))
-    return foretold(models.draft_model, texts, models.shared_vocab, CancelFlag())
+    found = agreement(models.draft_model, texts, models.shared_vocab, CancelFlag())
+    return {kind: [list(each) for each in hits] for kind, hits in found.items()}
 
 
 def main() -> None:
@@ -303,7 +304,7 @@ def main() -> None:
             f"k {k}: {c.rounds} rounds, {c.survived} survive"
             for k, c in zip(lengths, counts, strict=True)
         )
-        print(f"{kind}: foretold {share:.3f} of {sum(map(len, texts))}; {told}")
+        print(f"{kind}: agreement {share:.3f} of {sum(map(len, texts))}; {told}")
     print(*worth_table(found), sep="\n")
 
 
