@@ -11,6 +11,7 @@ from secrets import token_hex
 
 import numpy as np
 
+from localspec.bench.measure import prompt_tokens
 from localspec.bench.prompts import BenchPrompt
 from localspec.calibration.calibrated import calibrated
 from localspec.decoding.cancel import CancelFlag
@@ -139,16 +140,22 @@ def tailoring_job(name: str | None, request: LaunchOptions) -> TailoringJob:
         ModelUnavailable: no such pair, or a file of it is not here.
     """
     registry = load_registry(tailored=False)
-    name = name or registry.default_pair
-    named = registry.name(name)
-    of_target = [each.name for each in registry.pairs.values() if each.target == named]
-    pair = registry.pair(name if named in registry.pairs else next(iter(of_target), name))
+    pair = _pair(name, registry)
     target = _file(pair.target, registry, f"localspec pull {pair.name}")
     draft_model = None
     if pair.draft_model is not None:
         draft_model = _file(pair.draft_model, registry, f"localspec pull {pair.name} --with-draft")
     request = replace(request, pair=None, target=pair.target, draft_model=None, exact=False)
     return TailoringJob(pair, target, draft_model, request)
+
+
+def _pair(name: str | None, registry: Registry) -> PairEntry:
+    """Return the pair that a name means: its own, or its target's; None means the default pair."""
+    name = registry.name(name or registry.default_pair)
+    if name not in registry.pairs:
+        of_target = (each.name for each in registry.pairs.values() if each.target == name)
+        name = next(of_target, name)
+    return registry.pair(name)
 
 
 def _file(reference: str, registry: Registry, command: str) -> Path:
@@ -268,11 +275,13 @@ class Tailor:
         """Free the models."""
         self._runtime.assistant.close()
 
-    def expected_s(self, n_prompts: int, every: Sequence[Candidate]) -> float:
+    def expected_s(self, prompts: Sequence[BenchPrompt], every: Sequence[Candidate]) -> float:
         """Return about how many seconds it takes to record the answers, and to make and measure candidates."""
-        plain_s = n_prompts * MOST_TOKENS * self.costs.target.of(1)
+        read = sum(map(len, prompt_tokens(self._runtime.assistant, prompts)))
+        answered, costs = len(prompts) * MOST_TOKENS, self.costs.target
+        read_s = (read + answered) * costs.of(ROWS) / ROWS  # by each candidate, as by the target
         made = sum(each.source.stat().st_size for each in every if each.recipe)
-        return plain_s * (1 + 0.3 * len(every)) + made / _BYTES_A_SECOND
+        return answered * costs.of(1) + read_s * (1 + len(every)) + made / _BYTES_A_SECOND
 
     def record(self, prompts: Sequence[BenchPrompt]) -> list[RecordedAnswer]:
         """Return the target's answers to prompts."""
@@ -397,21 +406,22 @@ def keep(job: TailoringJob, best: Tried, found: str) -> TailoredDraft:
     return made
 
 
-def undo(pair: str | None) -> tuple[TailoredDraft, int]:
+def undo(name: str | None) -> tuple[TailoredDraft, int]:
     """Remove the draft model that was made for a pair; return it, and how many bytes that freed.
 
     Args:
-        pair: its name; None means the default pair.
+        name: the pair's, or its target's; None means the default pair.
 
     Raises:
-        ModelUnavailable: none was made for it.
+        ModelUnavailable: there is no such pair, or nothing was made for it.
     """
     registry, store = load_registry(), Store(data_dir())
-    name = registry.name(pair or registry.default_pair)
-    made = load_tailored(store.root).get(name)
+    tailored = load_tailored(store.root)
+    # Of a pair that the registry has no longer, the list may still have the name.
+    made = tailored.get(name or "") or tailored.get(_pair(name, registry).name)
     if made is None:
         raise ModelUnavailable(
-            f"nothing was tailored for {name[:80]}: `localspec tailor` does that"
+            f"nothing was tailored for {_pair(name, registry).name}: `localspec tailor` does that"
         )
     if made.name in registry.models:
         return made, remove(plan_removal([made.name], registry, store), store)

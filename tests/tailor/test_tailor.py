@@ -372,6 +372,8 @@ def test_errors_are_one_line(data: Path, words: tuple[str, ...], code: int, says
 def test_a_pair_is_named_by_its_target_too(data: Path) -> None:
     job = tailoring_job(load_registry().pairs["tiny"].target, LaunchOptions())
     assert job.pair.name == "tiny"
+    kept(data)
+    assert undo(job.pair.target)[0].name == "tiny-tailored"
 
 
 @pytest.mark.slow
