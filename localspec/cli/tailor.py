@@ -91,7 +91,7 @@ def _tailor(name: str | None, request: "LaunchOptions", flags: dict[str, Any]) -
             sizes = sorted(each.size_bytes for each in every if each.recipe)
             report(
                 f"{job.pair.name}: {len(every)} draft models to try on {len(prompts)} answers; about"
-                f" {duration_text(at_work.expected_s(prompts, every))} on a quiet machine, and up to"
+                f" {duration_text(at_work.expected_s(prompts, every))}, and up to"
                 f" {size_text(sum(sizes[-2:]))} of disk"
             )
             answers = at_work.record(prompts)
